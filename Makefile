@@ -1,0 +1,77 @@
+# Everything a contributor runs. `make help` lists the targets.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/pip --disable-pip-version-check
+
+# Only folders that exist: ruff treats a missing path as an error.
+CHECKED := $(wildcard src tests benchmarks examples tools)
+BENCHMARKS := $(filter-out benchmarks/compare.py benchmarks/_%.py,$(wildcard benchmarks/*.py))
+RESULTS := benchmarks/results
+
+# Two test workers share the machine: one thread each, or they fight over the cores.
+WORKERS ?= 2
+ONE_THREAD := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 MKL_NUM_THREADS=1 NUMBA_NUM_THREADS=1
+PYTEST := $(ONE_THREAD) $(BIN)/pytest -n $(WORKERS)
+
+# One pip at a time, even under -j.
+.NOTPARALLEL:
+.DEFAULT_GOAL := help
+.PHONY: help setup run test test-long lint types bench bench-compare statistical-fresh clean
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "%-18s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+setup: $(VENV)/.stamp-run ## create .venv and install the package, without extras
+
+run: setup ## draw one sequence and set it against sequential sampling
+	$(BIN)/counterprobe sample --family path --n 4096 --sampler random-balanced \
+	  --set batches=1024 --against sequential --seed 1
+
+test: $(VENV)/.stamp-dev ## run the quick tests and the doctests
+	$(PYTEST)
+
+# pytest exits with 5 when no test is selected.
+test-long: $(VENV)/.stamp-dev ## run the tests marked slow
+	@$(PYTEST) -m "slow and not gpu" || { status=$$?; \
+	  if [ $$status -eq 5 ]; then echo "No test is marked slow."; else exit $$status; fi; }
+
+lint: $(VENV)/.stamp-dev ## check style and formatting
+	$(BIN)/ruff check $(CHECKED)
+	$(BIN)/ruff format --check $(CHECKED)
+
+types: $(VENV)/.stamp-dev ## check types
+	$(BIN)/mypy
+
+bench: $(VENV)/.stamp-dev ## run every benchmark, one JSON file each in benchmarks/results
+	@mkdir -p $(RESULTS)
+	@set -e; for script in $(BENCHMARKS); do \
+	  echo "== $$script"; \
+	  $(BIN)/python $$script --json $(RESULTS)/$$(basename $$script .py).json; \
+	done
+
+bench-compare: $(VENV)/.stamp-dev ## compare the last benchmark results with the recorded ones
+	$(BIN)/python benchmarks/compare.py
+
+statistical-fresh: $(VENV)/.stamp-dev ## run the statistical tests with a fresh seed, and print it
+	@seed=$${COUNTERPROBE_FRESH_SEED:-$$($(BIN)/python -c \
+	  "import secrets; print(secrets.randbelow(2**32))")}; \
+	echo "COUNTERPROBE_FRESH_SEED=$$seed"; \
+	COUNTERPROBE_FRESH_SEED=$$seed $(PYTEST) -m "statistical and not gpu" || { status=$$?; \
+	  echo "To repeat: COUNTERPROBE_FRESH_SEED=$$seed make statistical-fresh"; exit $$status; }
+
+clean: ## remove caches and build products, and keep .venv
+	rm -rf build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	find $(CHECKED) -type d -name __pycache__ -prune -exec rm -rf {} +
+
+$(VENV)/pyvenv.cfg:
+	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/.stamp-run: pyproject.toml constraints.txt | $(VENV)/pyvenv.cfg
+	$(PIP) install --quiet -c constraints.txt -e .
+	@touch $@
+
+$(VENV)/.stamp-dev: pyproject.toml constraints.txt | $(VENV)/pyvenv.cfg
+	$(PIP) install --quiet -c constraints.txt -e '.[dev,torch,study]'
+	@touch $@ $(VENV)/.stamp-run

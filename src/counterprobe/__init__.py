@@ -1,0 +1,38 @@
+"""Parallel unmasking: whole sequences from a masked model with few evaluations.
+
+A target or a model offers an oracle; an ``Unmasking`` is one run against it, with its ledger; a
+sampler runs it to completion and returns a ``SampleResult``.
+"""
+
+__version__ = "0.1.0"
+
+from counterprobe import evaluation as evaluation
+from counterprobe import samplers as samplers
+from counterprobe.checks import ZeroProbabilityWarning as ZeroProbabilityWarning
+from counterprobe.classes import TokenClasses as TokenClasses
+from counterprobe.errors import BudgetExceeded as BudgetExceeded
+from counterprobe.errors import CounterprobeError as CounterprobeError
+from counterprobe.errors import NotAForestError as NotAForestError
+from counterprobe.errors import OracleError as OracleError
+from counterprobe.ledger import Ledger as Ledger
+from counterprobe.ledger import Right as Right
+from counterprobe.lockstep import Lockstep as Lockstep
+from counterprobe.oracle import CallableOracle as CallableOracle
+from counterprobe.oracle import Oracle as Oracle
+from counterprobe.oracle import Readouts as Readouts
+from counterprobe.results import SampleResult as SampleResult
+from counterprobe.results import StopReason as StopReason
+from counterprobe.rows import ClassedRows as ClassedRows
+from counterprobe.rows import DenseRows as DenseRows
+from counterprobe.rows import Rows as Rows
+from counterprobe.states import MASK as MASK
+from counterprobe.streams import Streams as Streams
+from counterprobe.targets import ForestLaw as ForestLaw
+from counterprobe.targets import FrozenNoise as FrozenNoise
+from counterprobe.targets import TableLaw as TableLaw
+from counterprobe.targets import families as families
+from counterprobe.threads import set_num_threads as set_num_threads
+from counterprobe.transcript import Level as Level
+from counterprobe.unmasking import Progress as Progress
+from counterprobe.unmasking import Request as Request
+from counterprobe.unmasking import Unmasking as Unmasking

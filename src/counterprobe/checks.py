@@ -1,0 +1,97 @@
+"""What the door checks of an oracle's reply.
+
+A row must be finite, non-negative and sum to one, over exactly V tokens: the mask is not a token
+and gets no mass. A zero probability is legal but outside the paper's class, so it warns once a
+run.
+"""
+
+from __future__ import annotations
+
+import warnings
+
+import array_api_compat
+import numpy as np
+
+from counterprobe.errors import OracleError
+from counterprobe.oracle import Readouts
+from counterprobe.rows import Rows, to_numpy, widened
+
+__all__ = ["ZeroProbabilityWarning", "check_rows"]
+
+# Rows of a half-precision model sum to one within about this.
+SUM_TOLERANCE = 1e-3
+# Rows in double precision must do better.
+SUM_TOLERANCE_DOUBLE = 1e-8
+
+
+class ZeroProbabilityWarning(UserWarning):
+    """An oracle gave a token probability zero; the guarantees ask for positive rows."""
+
+
+def check_rows(
+    rows: object, readouts: Readouts, vocab_size: int, name: str, *, warn_on_zero: bool
+) -> bool:
+    """Raise ``OracleError`` if a reply is not a batch of rows; return whether it has a zero.
+
+    Parameters
+    ----------
+    rows : object
+        What the oracle returned.
+    readouts : Readouts
+        What it was asked for; errors name the state and the position.
+    vocab_size : int
+    name : str
+        The oracle's name.
+    warn_on_zero : bool
+        Whether to warn if some probability is zero.
+    """
+    if not isinstance(rows, Rows):
+        raise OracleError(f"oracle {name!r} must return Rows, got {type(rows).__name__}")
+    shape = tuple(rows.masses.shape)
+    if len(shape) != 2:
+        raise OracleError(f"oracle {name!r} must return rows of shape (n, V), got {shape}")
+    if len(rows) != len(readouts):
+        raise OracleError(
+            f"oracle {name!r} must return one row a readout: {len(readouts)} asked, "
+            f"{len(rows)} returned"
+        )
+    if rows.vocab_size != vocab_size:
+        hint = (
+            "; one too many: leave the mask token out"
+            if rows.vocab_size == vocab_size + 1
+            else ""
+        )
+        raise OracleError(
+            f"oracle {name!r} must return rows over {vocab_size} tokens, got "
+            f"{rows.vocab_size}{hint}"
+        )
+    if len(rows) == 0:
+        return False
+    masses = rows.masses
+    xp = array_api_compat.array_namespace(masses)
+    with np.errstate(invalid="ignore"):  # infinities of both signs: reported below
+        total = to_numpy(xp.sum(widened(masses), axis=1)).astype(np.float64)
+    least = to_numpy(xp.min(masses, axis=1)).astype(np.float64)
+    tolerance = SUM_TOLERANCE_DOUBLE if masses.dtype == xp.float64 else SUM_TOLERANCE
+    wrong = ~(np.isfinite(total) & (least >= 0) & (np.abs(total - 1) <= tolerance))
+    if wrong.any():
+        k = int(np.argmax(wrong))
+        where = f"state {int(readouts.state_index[k])}, position {int(readouts.position[k])}"
+        if not np.isfinite(total[k]):
+            problem = "holds a value that is not finite"
+        elif least[k] < 0:
+            problem = f"holds a negative probability {least[k]:g}"
+        else:
+            problem = f"sums to {total[k]:.9g} instead of 1; normalise it (softmax of the logits)"
+        raise OracleError(f"oracle {name!r}: the row at {where} {problem}")
+    has_zero = bool((least == 0).any())
+    if has_zero and warn_on_zero:
+        k = int(np.argmax(least == 0))
+        warnings.warn(
+            f"oracle {name!r} gives some token probability zero (first at state "
+            f"{int(readouts.state_index[k])}, position {int(readouts.position[k])}); the "
+            "guarantees assume positive rows. This is said once a run.",
+            ZeroProbabilityWarning,
+            stacklevel=4,
+        )
+    return has_zero

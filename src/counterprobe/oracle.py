@@ -1,0 +1,246 @@
+"""Oracles: what answers a masked state with rows.
+
+An oracle takes a batch of states and what to read: one readout set shared by all of them, or flat
+(state index, position) pairs when each state masks its own set. Each state is one submission,
+whatever is read from it. Oracles are frozen: the same (state, position) gives the same row
+whatever else is asked beside it, and readouts must be masked.
+
+Samplers never call an oracle themselves; they go through :class:`counterprobe.Unmasking`, which
+counts. To plug in a model, wrap a function in :class:`CallableOracle`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Protocol, runtime_checkable
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from counterprobe.errors import OracleError
+from counterprobe.rows import DenseRows, Rows, concatenate
+from counterprobe.states import MASK, StateArray, as_states
+
+__all__ = ["CallableOracle", "IncrementalOracle", "Oracle", "Readouts", "Session"]
+
+IntArray = NDArray[np.int64]
+
+
+def _flat_integers(name: str, values: ArrayLike) -> IntArray:
+    """Return a flat integer array; a boolean mask or a float is a mistake, not a position."""
+    array = np.atleast_1d(np.asarray(values))
+    if array.ndim != 1 or (array.size and array.dtype.kind not in "iu"):
+        raise ValueError(
+            f"{name} must be a flat list of integers, got shape {np.shape(values)} and dtype "
+            f"{array.dtype}"
+        )
+    return array.astype(np.int64)
+
+
+# An exact oracle still rounds: below this a difference between two rows means nothing.
+NUMERICAL_FLOOR = 1e-12
+
+
+@dataclass(frozen=True, slots=True)
+class Readouts:
+    """Which rows to read from a batch of states, as flat (state index, position) pairs.
+
+    Attributes
+    ----------
+    state_index, position : ndarray of int, shape (R,)
+        Rows come back in this order.
+    shared : ndarray of int, shape (S,) or None
+        The common readout set when every state reads the same positions (state-major order).
+    """
+
+    state_index: IntArray
+    position: IntArray
+    shared: IntArray | None = None
+
+    def __len__(self) -> int:
+        """Return the number of rows asked for."""
+        return len(self.position)
+
+    @classmethod
+    def same(cls, num_states: int, positions: ArrayLike) -> Readouts:
+        """Read the same positions from every state."""
+        shared = _flat_integers("readout positions", positions)
+        index = np.repeat(np.arange(num_states), len(shared))
+        return cls(index, np.tile(shared, num_states), shared)
+
+    @classmethod
+    def pairs(cls, state_index: ArrayLike, position: ArrayLike) -> Readouts:
+        """Read one position from one state, pair by pair."""
+        index = _flat_integers("state_index", state_index)
+        where = _flat_integers("position", position)
+        if index.shape != where.shape:
+            raise ValueError(
+                "state_index and position must have one length, got "
+                f"{len(index)} and {len(where)}"
+            )
+        return cls(index, where)
+
+    @classmethod
+    def every_masked(cls, states: StateArray) -> Readouts:
+        """Read every masked position of every state."""
+        index, where = np.nonzero(states == MASK)
+        return cls(index.astype(np.int64), where.astype(np.int64))
+
+    def check(self, states: StateArray) -> None:
+        """Refuse readouts that are out of range or not masked."""
+        num_states, length = states.shape
+        if not len(self):
+            return
+        if self.state_index.min() < 0 or self.state_index.max() >= num_states:
+            raise ValueError(
+                f"readout state indices must lie in 0..{num_states - 1}, got "
+                f"{int(self.state_index.min())}..{int(self.state_index.max())}"
+            )
+        if self.position.min() < 0 or self.position.max() >= length:
+            raise ValueError(
+                f"readout positions must lie in 0..{length - 1}, got "
+                f"{int(self.position.min())}..{int(self.position.max())}"
+            )
+        seen = states[self.state_index, self.position] != MASK
+        if seen.any():
+            k = int(np.argmax(seen))
+            raise ValueError(
+                f"readouts must be masked: position {int(self.position[k])} is revealed in "
+                f"state {int(self.state_index[k])}; mask it or do not read it"
+            )
+
+
+@runtime_checkable
+class Oracle(Protocol):
+    """A frozen conditional oracle.
+
+    Attributes
+    ----------
+    length, vocab_size : int
+        N and V.
+    row_error : float
+        Total-variation radius of its rows around the exact ones; an exact oracle declares a
+        numerical floor (about 1e-12), so that rounding never becomes a vote.
+    trusted : bool
+        Whether ``Unmasking`` may skip checking what it returns.
+    """
+
+    length: int
+    vocab_size: int
+    row_error: float
+    trusted: bool
+
+    def rows(self, states: StateArray, readouts: Readouts) -> Rows:
+        """Return one row per readout, in order; ``states`` must be left as they are."""
+        ...
+
+
+@runtime_checkable
+class Session(Protocol):
+    """An oracle held at one growing history: push committed values, ask for rows."""
+
+    def push(self, positions: IntArray, tokens: IntArray) -> None:
+        """Reveal committed values."""
+        ...
+
+    def rows(self, positions: IntArray) -> Rows:
+        """Return the same rows the oracle gives for the state pushed so far."""
+        ...
+
+
+@runtime_checkable
+class IncrementalOracle(Oracle, Protocol):
+    """An oracle that can follow a long run of commits without starting over each time."""
+
+    def session(self, state: StateArray) -> Session:
+        """Open a session at a state of shape ``(N,)``."""
+        ...
+
+
+def require_oracle(oracle: object) -> None:
+    """Refuse what is not an oracle, such as a plain function or a law."""
+    if not isinstance(oracle, Oracle):
+        raise ValueError(
+            f"oracle must have length, vocab_size, row_error, trusted and rows(); got "
+            f"{oracle!r}. Wrap a function in counterprobe.CallableOracle, or call law.oracle()"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class CallableOracle:
+    """Any Python function as an oracle: the ten-line way to plug in a model.
+
+    Parameters
+    ----------
+    function : callable
+        Takes states of shape ``(B, N)`` (``MASK = -1`` where masked) and returns probabilities of
+        shape ``(B, N, V)``: a NumPy array, or a torch tensor on any device. Rows of revealed
+        positions are ignored. It must be deterministic and must not mix states of one batch.
+    length, vocab_size : int
+        N and V, the mask not counted.
+    row_error : float
+        Total-variation radius around the exact rows, if you know one.
+    batch_size : int, optional
+        At most this many states are handed to ``function`` at once.
+    name : str
+        For error messages and results.
+
+    Examples
+    --------
+    >>> import numpy as np, counterprobe as cp
+    >>> uniform = lambda states: np.full((*states.shape, 4), 0.25)
+    >>> run = cp.Unmasking(cp.CallableOracle(uniform, length=3, vocab_size=4))
+    >>> cp.samplers.OneBatch()(run, cp.Streams(1, 2)).ledger.total
+    1
+    """
+
+    function: Callable[[StateArray], Any]
+    length: int
+    vocab_size: int
+    row_error: float = NUMERICAL_FLOOR
+    batch_size: int | None = None
+    name: str = "callable"
+    trusted: bool = False
+
+    def __post_init__(self) -> None:
+        """Check the sizes."""
+        for label, value in (("length", self.length), ("vocab_size", self.vocab_size)):
+            if value < 1:
+                raise ValueError(f"{label} must be at least 1, got {value!r}")
+        if not 0 <= self.row_error <= 1:
+            raise ValueError(f"row_error must lie in [0, 1], got {self.row_error!r}")
+        if self.batch_size is not None and self.batch_size < 1:
+            raise ValueError(f"batch_size must be at least 1, got {self.batch_size!r}")
+
+    def rows(self, states: StateArray, readouts: Readouts) -> Rows:
+        """Call the function and pick the rows asked for."""
+        states = as_states(states, self.length, self.vocab_size)
+        step = self.batch_size or max(1, len(states))
+        parts = []
+        order = []
+        for low in range(0, max(1, len(states)), step):
+            # A copy: functions often write their own mask token over MASK in place.
+            chunk = states[low : low + step].copy()
+            reply = self.function(chunk)
+            expected = (len(chunk), self.length, self.vocab_size)
+            shape = tuple(getattr(reply, "shape", ()))
+            if shape != expected:
+                hint = (
+                    "; the last axis is one too long: leave the mask token out of the rows"
+                    if shape == (*expected[:2], self.vocab_size + 1)
+                    else ""
+                )
+                raise OracleError(
+                    f"oracle {self.name!r} must return an array of shape {expected} for states "
+                    f"of shape {chunk.shape}, got {shape or type(reply).__name__}{hint}"
+                )
+            chosen = np.flatnonzero(
+                (readouts.state_index >= low) & (readouts.state_index < low + step)
+            )
+            order.append(chosen)
+            where = readouts.state_index[chosen] - low, readouts.position[chosen]
+            parts.append(DenseRows(reply[where]))
+        if len(parts) == 1:
+            return parts[0]
+        return concatenate(parts).take(np.argsort(np.concatenate(order), kind="stable"))

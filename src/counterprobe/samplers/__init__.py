@@ -1,0 +1,11 @@
+"""Samplers: one file each, all behind the same call and the same ledger."""
+
+from counterprobe.samplers.balanced import OneBatch as OneBatch
+from counterprobe.samplers.balanced import RandomBalanced as RandomBalanced
+from counterprobe.samplers.base import Infeasible as Infeasible
+from counterprobe.samplers.base import Many as Many
+from counterprobe.samplers.base import Sampler as Sampler
+from counterprobe.samplers.registry import SAMPLERS as SAMPLERS
+from counterprobe.samplers.registry import build_sampler as build_sampler
+from counterprobe.samplers.registry import describe_samplers as describe_samplers
+from counterprobe.samplers.sequential import Sequential as Sequential

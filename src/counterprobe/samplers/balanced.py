@@ -1,0 +1,64 @@
+"""Batches that need no reply: everything at once, or a random permutation cut into equal parts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from counterprobe.samplers.base import Sampler
+from counterprobe.streams import Decisions
+
+__all__ = ["OneBatch", "RandomBalanced"]
+
+IntArray = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class OneBatch(Sampler):
+    """Commit every position at once from its marginal: exact only for product laws."""
+
+    name: ClassVar[str] = "one-batch"
+    summary: ClassVar[str] = "every position at once, from its marginal"
+    source: ClassVar[str] = "product baseline"
+    bound: ClassVar[str] = "KL(P||Q) = TC(P) in one submission"
+
+    def schedule(self, residual: IntArray, decisions: Decisions) -> Iterable[IntArray]:
+        """All residual positions, if there are any."""
+        return [residual] if len(residual) else []
+
+
+@dataclass(frozen=True)
+class RandomBalanced(Sampler):
+    """Cut one random permutation into batches whose sizes differ by at most one.
+
+    The permutation does not depend on the number of batches, and commit noise never does, so runs
+    at different budgets are coupled.
+
+    Parameters
+    ----------
+    batches : int
+        Number of batches B; more than the residual positions means one each.
+    """
+
+    name: ClassVar[str] = "random-balanced"
+    summary: ClassVar[str] = "a random permutation cut into B equal batches"
+    source: ClassVar[str] = "the paper's random baseline"
+    bound: ClassVar[str] = "E KL(P||Q) <= (s_max - 1)(TC + DTC)/N with batches of at most s_max"
+
+    batches: int = 64
+
+    def __post_init__(self) -> None:
+        """Check the settings."""
+        if self.batches < 1:
+            raise ValueError(f"batches must be at least 1, got {self.batches!r}")
+
+    def schedule(self, residual: IntArray, decisions: Decisions) -> Iterable[IntArray]:
+        """Consecutive parts of the permutation."""
+        if len(residual) == 0:
+            return []
+        order = decisions.generator("order").permutation(residual)
+        return np.array_split(order, min(self.batches, len(order)))

@@ -1,0 +1,161 @@
+"""What a sampler is: settings, and one call that runs an ``Unmasking`` to completion.
+
+A sampler is a frozen dataclass. One whose batches do not depend on replies overrides ``schedule``;
+any other overrides ``unmask``. The rule sees decision randomness only; commit noise stays with the
+run. ``docs/extending.md`` shows one in thirty lines.
+"""
+
+from __future__ import annotations
+
+import time
+from abc import ABC
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from counterprobe.errors import CounterprobeError
+from counterprobe.ledger import Ledger, Right
+from counterprobe.lockstep import Lockstep
+from counterprobe.oracle import Oracle
+from counterprobe.results import SampleResult, StopReason, versions
+from counterprobe.streams import Decisions, Streams
+from counterprobe.unmasking import Unmasking
+
+__all__ = ["Infeasible", "Many", "Sampler"]
+
+IntArray = NDArray[np.int64]
+
+
+class Infeasible(CounterprobeError):
+    """Raised by a rule that cannot start; it becomes the result's stop reason, not a crash."""
+
+
+@dataclass(frozen=True, slots=True)
+class Many:
+    """Many sequences drawn in lockstep.
+
+    Attributes
+    ----------
+    tokens : ndarray of int, shape (count, N)
+    ledgers : list of Ledger
+        One a sequence.
+    ledger : Ledger
+        For the whole: submissions add up, a round of all sequences is one stage.
+    """
+
+    tokens: NDArray[np.int32]
+    ledgers: list[Ledger]
+    ledger: Ledger
+
+
+@dataclass(frozen=True)
+class Sampler(ABC):
+    """Base of every sampler: settings, and one call that runs to completion."""
+
+    name: ClassVar[str]
+    """What the command line calls it."""
+    summary: ClassVar[str]
+    """One line for people who choose a sampler."""
+    source: ClassVar[str]
+    """Where the rule comes from."""
+    bound: ClassVar[str] = "none"
+    """What is proved about its output, given an exact oracle."""
+
+    @property
+    def rights(self) -> Right:
+        """What the rule does beyond the paper's admissible algorithms."""
+        return Right.NONE
+
+    def schedule(self, residual: IntArray, decisions: Decisions) -> Iterable[IntArray] | None:
+        """Return the batches, when they do not depend on any reply; otherwise None."""
+        return None
+
+    def unmask(self, run: Unmasking, decisions: Decisions) -> object:
+        """Commit every position of a run; return diagnostics, or raise ``Infeasible``."""
+        batches = self.schedule(run.residual, decisions)
+        if batches is None:
+            raise TypeError(f"{type(self).__name__} must override schedule or unmask")
+        for batch in batches:
+            run.commit(batch)
+        return None
+
+    def __call__(self, run: Unmasking, streams: Streams) -> SampleResult:
+        """Run to completion.
+
+        Parameters
+        ----------
+        run : Unmasking
+            A fresh run.
+        streams : Streams
+            Decision and commit seeds.
+        """
+        started = time.perf_counter()
+        given = run.state
+        run.begin(streams)
+        stop, reason, diagnostics = StopReason.COMPLETED, StopReason.COMPLETED.value, None
+        try:
+            diagnostics = self.unmask(run, streams.decisions)
+        except Infeasible as outcome:
+            stop, reason = StopReason.INFEASIBLE, str(outcome)
+        if stop is StopReason.COMPLETED and not run.is_complete:
+            raise CounterprobeError(
+                f"sampler {self.name!r} stopped with {len(run.residual)} of {run.length} "
+                "positions uncommitted; every rule must run to completion"
+            )
+        return SampleResult(
+            tokens=run.state.astype(np.int64) if stop is StopReason.COMPLETED else None,
+            ledger=run.ledger,
+            rights=run.rights_used,
+            stop=stop,
+            reason=reason,
+            given=given,
+            round_of_position=run.round_of_position,
+            sampler=self.name,
+            settings=self.settings,
+            diagnostics=diagnostics,
+            streams=streams,
+            oracle_name=run.oracle_name,
+            seconds=time.perf_counter() - started,
+            versions=versions(),
+            transcript=run.transcript,
+        )
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """The settings by name."""
+        return asdict(self)
+
+    def sample_many(
+        self,
+        oracle: Oracle,
+        count: int,
+        streams: Streams,
+        *,
+        given: ArrayLike | None = None,
+    ) -> Many:
+        """Draw many sequences in lockstep: one batch of states a round.
+
+        Only for rules whose batches do not depend on replies. Sequence k is the one that
+        ``Unmasking(oracle, sequence=k)`` would give with the same streams.
+
+        Parameters
+        ----------
+        oracle : Oracle
+        count : int
+        streams : Streams
+        given : array_like of int, shape (N,) or (count, N), optional
+            Context; its masked positions must be the same in every sequence.
+        """
+        run = Lockstep(oracle, count, streams, given=given)
+        batches = self.schedule(run.residual, streams.decisions)
+        if batches is None:
+            raise ValueError(
+                f"sampler {self.name!r} chooses batches from replies, so sequences cannot run in "
+                "lockstep; call it on one Unmasking a sequence"
+            )
+        for batch in batches:
+            run.commit(batch)
+        return Many(run.states, run.ledgers, run.ledger)

@@ -1,0 +1,83 @@
+"""Samplers by name, and their settings from text: what the command line and studies build with."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import MISSING, fields
+from typing import Any, Literal, get_args, get_origin, get_type_hints
+
+from counterprobe.samplers.balanced import OneBatch, RandomBalanced
+from counterprobe.samplers.base import Sampler
+from counterprobe.samplers.sequential import Sequential
+
+__all__ = ["SAMPLERS", "build_sampler", "describe_samplers"]
+
+SAMPLERS: dict[str, type[Sampler]] = {
+    cls.name: cls for cls in (Sequential, OneBatch, RandomBalanced)
+}
+
+
+def build_sampler(name: str, settings: Mapping[str, Any] | None = None) -> Sampler:
+    """Build a sampler from its name and settings.
+
+    Parameters
+    ----------
+    name : str
+        One of ``SAMPLERS``.
+    settings : mapping of str to object, optional
+        Values may be text, as on the command line.
+    """
+    if name not in SAMPLERS:
+        raise ValueError(f"unknown sampler {name!r}; known samplers: {', '.join(sorted(SAMPLERS))}")
+    cls = SAMPLERS[name]
+    hints = get_type_hints(cls)
+    knobs = {knob.name for knob in fields(cls)}
+    values = {}
+    for key, value in (settings or {}).items():
+        if key not in knobs:
+            known = ", ".join(sorted(knobs)) or "none"
+            raise ValueError(f"sampler {name!r} has no setting {key!r}; its settings: {known}")
+        values[key] = _parse(f"{name}.{key}", value, hints[key])
+    return cls(**values)
+
+
+def describe_samplers() -> list[dict[str, Any]]:
+    """Return every sampler with its settings, rights, bound and source."""
+    described = []
+    for name, cls in sorted(SAMPLERS.items()):
+        described.append(
+            {
+                "name": name,
+                "summary": cls.summary,
+                "settings": {
+                    knob.name: None if knob.default is MISSING else knob.default
+                    for knob in fields(cls)
+                },
+                "rights": cls().rights.names(),
+                "bound": cls.bound,
+                "source": cls.source,
+            }
+        )
+    return described
+
+
+def _parse(name: str, value: Any, hint: Any) -> Any:
+    """Turn text into a setting's type; leave other values alone."""
+    if not isinstance(value, str):
+        return value
+    options = get_args(hint) if get_origin(hint) is not Literal else ()
+    if type(None) in options:
+        if value.lower() in ("none", ""):
+            return None
+        hint = next(option for option in options if option is not type(None))
+    if hint is bool:
+        if value.lower() not in ("true", "false"):
+            raise ValueError(f"{name} must be true or false, got {value!r}")
+        return value.lower() == "true"
+    if hint in (int, float):
+        try:
+            return hint(value)
+        except ValueError:
+            kind = "an integer" if hint is int else "a number"
+            raise ValueError(f"{name} must be {kind}, got {value!r}") from None
+    return value

@@ -1,0 +1,111 @@
+"""Randomness, handed out by purpose: decisions, commit draws and evaluation never share a stream.
+
+``Streams`` is what a caller passes to a sampler. Decision randomness (colorings, drafts, orders)
+comes as NumPy generators keyed by purpose and round, so that how much one round drew never
+shifts the next. Commit noise is one uniform for each (commit seed, sequence, position, draw): the
+same noise at every budget, batch split and worker count, which is also how random-budget curves
+are coupled. From one decision seed and one history, decisions are the same whatever the commit
+draws were.
+"""
+
+from __future__ import annotations
+
+import zlib
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["STREAMS_VERSION", "CommitNoise", "Decisions", "Streams"]
+
+# Raised whenever a fixed seed would draw different values than before.
+STREAMS_VERSION = 1
+
+_COMMIT = "commit"
+_COMMIT_KEY = zlib.crc32(_COMMIT.encode())
+
+
+def _check_seed(name: str, seed: int) -> None:
+    if not isinstance(seed, (int, np.integer)) or isinstance(seed, bool) or seed < 0:
+        raise ValueError(f"{name} must be a non-negative integer, got {seed!r}")
+
+
+def keyed_generator(seed: int, purpose: str, *index: int) -> np.random.Generator:
+    """Return the generator of one purpose: independent across seeds, purposes and indices."""
+    key = (zlib.crc32(purpose.encode()), *(int(k) for k in index))
+    return np.random.Generator(np.random.Philox(np.random.SeedSequence(seed, spawn_key=key)))
+
+
+@dataclass(frozen=True, slots=True)
+class Decisions:
+    """The decision randomness of one run; the only randomness a sampler's rule may see."""
+
+    seed: int
+
+    def generator(self, purpose: str, *index: int) -> np.random.Generator:
+        """Return the generator for one purpose, such as ``("coloring", screen_index)``."""
+        if purpose == _COMMIT:
+            # With equal seeds this would be the commit noise itself.
+            raise ValueError(f"purpose {_COMMIT!r} is reserved for commit noise; choose another")
+        return keyed_generator(self.seed, purpose, *index)
+
+
+@dataclass(frozen=True, slots=True)
+class CommitNoise:
+    """The commit uniforms of one sequence: one for each position and draw.
+
+    Parameters
+    ----------
+    seed, sequence, length : int
+        Commit seed, index of the sequence in its batch, number of positions.
+    """
+
+    seed: int
+    sequence: int
+    length: int
+    _drawn: dict[int, NDArray[np.float64]] = field(default_factory=dict, repr=False)
+
+    def uniforms(self, positions: NDArray[np.int64], draw: int = 0) -> NDArray[np.float64]:
+        """Return the uniforms in ``[0, 1)`` of some positions, whatever else was asked."""
+        if draw not in self._drawn:
+            key = (_COMMIT_KEY, self.sequence, draw)
+            source = np.random.Philox(np.random.SeedSequence(self.seed, spawn_key=key))
+            self._drawn[draw] = np.random.Generator(source).random(self.length)
+        return self._drawn[draw][positions]
+
+
+@dataclass(frozen=True, slots=True)
+class Streams:
+    """The seeds of one run.
+
+    Parameters
+    ----------
+    decision_seed : int
+        Colorings, probe values, tie-breaks, orders.
+    commit_seed : int
+        Token values, and nothing else.
+    """
+
+    decision_seed: int
+    commit_seed: int
+
+    def __post_init__(self) -> None:
+        """Check the seeds."""
+        _check_seed("decision_seed", self.decision_seed)
+        _check_seed("commit_seed", self.commit_seed)
+
+    @classmethod
+    def from_seed(cls, seed: int) -> Streams:
+        """Derive every stream from one seed, as ``--seed`` does on the command line."""
+        _check_seed("seed", seed)
+        decision, commit = np.random.SeedSequence(seed).generate_state(2, np.uint32)
+        return cls(decision_seed=int(decision), commit_seed=int(commit))
+
+    @property
+    def decisions(self) -> Decisions:
+        """The half a sampler's rule may see."""
+        return Decisions(self.decision_seed)
+
+    def commit_noise(self, length: int, sequence: int = 0) -> CommitNoise:
+        """Return the other half: the uniforms that turn rows into tokens."""
+        return CommitNoise(self.commit_seed, sequence, length)

@@ -1,0 +1,5 @@
+"""Frozen noise (being written)."""
+
+
+class FrozenNoise:
+    """Placeholder."""

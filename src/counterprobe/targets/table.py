@@ -1,0 +1,151 @@
+"""Any small joint law as a table: the test bench of everything.
+
+Zeros are allowed (parity, copied bits, loops), so an impossible history can be asked about; that
+is an error, not a row of NaNs.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from counterprobe.errors import OracleError
+from counterprobe.oracle import NUMERICAL_FLOOR, Readouts
+from counterprobe.rows import DenseRows, Rows
+from counterprobe.states import MASK, StateArray, as_states
+
+__all__ = ["TableLaw", "TableOracle"]
+
+FloatArray = NDArray[np.float64]
+IntArray = NDArray[np.int64]
+
+# 2^26 doubles are half a gigabyte; a law that large has better forms.
+MAX_CELLS = 1 << 26
+
+
+class TableLaw:
+    """A joint law given by its table.
+
+    Parameters
+    ----------
+    table : array_like of float, shape (V,) * N
+        Non-negative weights of complete sequences; normalised here.
+    name : str
+        For results and messages.
+
+    Examples
+    --------
+    >>> parity = TableLaw(1 - np.indices((2, 2, 2)).sum(axis=0) % 2)
+    >>> float(parity.table[0, 1, 1])
+    0.25
+    """
+
+    def __init__(self, table: ArrayLike, *, name: str = "table") -> None:
+        weights = np.array(table, dtype=np.float64)
+        if weights.ndim < 1 or len(set(weights.shape)) != 1 or weights.size > MAX_CELLS:
+            raise ValueError(
+                f"table must have shape (V,) * N with at most {MAX_CELLS} cells, got "
+                f"{weights.shape}"
+            )
+        if not np.isfinite(weights).all() or (weights < 0).any() or weights.sum() <= 0:
+            raise ValueError("table must be finite, non-negative and not all zero")
+        self.name = name
+        self.table: FloatArray = weights / weights.sum()
+        self.table.setflags(write=False)
+
+    @property
+    def length(self) -> int:
+        """Number of positions N."""
+        return self.table.ndim
+
+    @property
+    def vocab_size(self) -> int:
+        """Number of tokens V."""
+        return self.table.shape[0]
+
+    def __repr__(self) -> str:
+        """Say what it is in one line."""
+        return f"TableLaw({self.name!r}, length={self.length}, vocab_size={self.vocab_size})"
+
+    def oracle(self) -> TableOracle:
+        """Return the exact oracle of this law."""
+        return TableOracle(self)
+
+    def conditional(self, state: StateArray, positions: ArrayLike) -> FloatArray:
+        """Return the joint law of some masked positions given a state, shape ``(V,) * n``.
+
+        Parameters
+        ----------
+        state : ndarray of int, shape (N,)
+        positions : array_like of int
+            Masked positions; the axes of the result, in this order.
+        """
+        where = [int(k) for k in np.atleast_1d(np.asarray(positions))]
+        picked = self.table[tuple(slice(None) if t == MASK else int(t) for t in state)]
+        total = picked.sum()
+        if total <= 0:
+            shown = ", ".join(f"x{i}={int(t)}" for i, t in enumerate(state) if t != MASK)
+            raise OracleError(
+                f"law {self.name!r} was conditioned on an impossible event: {shown} has "
+                "probability zero"
+            )
+        masked = [int(i) for i in np.flatnonzero(np.asarray(state) == MASK)]
+        axes = tuple(k for k, i in enumerate(masked) if i not in where)
+        kept = [i for i in masked if i in where]
+        joint: FloatArray = picked.sum(axis=axes) / total
+        return joint.transpose([kept.index(i) for i in where])
+
+    def log_prob(self, tokens: ArrayLike) -> NDArray[np.float64]:
+        """Return the joint log-probability of complete sequences, shape ``(..., N)``."""
+        sequences = np.asarray(tokens)
+        with np.errstate(divide="ignore"):
+            logs: NDArray[np.float64] = np.log(self.table[tuple(np.moveaxis(sequences, -1, 0))])
+        return logs
+
+    def sample(self, count: int, rng: np.random.Generator) -> StateArray:
+        """Draw joint samples, shape ``(count, N)``."""
+        flat = rng.choice(self.table.size, size=count, p=self.table.ravel())
+        return np.stack(np.unravel_index(flat, self.table.shape), axis=1).astype(np.int32)
+
+    def total_correlation(self) -> float:
+        """Return ``sum H(X_i) - H(X)``."""
+        everything = tuple(range(self.length))
+        marginals = [
+            self.table.sum(axis=tuple(k for k in everything if k != i)) for i in everything
+        ]
+        entropies = [DenseRows(p[None, :]).entropy()[0] for p in marginals]
+        return float(sum(entropies) - DenseRows(self.table.reshape(1, -1)).entropy()[0])
+
+
+@dataclass(frozen=True, slots=True)
+class TableOracle:
+    """The exact oracle of a table law."""
+
+    law: TableLaw
+    row_error: float = NUMERICAL_FLOOR
+    trusted: bool = False
+
+    @property
+    def name(self) -> str:
+        """The law's name."""
+        return f"exact {self.law.name}"
+
+    @property
+    def length(self) -> int:
+        """Number of positions N."""
+        return self.law.length
+
+    @property
+    def vocab_size(self) -> int:
+        """Number of tokens V."""
+        return self.law.vocab_size
+
+    def rows(self, states: StateArray, readouts: Readouts) -> Rows:
+        """Condition the table, one readout at a time."""
+        batch = as_states(states, self.length, self.vocab_size)
+        rows = np.empty((len(readouts), self.vocab_size))
+        for k, (b, j) in enumerate(zip(readouts.state_index, readouts.position, strict=True)):
+            rows[k] = self.law.conditional(batch[b], [j])
+        return DenseRows(rows)
