@@ -158,9 +158,7 @@ class TokenClasses:
         return dense
 
 
-def _derive(
-    kind: IntArray, maps: IntArray, weights: FloatArray, num_classes: int
-) -> TokenClasses:
+def _derive(kind: IntArray, maps: IntArray, weights: FloatArray, num_classes: int) -> TokenClasses:
     num_kinds = len(maps)
     sorted_tokens = np.argsort(maps, axis=1, kind="stable").astype(np.int64)
     class_start = np.zeros((num_kinds, num_classes + 1), dtype=np.int64)

@@ -26,6 +26,9 @@ __all__ = ["CallableOracle", "IncrementalOracle", "Oracle", "Readouts", "Session
 
 IntArray = NDArray[np.int64]
 
+# An exact oracle still rounds: below this a difference between two rows means nothing.
+NUMERICAL_FLOOR = 1e-12
+
 
 def _flat_integers(name: str, values: ArrayLike) -> IntArray:
     """Return a flat integer array; a boolean mask or a float is a mistake, not a position."""
@@ -36,10 +39,6 @@ def _flat_integers(name: str, values: ArrayLike) -> IntArray:
             f"{array.dtype}"
         )
     return array.astype(np.int64)
-
-
-# An exact oracle still rounds: below this a difference between two rows means nothing.
-NUMERICAL_FLOOR = 1e-12
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,8 +75,7 @@ class Readouts:
         where = _flat_integers("position", position)
         if index.shape != where.shape:
             raise ValueError(
-                "state_index and position must have one length, got "
-                f"{len(index)} and {len(where)}"
+                f"state_index and position must have one length, got {len(index)} and {len(where)}"
             )
         return cls(index, where)
 
@@ -126,10 +124,25 @@ class Oracle(Protocol):
         Whether ``Unmasking`` may skip checking what it returns.
     """
 
-    length: int
-    vocab_size: int
-    row_error: float
-    trusted: bool
+    @property
+    def length(self) -> int:
+        """Number of positions N."""
+        ...
+
+    @property
+    def vocab_size(self) -> int:
+        """Number of tokens V."""
+        ...
+
+    @property
+    def row_error(self) -> float:
+        """Total-variation radius of its rows."""
+        ...
+
+    @property
+    def trusted(self) -> bool:
+        """Whether its replies need no check."""
+        ...
 
     def rows(self, states: StateArray, readouts: Readouts) -> Rows:
         """Return one row per readout, in order; ``states`` must be left as they are."""

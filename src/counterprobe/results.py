@@ -79,6 +79,8 @@ class SampleResult:
         What the result depends on beside the seeds.
     transcript : Transcript
         What happened.
+    sequence : int
+        Index of the sequence among many drawn with the same seeds; its commit noise depends on it.
     """
 
     tokens: NDArray[np.int64] | None
@@ -96,6 +98,13 @@ class SampleResult:
     seconds: float
     versions: dict[str, str]
     transcript: Transcript
+    sequence: int = 0
+
+    def __post_init__(self) -> None:
+        """Freeze the arrays."""
+        for array in (self.tokens, self.given, self.round_of_position):
+            if array is not None:
+                array.setflags(write=False)
 
     @property
     def batches(self) -> list[NDArray[np.int64]]:
@@ -117,6 +126,7 @@ class SampleResult:
             "reason": self.reason,
             "decision_seed": self.streams.decision_seed,
             "commit_seed": self.streams.commit_seed,
+            "sequence": self.sequence,
             "oracle": self.oracle_name,
             "seconds": round(self.seconds, 6),
             "versions": self.versions,

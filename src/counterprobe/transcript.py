@@ -76,6 +76,10 @@ class Transcript:
     entries: list[Event | Note] = field(default_factory=list)
     rows_kept: int = 0
 
+    def copy(self) -> Transcript:
+        """Return what happened so far, cut loose from a run that may go on."""
+        return Transcript(self.level, list(self.entries), self.rows_kept)
+
     def append(self, event: Event) -> None:
         """Record a stage."""
         self.entries.append(event)

@@ -117,7 +117,9 @@ class Unmasking:
             self._state = all_masked(oracle.length)
         else:
             if np.ndim(given) != 1:
-                raise ValueError(f"given must have shape ({oracle.length},), got {np.shape(given)}")
+                raise ValueError(
+                    f"given must have shape ({oracle.length},), got {np.shape(given)}"
+                )
             context = as_states(given, oracle.length, oracle.vocab_size, name="given")
             self._state = context[0].copy()
         self._round_of = np.where(self._state == MASK, -2, -1).astype(np.int64)
@@ -166,6 +168,11 @@ class Unmasking:
     def residual(self) -> IntArray:
         """Positions still uncommitted, in increasing order."""
         return np.flatnonzero(self._state == MASK)
+
+    @property
+    def sequence(self) -> int:
+        """Index of this sequence among many drawn with the same seeds."""
+        return self._sequence
 
     @property
     def is_complete(self) -> bool:
@@ -243,7 +250,7 @@ class Unmasking:
         self._check_closed()
         submissions = rows_read = 0
         prints: list[NDArray[np.uint64]] = []
-        kept: tuple[Rows, ...] = ()
+        kept: list[Rows] = []
         self._is_open = True
         try:
             for request in requests:
@@ -256,14 +263,14 @@ class Unmasking:
                 prints.append(fingerprint(states))
                 if submissions > MAX_FINGERPRINTS:
                     prints = [np.concatenate(prints).sum(dtype=np.uint64, keepdims=True)]
-                kept += self._transcript.keep(rows)
+                kept.extend(self._transcript.keep(rows))
                 consume(request, rows)
                 self._report("probe", self._ledger.charge(probes=submissions))
         finally:
             self._is_open = False
             # Whatever was submitted is charged, even when a consumer fails half way.
             if submissions:
-                self._record("probe", submissions, rows_read, kept, np.concatenate(prints))
+                self._record("probe", submissions, rows_read, tuple(kept), np.concatenate(prints))
 
     def probe(self, states: ArrayLike, readouts: Readouts | ArrayLike) -> Rows:
         """Submit a batch of probes and return their rows: a stage of one request.

@@ -22,7 +22,7 @@ from counterprobe.ledger import Right
 from counterprobe.oracle import Oracle, Readouts
 from counterprobe.results import SampleResult, StopReason
 from counterprobe.rows import ClassedRows, Rows, to_numpy
-from counterprobe.states import MASK, StateArray, as_states, mix64
+from counterprobe.states import MASK, StateArray, as_states, check_batch, mix64
 from counterprobe.targets.inference import make_scratch
 from counterprobe.targets.law import ForestLaw, ForestOracle
 from counterprobe.targets.table import TableLaw, TableOracle
@@ -140,6 +140,8 @@ def batch_kl_of_batches(
     """
     if draws < 2:
         raise ValueError(f"draws must be at least 2, got {draws!r}")
+    if seed < 0:
+        raise ValueError(f"seed must be a non-negative integer, got {seed!r}")
     size = law.length, law.vocab_size
     values = as_states(np.asarray(tokens), *size, name="tokens")[0]
     state = (
@@ -156,7 +158,9 @@ def batch_kl_of_batches(
     row_part = dependence = variance = 0.0
     num_enumerated = num_sampled = largest = 0
     for k, batch in enumerate(batches):
-        positions = np.asarray(batch, dtype=np.int64)
+        positions = check_batch(batch, state)
+        if (values[positions] == MASK).any():
+            raise ValueError(f"tokens must have a value at every committed position, round {k}")
         rows, joint, var, enumerated, sampled, arity = measure(state, positions, k)
         per_round[k] = rows + joint
         row_part += rows
@@ -211,7 +215,7 @@ class _ForestMeasure:
         if len(batch) < 2:
             return row_part, 0.0, 0.0, 0, 0, 0
         # A key of 63 bits, so that it stays a plain integer for the kernel.
-        key = int(mix64(np.uint64(self._seed)) ^ mix64(np.uint64(round_index))) >> 1
+        key = int(mix64(mix64(np.uint64(self._seed)) ^ np.uint64(round_index))) >> 1
         batch_dependence(
             self._law.arrays,
             self._scratch,
@@ -249,7 +253,8 @@ class _TableMeasure:
         drawn, ideal = np.ones(()), np.ones(())
         for q, p in zip(to_numpy(rows.dense()), to_numpy(exact.dense()), strict=True):
             drawn, ideal = np.multiply.outer(drawn, q), np.multiply.outer(ideal, p)
-        support = drawn > 0
+        # Where the product of exact rows misses mass, the row part is infinite already.
+        support = (drawn > 0) & (ideal > 0)
         with np.errstate(divide="ignore"):
             ratio = np.log(ideal[support]) - np.log(joint[support])
         return row_part, float((drawn[support] * ratio).sum()), 0.0, 1, 0, len(batch)

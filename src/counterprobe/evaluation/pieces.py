@@ -38,6 +38,9 @@ ENUMERATED_ARITY = 4
 MAX_CONFIGURATIONS = 1 << 16
 # From this many factors on a product is taken in logarithms.
 _MANY_FACTORS = 8
+# Configurations rarer than this add nothing; next to a hub their ratios may be of numbers that
+# have underflowed.
+_NEGLIGIBLE = 1e-290
 
 
 class PieceScratch(NamedTuple):
@@ -80,6 +83,12 @@ def _scramble(key: np.uint64) -> np.uint64:
     return z ^ (z >> np.uint64(31))
 
 
+@inlined
+def _ratio(conditional: float, marginal: float) -> float:
+    """Return k / p; one for a class below the smallest double, whose row part is infinite."""
+    return conditional / marginal if marginal > 0.0 else 1.0
+
+
 @kernel
 def _log_piece(
     class_range: tuple[int, ...],
@@ -107,7 +116,7 @@ def _log_piece(
                 continue  # revealed, or nothing of the boundary below it: contributes one
             for x in range(num_classes):
                 if z >= 0:
-                    factor = kern[child, x, z] / row[child, z]
+                    factor = _ratio(kern[child, x, z], row[child, z])
                 else:
                     factor = 0.0
                     for y in range(num_classes):
@@ -215,8 +224,12 @@ def batch_dependence(
             for c in range(num_classes):
                 row[a, c] = 0.0
             for p in range(num_classes):
+                mass = 0.0
                 for c in range(num_classes):
-                    kern[a, p, c] = tables[t, p, c] * belief[a, c] / up[a, p]
+                    kern[a, p, c] = tables[t, p, c] * belief[a, c]
+                    mass += kern[a, p, c]
+                for c in range(num_classes):
+                    kern[a, p, c] /= mass
                     row[a, c] += row[parent[a], p] * kern[a, p, c]
 
         # How many batch positions hang below each vertex without another one between.
@@ -241,8 +254,8 @@ def batch_dependence(
                             weight = row[above, p] * row[a, c]
                             if not is_exact:
                                 weight = product_law[slot[above], p] * product_law[slot[a], c]
-                            if weight > 0.0:
-                                total -= weight * log(kern[a, p, c] / row[a, c])
+                            if weight > _NEGLIGIBLE:
+                                total -= weight * log(_ratio(kern[a, p, c], row[a, c]))
                     num_enumerated += 1
                 continue
             if has_parent and not under_batch:
@@ -286,7 +299,7 @@ def batch_dependence(
                         rest //= num_classes
                         value[b] = z
                         weight *= row[b, z] if is_exact else product_law[slot[b], z]
-                    if weight > 0.0:
+                    if weight > _NEGLIGIBLE:
                         total -= weight * _log_piece(
                             class_range, parent, child_start, cls, not under_batch, size, pieces
                         )
@@ -300,7 +313,7 @@ def batch_dependence(
                     widest = 0.0
                     for p in range(num_classes):
                         for c in range(num_classes):
-                            widest = max(widest, abs(log(kern[b, p, c] / row[b, c])))
+                            widest = max(widest, abs(log(_ratio(kern[b, p, c], row[b, c]))))
                     swing += widest
                 steady = is_exact and swing <= 1.0
                 mean = spread = 0.0

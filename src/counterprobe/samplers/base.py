@@ -120,7 +120,8 @@ class Sampler(ABC):
             oracle_name=run.oracle_name,
             seconds=time.perf_counter() - started,
             versions=versions(),
-            transcript=run.transcript,
+            transcript=run.transcript.copy(),
+            sequence=run.sequence,
         )
 
     @property

@@ -28,7 +28,9 @@ def build_sampler(name: str, settings: Mapping[str, Any] | None = None) -> Sampl
         Values may be text, as on the command line.
     """
     if name not in SAMPLERS:
-        raise ValueError(f"unknown sampler {name!r}; known samplers: {', '.join(sorted(SAMPLERS))}")
+        raise ValueError(
+            f"unknown sampler {name!r}; known samplers: {', '.join(sorted(SAMPLERS))}"
+        )
     cls = SAMPLERS[name]
     hints = get_type_hints(cls)
     knobs = {knob.name for knob in fields(cls)}
@@ -70,6 +72,11 @@ def _parse(name: str, value: Any, hint: Any) -> Any:
         if value.lower() in ("none", ""):
             return None
         hint = next(option for option in options if option is not type(None))
+    if get_origin(hint) is Literal:
+        by_text = {str(option): option for option in get_args(hint)}
+        if value not in by_text:
+            raise ValueError(f"{name} must be one of {', '.join(by_text)}; got {value!r}")
+        return by_text[value]
     if hint is bool:
         if value.lower() not in ("true", "false"):
             raise ValueError(f"{name} must be true or false, got {value!r}")

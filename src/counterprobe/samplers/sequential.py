@@ -44,7 +44,9 @@ class Sequential(Sampler):
     def __post_init__(self) -> None:
         """Check the settings."""
         if self.order not in get_args(Order):
-            raise ValueError(f"order must be one of {', '.join(get_args(Order))}; got {self.order!r}")
+            raise ValueError(
+                f"order must be one of {', '.join(get_args(Order))}; got {self.order!r}"
+            )
 
     @property
     def rights(self) -> Right:

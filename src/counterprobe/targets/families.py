@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from counterprobe.classes import TokenClasses
+from counterprobe.graph import check_forest
 from counterprobe.streams import keyed_generator
 from counterprobe.targets import forests
 from counterprobe.targets.hard_matching import hard_matching as hard_matching
@@ -32,6 +33,7 @@ __all__ = [
     "caterpillar",
     "double_star",
     "from_edges",
+    "from_file",
     "growing_stars",
     "hard_matching",
     "matching",
@@ -183,7 +185,7 @@ def from_edges(
     relabel : bool
         Permute the labels at random, so that nothing can be read off positions.
     """
-    joined = np.asarray(edges, dtype=np.int64).reshape(-1, 2)
+    joined = check_forest(length, edges)  # before relabelling: errors name the caller's labels
     strength = np.asarray(weights, dtype=np.float64)
     if strength.shape != (len(joined),):
         raise ValueError(f"weights must have shape ({len(joined)},), got {strength.shape}")
@@ -209,9 +211,7 @@ def from_edges(
         distinct = np.unique(strength)
         outer = np.outer(PHI, PHI)
         pair = (
-            1 + distinct[0] * outer
-            if len(distinct) == 1
-            else 1 + strength[:, None, None] * outer
+            1 + distinct[0] * outer if len(distinct) == 1 else 1 + strength[:, None, None] * outer
         )
     else:
         num_classes = 3 if classes is None else classes
@@ -227,11 +227,6 @@ def from_edges(
         if relabel
         else np.arange(length)
     )
-    if len(joined) and (joined.min() < 0 or joined.max() >= length):
-        raise ValueError(
-            f"edges must join positions 0..{length - 1}, got "
-            f"{int(joined.min())}..{int(joined.max())}"
-        )
     relabelled = np.empty_like(unary)
     relabelled[label] = unary
     token_class = np.minimum(np.arange(VOCAB_SIZE), num_classes - 1)
@@ -260,8 +255,7 @@ def _named(family: str) -> Callable[..., ForestLaw]:
 
     make.__name__ = family.replace("-", "_")
     make.__doc__ = (
-        f"Build a target whose hidden forest is {SHAPES[family].summary}; options as in "
-        "``build``."
+        f"Build a target whose hidden forest is {SHAPES[family].summary}; options as in ``build``."
     )
     return make
 

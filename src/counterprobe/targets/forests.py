@@ -44,13 +44,13 @@ def path(length: int) -> IntArray:
 
 
 def binary_tree(length: int) -> IntArray:
-    """The complete binary tree in heap order: the parent of i is (i - 1) // 2."""
+    """Return the complete binary tree in heap order: the parent of i is (i - 1) // 2."""
     child = np.arange(1, length)
     return _join((child - 1) // 2, child)
 
 
 def stars(length: int, leaves: int) -> IntArray:
-    """Consecutive groups of ``leaves + 1`` positions, the first of each its hub; last one smaller."""
+    """Consecutive groups of ``leaves + 1`` positions, each with its first as hub; last smaller."""
     position = np.arange(length)
     hub = position - position % (leaves + 1)
     is_leaf = position != hub
@@ -58,7 +58,7 @@ def stars(length: int, leaves: int) -> IntArray:
 
 
 def caterpillar(length: int) -> IntArray:
-    """A path of hubs with ``ceil(sqrt N)`` leaves each; the last hub may have fewer."""
+    """Return a path of hubs with ``ceil(sqrt N)`` leaves each; the last hub may have fewer."""
     leaves = int(np.ceil(np.sqrt(length)))
     hubs = np.arange(0, length, leaves + 1)
     return np.concatenate([stars(length, leaves), _join(hubs[:-1], hubs[1:])])
@@ -93,7 +93,7 @@ def preferential_attachment(length: int, rng: np.random.Generator) -> IntArray:
 
 
 def random_forest(length: int, rng: np.random.Generator) -> IntArray:
-    """A random recursive tree with a fifth of its edges removed."""
+    """Return a random recursive tree with a fifth of its edges removed."""
     edges = random_recursive_tree(length, rng)
     kept = rng.permutation(len(edges))[: len(edges) - len(edges) // 5]
     return edges[np.sort(kept)]
@@ -106,7 +106,7 @@ def read_edge_list(file: str | Path, default_weight: float) -> tuple[IntArray, F
     ----------
     file : path
     default_weight : float
-        Weight of lines that give none.
+        Weight of lines that give none, in ``(-1, 1)``.
 
     Returns
     -------
@@ -121,11 +121,15 @@ def read_edge_list(file: str | Path, default_weight: float) -> tuple[IntArray, F
         try:
             if len(words) not in (2, 3):
                 raise ValueError
-            edges.append((int(words[0]), int(words[1])))
-            weights.append(float(words[2]) if len(words) == 3 else default_weight)
+            i, j = int(words[0]), int(words[1])
+            weight = float(words[2]) if len(words) == 3 else default_weight
+            if min(i, j) < 0 or i == j or not abs(weight) < 1:
+                raise ValueError
         except ValueError:
             raise ValueError(
-                f"{file}, line {number}: expected 'i j' or 'i j w' with 0-based positions, got "
-                f"{line.strip()!r}"
+                f"{file}, line {number}: expected 'i j' or 'i j w' with two different 0-based "
+                f"positions and -1 < w < 1, got {line.strip()!r}"
             ) from None
+        edges.append((i, j))
+        weights.append(weight)
     return np.array(edges, dtype=np.int64).reshape(-1, 2), np.array(weights)

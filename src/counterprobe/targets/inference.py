@@ -10,7 +10,7 @@ once most positions are read. ``rows_all_positions`` is the plain reference: it 
 positions like any other and always walks all N.
 
 Numbers stay in range at any degree. Tables are scaled to a maximum of one and may not span more
-than 1e30, so one message entry lies in ``[1e-30, C]``; products over many children keep a separate
+than 1e30, so one message entry lies in ``[1e-30, 1]``; products over many children keep a separate
 binary exponent for each class and are rescaled every eight factors.
 
 The number of classes is a compile-time constant of each kernel: it is the length of the tuple
@@ -66,7 +66,7 @@ class ForestArrays(NamedTuple):
 
     class_range: tuple[int, ...]
     position: IndexArray
-    index: IndexArray
+    index: IndexArray  # type: ignore[assignment]  # tuple.index is not used
     parent: IndexArray
     child_start: IndexArray
     unary: FloatArray
@@ -120,7 +120,10 @@ def class_at(
     token = state[position[a]]
     if token < 0:
         return -1
-    return token_class[kind[a], token]
+    # Most laws have one kind of position; then the map of kinds need not be read.
+    k = kind[a] if token_class.shape[0] > 1 else 0
+    revealed: int = token_class[k, token]
+    return revealed
 
 
 @inlined
@@ -140,8 +143,9 @@ def up_step(
 ) -> float:
     """Collect the children of a masked vertex into its belief; send a message to its parent.
 
-    Returns the scale that was divided out; at eight or more children there is a further factor
-    ``2 ** exponent[0]``.
+    Messages are scaled to a maximum of one; beliefs are not, since a product of at most eight
+    factors stays in range. Returns the scale that was divided out of the message; at eight or
+    more children there is a further factor ``2 ** exponent[0]``.
     """
     num_classes = len(class_range)
     for c in range(num_classes):
@@ -175,20 +179,21 @@ def up_step(
         for c in range(num_classes):
             product[c] = ldexp(product[c], max(exponent[c] - largest, -2000))
         exponent[0] = largest
-    scale = product[0]
-    for c in range(1, num_classes):
-        scale = max(scale, product[c])
-    inverse = 1.0 / scale
     for c in range(num_classes):
-        product[c] *= inverse
         belief[a, c] = product[c]
+    scale = 1.0
     if send:
         t = table_of[a]
+        scale = 0.0
         for p in range(num_classes):
             total = 0.0
             for c in range(num_classes):
                 total += tables[t, p, c] * product[c]
             up[a, p] = total
+            scale = max(scale, total)
+        inverse = 1.0 / scale
+        for p in range(num_classes):
+            up[a, p] *= inverse
     return scale
 
 
@@ -235,18 +240,11 @@ def down_step(
 
 
 @inlined
-def _mark(positions: IntArray, index: IndexArray, marks: NDArray[np.uint64]) -> None:
-    """Set the bit of each readout's vertex."""
-    for r in range(len(positions)):
-        a = index[positions[r]]
-        marks[a >> 6] |= np.uint64(1) << np.uint64(a & 63)
-
-
-@inlined
 def _lowest_bit(bits: np.uint64, bit_index: IntArray) -> int:
     """Return the index of the lowest set bit."""
     lowest = bits & (~bits + np.uint64(1))
-    return bit_index[(lowest * _DE_BRUIJN) >> np.uint64(58)]
+    found: int = bit_index[(lowest * _DE_BRUIJN) >> np.uint64(58)]
+    return found
 
 
 # ----- One component -----------------------------------------------------------------------
@@ -267,13 +265,11 @@ def _is_alone(
     alone = True
     above = parent[a]
     if above >= 0:
-        x = class_at(above, state, position, kind, token_class)
-        cls[above] = x
-        alone = x >= 0
+        cls[above] = class_at(above, state, position, kind, token_class)
+        alone = cls[above] >= 0
     for child in range(child_start[a], child_start[a + 1]):
-        x = class_at(child, state, position, kind, token_class)
-        cls[child] = x
-        alone = alone and x >= 0
+        cls[child] = class_at(child, state, position, kind, token_class)
+        alone = alone and cls[child] >= 0
     return alone
 
 
@@ -360,41 +356,106 @@ def rows_of_state(
         for a in range(length):
             if cls[a] < 0:
                 down_step(a, class_range, parent, table_of, tables, cls, belief, up, product)
+    elif 64 * num_readouts >= length:
+        # Many readouts: mark them and go through the marks in memory order. A vertex whose
+        # neighbours are all revealed is settled on the spot; the others' masked neighbours are
+        # marked too, parents (which lie behind) by way of a stack.
+        for r in range(num_readouts):
+            a = index[positions[r]]
+            marks[a >> 6] |= np.uint64(1) << np.uint64(a & 63)
+        stacked = 0
+        for word in range(len(marks)):
+            bits = marks[word]
+            while bits != 0:
+                a = 64 * word + _lowest_bit(bits, bit_index)
+                here = bits & (~bits + np.uint64(1))
+                bits ^= here
+                alone = True
+                above = parent[a]
+                if above >= 0:
+                    x = class_at(above, state, position, kind, token_class)
+                    cls[above] = x
+                    if x < 0:
+                        alone = False
+                        bit = np.uint64(1) << np.uint64(above & 63)
+                        if marks[above >> 6] & bit == 0:
+                            marks[above >> 6] |= bit
+                            queue[stacked] = above
+                            stacked += 1
+                for child in range(child_start[a], child_start[a + 1]):
+                    x = class_at(child, state, position, kind, token_class)
+                    cls[child] = x
+                    if x < 0:
+                        alone = False
+                        bit = np.uint64(1) << np.uint64(child & 63)
+                        if marks[child >> 6] & bit == 0:
+                            marks[child >> 6] |= bit
+                            if child >> 6 == word:
+                                bits |= bit
+                if alone:
+                    marks[word] ^= here
+                    up_step(
+                        a, False, class_range, child_start, unary, table_of, tables, cls, belief,
+                        up, product, exponent,
+                    )  # fmt: skip
+                    down_step(a, class_range, parent, table_of, tables, cls, belief, up, product)
+                else:
+                    cls[a] = -1
+        while stacked > 0:
+            stacked -= 1
+            a = queue[stacked]
+            above = parent[a]
+            if above >= 0:
+                x = class_at(above, state, position, kind, token_class)
+                cls[above] = x
+                if x < 0:
+                    bit = np.uint64(1) << np.uint64(above & 63)
+                    if marks[above >> 6] & bit == 0:
+                        marks[above >> 6] |= bit
+                        queue[stacked] = above
+                        stacked += 1
+            for child in range(child_start[a], child_start[a + 1]):
+                x = class_at(child, state, position, kind, token_class)
+                cls[child] = x
+                if x < 0:
+                    bit = np.uint64(1) << np.uint64(child & 63)
+                    if marks[child >> 6] & bit == 0:
+                        marks[child >> 6] |= bit
+                        queue[stacked] = child
+                        stacked += 1
+        last = 0
+        for word in range(len(marks)):
+            bits = marks[word]
+            marks[word] = 0
+            while bits != 0:
+                queue[last] = 64 * word + _lowest_bit(bits, bit_index)
+                last += 1
+                bits &= bits - np.uint64(1)
+        for k in range(last - 1, -1, -1):
+            a = queue[k]
+            send = parent[a] >= 0 and cls[parent[a]] < 0
+            up_step(
+                a, send, class_range, child_start, unary, table_of, tables, cls, belief, up,
+                product, exponent,
+            )  # fmt: skip
+        for k in range(last):
+            down_step(queue[k], class_range, parent, table_of, tables, cls, belief, up, product)
     else:
-        # Collect every component first: which rows are needed is known only then. A row needs
-        # the rows of its masked ancestors.
+        # Few readouts: collect their components one after another. A row needs the rows of its
+        # masked ancestors, and no others.
         scratch.stamp[0] += 1
         stamp = scratch.stamp[0]
         last = 0
-        in_order = 64 * num_readouts >= length
-        if in_order:
-            _mark(positions, index, marks)
-        word, bits = -1, np.uint64(0)
         for r in range(num_readouts):
-            if in_order:
-                # Vertices in memory order: with many readouts this halves the time.
-                while bits == 0 and word < len(marks) - 1:
-                    word += 1
-                    bits = marks[word]
-                    marks[word] = 0
-                if bits == 0:  # some position was asked for twice
-                    break
-                a = 64 * word + _lowest_bit(bits, bit_index)
-                bits &= bits - np.uint64(1)
-            else:
-                a = index[positions[r]]
-            if visited[a] == stamp:
-                pass
-            elif _is_alone(a, state, position, parent, child_start, kind, token_class, cls):
-                # Most masked positions of a screen stand alone: settle them on the spot.
-                visited[a] = stamp
-                up_step(
-                    a, False, class_range, child_start, unary, table_of, tables, cls, belief, up,
-                    product, exponent,
-                )  # fmt: skip
-                down_step(a, class_range, parent, table_of, tables, cls, belief, up, product)
-                continue
-            else:
+            a = index[positions[r]]
+            if visited[a] != stamp:
+                if _is_alone(a, state, position, parent, child_start, kind, token_class, cls):
+                    up_step(
+                        a, False, class_range, child_start, unary, table_of, tables, cls, belief,
+                        up, product, exponent,
+                    )  # fmt: skip
+                    down_step(a, class_range, parent, table_of, tables, cls, belief, up, product)
+                    continue
                 last = collect_component(
                     a, stamp, last, state, position, parent, child_start, kind, token_class, cls,
                     visited, queue,
@@ -404,7 +465,7 @@ def rows_of_state(
                 a = parent[a]
         for k in range(last - 1, -1, -1):
             a = queue[k]
-            send = parent[a] >= 0 and visited[parent[a]] == stamp
+            send = parent[a] >= 0 and cls[parent[a]] < 0
             up_step(
                 a, send, class_range, child_start, unary, table_of, tables, cls, belief, up,
                 product, exponent,
@@ -447,7 +508,7 @@ def rows_all_positions(
     low: int,
     high: int,
 ) -> None:
-    """Reference for :func:`rows_of_states`: the same arithmetic, walking all N positions."""
+    """Do what :func:`rows_of_states` does in the same arithmetic, walking all N positions."""
     class_range = forest.class_range
     position, index, kind = forest.position, forest.index, forest.kind
     parent, child_start, token_class = forest.parent, forest.child_start, forest.token_class

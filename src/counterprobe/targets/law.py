@@ -71,7 +71,7 @@ class ForestLaw:
             )
         length, num_classes = weights.shape
         self.name = name
-        self.edges: IntArray = check_edges(length, np.asarray(edges).reshape(-1, 2))
+        self.edges: IntArray = check_edges(length, edges)
         self.classes = classes or TokenClasses.identity(length, num_classes)
         if self.classes.length != length or self.classes.num_classes != num_classes:
             raise ValueError(
@@ -94,20 +94,28 @@ class ForestLaw:
         self.pair: FloatArray = np.broadcast_to(
             tables, (len(self.edges), num_classes, num_classes)
         )
-        for array in (self.edges, self.unary):
-            array.setflags(write=False)
         self.forest: RootedForest = root_forest(length, self.edges)
         self._arrays = _arrays(self, tables, shared)
+        self._freeze()
+
+    def _freeze(self) -> None:
+        for array in (self.edges, self.unary, self.pair, *self._arrays[1:]):
+            array.setflags(write=False)
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Unpickle; read-only arrays come back writeable, for which no kernel is compiled."""
+        self.__dict__.update(state)
+        self._freeze()
 
     @property
     def length(self) -> int:
         """Number of positions N."""
-        return self.unary.shape[0]
+        return len(self.unary)
 
     @property
     def num_classes(self) -> int:
         """Number of classes C."""
-        return self.unary.shape[1]
+        return int(self.unary.shape[1])
 
     @property
     def vocab_size(self) -> int:
@@ -162,9 +170,7 @@ class ForestLaw:
                 np.log(self.unary[where, x]).sum()
                 + np.log(self.classes.within[kinds, sequence]).sum()
                 + np.log(
-                    self.pair[
-                        np.arange(len(self.edges)), x[self.edges[:, 0]], x[self.edges[:, 1]]
-                    ]
+                    self.pair[np.arange(len(self.edges)), x[self.edges[:, 0]], x[self.edges[:, 1]]]
                 ).sum()
                 - self.log_partition
             )
@@ -227,8 +233,14 @@ class ForestLaw:
     def edge_information(self) -> FloatArray:
         """Return the mutual information of the two ends of each edge, in nats, shape (E,)."""
         joint = self.pair_marginals
-        product = joint.sum(axis=2)[:, :, None] * joint.sum(axis=1)[:, None, :]
-        information: FloatArray = (joint * np.log(joint / product)).sum(axis=(1, 2))
+        # Next to a hub a class may have a mass below the smallest double: 0 log 0 = 0.
+        logs = np.log(np.where(joint > 0, joint, 1.0))
+        first, second = (
+            np.log(np.where(mass > 0, mass, 1.0))
+            for mass in (joint.sum(axis=2), joint.sum(axis=1))
+        )
+        ratio = logs - first[:, :, None] - second[:, None, :]
+        information: FloatArray = (joint * ratio).sum(axis=(1, 2))
         return information
 
     def total_correlation(self) -> float:
@@ -274,10 +286,14 @@ class ForestOracle:
 
     def rows(self, states: StateArray, readouts: Readouts) -> Rows:
         """Return exact rows; the cost follows the masked components that are read."""
-        batch = np.ascontiguousarray(states, dtype=np.int32)
+        # Kernels are compiled for writeable arrays; a read-only batch would compile them anew.
+        batch = np.require(states, np.int32, ["C", "W"])
+        if batch.ndim != 2 or batch.shape[1] != self.length:
+            raise ValueError(f"states must have shape (B, {self.length}), got {batch.shape}")
         ordered = bool((readouts.state_index[1:] >= readouts.state_index[:-1]).all())
         order = None if ordered else np.argsort(readouts.state_index, kind="stable")
         position = readouts.position if order is None else readouts.position[order]
+        position = np.require(position, np.int64, ["C", "W"])
         counts = np.bincount(readouts.state_index, minlength=len(batch))
         start = np.concatenate([[0], np.cumsum(counts)])
         out = np.empty((len(position), self.law.num_classes))
@@ -296,6 +312,8 @@ class ForestOracle:
 
     def session(self, state: StateArray) -> ForestSession:
         """Open an incremental session at a state of shape ``(N,)``."""
+        if np.shape(state) != (self.length,):
+            raise ValueError(f"state must have shape ({self.length},), got {np.shape(state)}")
         return ForestSession(self.law.arrays, self.law.classes, state)
 
 
@@ -304,10 +322,12 @@ def _check_positive(name: str, array: FloatArray, axis: tuple[int, ...]) -> None
         bad = np.argwhere(~(np.isfinite(array) & (array > 0)))[0]
         where = ", ".join(str(int(k)) for k in bad)
         raise ValueError(
-            f"{name} must be positive and finite everywhere, got {array[tuple(bad)]} at [{where}]; "
-            "a forest law gives every sequence a positive probability"
+            f"{name} must be positive and finite everywhere, got {array[tuple(bad)]} at "
+            f"[{where}]; a forest law gives every sequence a positive probability"
         )
-    if array.size and (array.max(axis=axis) / array.min(axis=axis)).max() > MAX_SPREAD:
+    with np.errstate(over="ignore"):
+        spread = array.max(axis=axis) / array.min(axis=axis) if array.size else np.ones(1)
+    if spread.max() > MAX_SPREAD:
         raise ValueError(
             f"{name} entries may differ by a factor of at most {MAX_SPREAD:g} within one "
             "position or edge; replace vanishing entries by larger ones"
@@ -333,7 +353,7 @@ def _arrays(law: ForestLaw, tables: FloatArray, shared: bool) -> ForestArrays:
         stack[edge[child_first]] = turned
         stack = stack[edge]
         table_of[child] = np.arange(len(child))
-    arrays = ForestArrays(
+    return ForestArrays(
         class_range=tuple(range(law.num_classes)),
         position=forest.order.astype(np.int32),
         index=forest.index.astype(np.int32),
@@ -345,6 +365,3 @@ def _arrays(law: ForestLaw, tables: FloatArray, shared: bool) -> ForestArrays:
         kind=law.classes.kind[order].astype(np.int32),
         token_class=law.classes.token_class.astype(np.int32),
     )
-    for array in arrays[1:]:
-        array.setflags(write=False)
-    return arrays

@@ -42,8 +42,9 @@ class ForestSession:
     def push(self, positions: IntArray, tokens: IntArray) -> None:
         """Reveal committed values."""
         if self._num_known:
+            where = np.require(positions, np.int64, ["C", "W"])
             self._num_known -= _forget(
-                self._forest, self._scratch, self._state, positions, self._known
+                self._forest, self._scratch, self._state, where, self._known
             )
         self._state[positions] = tokens
 

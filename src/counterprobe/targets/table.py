@@ -49,9 +49,10 @@ class TableLaw:
                 f"table must have shape (V,) * N with at most {MAX_CELLS} cells, got "
                 f"{weights.shape}"
             )
-        if not np.isfinite(weights).all() or (weights < 0).any() or weights.sum() <= 0:
+        if not np.isfinite(weights).all() or (weights < 0).any() or not weights.any():
             raise ValueError("table must be finite, non-negative and not all zero")
         self.name = name
+        weights /= weights.max()  # the sum of large weights may overflow
         self.table: FloatArray = weights / weights.sum()
         self.table.setflags(write=False)
 
@@ -63,7 +64,7 @@ class TableLaw:
     @property
     def vocab_size(self) -> int:
         """Number of tokens V."""
-        return self.table.shape[0]
+        return len(self.table)
 
     def __repr__(self) -> str:
         """Say what it is in one line."""
@@ -82,16 +83,19 @@ class TableLaw:
         positions : array_like of int
             Masked positions; the axes of the result, in this order.
         """
+        known = as_states(state, self.length, self.vocab_size, name="state")[0]
         where = [int(k) for k in np.atleast_1d(np.asarray(positions))]
-        picked = self.table[tuple(slice(None) if t == MASK else int(t) for t in state)]
+        masked = [int(i) for i in np.flatnonzero(known == MASK)]
+        if len(set(where)) != len(where) or not set(where) <= set(masked):
+            raise ValueError(f"positions must be distinct and masked, got {where}")
+        picked = self.table[tuple(slice(None) if t == MASK else int(t) for t in known)]
         total = picked.sum()
         if total <= 0:
-            shown = ", ".join(f"x{i}={int(t)}" for i, t in enumerate(state) if t != MASK)
+            shown = ", ".join(f"x{i}={int(t)}" for i, t in enumerate(known) if t != MASK)
             raise OracleError(
                 f"law {self.name!r} was conditioned on an impossible event: {shown} has "
                 "probability zero"
             )
-        masked = [int(i) for i in np.flatnonzero(np.asarray(state) == MASK)]
         axes = tuple(k for k, i in enumerate(masked) if i not in where)
         kept = [i for i in masked if i in where]
         joint: FloatArray = picked.sum(axis=axes) / total
@@ -100,9 +104,15 @@ class TableLaw:
     def log_prob(self, tokens: ArrayLike) -> NDArray[np.float64]:
         """Return the joint log-probability of complete sequences, shape ``(..., N)``."""
         sequences = np.asarray(tokens)
+        flat = as_states(
+            sequences.reshape(-1, sequences.shape[-1]), self.length, self.vocab_size, name="tokens"
+        )
+        if (flat == MASK).any():
+            raise ValueError("tokens must be complete: log_prob was given a masked position")
         with np.errstate(divide="ignore"):
-            logs: NDArray[np.float64] = np.log(self.table[tuple(np.moveaxis(sequences, -1, 0))])
-        return logs
+            logs = np.log(self.table[tuple(flat.T)])
+        result: NDArray[np.float64] = logs.reshape(sequences.shape[:-1])[()]
+        return result
 
     def sample(self, count: int, rng: np.random.Generator) -> StateArray:
         """Draw joint samples, shape ``(count, N)``."""

@@ -1,0 +1,46 @@
+"""Shared by the benchmarks: the best of several timings, and a JSON file of ratios."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import platform
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+
+def alternate(
+    works: dict[str, Callable[[], object]], *, repeats: int = 15
+) -> dict[str, float]:
+    """Time several pieces of work turn by turn and return the best time of each, in seconds.
+
+    Turn by turn, so that a slow spell of the machine hits all of them alike.
+    """
+    best = dict.fromkeys(works, float("inf"))
+    for work in works.values():
+        work()  # compile and warm up
+    for _ in range(repeats):
+        for name, work in works.items():
+            started = time.perf_counter()
+            work()
+            best[name] = min(best[name], time.perf_counter() - started)
+    return best
+
+
+def arguments(description: str) -> argparse.Namespace:
+    """Every benchmark takes ``--json FILE`` and ``--quick``."""
+    parser = argparse.ArgumentParser(description=description)
+    parser.add_argument("--json", type=Path, help="write the figures here")
+    parser.add_argument("--quick", action="store_true", help="fewer repeats, smaller sizes")
+    return parser.parse_args()
+
+
+def report(figures: dict[str, Any], file: Path | None) -> None:
+    """Print the figures and write them; keys that end in ``_ratio`` are compared across runs."""
+    for key, value in figures.items():
+        print(f"{key:48s} {value:.4g}" if isinstance(value, float) else f"{key:48s} {value}")
+    if file is not None:
+        machine = {"python": platform.python_version(), "machine": platform.machine()}
+        file.write_text(json.dumps({"figures": figures, **machine}, indent=2) + "\n")

@@ -1,0 +1,52 @@
+"""The program ``counterprobe``."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from counterprobe import __version__
+from counterprobe.cli.reference import reference
+from counterprobe.cli.sample import sample
+from counterprobe.cli.samplers import samplers
+
+__all__ = ["app", "main"]
+
+app = typer.Typer(
+    name="counterprobe",
+    help=(
+        "Parallel unmasking: whole sequences from a masked model with few evaluations. "
+        "Exit codes: 0 done, 1 failed, 2 bad input, 3 infeasible or a guarantee not met, "
+        "130 interrupted."
+    ),
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        print(f"counterprobe {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    version: Annotated[
+        bool,
+        typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version."),
+    ] = False,
+) -> None:
+    pass
+
+
+app.command()(sample)
+app.command()(reference)
+app.command()(samplers)
+
+
+def main() -> None:
+    """Run the command line."""
+    app()

@@ -1,0 +1,178 @@
+"""What commands share: JSON files, tables, progress, and errors without tracebacks."""
+
+from __future__ import annotations
+
+import functools
+import json
+import logging
+import math
+import os
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, ParamSpec
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
+from rich.progress import Progress as Bar
+from rich.table import Table
+
+from counterprobe.errors import CounterprobeError
+from counterprobe.unmasking import Progress
+
+__all__ = [
+    "DONE",
+    "FAILED",
+    "INFEASIBLE",
+    "check_writable",
+    "console_for",
+    "friendly",
+    "key_value_table",
+    "parse_settings",
+    "run_progress",
+    "write_json",
+]
+
+DONE, FAILED, BAD_INPUT, INFEASIBLE, INTERRUPTED = 0, 1, 2, 3, 130
+
+P = ParamSpec("P")
+
+
+def friendly(command: Callable[P, None]) -> Callable[P, None]:
+    """Turn errors into one line and an exit code; ``COUNTERPROBE_DEBUG=1`` shows the traceback."""
+
+    @functools.wraps(command)
+    def wrapped(*args: P.args, **kwargs: P.kwargs) -> None:
+        try:
+            command(*args, **kwargs)
+        except typer.Exit:
+            raise
+        except KeyboardInterrupt:
+            _complain("interrupted")
+            raise typer.Exit(INTERRUPTED) from None
+        except Exception as problem:
+            if os.environ.get("COUNTERPROBE_DEBUG"):
+                raise
+            is_input = isinstance(problem, (ValueError, CounterprobeError, OSError))
+            text = str(problem) or type(problem).__name__
+            _complain(text if is_input else f"{type(problem).__name__}: {text}")
+            raise typer.Exit(BAD_INPUT if is_input else FAILED) from None
+
+    return wrapped
+
+
+def _complain(text: str) -> None:
+    print(f"counterprobe: {' '.join(text.split())}", file=sys.stderr)
+
+
+def console_for(json_file: str | None) -> Console:
+    """Return where tables go: standard output, or nowhere when JSON is printed there."""
+    return Console(quiet=json_file == "-", highlight=False)
+
+
+def check_writable(file: str | None) -> None:
+    """Refuse an output file that cannot be written, before anything is computed."""
+    if file is None or file == "-":
+        return
+    folder = Path(file).resolve().parent
+    if not folder.is_dir():
+        raise ValueError(f"cannot write {file}: the folder {folder} does not exist")
+    if Path(file).is_dir():
+        raise ValueError(f"cannot write {file}: it is a folder")
+
+
+def write_json(file: str | None, content: Any) -> None:
+    """Write JSON to a file, whole or not at all, or to standard output for ``-``."""
+    if file is None:
+        return
+    text = json.dumps(_plain(content), indent=2, allow_nan=False) + "\n"
+    if file == "-":
+        sys.stdout.write(text)
+        return
+    write_text(file, text)
+
+
+def write_text(file: str, text: str) -> None:
+    """Write a text file, whole or not at all."""
+    target = Path(file).resolve()
+    with tempfile.NamedTemporaryFile(
+        "w", dir=target.parent, prefix=f".{target.name}.", delete=False, encoding="utf-8"
+    ) as partial:
+        partial.write(text)
+    os.chmod(partial.name, 0o644)
+    os.replace(partial.name, target)
+
+
+def _plain(value: Any) -> Any:
+    """Turn arrays, NaN and tuples into what JSON has."""
+    if isinstance(value, dict):
+        return {str(key): _plain(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_plain(item) for item in value]
+    if hasattr(value, "tolist"):
+        return _plain(value.tolist())
+    if isinstance(value, float) and not math.isfinite(value):
+        return None if math.isnan(value) else str(value)
+    if value is None or isinstance(value, (bool, int, float, str)):
+        return value
+    return str(value)
+
+
+def key_value_table(title: str, rows: dict[str, Any]) -> Table:
+    """Return a two-column table."""
+    table = Table(title=title, title_justify="left", show_header=False, box=None, pad_edge=False)
+    table.add_column(style="bold", no_wrap=True)
+    table.add_column(justify="right")
+    for key, value in rows.items():
+        table.add_row(key, value if isinstance(value, str) else f"{value:,}")
+    return table
+
+
+def parse_settings(pairs: list[str]) -> dict[str, str]:
+    """Read ``key=value`` words."""
+    settings = {}
+    for pair in pairs:
+        key, separator, value = pair.partition("=")
+        if not separator or not key:
+            raise ValueError(f"--set takes key=value, got {pair!r}")
+        settings[key.strip().replace("-", "_")] = value.strip()
+    return settings
+
+
+@contextmanager
+def run_progress(label: str) -> Iterator[Callable[[Progress], None]]:
+    """Show how a run goes, on standard error and only on a terminal."""
+    console = Console(stderr=True)
+    bar = Bar(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn("committed, {task.fields[submissions]:,} submissions"),
+        TimeElapsedColumn(),
+        console=console,
+        transient=True,
+        disable=not console.is_terminal,
+    )
+    with bar:
+        task = bar.add_task(label, total=None, submissions=0)
+
+        def update(progress: Progress) -> None:
+            bar.update(
+                task,
+                total=progress.length,
+                completed=progress.committed,
+                submissions=progress.ledger.total,
+            )
+
+        yield update
+
+
+def set_verbosity(verbose: bool) -> None:
+    """Send the library's log to standard error."""
+    if verbose:
+        logging.basicConfig(level=logging.DEBUG, format="%(name)s %(levelname)s: %(message)s")
+        for noisy in ("numba", "matplotlib"):
+            logging.getLogger(noisy).setLevel(logging.WARNING)

@@ -1,0 +1,57 @@
+"""The sums of a ledger, and the names of rights."""
+
+from dataclasses import FrozenInstanceError
+
+import pytest
+
+from counterprobe import Ledger, Right
+
+
+def test_sums():
+    ledger = Ledger(preprocessing=1, probes=5, commits=3, selected_commits=2)
+    assert ledger.noncommit == 6
+    assert ledger.total == 9
+    assert ledger.total_without_rights == 11
+
+
+def test_a_charge_adds_to_every_count_and_keeps_the_widest_stage():
+    before = Ledger(1, 2, 3, 4, 5, 6, 7)
+    after = before.charge(
+        preprocessing=10,
+        probes=20,
+        commits=30,
+        depth=40,
+        rows_read=50,
+        stage_width=5,
+        selected_commits=70,
+    )
+    assert after == Ledger(11, 22, 33, 44, 55, 6, 77)
+    assert before == Ledger(1, 2, 3, 4, 5, 6, 7)
+    assert before.charge(stage_width=8) == Ledger(1, 2, 3, 4, 5, 8, 7)
+    assert before.charge() == before
+
+
+def test_a_ledger_cannot_be_edited():
+    with pytest.raises(FrozenInstanceError):
+        Ledger().probes = 3
+
+
+def test_a_ledger_as_plain_values():
+    assert Ledger(1, 2, 3, 4, 5, 6, 7).as_dict() == {
+        "preprocessing": 1,
+        "probes": 2,
+        "commits": 3,
+        "depth": 4,
+        "rows_read": 5,
+        "widest_stage": 6,
+        "selected_commits": 7,
+        "noncommit": 3,
+        "total": 6,
+    }
+
+
+def test_rights_by_name():
+    assert Right.NONE.names() == []
+    assert Right.SELECT_AFTER_REPLY.names() == ["select-after-reply"]
+    assert (Right.REMASK | Right.VERIFY).names() == ["verify", "remask"]
+    assert len((~Right.NONE).names()) == 4

@@ -1,0 +1,97 @@
+"""A finished run, cut loose from the live objects."""
+
+import json
+import pickle
+from dataclasses import FrozenInstanceError
+
+import numpy as np
+import pytest
+
+import counterprobe as cp
+from counterprobe.results import versions
+from counterprobe.samplers import RandomBalanced, Sequential
+
+STREAMS = cp.Streams(8, 9)
+
+
+@pytest.fixture
+def result(law) -> cp.SampleResult:
+    given = [0] + [cp.MASK] * (law.length - 1)
+    run = cp.Unmasking(law.oracle(), given=given, sequence=2)
+    return RandomBalanced(2)(run, STREAMS)
+
+
+def test_batches_are_the_commits_in_order_with_positions_increasing(result):
+    commits = [e for e in result.transcript.events if e.operation == "commit"]
+    assert len(result.batches) == 2
+    for batch, event in zip(result.batches, commits, strict=True):
+        assert batch.tolist() == sorted(event.positions)
+    assert result.round_of_position[0] == -1
+    for k, batch in enumerate(result.batches):
+        assert (result.round_of_position[batch] == k).all()
+
+
+def test_a_result_says_where_it_came_from(result, law):
+    assert result.sampler == "random-balanced"
+    assert result.settings == {"batches": 2}
+    assert result.streams == STREAMS
+    assert result.sequence == 2
+    assert result.oracle_name == law.oracle().name
+    assert result.versions == versions()
+    assert result.versions["counterprobe"] == cp.__version__
+    assert set(result.versions) == {"counterprobe", "streams", "numpy", "python"}
+    assert result.seconds >= 0
+    assert result.reason == cp.StopReason.COMPLETED.value
+
+
+def test_a_result_can_be_drawn_again_from_what_it_records(result, law):
+    again = cp.samplers.build_sampler(result.sampler, result.settings)(
+        cp.Unmasking(law.oracle(), given=result.given, sequence=result.sequence), result.streams
+    )
+    assert again.tokens.tolist() == result.tokens.tolist()
+
+
+def test_a_summary_is_plain_values(result):
+    summary = json.loads(json.dumps(result.summary()))
+    assert summary["sampler"] == "random-balanced"
+    assert summary["settings"] == {"batches": 2}
+    assert summary["total"] == summary["commits"] == 2
+    assert (summary["decision_seed"], summary["commit_seed"], summary["sequence"]) == (8, 9, 2)
+    assert summary["stop"] == "completed"
+    assert summary["rights"] == []
+    assert "tokens" not in summary
+    assert "transcript" not in summary
+
+
+def test_rights_used_are_named_in_the_summary(law):
+    result = Sequential("entropy")(cp.Unmasking(law.oracle()), STREAMS)
+    assert result.summary()["rights"] == ["select-after-reply"]
+
+
+def test_a_result_does_not_change_when_its_run_goes_on(law):
+    run = cp.Unmasking(law.oracle())
+    result = Sequential()(run, STREAMS)
+    run.probe(run.state, [])
+    assert run.ledger.probes == 1
+    assert result.ledger.probes == 0
+    assert result.transcript.replay() == result.ledger
+
+
+def test_a_result_cannot_be_edited(result):
+    with pytest.raises(FrozenInstanceError):
+        result.tokens = None
+    for array in (result.tokens, result.given, result.round_of_position):
+        with pytest.raises(ValueError, match="read-only"):
+            array[0] = 1
+
+
+def test_a_result_survives_pickling(result):
+    again = pickle.loads(pickle.dumps(result))
+    assert np.array_equal(again.tokens, result.tokens)
+    assert again.summary() == result.summary()
+    assert again.transcript.replay() == result.ledger
+
+
+def test_stop_reasons_have_short_names_and_say_what_to_try():
+    assert [str(reason) for reason in cp.StopReason] == ["completed", "infeasible"]
+    assert "use an oracle with smaller row error" in cp.StopReason.INFEASIBLE.value

@@ -1,0 +1,103 @@
+"""Randomness by purpose: what moves a stream, and what must not."""
+
+import numpy as np
+import pytest
+
+import counterprobe as cp
+from counterprobe.streams import STREAMS_VERSION, keyed_generator
+
+EVERYWHERE = np.arange(40)
+
+
+def draws(streams: cp.Streams, purpose: str, *index: int) -> list[float]:
+    return streams.decisions.generator(purpose, *index).random(4).tolist()
+
+
+def test_decisions_depend_on_the_decision_seed_alone():
+    assert draws(cp.Streams(1, 2), "order") == draws(cp.Streams(1, 99), "order")
+    assert draws(cp.Streams(1, 2), "order") != draws(cp.Streams(3, 2), "order")
+    assert not hasattr(cp.Streams(1, 2).decisions, "commit_seed")
+
+
+def test_each_purpose_and_index_has_its_own_generator():
+    streams = cp.Streams(5, 6)
+    keys = [("order",), ("coloring",), ("coloring", 0), ("coloring", 1), ("coloring", 0, 1)]
+    assert len({tuple(draws(streams, *key)) for key in keys}) == len(keys)
+
+
+def test_how_much_one_round_drew_never_shifts_the_next():
+    streams = cp.Streams(5, 6)
+    before = draws(streams, "coloring", 1)
+    streams.decisions.generator("coloring", 0).random(1000)
+    assert draws(streams, "coloring", 1) == before
+
+
+def test_decisions_cannot_ask_for_commit_noise():
+    with pytest.raises(ValueError, match="'commit' is reserved"):
+        cp.Streams(7, 7).decisions.generator("commit", 0, 0)
+
+
+def test_commit_uniforms_depend_on_seed_sequence_and_draw():
+    def key(seed: int, sequence: int, draw: int) -> tuple[float, ...]:
+        noise = cp.Streams(0, seed).commit_noise(40, sequence)
+        return tuple(noise.uniforms(EVERYWHERE, draw))
+
+    keys = [(1, 0, 0), (2, 0, 0), (1, 1, 0), (1, 0, 1), (1, 1, 1), (0, 1, 1)]
+    columns = [key(*k) for k in keys]
+    assert len(set(columns)) == len(keys)
+    assert len({u for column in columns for u in column}) == 40 * len(keys)
+    assert all(0 <= u < 1 for column in columns for u in column)
+    assert key(1, 0, 0) == key(1, 0, 0)
+
+
+def test_commit_uniforms_ignore_the_decision_seed():
+    one = cp.Streams(1, 9).commit_noise(40).uniforms(EVERYWHERE)
+    other = cp.Streams(2, 9).commit_noise(40).uniforms(EVERYWHERE)
+    assert (one == other).all()
+
+
+def test_commit_uniforms_do_not_depend_on_how_a_batch_is_split():
+    whole = cp.Streams(1, 2).commit_noise(40).uniforms(EVERYWHERE)
+    noise = cp.Streams(1, 2).commit_noise(40)
+    order = np.random.default_rng(0).permutation(40)
+    noise.uniforms(EVERYWHERE, draw=3)
+    for part in np.array_split(order, 7):
+        assert (noise.uniforms(part) == whole[part]).all()
+
+
+def test_commit_uniforms_of_a_shorter_sequence_are_a_prefix():
+    short = cp.Streams(1, 2).commit_noise(10).uniforms(np.arange(10))
+    assert (short == cp.Streams(1, 2).commit_noise(40).uniforms(np.arange(10))).all()
+
+
+def test_one_seed_sets_every_stream():
+    streams = cp.Streams.from_seed(3)
+    assert streams == cp.Streams.from_seed(3)
+    assert streams.decision_seed != streams.commit_seed
+    other = cp.Streams.from_seed(4)
+    assert streams.decision_seed != other.decision_seed
+    assert streams.commit_seed != other.commit_seed
+
+
+@pytest.mark.parametrize("seed", [-1, 1.5, True, "1", None])
+def test_seeds_are_non_negative_integers(seed):
+    with pytest.raises(ValueError, match="decision_seed must be a non-negative integer"):
+        cp.Streams(seed, 0)
+    with pytest.raises(ValueError, match="commit_seed must be a non-negative integer"):
+        cp.Streams(0, seed)
+    with pytest.raises(ValueError, match=r"^seed must be a non-negative integer"):
+        cp.Streams.from_seed(seed)
+
+
+def test_numpy_integers_are_seeds():
+    assert draws(cp.Streams(np.int64(1), np.uint32(2)), "order") == draws(
+        cp.Streams(1, 2), "order"
+    )
+
+
+def test_fixed_seeds_keep_their_values():
+    # A change here alters what users draw: raise STREAMS_VERSION and say so in the changelog.
+    assert STREAMS_VERSION == 1
+    assert keyed_generator(1, "order", 2).integers(1000, size=4).tolist() == [148, 114, 111, 225]
+    uniforms = cp.Streams(1, 2).commit_noise(3, sequence=4).uniforms(np.arange(3), draw=5)
+    assert uniforms.round(12).tolist() == [0.310451743824, 0.135740161575, 0.979436377507]

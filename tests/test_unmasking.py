@@ -1,0 +1,692 @@
+"""The one door: what it charges, what it forbids, and what survives an error."""
+
+import logging
+import warnings
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+
+import numpy as np
+import pytest
+
+import counterprobe as cp
+from counterprobe import Readouts, Request, Right
+
+MASK = cp.MASK
+STREAMS = cp.Streams(1, 2)
+
+
+def begun(oracle: cp.Oracle, **options) -> cp.Unmasking:
+    run = cp.Unmasking(oracle, **options)
+    run.begin(STREAMS)
+    return run
+
+
+@dataclass
+class ScriptedOracle:
+    """Uniform rows over two tokens, except for what the script puts at a call."""
+
+    script: dict[int, Callable[[np.ndarray], object]] = field(default_factory=dict)
+    length: int = 4
+    vocab_size: int = 2
+    row_error: float = 0.0
+    trusted: bool = False
+    calls: int = 0
+    name: str = "scripted"
+
+    def rows(self, states, readouts):
+        good = np.full((len(readouts), 2), 0.5)
+        reply = self.script.get(self.calls, cp.DenseRows)(good)
+        self.calls += 1
+        return reply
+
+
+# ----- Counting -----------------------------------------------------------------------------
+
+
+def test_the_counting_example_of_the_paper(law):
+    # One preprocessing readout, two probes of the same state, one commit of all N positions.
+    run = begun(law.oracle())
+    run.preprocess()
+    probe = run.state
+    probe[0] = 1
+    run.probe(probe, [1, 2])
+    run.probe(probe, [1, 2])
+    run.commit(np.arange(law.length))
+    assert run.ledger.preprocessing == 1
+    assert run.ledger.probes == 2
+    assert run.ledger.commits == 1
+    assert run.ledger.noncommit == 3
+    assert run.ledger.total == 4
+    assert run.ledger.depth == 4
+    assert run.is_complete
+
+
+def test_two_probes_of_one_state_in_one_submission_batch_count_twice(law):
+    run = begun(law.oracle())
+    run.probe(np.repeat(run.state[None], 2, axis=0), [0])
+    assert run.ledger == cp.Ledger(probes=2, depth=1, rows_read=2, widest_stage=2)
+
+
+def test_a_second_all_mask_readout_is_a_probe(law):
+    run = begun(law.oracle())
+    run.probe(run.state, run.residual)
+    assert run.ledger.preprocessing == 0
+    assert run.ledger.probes == 1
+    first = run.preprocess()
+    again = run.probe(run.state, run.residual)
+    assert (first.masses == again.masses).all()
+    assert (run.ledger.preprocessing, run.ledger.probes) == (1, 2)
+
+
+def test_preprocessing_reads_every_residual_position_in_order(law):
+    given = np.full(law.length, MASK)
+    given[1] = 0
+    run = cp.Unmasking(law.oracle(), given=given)
+    rows = run.preprocess()
+    assert len(rows) == law.length - 1
+    expected = law.oracle().rows(given[None].astype(np.int32), Readouts.same(1, run.residual))
+    assert (rows.masses == expected.masses).all()
+
+
+def test_every_sampler_is_charged_what_a_counting_oracle_counts(sampler, law, counted):
+    oracle = counted(law.oracle())
+    result = sampler(cp.Unmasking(oracle), STREAMS)
+    assert result.ledger.total == oracle.states
+    assert result.ledger.rows_read == oracle.rows_read
+    assert result.ledger.depth == oracle.calls
+    assert result.ledger.widest_stage == 1
+    assert result.ledger.noncommit == 0
+    assert result.rights == sampler.rights
+    selects = Right.SELECT_AFTER_REPLY in sampler.rights
+    assert result.ledger.selected_commits == (result.ledger.commits if selects else 0)
+
+
+def test_without_the_right_selecting_after_the_reply_costs_a_probe(sampler, law, counted):
+    with_right = sampler(cp.Unmasking(law.oracle()), STREAMS)
+    oracle = counted(law.oracle())
+    without = sampler(cp.Unmasking(oracle, rights=Right.NONE), STREAMS)
+    selected = with_right.ledger.selected_commits
+    assert without.tokens.tolist() == with_right.tokens.tolist()
+    assert without.rights == Right.NONE
+    assert without.ledger.selected_commits == 0
+    assert without.ledger.commits == with_right.ledger.commits
+    assert without.ledger.probes == selected
+    assert without.ledger.depth == with_right.ledger.depth + selected
+    assert without.ledger.total == with_right.ledger.total_without_rights
+    assert without.ledger.total == oracle.states
+    assert without.ledger.rows_read == oracle.rows_read
+    assert without.ledger.depth == oracle.calls
+
+
+def test_a_selected_commit_is_one_submission_with_the_right_and_two_without(law):
+    def last(residual, rows):
+        assert len(rows) == len(residual)
+        return residual[-1:]
+
+    run = begun(law.oracle())
+    positions, tokens = run.commit_selected(last)
+    assert run.ledger == cp.Ledger(
+        commits=1, depth=1, rows_read=law.length, widest_stage=1, selected_commits=1
+    )
+    assert run.rights_used == Right.SELECT_AFTER_REPLY
+    bare = begun(law.oracle(), rights=Right.VERIFY)
+    assert bare.commit_selected(last) == (positions, tokens)
+    assert bare.ledger == cp.Ledger(
+        probes=1, commits=1, depth=2, rows_read=law.length + 1, widest_stage=1
+    )
+    assert bare.rights_used == Right.NONE
+    assert bare.rights == Right.VERIFY
+    assert positions.tolist() == [law.length - 1]
+
+
+def test_a_selection_in_any_order_draws_each_position_from_its_own_row(law):
+    chosen = np.array([3, 0, 2])
+    run, plain = begun(law.oracle()), begun(law.oracle())
+    positions, tokens = run.commit_selected(lambda residual, rows: chosen)
+    assert positions.tolist() == chosen.tolist()
+    assert tokens.tolist() == plain.commit(chosen).tolist()
+    assert run.state.tolist() == plain.state.tolist()
+
+
+# ----- Commits ------------------------------------------------------------------------------
+
+
+def test_a_commit_draws_from_the_rows_of_the_history(law):
+    run = begun(law.oracle())
+    uniforms = STREAMS.commit_noise(law.length)
+    for batch in ([2], [0, 3], [1]):
+        rows = law.oracle().rows(run.state[None], Readouts.same(1, batch))
+        expected = rows.draw(uniforms.uniforms(np.array(batch)))
+        tokens = run.commit(batch)
+        assert tokens.tolist() == expected.tolist()
+        assert run.state[batch].tolist() == expected.tolist()
+    assert run.round_of_position[:4].tolist() == [1, 2, 0, 1]
+    assert run.round_of_position[4:].tolist() == [-2] * (law.length - 4)
+
+
+def test_the_order_within_a_batch_does_not_matter(law):
+    forward, backward = begun(law.oracle()), begun(law.oracle())
+    assert forward.commit([0, 1, 2]).tolist() == backward.commit([2, 1, 0]).tolist()[::-1]
+
+
+def test_committed_tokens_never_change(law):
+    run = begun(law.oracle())
+    known: dict[int, int] = {}
+    for position in np.random.default_rng(0).permutation(law.length):
+        known[int(position)] = int(run.commit([position])[0])
+        assert {i: int(t) for i, t in enumerate(run.state) if t != MASK} == known
+    assert run.is_complete
+    assert len(run.residual) == 0
+
+
+def test_what_a_run_hands_out_is_a_copy(law):
+    run = begun(law.oracle())
+    run.state[:] = 0
+    run.round_of_position[:] = 5
+    run.residual[:] = 0
+    assert (run.state == MASK).all()
+    assert (run.round_of_position == -2).all()
+    assert run.residual.tolist() == list(range(law.length))
+
+
+def test_a_session_and_the_plain_oracle_give_the_same_bits(sampler, counted):
+    target = cp.families.random_forest(40, target_seed=3)
+    for rights in (~Right.NONE, Right.NONE):
+        followed = cp.Unmasking(target.oracle(), record=cp.Level.FULL, rights=rights)
+        hidden = cp.Unmasking(counted(target.oracle()), record=cp.Level.FULL, rights=rights)
+        one, other = sampler(followed, STREAMS), sampler(hidden, STREAMS)
+        assert one.tokens.tolist() == other.tokens.tolist()
+        assert one.ledger == other.ledger
+        for left, right in zip(one.transcript.events, other.transcript.events, strict=True):
+            assert (left.fingerprints == right.fingerprints).all()
+            for a, b in zip(left.rows, right.rows, strict=True):
+                assert np.array_equal(a.masses, b.masses)
+                assert np.array_equal(a.positions, b.positions)
+
+
+def test_a_session_opened_after_probes_and_context_gives_the_same_bits(counted):
+    target = cp.families.path(30, target_seed=1)
+    given = np.full(30, MASK)
+    given[[3, 17]] = [0, 5]
+    runs = [begun(oracle, given=given) for oracle in (target.oracle(), counted(target.oracle()))]
+    for run in runs:
+        run.preprocess()
+        run.commit([0, 8])
+        run.probe(run.state, [1])
+        run.commit_selected(lambda residual, rows: residual[::3])
+        run.commit(run.residual)
+    assert runs[0].state.tolist() == runs[1].state.tolist()
+    assert runs[0].state[[3, 17]].tolist() == [0, 5]
+
+
+# ----- Given context ------------------------------------------------------------------------
+
+
+def test_given_context_costs_nothing_and_never_changes(sampler, law):
+    given = np.full(law.length, MASK)
+    given[[0, 2]] = [2, 1]
+    result = sampler(cp.Unmasking(law.oracle(), given=given), STREAMS)
+    assert result.tokens[[0, 2]].tolist() == [2, 1]
+    assert result.round_of_position[[0, 2]].tolist() == [-1, -1]
+    assert (result.tokens >= 0).all()
+    assert result.given.tolist() == given.tolist()
+    assert result.ledger.commits <= law.length - 2
+    assert sorted(np.concatenate(result.batches)) == [
+        i for i in range(law.length) if i not in (0, 2)
+    ]
+
+
+def test_an_input_that_is_all_given_completes_without_a_submission(sampler, law, counted):
+    oracle = counted(law.oracle())
+    given = np.arange(law.length) % 3
+    run = cp.Unmasking(oracle, given=given)
+    assert run.is_complete
+    result = sampler(run, STREAMS)
+    assert result.tokens.tolist() == given.tolist()
+    assert result.ledger == cp.Ledger()
+    assert result.stop is cp.StopReason.COMPLETED
+    assert result.batches == []
+    assert oracle.calls == 0
+
+
+def test_the_given_array_may_be_reused_by_its_owner(law):
+    given = np.full(law.length, MASK, dtype=np.int32)
+    run = cp.Unmasking(law.oracle(), given=given)
+    given[0] = 1
+    assert run.state[0] == MASK
+
+
+# ----- Stages -------------------------------------------------------------------------------
+
+
+def test_a_stage_streams_and_is_one_unit_of_depth(uniform_oracle):
+    log: list[tuple[str, int]] = []
+
+    def function(states):
+        log.append(("ask", int(states[0, 0])))
+        return np.full((*states.shape, 4), 0.25)
+
+    def requests() -> Iterator[Request]:
+        for k in range(4):
+            log.append(("make", k))
+            answer = yield Request(np.full((k + 1, 3), [k, MASK, MASK]), readouts(k + 1), label=k)
+            assert answer is None  # a request is never shown a reply
+
+    def readouts(count: int) -> Readouts:
+        return Readouts.same(count, [1, 2])
+
+    def consume(request: Request, rows: cp.Rows) -> None:
+        log.append(("reduce", request.label))
+        assert len(rows) == 2 * len(request.states)
+        assert run.ledger == cp.Ledger()  # charged when the stage closes
+
+    run = cp.Unmasking(cp.CallableOracle(function, 3, 4))
+    run.stage(requests(), consume)
+    assert log == [(step, k) for k in range(4) for step in ("make", "ask", "reduce")]
+    assert run.ledger == cp.Ledger(probes=10, depth=1, rows_read=20, widest_stage=10)
+
+
+def test_a_consumer_that_fails_leaves_what_was_submitted_charged(law, counted):
+    oracle = counted(law.oracle())
+    run = begun(oracle)
+    made = []
+
+    def requests() -> Iterator[Request]:
+        for k in range(5):
+            made.append(k)
+            yield Request(np.repeat(run.state[None], 2, axis=0), Readouts.same(2, [0]))
+
+    def consume(request: Request, rows: cp.Rows) -> None:
+        if len(made) == 3:
+            raise RuntimeError("the consumer failed")
+
+    with pytest.raises(RuntimeError, match="the consumer failed"):
+        run.stage(requests(), consume)
+    assert made == [0, 1, 2]
+    assert run.ledger == cp.Ledger(probes=6, depth=1, rows_read=6, widest_stage=6)
+    assert run.ledger.total == oracle.states
+    assert run.transcript.replay() == run.ledger
+    run.commit([0])  # and the run can go on
+
+
+@pytest.mark.parametrize("broken", ["generator", "request", "reply"])
+def test_a_stage_that_breaks_half_way_keeps_its_earlier_charges(broken):
+    oracle = ScriptedOracle({2: lambda good: cp.DenseRows(2 * good)} if broken == "reply" else {})
+    run = begun(oracle)
+
+    def requests() -> Iterator[Request]:
+        good = Request(run.state[None], Readouts.same(1, [0]))
+        yield good
+        yield good
+        if broken == "generator":
+            raise RuntimeError
+        yield Request(run.state[None], Readouts.same(1, [9])) if broken == "request" else good
+
+    errors = {"generator": RuntimeError, "request": ValueError, "reply": cp.OracleError}
+    with pytest.raises(errors[broken]):
+        run.stage(requests(), lambda request, rows: None)
+    assert run.ledger.probes == 2
+    assert run.ledger.depth == 1
+    assert run.transcript.replay() == run.ledger
+
+
+def test_an_empty_stage_costs_nothing(law):
+    run = begun(law.oracle())
+    run.stage([], lambda request, rows: None)
+    empty = run.probe(np.empty((0, law.length), dtype=int), [0])
+    assert len(empty) == 0
+    assert run.ledger == cp.Ledger()
+    assert run.transcript.entries == []
+
+
+@pytest.mark.parametrize(
+    "submit",
+    [
+        lambda run: run.preprocess(),
+        lambda run: run.probe(run.state, [0]),
+        lambda run: run.commit([0]),
+        lambda run: run.commit_selected(lambda residual, rows: residual),
+    ],
+    ids=["preprocess", "probe", "commit", "commit_selected"],
+)
+def test_nothing_can_be_submitted_while_a_stage_is_open(law, submit):
+    def good(run: cp.Unmasking) -> Request:
+        return Request(run.state[None], Readouts.same(1, [1]))
+
+    def from_requests(run: cp.Unmasking) -> None:
+        def requests() -> Iterator[Request]:
+            yield good(run)
+            submit(run)
+
+        run.stage(requests(), lambda request, rows: None)
+
+    def from_consumer(run: cp.Unmasking) -> None:
+        run.stage([good(run)], lambda request, rows: submit(run))
+
+    def from_selection(run: cp.Unmasking) -> None:
+        run.commit_selected(lambda residual, rows: submit(run))
+
+    for inside in (from_requests, from_consumer, from_selection):
+        run = begun(law.oracle())
+        with pytest.raises(ValueError, match="inside an open stage or selection"):
+            inside(run)
+        assert run.ledger.total == run.ledger.probes == 1
+        assert len(run.residual) == law.length
+        run.commit(run.residual)  # closed again
+
+
+def test_a_selection_that_fails_was_a_probe(law, counted):
+    oracle = counted(law.oracle())
+    run = begun(oracle)
+    run.commit([0])
+
+    def fail(residual, rows):
+        raise RuntimeError
+
+    with pytest.raises(RuntimeError):
+        run.commit_selected(fail)
+    with pytest.raises(ValueError, match="non-empty"):
+        run.commit_selected(lambda residual, rows: [])
+    with pytest.raises(ValueError, match="position 0 is committed already"):
+        run.commit_selected(lambda residual, rows: [0])
+    assert (run.ledger.commits, run.ledger.probes) == (1, 3)
+    assert run.ledger.total == oracle.states
+    assert run.ledger.rows_read == oracle.rows_read
+    assert run.transcript.replay() == run.ledger
+    assert run.rights_used == Right.NONE
+
+
+# ----- What is forbidden --------------------------------------------------------------------
+
+
+def test_preprocessing_happens_once_and_first(law):
+    run = begun(law.oracle())
+    run.preprocess()
+    with pytest.raises(ValueError, match=r"already called; .* use probe\(run.state, run.residual"):
+        run.preprocess()
+    late = begun(law.oracle())
+    late.commit([0])
+    with pytest.raises(ValueError, match="must come before the first commit"):
+        late.preprocess()
+    assert run.ledger.preprocessing == 1
+    assert late.ledger.preprocessing == 0
+
+
+@pytest.mark.parametrize("value", [MASK, 0])
+def test_a_probe_must_keep_the_history(law, value):
+    run = begun(law.oracle(), given=[1] + [MASK] * (law.length - 1))
+    token = int(run.commit([2])[0])
+    changed = np.repeat(run.state[None], 2, axis=0)
+    changed[1, 0] = value
+    with pytest.raises(ValueError, match=f"position 0 is committed to 1 but state 1 has {value}"):
+        run.probe(changed, [3])
+    changed = run.state
+    changed[2] = (token + 1) % law.vocab_size
+    with pytest.raises(ValueError, match=f"position 2 is committed to {token} but state 0 has"):
+        run.probe(changed, [3])
+    assert run.ledger.probes == 0
+
+
+@pytest.mark.parametrize(
+    ("state", "readouts", "message"),
+    [
+        ([0, MASK, MASK], [0], "position 0 is revealed in state 0"),
+        ([MASK] * 3, [3], r"readout positions must lie in 0\.\.2"),
+        ([MASK] * 3, [-1], r"readout positions must lie in 0\.\.2"),
+        ([MASK] * 3, Readouts.pairs([1], [0]), r"state indices must lie in 0\.\.0"),
+        ([MASK] * 3, [True, False, False], "flat list of integers"),
+        ([4, MASK, MASK], [1], r"tokens 0\.\.3 or MASK \(-1\), got 4 in state 0 at position 0"),
+        ([-2, MASK, MASK], [1], "got -2 in state 0 at position 0"),
+        ([MASK] * 2, [1], r"shape \(B, 3\) or \(3,\), got \(2,\)"),
+        ([0.0] * 3, [1], "must hold integers"),
+    ],
+)
+def test_a_bad_probe_is_refused_before_it_is_submitted(
+    uniform_oracle, counted, state, readouts, message
+):
+    oracle = counted(uniform_oracle())
+    run = begun(oracle)
+    with pytest.raises(ValueError, match=message):
+        run.probe(state, readouts)
+    assert oracle.calls == 0
+    assert run.ledger == cp.Ledger()
+
+
+@pytest.mark.parametrize("batch", [[], [0, 0], [1], [3], [-1], [0.0], [True, False, True], [[0]]])
+def test_a_bad_batch_is_refused_before_it_is_submitted(uniform_oracle, counted, batch):
+    oracle = counted(uniform_oracle())
+    run = begun(oracle, given=[MASK, 2, MASK])
+    with pytest.raises(ValueError, match="batch|position 1 is committed already"):
+        run.commit(batch)
+    assert oracle.calls == 0
+    assert run.state.tolist() == [MASK, 2, MASK]
+
+
+def test_a_complete_run_takes_no_further_commit(law):
+    run = begun(law.oracle())
+    run.commit(run.residual)
+    with pytest.raises(ValueError, match="the run is complete"):
+        run.commit_selected(lambda residual, rows: residual)
+    with pytest.raises(ValueError, match="committed already"):
+        run.commit([0])
+
+
+def test_a_run_serves_one_sampler(sampler, law):
+    run = cp.Unmasking(law.oracle())
+    sampler(run, STREAMS)
+    with pytest.raises(ValueError, match="already used by a sampler; build a new one"):
+        sampler(run, STREAMS)
+    with pytest.raises(ValueError, match="already used by a sampler"):
+        run.begin(STREAMS)
+
+
+def test_a_commit_without_noise_is_refused_before_it_is_submitted(law, counted):
+    oracle = counted(law.oracle())
+    run = cp.Unmasking(oracle)
+    with pytest.raises(ValueError, match=r"call begin\(streams\) before the first commit"):
+        run.commit([0])
+    with pytest.raises(ValueError, match=r"call begin\(streams\) before the first commit"):
+        run.commit_selected(lambda residual, rows: residual)
+    assert oracle.calls == 0
+    run.preprocess()  # needs no noise
+    run.probe(run.state, [0])
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ([MASK, MASK], r"given must have shape \(B, 3\) or \(3,\), got \(2,\)"),
+        ([[MASK] * 3], r"given must have shape \(3,\), got \(1, 3\)"),
+        ([[0, 1, MASK], [1, 1, 1]], r"given must have shape \(3,\), got \(2, 3\)"),
+        (0, r"given must have shape \(3,\), got \(\)"),
+        ([0, 4, MASK], "got 4 in state 0 at position 1"),
+        ([0.5, 0, 0], "given must hold integers"),
+    ],
+)
+def test_context_must_be_one_state(uniform_oracle, given, message):
+    with pytest.raises(ValueError, match=message):
+        cp.Unmasking(uniform_oracle(), given=given)
+
+
+def test_what_is_no_oracle_is_refused(table_law):
+    for wrong in (table_law, lambda states: states, None):
+        with pytest.raises(ValueError, match="oracle must have length, vocab_size, row_error"):
+            cp.Unmasking(wrong)
+
+
+# ----- Bad replies --------------------------------------------------------------------------
+
+
+def spoil(values: list[float]) -> Callable[[np.ndarray], cp.DenseRows]:
+    def reply(good: np.ndarray) -> cp.DenseRows:
+        good[-1] = values
+        return cp.DenseRows(good)
+
+    return reply
+
+
+BAD_REPLIES: dict[str, tuple[Callable[[np.ndarray], object], str]] = {
+    "nan": (spoil([np.nan, 0.5]), "state 0, position 2 holds a value that is not finite"),
+    "negative": (spoil([-0.5, 1.5]), "state 0, position 2 holds a negative probability -0.5"),
+    "unnormalised": (spoil([1.0, 1.0]), "state 0, position 2 sums to 2 instead of 1"),
+    "too few rows": (lambda good: cp.DenseRows(good[1:]), "2 asked, 1 returned"),
+    "with mask": (
+        lambda good: cp.DenseRows(np.full((len(good), 3), 1 / 3)),
+        "rows over 2 tokens, got 3; one too many: leave the mask token out",
+    ),
+    "one axis": (lambda good: cp.DenseRows(good[:, 0]), r"shape \(n, V\), got \(2,\)"),
+    "no rows": (lambda good: good, "must return Rows, got ndarray"),
+}
+
+
+@pytest.mark.parametrize(("reply", "message"), BAD_REPLIES.values(), ids=list(BAD_REPLIES))
+def test_a_bad_reply_is_an_error_and_loses_nothing(reply, message):
+    run = begun(ScriptedOracle({1: reply, 2: reply, 3: reply, 4: reply}))
+    undisturbed = begun(ScriptedOracle())
+    first = run.commit([3])
+    assert first.tolist() == undisturbed.commit([3]).tolist()
+    before = run.state, run.ledger
+    for ask in (
+        lambda: run.commit([1, 2]),
+        lambda: run.probe(run.state, [1, 2]),
+        lambda: run.stage(
+            [Request(run.state[None], Readouts.same(1, [1, 2]))], lambda request, rows: None
+        ),
+    ):
+        with pytest.raises(cp.OracleError, match=message) as error:
+            ask()
+        assert "oracle 'scripted'" in str(error.value)
+        assert run.state.tolist() == before[0].tolist()
+        assert run.ledger.commits == before[1].commits
+    with pytest.raises(cp.OracleError, match=message.replace("2 asked, 1", "3 asked, 2")):
+        run.commit_selected(lambda residual, rows: residual)
+    # The oracle is well again: the run goes on as if nothing had happened.
+    assert run.commit([1, 2]).tolist() == undisturbed.commit([1, 2]).tolist()
+    assert run.round_of_position.tolist() == undisturbed.round_of_position.tolist()
+    assert run.transcript.replay() == run.ledger
+
+
+def test_an_oracle_that_raises_loses_nothing(law):
+    class Breaking:
+        length, vocab_size, row_error, trusted = law.length, law.vocab_size, 0.0, False
+        calls = 0
+
+        def rows(self, states, readouts):
+            self.calls += 1
+            if self.calls == 2:
+                raise ConnectionError("the model is away")
+            return law.oracle().rows(states, readouts)
+
+    run, undisturbed = begun(Breaking()), begun(law.oracle())
+    run.commit([0])
+    with pytest.raises(ConnectionError, match="the model is away"):
+        run.commit([1])
+    run.commit([1])
+    undisturbed.commit([0])
+    undisturbed.commit([1])
+    assert run.state.tolist() == undisturbed.state.tolist()
+
+
+@pytest.mark.parametrize("trusted_by", ["the run", "the oracle"])
+def test_a_trusted_oracle_is_not_checked(trusted_by):
+    reply = spoil([0.0, 3.0])
+    oracle = ScriptedOracle({0: reply, 1: reply}, trusted=trusted_by == "the oracle")
+    run = begun(oracle, trusted=True if trusted_by == "the run" else None)
+    run.probe(run.state, [1, 2])
+    assert run.commit([3]).tolist() == [1]
+    distrusted = begun(ScriptedOracle({0: reply}, trusted=True), trusted=False)
+    with pytest.raises(cp.OracleError, match="sums to 3"):
+        distrusted.commit([3])
+
+
+def test_a_session_is_checked_like_the_oracle():
+    class BadSession:
+        def push(self, positions, tokens):
+            pass
+
+        def rows(self, positions):
+            return cp.DenseRows(np.full((len(positions), 2), 0.7))
+
+    class Offering(ScriptedOracle):
+        def session(self, state):
+            return BadSession()
+
+    run = begun(Offering())
+    run.preprocess()  # does not go through the session
+    with pytest.raises(cp.OracleError, match=r"state 0, position 2 sums to 1\.4"):
+        run.commit([2])
+
+
+def test_an_oracle_cannot_change_the_history(law):
+    class Scribbling:
+        length, vocab_size, row_error, trusted = law.length, law.vocab_size, 0.0, False
+
+        def rows(self, states, readouts):
+            reply = law.oracle().rows(states, readouts)
+            states[:] = 0
+            return reply
+
+    run = begun(Scribbling())
+    run.preprocess()
+    run.commit([1])
+    run.commit_selected(lambda residual, rows: residual[:1])
+    assert run.residual.tolist() == list(range(2, law.length))
+
+
+def parity() -> cp.TableLaw:
+    return cp.TableLaw(1 - np.indices((2, 2, 2)).sum(axis=0) % 2)
+
+
+def test_zero_probability_warns_once_a_run():
+    for _ in range(2):
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            run = begun(parity().oracle())
+            run.preprocess()
+            assert caught == []
+            for position in range(3):
+                run.commit([position])
+            run.probe(run.state, [])
+        assert [w.category for w in caught] == [cp.ZeroProbabilityWarning]
+        assert "(first at state 0, position 2)" in str(caught[0].message)
+        assert run.state.sum() % 2 == 0
+
+
+def test_a_trusted_run_does_not_warn():
+    run = begun(parity().oracle(), trusted=True)
+    for position in range(3):
+        run.commit([position])
+
+
+# ----- What a run says of itself ------------------------------------------------------------
+
+
+def test_progress_is_told_after_every_stage_and_inside_a_long_one(law):
+    told: list[cp.Progress] = []
+    run = begun(law.oracle(), progress=told.append)
+    run.preprocess()
+    requests = [Request(run.state[None], Readouts.same(1, [0]))] * 3
+    run.stage(requests, lambda request, rows: None)
+    run.commit([0, 1])
+    assert [p.operation for p in told] == ["preprocess", *["probe"] * 4, "commit"]
+    assert [p.ledger.total for p in told] == [1, 2, 3, 4, 4, 5]
+    assert [p.committed for p in told] == [0] * 5 + [2]
+    assert {p.length for p in told} == {law.length}
+    assert told[-1].ledger == run.ledger
+
+
+def test_a_run_says_what_it_works_with(law):
+    run = cp.Unmasking(law.oracle(), sequence=3)
+    assert (run.length, run.vocab_size) == (law.length, law.vocab_size)
+    assert run.row_error == law.oracle().row_error
+    assert run.oracle_name == law.oracle().name
+    assert run.sequence == 3
+    assert run.rights == ~Right.NONE
+    assert cp.Unmasking(ScriptedOracle()).oracle_name == "scripted"
+
+
+def test_stages_are_logged(law, caplog):
+    with caplog.at_level(logging.DEBUG, logger="counterprobe"):
+        run = begun(law.oracle())
+        run.commit([0, 1])
+    assert caplog.messages == ["commit: 1 submissions, 2 rows, batch of 2; total 1"]
