@@ -11,9 +11,7 @@ from pathlib import Path
 from typing import Any
 
 
-def alternate(
-    works: dict[str, Callable[[], object]], *, repeats: int = 15
-) -> dict[str, float]:
+def alternate(works: dict[str, Callable[[], object]], *, repeats: int = 15) -> dict[str, float]:
     """Time several pieces of work turn by turn and return the best time of each, in seconds.
 
     Turn by turn, so that a slow spell of the machine hits all of them alike.

@@ -40,7 +40,9 @@ def make_states(law: cp.ForestLaw, masked: float, rng: np.random.Generator) -> n
 def first_masked(states: np.ndarray, count: int) -> Readouts:
     """Read a few random masked positions from each state."""
     rng = np.random.default_rng(2)
-    chosen = [rng.choice(np.flatnonzero(state == cp.MASK), count, replace=False) for state in states]
+    chosen = [
+        rng.choice(np.flatnonzero(state == cp.MASK), count, replace=False) for state in states
+    ]
     return Readouts.pairs(np.repeat(np.arange(len(states)), count), np.concatenate(chosen))
 
 

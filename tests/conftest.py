@@ -164,9 +164,11 @@ def uniform_oracle() -> Callable[..., cp.CallableOracle]:
 
 # ----- Samplers -----------------------------------------------------------------------------
 
-# Every registered sampler as it comes, and the variants that take another path.
+# Samplers that cannot complete on the small laws above have tests of their own.
+TESTED_ELSEWHERE = {"packed-theory"}
+# Every other registered sampler as it comes, and the variants that take another path.
 VARIANTS: dict[str, Sampler] = {
-    **{name: cls() for name, cls in SAMPLERS.items()},
+    **{name: cls() for name, cls in SAMPLERS.items() if name not in TESTED_ELSEWHERE},
     "sequential random": Sequential("random"),
     "sequential confidence": Sequential("confidence"),
     "sequential entropy": Sequential("entropy"),
@@ -174,16 +176,23 @@ VARIANTS: dict[str, Sampler] = {
 }
 
 
-@pytest.fixture(params=list(VARIANTS.values()), ids=list(VARIANTS))
+SCHEDULED = [
+    name
+    for name, sampler in VARIANTS.items()
+    if sampler.schedule(np.arange(2), cp.Streams(0, 0).decisions) is not None
+]
+
+
+@pytest.fixture(params=list(VARIANTS))
 def sampler(request: pytest.FixtureRequest) -> Sampler:
     """Every sampler."""
-    return request.param
+    return VARIANTS[request.param]
 
 
-@pytest.fixture(params=[s for s in VARIANTS.values() if not s.rights], ids=lambda s: repr(s))
+@pytest.fixture(params=SCHEDULED)
 def scheduled_sampler(request: pytest.FixtureRequest) -> Sampler:
     """Every sampler whose batches do not depend on replies."""
-    return request.param
+    return VARIANTS[request.param]
 
 
 @pytest.fixture

@@ -84,7 +84,7 @@ def test_states_are_copies(law):
 def test_a_bad_batch_is_refused(law, batch):
     run = cp.Lockstep(law.oracle(), 2, STREAMS)
     run.commit([1])
-    with pytest.raises(ValueError, match="batch|committed already"):
+    with pytest.raises(ValueError, match=r"batch|committed already"):
         run.commit(batch)
     assert run.ledger.commits == 2
 

@@ -7,11 +7,14 @@ sampler runs it to completion and returns a ``SampleResult``.
 __version__ = "0.1.0"
 
 from counterprobe import evaluation as evaluation
+from counterprobe import probing as probing
 from counterprobe import samplers as samplers
+from counterprobe import theory as theory
 from counterprobe.checks import ZeroProbabilityWarning as ZeroProbabilityWarning
 from counterprobe.classes import TokenClasses as TokenClasses
 from counterprobe.errors import BudgetExceeded as BudgetExceeded
 from counterprobe.errors import CounterprobeError as CounterprobeError
+from counterprobe.errors import Infeasible as Infeasible
 from counterprobe.errors import NotAForestError as NotAForestError
 from counterprobe.errors import OracleError as OracleError
 from counterprobe.ledger import Ledger as Ledger

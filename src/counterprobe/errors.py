@@ -15,3 +15,7 @@ class BudgetExceeded(CounterprobeError):
 
 class NotAForestError(CounterprobeError, ValueError):
     """A graph that must be a forest contains a cycle; also a ``ValueError``, as bad edges are."""
+
+
+class Infeasible(CounterprobeError):
+    """A rule cannot start with these parameters; it becomes a result's stop, not a crash."""

@@ -134,6 +134,8 @@ class Unmasking:
         self._progress = progress
         self._noise: CommitNoise | None = None
         self._session: Session | None = None
+        # Asked once: a protocol check looks up every attribute, which a commit would notice.
+        self._incremental = oracle if isinstance(oracle, IncrementalOracle) else None
         self._zero_seen = False
         self._is_open = False
 
@@ -379,8 +381,8 @@ class Unmasking:
 
     def _history_rows(self, positions: IntArray) -> Rows:
         """Rows at the commit state: the history with everything else masked."""
-        if self._session is None and isinstance(self._oracle, IncrementalOracle):
-            self._session = self._oracle.session(self.state)
+        if self._session is None and self._incremental is not None:
+            self._session = self._incremental.session(self.state)
         readouts = Readouts.same(1, positions)
         if self._session is not None:
             return self._checked(self._session.rows(positions), readouts)

@@ -258,7 +258,10 @@ def test_a_cycle_is_named():
         (dict(unary=np.ones(4)), r"unary must have shape \(N, C\) .* got \(4,\)"),
         (dict(unary=np.ones((0, 2)), edges=[]), r"N, C at least 1, got \(0, 2\)"),
         (dict(unary=np.ones((4, 0))), r"N, C at least 1, got \(4, 0\)"),
-        (dict(pair=np.ones((3, 3))), r"pair must have shape \(2, 2, 2\) or \(2, 2\), got \(3, 3\)"),
+        (
+            dict(pair=np.ones((3, 3))),
+            r"pair must have shape \(2, 2, 2\) or \(2, 2\), got \(3, 3\)",
+        ),
         (dict(pair=np.ones((3, 2, 2))), r"pair must have shape .* got \(3, 2, 2\)"),
         (dict(pair=np.ones(2)), r"pair must have shape .* got \(2,\)"),
         (dict(unary=changed((4, 2), (3, 1), 0)), r"unary must be positive .* got 0.0 at \[3, 1\]"),
@@ -266,7 +269,10 @@ def test_a_cycle_is_named():
         (dict(unary=changed((4, 2), (0, 1), np.nan)), r"unary must be positive .* got nan"),
         (dict(unary=changed((4, 2), (0, 1), np.inf)), r"unary must be positive .* got inf"),
         (dict(pair=changed((2, 2), (1, 0), 0)), r"pair must be positive .* at \[1, 0\]"),
-        (dict(pair=changed((2, 2, 2), (1, 0, 1), np.nan)), r"pair must be positive .* \[1, 0, 1\]"),
+        (
+            dict(pair=changed((2, 2, 2), (1, 0, 1), np.nan)),
+            r"pair must be positive .* \[1, 0, 1\]",
+        ),
         (dict(unary=changed((4, 2), (1, 1), 1e-31)), "unary entries may differ by .* 1e"),
         (dict(pair=changed((2, 2), (1, 1), 2e30)), "pair entries may differ by a factor"),
         (

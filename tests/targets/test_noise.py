@@ -410,6 +410,16 @@ def test_a_tilt_keeps_impossible_tokens_impossible(metric, direction):
             assert np.isfinite(parity.log_prob(result.tokens))
 
 
+@pytest.mark.parametrize(("metric", "radius"), [("hellinger", 0.5), ("kl", 2.0)])
+def test_a_tilt_beside_impossible_tokens_still_reaches_the_radius(metric, radius):
+    law = cp.TableLaw(np.multiply.outer([0.9, 0.1, 0.0], [0.3, 0.3, 0.4]))
+    noisy = FrozenNoise(law.oracle(), radius=radius, metric=metric)
+    states = np.array([[-1, 0], [-1, 1], [-1, 2]], dtype=np.int32)
+    exact, wrong, _ = both(law.oracle(), noisy, states)
+    assert (divergence(metric, exact, wrong) <= radius + 1e-12).all()
+    assert (divergence(metric, exact, wrong) >= 0.98 * radius).all()
+
+
 def test_hiding_mixes_mass_into_impossible_tokens_within_the_radius():
     parity = cp.TableLaw(1 - np.indices((2, 2, 2)).sum(axis=0) % 2)
     noisy = FrozenNoise(parity.oracle(), radius=0.01, metric="kl", direction="hide")

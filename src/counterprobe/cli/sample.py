@@ -96,14 +96,17 @@ def sample(
             metavar="FILE", help="Write the tokens, one line of numbers.", rich_help_panel=OUTPUT
         ),
     ] = None,
-    verbose: Annotated[bool, typer.Option(help="Log every stage.", rich_help_panel=OUTPUT)] = False,
+    verbose: Annotated[
+        bool, typer.Option(help="Log every stage.", rich_help_panel=OUTPUT)
+    ] = False,
 ) -> None:
     """Draw one sequence from a hidden forest law and say what it cost.
 
     The sampler sees the oracle only, never the forest. The ledger counts every submission; the
     batch KL measures how much dependence its batches broke (0 means none).
 
-    Examples:
+    Examples
+    --------
       counterprobe sample --family path --n 4096 --sampler sequential --set order=random
       counterprobe sample --family growing-stars --sampler random-balanced --set batches=256
       counterprobe sample --edges my-forest.txt --json run.json

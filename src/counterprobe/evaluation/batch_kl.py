@@ -63,6 +63,10 @@ class BatchKL:
     num_sampled: int
     largest_arity: int
 
+    def __post_init__(self) -> None:
+        """Freeze the array."""
+        self.per_round.setflags(write=False)
+
     def passes(self, threshold: float) -> bool:
         """Whether ``K + 2 SE`` is at most the threshold."""
         return self.value + 2 * self.standard_error <= threshold

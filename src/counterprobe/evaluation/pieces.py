@@ -154,7 +154,7 @@ def batch_dependence(
     num_draws: int,
     seed: int,
 ) -> None:
-    """Expected log-ratio of the product of exact rows to the joint, under the batch's own rows.
+    """Average the log-ratio of the product of exact rows to the joint, under the batch's rows.
 
     Parameters
     ----------

@@ -2,9 +2,10 @@
 
 from counterprobe.samplers.balanced import OneBatch as OneBatch
 from counterprobe.samplers.balanced import RandomBalanced as RandomBalanced
-from counterprobe.samplers.base import Infeasible as Infeasible
 from counterprobe.samplers.base import Many as Many
 from counterprobe.samplers.base import Sampler as Sampler
+from counterprobe.samplers.packed import Packed as Packed
+from counterprobe.samplers.packed import PackedTheory as PackedTheory
 from counterprobe.samplers.registry import SAMPLERS as SAMPLERS
 from counterprobe.samplers.registry import build_sampler as build_sampler
 from counterprobe.samplers.registry import describe_samplers as describe_samplers

@@ -16,7 +16,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from counterprobe.errors import CounterprobeError
+from counterprobe.errors import CounterprobeError, Infeasible
 from counterprobe.ledger import Ledger, Right
 from counterprobe.lockstep import Lockstep
 from counterprobe.oracle import Oracle
@@ -24,13 +24,9 @@ from counterprobe.results import SampleResult, StopReason, versions
 from counterprobe.streams import Decisions, Streams
 from counterprobe.unmasking import Unmasking
 
-__all__ = ["Infeasible", "Many", "Sampler"]
+__all__ = ["Many", "Sampler"]
 
 IntArray = NDArray[np.int64]
-
-
-class Infeasible(CounterprobeError):
-    """Raised by a rule that cannot start; it becomes the result's stop reason, not a crash."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +93,8 @@ class Sampler(ABC):
         run.begin(streams)
         stop, reason, diagnostics = StopReason.COMPLETED, StopReason.COMPLETED.value, None
         try:
-            diagnostics = self.unmask(run, streams.decisions)
+            if not run.is_complete:  # given context alone costs nothing
+                diagnostics = self.unmask(run, streams.decisions)
         except Infeasible as outcome:
             stop, reason = StopReason.INFEASIBLE, str(outcome)
         if stop is StopReason.COMPLETED and not run.is_complete:

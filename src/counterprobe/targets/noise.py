@@ -88,10 +88,10 @@ class FrozenNoise:
     Noise acts on what a row stores: classed rows stay classed, and their divergences over classes
     are those over tokens. Dense rows come back as double-precision NumPy arrays.
 
-    Positive rows stay positive. A tilt leaves a probability of zero at zero, so that a run never
-    conditions on an event that the law excludes; a row that is certain of one token cannot be
-    tilted. Where the drawn direction ends before the radius (the likeliest token of a row that is
-    nearly certain), the row is tilted towards its least likely token instead.
+    Positive rows stay positive (probabilities below 1e-178 may underflow). A tilt leaves zeros at
+    zero, so that a run never conditions on what the law excludes; a row that is certain of one
+    token cannot be tilted. Where the drawn direction ends before the radius (at the likeliest
+    token of a nearly certain row), the row is tilted towards its least likely token instead.
 
     Examples
     --------

@@ -1,0 +1,176 @@
+"""One-time preprocessing: which tokens are worth varying at each position.
+
+Appendix "One-time all-mask preprocessing". A threshold is chosen from public parameters before
+anything is submitted; the one all-mask readout then gives each position its *bank* (the tokens of
+mass at least ``threshold - row_error``, in token order), a *tail representative* (the smallest
+token outside the bank), and its most likely token.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from counterprobe.errors import Infeasible
+from counterprobe.rows import Rows
+from counterprobe.unmasking import Unmasking
+
+__all__ = ["Banks", "read_banks", "tail_threshold", "threshold_floor"]
+
+IntArray = NDArray[np.int64]
+
+
+def threshold_floor(row_error: float, vocab_size: int, frequency_constant: float = 1.0) -> float:
+    """Return ``4 max(row_error, C / V)``: above the row noise and the frequency envelope."""
+    return 4 * max(row_error, frequency_constant / vocab_size)
+
+
+def tail_threshold(
+    row_error: float,
+    vocab_size: int,
+    tail_tolerance: float,
+    *,
+    response_constant: float = 1.0,
+    response_exponent: float = 1.0,
+    frequency_constant: float = 1.0,
+) -> float:
+    """Return the largest feasible threshold of the grid, or raise ``Infeasible``.
+
+    The grid is ``{max(floor, 2^-m) : 0 <= m <= ceil(log2(1 / floor))}``; a threshold t is
+    feasible when ``min(1, L t^alpha) <= tail_tolerance``. Nothing is submitted.
+
+    Parameters
+    ----------
+    row_error : float
+        Total-variation radius of the rows.
+    vocab_size : int
+    tail_tolerance : float
+    response_constant, response_exponent, frequency_constant : float
+        L, alpha and C.
+    """
+    floor = threshold_floor(row_error, vocab_size, frequency_constant)
+    if floor > 1:
+        raise Infeasible(
+            f"the threshold floor 4 max(row_error, C/V) = {floor:.4g} exceeds 1 (row_error "
+            f"{row_error:.4g}, C/V = {frequency_constant:g}/{vocab_size}); it needs row_error <= "
+            f"0.25 and V >= {math.ceil(4 * frequency_constant)}"
+        )
+    depth = math.ceil(math.log2(1 / floor)) if floor < 1 else 0
+    grid = [max(floor, 2.0**-m) for m in range(depth + 1)]
+    feasible = [
+        t for t in grid if min(1.0, response_constant * t**response_exponent) <= tail_tolerance
+    ]
+    if not feasible:
+        least = min(1.0, response_constant * floor**response_exponent)
+        raise Infeasible(
+            f"no threshold is feasible: even at the floor {floor:.4g} the tail response "
+            f"min(1, L t^alpha) = {least:.4g} exceeds tail_tolerance = {tail_tolerance:.4g}; "
+            f"the nearest feasible tail_tolerance is {least:.4g}"
+        )
+    return max(feasible)
+
+
+@dataclass(frozen=True, slots=True)
+class Banks:
+    """What preprocessing learned, reused by every later screen.
+
+    Attributes
+    ----------
+    threshold : float
+    start : ndarray of int, shape (N + 1,)
+    tokens : ndarray of int
+        Bank of position i: ``tokens[start[i]:start[i + 1]]``, in token order.
+    tail : ndarray of int, shape (N,)
+        Tail representative of each position.
+    most_likely : ndarray of int, shape (N,)
+        Most likely token of each position, ties to the smallest.
+    """
+
+    threshold: float
+    start: IntArray
+    tokens: IntArray
+    tail: IntArray
+    most_likely: IntArray
+
+    @property
+    def sizes(self) -> IntArray:
+        """Bank size of each position."""
+        return np.diff(self.start)
+
+    @property
+    def max_size(self) -> int:
+        """The largest bank."""
+        return int(self.sizes.max(initial=0))
+
+    @property
+    def num_columns(self) -> int:
+        """Columns that a screen submits: the largest bank and the tail, or none at all."""
+        return self.max_size + 1 if self.max_size else 0
+
+    def columns(self, draft: IntArray) -> IntArray:
+        """Return the source columns for a draft, shape ``(num_columns, N)``.
+
+        Slot k holds each position's k-th bank token, or its draft token when the bank is shorter;
+        the last column holds the tail representatives.
+        """
+        if self.max_size == 0:
+            return np.empty((0, len(self.tail)), dtype=np.int64)
+        columns = np.tile(draft, (self.max_size + 1, 1))
+        owner = np.repeat(np.arange(len(self.tail)), self.sizes)
+        columns[np.arange(len(self.tokens)) - self.start[owner], owner] = self.tokens
+        columns[-1] = self.tail
+        return columns
+
+
+def read_banks(run: Unmasking, threshold: float, row_error: float) -> Banks:
+    """Make the all-mask readout and form the banks.
+
+    Positions of the given context get an empty bank; they are never sources. A bank that covers
+    the whole vocabulary, which the standard floor excludes, uses the most likely token as its
+    tail.
+
+    Parameters
+    ----------
+    run : Unmasking
+        Before its first commit.
+    threshold : float
+        From :func:`tail_threshold`, or a tuned one.
+    row_error : float
+        The buffer below the threshold.
+    """
+    residual = run.residual
+    rows = run.preprocess()
+    start, tokens = rows.above(threshold - row_error)
+    return banks_from_lists(run.state, residual, rows, start, tokens, threshold)
+
+
+def banks_from_lists(
+    state: NDArray[np.int32],
+    residual: IntArray,
+    rows: Rows,
+    start: IntArray,
+    tokens: IntArray,
+    threshold: float,
+) -> Banks:
+    """Spread the banks of residual positions over all N positions."""
+    length, vocab_size = len(state), rows.vocab_size
+    sizes = np.zeros(length, dtype=np.int64)
+    sizes[residual] = np.diff(start)
+    most_likely = state.astype(np.int64)
+    most_likely[residual] = rows.top()[0]
+    tail = np.zeros(length, dtype=np.int64)
+    # Banks are sorted: the smallest missing token is the first rank that differs from its token.
+    rank = np.arange(len(tokens)) - np.repeat(start[:-1], np.diff(start))
+    in_place = tokens == rank
+    run_length = np.diff(start)
+    broken = np.flatnonzero(~in_place)
+    owner = np.repeat(np.arange(len(residual)), np.diff(start))
+    first_gap = np.full(len(residual), vocab_size, dtype=np.int64)
+    np.minimum.at(first_gap, owner[broken], rank[broken])
+    first_gap = np.minimum(first_gap, run_length)
+    covered = first_gap >= vocab_size
+    tail[residual] = np.where(covered, most_likely[residual], first_gap)
+    return Banks(threshold, np.concatenate([[0], np.cumsum(sizes)]), tokens, tail, most_likely)

@@ -1,0 +1,278 @@
+"""The packed screen: who responds to whom, many tests to a submission.
+
+Appendix "Packed randomized-color screen". Under each random coloring, a probe masks one chunk of
+one color's positions (the readouts), gives all sources of another color one column of tokens, and
+leaves everything else at the draft. A source votes for a readout when the readout's rows move by
+more than the cut, in total variation, between *some* pair of columns. Pairs with a strict majority
+over the colorings become the readout's candidate row, which a selector trims to the cutoff. A
+whole screen is one stage; its states and replies stream.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from counterprobe.compiled import kernel
+from counterprobe.oracle import Readouts
+from counterprobe.probing.selectors import RowSelector, select_rows, top_votes
+from counterprobe.probing.votes import Candidates, VoteBook
+from counterprobe.rows import Rows, to_numpy
+from counterprobe.states import MASK, StateArray
+from counterprobe.threads import run_in_parts
+from counterprobe.unmasking import Request, Unmasking
+
+__all__ = ["Chunk", "Screen", "ScreenRows", "draw_colorings", "packed_screen", "probe_states"]
+
+FloatArray = NDArray[np.float64]
+IntArray = NDArray[np.int64]
+
+# States of one request: enough to share the overhead, few enough to stay in cache.
+STATES_AT_ONCE = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Screen:
+    """The public settings of a screen.
+
+    Attributes
+    ----------
+    num_colors, num_colorings : int
+        p and M.
+    degree_cutoff : int
+        Largest row that is returned.
+    chunk_size : int
+        Readouts masked by one probe at most.
+    tv_cut : float
+        A response counts when it exceeds this.
+    majority_fraction : float
+        Votes needed, as a fraction of the colorings; strictly more than this.
+    skip_empty_colors : bool
+        Leave out source colors that no residual position has.
+    """
+
+    num_colors: int
+    num_colorings: int
+    degree_cutoff: int
+    chunk_size: int
+    tv_cut: float
+    majority_fraction: float = 0.5
+    skip_empty_colors: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """One readout chunk of one coloring, and the source colors probed against it."""
+
+    coloring: int
+    color: int
+    readouts: IntArray
+    sources: IntArray
+
+
+@dataclass(frozen=True, slots=True)
+class ScreenRows:
+    """What a screen returns: for every residual readout, the sources it seems to depend on.
+
+    Attributes
+    ----------
+    residual : ndarray of int, shape (n,)
+        Positions screened, increasing.
+    start : ndarray of int, shape (n + 1,)
+    source : ndarray of int
+        Row of ``residual[k]``: positions ``source[start[k]:start[k + 1]]``, increasing.
+    candidates : Candidates
+        Candidate rows before selection, by index into ``residual``.
+    """
+
+    residual: IntArray
+    start: IntArray
+    source: IntArray
+    candidates: Candidates
+
+    @property
+    def num_overflowed(self) -> int:
+        """Rows that had more candidates than the cutoff."""
+        return int((np.diff(self.candidates.start) > np.diff(self.start)).sum())
+
+    def row(self, position: int) -> IntArray:
+        """Return the row of one position."""
+        k = int(np.searchsorted(self.residual, position))
+        return self.source[self.start[k] : self.start[k + 1]]
+
+    def claims(self, length: int) -> IntArray:
+        """Return how many rows name each position, shape ``(length,)``."""
+        return np.bincount(self.source, minlength=length)
+
+    def edges(self) -> IntArray:
+        """Return the pairs in which either end's row names the other, shape ``(E, 2)``."""
+        readout = np.repeat(self.residual, np.diff(self.start))
+        pairs = np.stack([readout, self.source], axis=1)
+        return np.unique(np.sort(pairs, axis=1), axis=0).reshape(-1, 2)
+
+
+def draw_colorings(
+    num_colorings: int, num_colors: int, length: int, rng: np.random.Generator
+) -> NDArray[np.int32]:
+    """Draw independent uniform colors for all N positions, shape ``(M, N)``."""
+    return rng.integers(num_colors, size=(num_colorings, length), dtype=np.int32)
+
+
+def chunks_of(
+    coloring: int,
+    colors: NDArray[np.int32],
+    residual: IntArray,
+    screen: Screen,
+) -> Iterator[Chunk]:
+    """List the non-empty readout chunks of one coloring, in color then position order."""
+    mine = colors[residual]
+    everything = np.arange(screen.num_colors)
+    occupied = np.unique(mine) if screen.skip_empty_colors else everything
+    for color in range(screen.num_colors):
+        members = residual[mine == color]
+        for low in range(0, len(members), screen.chunk_size):
+            yield Chunk(
+                coloring,
+                color,
+                members[low : low + screen.chunk_size],
+                occupied[occupied != color],
+            )
+
+
+def probe_states(
+    history: StateArray,
+    draft: IntArray,
+    columns: IntArray,
+    colors: NDArray[np.int32],
+    chunk: Chunk,
+) -> StateArray:
+    """Build the states of one chunk, shape ``(num_columns * num_sources, N)``, column by column.
+
+    Committed positions keep their values, the chunk is masked, residual positions of the source
+    color take the column's tokens, and all other residual positions stay at the draft.
+    """
+    is_residual = history == MASK
+    base = np.where(is_residual, draft, history).astype(np.int32)
+    base[chunk.readouts] = MASK
+    states = np.tile(base, (len(columns) * len(chunk.sources), 1))
+    for s, color in enumerate(chunk.sources):
+        members = np.flatnonzero((colors == color) & is_residual)
+        for k in range(len(columns)):
+            states[k * len(chunk.sources) + s, members] = columns[k, members]
+    return states
+
+
+def packed_screen(
+    run: Unmasking,
+    screen: Screen,
+    columns: IntArray,
+    draft: IntArray,
+    colors: NDArray[np.int32],
+    selector: RowSelector = top_votes,
+) -> ScreenRows:
+    """Run one screen at the current history; the history is unchanged.
+
+    Parameters
+    ----------
+    run : Unmasking
+    screen : Screen
+    columns : ndarray of int, shape (K, N)
+        Source columns; none means that no row can be learned, and nothing is submitted.
+    draft : ndarray of int, shape (N,)
+    colors : ndarray of int, shape (M, N)
+        The colorings, drawn after the draft was fixed.
+    selector : RowSelector
+    """
+    residual = run.residual
+    book = VoteBook(len(residual), screen.num_colors, screen.num_colorings)
+    history = run.state
+    if len(columns) and len(residual):
+        index = np.full(run.length, -1, dtype=np.int64)
+        index[residual] = np.arange(len(residual))
+
+        def requests() -> Iterator[Request]:
+            for t in range(screen.num_colorings):
+                for chunk in chunks_of(t, colors[t], residual, screen):
+                    for part in _portions(chunk, len(columns)):
+                        states = probe_states(history, draft, columns, colors[t], part)
+                        yield Request(states, Readouts.same(len(states), part.readouts), part)
+
+        def vote(request: Request, rows: Rows) -> None:
+            chunk: Chunk = request.label
+            shape = len(columns), len(chunk.sources), len(chunk.readouts)
+            responds = diameters_exceed(rows, shape, screen.tv_cut)
+            book.record(chunk.coloring, chunk.sources, index[chunk.readouts], responds)
+
+        run.stage(requests(), vote)
+    candidates = book.count(colors[:, residual], screen.majority_fraction)
+    start, kept = select_rows(candidates, screen.degree_cutoff, selector)
+    return ScreenRows(residual, start, residual[kept], candidates)
+
+
+def _portions(chunk: Chunk, num_columns: int) -> Iterator[Chunk]:
+    """Split a chunk's source colors so that one request stays small."""
+    step = max(1, STATES_AT_ONCE // num_columns)
+    for low in range(0, len(chunk.sources), step):
+        yield Chunk(chunk.coloring, chunk.color, chunk.readouts, chunk.sources[low : low + step])
+
+
+def diameters_exceed(rows: Rows, shape: tuple[int, int, int], cut: float) -> NDArray[np.bool_]:
+    """Whether some pair of columns moves a row by more than ``cut``.
+
+    Parameters
+    ----------
+    rows : Rows
+        Flat, ordered by column, source color, readout.
+    shape : (num_columns, num_sources, num_readouts)
+    cut : float
+        In total variation.
+
+    Returns
+    -------
+    ndarray of bool, shape (num_sources, num_readouts)
+    """
+    masses = np.ascontiguousarray(to_numpy(rows.masses), dtype=np.float64)
+    table = masses.reshape(shape[0], shape[1] * shape[2], masses.shape[1])
+    exceeds = np.zeros(shape[1] * shape[2], dtype=np.bool_)
+    run_in_parts(
+        lambda low, high: _exceed(table, 2.0 * cut, exceeds, low, high), len(exceeds), least=2048
+    )
+    return exceeds.reshape(shape[1:])
+
+
+@kernel
+def _exceed(
+    table: FloatArray, cut: float, exceeds: NDArray[np.bool_], low: int, high: int
+) -> None:
+    """Compare all pairs of columns, stopping at the first that differ enough in L1."""
+    num_columns, _, width = table.shape
+    for r in range(low, high):
+        found = False
+        for k in range(1, num_columns):
+            for m in range(k):
+                distance = 0.0
+                for c in range(width):
+                    distance += abs(table[k, r, c] - table[m, r, c])
+                if distance > cut:
+                    found = True
+                    break
+            if found:
+                break
+        exceeds[r] = found
+
+
+def diameters_exceed_plain(
+    rows: Rows, shape: tuple[int, int, int], cut: float
+) -> NDArray[np.bool_]:
+    """Reference for :func:`diameters_exceed`, through ``Rows.total_variation``."""
+    per_column = shape[1] * shape[2]
+    widest = np.zeros(per_column)
+    for k in range(shape[0]):
+        for m in range(k):
+            one = rows.take(np.arange(k * per_column, (k + 1) * per_column))
+            other = rows.take(np.arange(m * per_column, (m + 1) * per_column))
+            widest = np.maximum(widest, to_numpy(one.total_variation(other)))
+    return (widest > cut).reshape(shape[1:])

@@ -1,0 +1,522 @@
+"""The paper's complete sampler: screen, peel, certify, repair, centroid layers, guarded.
+
+Algorithm "Randomized complete packed-screen sampler" of the appendix. ``run_packed`` is its box;
+the machinery stands in ``probing/`` and ``graph.py``. :class:`PackedTheory` takes the paper's
+public formulas, :class:`Packed` takes settings of its own and derives the rest from N and the
+oracle alone; both run the same box.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import stats
+
+from counterprobe.errors import CounterprobeError
+from counterprobe.graph import centroid_layers, repair_order
+from counterprobe.probing.banks import Banks, read_banks, tail_threshold, threshold_floor
+from counterprobe.probing.drafts import Draft, DraftContext, make_draft, most_likely_draft
+from counterprobe.probing.packed import Screen, ScreenRows, draw_colorings, packed_screen
+from counterprobe.probing.selectors import SELECTORS, RowSelector, top_votes
+from counterprobe.samplers.base import Sampler
+from counterprobe.streams import Decisions
+from counterprobe.theory.parameters import (
+    MIN_CUTOFF,
+    Calibration,
+    Case,
+    calibrate,
+    peel_phase_cap,
+    round_cap,
+)
+from counterprobe.unmasking import Unmasking
+
+__all__ = ["Packed", "PackedPlan", "PackedReport", "PackedTheory", "ScreenReport", "run_packed"]
+
+IntArray = NDArray[np.int64]
+Guard = Literal["none", "peel", "repair", "centroid"]
+
+# Tuned defaults, for forests whose typical degree is two to four: an edge is seen in 7 of 8
+# colorings, a non-edge at a readout of degree three in about a third of them, and a majority of
+# 0.65 tells the two apart with the fewest submissions. docs/packed.md has the sums.
+DEFAULT_COLORS = 8
+DEFAULT_FRACTION = 0.65
+DEFAULT_CUTOFF = 8
+TYPICAL_DEGREE = 3
+# Chance that a screen loses one of N edges, and expected number of false pairs among N^2.
+SCREEN_FAILURE = 0.02
+FALSE_PAIRS = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class PackedPlan:
+    """Everything the box needs, fixed before the first submission.
+
+    Attributes
+    ----------
+    mode : {"theory", "tuned"}
+    screen : Screen
+        Colors, colorings, cutoff, chunk size, cut, majority.
+    bank_threshold, row_error : float
+        Banks keep tokens of mass at least ``bank_threshold - row_error``.
+    phase_cap, round_cap : int
+        Peel phases and commit rounds permitted.
+    hypotheses : dict of str to bool
+        Which hypotheses of the guarantee were checked, and whether they hold.
+    """
+
+    mode: Literal["theory", "tuned"]
+    screen: Screen
+    bank_threshold: float
+    row_error: float
+    phase_cap: int
+    round_cap: int
+    hypotheses: dict[str, bool]
+
+
+@dataclass(frozen=True, slots=True)
+class ScreenReport:
+    """One screen: what was screened, what it cost, what it named."""
+
+    num_residual: int
+    probes: int
+    num_edges: int
+    num_overflowed: int
+    num_peeled: int
+
+
+@dataclass(frozen=True, slots=True)
+class PackedReport:
+    """Diagnostics of one run.
+
+    Attributes
+    ----------
+    plan : PackedPlan
+    num_columns : int
+        Columns of every screen.
+    screens : tuple of ScreenReport
+    peel_phases : int
+        Completed peel phases.
+    terminal_positions : ndarray of int
+        Residual positions when peeling ended.
+    terminal_edges : ndarray of int, shape (E, 2)
+        Certified edges among them, before repair.
+    num_repaired, num_layers : int
+        Cycle vertices committed singly, and centroid batches committed.
+    guard : {"none", "peel", "repair", "centroid"}
+        Where the round cap cut the run short, if it did.
+    """
+
+    plan: PackedPlan
+    num_columns: int
+    screens: tuple[ScreenReport, ...]
+    peel_phases: int
+    terminal_positions: IntArray
+    terminal_edges: IntArray
+    num_repaired: int
+    num_layers: int
+    guard: Guard
+
+
+class _Rounds:
+    """Commits under the round cap: the last permitted round takes everything that is left."""
+
+    def __init__(self, run: Unmasking, cap: int) -> None:
+        self.run = run
+        self.cap = cap
+        self.guard: Guard = "none"
+
+    def commit(self, batch: IntArray, place: Guard) -> bool:
+        """Commit a batch, or everything when only one round is left; say whether to go on."""
+        if self.run.ledger.commits == self.cap - 1:
+            self.guard = place
+            self.run.transcript.note("guard", place=place)
+            self.run.commit(self.run.residual)
+            return False
+        self.run.commit(batch)
+        return True
+
+
+def run_packed(
+    run: Unmasking,
+    decisions: Decisions,
+    plan: PackedPlan,
+    *,
+    draft: Draft = most_likely_draft,
+    selector: RowSelector = top_votes,
+) -> PackedReport:
+    """Run the paper's box to completion.
+
+    Parameters
+    ----------
+    run : Unmasking
+        A fresh run.
+    decisions : Decisions
+        Colorings and draft choices have separate keys.
+    plan : PackedPlan
+    draft : Draft
+    selector : RowSelector
+    """
+    # 1. Preprocess: one all-mask readout.
+    banks = read_banks(run, plan.bank_threshold, plan.row_error)
+    rounds = _Rounds(run, plan.round_cap)
+    log = _Log(plan, banks)
+    while not run.is_complete:
+        # 2. Draft first, then fresh colors.
+        index = len(log.screens)
+        context = DraftContext(run.state, banks, index)
+        filler = make_draft(draft, context, decisions.generator("draft", index), run.vocab_size)
+        colors = draw_colorings(
+            plan.screen.num_colorings,
+            plan.screen.num_colors,
+            run.length,
+            decisions.generator("coloring", index),
+        )
+        # 3. Screen.
+        probes_before = run.ledger.probes
+        rows = packed_screen(run, plan.screen, banks.columns(filler), filler, colors, selector)
+        # 4. Peel what many rows claim, one by one, in index order.
+        peel = np.flatnonzero(2 * rows.claims(run.length) > plan.screen.degree_cutoff)
+        is_last = len(peel) == 0 or log.peel_phases == plan.phase_cap
+        probes = run.ledger.probes - probes_before
+        log.screened(run, rows, colors, probes, 0 if is_last else len(peel))
+        if is_last:
+            return _finish(run, rows, rounds, log)
+        for v in peel:
+            if not rounds.commit(np.array([v]), "peel"):
+                return log.report(rounds.guard)
+        log.peel_phases += 1
+    return log.report(rounds.guard)
+
+
+def _finish(run: Unmasking, rows: ScreenRows, rounds: _Rounds, log: _Log) -> PackedReport:
+    """Certify the terminal graph, repair its cycles, and commit its centroid layers."""
+    # 5. Terminal graph: either end names the other. Nothing is screened again, so the order of
+    # repairs and the layers are functions of this graph alone.
+    edges = rows.edges()
+    alive = np.zeros(run.length, dtype=np.bool_)
+    alive[rows.residual] = True
+    log.terminal_positions, log.terminal_edges = rows.residual, edges
+    run.transcript.note("terminal", positions=rows.residual, edges=edges)
+    for v in repair_order(run.length, edges, alive):
+        if not rounds.commit(np.array([v]), "repair"):
+            return log.report(rounds.guard)
+        alive[v] = False
+        log.num_repaired += 1
+    # 6. Centroid layers: one vertex a component, one batch a layer.
+    for layer in centroid_layers(run.length, edges, alive):
+        if not rounds.commit(layer, "centroid"):
+            return log.report(rounds.guard)
+        log.num_layers += 1
+    return log.report(rounds.guard)
+
+
+class _Log:
+    """What a run adds to as it goes; ``report`` freezes it."""
+
+    def __init__(self, plan: PackedPlan, banks: Banks) -> None:
+        self.plan = plan
+        self.banks = banks
+        self.screens: list[ScreenReport] = []
+        self.peel_phases = 0
+        self.terminal_positions = np.empty(0, dtype=np.int64)
+        self.terminal_edges = np.empty((0, 2), dtype=np.int64)
+        self.num_repaired = 0
+        self.num_layers = 0
+
+    def screened(
+        self,
+        run: Unmasking,
+        rows: ScreenRows,
+        colors: NDArray[np.int32],
+        probes: int,
+        num_peeled: int,
+    ) -> None:
+        """Note one screen."""
+        self.screens.append(
+            ScreenReport(
+                num_residual=len(rows.residual),
+                probes=probes,
+                num_edges=len(rows.edges()),
+                num_overflowed=rows.num_overflowed,
+                num_peeled=num_peeled,
+            )
+        )
+        run.transcript.note("screen", rows=rows, colors=colors)
+
+    def report(self, guard: Guard) -> PackedReport:
+        """Freeze."""
+        return PackedReport(
+            plan=self.plan,
+            num_columns=self.banks.num_columns,
+            screens=tuple(self.screens),
+            peel_phases=self.peel_phases,
+            terminal_positions=self.terminal_positions,
+            terminal_edges=self.terminal_edges,
+            num_repaired=self.num_repaired,
+            num_layers=self.num_layers,
+            guard=guard,
+        )
+
+
+def _selector(name: str) -> RowSelector:
+    if name not in SELECTORS:
+        raise ValueError(f"selector must be one of {', '.join(SELECTORS)}; got {name!r}")
+    return SELECTORS[name]
+
+
+@dataclass(frozen=True)
+class PackedTheory(Sampler):
+    """The paper's sampler with its public formulas.
+
+    Parameters
+    ----------
+    epsilon : float
+        Target accuracy.
+    degree_cutoff : int
+        d, at least 9 and at most N - 1.
+    case : {"tv", "kl"}
+        The accuracy case, see ``theory.calibrate``.
+    chunk_count : int, optional
+        J; d by default.
+    edge_signal, tail_tolerance, failure_budget : float, optional
+        In place of the calibration's.
+    response_constant, response_exponent, frequency_constant : float
+        The class constants L, alpha and C.
+    selector : {"top-votes", "empty-on-overflow"}
+    waive_guarantee : bool
+        Run even where a hypothesis of the guarantee fails; the result says which.
+    """
+
+    name: ClassVar[str] = "packed-theory"
+    summary: ClassVar[str] = "the paper's sampler with its public formulas"
+    source: ClassVar[str] = "the paper, appendix 'Algorithmic construction'"
+    bound: ClassVar[str] = "TV risk <= 3 eps/4 or KL risk <= eps^2/2 inside the paper's class"
+
+    epsilon: float = 0.5
+    degree_cutoff: int = 9
+    case: Case = "tv"
+    chunk_count: int | None = None
+    edge_signal: float | None = None
+    tail_tolerance: float | None = None
+    failure_budget: float | None = None
+    response_constant: float = 1.0
+    response_exponent: float = 1.0
+    frequency_constant: float = 1.0
+    selector: str = "top-votes"
+    waive_guarantee: bool = False
+
+    def __post_init__(self) -> None:
+        """Check what does not depend on the target."""
+        _selector(self.selector)
+        if self.response_constant < 0 or self.response_exponent <= 0:
+            raise ValueError(
+                "response_constant must not be negative and response_exponent must be positive, "
+                f"got {self.response_constant!r} and {self.response_exponent!r}"
+            )
+        if self.frequency_constant < 1:
+            raise ValueError(
+                f"frequency_constant must be at least 1, got {self.frequency_constant!r}"
+            )
+
+    def calibration(self, length: int, vocab_size: int) -> Calibration:
+        """Return the public parameters for a target's size."""
+        return calibrate(
+            length,
+            vocab_size,
+            epsilon=self.epsilon,
+            degree_cutoff=self.degree_cutoff,
+            case=self.case,
+            chunk_count=self.chunk_count,
+            edge_signal=self.edge_signal,
+            tail_tolerance=self.tail_tolerance,
+            failure_budget=self.failure_budget,
+        )
+
+    def plan(self, length: int, vocab_size: int, oracle_row_error: float) -> PackedPlan:
+        """Fix everything before the first submission; may raise ``Infeasible``."""
+        public = self.calibration(length, vocab_size)
+        hypotheses = {
+            "resolution < edge_signal": public.resolves_edges,
+            "oracle row error within the calibration's": oracle_row_error <= public.row_error,
+        }
+        threshold = tail_threshold(
+            public.row_error,
+            vocab_size,
+            public.tail_tolerance,
+            response_constant=self.response_constant,
+            response_exponent=self.response_exponent,
+            frequency_constant=self.frequency_constant,
+        )
+        if not all(hypotheses.values()) and not self.waive_guarantee:
+            if not public.resolves_edges:
+                problem = (
+                    f"resolution 4 row_error + tail_tolerance = {public.resolution:.4g} must lie "
+                    f"below edge_signal = {public.edge_signal:.4g}"
+                )
+            else:
+                problem = (
+                    f"the oracle declares row error {oracle_row_error:.4g}, above the "
+                    f"calibration's {public.row_error:.4g}"
+                )
+            raise ValueError(
+                f"{problem}; choose another epsilon or signal, or run without the guarantee by "
+                "waive_guarantee=true"
+            )
+        return PackedPlan(
+            mode="theory",
+            screen=Screen(
+                num_colors=public.num_colors,
+                num_colorings=public.num_colorings,
+                degree_cutoff=public.degree_cutoff,
+                chunk_size=public.chunk_size,
+                tv_cut=2 * public.row_error,
+            ),
+            bank_threshold=threshold,
+            row_error=public.row_error,
+            phase_cap=public.phase_cap,
+            round_cap=public.round_cap,
+            hypotheses=hypotheses,
+        )
+
+    def unmask(self, run: Unmasking, decisions: Decisions) -> object:
+        """Run the box with the paper's formulas."""
+        plan = self.plan(run.length, run.vocab_size, run.row_error)
+        return run_packed(run, decisions, plan, selector=_selector(self.selector))
+
+
+@dataclass(frozen=True)
+class Packed(Sampler):
+    """The paper's sampler with tuned settings.
+
+    Every setting left at None follows a rule that looks at N and the oracle alone (see
+    ``docs/packed.md``): ``num_colors`` 8, ``degree_cutoff`` 8, ``majority_fraction`` 0.65, one
+    chunk a color; the number of colorings is :func:`enough_colorings`; the cut is twice the
+    oracle's row error; the bank threshold is the paper's floor ``4 max(row_error, 1/V)``, or zero
+    (every token) where that passes 1/4.
+
+    Parameters
+    ----------
+    num_colors, num_colorings, degree_cutoff, chunk_count : int, optional
+    tv_cut, majority_fraction, bank_threshold : float, optional
+    phase_cap, round_cap : int, optional
+        The paper's formulas at ``max(degree_cutoff, 9)`` by default.
+    skip_empty_colors : bool
+        Leave out source colors that no residual position has.
+    selector : {"top-votes", "empty-on-overflow"}
+    """
+
+    name: ClassVar[str] = "packed"
+    summary: ClassVar[str] = "the paper's sampler with tuned settings"
+    source: ClassVar[str] = "the paper, section 'Finite-size experiments'"
+    bound: ClassVar[str] = "exact whenever the terminal graph contains the residual forest"
+
+    num_colors: int | None = None
+    num_colorings: int | None = None
+    degree_cutoff: int | None = None
+    chunk_count: int | None = None
+    tv_cut: float | None = None
+    majority_fraction: float | None = None
+    bank_threshold: float | None = None
+    phase_cap: int | None = None
+    round_cap: int | None = None
+    skip_empty_colors: bool = True
+    selector: str = "top-votes"
+
+    def __post_init__(self) -> None:
+        """Check what does not depend on the target."""
+        _selector(self.selector)
+        least: dict[str, tuple[Any, float]] = {
+            "num_colors": (self.num_colors, 2),
+            "num_colorings": (self.num_colorings, 1),
+            "degree_cutoff": (self.degree_cutoff, 1),
+            "chunk_count": (self.chunk_count, 1),
+            "tv_cut": (self.tv_cut, 0),
+            "bank_threshold": (self.bank_threshold, 0),
+            "phase_cap": (self.phase_cap, 0),
+            "round_cap": (self.round_cap, 1),
+        }
+        for name, (value, minimum) in least.items():
+            if value is not None and not value >= minimum:
+                raise ValueError(f"{name} must be at least {minimum:g}, got {value!r}")
+        for name in ("tv_cut", "bank_threshold"):
+            value = getattr(self, name)
+            if value is not None and value > 1:
+                raise ValueError(f"{name} must be at most 1, got {value!r}")
+        fraction = self.majority_fraction
+        if fraction is not None and not 0 <= fraction < 1:
+            raise ValueError(f"majority_fraction must lie in [0, 1), got {fraction!r}")
+
+    def plan(self, length: int, vocab_size: int, oracle_row_error: float) -> PackedPlan:
+        """Fix everything before the first submission, from N and the oracle alone."""
+        colors = DEFAULT_COLORS if self.num_colors is None else self.num_colors
+        fraction = DEFAULT_FRACTION if self.majority_fraction is None else self.majority_fraction
+        cutoff = DEFAULT_CUTOFF if self.degree_cutoff is None else self.degree_cutoff
+        chunks = 1 if self.chunk_count is None else min(self.chunk_count, length)
+        colorings = self.num_colorings
+        if colorings is None:
+            colorings = enough_colorings(length, colors, fraction)
+        cut = 2 * oracle_row_error if self.tv_cut is None else self.tv_cut
+        threshold = self.bank_threshold
+        if threshold is None:
+            floor = threshold_floor(oracle_row_error, vocab_size)
+            threshold = floor if floor <= 0.25 else 0.0
+        theory_cutoff = max(cutoff, MIN_CUTOFF)
+        phases = self.phase_cap
+        if phases is None:
+            phases = peel_phase_cap(length, theory_cutoff)
+        rounds = self.round_cap
+        if rounds is None:
+            rounds = round_cap(length, theory_cutoff, phases)
+        return PackedPlan(
+            mode="tuned",
+            screen=Screen(
+                num_colors=colors,
+                num_colorings=colorings,
+                degree_cutoff=cutoff,
+                chunk_size=-(-length // chunks),
+                tv_cut=cut,
+                majority_fraction=fraction,
+                skip_empty_colors=self.skip_empty_colors,
+            ),
+            bank_threshold=threshold,
+            row_error=oracle_row_error,
+            phase_cap=phases,
+            round_cap=rounds,
+            hypotheses={},
+        )
+
+    def unmask(self, run: Unmasking, decisions: Decisions) -> object:
+        """Run the box with tuned settings."""
+        plan = self.plan(run.length, run.vocab_size, run.row_error)
+        return run_packed(run, decisions, plan, selector=_selector(self.selector))
+
+
+def enough_colorings(length: int, num_colors: int, majority_fraction: float) -> int:
+    """Return the fewest colorings that keep N edges and reject non-edges, by exact tails.
+
+    An edge is seen under a coloring when its ends differ in color, with chance ``1 - 1/p``; it is
+    lost when at most ``majority_fraction * M`` colorings see it. The union over N edges must not
+    exceed ``SCREEN_FAILURE``. A non-edge seems seen when its color is that of a neighbour of the
+    readout; at a readout of degree three that happens with chance ``1 - (1 - 1/p)^3`` at most,
+    and over N^2 pairs at most ``FALSE_PAIRS`` of them may win.
+    """
+    seen = 1 - 1 / num_colors
+    crowded = 1 - seen**TYPICAL_DEGREE
+    if majority_fraction >= seen:
+        raise ValueError(
+            f"majority_fraction must lie below 1 - 1/num_colors = {seen:.3g}, got "
+            f"{majority_fraction!r}; an edge is only seen when its ends differ in color"
+        )
+    # Few colors cannot reject crowded readouts; then only the edges decide.
+    rejects = majority_fraction > crowded
+    for colorings in range(1, 100_000):
+        needed = math.floor(majority_fraction * colorings)
+        lost = length * stats.binom.cdf(needed, colorings, seen)
+        false = length**2 * stats.binom.sf(needed, colorings, crowded) if rejects else 0.0
+        if lost <= SCREEN_FAILURE and false <= FALSE_PAIRS:
+            return colorings
+    raise CounterprobeError("no number of colorings below 100,000 is enough; lower the fraction")

@@ -1,0 +1,7 @@
+"""The paper's public parameters, caps and bounds as functions."""
+
+from counterprobe.theory.parameters import Calibration as Calibration
+from counterprobe.theory.parameters import calibrate as calibrate
+from counterprobe.theory.parameters import peel_phase_cap as peel_phase_cap
+from counterprobe.theory.parameters import probe_cap as probe_cap
+from counterprobe.theory.parameters import round_cap as round_cap

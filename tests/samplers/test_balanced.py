@@ -1,0 +1,84 @@
+"""Batches that need no reply: their sizes, their coupling, their noise."""
+
+import numpy as np
+import pytest
+
+import counterprobe as cp
+from counterprobe.samplers import OneBatch, RandomBalanced, Sequential
+
+STREAMS = cp.Streams(51, 52)
+
+
+def order_of(batches: list[np.ndarray]) -> list[int]:
+    return np.concatenate(batches).tolist()
+
+
+def schedule(batches: int, length: int = 23) -> list[np.ndarray]:
+    return list(RandomBalanced(batches).schedule(np.arange(length), STREAMS.decisions))
+
+
+def test_one_batch_is_one_submission(law):
+    result = OneBatch()(cp.Unmasking(law.oracle()), STREAMS)
+    assert result.ledger == cp.Ledger(commits=1, depth=1, rows_read=law.length, widest_stage=1)
+    assert result.batches[0].tolist() == list(range(law.length))
+
+
+def test_one_batch_draws_every_position_from_its_marginal(law):
+    result = OneBatch()(cp.Unmasking(law.oracle()), STREAMS)
+    rows = cp.Unmasking(law.oracle()).preprocess()
+    uniforms = STREAMS.commit_noise(law.length).uniforms(np.arange(law.length))
+    assert result.tokens.tolist() == rows.draw(uniforms).tolist()
+
+
+@pytest.mark.parametrize("batches", [1, 2, 5, 22, 23, 24, 64])
+def test_sizes_differ_by_at_most_one_and_cover_everything(batches):
+    parts = schedule(batches)
+    sizes = [len(part) for part in parts]
+    assert len(parts) == min(batches, 23)
+    assert max(sizes) - min(sizes) <= 1
+    assert sorted(order_of(parts)) == list(range(23))
+
+
+def test_budgets_share_one_permutation():
+    assert len({tuple(order_of(schedule(batches))) for batches in (1, 2, 7, 23)}) == 1
+    other = RandomBalanced(7).schedule(np.arange(23), cp.Streams(53, 52).decisions)
+    assert order_of(list(other)) != order_of(schedule(7))
+
+
+def test_budgets_share_their_noise(law):
+    # The first position of the permutation sees the same row and the same uniform at every budget.
+    first = schedule(1, law.length)[0][0]
+    tokens = {
+        int(RandomBalanced(batches)(cp.Unmasking(law.oracle()), STREAMS).tokens[first])
+        for batches in range(1, law.length + 1)
+    }
+    assert len(tokens) == 1
+
+
+def test_on_a_product_law_every_budget_draws_the_same_tokens():
+    product = cp.ForestLaw(
+        np.random.default_rng(0).uniform(0.5, 1.5, size=(9, 4)), [], np.ones((4, 4))
+    )
+    samplers = [OneBatch(), Sequential(), *(RandomBalanced(k) for k in (1, 2, 4, 9))]
+    drawn = {tuple(s(cp.Unmasking(product.oracle()), STREAMS).tokens) for s in samplers}
+    assert len(drawn) == 1
+
+
+def test_as_many_batches_as_positions_is_the_random_sequential_order(law):
+    one = RandomBalanced(law.length)(cp.Unmasking(law.oracle()), STREAMS)
+    other = Sequential("random")(cp.Unmasking(law.oracle()), STREAMS)
+    assert one.tokens.tolist() == other.tokens.tolist()
+    assert one.round_of_position.tolist() == other.round_of_position.tolist()
+    assert one.ledger == other.ledger
+
+
+def test_nothing_left_is_no_batch():
+    nothing = np.empty(0, dtype=np.int64)
+    assert list(OneBatch().schedule(nothing, STREAMS.decisions)) == []
+    assert list(RandomBalanced(3).schedule(nothing, STREAMS.decisions)) == []
+
+
+@pytest.mark.parametrize("batches", [0, -1])
+def test_the_number_of_batches_is_positive(batches):
+    with pytest.raises(ValueError, match=f"batches must be at least 1, got {batches}"):
+        RandomBalanced(batches)

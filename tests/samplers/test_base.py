@@ -1,0 +1,216 @@
+"""What every sampler keeps to: seeds, completeness, and the shape of its result."""
+
+import multiprocessing
+from dataclasses import FrozenInstanceError, dataclass
+from typing import ClassVar
+
+import numpy as np
+import pytest
+
+import counterprobe as cp
+from counterprobe.samplers import Sampler
+
+STREAMS = cp.Streams(21, 22)
+
+
+def sample(sampler: Sampler, law, streams: cp.Streams = STREAMS, **options) -> cp.SampleResult:
+    return sampler(cp.Unmasking(law.oracle(), **options), streams)
+
+
+# ----- Every sampler ------------------------------------------------------------------------
+
+
+def test_a_run_ends_complete(sampler, law):
+    result = sample(sampler, law)
+    assert result.stop is cp.StopReason.COMPLETED
+    assert result.tokens.shape == (law.length,)
+    assert result.tokens.dtype == np.int64
+    assert ((result.tokens >= 0) & (result.tokens < law.vocab_size)).all()
+    assert sorted(np.concatenate(result.batches)) == list(range(law.length))
+    assert len(result.batches) == result.ledger.commits
+    assert result.sampler == sampler.name
+    assert result.settings == sampler.settings
+
+
+def test_the_same_seeds_give_the_same_result(sampler, law):
+    one, other = sample(sampler, law), sample(sampler, law)
+    assert one.tokens.tolist() == other.tokens.tolist()
+    assert one.round_of_position.tolist() == other.round_of_position.tolist()
+    assert one.ledger == other.ledger
+
+
+def test_another_commit_seed_or_sequence_gives_another_draw(sampler):
+    target = cp.families.path(24, target_seed=1)
+    first = sample(sampler, target).tokens.tolist()
+    assert sample(sampler, target, cp.Streams(21, 23)).tokens.tolist() != first
+    assert sample(sampler, target, sequence=1).tokens.tolist() != first
+
+
+def test_the_first_decision_does_not_depend_on_the_commit_seed(sampler, law):
+    given = np.full(law.length, cp.MASK)
+    given[1] = 2
+    first = {
+        tuple(sample(sampler, law, cp.Streams(21, seed), given=given).batches[0])
+        for seed in range(6)
+    }
+    assert len(first) == 1
+
+
+def test_decisions_without_replies_do_not_depend_on_the_commit_seed(scheduled_sampler, law):
+    results = [sample(scheduled_sampler, law, cp.Streams(21, seed)) for seed in range(6)]
+    assert len({tuple(result.round_of_position) for result in results}) == 1
+    assert len({tuple(result.tokens) for result in results}) > 1
+
+
+@pytest.mark.parametrize("order", ["index", "confidence", "entropy"])
+def test_decisions_from_one_history_do_not_depend_on_the_commit_seed(order, law):
+    # Start again from each history of a run: the next batch is the one that run chose, whatever
+    # was drawn with which seed. A random order is left out: it permutes what is left at the start.
+    sampler = cp.samplers.Sequential(order)
+    result = sample(sampler, law)
+    history = np.full(law.length, cp.MASK)
+    for batch in result.batches:
+        for seed in (1, 2, 3):
+            again = sample(sampler, law, cp.Streams(21, seed), given=history)
+            assert again.batches[0].tolist() == batch.tolist()
+        history[batch] = result.tokens[batch]
+
+
+def test_a_spawned_process_draws_the_same(forest_law):
+    runs = [
+        (sampler, cp.Unmasking(forest_law.oracle(), sequence=2))
+        for sampler in (
+            cp.samplers.Sequential("random"),
+            cp.samplers.Sequential("confidence"),
+            cp.samplers.RandomBalanced(3),
+        )
+    ]
+    with multiprocessing.get_context("spawn").Pool(1) as pool:
+        # A sampler is a callable that pickles, so the child needs no code of this test.
+        elsewhere = [pool.apply(sampler, (run, STREAMS)) for sampler, run in runs]
+        many = pool.apply(cp.samplers.OneBatch().sample_many, (forest_law.oracle(), 3, STREAMS))
+    for (sampler, run), result in zip(runs, elsewhere, strict=True):
+        here = sampler(run, STREAMS)
+        assert result.tokens.tolist() == here.tokens.tolist()
+        assert result.round_of_position.tolist() == here.round_of_position.tolist()
+        assert result.ledger == here.ledger
+    expected = cp.samplers.OneBatch().sample_many(forest_law.oracle(), 3, STREAMS)
+    assert many.tokens.tolist() == expected.tokens.tolist()
+
+
+def test_settings_are_frozen(sampler):
+    for name in sampler.settings:
+        with pytest.raises(FrozenInstanceError):
+            setattr(sampler, name, None)
+
+
+# ----- The base class -----------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Halves(Sampler):
+    """Two batches, without a reply."""
+
+    name: ClassVar[str] = "halves"
+
+    def schedule(self, residual, decisions):
+        return [residual[::2], residual[1::2]]
+
+
+@dataclass(frozen=True)
+class Half(Sampler):
+    """Stops too early."""
+
+    name: ClassVar[str] = "half"
+
+    def schedule(self, residual, decisions):
+        return [residual[::2]]
+
+
+@dataclass(frozen=True)
+class Unwilling(Sampler):
+    """Looks once and gives up."""
+
+    name: ClassVar[str] = "unwilling"
+
+    def unmask(self, run, decisions):
+        run.preprocess()
+        raise cp.Infeasible("3 colors are too few for degree 7")
+
+
+@dataclass(frozen=True)
+class Telling(Sampler):
+    """Notes, diagnoses, and sees decision randomness only."""
+
+    name: ClassVar[str] = "telling"
+
+    def unmask(self, run, decisions):
+        assert not hasattr(decisions, "commit_seed")
+        run.transcript.note("order", residual=run.residual)
+        run.commit(decisions.generator("order").permutation(run.residual))
+        return {"rounds": 1}
+
+
+@dataclass(frozen=True)
+class Empty(Sampler):
+    """Overrides neither method."""
+
+    name: ClassVar[str] = "empty"
+
+
+def test_a_schedule_is_enough_to_be_a_sampler(law):
+    result = sample(Halves(), law)
+    evens = list(range(0, law.length, 2))
+    assert [batch.tolist() for batch in result.batches] == [
+        evens,
+        [i for i in range(law.length) if i not in evens],
+    ]
+    assert result.ledger.total == result.ledger.depth == 2
+    assert Halves().sample_many(law.oracle(), 1, STREAMS).tokens[0].tolist() == list(result.tokens)
+
+
+def test_diagnostics_and_notes_reach_the_result(law):
+    result = sample(Telling(), law, record=cp.Level.STRUCTURE)
+    assert result.diagnostics == {"rounds": 1}
+    assert [note.name for note in result.transcript.notes] == ["order"]
+    assert sample(Telling(), law).transcript.notes == []
+
+
+def test_a_rule_that_stops_early_is_an_error(law):
+    left = law.length // 2
+    with pytest.raises(
+        cp.CounterprobeError, match=f"'half' stopped with {left} of {law.length} positions"
+    ):
+        sample(Half(), law)
+
+
+def test_an_infeasible_rule_becomes_a_stop_reason(law):
+    result = sample(Unwilling(), law)
+    assert result.tokens is None
+    assert result.stop is cp.StopReason.INFEASIBLE
+    assert result.reason == "3 colors are too few for degree 7"
+    assert result.ledger.total == 1
+    assert result.batches == []
+    assert result.summary()["stop"] == "infeasible"
+
+
+def test_a_sampler_without_a_rule_is_an_error(law):
+    with pytest.raises(TypeError, match="Empty must override schedule or unmask"):
+        sample(Empty(), law)
+    with pytest.raises(ValueError, match="'empty' chooses batches from replies"):
+        Empty().sample_many(law.oracle(), 2, STREAMS)
+
+
+def test_a_bad_oracle_leaves_the_run_with_what_was_committed():
+    calls = 0
+
+    def function(states):
+        nonlocal calls
+        calls += 1
+        return np.full((*states.shape, 2), 0.5 if calls < 3 else np.nan)
+
+    run = cp.Unmasking(cp.CallableOracle(function, 4, 2))
+    with pytest.raises(cp.OracleError, match="state 0, position 2 holds a value"):
+        cp.samplers.Sequential()(run, STREAMS)
+    assert run.residual.tolist() == [2, 3]
+    assert run.ledger.commits == 2
