@@ -1,9 +1,8 @@
-"""References that share nothing with the library: enumeration, log sums and a chi-square."""
+"""Random laws, and references that share nothing with the library: enumeration, log sums."""
 
 import itertools
-import os
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from math import fsum
 from types import ModuleType
@@ -11,10 +10,8 @@ from types import ModuleType
 import numpy as np
 import pytest
 from numpy.typing import NDArray
-from scipy import stats
 
 import counterprobe as cp
-from counterprobe import threads
 from counterprobe.targets import forests, inference
 
 FloatArray = NDArray[np.float64]
@@ -228,14 +225,6 @@ def log_star() -> type[LogStar]:
     return LogStar
 
 
-@pytest.fixture
-def restore_threads() -> Iterator[None]:
-    """Give the thread count back after a test that sets it."""
-    before = threads.num_threads()
-    yield
-    cp.set_num_threads(before)
-
-
 @pytest.fixture(scope="session")
 def gum() -> ModuleType:
     """PyAgrum; its extension types warn while they are built, and crash if that is an error."""
@@ -246,31 +235,3 @@ def gum() -> ModuleType:
         # Its parts load when first used.
         pyagrum.ShaferShenoyMRFInference(pyagrum.MarkovRandomField())
     return pyagrum
-
-
-@pytest.fixture
-def statistical_rng(request: pytest.FixtureRequest) -> np.random.Generator:
-    """Seed 20240 and the test's parameters, or a fresh seed in ``make statistical-fresh``."""
-    seed = int(os.environ.get("COUNTERPROBE_FRESH_SEED", 20240))
-    return np.random.default_rng([seed, *request.node.name.encode()])
-
-
-@pytest.fixture(scope="session")
-def fit_p_value() -> Callable[[FloatArray, FloatArray], float]:
-    """P-value of a chi-square test, cells pooled to an expected count of at least five."""
-
-    def p_value(counts: FloatArray, law: FloatArray) -> float:
-        order = np.argsort(law.ravel())
-        hits, wanted = [0.0], [0.0]
-        for k in order:  # smallest cells first
-            if wanted[-1] >= 5:
-                hits.append(0.0)
-                wanted.append(0.0)
-            hits[-1] += counts.ravel()[k]
-            wanted[-1] += law.ravel()[k] * counts.sum()
-        if len(hits) > 1 and wanted[-1] < 5:
-            hits[-2:], wanted[-2:] = [sum(hits[-2:])], [sum(wanted[-2:])]
-        expected = np.array(wanted) * sum(hits) / sum(wanted)
-        return float(stats.chisquare(hits, expected).pvalue)
-
-    return p_value

@@ -125,11 +125,11 @@ def test_random_forest_drops_a_fifth_of_a_recursive_tree(length):
     assert {tuple(e) for e in edges.tolist()} <= {tuple(e) for e in whole.tolist()}
 
 
-# Level 1e-4 over three tests; 6,000 trees see a chance that is off by a fifth.
+# 6,000 trees see a chance that is off by a fifth.
 @pytest.mark.statistical
-def test_recursive_trees_join_uniformly(fit_p_value, statistical_rng):
-    counts = newcomer_counts(forests.random_recursive_tree, statistical_rng)
-    assert fit_p_value(counts, np.full((2, 3), 1 / 6)) > 1e-4 / 3
+def test_recursive_trees_join_uniformly(chi_square, seed_of, false_alarms):
+    counts = newcomer_counts(forests.random_recursive_tree, np.random.default_rng(seed_of(54)))
+    assert chi_square(counts, np.full((2, 3), 1 / 6)) > false_alarms
 
 
 # The newcomer 3 joins a vertex of a path on 0, 1, 2 with chance a half (the middle) or a quarter;
@@ -138,15 +138,15 @@ DEGREE_LAW = np.array([[0.5, 0.25, 0.25], [0.25, 0.5, 0.25]]) / 2
 
 
 @pytest.mark.statistical
-def test_preferential_attachment_joins_by_degree(fit_p_value, statistical_rng):
-    counts = newcomer_counts(forests.preferential_attachment, statistical_rng)
-    assert fit_p_value(counts, DEGREE_LAW) > 1e-4 / 3
+def test_preferential_attachment_joins_by_degree(chi_square, seed_of, false_alarms):
+    counts = newcomer_counts(forests.preferential_attachment, np.random.default_rng(seed_of(54)))
+    assert chi_square(counts, DEGREE_LAW) > false_alarms
 
 
 @pytest.mark.statistical
-def test_the_two_ways_of_joining_are_told_apart(fit_p_value, statistical_rng):
-    counts = newcomer_counts(forests.random_recursive_tree, statistical_rng)
-    assert fit_p_value(counts, DEGREE_LAW) < 1e-4 / 3
+def test_the_two_ways_of_joining_are_told_apart(chi_square, seed_of, false_alarms):
+    counts = newcomer_counts(forests.random_recursive_tree, np.random.default_rng(seed_of(54)))
+    assert chi_square(counts, DEGREE_LAW) < false_alarms
 
 
 def newcomer_counts(make, rng):

@@ -323,9 +323,9 @@ def test_a_large_law_stays_under_one_gibibyte():
 @pytest.mark.parametrize(("shape", "num_classes"), [("tree", 3), ("path", 2), ("caterpillar", 4)])
 def test_rows_equal_the_reference_to_the_last_bit(
     shape, num_classes, masked, num_threads, draw_tree_law, draw_states, walk_all_positions,
-    restore_threads,
+    thread_limit,
 ):  # fmt: skip
-    cp.set_num_threads(num_threads)
+    thread_limit(num_threads)
     rng = np.random.default_rng([19, num_classes, int(1000 * masked)])
     for length in (1, 2, 65, 700):
         law = draw_tree_law(rng, length, shape, num_classes)

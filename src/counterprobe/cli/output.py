@@ -15,10 +15,11 @@ from pathlib import Path
 from typing import Any, ParamSpec
 
 import typer
-from rich.console import Console
+from rich.console import Console, Group
 from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
 from rich.progress import Progress as Bar
 from rich.table import Table
+from rich.text import Text
 
 from counterprobe.errors import CounterprobeError
 from counterprobe.unmasking import Progress
@@ -28,6 +29,7 @@ __all__ = [
     "FAILED",
     "INFEASIBLE",
     "check_writable",
+    "complain",
     "console_for",
     "friendly",
     "key_value_table",
@@ -51,20 +53,21 @@ def friendly(command: Callable[P, None]) -> Callable[P, None]:
         except typer.Exit:
             raise
         except KeyboardInterrupt:
-            _complain("interrupted")
+            complain("interrupted")
             raise typer.Exit(INTERRUPTED) from None
         except Exception as problem:
             if os.environ.get("COUNTERPROBE_DEBUG"):
                 raise
             is_input = isinstance(problem, (ValueError, CounterprobeError, OSError))
             text = str(problem) or type(problem).__name__
-            _complain(text if is_input else f"{type(problem).__name__}: {text}")
+            complain(text if is_input else f"{type(problem).__name__}: {text}")
             raise typer.Exit(BAD_INPUT if is_input else FAILED) from None
 
     return wrapped
 
 
-def _complain(text: str) -> None:
+def complain(text: str) -> None:
+    """Say what went wrong, in one line on standard error."""
     print(f"counterprobe: {' '.join(text.split())}", file=sys.stderr)
 
 
@@ -121,14 +124,14 @@ def _plain(value: Any) -> Any:
     return str(value)
 
 
-def key_value_table(title: str, rows: dict[str, Any]) -> Table:
-    """Return a two-column table."""
-    table = Table(title=title, title_justify="left", show_header=False, box=None, pad_edge=False)
+def key_value_table(title: str, rows: dict[str, Any]) -> Group:
+    """Return a two-column table under its title."""
+    table = Table(show_header=False, box=None, pad_edge=False)
     table.add_column(style="bold", no_wrap=True)
     table.add_column(justify="right")
     for key, value in rows.items():
         table.add_row(key, value if isinstance(value, str) else f"{value:,}")
-    return table
+    return Group(Text(title, style="italic"), table)
 
 
 def parse_settings(pairs: list[str]) -> dict[str, str]:

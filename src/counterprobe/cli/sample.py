@@ -27,13 +27,17 @@ OUTPUT = "Output"
 @output.friendly
 def sample(
     family: Annotated[
-        str, typer.Option(help="Family of the hidden forest.", rich_help_panel=TARGET)
+        str,
+        typer.Option(
+            help=f"Family of the hidden forest: {', '.join(families.FAMILIES)}.",
+            rich_help_panel=TARGET,
+        ),
     ] = "path",
     edges: Annotated[
         str | None,
         typer.Option(
             metavar="FILE",
-            help="Your own forest instead: 'i j [w]' a line, 0-based, # comments.",
+            help="Your own forest instead: 'i j' or 'i j w' a line, 0-based, # comments.",
             rich_help_panel=TARGET,
         ),
     ] = None,
@@ -131,7 +135,7 @@ def sample(
     if tokens is not None and result.tokens is not None:
         output.write_text(tokens, " ".join(map(str, result.tokens)) + "\n")
     if result.stop is StopReason.INFEASIBLE:
-        output._complain(f"infeasible: {result.reason}")
+        output.complain(f"infeasible: {result.reason}")
         raise typer.Exit(output.INFEASIBLE)
 
 

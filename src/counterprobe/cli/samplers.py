@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Annotated
 
 import typer
-from rich.table import Table
+from rich.padding import Padding
+from rich.text import Text
 
 from counterprobe.cli import output
 from counterprobe.samplers import describe_samplers
@@ -22,18 +23,15 @@ def samplers(
     """List every sampler with its settings, rights, bound and source."""
     output.check_writable(json)
     described = describe_samplers()
-    table = Table(title="Samplers", title_justify="left")
-    for heading in ("name", "what it does", "settings (default)", "rights", "bound", "source"):
-        table.add_column(heading)
+    console = output.console_for(json)
     for entry in described:
         settings = ", ".join(f"{key} ({value})" for key, value in entry["settings"].items())
-        table.add_row(
-            entry["name"],
-            entry["summary"],
-            settings or "none",
-            ", ".join(entry["rights"]) or "none",
-            entry["bound"],
-            entry["source"],
-        )
-    output.console_for(json).print(table)
+        console.print(Text(entry["name"], style="bold"), Text(f"- {entry['summary']}"))
+        for label, text in (
+            ("settings", settings or "none"),
+            ("rights", ", ".join(entry["rights"]) or "none"),
+            ("bound", entry["bound"]),
+            ("source", entry["source"]),
+        ):
+            console.print(Padding(Text(f"{label}: {text}"), (0, 0, 0, 4)))
     output.write_json(json, described)

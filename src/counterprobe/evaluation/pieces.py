@@ -306,7 +306,9 @@ def batch_dependence(
             else:
                 num_sampled += 1
                 # Under the exact rows E[G] = 1, so adding G - 1 keeps the estimate unbiased; it
-                # nearly cancels the noise when G stays near one, which the kernels tell.
+                # cancels most of the noise while log G has a variance of at most about one. The
+                # boundary values are independent and each moves log G by what its kernel tells,
+                # so that variance is of the order of the sum of squares.
                 swing = 0.0
                 for f in range(1 if under_batch else 0, found):
                     b = boundary[f]
@@ -314,7 +316,7 @@ def batch_dependence(
                     for p in range(num_classes):
                         for c in range(num_classes):
                             widest = max(widest, abs(log(_ratio(kern[b, p, c], row[b, c]))))
-                    swing += widest
+                    swing += widest * widest
                 steady = is_exact and swing <= 1.0
                 mean = spread = 0.0
                 counter = _scramble(np.uint64(seed) ^ _scramble(np.uint64(position[a])))

@@ -21,7 +21,7 @@ IntArray = NDArray[np.int64]
 def residual_edges(edges: ArrayLike, residual: ArrayLike, length: int) -> IntArray:
     """Return the edges of a forest whose two ends are both residual."""
     alive = np.zeros(length, dtype=np.bool_)
-    alive[np.asarray(residual)] = True
+    alive[np.asarray(residual, dtype=np.int64)] = True
     pairs = np.asarray(edges, dtype=np.int64).reshape(-1, 2)
     return pairs[alive[pairs].all(axis=1)]
 

@@ -68,7 +68,7 @@ def tail_threshold(
         raise Infeasible(
             f"no threshold is feasible: even at the floor {floor:.4g} the tail response "
             f"min(1, L t^alpha) = {least:.4g} exceeds tail_tolerance = {tail_tolerance:.4g}; "
-            f"the nearest feasible tail_tolerance is {least:.4g}"
+            f"the nearest feasible tail_tolerance is {least!r}"
         )
     return max(feasible)
 
@@ -94,6 +94,11 @@ class Banks:
     tokens: IntArray
     tail: IntArray
     most_likely: IntArray
+
+    def __post_init__(self) -> None:
+        """Freeze the arrays: drafts may look at them."""
+        for array in (self.start, self.tokens, self.tail, self.most_likely):
+            array.setflags(write=False)
 
     @property
     def sizes(self) -> IntArray:

@@ -61,6 +61,7 @@ def make_draft(
     full = np.where(context.state == MASK, tokens, context.state).astype(np.int64)
     if len(full) and (full.min() < 0 or full.max() >= vocab_size):
         raise ValueError(
-            f"draft tokens must lie in 0..{vocab_size - 1}, got {int(full.min())}..{int(full.max())}"
+            f"draft tokens must lie in 0..{vocab_size - 1}, got "
+            f"{int(full.min())}..{int(full.max())}"
         )
     return full

@@ -99,8 +99,10 @@ class ScreenRows:
         return int((np.diff(self.candidates.start) > np.diff(self.start)).sum())
 
     def row(self, position: int) -> IntArray:
-        """Return the row of one position."""
+        """Return the row of one residual position."""
         k = int(np.searchsorted(self.residual, position))
+        if k == len(self.residual) or self.residual[k] != position:
+            raise ValueError(f"position {position} was not screened: it is not residual")
         return self.source[self.start[k] : self.start[k + 1]]
 
     def claims(self, length: int) -> IntArray:
@@ -208,8 +210,8 @@ def packed_screen(
 
         run.stage(requests(), vote)
     candidates = book.count(colors[:, residual], screen.majority_fraction)
-    start, kept = select_rows(candidates, screen.degree_cutoff, selector)
-    return ScreenRows(residual, start, residual[kept], candidates)
+    start, source = select_rows(candidates, residual, screen.degree_cutoff, selector)
+    return ScreenRows(residual, start, source, candidates)
 
 
 def _portions(chunk: Chunk, num_columns: int) -> Iterator[Chunk]:
@@ -267,7 +269,7 @@ def _exceed(
 def diameters_exceed_plain(
     rows: Rows, shape: tuple[int, int, int], cut: float
 ) -> NDArray[np.bool_]:
-    """Reference for :func:`diameters_exceed`, through ``Rows.total_variation``."""
+    """Do what :func:`diameters_exceed` does, plainly, through ``Rows.total_variation``."""
     per_column = shape[1] * shape[2]
     widest = np.zeros(per_column)
     for k in range(shape[0]):

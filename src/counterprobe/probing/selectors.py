@@ -20,7 +20,7 @@ __all__ = ["SELECTORS", "RowSelector", "empty_on_overflow", "select_rows", "top_
 IntArray = NDArray[np.int64]
 
 RowSelector = Callable[[int, IntArray, IntArray, int], IntArray]
-"""``selector(readout, candidates, votes, cutoff)`` returns the candidates to keep."""
+"""``selector(readout, candidates, votes, cutoff)`` returns the candidates to keep, by position."""
 
 
 def top_votes(readout: int, candidates: IntArray, votes: IntArray, cutoff: int) -> IntArray:
@@ -42,40 +42,63 @@ SELECTORS: dict[str, RowSelector] = {
 
 
 def select_rows(
-    candidates: Candidates, cutoff: int, selector: RowSelector
+    candidates: Candidates, residual: IntArray, cutoff: int, selector: RowSelector
 ) -> tuple[IntArray, IntArray]:
     """Apply a selector to every row and check its contract.
+
+    Parameters
+    ----------
+    candidates : Candidates
+        By index into ``residual``.
+    residual : ndarray of int, shape (n,)
+        Positions screened, increasing; a selector sees these.
+    cutoff : int
+    selector : RowSelector
 
     Returns
     -------
     start : ndarray of int, shape (n + 1,)
     source : ndarray of int
-        The kept sources of readout j are ``source[start[j]:start[j + 1]]``, increasing.
+        Positions kept for readout ``residual[k]``: ``source[start[k]:start[k + 1]]``, increasing.
     """
     counts = np.diff(candidates.start)
-    # The two standard rules keep a row that fits by construction; others are asked and checked.
-    known = selector in (top_votes, empty_on_overflow)
-    asked = np.flatnonzero(counts > cutoff) if known else np.flatnonzero(counts > 0)
-    rows = np.split(candidates.source, candidates.start[1:-1]) if len(counts) else []
-    for j in asked:
-        row, votes = candidates.row(int(j))
-        kept = np.sort(np.asarray(selector(int(j), row, votes, cutoff), dtype=np.int64))
-        if len(np.unique(kept)) != len(kept) or not np.isin(kept, row).all():
-            raise ValueError(
-                f"a row selector must return a subset of its candidates; at readout {int(j)} it "
-                f"returned {kept.tolist()} for {row.tolist()}"
-            )
-        if len(row) <= cutoff and len(kept) != len(row):
-            raise ValueError(
-                f"a row selector must keep a row of at most {cutoff} candidates whole; at readout "
-                f"{int(j)} it kept {len(kept)} of {len(row)}"
-            )
-        if len(kept) > cutoff:
-            raise ValueError(
-                f"a row selector must return at most {cutoff} candidates; at readout {int(j)} it "
-                f"returned {len(kept)}"
-            )
-        rows[j] = kept
-    sizes = np.array([len(row) for row in rows], dtype=np.int64)
-    source = np.concatenate(rows) if len(rows) else np.empty(0, dtype=np.int64)
-    return np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64), source.astype(np.int64)
+    kept = np.ones(len(candidates.source), dtype=np.bool_)
+    if selector is top_votes:
+        # All rows at once: rank by votes within each row; the sort is stable, so ties by index.
+        order = np.lexsort((-candidates.votes, candidates.readout))
+        rank = np.arange(len(order)) - np.repeat(candidates.start[:-1], counts)
+        kept[order] = rank < cutoff
+    elif selector is empty_on_overflow:
+        kept = np.repeat(counts <= cutoff, counts)
+    else:
+        for k in np.flatnonzero(counts):
+            sources, votes = candidates.row(int(k))
+            readout, row = int(residual[k]), residual[sources]
+            chosen = np.asarray(selector(readout, row.copy(), votes, cutoff))
+            _check_contract(readout, row, chosen, cutoff)
+            kept[candidates.start[k] : candidates.start[k + 1]] = np.isin(row, chosen)
+    start = np.concatenate([[0], np.cumsum(kept)])[candidates.start].astype(np.int64)
+    return start, residual[candidates.source[kept]]
+
+
+def _check_contract(readout: int, row: IntArray, chosen: NDArray[np.generic], cutoff: int) -> None:
+    if chosen.ndim != 1 or (chosen.size and chosen.dtype.kind not in "iu"):
+        raise ValueError(
+            f"a row selector must return positions; at readout {readout} it returned shape "
+            f"{chosen.shape} and dtype {chosen.dtype}"
+        )
+    if len(np.unique(chosen)) != len(chosen) or not np.isin(chosen, row).all():
+        raise ValueError(
+            f"a row selector must return a subset of its candidates; at readout {readout} it "
+            f"returned {chosen.tolist()} for {row.tolist()}"
+        )
+    if len(row) <= cutoff and len(chosen) != len(row):
+        raise ValueError(
+            f"a row selector must keep a row of at most {cutoff} candidates whole; at readout "
+            f"{readout} it kept {len(chosen)} of {len(row)}"
+        )
+    if len(chosen) > cutoff:
+        raise ValueError(
+            f"a row selector must return at most {cutoff} candidates; at readout {readout} it "
+            f"returned {len(chosen)}"
+        )

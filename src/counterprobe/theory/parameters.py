@@ -43,8 +43,11 @@ def peel_phase_cap(length: int, degree_cutoff: int) -> int:
             f"degree_cutoff must be at least {MIN_CUTOFF} for the peel-phase cap, got "
             f"{degree_cutoff}"
         )
-    shrink = math.log(degree_cutoff / 8)
-    return math.ceil(max(0.0, math.log(2 * length / (degree_cutoff + 1))) / shrink)
+    # In integers: a ratio of two rounded logarithms may land above a whole number.
+    phases = 0
+    while degree_cutoff**phases * (degree_cutoff + 1) < 2 * length * 8**phases:
+        phases += 1
+    return phases
 
 
 def round_cap(length: int, degree_cutoff: int, phase_cap: int) -> int:
