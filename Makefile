@@ -26,8 +26,8 @@ help: ## list the targets
 setup: $(VENV)/.stamp-run ## create .venv and install the package, without extras
 
 run: setup ## draw one sequence and set it against sequential sampling
-	$(BIN)/counterprobe sample --family path --n 4096 --sampler random-balanced \
-	  --set batches=1024 --against sequential --seed 1
+	$(BIN)/counterprobe sample --family path --n 16384 --sampler packed \
+	  --against sequential --seed 1
 
 test: $(VENV)/.stamp-dev ## run the quick tests and the doctests
 	$(PYTEST)

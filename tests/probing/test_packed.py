@@ -5,6 +5,7 @@ from collections import Counter
 
 import numpy as np
 import pytest
+import torch
 
 import counterprobe as cp
 from counterprobe.probing import packed
@@ -599,7 +600,6 @@ def test_many_rows_are_shared_among_threads(threads, thread_limit):
 
 
 def test_rows_in_single_precision():
-    torch = pytest.importorskip("torch")
     rows = np.random.default_rng(7).dirichlet(np.ones(5), size=24)
     single = torch.tensor(rows, dtype=torch.float32)
     exceeds = diameters_exceed(cp.DenseRows(single), (3, 2, 4), 0.45)
