@@ -267,10 +267,13 @@ def test_zero_goes_to_the_first_token_and_the_largest_uniform_to_the_last(repres
     assert rows.draw(np.array([0.25])).tolist() == [1]  # intervals are closed on the left
 
 
-def test_drawing_allows_for_rows_that_sum_to_almost_one(represent):
-    masses = np.full((1, 4), 0.25 - 1e-9)
-    rows = represent(ClassedRows(masses, TokenClasses.identity(1, 4), np.zeros(1, int)))
-    assert rows.draw(np.array([np.nextafter(1.0, 0.0)])).tolist() == [3]
+def test_drawing_is_in_proportion_whatever_a_row_sums_to(represent):
+    grid = (np.arange(8) + 0.5) / 8
+    classes = TokenClasses.identity(1, 4)
+    for scale in (0.5, 1 - 1e-9, 1.0, 1 + 1e-9, 2.0):
+        masses = np.full((8, 4), 0.25 * scale)
+        rows = represent(ClassedRows(masses, classes, np.zeros(8, dtype=int)))
+        assert rows.draw(grid).tolist() == [0, 0, 1, 1, 2, 2, 3, 3]
 
 
 def test_a_row_without_mass_still_draws_a_token(represent):

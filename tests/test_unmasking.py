@@ -59,6 +59,7 @@ def test_the_counting_example_of_the_paper(law):
     assert run.ledger.total == 4
     assert run.ledger.depth == 4
     assert run.is_complete
+    assert run.round_of_position.tolist() == [0] * law.length  # rounds count commits alone
 
 
 def test_two_probes_of_one_state_in_one_submission_batch_count_twice(law):
@@ -629,29 +630,32 @@ def test_an_oracle_cannot_change_the_history(law):
     assert run.residual.tolist() == list(range(2, law.length))
 
 
-def parity() -> cp.TableLaw:
-    return cp.TableLaw(1 - np.indices((2, 2, 2)).sum(axis=0) % 2)
+def copied_bits() -> cp.TableLaw:
+    """Four equal bits: once one is known, every other row has a zero."""
+    return cp.TableLaw(np.reshape([1] + [0] * 14 + [1], (2,) * 4))
 
 
 def test_zero_probability_warns_once_a_run():
     for _ in range(2):
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
-            run = begun(parity().oracle())
+            run = begun(copied_bits().oracle())
             run.preprocess()
+            run.commit([0])
             assert caught == []
-            for position in range(3):
-                run.commit([position])
-            run.probe(run.state, [])
+            run.commit([2])
+            run.probe(run.state, [1, 3])
+            run.commit([1, 3])
         assert [w.category for w in caught] == [cp.ZeroProbabilityWarning]
         assert "(first at state 0, position 2)" in str(caught[0].message)
-        assert run.state.sum() % 2 == 0
+        assert len(set(run.state.tolist())) == 1
 
 
 def test_a_trusted_run_does_not_warn():
-    run = begun(parity().oracle(), trusted=True)
-    for position in range(3):
+    run = begun(copied_bits().oracle(), trusted=True)
+    for position in range(4):
         run.commit([position])
+    assert len(set(run.state.tolist())) == 1
 
 
 # ----- What a run says of itself ------------------------------------------------------------

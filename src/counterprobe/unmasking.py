@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -37,6 +37,7 @@ __all__ = ["Progress", "Request", "Unmasking"]
 logger = logging.getLogger("counterprobe")
 
 IntArray = NDArray[np.int64]
+T = TypeVar("T")
 Consume = Callable[["Request", Rows], None]
 Select = Callable[[IntArray, Rows], ArrayLike]
 
@@ -216,6 +217,14 @@ class Unmasking:
             )
         self._noise = streams.commit_noise(self.length, self._sequence)
 
+    def once(self, name: str, compute: Callable[[], T]) -> T:
+        """Compute something that the history and the decision seed determine.
+
+        Here it is simply computed. A replay that walks many histories of one seed remembers it by
+        name and history instead, so that a screen runs once per distinct history.
+        """
+        return compute()
+
     # ----- Noncommit submissions -----------------------------------------------------------
 
     def preprocess(self) -> Rows:
@@ -308,9 +317,9 @@ class Unmasking:
         """
         self._check_closed()
         positions = check_batch(batch, self._state)
-        uniforms = self._bound_noise().uniforms(positions)
+        self._bound_noise()
         rows = self._history_rows(positions)
-        tokens = rows.draw(uniforms)
+        tokens = self._draw(positions, rows)
         self._settle(positions, tokens, rows, rows_read=len(positions), selected=False)
         return tokens
 
@@ -330,7 +339,7 @@ class Unmasking:
         positions, tokens : ndarray of int
         """
         self._check_closed()
-        noise = self._bound_noise()
+        self._bound_noise()
         residual = self.residual
         if len(residual) == 0:
             raise ValueError("commit_selected needs an uncommitted position; the run is complete")
@@ -349,11 +358,15 @@ class Unmasking:
             return positions, self.commit(positions)
         self._rights_used |= Right.SELECT_AFTER_REPLY
         chosen = rows.take(np.searchsorted(residual, positions))
-        tokens = chosen.draw(noise.uniforms(positions))
+        tokens = self._draw(positions, chosen)
         self._settle(positions, tokens, rows, rows_read=len(residual), selected=True)
         return positions, tokens
 
     # ----- Inside --------------------------------------------------------------------------
+
+    def _draw(self, positions: IntArray, rows: Rows) -> IntArray:
+        """Turn rows into tokens by this run's commit noise."""
+        return rows.draw(self._bound_noise().uniforms(positions))
 
     def _bound_noise(self) -> CommitNoise:
         if self._noise is None:

@@ -7,9 +7,11 @@ from typing import Annotated
 import typer
 
 from counterprobe import __version__
+from counterprobe.cli.plan import plan
 from counterprobe.cli.reference import reference
 from counterprobe.cli.sample import sample
 from counterprobe.cli.samplers import samplers
+from counterprobe.cli.verify import verify
 
 __all__ = ["app", "main"]
 
@@ -47,6 +49,8 @@ def _options(
 app.command()(sample)
 app.command()(reference)
 app.command()(samplers)
+app.command()(plan)
+app.command()(verify)
 
 
 def main() -> None:

@@ -4,5 +4,8 @@ from counterprobe.evaluation.batch_kl import BatchKL as BatchKL
 from counterprobe.evaluation.batch_kl import batch_kl as batch_kl
 from counterprobe.evaluation.batch_kl import batch_kl_of_batches as batch_kl_of_batches
 from counterprobe.evaluation.batch_kl import reference_kl as reference_kl
+from counterprobe.evaluation.output_law import OutputLaw as OutputLaw
+from counterprobe.evaluation.output_law import exact_output_law as exact_output_law
+from counterprobe.evaluation.output_law import seed_averaged_risk as seed_averaged_risk
 from counterprobe.evaluation.screens import rows_exact as rows_exact
 from counterprobe.evaluation.screens import screen_separated as screen_separated

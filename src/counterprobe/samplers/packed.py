@@ -8,6 +8,7 @@ oracle alone; both run the same box.
 
 from __future__ import annotations
 
+import functools
 import math
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
@@ -161,23 +162,15 @@ def run_packed(
     selector : RowSelector
     """
     # 1. Preprocess: one all-mask readout.
-    banks = read_banks(run, plan.bank_threshold, plan.row_error)
+    banks = run.once("banks", lambda: read_banks(run, plan.bank_threshold, plan.row_error))
     rounds = _Rounds(run, plan.round_cap)
     log = _Log(plan, banks)
     while not run.is_complete:
-        # 2. Draft first, then fresh colors.
+        # 2 and 3. Draft, then fresh colors, then the screen.
         index = len(log.screens)
-        context = DraftContext(run.state, banks, index)
-        filler = make_draft(draft, context, decisions.generator("draft", index), run.vocab_size)
-        colors = draw_colorings(
-            plan.screen.num_colorings,
-            plan.screen.num_colors,
-            run.length,
-            decisions.generator("coloring", index),
-        )
-        # 3. Screen.
         probes_before = run.ledger.probes
-        rows = packed_screen(run, plan.screen, banks.columns(filler), filler, colors, selector)
+        screening = functools.partial(_screen, run, decisions, plan, banks, draft, selector, index)
+        rows, colors = run.once(f"screen {index}", screening)
         # 4. Peel what many rows claim, one by one, in index order.
         peel = np.flatnonzero(2 * rows.claims(run.length) > plan.screen.degree_cutoff)
         is_last = len(peel) == 0 or log.peel_phases == plan.phase_cap
@@ -190,6 +183,28 @@ def run_packed(
                 return log.report(rounds.guard)
         log.peel_phases += 1
     return log.report(rounds.guard)
+
+
+def _screen(
+    run: Unmasking,
+    decisions: Decisions,
+    plan: PackedPlan,
+    banks: Banks,
+    draft: Draft,
+    selector: RowSelector,
+    index: int,
+) -> tuple[ScreenRows, NDArray[np.int32]]:
+    """Fix a draft, then draw fresh colors for all positions, then run the screen."""
+    context = DraftContext(run.state, banks, index)
+    filler = make_draft(draft, context, decisions.generator("draft", index), run.vocab_size)
+    colors = draw_colorings(
+        plan.screen.num_colorings,
+        plan.screen.num_colors,
+        run.length,
+        decisions.generator("coloring", index),
+    )
+    rows = packed_screen(run, plan.screen, banks.columns(filler), filler, colors, selector)
+    return rows, colors
 
 
 def _finish(run: Unmasking, rows: ScreenRows, rounds: _Rounds, log: _Log) -> PackedReport:

@@ -1,5 +1,6 @@
 """The paper's public parameters, caps and bounds as functions."""
 
+from counterprobe.theory import bounds as bounds
 from counterprobe.theory.parameters import Calibration as Calibration
 from counterprobe.theory.parameters import calibrate as calibrate
 from counterprobe.theory.parameters import peel_phase_cap as peel_phase_cap

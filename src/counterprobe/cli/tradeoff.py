@@ -1,0 +1,88 @@
+"""The probe/round trade-off of the guarantee as a picture."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import counterprobe as cp
+from counterprobe.theory import bounds
+from counterprobe.theory.parameters import MIN_CUTOFF, Calibration, calibrate
+
+__all__ = ["plot_tradeoff"]
+
+# Measured runs are made at this size at most: a picture should not take minutes.
+MEASURED_LENGTH = 2048
+
+
+def plot_tradeoff(file: str, public: Calibration, rank_exponent: float) -> None:
+    """Draw caps over all cutoffs, the lower bound, and where measured runs lie.
+
+    Parameters
+    ----------
+    file : str
+        PNG, SVG or PDF.
+    public : Calibration
+        Supplies N, V, epsilon and the case.
+    rank_exponent : float
+    """
+    try:
+        import matplotlib
+
+        matplotlib.use("Agg")
+        import matplotlib.pyplot as plt
+    except ImportError:
+        raise ValueError("plots need matplotlib: pip install 'counterprobe[study]'") from None
+    length = public.length
+    cutoffs: list[int] = []
+    cutoff = float(MIN_CUTOFF)
+    while cutoff <= length - 1:
+        cutoffs.append(int(cutoff))
+        cutoff = max(1.25 * cutoff, cutoff + 1)
+    curves: dict[str, list[tuple[int, int]]] = {"paper's formulas": [], "exact binomial tail": []}
+    for d in cutoffs:
+        here = calibrate(
+            length, public.vocab_size, epsilon=public.epsilon, degree_cutoff=d, case=public.case
+        )
+        for label, tight in (("paper's formulas", False), ("exact binomial tail", True)):
+            caps = bounds.guarantee_caps(here, rank_exponent, tight=tight)[1]
+            curves[label].append((caps.probes, caps.commits))
+    figure, axes = plt.subplots(figsize=(7, 5), layout="constrained")
+    for (label, points), style in zip(curves.items(), ("-", "--"), strict=True):
+        axes.plot(*zip(*points, strict=True), style, label=f"cap, {label}")
+    lower = bounds.lower_bound(
+        length, public.vocab_size, epsilon=public.epsilon, rank_exponent=rank_exponent
+    )
+    if lower.applies:
+        axes.axvline(
+            max(lower.probes, 1), color="grey", linestyle=":", label="lower bound, probes"
+        )
+        axes.axhline(
+            max(lower.rounds, 1), color="grey", linestyle="-.", label="lower bound, rounds"
+        )
+    for marker, (label, probes, rounds) in zip("osD^", _measured(length), strict=False):
+        axes.plot(max(probes, 1), rounds, marker, label=label)
+    axes.axhline(length, color="black", linewidth=0.6)
+    axes.text(axes.get_xlim()[0], length, " N rounds: one at a time", va="bottom", fontsize=8)
+    axes.set(
+        xscale="log",
+        yscale="log",
+        xlabel="probes (caps over cutoffs 9 .. N-1)",
+        ylabel="commit rounds",
+        title=f"N = {length:,}, V = {public.vocab_size:,}, s = {rank_exponent:g}, "
+        f"epsilon = {public.epsilon:g}",
+    )
+    axes.legend(fontsize=8)
+    figure.savefig(file, dpi=150)
+    plt.close(figure)
+
+
+def _measured(length: int) -> list[tuple[str, int, int]]:
+    """Run the library's samplers on a two-type path."""
+    size = min(length, MEASURED_LENGTH)
+    law: Any = cp.families.two_type_path(size, 196)
+    runs = []
+    for sampler in (cp.samplers.Packed(), cp.samplers.Sequential(), cp.samplers.OneBatch()):
+        result = sampler(cp.Unmasking(law.oracle()), cp.Streams.from_seed(1))
+        label = f"measured {sampler.name}, N = {size:,}"
+        runs.append((label, result.ledger.probes, result.ledger.commits))
+    return runs

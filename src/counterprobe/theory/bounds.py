@@ -1,0 +1,359 @@
+"""What the guarantee costs, and what no algorithm can avoid: the paper's finite bounds.
+
+Upper: ``resource_caps`` counts every path's submissions for given public parameters; feasibility
+is answered twice, by the sufficient lemma ("A finite design condition") and directly from the
+threshold grid. Lower: the matching family's query-round bound ("Finite matching lower bound") and
+its signal-calibrated form. Nothing here looks at a target.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+
+from scipy import stats
+
+from counterprobe.errors import Infeasible
+from counterprobe.probing.banks import tail_threshold, threshold_floor
+from counterprobe.theory.parameters import MIN_CUTOFF, Calibration, Case, calibrate, probe_cap
+
+__all__ = [
+    "Feasibility",
+    "LowerBound",
+    "ResourceCaps",
+    "balanced_cutoff",
+    "best_cutoff",
+    "column_cap",
+    "crossing_length",
+    "feasibility",
+    "lower_bound",
+    "minimax_risk_bound",
+    "resource_caps",
+    "separation_chance",
+    "tight_calibration",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Feasibility:
+    """Two separate answers to "can preprocessing start?".
+
+    Attributes
+    ----------
+    by_lemma : bool
+        ``16 max(row_error, 1/V) <= edge_signal <= 1/2``, which is sufficient.
+    directly : bool
+        The threshold grid has a feasible point and ``resolution < edge_signal``.
+    threshold : float or None
+        The chosen threshold, if there is one.
+    reason : str
+        Why not, if not.
+    """
+
+    by_lemma: bool
+    directly: bool
+    threshold: float | None
+    reason: str
+
+
+def feasibility(public: Calibration, *, frequency_constant: float = 1.0) -> Feasibility:
+    """Answer both feasibility questions for public parameters (``L = alpha = 1``)."""
+    margin = 16 * max(public.row_error, frequency_constant / public.vocab_size)
+    by_lemma = (
+        margin <= public.edge_signal <= 0.5
+        and math.isclose(public.tail_tolerance, public.edge_signal / 2)
+        and frequency_constant == 1.0
+    )
+    try:
+        threshold = tail_threshold(
+            public.row_error,
+            public.vocab_size,
+            public.tail_tolerance,
+            frequency_constant=frequency_constant,
+        )
+    except Infeasible as problem:
+        return Feasibility(by_lemma, False, None, str(problem))
+    if not public.resolves_edges:
+        reason = (
+            f"resolution {public.resolution:.4g} is not below edge_signal {public.edge_signal:.4g}"
+        )
+        return Feasibility(by_lemma, False, threshold, reason)
+    return Feasibility(by_lemma, True, threshold, "")
+
+
+def column_cap(threshold: float, rank_exponent: float, frequency_constant: float = 1.0) -> int:
+    """Return the most columns under RF: ``(4 C / t)^(1/s)`` bank tokens at most, and the tail."""
+    _check_exponent(rank_exponent)
+    bank = float((4 * frequency_constant / threshold) ** (1 / rank_exponent))
+    return math.floor(bank) + 1
+
+
+def balanced_cutoff(length: int, edge_signal: float, rank_exponent: float) -> tuple[int, bool]:
+    """Return ``ceil((N omega^(1/s))^(1/3))`` clipped to ``9 .. N-1``, and whether it was."""
+    _check_exponent(rank_exponent)
+    ideal = math.ceil((length * edge_signal ** (1 / rank_exponent)) ** (1 / 3))
+    clipped = min(max(ideal, MIN_CUTOFF), length - 1)
+    return clipped, clipped != ideal
+
+
+@dataclass(frozen=True, slots=True)
+class ResourceCaps:
+    """What no path exceeds.
+
+    Attributes
+    ----------
+    columns, probes, commits, depth, total : int
+        ``total = 1 + probes + commits``.
+    """
+
+    columns: int
+    probes: int
+    commits: int
+    depth: int
+    total: int
+
+
+def resource_caps(public: Calibration, columns: int) -> ResourceCaps:
+    """Count the caps of the finite theorems for a number of columns."""
+    probes = probe_cap(
+        columns, public.screen_cap, public.num_colorings, public.num_colors, public.chunk_count
+    )
+    return ResourceCaps(
+        columns=columns,
+        probes=probes,
+        commits=public.round_cap,
+        depth=1 + public.round_cap + public.screen_cap,
+        total=1 + probes + public.round_cap,
+    )
+
+
+# ----- Tight calibration --------------------------------------------------------------------
+
+
+def separation_chance(num_colors: int, degree_cutoff: int) -> float:
+    """Return the least chance that one coloring separates a pair with a readout of degree <= d.
+
+    Exactly: a non-neighbour i shares the readout's color with chance 1/p, and then every
+    neighbour must avoid one color, otherwise two; a neighbour i must differ itself, and the other
+    d - 1 must avoid two colors. The smaller of the two, and smallest at degree d.
+    """
+    p, d = num_colors, degree_cutoff
+    stranger = (1 - 1 / p) ** d / p + (1 - 1 / p) * (1 - 2 / p) ** d
+    neighbour = (1 - 1 / p) * (1 - 2 / p) ** (d - 1)
+    return min(stranger, neighbour)
+
+
+def tight_calibration(public: Calibration) -> Calibration:
+    """Choose the colors and colorings that minimise submissions under the exact binomial tail.
+
+    The guarantee is the same: over all screens and ordered pairs, the chance that some pair is
+    not separated by a strict majority stays within the failure budget. Only Hoeffding's
+    inequality and the union over colors are replaced by the exact law.
+    """
+    pairs = public.length * (public.length - 1)
+    log_budget = math.log(public.failure_budget) - math.log(public.screen_cap) - math.log(pairs)
+    best: tuple[float, int, int] | None = None
+    d = public.degree_cutoff
+    for colors in _color_candidates(d):
+        chance = separation_chance(colors, d)
+        if not 0.5 < chance < 1:
+            continue
+        colorings = _fewest_colorings(chance, log_budget)
+        cost = colorings * colors * (colors + public.chunk_count)
+        if best is None or cost < best[0]:
+            best = (cost, colors, colorings)
+    assert best is not None  # 8 (d + 1) colors always separate with chance above 3/4
+    return replace(public, num_colors=best[1], num_colorings=best[2])
+
+
+def _color_candidates(cutoff: int) -> list[int]:
+    """Colors worth trying: about sixty between too few and the paper's own number."""
+    low, high = 2 * cutoff, 8 * (cutoff + 1)
+    step = max(1, (high - low) // 60)
+    return [*range(low, high, step), high]
+
+
+def _fewest_colorings(chance: float, log_budget: float) -> int:
+    """Return the fewest colorings whose lower tail at one half is within the budget."""
+    exponent = -0.5 * math.log(4 * chance * (1 - chance))  # Chernoff, for a bracket
+    high = max(2, math.ceil(-log_budget / exponent))
+    low = 1
+    while high - low > 1:
+        middle = (low + high) // 2
+        # Even counts need one vote more than half; odd ones do not. Odd is never worse.
+        odd = middle | 1
+        if stats.binom.logcdf(odd // 2, odd, chance) <= log_budget:
+            high = middle
+        else:
+            low = middle
+    return high | 1
+
+
+# ----- Where the guarantee pays -------------------------------------------------------------
+
+
+def best_cutoff(
+    length: int,
+    vocab_size: int,
+    *,
+    epsilon: float,
+    rank_exponent: float,
+    case: Case = "tv",
+    tight: bool = False,
+) -> Calibration:
+    """Return the calibration whose cutoff minimises the cap on the total."""
+
+    def total(cutoff: int) -> int:
+        public = calibrate(length, vocab_size, epsilon=epsilon, degree_cutoff=cutoff, case=case)
+        return guarantee_caps(public, rank_exponent, tight=tight)[1].total
+
+    grid: list[int] = []
+    cutoff = float(MIN_CUTOFF)
+    while cutoff <= length - 1:
+        grid.append(int(cutoff))
+        cutoff = max(cutoff * 1.1, cutoff + 1)
+    chosen = min(grid, key=total)
+    return calibrate(length, vocab_size, epsilon=epsilon, degree_cutoff=chosen, case=case)
+
+
+def guarantee_caps(
+    public: Calibration, rank_exponent: float, *, tight: bool = False
+) -> tuple[Calibration, ResourceCaps]:
+    """Return the calibration (tightened if asked) and its caps, with the column cap of RF.
+
+    Where no threshold is feasible the floor stands in for it, so that a cost can be quoted.
+    """
+    chosen = tight_calibration(public) if tight else public
+    threshold = feasibility(chosen).threshold
+    if threshold is None:
+        threshold = min(1.0, threshold_floor(chosen.row_error, chosen.vocab_size))
+    return chosen, resource_caps(chosen, column_cap(threshold, rank_exponent))
+
+
+def crossing_length(
+    *,
+    epsilon: float,
+    rank_exponent: float,
+    cutoff: str = "balanced",
+    case: Case = "tv",
+    tight: bool = False,
+    largest: float = 1e60,
+) -> int | None:
+    """Return about the smallest N at which the guarantee's total falls below N for good.
+
+    The vocabulary is taken as large as N, so that it never limits feasibility. Powers of ten are
+    scanned from above and the last crossing is refined to a tenth of a decade.
+
+    Parameters
+    ----------
+    epsilon, rank_exponent : float
+    cutoff : {"balanced", "best"}
+    case : {"tv", "kl"}
+    tight : bool
+    largest : float
+        Give up beyond this.
+    """
+
+    def pays(exponent: float) -> bool:
+        length = round(10**exponent)
+        if cutoff == "best":
+            public = best_cutoff(
+                length, length, epsilon=epsilon, rank_exponent=rank_exponent, case=case
+            )
+        else:
+            signal = calibrate(
+                length, length, epsilon=epsilon, degree_cutoff=MIN_CUTOFF, case=case
+            ).edge_signal
+            chosen, _ = balanced_cutoff(length, signal, rank_exponent)
+            public = calibrate(length, length, epsilon=epsilon, degree_cutoff=chosen, case=case)
+        caps = guarantee_caps(public, rank_exponent, tight=tight)[1]
+        return feasibility(public).directly and caps.total < length
+
+    top = math.log10(largest)
+    if not pays(top):
+        return None
+    high = top
+    while high > 1.5 and pays(high - 1):
+        high -= 1
+    low = max(high - 1, 1.0)
+    for _ in range(8):
+        middle = (low + high) / 2
+        low, high = (low, middle) if pays(middle) else (middle, high)
+    return round(10**high)
+
+
+# ----- Lower bounds -------------------------------------------------------------------------
+
+
+def minimax_risk_bound(length: int, coupling: float, rounds: int) -> float:
+    """Return ``(1/4) (1 - exp(-N theta^2 / (98304 R)))``.
+
+    Every algorithm with at most ``bank_size / 8`` probes and ``R <= N / 16384`` rounds has at
+    least this TV risk on some member of the hard matching family.
+    """
+    if rounds < 1:
+        raise ValueError(f"rounds must be at least 1, got {rounds!r}")
+    return 0.25 * -math.expm1(-length * coupling**2 / (98304 * rounds))
+
+
+@dataclass(frozen=True, slots=True)
+class LowerBound:
+    """Every algorithm of TV risk at most epsilon probes more, or commits in more rounds.
+
+    Attributes
+    ----------
+    applies : bool
+        Whether the hypotheses hold: even N, ``epsilon <= 1/8``, ``V omega > 1``,
+        ``omega^3 <= radius^2 / (2N)``.
+    probes : float
+        It needs more than this many probes ...
+    rounds : float
+        ... or at least this many rounds.
+    is_vacuous : bool
+        Whether any algorithm meets it: one round always happens.
+    reason : str
+        Why it does not apply, or is vacuous.
+    """
+
+    applies: bool
+    probes: float
+    rounds: float
+    is_vacuous: bool
+    reason: str
+
+
+def lower_bound(
+    length: int,
+    vocab_size: int,
+    *,
+    epsilon: float,
+    rank_exponent: float,
+    edge_signal: float | None = None,
+) -> LowerBound:
+    """Evaluate the signal-calibrated finite query-round lower bound at radius ``epsilon / 2``."""
+    _check_exponent(rank_exponent)
+    radius = epsilon / 2
+    signal = 0.5 * (radius**2 / length) ** (1 / 3) if edge_signal is None else edge_signal
+    problems = []
+    if length < 4 or length % 2:
+        problems.append("N must be even and at least 4")
+    if epsilon > 1 / 8:
+        problems.append("epsilon must be at most 1/8")
+    if not 0 < signal <= 0.5:
+        problems.append("edge_signal must lie in (0, 1/2]")
+    if vocab_size * signal <= 1:
+        problems.append(f"V edge_signal = {vocab_size * signal:.3g} must exceed 1")
+    if signal**3 > radius**2 / (2 * length) * (1 + 1e-12):
+        problems.append("edge_signal^3 must be at most radius^2 / (2N)")
+    probes = math.floor(signal ** (-1 / rank_exponent)) / 8
+    rounds = min(length / 16384, length * signal**2 / (786432 * epsilon))
+    vacuous = rounds <= 1
+    reason = "; ".join(problems)
+    if not reason and vacuous:
+        reason = f"it asks for {rounds:.3g} rounds, and every run has at least one"
+    return LowerBound(not problems, probes, rounds, vacuous, reason)
+
+
+def _check_exponent(rank_exponent: float) -> None:
+    if not rank_exponent > 1:
+        raise ValueError(f"rank_exponent must be above 1, got {rank_exponent!r}")
