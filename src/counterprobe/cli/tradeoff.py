@@ -62,7 +62,15 @@ def plot_tradeoff(file: str, public: Calibration, rank_exponent: float) -> None:
     for marker, (label, probes, rounds) in zip("osD^", _measured(length), strict=False):
         axes.plot(max(probes, 1), rounds, marker, label=label)
     axes.axhline(length, color="black", linewidth=0.6)
-    axes.text(axes.get_xlim()[0], length, " N rounds: one at a time", va="bottom", fontsize=8)
+    axes.text(
+        0.99,
+        length,
+        "N rounds: one at a time",
+        transform=axes.get_yaxis_transform(),
+        ha="right",
+        va="bottom",
+        fontsize=8,
+    )
     axes.set(
         xscale="log",
         yscale="log",
