@@ -153,6 +153,7 @@ def test_a_screen_of_theory_mode_is_counted_color_by_color(counted):
     assert oracle.states == result.ledger.total == result.ledger.probes + 1 + result.ledger.commits
     assert result.ledger.widest_stage == result.ledger.probes
     assert result.ledger.depth == 1 + 1 + result.ledger.commits
+    check_caps(result)
     # The path is found, and its centroid layers are committed.
     assert edge_set(result.diagnostics.terminal_edges) == edge_set(law.edges)
     assert batches(result) == [layer.tolist() for layer in centroid_layers(10, law.edges)]
@@ -215,9 +216,9 @@ def test_a_named_tolerance_makes_preprocessing_feasible(case, uniform_oracle):
     ],
 )
 def test_a_guarantee_that_fails_is_refused_or_waived_and_recorded(
-    settings, radius, problem, broken, counted
+    settings, radius, problem, broken, counted, uniform_oracle
 ):
-    oracle = cp.families.two_type_path(10, 1, vocab_size=64).oracle()
+    oracle = uniform_oracle(10, 64)  # every bank is empty, so that a run is quick
     if radius is not None:
         oracle = cp.FrozenNoise(oracle, radius=radius)
     oracle = counted(oracle)
@@ -428,7 +429,7 @@ def test_empty_banks_make_no_probe_and_commit_everything_at_once(counted):
     assert [(screen.probes, screen.num_edges) for screen in report.screens] == [(0, 0)]
     assert batches(result) == [list(range(12))]
     assert (result.ledger.total, result.ledger.depth, oracle.states) == (2, 2, 2)
-    assert cp.evaluation.batch_kl(law, result).value > 0
+    assert cp.evaluation.batch_kl(law, result, oracle=oracle).value > 0
 
 
 def test_a_small_vocabulary_has_its_most_likely_token_as_tail(counted):
@@ -877,7 +878,7 @@ def soak(seed: int, counted) -> str:
 
 
 def test_random_runs_follow_the_algorithm_and_its_caps(counted):
-    guards = [soak(seed, counted) for seed in range(200)]
+    guards = [soak(seed, counted) for seed in range(150)]
     assert set(guards) == {"none", "peel", "repair", "centroid"}
 
 
@@ -975,11 +976,6 @@ def theory_run(seed: int) -> None:
         assert edge_set(report.terminal_edges) == edge_set(left)
         assert (report.num_repaired, report.guard) == (0, "none")
         assert cp.evaluation.batch_kl(law, result).value == 0.0
-
-
-@pytest.mark.parametrize("seed", [3])
-def test_a_run_in_theory_mode(seed):
-    theory_run(seed)
 
 
 @pytest.mark.slow

@@ -173,7 +173,7 @@ def _check_family(console: Any, family: str, s: float, edge_signal: float) -> di
     """Check a small member: class constants do not grow with N for bounded degree."""
     law = families.build(family, 64, 196)
     constants = check_class(law, rank_exponent=s)
-    violated = constants.is_in_class(edge_signal)
+    violated = constants.violations(edge_signal)
     verdict = "in the class" if not violated else "not in the class: " + "; ".join(violated)
     console.print(
         f"{family} at N = 64: edge signal {constants.edge_signal:.4g}, response constant "

@@ -7,6 +7,7 @@ from typing import Annotated, Any, cast
 
 import numpy as np
 import typer
+from numpy.typing import NDArray
 from rich.console import Console
 from rich.progress import Progress as Bar
 from rich.table import Table
@@ -37,7 +38,6 @@ class Instance:
     law: ForestLaw
     edge_signal: float
     tail_tolerance: float
-    row_error: float
 
 
 @output.friendly
@@ -150,21 +150,28 @@ def _instance(shape: str, n: int, vocab: int, s: float, epsilon: float) -> Insta
             f"the threshold floor 4 max(row_error, 1/V) = {floor:.4g} exceeds 1 at V = {vocab}; "
             "V must be at least 4"
         )
-    edges = {
-        "path": forests.path(n),
-        "star": np.array([[0, leaf] for leaf in range(1, min(n, 8))]),
-        "isolated": np.empty((0, 2), dtype=np.int64),
-    }[shape]
-    law = two_type_forest(n, edges, vocab_size=vocab, rank_exponent=s, name=f"two-type {shape}")
-    signal = min(1.0, check_class(law, rank_exponent=s).edge_signal) if len(edges) else 1.0
-    tail = 0.999 * (signal - 4 * row_error)
-    if tail < floor:
-        raise Infeasible(
-            f"the law's edge signal {signal:.4g} leaves no tail tolerance above the floor "
-            f"{floor:.4g} once 4 row_error = {4 * row_error:.4g} is taken off; lower epsilon or "
-            "raise V"
+    for edges in _candidates(shape, n):
+        law = two_type_forest(
+            n, edges, vocab_size=vocab, rank_exponent=s, name=f"two-type {shape}"
         )
-    return Instance(law, signal, min(tail, 1.0), row_error)
+        signal = check_class(law, rank_exponent=s).edge_signal
+        tail = 0.999 * (signal - 4 * row_error)
+        if tail >= floor:
+            return Instance(law, signal, min(tail, 1.0))
+    raise Infeasible(
+        f"the law's edge signal {signal:.4g} leaves no tail tolerance above the floor "
+        f"{floor:.4g} once 4 row_error = {4 * row_error:.4g} is taken off; lower epsilon or "
+        "raise V"
+    )
+
+
+def _candidates(shape: str, n: int) -> list[NDArray[np.int64]]:
+    """Forests of a shape, the preferred one first: a star gets as many leaves as are feasible."""
+    if shape == "path":
+        return [forests.path(n)]
+    if shape == "isolated":
+        return [np.empty((0, 2), dtype=np.int64)]
+    return [np.array([[0, leaf] for leaf in range(1, k + 1)]) for k in range(7, 1, -1)]
 
 
 def _oracle(name: str, law: ForestLaw, case: str, epsilon: float, seed: int) -> Oracle:

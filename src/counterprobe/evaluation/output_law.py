@@ -242,7 +242,7 @@ def exact_output_law(
             drawn, ideal = node.rows[slots, mine], node.exact[slots, mine]
             output[sequence] *= drawn.prod()
             hybrid[sequence] *= ideal.prod()
-            with np.errstate(divide="ignore"):
+            with np.errstate(divide="ignore", invalid="ignore"):  # impossible x: weight zero
                 correlation[sequence] += np.log(node.joint[tuple(mine)]) - np.log(ideal).sum()
                 row_kl[sequence] += (np.log(ideal) - np.log(drawn)).sum()
             state[node.batch] = mine

@@ -112,7 +112,7 @@ class ClassConstants:
         """The smallest C of RF, which the paper takes to be at least 1."""
         return max(1.0, self.frequency_ratio)
 
-    def is_in_class(
+    def violations(
         self,
         edge_signal: float,
         response_constant: float = 1.0,
@@ -156,8 +156,7 @@ class ClassConstants:
             position, rank = self.frequency_witness
             violated.append(
                 f"RF: the frequency constant is {self.frequency_ratio:.6g}, above "
-                f"{frequency_constant:.6g}; its most frequent token: rank {rank} at position "
-                f"{position}"
+                f"{frequency_constant:.6g}; it binds at rank {rank} of position {position}"
             )
         return violated
 
@@ -191,7 +190,7 @@ def check_class(
     >>> constants = check_class(law)
     >>> constants.edge_signal, constants.response_constant, constants.frequency_constant
     (0.5, 1.0, 1.0)
-    >>> constants.is_in_class(0.6)[0]
+    >>> constants.violations(0.6)[0]
     'UEN: the edge signal is 0.5, below 0.6; its weakest edge: classes 0 and 1 of position 1 \
 move the row of position 0 by 0.5'
     """

@@ -1,0 +1,194 @@
+"""Exact output laws: known laws, the paper's identities, and rules broken on purpose."""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+import pytest
+
+import counterprobe as cp
+from counterprobe.evaluation.output_law import (
+    class_table,
+    exact_output_law,
+    seed_averaged_risk,
+)
+from counterprobe.targets import forests
+from counterprobe.theory.parameters import calibrate
+
+
+def small_law(seed: int, length: int = 6) -> cp.ForestLaw:
+    rng = np.random.default_rng(seed)
+    edges = forests.random_recursive_tree(length, rng)
+    pair = rng.uniform(0.2, 2.0, (len(edges), 2, 2))
+    return cp.ForestLaw(rng.uniform(0.3, 1.0, (length, 2)), edges, pair)
+
+
+@dataclass(frozen=True)
+class ValueDriven(cp.samplers.Sampler):
+    """A rule that is broken on purpose: later batches depend on earlier values, none is safe."""
+
+    name: ClassVar[str] = "value-driven"
+    summary: ClassVar[str] = "for tests"
+    source: ClassVar[str] = "tests"
+
+    def unmask(self, run, decisions):
+        while not run.is_complete:
+            residual = run.residual
+            known = run.state[run.state >= 0]
+            size = 1 + int(known.sum()) % 3
+            order = decisions.generator("order", len(residual)).permutation(residual)
+            run.commit(np.sort(order[: min(size, len(order))]))
+
+
+SAMPLERS = [
+    cp.samplers.Sequential("index"),
+    cp.samplers.Sequential("random"),
+    cp.samplers.Sequential("confidence"),
+    cp.samplers.OneBatch(),
+    cp.samplers.RandomBalanced(2),
+    cp.samplers.Packed(num_colors=4, num_colorings=9, majority_fraction=0.4),
+    ValueDriven(),
+]
+
+
+@pytest.mark.parametrize("sampler", SAMPLERS, ids=lambda s: f"{s.name}-{s.settings}"[:40])
+def test_output_law_matches_simulated_frequencies(sampler) -> None:
+    """Chi-square of 800 simulated runs against the exact law, level 1e-6 a sampler."""
+    from scipy import stats
+
+    law = small_law(1, length=3)
+    exact = exact_output_law(law, sampler, decision_seed=3)
+    assert exact is not None
+    counts = np.zeros(exact.output.shape)
+    for commit_seed in range(800):
+        result = sampler(cp.Unmasking(law.oracle()), cp.Streams(3, commit_seed))
+        counts[tuple(result.tokens)] += 1
+    expected = 800 * exact.output.ravel()
+    assert expected.min() > 5
+    assert stats.chisquare(counts.ravel(), expected).pvalue > 1e-6
+
+
+@pytest.mark.parametrize("sampler", SAMPLERS, ids=lambda s: f"{s.name}-{s.settings}"[:40])
+@pytest.mark.parametrize("direction", ["exact", "random", "hide", "fake"])
+def test_joint_reference_identity_is_an_equality(sampler, direction) -> None:
+    for seed in (0, 1):
+        law = small_law(seed)
+        oracle = law.oracle()
+        if direction != "exact":
+            oracle = cp.FrozenNoise(
+                oracle, radius=3e-3, metric="hellinger", direction=direction, seed=seed
+            )
+        exact = exact_output_law(law, sampler, oracle=oracle, decision_seed=seed)
+        assert exact is not None
+        assert exact.output.sum() == pytest.approx(1, abs=1e-12)
+        assert abs(exact.kl - exact.total_correlation - exact.row_kl) < 1e-9
+        assert exact.row_kl >= -1e-12
+        assert exact.total_correlation >= -1e-12
+        if direction == "exact":
+            assert abs(exact.row_kl) < 1e-12
+            assert np.allclose(exact.hybrid, exact.output, atol=1e-15)
+        else:
+            # Rows within squared Hellinger x^2 / (2N) keep hybrid and output within x^2 / 2.
+            assert exact.hybrid_hellinger <= law.length * 3e-3 + 1e-12
+        if exact.is_safe:
+            assert exact.hybrid_total_variation < 1e-12
+            assert abs(exact.total_correlation) < 1e-12
+
+
+def test_sequential_is_exact_and_one_batch_has_the_total_correlation() -> None:
+    law = small_law(4)
+    assert exact_output_law(law, cp.samplers.Sequential()).total_variation < 1e-12
+    batch = exact_output_law(law, cp.samplers.OneBatch())
+    assert batch.kl == pytest.approx(law.total_correlation(), abs=1e-12)
+    assert not batch.is_safe
+    assert batch.num_histories == 1
+
+
+def test_table_laws_and_parity() -> None:
+    parity = cp.TableLaw(1 - np.indices((2, 2, 2)).sum(axis=0) % 2)
+    with pytest.warns(cp.ZeroProbabilityWarning):
+        exact = exact_output_law(parity, cp.samplers.Sequential())
+    assert exact.total_variation < 1e-12
+    assert exact_output_law(parity, cp.samplers.OneBatch()).total_variation == pytest.approx(0.5)
+
+
+def test_class_table_sums_tokens_of_a_class() -> None:
+    law = cp.families.two_type_path(4, vocab_size=16)
+    table = class_table(law)
+    assert table.table.shape == (2,) * 4
+    assert table.table.sum(axis=(1, 2, 3)) == pytest.approx(law.class_marginals[0])
+
+
+def test_too_large_a_law_is_refused() -> None:
+    with pytest.raises(ValueError, match="class sequences"):
+        exact_output_law(cp.families.path(32), cp.samplers.OneBatch())
+
+
+@pytest.mark.parametrize("case", ["tv", "kl"])
+@pytest.mark.parametrize("shape", ["path", "star"])
+@pytest.mark.parametrize("selector", ["top-votes", "empty-on-overflow"])
+def test_theory_mode_stays_within_the_finite_theorems(case, shape, selector) -> None:
+    """Two-type kernel, N = 10, V = 64, noise on the boundary of the class."""
+    edges = forests.path(10) if shape == "path" else np.array([[0, k] for k in range(1, 4)])
+    law = cp.families.two_type_forest(10, edges, vocab_size=64)
+    sampler = cp.samplers.PackedTheory(
+        epsilon=0.1, case=case, edge_signal=0.2, tail_tolerance=0.125, selector=selector
+    )
+    make = cp.FrozenNoise.for_hellinger_radius if case == "tv" else cp.FrozenNoise.for_kl_tolerance
+    oracle = make(
+        law.oracle(),
+        0.05 if case == "tv" else 0.005,
+        direction="random",
+        seed=2,
+        classes=law.classes,
+    )
+    exact = exact_output_law(law, sampler, oracle=oracle, decision_seed=1)
+    assert exact is not None
+    bound = calibrate(10, 64, epsilon=0.1, degree_cutoff=9, case=case).risk_bound
+    risk = exact.total_variation if case == "tv" else exact.kl
+    assert 0 < risk <= bound
+    assert exact.hybrid_hellinger <= 0.05**2 / 2 + 1e-12
+    if exact.is_safe:
+        assert exact.hybrid_total_variation < 1e-12
+
+
+def test_forced_screen_failure_breaks_safety_but_not_the_hybrid_bound() -> None:
+    """One coloring cannot see edges whose ends share a color; the hybrid bound holds anyway."""
+    law = cp.families.two_type_forest(8, forests.path(8), vocab_size=64)
+    oracle = cp.FrozenNoise(
+        law.oracle(),
+        radius=0.05**2 / 16,
+        metric="hellinger",
+        direction="random",
+        seed=0,
+        classes=law.classes,
+    )
+    sampler = cp.samplers.Packed(num_colors=2, num_colorings=1, majority_fraction=0.0)
+    unsafe = 0
+    for seed in range(6):
+        exact = exact_output_law(law, sampler, oracle=oracle, decision_seed=seed)
+        unsafe += not exact.is_safe
+        assert exact.hybrid_hellinger <= 0.05**2 / 2 + 1e-12
+        assert abs(exact.kl - exact.total_correlation - exact.row_kl) < 1e-9
+    assert unsafe > 0
+
+
+def test_infeasible_sampler_has_no_output_law() -> None:
+    law = cp.families.two_type_forest(10, forests.path(10), vocab_size=3)
+    assert exact_output_law(law, cp.samplers.PackedTheory(waive_guarantee=True)) is None
+
+
+def test_seed_averaged_risk_averages_divergences() -> None:
+    law = small_law(2)
+    laws = [
+        exact_output_law(law, cp.samplers.RandomBalanced(2), decision_seed=k) for k in range(5)
+    ]
+    risk = seed_averaged_risk(laws)
+    values = [one.total_variation for one in laws]
+    assert risk.total_variation == pytest.approx(np.mean(values))
+    assert risk.total_variation_se == pytest.approx(np.std(values, ddof=1) / np.sqrt(5))
+    assert risk.seeds == 5
+    mixture = np.mean([one.output for one in laws], axis=0)
+    assert np.abs(laws[0].target - mixture).sum() / 2 < risk.total_variation
+    with pytest.raises(ValueError, match="at least one"):
+        seed_averaged_risk([])

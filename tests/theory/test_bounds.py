@@ -1,0 +1,211 @@
+"""Finite bounds: hand-computed values, implications, and exact tails."""
+
+import math
+
+import numpy as np
+import pytest
+from scipy import stats
+
+import counterprobe as cp
+from counterprobe.theory import bounds, calibrate
+from counterprobe.theory.parameters import MIN_CUTOFF
+
+
+def test_balanced_cutoff_by_hand() -> None:
+    # (N omega^(1/s))^(1/3) with N = 10^6, omega = 10^-3, s = 1.5: (10^6 * 10^-2)^(1/3) = 21.54
+    assert bounds.balanced_cutoff(10**6, 1e-3, 1.5) == (22, False)
+    assert bounds.balanced_cutoff(1000, 1e-3, 1.5) == (MIN_CUTOFF, True)
+    assert bounds.balanced_cutoff(10, 1.0, 1.5) == (9, True)
+    with pytest.raises(ValueError, match="rank_exponent must be above 1, got 1"):
+        bounds.balanced_cutoff(100, 0.1, 1)
+
+
+def test_column_cap_by_hand() -> None:
+    # (4 / (1/16))^(1/2) = 8 bank tokens, and the tail
+    assert bounds.column_cap(1 / 16, 2.0) == 9
+    assert bounds.column_cap(1.0, 1.5) == math.floor(4 ** (2 / 3)) + 1
+
+
+def test_caps_are_the_theorem_s_products() -> None:
+    public = calibrate(100, 1000, epsilon=0.2, degree_cutoff=12, chunk_count=5)
+    caps = bounds.resource_caps(public, columns=7)
+    p, m, t = public.num_colors, public.num_colorings, public.screen_cap
+    assert caps.probes == 7 * t * m * p * (p + 5)
+    assert caps.commits == public.round_cap
+    assert caps.depth == 1 + public.round_cap + t
+    assert caps.total == 1 + caps.probes + caps.commits
+
+
+@pytest.mark.parametrize("case", ["tv", "kl"])
+def test_lemma_implies_direct_feasibility_and_its_column_cap(case: str) -> None:
+    rng = np.random.default_rng(7)
+    held = 0
+    for _ in range(400):
+        length = int(10 ** rng.uniform(1, 12))
+        vocab = int(10 ** rng.uniform(1, 9)) + 2
+        public = (
+            calibrate(length, vocab, epsilon=rng.uniform(0.01, 1), degree_cutoff=9, case=case)
+            if length >= 10
+            else None
+        )
+        if public is None:
+            continue
+        answer = bounds.feasibility(public)
+        if answer.by_lemma:
+            held += 1
+            assert answer.directly
+            assert answer.threshold is not None
+            assert public.edge_signal / 4 <= answer.threshold <= public.edge_signal / 2
+            assert public.resolution <= 0.75 * public.edge_signal * (1 + 1e-12)
+            for s in (1.2, 2.0):
+                assert (
+                    bounds.column_cap(answer.threshold, s)
+                    <= (16 / public.edge_signal) ** (1 / s) + 1
+                )
+    assert held > 20
+
+
+def test_direct_feasibility_can_hold_where_the_lemma_does_not() -> None:
+    public = calibrate(100, 64, epsilon=0.05, degree_cutoff=9, edge_signal=0.2, tail_tolerance=0.1)
+    answer = bounds.feasibility(public)
+    assert not answer.by_lemma
+    assert answer.directly
+
+
+def test_infeasible_says_why() -> None:
+    answer = bounds.feasibility(calibrate(16384, 2048, epsilon=0.1, degree_cutoff=9))
+    assert not answer.directly
+    assert "tail_tolerance" in answer.reason
+    blind = calibrate(
+        100, 4096, epsilon=0.9, degree_cutoff=9, edge_signal=0.3, tail_tolerance=0.25
+    )
+    assert "resolution" in bounds.feasibility(blind).reason
+
+
+# ----- Tight calibration --------------------------------------------------------------------
+
+
+def test_separation_chance_equals_simulation_of_its_definition() -> None:
+    rng = np.random.default_rng(3)
+    p, d, draws = 12, 4, 200_000
+    neighbours = rng.integers(p, size=(draws, d))
+    readout, source = rng.integers(p, size=(2, draws))
+    clear = (neighbours != readout[:, None]).all(axis=1)
+    stranger = clear & (neighbours != source[:, None]).all(axis=1)
+    own = neighbours[:, 0]
+    adjacent = clear & (neighbours[:, 1:] != own[:, None]).all(axis=1)
+    # Level: five standard errors of a Bernoulli mean, about 1e-6 a side.
+    error = 5 * math.sqrt(0.25 / draws)
+    least = min(stranger.mean(), adjacent.mean())
+    assert abs(bounds.separation_chance(p, d) - least) < error
+
+
+def test_separation_chance_meets_the_paper_s_union_bound() -> None:
+    for d in (9, 20, 100):
+        p = 8 * (d + 1)
+        assert bounds.separation_chance(p, d) >= 1 - 2 * d / p > 0.75
+
+
+@pytest.mark.parametrize("case", ["tv", "kl"])
+def test_tight_calibration_keeps_the_guarantee_and_costs_less(case: str) -> None:
+    for length, d in ((10, 9), (500, 9), (5000, 30)):
+        public = calibrate(length, 4096, epsilon=0.1, degree_cutoff=d, case=case)
+        tight = bounds.tight_calibration(public)
+        chance = bounds.separation_chance(tight.num_colors, d)
+        failure = stats.binom.cdf(tight.num_colorings // 2, tight.num_colorings, chance)
+        pairs = length * (length - 1)
+        assert public.screen_cap * pairs * failure <= public.failure_budget
+        fewer = tight.num_colorings - 2
+        failure = stats.binom.cdf(fewer // 2, fewer, chance)
+        assert public.screen_cap * pairs * failure > public.failure_budget
+        cost = tight.num_colorings * tight.num_colors * (tight.num_colors + d)
+        assert cost < public.num_colorings * public.num_colors * (public.num_colors + d)
+
+
+# ----- Where it pays ------------------------------------------------------------------------
+
+
+def test_crossings_of_the_paper_s_caps() -> None:
+    balanced = bounds.crossing_length(epsilon=0.1, rank_exponent=1.5)
+    assert balanced is not None
+    assert 1e24 < balanced < 1e26
+    best = bounds.crossing_length(epsilon=0.1, rank_exponent=2.0, cutoff="best", largest=1e20)
+    assert best is not None
+    assert 1e12 < best < 1e14
+
+
+def test_best_cutoff_beats_every_other_on_a_grid() -> None:
+    public = bounds.best_cutoff(10**6, 10**6, epsilon=0.1, rank_exponent=2.0)
+    best = bounds.guarantee_caps(public, 2.0)[1].total
+    for d in (9, 12, 30, 100, 1000):
+        other = calibrate(10**6, 10**6, epsilon=0.1, degree_cutoff=d)
+        assert best <= bounds.guarantee_caps(other, 2.0)[1].total
+
+
+# ----- Lower bounds -------------------------------------------------------------------------
+
+
+def test_minimax_bound_by_hand_and_monotone() -> None:
+    assert bounds.minimax_risk_bound(98304, 1.0, 1) == pytest.approx(0.25 * (1 - math.exp(-1)))
+    values = [bounds.minimax_risk_bound(16384, 0.5, r) for r in (1, 2, 4)]
+    assert values == sorted(values, reverse=True)
+    with pytest.raises(ValueError, match="rounds must be at least 1"):
+        bounds.minimax_risk_bound(10, 0.1, 0)
+
+
+def test_calibrated_lower_bound_equals_its_direct_form() -> None:
+    length, epsilon, s = 10**9, 0.1, 1.5
+    radius = epsilon / 2
+    bound = bounds.lower_bound(length, 10**6, epsilon=epsilon, rank_exponent=s)
+    assert bound.applies
+    expected = math.floor(2 ** (1 / s) * (length / radius**2) ** (1 / (3 * s))) / 8
+    assert bound.probes == expected
+    direct = length ** (1 / 3) * radius ** (4 / 3) / (3145728 * epsilon)
+    assert bound.rounds == pytest.approx(min(length / 16384, direct))
+    assert bound.is_vacuous
+    assert "at least one" in bound.reason
+
+
+def test_lower_bound_says_when_it_does_not_apply() -> None:
+    reasons = {
+        "even": bounds.lower_bound(11, 10**6, epsilon=0.1, rank_exponent=1.5),
+        "epsilon": bounds.lower_bound(10, 10**6, epsilon=0.2, rank_exponent=1.5),
+        "V edge_signal": bounds.lower_bound(10**6, 3, epsilon=0.1, rank_exponent=1.5),
+        "radius": bounds.lower_bound(100, 10**6, epsilon=0.1, rank_exponent=1.5, edge_signal=0.4),
+    }
+    for word, bound in reasons.items():
+        assert not bound.applies
+        assert word in bound.reason
+
+
+def test_one_batch_on_the_hard_family_errs_at_least_as_the_bound_says() -> None:
+    """No probes and one round at N = 16384, theta = rho: 1/4 (1 - exp(-theta^2 / 6))."""
+    length = 16384
+    for bank, rho in ((1, 0.5), (3, 0.25), (15, 1 / 16)):
+        law = cp.families.hard_matching(length, vocab_size=64, bank_size=bank, trigger_mass=rho)
+        predicted = bounds.minimax_risk_bound(length, rho, rounds=1)
+        # The product batch breaks all N/2 edges; TV >= 1 - affinity = 1 - (1 - h)^(N/2).
+        joint = law.pair_marginals[0]
+        product = np.outer(joint.sum(axis=1), joint.sum(axis=0))
+        one_edge = 1 - np.sqrt(joint * product).sum()
+        assert rho**2 / 12 <= one_edge <= rho**2 / 2
+        assert 1 - (1 - one_edge) ** (length / 2) >= predicted
+
+
+def test_too_few_columns_leave_hard_edges_broken_and_enough_find_them() -> None:
+    """Below ``bank_size / 8`` guesses a source, most triggers stay unseen."""
+    law = cp.families.hard_matching(
+        64, target_seed=5, vocab_size=256, bank_size=16, trigger_mass=1 / 32
+    )
+    oracle = law.frozen_oracle()
+    blind = cp.samplers.Packed(bank_threshold=0.5, num_colors=4, num_colorings=20)
+    seeing = cp.samplers.Packed(
+        bank_threshold=1 / 64, num_colors=4, num_colorings=40, majority_fraction=0.5
+    )
+    broken = {}
+    for sampler in (blind, seeing):
+        result = sampler(cp.Unmasking(oracle), cp.Streams(1, 2))
+        kl = cp.evaluation.batch_kl(law, result, oracle=oracle)
+        broken[sampler] = kl.dependence_part
+    assert broken[seeing] == 0.0
+    assert broken[blind] > 0.0
