@@ -62,3 +62,10 @@ def test_verify_bad_input(arguments, words) -> None:
     outcome = runner.invoke(app, ["verify", *arguments])
     assert outcome.exit_code == 2
     assert words in " ".join(outcome.output.split())
+
+
+def test_a_family_s_law_says_that_it_is_outside_the_class() -> None:
+    arguments = ["verify", "--family", "matching", "--n", "10", "--sampler", "one-batch"]
+    outcome = runner.invoke(app, [*arguments, "--oracles", "exact", "--seeds", "1"])
+    assert outcome.exit_code == 3
+    assert "outside the paper's class" in " ".join(outcome.output.split())
