@@ -2,6 +2,7 @@
 
 import itertools
 import math
+import re
 from fractions import Fraction
 
 import numpy as np
@@ -185,8 +186,7 @@ def test_infeasible_is_reported_before_any_submission(
     assert result.tokens is None
     assert result.diagnostics is None
     assert batches(result) == []
-    with pytest.raises(AssertionError, match=reason):
-        raise AssertionError(result.reason)
+    assert re.search(reason, result.reason)
 
 
 @pytest.mark.parametrize("case", ["tv", "kl"])
@@ -559,27 +559,25 @@ def test_a_screen_follows_the_last_permitted_peel_phase(phases):
         (4, [(0, 1), (1, 2), (0, 2), (2, 3)], [2], [[0, 3], [1]]),
         # But a hub that lies on no cycle stays: 3 has degree 4.
         (7, [(0, 1), (1, 2), (0, 2), (2, 3), (3, 4), (3, 5), (3, 6)], [2], [[0, 3], [1, 4, 5, 6]]),
-        # Degrees are taken again after each commit: 5 first (degree 5); of the rest, 1 then has
-        # the degree of everyone on the second triangle, and no pendant edge of 5 counts.
+        # Degrees are taken again after each commit: 5 goes first, with degree 5; 8 had degree 3
+        # through it and is now like 3 and 4.
         (
             9,
-            [(5, 6), (6, 7), (7, 5), (5, 0), (5, 2), (0, 1), (1, 3), (3, 4), (4, 1), (2, 8)],
-            [1, 5],
-            [[0, 2, 3, 6], [4, 7, 8]],
+            [(5, 6), (6, 7), (7, 5), (5, 0), (5, 2), (5, 8), (3, 4), (4, 8), (3, 8)],
+            [5, 3],
+            [[0, 1, 2, 4, 6], [7, 8]],
         ),
         # K4: a vertex, then a triangle is left.
         (4, list(itertools.combinations(range(4), 2)), [0, 1], [[2], [3]]),
     ],
 )
-def test_cycle_repair_example_by_example(length, edges, repaired, layers, monkeypatch):
+def test_cycle_repair_example_by_example(length, edges, repaired, layers):
     sampler = Packed(**CLEAR, degree_cutoff=12)
     result = sample(sampler, responding(length, edges))
     report = result.diagnostics
     assert edge_set(report.terminal_edges) == edge_set(edges)
-    expected = plain_repair(set(range(length)), edge_set(edges))
-    assert [[v] for v in expected] == batches(result)[: len(expected)]
-    assert sorted(expected) == sorted(repaired)
-    assert batches(result)[len(expected) :] == layers
+    assert batches(result) == [[v] for v in repaired] + layers
+    assert plain_repair(set(range(length)), edge_set(edges)) == repaired
     assert (report.num_repaired, report.num_layers) == (len(repaired), len(layers))
     assert (len(report.screens), report.guard) == (1, "none")  # no new screen
 
@@ -801,7 +799,7 @@ def random_case(seed: int) -> tuple[Packed, cp.Oracle, np.ndarray]:
         skip_empty_colors=bool(rng.integers(2)),
         selector=str(rng.choice(list(SELECTORS))),
     )
-    kind = rng.integers(4)
+    kind = rng.integers(5)
     oracle: cp.Oracle
     if kind == 0:
         oracle = nonsense(length, int(rng.integers(2, 6)), seed, float(rng.choice([0.2, 0.6, 1])))
@@ -815,6 +813,10 @@ def random_case(seed: int) -> tuple[Packed, cp.Oracle, np.ndarray]:
         edges = rng.permutation(length)[edges[rng.random(length - 1) < 0.8]].reshape(-1, 2)
         if kind == 2:
             oracle = cp.families.two_type_forest(length, edges, vocab_size=16).oracle()
+        elif kind == 3:
+            exact = cp.families.two_type_forest(length, edges, vocab_size=16).oracle()
+            direction = str(rng.choice(["random", "hide", "fake"]))
+            oracle = cp.FrozenNoise(exact, radius=1e-3, direction=direction, seed=seed)
         else:
             weights = rng.uniform(-0.9, 0.9, size=len(edges))
             oracle = cp.families.from_edges(length, edges, weights, seed, relabel=False).oracle()
@@ -885,7 +887,7 @@ def test_random_runs_follow_the_algorithm_and_its_caps(counted):
 @pytest.mark.slow
 @pytest.mark.parametrize("part", range(4))
 def test_thousands_of_random_runs_follow_the_algorithm_and_its_caps(part, counted):
-    for seed in range(1000 * (part + 1), 1000 * (part + 1) + 750):
+    for seed in range(1000 * (part + 1), 1000 * (part + 1) + 600):
         soak(seed, counted)
 
 
@@ -944,8 +946,11 @@ def test_each_screen_has_fresh_colors():
         assert not np.array_equal(one, other)
 
 
-def theory_run(seed: int) -> None:
-    """One run in theory mode: caps on its path, and exactness whenever its screens separate."""
+def theory_run(seed: int) -> bool:
+    """One run in theory mode: caps on its path, and exactness whenever its screens separate.
+
+    Returns whether they did and the guarantee was not waived.
+    """
     rng = np.random.default_rng([seed, 9])
     length = int(rng.integers(10, 16))
     # Most newcomers join the first position, so that some trees have a vertex to peel.
@@ -954,8 +959,8 @@ def theory_run(seed: int) -> None:
     law = cp.families.two_type_forest(length, edges, vocab_size=int(rng.choice([64, 2048])))
     settings = dict(RESOLVED)
     if rng.random() < 0.3:
-        # No guarantee: a large cut, under which edges are lost.
-        settings |= {"epsilon": 0.9, "tail_tolerance": 0.5, "waive_guarantee": True}
+        # No guarantee: a cut of 0.1 and more, under which a hub loses its edges.
+        settings |= {"epsilon": 0.4, "tail_tolerance": 0.5, "waive_guarantee": True}
     settings["case"] = str(rng.choice(["tv", "kl"]))
     settings["chunk_count"] = int(rng.choice([1, 3, 9]))
     settings["selector"] = str(rng.choice(list(SELECTORS)))
@@ -971,18 +976,20 @@ def theory_run(seed: int) -> None:
         screen_separated(edges, content["rows"].residual, content["colors"], 9)
         for content in screens
     )
-    if separated and "waive_guarantee" not in settings:
-        left = residual_edges(edges, report.terminal_positions, length)
-        assert edge_set(report.terminal_edges) == edge_set(left)
-        assert (report.num_repaired, report.guard) == (0, "none")
-        assert cp.evaluation.batch_kl(law, result).value == 0.0
+    if not separated or "waive_guarantee" in settings:
+        return False
+    left = residual_edges(edges, report.terminal_positions, length)
+    assert edge_set(report.terminal_edges) == edge_set(left)
+    assert (report.num_repaired, report.guard) == (0, "none")
+    assert cp.evaluation.batch_kl(law, result).value == 0.0
+    return True
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("part", range(4))
 def test_dozens_of_runs_in_theory_mode(part):
-    for seed in range(10 * (part + 1), 10 * (part + 1) + 8):
-        theory_run(seed)
+    exact = [theory_run(seed) for seed in range(10 * (part + 1), 10 * (part + 1) + 8)]
+    assert any(exact)
 
 
 # ----- Families -------------------------------------------------------------------------------
@@ -1013,11 +1020,11 @@ def test_default_settings_on_every_family(family):
 @pytest.mark.slow
 @pytest.mark.parametrize("family", cp.families.FAMILIES)
 def test_default_settings_on_every_family_many_times(family):
-    runs = {512: 14, 1024: 8, 2048: 3} if family != "hard-matching" else {512: 3}
+    runs = {512: 16, 1024: 8, 2048: 3} if family != "hard-matching" else {512: 3}
     outcomes = [
         family_run(family, length, 100 + seed) for length in runs for seed in range(runs[length])
     ]
-    assert sum(outcomes) >= 0.95 * len(outcomes) - 1
+    assert sum(outcomes) >= 0.95 * len(outcomes)
 
 
 def test_default_draft_and_selector_are_the_standard_ones():

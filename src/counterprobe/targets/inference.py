@@ -85,6 +85,7 @@ class Scratch(NamedTuple):
     visited: IntArray
     needed: IntArray
     queue: IndexArray
+    lonely: IndexArray
     product: FloatArray
     exponent: IntArray
     marks: NDArray[np.uint64]
@@ -101,6 +102,7 @@ def make_scratch(length: int, num_classes: int) -> Scratch:
         visited=np.zeros(length, dtype=np.int64),
         needed=np.zeros(length, dtype=np.int64),
         queue=np.empty(length, dtype=np.int32),
+        lonely=np.empty(length + 1, dtype=np.int32),
         product=np.empty(num_classes),
         exponent=np.empty(num_classes, dtype=np.int64),
         marks=np.zeros(length // 64 + 1, dtype=np.uint64),
@@ -127,26 +129,19 @@ def class_at(
 
 
 @inlined
-def up_step(
+def _collect_children(
     a: int,
-    send: bool,
     class_range: tuple[int, ...],
     child_start: IndexArray,
     unary: FloatArray,
     table_of: IndexArray,
     tables: FloatArray,
     cls: IndexArray,
-    belief: FloatArray,
     up: FloatArray,
     product: FloatArray,
     exponent: IntArray,
-) -> float:
-    """Collect the children of a masked vertex into its belief; send a message to its parent.
-
-    Messages are scaled to a maximum of one; beliefs are not, since a product of at most eight
-    factors stays in range. Returns the scale that was divided out of the message; at eight or
-    more children there is a further factor ``2 ** exponent[0]``.
-    """
+) -> None:
+    """Multiply the unary weights of a vertex by what its children say, into ``product``."""
     num_classes = len(class_range)
     for c in range(num_classes):
         product[c] = unary[a, c]
@@ -179,6 +174,33 @@ def up_step(
         for c in range(num_classes):
             product[c] = ldexp(product[c], max(exponent[c] - largest, -2000))
         exponent[0] = largest
+
+
+@inlined
+def up_step(
+    a: int,
+    send: bool,
+    class_range: tuple[int, ...],
+    child_start: IndexArray,
+    unary: FloatArray,
+    table_of: IndexArray,
+    tables: FloatArray,
+    cls: IndexArray,
+    belief: FloatArray,
+    up: FloatArray,
+    product: FloatArray,
+    exponent: IntArray,
+) -> float:
+    """Collect the children of a masked vertex into its belief; send a message to its parent.
+
+    Messages are scaled to a maximum of one; beliefs are not, since a product of at most eight
+    factors stays in range. Returns the scale that was divided out of the message; at eight or
+    more children there is a further factor ``2 ** exponent[0]``.
+    """
+    num_classes = len(class_range)
+    _collect_children(
+        a, class_range, child_start, unary, table_of, tables, cls, up, product, exponent
+    )
     for c in range(num_classes):
         belief[a, c] = product[c]
     scale = 1.0
@@ -237,6 +259,42 @@ def down_step(
     inverse = 1.0 / total
     for c in range(num_classes):
         belief[a, c] *= inverse
+
+
+@inlined
+def lonely_step(
+    a: int,
+    class_range: tuple[int, ...],
+    parent: IndexArray,
+    child_start: IndexArray,
+    unary: FloatArray,
+    table_of: IndexArray,
+    tables: FloatArray,
+    cls: IndexArray,
+    belief: FloatArray,
+    up: FloatArray,
+    product: FloatArray,
+    exponent: IntArray,
+) -> None:
+    """Do both steps at once for a vertex whose neighbours are all revealed; the same row."""
+    num_classes = len(class_range)
+    _collect_children(
+        a, class_range, child_start, unary, table_of, tables, cls, up, product, exponent
+    )
+    above = parent[a]
+    total = 0.0
+    if above >= 0:
+        t = table_of[a]
+        x = cls[above]
+        for c in range(num_classes):
+            product[c] *= tables[t, x, c]
+            total += product[c]
+    else:
+        for c in range(num_classes):
+            total += product[c]
+    inverse = 1.0 / total
+    for c in range(num_classes):
+        belief[a, c] = product[c] * inverse
 
 
 @inlined
@@ -337,7 +395,7 @@ def rows_of_state(
     parent, child_start, token_class = forest.parent, forest.child_start, forest.token_class
     unary, table_of, tables = forest.unary, forest.table_of, forest.tables
     belief, up, cls, queue = scratch.belief, scratch.up, scratch.cls, scratch.queue
-    visited, needed = scratch.visited, scratch.needed
+    visited, needed, lonely = scratch.visited, scratch.needed, scratch.lonely
     marks, bit_index = scratch.marks, scratch.bit_index
     product, exponent = scratch.product, scratch.exponent
     length = len(position)
@@ -364,6 +422,7 @@ def rows_of_state(
             a = index[positions[r]]
             marks[a >> 6] |= np.uint64(1) << np.uint64(a & 63)
         stacked = 0
+        num_lonely = 0
         for word in range(len(marks)):
             bits = marks[word]
             while bits != 0:
@@ -392,15 +451,17 @@ def rows_of_state(
                             marks[child >> 6] |= bit
                             if child >> 6 == word:
                                 bits |= bit
-                if alone:
-                    marks[word] ^= here
-                    up_step(
-                        a, False, class_range, child_start, unary, table_of, tables, cls, belief,
-                        up, product, exponent,
-                    )  # fmt: skip
-                    down_step(a, class_range, parent, table_of, tables, cls, belief, up, product)
-                else:
-                    cls[a] = -1
+                # Without a branch: three of four masked positions of a screen stand alone, which
+                # no processor predicts.
+                lonely[num_lonely] = a
+                num_lonely += alone
+                marks[word] ^= here * np.uint64(alone)
+                cls[a] = -1
+        for k in range(num_lonely):
+            lonely_step(
+                lonely[k], class_range, parent, child_start, unary, table_of, tables, cls, belief,
+                up, product, exponent,
+            )  # fmt: skip
         while stacked > 0:
             stacked -= 1
             a = queue[stacked]
@@ -446,16 +507,24 @@ def rows_of_state(
         scratch.stamp[0] += 1
         stamp = scratch.stamp[0]
         last = 0
+        num_lonely = 0
+        num_others = 0
+        # Look around first, compute afterwards: the loads of many readouts then overlap.
         for r in range(num_readouts):
             a = index[positions[r]]
+            alone = _is_alone(a, state, position, parent, child_start, kind, token_class, cls)
+            lonely[num_lonely] = a
+            num_lonely += alone
+            lonely[length - num_others] = a
+            num_others += not alone
+        for k in range(num_lonely):
+            lonely_step(
+                lonely[k], class_range, parent, child_start, unary, table_of, tables, cls, belief,
+                up, product, exponent,
+            )  # fmt: skip
+        for k in range(num_others):
+            a = lonely[length - k]
             if visited[a] != stamp:
-                if _is_alone(a, state, position, parent, child_start, kind, token_class, cls):
-                    up_step(
-                        a, False, class_range, child_start, unary, table_of, tables, cls, belief,
-                        up, product, exponent,
-                    )  # fmt: skip
-                    down_step(a, class_range, parent, table_of, tables, cls, belief, up, product)
-                    continue
                 last = collect_component(
                     a, stamp, last, state, position, parent, child_start, kind, token_class, cls,
                     visited, queue,
