@@ -1,8 +1,9 @@
 """One packed screen: the oracle's rows, and the screen's own work beside them.
 
-4 colors, 60 colorings, 3 columns (2,160 submissions) on a matching, N = 16384 and 65536, two threads.
-The oracle's part is timed inside its own calls; the rest (building states, the door's checks,
-diameters, votes, selection) is the screen's. Voting is also compared with a matrix product.
+4 colors, 60 colorings, 3 columns (2,160 submissions) on a matching, N = 16384 and 65536, two
+threads. The oracle's part is timed inside its own calls; the rest (building states, the door's
+checks, diameters, votes, selection) is the screen's. Voting is also compared with a matrix
+product.
 """
 
 from __future__ import annotations
