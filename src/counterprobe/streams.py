@@ -32,6 +32,7 @@ def _check_seed(name: str, seed: int) -> None:
 
 def keyed_generator(seed: int, purpose: str, *index: int) -> np.random.Generator:
     """Return the generator of one purpose: independent across seeds, purposes and indices."""
+    _check_seed("seed", seed)
     key = (zlib.crc32(purpose.encode()), *(int(k) for k in index))
     return np.random.Generator(np.random.Philox(np.random.SeedSequence(seed, spawn_key=key)))
 

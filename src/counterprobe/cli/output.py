@@ -8,7 +8,6 @@ import logging
 import math
 import os
 import sys
-import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -55,12 +54,17 @@ def friendly(command: Callable[P, None]) -> Callable[P, None]:
         except KeyboardInterrupt:
             complain("interrupted")
             raise typer.Exit(INTERRUPTED) from None
+        except BrokenPipeError:
+            # The reader went away; there is nobody to tell. Keep the interpreter from flushing.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            raise typer.Exit(FAILED) from None
         except Exception as problem:
             if os.environ.get("COUNTERPROBE_DEBUG"):
                 raise
-            is_input = isinstance(problem, (ValueError, CounterprobeError, OSError))
+            is_input = isinstance(problem, (ValueError, OSError, OverflowError))
+            named = is_input or isinstance(problem, CounterprobeError)
             text = str(problem) or type(problem).__name__
-            complain(text if is_input else f"{type(problem).__name__}: {text}")
+            complain(text if named else f"{type(problem).__name__}: {text}")
             raise typer.Exit(BAD_INPUT if is_input else FAILED) from None
 
     return wrapped
@@ -85,28 +89,32 @@ def check_writable(file: str | None) -> None:
         raise ValueError(f"cannot write {file}: the folder {folder} does not exist")
     if Path(file).is_dir():
         raise ValueError(f"cannot write {file}: it is a folder")
+    if not os.access(file if Path(file).exists() else folder, os.W_OK):
+        raise ValueError(f"cannot write {file}: no permission")
 
 
 def write_json(file: str | None, content: Any) -> None:
     """Write JSON to a file, whole or not at all, or to standard output for ``-``."""
     if file is None:
         return
-    text = json.dumps(_plain(content), indent=2, allow_nan=False) + "\n"
-    if file == "-":
-        sys.stdout.write(text)
-        return
-    write_text(file, text)
+    write_text(file, json.dumps(_plain(content), indent=2, allow_nan=False) + "\n")
 
 
 def write_text(file: str, text: str) -> None:
-    """Write a text file, whole or not at all."""
+    """Write a text file, whole or not at all; ``-`` and special files are written directly."""
+    if file == "-":
+        sys.stdout.write(text)
+        return
     target = Path(file).resolve()
-    with tempfile.NamedTemporaryFile(
-        "w", dir=target.parent, prefix=f".{target.name}.", delete=False, encoding="utf-8"
-    ) as partial:
-        partial.write(text)
-    os.chmod(partial.name, 0o644)
-    os.replace(partial.name, target)
+    if target.exists() and not target.is_file():
+        target.write_text(text, encoding="utf-8")
+        return
+    partial = target.with_name(f".{target.name}.{os.getpid()}.partial")
+    try:
+        partial.write_text(text, encoding="utf-8")
+        os.replace(partial, target)
+    finally:
+        partial.unlink(missing_ok=True)
 
 
 def _plain(value: Any) -> Any:

@@ -6,6 +6,7 @@ from typing import Annotated
 
 import numpy as np
 import typer
+from rich.console import Console
 from rich.progress import track
 
 from counterprobe.cli import output
@@ -36,14 +37,19 @@ def reference(
     if draws < 1:
         raise ValueError(f"--draws must be at least 1, got {draws}")
     console = output.console_for(json)
+    progress = Console(stderr=True)
     values = [
         reference_kl(families.build(family, n, first_seed + k))
         for k in track(
-            range(draws), "target draws", transient=True, disable=json == "-" or draws < 4
+            range(draws),
+            "target draws",
+            console=progress,
+            transient=True,
+            disable=not progress.is_terminal,
         )
     ]
     mean = float(np.mean(values))
-    sd = float(np.std(values, ddof=1)) if draws > 1 else 0.0
+    sd = float(np.std(values, ddof=1)) if draws > 1 else None
     console.print(
         output.key_value_table(
             f"Reference KL of {family}, N = {n:,}",
@@ -53,7 +59,7 @@ def reference(
                 },
                 **({"...": f"{draws - 12} more"} if draws > 12 else {}),
                 "mean": f"{mean:.6g}",
-                "sd": f"{sd:.3g}",
+                "sd": "needs two draws" if sd is None else f"{sd:.3g}",
             },
         )
     )

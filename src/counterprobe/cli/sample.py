@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Annotated, Any
 
 import typer
@@ -27,12 +28,12 @@ OUTPUT = "Output"
 @output.friendly
 def sample(
     family: Annotated[
-        str,
+        str | None,
         typer.Option(
-            help=f"Family of the hidden forest: {', '.join(families.FAMILIES)}.",
+            help=f"Family of the hidden forest: {', '.join(families.FAMILIES)}. [default: path]",
             rich_help_panel=TARGET,
         ),
-    ] = "path",
+    ] = None,
     edges: Annotated[
         str | None,
         typer.Option(
@@ -109,15 +110,21 @@ def sample(
     The sampler sees the oracle only, never the forest. The ledger counts every submission; the
     batch KL measures how much dependence its batches broke (0 means none).
 
-    Examples
-    --------
-      counterprobe sample --family path --n 4096 --sampler sequential --set order=random
-      counterprobe sample --family growing-stars --sampler random-balanced --set batches=256
-      counterprobe sample --edges my-forest.txt --json run.json
+    For example:
+
+    counterprobe sample --family growing-stars --n 4096 --sampler packed
+
+    counterprobe sample --sampler random-balanced --set batches=256
+
+    counterprobe sample --edges my-forest.txt --json run.json
     """
     output.set_verbosity(verbose)
     output.check_writable(json)
     output.check_writable(tokens)
+    if draws < 2:
+        raise ValueError(f"--draws must be at least 2, got {draws}")
+    if json == "-" and tokens == "-":
+        raise ValueError("--json - and --tokens - cannot both print to standard output")
     law = _target(family, edges, n, target_seed, weight, signs, classes, tables)
     chosen = build_sampler(sampler, output.parse_settings(settings or []))
     other = build_sampler(against) if against else None
@@ -125,9 +132,11 @@ def sample(
 
     result, kl = _run(law, chosen, streams, evaluate, draws)
     record = _record(law, edges, target_seed, seed, result, kl)
-    console = output.console_for(json)
+    console = output.console_for("-" if tokens == "-" else json)
     _show(console, law, result, kl)
-    if other is not None and result.stop is StopReason.COMPLETED:
+    if other is not None and result.stop is not StopReason.COMPLETED:
+        console.print(f"{result.sampler} did not complete, so {other.name} was not run.")
+    elif other is not None:
         rival, rival_kl = _run(law, other, streams, evaluate, draws)
         record["against"] = _record(law, edges, target_seed, seed, rival, rival_kl)
         _compare(console, [(result, kl), (rival, rival_kl)])
@@ -140,7 +149,7 @@ def sample(
 
 
 def _target(
-    family: str,
+    family: str | None,
     edges: str | None,
     n: int | None,
     target_seed: int,
@@ -150,9 +159,14 @@ def _target(
     tables: Any,
 ) -> ForestLaw:
     if edges is not None:
+        if family is not None or signs != "same" or classes is not None or tables != "rank-one":
+            raise ValueError(
+                "--edges brings its own forest and weights: leave out --family, --signs, "
+                "--classes and --tables"
+            )
         return families.from_file(edges, n, target_seed, weight=0.25 if weight is None else weight)
     return families.build(
-        family,
+        "path" if family is None else family,
         4096 if n is None else n,
         target_seed,
         weight=weight,
@@ -193,7 +207,9 @@ def _record(
 def _format_kl(kl: BatchKL | None) -> str:
     if kl is None:
         return "not measured"
-    error = f" ± {kl.standard_error:.2g}" if kl.standard_error else ""
+    if math.isnan(kl.value):
+        return "does not apply"
+    error = f" (SE {kl.standard_error:.2g})" if kl.standard_error else ""
     return f"{kl.value:.6g}{error}"
 
 

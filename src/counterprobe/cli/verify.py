@@ -82,10 +82,11 @@ def verify(
     Exit code 3 means that a risk exceeds its bound by more than two standard errors, or that the
     parameters are infeasible.
 
-    Examples
-    --------
-      counterprobe verify --shape star --n 10
-      counterprobe verify --sampler one-batch        (violates the bound: exit code 3)
+    For example:
+
+    counterprobe verify --shape star --n 10
+
+    counterprobe verify --sampler one-batch (violates the bound: exit code 3)
     """
     output.check_writable(json)
     if case not in ("tv", "kl"):

@@ -114,7 +114,11 @@ def read_edge_list(file: str | Path, default_weight: float) -> tuple[IntArray, F
     weights : ndarray of float, shape (E,)
     """
     edges, weights = [], []
-    for number, line in enumerate(Path(file).read_text(encoding="utf-8").splitlines(), start=1):
+    try:
+        text = Path(file).read_text(encoding="utf-8")
+    except UnicodeDecodeError:
+        raise ValueError(f"{file} must be a text file in UTF-8") from None
+    for number, line in enumerate(text.splitlines(), start=1):
         words = line.split("#", 1)[0].split()
         if not words:
             continue

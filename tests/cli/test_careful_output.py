@@ -1,0 +1,81 @@
+"""Outputs that must not surprise: special files, standard output, early refusals."""
+
+import json
+import os
+import stat
+import threading
+
+import pytest
+from typer.testing import CliRunner
+
+from counterprobe.cli import output
+from counterprobe.cli.main import app
+
+runner = CliRunner()
+SMALL = ["sample", "--n", "16", "--sampler", "one-batch"]
+
+
+def test_a_special_file_is_written_to_and_never_replaced(tmp_path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    received: list[str] = []
+    reader = threading.Thread(target=lambda: received.append(pipe.read_text()))
+    reader.start()
+    output.write_text(str(pipe), "through the pipe\n")
+    reader.join(timeout=10)
+    assert received == ["through the pipe\n"]
+    assert stat.S_ISFIFO(pipe.stat().st_mode)
+
+
+def test_no_partial_file_is_left_behind(tmp_path, monkeypatch) -> None:
+    def refuse(*_: object) -> None:
+        raise OSError("disk full")
+
+    monkeypatch.setattr(output.os, "replace", refuse)
+    with pytest.raises(OSError, match="disk full"):
+        output.write_text(str(tmp_path / "run.json"), "{}")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_tokens_on_standard_output_are_alone_there() -> None:
+    outcome = runner.invoke(app, [*SMALL, "--tokens", "-"])
+    assert outcome.exit_code == 0
+    assert len([int(word) for word in outcome.stdout.split()]) == 16
+    both = runner.invoke(app, [*SMALL, "--tokens", "-", "--json", "-"])
+    assert both.exit_code == 2
+
+
+def test_too_few_draws_are_refused_before_the_run() -> None:
+    outcome = runner.invoke(app, [*SMALL, "--draws", "1"])
+    assert outcome.exit_code == 2
+    assert "--draws must be at least 2" in outcome.output
+
+
+def test_edges_do_not_mix_with_a_family(tmp_path) -> None:
+    file = tmp_path / "edges.txt"
+    file.write_text("0 1\n1 2\n")
+    assert runner.invoke(app, ["sample", "--edges", str(file)]).exit_code == 0
+    outcome = runner.invoke(app, ["sample", "--edges", str(file), "--family", "path"])
+    assert outcome.exit_code == 2
+    assert "brings its own forest" in outcome.output
+
+
+def test_one_draw_has_no_standard_deviation() -> None:
+    outcome = runner.invoke(app, ["reference", "--n", "16", "--draws", "1", "--json", "-"])
+    record = json.loads(outcome.stdout)
+    assert record["sd"] is None
+    assert record["mean"] == record["draws"][0]
+
+
+def test_an_infeasible_run_says_that_the_kl_does_not_apply() -> None:
+    arguments = ["sample", "--n", "16", "--sampler", "packed-theory", "--against", "sequential"]
+    outcome = runner.invoke(app, [*arguments, "--set", "tail_tolerance=1e-9"])
+    assert outcome.exit_code == 3
+    assert "does not apply" in outcome.output
+    assert "was not run" in outcome.output
+
+
+def test_a_negative_seed_is_named() -> None:
+    outcome = runner.invoke(app, [*SMALL, "--target-seed", "-1"])
+    assert outcome.exit_code == 2
+    assert "seed must be a non-negative integer, got -1" in outcome.output
