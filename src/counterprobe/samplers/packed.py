@@ -9,7 +9,6 @@ oracle alone; both run the same box.
 from __future__ import annotations
 
 import functools
-import math
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
@@ -50,6 +49,7 @@ TYPICAL_DEGREE = 3
 # Chance that a screen loses one of N edges, and expected number of false pairs among N^2.
 SCREEN_FAILURE = 0.02
 FALSE_PAIRS = 1.0
+MAX_COLORINGS = 100_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -457,6 +457,9 @@ class Packed(Sampler):
         for name, (value, minimum) in least.items():
             if value is not None and not value >= minimum:
                 raise ValueError(f"{name} must be at least {minimum:g}, got {value!r}")
+            is_count = name not in ("tv_cut", "bank_threshold")
+            if value is not None and is_count and not isinstance(value, (int, np.integer)):
+                raise ValueError(f"{name} must be an integer, got {value!r}")
         for name in ("tv_cut", "bank_threshold"):
             value = getattr(self, name)
             if value is not None and value > 1:
@@ -528,10 +531,15 @@ def enough_colorings(length: int, num_colors: int, majority_fraction: float) -> 
         )
     # Few colors cannot reject crowded readouts; then only the edges decide.
     rejects = majority_fraction > crowded
-    for colorings in range(1, 100_000):
-        needed = math.floor(majority_fraction * colorings)
-        lost = length * stats.binom.cdf(needed, colorings, seen)
-        false = length**2 * stats.binom.sf(needed, colorings, crowded) if rejects else 0.0
-        if lost <= SCREEN_FAILURE and false <= FALSE_PAIRS:
-            return colorings
-    raise CounterprobeError("no number of colorings below 100,000 is enough; lower the fraction")
+    for first in range(1, MAX_COLORINGS, 512):
+        counts = np.arange(first, first + 512)
+        needed = np.floor(majority_fraction * counts)
+        lost = length * np.asarray(stats.binom.cdf(needed, counts, seen))
+        false = length**2 * np.asarray(stats.binom.sf(needed, counts, crowded))
+        good = (lost <= SCREEN_FAILURE) & ((false <= FALSE_PAIRS) | (not rejects))
+        if good.any():
+            return int(counts[np.argmax(good)])
+    raise CounterprobeError(
+        f"no number of colorings below {MAX_COLORINGS:,} is enough; move majority_fraction away "
+        "from 1 - 1/num_colors and from the crowded readouts' rate"
+    )
