@@ -18,6 +18,7 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from counterprobe.compiled import kernel
 from counterprobe.errors import OracleError
 from counterprobe.rows import DenseRows, Rows, concatenate
 from counterprobe.states import MASK, StateArray, as_states
@@ -88,7 +89,7 @@ class Readouts:
     def check(self, states: StateArray) -> None:
         """Refuse readouts that are out of range or not masked."""
         num_states, length = states.shape
-        if not len(self):
+        if not len(self) or not _has_bad_readout(states, self.state_index, self.position):
             return
         if self.state_index.min() < 0 or self.state_index.max() >= num_states:
             raise ValueError(
@@ -107,6 +108,17 @@ class Readouts:
                 f"readouts must be masked: position {int(self.position[k])} is revealed in "
                 f"state {int(self.state_index[k])}; mask it or do not read it"
             )
+
+
+@kernel
+def _has_bad_readout(states: StateArray, state_index: IntArray, position: IntArray) -> bool:
+    """Whether some readout is out of range or revealed."""
+    num_states, length = states.shape
+    for k in range(len(position)):
+        b, j = state_index[k], position[k]
+        if b < 0 or b >= num_states or j < 0 or j >= length or states[b, j] >= 0:
+            return True
+    return False
 
 
 @runtime_checkable

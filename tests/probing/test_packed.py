@@ -23,7 +23,7 @@ from counterprobe.probing.packed import (
 )
 from counterprobe.probing.selectors import empty_on_overflow, top_votes
 from counterprobe.probing.votes import Candidates
-from counterprobe.states import fingerprint, mix64
+from counterprobe.states import MASK, fingerprint, mix64
 from counterprobe.streams import keyed_generator
 
 A, B, C = range(3)
@@ -605,3 +605,30 @@ def test_rows_in_single_precision():
     exceeds = diameters_exceed(cp.DenseRows(single), (3, 2, 4), 0.45)
     np.testing.assert_array_equal(exceeds, diameters_exceed(cp.DenseRows(rows), (3, 2, 4), 0.45))
     assert 0 < exceeds.sum() < exceeds.size
+
+
+def test_probe_states_follow_the_definition_position_by_position() -> None:
+    rng = np.random.default_rng(11)
+    for _ in range(60):
+        length, num_columns, num_colors = (int(k) for k in rng.integers((1, 1, 2), (40, 4, 6)))
+        history = np.where(rng.random(length) < 0.3, rng.integers(0, 9, length), MASK)
+        history = history.astype(np.int32)
+        draft = np.where(history == MASK, rng.integers(0, 9, length), history)
+        columns = rng.integers(0, 9, (num_columns, length))
+        colors = rng.integers(num_colors, size=length).astype(np.int32)
+        readable = np.flatnonzero((history == MASK) & (colors == 0))
+        chunk = Chunk(0, 0, readable[: len(readable) // 2 + 1], np.arange(1, num_colors))
+        states = probe_states(history, draft, columns, colors, chunk)
+        for k in range(num_columns):
+            for s, source in enumerate(chunk.sources):
+                state = states[k * len(chunk.sources) + s]
+                for i in range(length):
+                    if history[i] != MASK:
+                        expected = history[i]
+                    elif i in chunk.readouts:
+                        expected = MASK
+                    elif colors[i] == source:
+                        expected = columns[k, i]
+                    else:
+                        expected = draft[i]
+                    assert state[i] == expected

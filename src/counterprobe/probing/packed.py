@@ -156,15 +156,32 @@ def probe_states(
     Committed positions keep their values, the chunk is masked, residual positions of the source
     color take the column's tokens, and all other residual positions stay at the draft.
     """
-    is_residual = history == MASK
-    base = np.where(is_residual, draft, history).astype(np.int32)
+    base = np.where(history == MASK, draft, history).astype(np.int32)
     base[chunk.readouts] = MASK
-    states = np.tile(base, (len(columns) * len(chunk.sources), 1))
-    for s, color in enumerate(chunk.sources):
-        members = np.flatnonzero((colors == color) & is_residual)
-        for k in range(len(columns)):
-            states[k * len(chunk.sources) + s, members] = columns[k, members]
+    # Committed positions get a color that no source has.
+    hues = np.where(history == MASK, colors, -1).astype(np.int32)
+    states = np.empty((len(columns) * len(chunk.sources), len(base)), dtype=np.int32)
+    sources = np.tile(chunk.sources, len(columns)).astype(np.int64)
+    column_of = np.repeat(np.arange(len(columns)), len(chunk.sources))
+    tokens = np.ascontiguousarray(columns, dtype=np.int32)
+    _fill_states(base, hues, tokens, sources, column_of, states)
     return states
+
+
+@kernel
+def _fill_states(
+    base: StateArray,
+    hues: StateArray,
+    tokens: StateArray,
+    sources: IntArray,
+    column_of: IntArray,
+    states: StateArray,
+) -> None:
+    """Write every state: its column's tokens on its source color, the base elsewhere."""
+    for b in range(len(states)):
+        source, k = sources[b], column_of[b]
+        for i in range(len(base)):
+            states[b, i] = tokens[k, i] if hues[i] == source else base[i]
 
 
 def packed_screen(
@@ -240,7 +257,7 @@ def diameters_exceed(rows: Rows, shape: tuple[int, int, int], cut: float) -> NDA
     table = masses.reshape(shape[0], shape[1] * shape[2], masses.shape[1])
     exceeds = np.zeros(shape[1] * shape[2], dtype=np.bool_)
     run_in_parts(
-        lambda low, high: _exceed(table, 2.0 * cut, exceeds, low, high), len(exceeds), least=2048
+        lambda low, high: _exceed(table, 2.0 * cut, exceeds, low, high), len(exceeds), least=8192
     )
     return exceeds.reshape(shape[1:])
 

@@ -294,8 +294,10 @@ class ForestOracle:
         order = None if ordered else np.argsort(readouts.state_index, kind="stable")
         position = readouts.position if order is None else readouts.position[order]
         position = np.require(position, np.int64, ["C", "W"])
-        counts = np.bincount(readouts.state_index, minlength=len(batch))
-        start = np.concatenate([[0], np.cumsum(counts)])
+        start = np.searchsorted(
+            readouts.state_index if order is None else readouts.state_index[order],
+            np.arange(len(batch) + 1),
+        )
         out = np.empty((len(position), self.law.num_classes))
 
         def part(low: int, high: int) -> None:
