@@ -13,6 +13,7 @@ from counterprobe.evaluation.output_law import (
     seed_averaged_risk,
 )
 from counterprobe.targets import forests
+from counterprobe.targets.class_checker import check_class
 from counterprobe.theory.parameters import calibrate
 
 
@@ -192,3 +193,40 @@ def test_seed_averaged_risk_averages_divergences() -> None:
     assert np.abs(laws[0].target - mixture).sum() / 2 < risk.total_variation
     with pytest.raises(ValueError, match="at least one"):
         seed_averaged_risk([])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("case", ["tv", "kl"])
+@pytest.mark.parametrize("direction", ["random", "hide", "fake"])
+@pytest.mark.parametrize(
+    ("length", "edges"),
+    [
+        (10, forests.path(10)),
+        (10, np.array([[0, 1], [0, 2], [0, 3]])),
+        (10, np.empty((0, 2), dtype=np.int64)),
+        (12, forests.path(12)),
+    ],
+    ids=["path", "star", "isolated", "longer-path"],
+)
+def test_adversaries_inside_the_class_stay_within_the_theorems(
+    case, direction, length, edges
+) -> None:
+    """Two seeds each; the largest of the two risks stays below the bound on their mean."""
+    law = cp.families.two_type_forest(length, edges, vocab_size=64)
+    constants = check_class(law)
+    signal = constants.edge_signal
+    sampler = cp.samplers.PackedTheory(
+        epsilon=0.1, case=case, edge_signal=signal, tail_tolerance=min(0.13, signal / 2)
+    )
+    assert constants.violations(signal) == []
+    assert all(sampler.plan(length, 64, 0.0).hypotheses.values())
+    make = cp.FrozenNoise.for_hellinger_radius if case == "tv" else cp.FrozenNoise.for_kl_tolerance
+    size = 0.05 if case == "tv" else 0.005
+    oracle = make(law.oracle(), size, direction=direction, seed=7, classes=law.classes)
+    bound = sampler.calibration(length, 64).risk_bound
+    for seed in (0, 1):
+        exact = exact_output_law(law, sampler, oracle=oracle, decision_seed=seed)
+        assert exact is not None
+        assert abs(exact.kl - exact.total_correlation - exact.row_kl) < 1e-9
+        assert exact.hybrid_hellinger <= 0.05**2 / 2 + 1e-12
+        assert (exact.total_variation if case == "tv" else exact.kl) <= bound
