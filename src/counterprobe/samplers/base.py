@@ -2,7 +2,7 @@
 
 A sampler is a frozen dataclass. One whose batches do not depend on replies overrides ``schedule``;
 any other overrides ``unmask``. The rule sees decision randomness only; commit noise stays with the
-run. ``docs/extending.md`` shows one in thirty lines.
+run. ``samplers/balanced.py`` is the shortest example.
 """
 
 from __future__ import annotations
