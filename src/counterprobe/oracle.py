@@ -23,7 +23,7 @@ from counterprobe.errors import OracleError
 from counterprobe.rows import DenseRows, Rows, concatenate
 from counterprobe.states import MASK, StateArray, as_states
 
-__all__ = ["CallableOracle", "IncrementalOracle", "Oracle", "Readouts", "Session"]
+__all__ = ["CallableOracle", "IncrementalOracle", "LawOracle", "Oracle", "Readouts", "Session"]
 
 IntArray = NDArray[np.int64]
 
@@ -159,6 +159,30 @@ class Oracle(Protocol):
     def rows(self, states: StateArray, readouts: Readouts) -> Rows:
         """Return one row per readout, in order; ``states`` must be left as they are."""
         ...
+
+
+class LawOracle:
+    """What every oracle of a law has in common: its size and its name are the law's."""
+
+    __slots__ = ()
+    law: Any
+
+    @property
+    def name(self) -> str:
+        """The law's name."""
+        return f"exact {self.law.name}"
+
+    @property
+    def length(self) -> int:
+        """Number of positions N."""
+        length: int = self.law.length
+        return length
+
+    @property
+    def vocab_size(self) -> int:
+        """Number of tokens V."""
+        vocab_size: int = self.law.vocab_size
+        return vocab_size
 
 
 @runtime_checkable

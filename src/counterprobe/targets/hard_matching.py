@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from counterprobe.classes import TokenClasses
-from counterprobe.oracle import Readouts
+from counterprobe.oracle import LawOracle, Readouts
 from counterprobe.rows import ClassedRows
 from counterprobe.states import MASK, StateArray
 from counterprobe.streams import keyed_generator
@@ -110,7 +110,7 @@ def hard_matching(
 
 
 @dataclass(frozen=True, slots=True)
-class HardMatchingOracle:
+class HardMatchingOracle(LawOracle):
     """The family's frozen oracle: the marginal, unless the mate shows its trigger.
 
     Its only error is at a revealed non-trigger, where it is at total variation exactly
@@ -129,16 +129,6 @@ class HardMatchingOracle:
     def row_error(self) -> float:
         """The exact total-variation radius."""
         return self.law.coupling * self.law.trigger_mass
-
-    @property
-    def length(self) -> int:
-        """Number of positions N."""
-        return self.law.length
-
-    @property
-    def vocab_size(self) -> int:
-        """Number of tokens V."""
-        return self.law.vocab_size
 
     def rows(self, states: StateArray, readouts: Readouts) -> ClassedRows:
         """Return the marginal everywhere but next to a revealed trigger."""

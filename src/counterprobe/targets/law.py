@@ -18,7 +18,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from counterprobe.classes import TokenClasses
 from counterprobe.graph import RootedForest, check_edges, root_forest
-from counterprobe.oracle import NUMERICAL_FLOOR, Readouts
+from counterprobe.oracle import NUMERICAL_FLOOR, LawOracle, Readouts
 from counterprobe.rows import ClassedRows, Rows
 from counterprobe.states import MASK, StateArray, as_states
 from counterprobe.targets import inference
@@ -249,28 +249,13 @@ class ForestLaw:
 
 
 @dataclass(frozen=True, slots=True)
-class ForestOracle:
+class ForestOracle(LawOracle):
     """The exact oracle of a forest law."""
 
     law: ForestLaw
     row_error: float = NUMERICAL_FLOOR
     trusted: bool = True
     _local: threading.local = field(default_factory=threading.local, repr=False, compare=False)
-
-    @property
-    def name(self) -> str:
-        """The law's name."""
-        return f"exact {self.law.name}"
-
-    @property
-    def length(self) -> int:
-        """Number of positions N."""
-        return self.law.length
-
-    @property
-    def vocab_size(self) -> int:
-        """Number of tokens V."""
-        return self.law.vocab_size
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle without the scratch memory of this process's threads."""

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from counterprobe.errors import OracleError
-from counterprobe.oracle import NUMERICAL_FLOOR, Readouts
+from counterprobe.oracle import NUMERICAL_FLOOR, LawOracle, Readouts
 from counterprobe.rows import DenseRows, Rows
 from counterprobe.states import MASK, StateArray, as_states
 
@@ -130,27 +130,12 @@ class TableLaw:
 
 
 @dataclass(frozen=True, slots=True)
-class TableOracle:
+class TableOracle(LawOracle):
     """The exact oracle of a table law."""
 
     law: TableLaw
     row_error: float = NUMERICAL_FLOOR
     trusted: bool = False
-
-    @property
-    def name(self) -> str:
-        """The law's name."""
-        return f"exact {self.law.name}"
-
-    @property
-    def length(self) -> int:
-        """Number of positions N."""
-        return self.law.length
-
-    @property
-    def vocab_size(self) -> int:
-        """Number of tokens V."""
-        return self.law.vocab_size
 
     def rows(self, states: StateArray, readouts: Readouts) -> Rows:
         """Condition the table, one readout at a time."""
