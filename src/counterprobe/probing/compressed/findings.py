@@ -1,0 +1,137 @@
+"""What a compressed screen is told, what it must show, and what it returns."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from counterprobe.oracle import Readouts
+
+__all__ = [
+    "BatchReport",
+    "CompressedSettings",
+    "Findings",
+    "Sample",
+    "default_max_probes",
+    "needed_evidence",
+]
+
+BoolArray = NDArray[np.bool_]
+FloatArray = NDArray[np.float64]
+IntArray = NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class CompressedSettings:
+    """The public settings of a compressed screen.
+
+    Attributes
+    ----------
+    failure_budget : float
+        Chance that the structure is wrong, for laws within the assumptions.
+    first_batch : int
+        Probes of the first batch, which masks at random.
+    mask_rate : float
+        Share of positions that it masks.
+    max_probes : int, optional
+        Probes permitted; by default :func:`default_max_probes`.
+    bank_threshold : float, optional
+        Tokens of at least this all-mask mass get a column of their own; by default the paper's
+        floor ``4 max(row_error, 1/V)``, or zero (every token) where that passes 1/4.
+    tolerance : float, optional
+        Total variation that counts as explained; three row errors by default.
+    patience : int
+        Batches without progress after which unresolved positions are given up.
+    """
+
+    failure_budget: float = 0.01
+    first_batch: int = 64
+    mask_rate: float = 0.33
+    max_probes: int | None = None
+    bank_threshold: float | None = None
+    tolerance: float | None = None
+    patience: int = 8
+
+
+def needed_evidence(num_positions: int, num_choices: int, failure_budget: float) -> int:
+    """Return the clean probes that a readout's neighbourhood must explain after it was chosen.
+
+    A missed neighbour acts through at least one of its K choices, so a probe that reveals it stays
+    blind to it with chance ``q = 1 - 1/K`` at most; an edge is missed only if both of its ends are
+    blind, so each needs ``log(N / budget) / (2 log(1/q))`` probes. With one choice nothing can be
+    learned, and no number is enough.
+    """
+    if num_choices < 2:
+        return 0
+    blind = 1 - 1 / num_choices
+    return math.ceil(math.log(num_positions / failure_budget) / (2 * math.log(1 / blind)))
+
+
+def default_max_probes(num_positions: int, num_choices: int, failure_budget: float) -> int:
+    """Return a cap far above what forests need: 24 K log(N / budget)."""
+    return math.ceil(24 * max(2, num_choices) * math.log(num_positions / failure_budget))
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """Some probes and what came back, kept to recognise the oracle by.
+
+    Attributes
+    ----------
+    states : ndarray of int, shape (S, N)
+    readouts : Readouts
+    rows : ndarray of float, shape (R, V or C)
+    """
+
+    states: NDArray[np.int32]
+    readouts: Readouts
+    rows: FloatArray
+
+
+@dataclass(frozen=True, slots=True)
+class BatchReport:
+    """One stage of probes: what it was for and where the screen stood after it."""
+
+    purpose: str
+    probes: int
+    num_resolved: int
+    num_reopened: int
+    num_edges: int
+
+
+@dataclass(frozen=True, slots=True)
+class Findings:
+    """What a compressed screen found.
+
+    Attributes
+    ----------
+    edges : ndarray of int, shape (E, 2)
+        Pairs that a resolved end names.
+    is_resolved : ndarray of bool, shape (N,)
+        Whether a position's neighbourhood is known; given positions count as resolved.
+    evidence : ndarray of int, shape (N,)
+        Clean probes explained since the neighbourhood was chosen.
+    misfit : ndarray of float, shape (N,)
+        Worst total variation between a clean row and its reconstruction.
+    needed : int
+        Evidence that every resolved position has at least.
+    num_choices : int
+        The largest number of columns K.
+    reason : str
+        Why positions are unresolved; empty if none is.
+    batches : tuple of BatchReport
+    sample : Sample
+    """
+
+    edges: IntArray
+    is_resolved: BoolArray
+    evidence: IntArray
+    misfit: FloatArray
+    needed: int
+    num_choices: int
+    reason: str
+    batches: tuple[BatchReport, ...]
+    sample: Sample

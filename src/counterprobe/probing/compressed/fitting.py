@@ -1,0 +1,354 @@
+"""Fit one readout: its log-row as a constant plus one term for each revealed neighbour.
+
+For a pairwise law, when all neighbours of ``j`` are revealed, the centred log-row of ``j`` is a
+vector of its own plus, for each neighbour, a vector that depends only on the token shown there.
+Least squares finds these vectors from the probes in which every supposed neighbour was revealed
+(*clean* probes). A fit is judged where it matters: by the total variation between the row it
+reconstructs and the row that came back.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from counterprobe.compiled import allocating_kernel, inlined, kernel
+
+__all__ = ["MAX_PARAMETERS", "Data", "Known", "Scratch", "check_fits", "fit", "list_probes", "new_scratch"]
+
+FloatArray = NDArray[np.float64]
+IntArray = NDArray[np.int64]
+
+MAX_PARAMETERS = 256
+# A pivot this small against its diagonal means that the probes do not determine the parameter.
+PIVOT = 1e-9
+
+# What a fit reports.
+CLEAN, RANK, SQUARES, WORST = range(4)
+
+
+class Data(NamedTuple):
+    """Every probe so far, position by position; built by ``Readings.data``.
+
+    Attributes
+    ----------
+    num_probes : int
+    choices : ndarray of int, shape (N, T)
+        Choice shown; negative where masked or known beforehand.
+    logs : ndarray of float, shape (N, T, C)
+        Centred log-rows of the positions that were read.
+    weight : ndarray of float, shape (N, T)
+        Precision of a log-row; zero where nothing was read.
+    num_choices : ndarray of int, shape (N,)
+    importance : ndarray of float, shape (N, C)
+        Weight of each coordinate in sums of squares.
+    is_sketch : bool
+        Whether coordinates are sketches of a log-row instead of the log-row.
+    visible_weight : float
+        Log-rows of a lower weight are too saturated to be evidence of anything.
+    """
+
+    num_probes: int
+    choices: NDArray[np.int16]
+    logs: FloatArray
+    weight: NDArray[np.float32]
+    num_choices: IntArray
+    importance: FloatArray
+    is_sketch: bool
+    visible_weight: float
+
+
+class Known(NamedTuple):
+    """Neighbours whose terms are known already, for a list of readouts.
+
+    Attributes
+    ----------
+    start : ndarray of int, shape (R + 1,)
+    position : ndarray of int
+        Known neighbours of readout r: ``position[start[r]:start[r + 1]]``.
+    terms : ndarray of float, shape (..., K, C)
+        Their terms, choice by choice.
+    """
+
+    start: IntArray
+    position: IntArray
+    terms: FloatArray
+
+
+class Scratch(NamedTuple):
+    """Working arrays of one thread.
+
+    ``solution`` holds the constant, then the terms of each member's choices 1, 2, ... relative to
+    its choice 0; ``determined`` says which of them the probes determine; ``residual`` is the
+    log-row minus its reconstruction on clean probes; ``outcome`` is indexed by CLEAN (clean
+    probes in which the row was not saturated), RANK, SQUARES (weighted residual sum of squares)
+    and WORST (largest total variation). ``probes`` is filled once a readout by
+    :func:`list_probes`.
+    """
+
+    gram: FloatArray
+    solution: FloatArray
+    determined: NDArray[np.bool_]
+    is_clean: NDArray[np.bool_]
+    residual: FloatArray
+    outcome: FloatArray
+    probes: IntArray
+    nobody: IntArray
+
+
+@allocating_kernel
+def new_scratch(num_probes: int, width: int) -> Scratch:
+    """Allocate the working arrays of one thread."""
+    return Scratch(
+        np.empty((MAX_PARAMETERS, MAX_PARAMETERS)),
+        np.empty((MAX_PARAMETERS, width)),
+        np.empty(MAX_PARAMETERS, dtype=np.bool_),
+        np.empty(num_probes, dtype=np.bool_),
+        np.empty((num_probes, width)),
+        np.empty(4),
+        np.empty(num_probes + 1, dtype=np.int64),
+        np.empty(0, dtype=np.int64),
+    )
+
+
+@kernel
+def list_probes(data: Data, j: int, scratch: Scratch) -> None:
+    """List the probes that read ``j``; the last entry of ``scratch.probes`` is their number."""
+    count = 0
+    for t in range(data.num_probes):
+        if data.weight[j, t] > 0.0:
+            scratch.probes[count] = t
+            count += 1
+    scratch.probes[data.num_probes] = count
+
+
+@kernel
+def fit(
+    data: Data,
+    j: int,
+    members: IntArray,
+    required: IntArray,
+    known: IntArray,
+    terms: FloatArray,
+    judge: bool,
+    scratch: Scratch,
+) -> None:
+    """Fit the log-row of ``j`` on its clean probes; results are left in ``scratch``.
+
+    ``list_probes`` must have been called for ``j``.
+
+    Parameters
+    ----------
+    members : shape (m,)
+        Neighbours to fit.
+    required : shape (r,)
+        Further positions that must be revealed in a clean probe.
+    known, terms : shape (k,), (k, K, C)
+        Neighbours whose terms are known.
+    judge : bool
+        Whether to compare rows as well, for the outcome WORST.
+    """
+    gram, solution, outcome = scratch.gram, scratch.solution, scratch.outcome
+    width = data.logs.shape[2]
+    size = 1
+    for m in range(len(members)):
+        size += data.num_choices[members[m]] - 1
+    for a in range(size):
+        for b in range(a + 1):
+            gram[a, b] = 0.0
+        for c in range(width):
+            solution[a, c] = 0.0
+    clean = 0
+    num_read = scratch.probes[data.num_probes]
+    for n in range(num_read):
+        t = scratch.probes[n]
+        scratch.is_clean[t] = (
+            _all_shown(data, t, members)
+            and _all_shown(data, t, required)
+            and _all_shown(data, t, known)
+        )
+        if not scratch.is_clean[t]:
+            continue
+        w = float(data.weight[j, t])
+        if w >= data.visible_weight:
+            clean += 1
+        for c in range(width):
+            value = data.logs[j, t, c]
+            for k in range(len(known)):
+                value -= terms[k, data.choices[known[k], t], c]
+            scratch.residual[t, c] = value
+            solution[0, c] += w * value
+        gram[0, 0] += w
+        first = 1
+        for m in range(len(members)):
+            a = data.choices[members[m], t]
+            if a > 0:
+                row = first + a - 1
+                gram[row, 0] += w
+                gram[row, row] += w
+                before = 1
+                for o in range(m):
+                    b = data.choices[members[o], t]
+                    if b > 0:
+                        gram[row, before + b - 1] += w
+                    before += data.num_choices[members[o]] - 1
+                for c in range(width):
+                    solution[row, c] += w * scratch.residual[t, c]
+            first += data.num_choices[members[m]] - 1
+    outcome[CLEAN] = clean
+    outcome[RANK] = _solve(gram, solution, scratch.determined, size, width)
+    outcome[SQUARES] = 0.0
+    outcome[WORST] = 0.0
+    for n in range(num_read):
+        t = scratch.probes[n]
+        if not scratch.is_clean[t]:
+            continue
+        squares = 0.0
+        for c in range(width):
+            value = solution[0, c]
+            first = 1
+            for m in range(len(members)):
+                a = data.choices[members[m], t]
+                if a > 0:
+                    value += solution[first + a - 1, c]
+                first += data.num_choices[members[m]] - 1
+            scratch.residual[t, c] -= value
+            squares += data.importance[j, c] * scratch.residual[t, c] ** 2
+        outcome[SQUARES] += float(data.weight[j, t]) * squares
+        if not judge:
+            continue
+        if data.is_sketch:
+            distance = 0.5 * math.sqrt(squares)
+        else:
+            distance = _distance(data.logs, j, t, scratch.residual)
+        outcome[WORST] = max(outcome[WORST], distance)
+
+
+@inlined
+def _all_shown(data, t, positions):  # type: ignore[no-untyped-def]
+    """Whether every one of some positions was revealed in a probe."""
+    shown = True
+    for m in range(len(positions)):
+        if data.choices[positions[m], t] < 0:
+            shown = False
+            break
+    return shown
+
+
+@inlined
+def _distance(logs, j, t, residual):  # type: ignore[no-untyped-def]
+    """Total variation between the row read and the row reconstructed, both given by logs."""
+    width = logs.shape[2]
+    top = logs[j, t, 0]
+    peak = logs[j, t, 0] - residual[t, 0]
+    for c in range(1, width):
+        top = max(top, logs[j, t, c])
+        peak = max(peak, logs[j, t, c] - residual[t, c])
+    mass, other = 0.0, 0.0
+    for c in range(width):
+        mass += math.exp(logs[j, t, c] - top)
+        other += math.exp(logs[j, t, c] - residual[t, c] - peak)
+    distance = 0.0
+    for c in range(width):
+        distance += abs(
+            math.exp(logs[j, t, c] - top) / mass
+            - math.exp(logs[j, t, c] - residual[t, c] - peak) / other
+        )
+    return 0.5 * distance
+
+
+@inlined
+def _solve(gram, solution, determined, size, width):  # type: ignore[no-untyped-def]
+    """Cholesky in place; parameters that the probes do not determine are set to zero."""
+    rank = 0
+    for p in range(size):
+        diagonal = gram[p, p]
+        for k in range(p):
+            if determined[k]:
+                diagonal -= gram[p, k] * gram[p, k]
+        determined[p] = diagonal > PIVOT * gram[p, p]
+        if not determined[p]:
+            continue
+        rank += 1
+        root = math.sqrt(diagonal)
+        gram[p, p] = root
+        for q in range(p + 1, size):
+            value = gram[q, p]
+            for k in range(p):
+                if determined[k]:
+                    value -= gram[q, k] * gram[p, k]
+            gram[q, p] = value / root
+    for c in range(width):
+        for p in range(size):
+            value = solution[p, c] if determined[p] else 0.0
+            for k in range(p):
+                if determined[p] and determined[k]:
+                    value -= gram[p, k] * solution[k, c]
+            solution[p, c] = value / gram[p, p] if determined[p] else 0.0
+        for p in range(size - 1, -1, -1):
+            if determined[p]:
+                value = solution[p, c]
+                for k in range(p + 1, size):
+                    if determined[k]:
+                        value -= gram[k, p] * solution[k, c]
+                solution[p, c] = value / gram[p, p]
+    return rank
+
+
+@allocating_kernel
+def check_fits(
+    low: int,
+    high: int,
+    readouts: IntArray,
+    data: Data,
+    members: IntArray,
+    count: IntArray,
+    known: Known,
+    constant: FloatArray,
+    terms: FloatArray,
+    is_determined: NDArray[np.bool_],
+    outcome: FloatArray,
+) -> None:
+    """Fit fixed neighbourhoods, and keep their constants and terms.
+
+    Parameters
+    ----------
+    low, high : int
+        Which readouts to do.
+    readouts : shape (R,)
+    members, count : shape (N, D), (N,)
+    constant, terms, is_determined : shape (N, C), (N, D, K, C), (N, D, K)
+        Written at the readouts.
+    outcome : shape (R, 4)
+        Written.
+    """
+    width = data.logs.shape[2]
+    scratch = new_scratch(data.num_probes, width)
+    for r in range(low, high):
+        j = readouts[r]
+        list_probes(data, j, scratch)
+        first, last = known.start[r], known.start[r + 1]
+        fit(
+            data,
+            j,
+            members[j, : count[j]],
+            scratch.nobody,
+            known.position[first:last],
+            known.terms[first:last],
+            True,
+            scratch,
+        )
+        outcome[r] = scratch.outcome
+        constant[j] = scratch.solution[0]
+        first = 1
+        for m in range(count[j]):
+            size = data.num_choices[members[j, m]]
+            is_determined[j, m, 0] = scratch.determined[0]
+            terms[j, m, 0] = 0.0
+            for f in range(1, size):
+                is_determined[j, m, f] = scratch.determined[first + f - 1]
+                terms[j, m, f] = scratch.solution[first + f - 1]
+            first += size - 1

@@ -1,0 +1,281 @@
+"""Neighbourhoods: what each position is thought to depend on, and how well that explains it.
+
+A position names *members*, which its own fit found. Once that fit explains its clean probes the
+position is resolved and its members become *claims* on their other ends. A position that many
+others claim (a hub) does not fit them itself: for a pairwise law the term that a resolved neighbour
+``i`` adds to the log-row of ``j`` is the term that ``j`` adds to ``i``, read the other way round, so it is
+taken over from the neighbour's fit and subtracted.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numpy.typing import NDArray
+
+from counterprobe.probing.compressed.fitting import CLEAN, WORST, Known, check_fits
+from counterprobe.probing.compressed.ranking import leftovers, rank_sources
+from counterprobe.probing.compressed.readings import Readings
+from counterprobe.probing.compressed.search import search_neighbourhoods
+from counterprobe.states import mix64
+from counterprobe.threads import run_in_parts
+
+__all__ = ["Neighbourhoods"]
+
+BoolArray = NDArray[np.bool_]
+FloatArray = NDArray[np.float64]
+IntArray = NDArray[np.int64]
+
+# Neighbours that a readout fits itself, and claims on it above which it takes them over instead.
+OWN_MEMBERS = 8
+OWN_CLAIMS = 4
+SHORTLIST = 16
+RESOLVED_FAVOUR = 0.3
+# Clean probes beyond the parameters before a neighbourhood may count as an explanation.
+SPARE = 8
+# What a source must gain, in log-likelihood: out of N, or when its other end names the readout.
+MARGIN = 3.0
+MUTUAL_PRICE = 2.0
+CLAIMED_PRICE = 1.0
+
+
+class Neighbourhoods:
+    """The state of knowledge of a screen.
+
+    Parameters
+    ----------
+    readings : Readings
+    is_settled : ndarray of bool, shape (N,)
+        Positions that need no neighbourhood: given ones.
+    tolerance : float
+        Total variation that counts as explained.
+    """
+
+    def __init__(self, readings: Readings, is_settled: BoolArray, tolerance: float) -> None:
+        length, width = readings.length, readings.importance.shape[1]
+        self.readings = readings
+        self.tolerance = tolerance
+        self.is_settled = is_settled
+        self.is_resolved = is_settled.copy()
+        self.members = np.zeros((length, OWN_MEMBERS), dtype=np.int64)
+        self.count = np.zeros(length, dtype=np.int64)
+        self.has_claims = np.zeros(length, dtype=np.bool_)
+        self.constant = np.zeros((length, width))
+        choices = readings.columns.width
+        self.terms = np.zeros((length, OWN_MEMBERS, choices, width))
+        self.is_determined = np.zeros((length, OWN_MEMBERS, choices), dtype=np.bool_)
+        self.misfit = np.zeros(length)
+        self._clean = np.zeros(length, dtype=np.int64)
+        self._clean_at_change = np.zeros(length, dtype=np.int64)
+        self._signature = np.zeros(length, dtype=np.uint64)
+
+    # ----- The graph -----------------------------------------------------------------------
+
+    @property
+    def evidence(self) -> IntArray:
+        """Clean probes that each neighbourhood explained since it was last changed."""
+        return np.where(self.is_resolved, self._clean - self._clean_at_change, 0)
+
+    def _named(self, by: BoolArray) -> tuple[IntArray, IntArray]:
+        """Return (position, slot) of the members that some positions name."""
+        filled = np.arange(OWN_MEMBERS) < self.count[:, None]
+        position, slot = np.nonzero(filled & by[:, None])
+        return position, slot
+
+    def edges(self, *, tentative: bool = False) -> IntArray:
+        """Return the pairs that a resolved end names, or any end."""
+        by = np.ones_like(self.has_claims) if tentative else self.has_claims & self.is_resolved
+        position, slot = self._named(by)
+        pairs = np.stack([position, self.members[position, slot]], axis=1)
+        return np.unique(np.sort(pairs, axis=1), axis=0).reshape(-1, 2)
+
+    def contradictions(self) -> IntArray:
+        """Return the resolved positions of which one names the other in vain."""
+        position, slot = self._named(self.has_claims & self.is_resolved)
+        other = self.members[position, slot]
+        few = np.bincount(other, minlength=len(self.count)) <= OWN_CLAIMS
+        names_back = (self._members_of(other) == position[:, None]).any(axis=1)
+        in_vain = self.is_resolved[other] & ~names_back & few[other]
+        return np.unique(np.concatenate([position[in_vain], other[in_vain]]))
+
+    def _members_of(self, position: IntArray) -> IntArray:
+        """Return the members of some positions, -1 where there are fewer."""
+        filled = np.arange(OWN_MEMBERS) < self.count[position][:, None]
+        return np.where(filled, self.members[position], -1)
+
+    # ----- Terms taken over from the other end ---------------------------------------------
+
+    def _claims_on(self, readouts: IntArray) -> tuple[IntArray, IntArray, IntArray]:
+        """Return the claims on some readouts: index of the readout, claiming position, slot."""
+        position, slot = self._named(self.has_claims)
+        other = self.members[position, slot]
+        index = np.full(len(self.count), -1)
+        index[readouts] = np.arange(len(readouts))
+        mine = np.flatnonzero(index[other] >= 0)
+        order = mine[np.argsort(index[other[mine]], kind="stable")]
+        return index[other[order]], position[order], slot[order]
+
+    def known(self, readouts: IntArray) -> Known:
+        """Return, for readouts that many positions claim, the terms taken over from those."""
+        at, position, slot = self._claims_on(readouts)
+        many = np.bincount(at, minlength=len(readouts)) > OWN_CLAIMS
+        keep = many[at]
+        if keep.any():
+            own = (self._members_of(readouts[at]) == position[:, None]).any(axis=1)
+            keep &= ~(own & self.has_claims[readouts[at]])
+        at, position, slot = at[keep], position[keep], slot[keep]
+        columns, j = self.readings.columns, readouts[at]
+        if self.readings.is_sketch or len(at) == 0:
+            none = np.empty((0, *self.terms.shape[2:]))
+            return Known(np.zeros(len(readouts) + 1, np.int64), np.empty(0, np.int64), none)
+        # The fit of i met each coordinate of j where j made the choice that shows it, and each
+        # choice of i shows a coordinate of that fit: the same pair of tokens, read from j.
+        met = columns.choice_of_coordinate[j]
+        shows = columns.coordinate_of_choice[position]
+        usable = (met >= 0).all(axis=1)
+        usable &= self.is_determined[position[:, None], slot[:, None], met].all(axis=1)
+        in_use = np.arange(shows.shape[1]) < columns.num_choices[position][:, None]
+        usable &= ((shows >= 0) | ~in_use).all(axis=1)
+        at, position, slot, j = at[usable], position[usable], slot[usable], j[usable]
+        terms = self.terms[
+            position[:, None, None],
+            slot[:, None, None],
+            met[usable][:, None, :],
+            shows[usable][:, :, None],
+        ]
+        weight = self.readings.all_mask[j][:, None, :]
+        terms = terms - (weight * terms).sum(axis=2, keepdims=True)
+        counts = np.bincount(at, minlength=len(readouts))
+        start = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
+        return Known(start, position, np.ascontiguousarray(terms))
+
+    def _tolerances(self, known: Known) -> FloatArray:
+        """Errors of terms taken over add up like independent ones."""
+        tolerance: FloatArray = self.tolerance * (1 + np.sqrt(np.diff(known.start)))
+        return tolerance
+
+    # ----- Checking and improving ----------------------------------------------------------
+
+    def recheck(self) -> int:
+        """Fit every resolved position again; reopen and count those no longer explained."""
+        readouts = np.flatnonzero(self.is_resolved & ~self.is_settled)
+        known = self.known(readouts)
+        outcome = self._fit(readouts, known)
+        self.misfit[readouts] = outcome[:, WORST]
+        self._clean[readouts] = outcome[:, CLEAN].astype(np.int64)
+        signature = self._signatures(readouts, known)
+        changed = readouts[signature != self._signature[readouts]]
+        self._signature[readouts] = signature
+        self._clean_at_change[changed] = self._clean[changed]
+        is_bad = outcome[:, WORST] > self._tolerances(known)
+        self.is_resolved[readouts[is_bad]] = False
+        return int(is_bad.sum())
+
+    def _fit(self, readouts: IntArray, known: Known) -> FloatArray:
+        """Fit neighbourhoods as they are, and keep their constants and terms."""
+        outcome = np.zeros((len(readouts), 4))
+        data = self.readings.data
+        run_in_parts(
+            lambda low, high: check_fits(
+                low,
+                high,
+                readouts,
+                data,
+                self.members,
+                self.count,
+                known,
+                self.constant,
+                self.terms,
+                self.is_determined,
+                outcome,
+            ),
+            len(readouts),
+        )
+        return outcome
+
+    def hubs(self) -> tuple[IntArray, Known]:
+        """Return the positions that take terms over, and these terms; constants are brought up to date."""
+        everything = np.flatnonzero(~self.is_settled)
+        known = self.known(everything)
+        counts = np.diff(known.start)
+        is_hub = counts > 0
+        start = np.concatenate([[0], np.cumsum(counts[is_hub])]).astype(np.int64)
+        hubs, known = everything[is_hub], known._replace(start=start)
+        self._fit(hubs, known)
+        return hubs, known
+
+    def _signatures(self, readouts: IntArray, known: Known) -> NDArray[np.uint64]:
+        """Return a number for each neighbourhood that changes when it does."""
+        members = self._members_of(readouts)
+        hashed = np.where(members >= 0, mix64(members.astype(np.uint64)), np.uint64(0))
+        signature = hashed.sum(axis=1, dtype=np.uint64)
+        at = np.repeat(np.arange(len(readouts)), np.diff(known.start))
+        np.add.at(signature, at, mix64(known.position.astype(np.uint64)))
+        return signature + np.uint64(1)
+
+    def improve(self, *, rank: bool = True) -> int:
+        """Search neighbourhoods for the unresolved positions; return how many were resolved.
+
+        Parameters
+        ----------
+        rank : bool
+            Rank all sources anew; otherwise only those named before are considered.
+        """
+        readouts = np.flatnonzero(~self.is_resolved)
+        if len(readouts) == 0:
+            return 0
+        known, data = self.known(readouts), self.readings.data
+        lists = [self._few_claims(readouts), self._members_of(readouts)]
+        if rank:
+            left = leftovers(readouts, data, self.members, self.count, known)
+            # A resolved position has named its neighbours already.
+            favour = np.where(self.is_resolved, RESOLVED_FAVOUR, 1.0)
+            lists.append(rank_sources(left, readouts, data, favour, SHORTLIST)[0])
+        shortlist, price = self._priced(readouts, lists)
+        explained = search_neighbourhoods(
+            readouts,
+            data,
+            shortlist,
+            price,
+            known,
+            self._tolerances(known),
+            SPARE,
+            self.members,
+            self.count,
+        )
+        self.is_resolved[readouts] = explained
+        self.has_claims[readouts] = explained
+        self.recheck()
+        return int(explained.sum())
+
+    def _few_claims(self, readouts: IntArray) -> IntArray:
+        """Return the positions that claim each readout, at most ``OWN_CLAIMS`` of them."""
+        at, position, _ = self._claims_on(readouts)
+        count = np.bincount(at, minlength=len(readouts))
+        rank = np.arange(len(at)) - (np.cumsum(count) - count)[at]
+        claims = np.full((len(readouts), OWN_CLAIMS), -1)
+        few = rank < OWN_CLAIMS
+        claims[at[few], rank[few]] = position[few]
+        claims[count > OWN_CLAIMS] = -1
+        return claims
+
+    def _priced(
+        self, readouts: IntArray, lists: list[IntArray]
+    ) -> tuple[IntArray, FloatArray]:
+        """Join short lists without repetition, and price each source."""
+        shortlist = np.concatenate(lists, axis=1)
+        price = np.full(shortlist.shape, math.log(len(self.count)) + MARGIN)
+        source = np.maximum(shortlist, 0)
+        names_back = (
+            self._members_of(source.ravel()).reshape(*source.shape, -1) == readouts[:, None, None]
+        ).any(axis=2)
+        price[names_back] = MUTUAL_PRICE
+        price[:, : lists[0].shape[1]] = CLAIMED_PRICE
+        for later in range(1, shortlist.shape[1]):
+            seen = (shortlist[:, :later] == shortlist[:, later, None]).any(axis=1)
+            shortlist[seen, later] = -1
+        # The best first: pairs are tried among these.
+        order = np.argsort(shortlist < 0, axis=1, kind="stable")
+        shortlist = np.take_along_axis(shortlist, order, axis=1)
+        return np.ascontiguousarray(shortlist), np.take_along_axis(price, order, axis=1)

@@ -1,0 +1,155 @@
+"""Readings: every probe so far and what came back, position by position, in coordinates that add.
+
+A row becomes its centred log: for a pairwise law the terms of revealed neighbours add in it. With a
+noisy oracle the log is taken of mass plus three row errors, so that a rare token, whose log may be
+off by several units, cannot drown the rest. A vocabulary of more than ``MOST_COORDINATES`` tokens is
+sketched: a few random signed sums of the log-row, each token weighted by the root of its all-mask
+mass. Sums of logs still add, and the length of a sketched difference bounds, to first order, twice
+the total variation.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from counterprobe.oracle import Readouts
+from counterprobe.probing.compressed.columns import Columns
+from counterprobe.probing.compressed.fitting import Data
+from counterprobe.rows import Rows, to_numpy
+
+__all__ = ["MOST_COORDINATES", "Readings"]
+
+FloatArray = NDArray[np.float64]
+IntArray = NDArray[np.int64]
+
+MOST_COORDINATES = 32
+NUM_SKETCHES = 16
+# Below this an oracle is exact, and logs need no buffer.
+EXACT = 1e-9
+# A row says less the more of its mass is on one token; its weight is a quarter where this is left.
+QUARTER_WEIGHT_MASS = 0.02
+# With less than this left a row is saturated: it only counts where nothing else is known.
+SATURATED = 1e-9
+SATURATED_WEIGHT = 1e-30
+# With less than this left, or ten row errors, a row is no evidence.
+VISIBLE_MASS = 1e-4
+# Rows kept in single precision are no better than this.
+SINGLE_PRECISION = 2e-6
+SMALLEST = 1e-300
+
+
+class Readings:
+    """What was shown and what was read.
+
+    Parameters
+    ----------
+    columns : Columns
+    residual : ndarray of int
+        Positions that can be read.
+    rows : Rows
+        Their all-mask rows.
+    row_error : float
+        Total-variation radius of the oracle's rows.
+    rng : numpy.random.Generator
+        Draws the signs of sketches.
+    """
+
+    def __init__(
+        self,
+        columns: Columns,
+        residual: IntArray,
+        rows: Rows,
+        row_error: float,
+        rng: np.random.Generator,
+    ) -> None:
+        stored = to_numpy(rows.masses)
+        if stored.dtype == np.float32:
+            row_error = max(row_error, SINGLE_PRECISION)
+        masses = stored.astype(np.float64)
+        length, width = len(columns.num_choices), masses.shape[1]
+        self.columns = columns
+        self.row_error = row_error
+        self.is_sketch = width > MOST_COORDINATES
+        self.all_mask = np.full((length, width), 1.0 / width)
+        self.all_mask[residual] = masses
+        self._signs = rng.choice(np.array([-1.0, 1.0]), size=(width, NUM_SKETCHES))
+        self._buffer = 3 * row_error if row_error > EXACT else SMALLEST
+        if self.is_sketch:
+            self.importance = np.full((length, NUM_SKETCHES), 1.0 / NUM_SKETCHES)
+        else:
+            self.importance = np.maximum(self.all_mask, 1e-3)
+        visible = max(VISIBLE_MASS, 10 * row_error)
+        self._visible_weight = _precision(visible)
+        self.num_probes = 0
+        self._choices = np.full((length, 64), -1, dtype=np.int16)
+        self._logs = np.zeros((length, 64, self.importance.shape[1]))
+        self._weight = np.zeros((length, 64), dtype=np.float32)
+
+    @property
+    def length(self) -> int:
+        """Number of positions N."""
+        return len(self.all_mask)
+
+    @property
+    def data(self) -> Data:
+        """Views for the fitting kernels."""
+        return Data(
+            self.num_probes,
+            self._choices,
+            self._logs,
+            self._weight,
+            self.columns.num_choices,
+            self.importance,
+            self.is_sketch,
+            self._visible_weight,
+        )
+
+    def open(self, choices: IntArray) -> int:
+        """Make room for a batch of probes and note what they show; return its first index.
+
+        Parameters
+        ----------
+        choices : ndarray of int, shape (B, N)
+            Choice shown, negative where masked.
+        """
+        first, needed = self.num_probes, self.num_probes + len(choices)
+        while self._choices.shape[1] < needed:
+            self._choices = _doubled(self._choices, -1)
+            self._logs = _doubled(self._logs, 0)
+            self._weight = _doubled(self._weight, 0)
+        self._choices[:, first:needed] = choices.T
+        self.num_probes = needed
+        return first
+
+    def take(self, first: int, readouts: Readouts, rows: Rows) -> None:
+        """Keep the rows read from the batch that begins at probe ``first``."""
+        masses = np.asarray(to_numpy(rows.masses), dtype=np.float64)
+        position, probe = readouts.position, first + readouts.state_index
+        logs, weight = self.coordinates(position, masses)
+        self._logs[position, probe] = logs
+        self._weight[position, probe] = weight
+
+    def coordinates(self, position: IntArray, masses: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Return centred log-rows or their sketches, and the precision of each."""
+        all_mask = self.all_mask[position]
+        logs = np.log(masses + self._buffer)
+        logs -= (all_mask * logs).sum(axis=1, keepdims=True)
+        if self.is_sketch:
+            logs = (logs * np.sqrt(all_mask)) @ self._signs
+        free = 1.0 - masses.max(axis=1)
+        return logs, np.where(free < SATURATED, SATURATED_WEIGHT, _precision(free))
+
+
+def _precision(free: Any) -> Any:
+    """Weight of a log-row by the mass that is not on its likeliest token."""
+    return (free / (free + QUARTER_WEIGHT_MASS)) ** 2
+
+
+def _doubled(array: NDArray[np.generic], fill: int) -> NDArray[np.generic]:
+    """Return a copy with twice the room for probes."""
+    grown = np.full((array.shape[0], 2 * array.shape[1], *array.shape[2:]), fill, array.dtype)
+    grown[:, : array.shape[1]] = array
+    return grown

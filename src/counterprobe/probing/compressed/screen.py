@@ -1,0 +1,338 @@
+"""The compressed screen: recover the dependence graph from a logarithmic number of probes.
+
+Every probe masks a set, shows a random choice at every other position, and reads all masked rows. A
+readout is *resolved* when its neighbourhood explains, in total variation, every clean probe so far.
+Batches adapt: they mask sets that are independent in the candidate graph, unresolved positions
+first. High-degree positions are resolved through their neighbours, level by level, without a
+commit. When nothing is unresolved, a validation stage holds nothing and shows any edge that was
+missed; ``docs/compressed.md`` has the argument.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+from numpy.typing import NDArray
+
+from counterprobe.graph import components
+from counterprobe.oracle import Readouts
+from counterprobe.probing.banks import banks_from_lists, threshold_floor
+from counterprobe.probing.compressed import design
+from counterprobe.probing.compressed.columns import Columns
+from counterprobe.probing.compressed.findings import (
+    BatchReport,
+    CompressedSettings,
+    Findings,
+    Sample,
+    default_max_probes,
+    needed_evidence,
+)
+from counterprobe.probing.compressed.neighbourhoods import Neighbourhoods
+from counterprobe.probing.compressed.readings import Readings
+from counterprobe.rows import Rows, to_numpy
+from counterprobe.states import MASK
+from counterprobe.streams import Decisions
+from counterprobe.unmasking import Request, Unmasking
+
+__all__ = ["compressed_screen"]
+
+BoolArray = NDArray[np.bool_]
+FloatArray = NDArray[np.float64]
+IntArray = NDArray[np.int64]
+
+# States of one request.
+STATES_AT_ONCE = 16
+# Share of the positions free to be masked that a batch masks.
+MASK_RATE = 0.5
+# Where few positions lack evidence they are masked more often.
+FEW = 0.02
+FEW_MASK_RATE = 0.85
+# Rounding in a reconstructed row.
+FIT_ROUNDING = 1e-10
+# Masked hubs whose log-row would spread more than this have their neighbours steered.
+WIDEST_ROW = 6.0
+# Runs of K probes in a validation stage, at least.
+LEAST_BLOCKS = 6
+# What is kept to recognise the oracle by: states, and rows of each.
+SAMPLE_STATES = 3
+SAMPLE_ROWS = 64
+
+
+def compressed_screen(
+    run: Unmasking, decisions: Decisions, settings: CompressedSettings
+) -> Findings:
+    """Recover the dependence graph of the residual positions; the history is unchanged.
+
+    Parameters
+    ----------
+    run : Unmasking
+        Before its first commit.
+    decisions : Decisions
+    settings : CompressedSettings
+    """
+    return _CompressedScreen(run, decisions, settings).discover()
+
+
+class _CompressedScreen:
+    def __init__(self, run: Unmasking, decisions: Decisions, settings: CompressedSettings) -> None:
+        self.run = run
+        self.decisions = decisions
+        self.settings = settings
+        self.residual = run.residual
+        self.history = run.state
+        rows = run.preprocess()
+        row_error = run.row_error
+        threshold = settings.bank_threshold
+        if threshold is None:
+            floor = threshold_floor(row_error, run.vocab_size)
+            threshold = floor if floor <= 0.25 else 0.0
+        start, tokens = rows.above(threshold - row_error)
+        banks = banks_from_lists(self.history, self.residual, rows, start, tokens, threshold)
+        self.columns = Columns.of(banks, rows)
+        self.readings = Readings(
+            self.columns, self.residual, rows, row_error, decisions.generator("sketch")
+        )
+        tolerance = settings.tolerance
+        if tolerance is None:
+            tolerance = 3 * self.readings.row_error + FIT_ROUNDING
+        is_given = np.ones(run.length, dtype=np.bool_)
+        is_given[self.residual] = False
+        self.found = Neighbourhoods(self.readings, is_given, tolerance)
+        self.num_choices = int(self.columns.num_choices[self.residual].max())
+        size = len(self.residual)
+        self.needed = needed_evidence(size, self.num_choices, settings.failure_budget)
+        self.max_probes = settings.max_probes
+        if self.max_probes is None:
+            self.max_probes = default_max_probes(size, self.num_choices, settings.failure_budget)
+        self.reports: list[BatchReport] = []
+        self.sample: Sample | None = None
+        # Components as validated last; a component that is not among them is pending.
+        self.validated: set[int] = set()
+        self.is_given_up = np.zeros(run.length, dtype=np.bool_)
+        self.is_retested = np.zeros(run.length, dtype=np.bool_)
+        self.idle = 0
+        self.reason = ""
+
+    # ----- The loop ------------------------------------------------------------------------
+
+    def discover(self) -> Findings:
+        """Run batches until every position is resolved, validated and has its evidence."""
+        found = self.found
+        if self.num_choices >= 2:
+            rng = self._generator()
+            masked = np.zeros((self.settings.first_batch, self.run.length), dtype=np.bool_)
+            masked[:, self.residual] = (
+                rng.random((len(masked), len(self.residual))) < self.settings.mask_rate
+            )
+            self._submit("first", masked, rng)
+            while self._step():
+                pass
+        else:
+            self.reason = "every position has one token only: nothing can be varied"
+        found.is_resolved &= found.evidence >= self.needed
+        found.is_resolved |= found.is_settled
+        if not self.reason and not found.is_resolved.all():
+            self.reason = "no neighbourhood explains their rows: not a sum of pairwise terms"
+        return Findings(
+            edges=found.edges(),
+            is_resolved=found.is_resolved.copy(),
+            evidence=found.evidence,
+            misfit=found.misfit,
+            needed=self.needed,
+            num_choices=self.num_choices,
+            reason=self.reason,
+            batches=tuple(self.reports),
+            sample=self.sample or self._empty_sample(),
+        )
+
+    def _step(self) -> bool:
+        """Do what is most urgent; say whether anything was left to do."""
+        found = self.found
+        unresolved = ~found.is_resolved & ~self.is_given_up
+        if unresolved.any():
+            return self._batch("resolve", unresolved, self._batch_size(unresolved.sum()))
+        retest = found.contradictions()
+        retest = retest[~self.is_retested[retest]]
+        if len(retest):
+            self.is_retested[retest] = True
+            found.is_resolved[retest] = False
+            return True
+        pending = self._pending()
+        if len(pending):
+            return self._validate(pending)
+        lacking = found.is_resolved & ~found.is_settled & (found.evidence < self.needed)
+        if lacking.any():
+            short = self.needed - int(found.evidence[lacking].min())
+            return self._batch("evidence", lacking, min(short + short // 4 + 1, 64))
+        return False
+
+    def _batch_size(self, num_unresolved: int) -> int:
+        share = num_unresolved / len(self.residual)
+        return 24 if share > 0.5 else 16 if share > 0.1 else 12 if share > 0.01 else 8
+
+    def _batch(self, purpose: str, urgent: BoolArray, size: int) -> bool:
+        """Mask independent sets, urgent positions first, and look again at what is unresolved."""
+        assert self.max_probes is not None
+        size = min(size, self.max_probes - self.readings.num_probes)
+        if size <= 0:
+            return self._give_up(f"the budget of {self.max_probes} probes is spent")
+        rng = self._generator()
+        rate = np.where(self.found.is_settled | self.is_given_up, 0.0, MASK_RATE)
+        if purpose == "evidence" and urgent.sum() <= FEW * len(self.residual):
+            rate[urgent] = FEW_MASK_RATE
+        masked = design.independent_masks(
+            size, self.found.edges(tentative=True), rate, urgent, rng
+        )
+        progress = self._submit(purpose, masked, rng)
+        self.idle = 0 if progress or purpose != "resolve" else self.idle + 1
+        if self.idle >= self.settings.patience:
+            self.idle = 0
+            return self._give_up("")
+        return True
+
+    def _give_up(self, reason: str) -> bool:
+        """Leave what is unresolved to single commits."""
+        if reason:
+            self.reason = reason
+            # Nothing more can be asked: what is not validated yet is not certain either.
+            pending = self._pending()
+            self.found.is_resolved[pending] = False
+            return False
+        self.is_given_up |= ~self.found.is_resolved
+        return True
+
+    # ----- Probes --------------------------------------------------------------------------
+
+    def _generator(self) -> np.random.Generator:
+        return self.decisions.generator("compressed", len(self.reports))
+
+    def _submit(self, purpose: str, masked: BoolArray, rng: np.random.Generator) -> bool:
+        """Submit one stage of probes, learn from it, and say whether it resolved anything."""
+        states, shown = self._states(masked, rng)
+        first = self.readings.open(shown)
+        readouts = [Readouts.every_masked(part) for part in _parts(states)]
+
+        def requests() -> Iterator[Request]:
+            for k, part in enumerate(_parts(states)):
+                yield Request(part, readouts[k], first + k * STATES_AT_ONCE)
+
+        self.run.stage(
+            requests(),
+            lambda request, rows: self.readings.take(request.label, request.readouts, rows),
+        )
+        found = self.found
+        before = int(found.is_resolved.sum())
+        reopened = found.recheck()
+        if reopened:
+            self.is_given_up[:] = False
+        self._improve()
+        self.reports.append(
+            BatchReport(
+                purpose,
+                len(states),
+                int(found.is_resolved.sum()),
+                reopened,
+                len(found.edges()),
+            )
+        )
+        self.run.transcript.note(
+            "compressed", purpose=purpose, probes=len(states), resolved=before, reopened=reopened
+        )
+        return int(found.is_resolved.sum()) > before - reopened
+
+    def _improve(self) -> None:
+        """Search neighbourhoods until nothing more is resolved."""
+        most = len(self.residual)
+        for k in range(4):
+            unresolved = int((~self.found.is_resolved).sum())
+            if unresolved == 0:
+                return
+            # Ranking everything again is the expensive part while little is known.
+            rank = k == 0 or (k == 1 and unresolved < most / 2) or unresolved < most / 8
+            if self.found.improve(rank=rank) == 0 and k > 0:
+                return
+
+    def _states(self, masked: BoolArray, rng: np.random.Generator) -> tuple[NDArray[np.int32], IntArray]:
+        """Fill in what every revealed position shows."""
+        choices = design.balanced_choices(len(masked), self.columns.num_choices, rng)
+        self._steer(masked, choices, rng)
+        tokens = self.columns.show(choices, rng.random(choices.shape))
+        states = np.where(masked, MASK, tokens).astype(np.int32)
+        given = self.found.is_settled
+        states[:, given] = self.history[given]
+        choices[masked] = -1
+        choices[:, given] = -1
+        return states, choices
+
+    def _steer(self, masked: BoolArray, choices: IntArray, rng: np.random.Generator) -> None:
+        """Keep readouts with many known neighbours from saturating."""
+        hubs, known = self.found.hubs()
+        if len(hubs) == 0:
+            return
+        constant = self.found.constant[hubs]
+        design.steer(masked, choices, hubs, known, constant, self.columns, WIDEST_ROW, rng)
+
+    # ----- Validation ----------------------------------------------------------------------
+
+    def _pending(self) -> IntArray:
+        """Return the resolved positions whose component has not been validated as it is."""
+        found = self.found
+        label, keys = self._components()
+        done = np.array([key in self.validated for key in keys], dtype=np.bool_)
+        mine = found.is_resolved & ~found.is_settled
+        return np.flatnonzero(mine & ~done[label]) if len(keys) else np.empty(0, dtype=np.int64)
+
+    def _components(self) -> tuple[IntArray, list[int]]:
+        """Label the components of the recovered graph, each with a key that its edges determine."""
+        from counterprobe.states import mix64
+
+        edges = self.found.edges()
+        inside = ~(self.is_given_up[edges].any(axis=1))
+        edges = edges[inside]
+        label = components(self.run.length, edges)
+        count = int(label.max()) + 1
+        keys = np.zeros(count, dtype=np.uint64)
+        np.add.at(keys, label, mix64(np.arange(len(label))))
+        hashed = mix64(edges[:, 0] * self.run.length + edges[:, 1] + len(label))
+        np.add.at(keys, label[edges[:, 0]], hashed)
+        return label, [int(key) for key in keys]
+
+    def _validate(self, pending: IntArray) -> bool:
+        """Vary everything, mask one side of each component, and switch sides by code words."""
+        assert self.max_probes is not None
+        found, length = self.found, self.run.length
+        edges = found.edges()
+        edges = edges[~self.is_given_up[edges].any(axis=1)]
+        label, side = design.sides(length, edges)
+        changed = np.unique(label[pending])
+        rng = self._generator()
+        # Components validated before need to be told from the changed ones only.
+        words = design.code_words(len(changed) + 1, rng)
+        word = np.full(int(label.max()) + 1, len(changed))
+        word[changed] = np.arange(len(changed))
+        flip = rng.random(len(word)) < 0.5
+        code = words[word] ^ np.where(word == len(changed), flip, False)[:, None]
+        can_mask = ~found.is_settled & ~self.is_given_up
+        masks = [can_mask & (code[label, b] ^ side) for b in range(words.shape[1])]
+        while len(masks) < LEAST_BLOCKS:
+            rate = np.where(can_mask, MASK_RATE, 0.0)
+            masks.append(design.independent_masks(1, edges, rate, can_mask, rng)[0])
+        masked = np.repeat(np.array(masks), self.num_choices, axis=0)
+        if self.readings.num_probes + len(masked) > self.max_probes:
+            return self._give_up(f"the budget of {self.max_probes} probes is spent")
+        _, keys = self._components()
+        before = set(keys)
+        self._submit("validate", masked, rng)
+        _, keys = self._components()
+        self.validated = before & set(keys)
+        return True
+
+    def _empty_sample(self) -> Sample:
+        nothing = np.empty((0, self.run.length), dtype=np.int32)
+        return Sample(nothing, Readouts.pairs(np.empty(0, int), np.empty(0, int)), np.empty((0, 1)))
+
+
+def _parts(states: NDArray[np.int32]) -> Iterator[NDArray[np.int32]]:
+    for low in range(0, len(states), STATES_AT_ONCE):
+        yield states[low : low + STATES_AT_ONCE]
