@@ -19,16 +19,14 @@ from counterprobe.graph import adjacency, components
 from counterprobe.probing.compressed.columns import Columns
 from counterprobe.probing.compressed.fitting import Known
 
-__all__ = ["balanced_choices", "code_words", "independent_masks", "sides", "steer"]
+__all__ = ["balanced_choices", "code_length", "code_words", "independent_masks", "sides", "steer"]
 
 BoolArray = NDArray[np.bool_]
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
 
 
-def balanced_choices(
-    num_probes: int, num_choices: IntArray, rng: np.random.Generator
-) -> IntArray:
+def balanced_choices(num_probes: int, num_choices: IntArray, rng: np.random.Generator) -> IntArray:
     """Draw what every position shows, shape ``(num_probes, N)``.
 
     Within each run of K probes (K the largest number of choices) a position with K choices shows
@@ -114,6 +112,14 @@ def _two_color(
                     tail += 1
 
 
+def code_length(count: int) -> int:
+    """Return the shortest even length with ``count`` code words, at least 2."""
+    length = 2
+    while math.comb(length, length // 2) // 2 < count:
+        length += 2
+    return length
+
+
 def code_words(count: int, rng: np.random.Generator) -> BoolArray:
     """Draw distinct code words of equal weight, no two of them complementary.
 
@@ -122,12 +128,9 @@ def code_words(count: int, rng: np.random.Generator) -> BoolArray:
 
     Returns
     -------
-    ndarray of bool, shape (count, length)
-        The shortest even length that has enough words, at least 2.
+    ndarray of bool, shape (count, code_length(count))
     """
-    length = 2
-    while math.comb(length, length // 2) // 2 < count:
-        length += 2
+    length = code_length(count)
     # Words that begin with a one: exactly one of each complementary pair.
     total = math.comb(length, length // 2) // 2
     ranks = rng.choice(total, size=count, replace=False) if count else np.empty(0, dtype=np.int64)

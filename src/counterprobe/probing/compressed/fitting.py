@@ -17,7 +17,16 @@ from numpy.typing import NDArray
 
 from counterprobe.compiled import allocating_kernel, inlined, kernel
 
-__all__ = ["MAX_PARAMETERS", "Data", "Known", "Scratch", "check_fits", "fit", "list_probes", "new_scratch"]
+__all__ = [
+    "MAX_PARAMETERS",
+    "Data",
+    "Known",
+    "Scratch",
+    "check_fits",
+    "fit",
+    "list_probes",
+    "new_scratch",
+]
 
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
@@ -41,7 +50,9 @@ class Data(NamedTuple):
     logs : ndarray of float, shape (N, T, C)
         Centred log-rows of the positions that were read.
     weight : ndarray of float, shape (N, T)
-        Precision of a log-row; zero where nothing was read.
+        Weight of a log-row; zero where nothing was read.
+    precision : ndarray of float, shape (N, T, C) or (N, 0, 0)
+        Further weights of its coordinates; none with an exact oracle.
     num_choices : ndarray of int, shape (N,)
     importance : ndarray of float, shape (N, C)
         Weight of each coordinate in sums of squares.
@@ -55,6 +66,7 @@ class Data(NamedTuple):
     choices: NDArray[np.int16]
     logs: FloatArray
     weight: NDArray[np.float32]
+    precision: NDArray[np.float32]
     num_choices: IntArray
     importance: FloatArray
     is_sketch: bool
@@ -151,16 +163,11 @@ def fit(
     judge : bool
         Whether to compare rows as well, for the outcome WORST.
     """
-    gram, solution, outcome = scratch.gram, scratch.solution, scratch.outcome
+    outcome = scratch.outcome
     width = data.logs.shape[2]
     size = 1
     for m in range(len(members)):
         size += data.num_choices[members[m]] - 1
-    for a in range(size):
-        for b in range(a + 1):
-            gram[a, b] = 0.0
-        for c in range(width):
-            solution[a, c] = 0.0
     clean = 0
     num_read = scratch.probes[data.num_probes]
     for n in range(num_read):
@@ -172,16 +179,69 @@ def fit(
         )
         if not scratch.is_clean[t]:
             continue
-        w = float(data.weight[j, t])
-        if w >= data.visible_weight:
+        if data.weight[j, t] >= data.visible_weight:
             clean += 1
         for c in range(width):
             value = data.logs[j, t, c]
             for k in range(len(known)):
                 value -= terms[k, data.choices[known[k], t], c]
             scratch.residual[t, c] = value
-            solution[0, c] += w * value
+    outcome[CLEAN] = clean
+    outcome[RANK] = 0.0
+    if data.precision.shape[2] == 0:
+        _accumulate(data, j, members, size, 0, width, scratch)
+        outcome[RANK] = _solve(scratch, size, 0, width)
+    else:
+        for c in range(width):
+            _accumulate(data, j, members, size, c, c + 1, scratch)
+            outcome[RANK] = max(outcome[RANK], _solve(scratch, size, c, c + 1))
+    outcome[SQUARES] = 0.0
+    outcome[WORST] = 0.0
+    for n in range(num_read):
+        t = scratch.probes[n]
+        if not scratch.is_clean[t]:
+            continue
+        squares = 0.0
+        for c in range(width):
+            value = scratch.solution[0, c]
+            first = 1
+            for m in range(len(members)):
+                a = data.choices[members[m], t]
+                if a > 0:
+                    value += scratch.solution[first + a - 1, c]
+                first += data.num_choices[members[m]] - 1
+            scratch.residual[t, c] -= value
+            square = data.importance[j, c] * scratch.residual[t, c] ** 2
+            squares += square if data.precision.shape[2] == 0 else data.precision[j, t, c] * square
+        outcome[SQUARES] += float(data.weight[j, t]) * squares
+        if not judge:
+            continue
+        if data.is_sketch:
+            distance = 0.5 * math.sqrt(squares)
+        else:
+            distance = _distance(data.logs, j, t, scratch.residual)
+        outcome[WORST] = max(outcome[WORST], distance)
+
+
+@inlined
+def _accumulate(data, j, members, size, low, high, scratch):  # type: ignore[no-untyped-def]
+    """Set up the normal equations of the coordinates ``low .. high - 1``, which share weights."""
+    gram, solution = scratch.gram, scratch.solution
+    for a in range(size):
+        for b in range(a + 1):
+            gram[a, b] = 0.0
+        for c in range(low, high):
+            solution[a, c] = 0.0
+    for n in range(scratch.probes[data.num_probes]):
+        t = scratch.probes[n]
+        if not scratch.is_clean[t]:
+            continue
+        w = float(data.weight[j, t])
+        if data.precision.shape[2] > 0:
+            w *= float(data.precision[j, t, low])
         gram[0, 0] += w
+        for c in range(low, high):
+            solution[0, c] += w * scratch.residual[t, c]
         first = 1
         for m in range(len(members)):
             a = data.choices[members[m], t]
@@ -195,36 +255,9 @@ def fit(
                     if b > 0:
                         gram[row, before + b - 1] += w
                     before += data.num_choices[members[o]] - 1
-                for c in range(width):
+                for c in range(low, high):
                     solution[row, c] += w * scratch.residual[t, c]
             first += data.num_choices[members[m]] - 1
-    outcome[CLEAN] = clean
-    outcome[RANK] = _solve(gram, solution, scratch.determined, size, width)
-    outcome[SQUARES] = 0.0
-    outcome[WORST] = 0.0
-    for n in range(num_read):
-        t = scratch.probes[n]
-        if not scratch.is_clean[t]:
-            continue
-        squares = 0.0
-        for c in range(width):
-            value = solution[0, c]
-            first = 1
-            for m in range(len(members)):
-                a = data.choices[members[m], t]
-                if a > 0:
-                    value += solution[first + a - 1, c]
-                first += data.num_choices[members[m]] - 1
-            scratch.residual[t, c] -= value
-            squares += data.importance[j, c] * scratch.residual[t, c] ** 2
-        outcome[SQUARES] += float(data.weight[j, t]) * squares
-        if not judge:
-            continue
-        if data.is_sketch:
-            distance = 0.5 * math.sqrt(squares)
-        else:
-            distance = _distance(data.logs, j, t, scratch.residual)
-        outcome[WORST] = max(outcome[WORST], distance)
 
 
 @inlined
@@ -261,8 +294,9 @@ def _distance(logs, j, t, residual):  # type: ignore[no-untyped-def]
 
 
 @inlined
-def _solve(gram, solution, determined, size, width):  # type: ignore[no-untyped-def]
+def _solve(scratch, size, low, high):  # type: ignore[no-untyped-def]
     """Cholesky in place; parameters that the probes do not determine are set to zero."""
+    gram, solution, determined = scratch.gram, scratch.solution, scratch.determined
     rank = 0
     for p in range(size):
         diagonal = gram[p, p]
@@ -281,7 +315,7 @@ def _solve(gram, solution, determined, size, width):  # type: ignore[no-untyped-
                 if determined[k]:
                     value -= gram[q, k] * gram[p, k]
             gram[q, p] = value / root
-    for c in range(width):
+    for c in range(low, high):
         for p in range(size):
             value = solution[p, c] if determined[p] else 0.0
             for k in range(p):

@@ -32,6 +32,8 @@ OWN_MEMBERS = 8
 OWN_CLAIMS = 4
 SHORTLIST = 16
 RESOLVED_FAVOUR = 0.3
+# What a term taken over adds to the tolerance, in units of the tolerance.
+TAKEN_OVER = 0.2
 # Clean probes beyond the parameters before a neighbourhood may count as an explanation.
 SPARE = 8
 # What a source must gain, in log-likelihood: out of N, or when its other end names the readout.
@@ -152,7 +154,7 @@ class Neighbourhoods:
 
     def _tolerances(self, known: Known) -> FloatArray:
         """Errors of terms taken over add up like independent ones."""
-        tolerance: FloatArray = self.tolerance * (1 + np.sqrt(np.diff(known.start)))
+        tolerance: FloatArray = self.tolerance * (1 + TAKEN_OVER * np.sqrt(np.diff(known.start)))
         return tolerance
 
     # ----- Checking and improving ----------------------------------------------------------
@@ -260,9 +262,7 @@ class Neighbourhoods:
         claims[count > OWN_CLAIMS] = -1
         return claims
 
-    def _priced(
-        self, readouts: IntArray, lists: list[IntArray]
-    ) -> tuple[IntArray, FloatArray]:
+    def _priced(self, readouts: IntArray, lists: list[IntArray]) -> tuple[IntArray, FloatArray]:
         """Join short lists without repetition, and price each source."""
         shortlist = np.concatenate(lists, axis=1)
         price = np.full(shortlist.shape, math.log(len(self.count)) + MARGIN)

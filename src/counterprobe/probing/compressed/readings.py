@@ -1,7 +1,7 @@
 """Readings: every probe so far and what came back, position by position, in coordinates that add.
 
 A row becomes its centred log: for a pairwise law the terms of revealed neighbours add in it. With a
-noisy oracle the log is taken of mass plus three row errors, so that a rare token, whose log may be
+noisy oracle the log is taken of mass plus half a row error, so that a rare token, whose log may be
 off by several units, cannot drown the rest. A vocabulary of more than ``MOST_COORDINATES`` tokens is
 sketched: a few random signed sums of the log-row, each token weighted by the root of its all-mask
 mass. Sums of logs still add, and the length of a sketched difference bounds, to first order, twice
@@ -76,7 +76,7 @@ class Readings:
         self.all_mask = np.full((length, width), 1.0 / width)
         self.all_mask[residual] = masses
         self._signs = rng.choice(np.array([-1.0, 1.0]), size=(width, NUM_SKETCHES))
-        self._buffer = 3 * row_error if row_error > EXACT else SMALLEST
+        self._buffer = 0.5 * row_error if row_error > EXACT else SMALLEST
         if self.is_sketch:
             self.importance = np.full((length, NUM_SKETCHES), 1.0 / NUM_SKETCHES)
         else:
@@ -87,6 +87,10 @@ class Readings:
         self._choices = np.full((length, 64), -1, dtype=np.int16)
         self._logs = np.zeros((length, 64, self.importance.shape[1]))
         self._weight = np.zeros((length, 64), dtype=np.float32)
+        # Noise of one row error moves the log of a mass p by row_error / p.
+        self._weighs_coordinates = row_error > EXACT and not self.is_sketch
+        room = (64, self.importance.shape[1]) if self._weighs_coordinates else (0, 0)
+        self._precision = np.zeros((length, *room), dtype=np.float32)
 
     @property
     def length(self) -> int:
@@ -101,6 +105,7 @@ class Readings:
             self._choices,
             self._logs,
             self._weight,
+            self._precision,
             self.columns.num_choices,
             self.importance,
             self.is_sketch,
@@ -120,6 +125,7 @@ class Readings:
             self._choices = _doubled(self._choices, -1)
             self._logs = _doubled(self._logs, 0)
             self._weight = _doubled(self._weight, 0)
+            self._precision = _doubled(self._precision, 0)
         self._choices[:, first:needed] = choices.T
         self.num_probes = needed
         return first
@@ -131,6 +137,9 @@ class Readings:
         logs, weight = self.coordinates(position, masses)
         self._logs[position, probe] = logs
         self._weight[position, probe] = weight
+        if self._weighs_coordinates:
+            noise = 10 * self.row_error
+            self._precision[position, probe] = (masses / (masses + noise)) ** 2 + 1e-9
 
     def coordinates(self, position: IntArray, masses: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Return centred log-rows or their sketches, and the precision of each."""

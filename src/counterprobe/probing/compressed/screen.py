@@ -112,6 +112,7 @@ class _CompressedScreen:
         self.is_given_up = np.zeros(run.length, dtype=np.bool_)
         self.is_retested = np.zeros(run.length, dtype=np.bool_)
         self.idle = 0
+        self.most_resolved = 0
         self.reason = ""
 
     # ----- The loop ------------------------------------------------------------------------
@@ -174,9 +175,14 @@ class _CompressedScreen:
     def _batch(self, purpose: str, urgent: BoolArray, size: int) -> bool:
         """Mask independent sets, urgent positions first, and look again at what is unresolved."""
         assert self.max_probes is not None
-        size = min(size, self.max_probes - self.readings.num_probes)
+        left = self.max_probes - self.readings.num_probes
+        if purpose == "resolve":
+            left -= self._validation_cost()
+        size = min(size, left)
         if size <= 0:
-            return self._give_up(f"the budget of {self.max_probes} probes is spent")
+            self.reason = f"the budget of {self.max_probes} probes is spent"
+            self.is_given_up |= ~self.found.is_resolved
+            return purpose == "resolve"
         rng = self._generator()
         rate = np.where(self.found.is_settled | self.is_given_up, 0.0, MASK_RATE)
         if purpose == "evidence" and urgent.sum() <= FEW * len(self.residual):
@@ -184,22 +190,14 @@ class _CompressedScreen:
         masked = design.independent_masks(
             size, self.found.edges(tentative=True), rate, urgent, rng
         )
-        progress = self._submit(purpose, masked, rng)
-        self.idle = 0 if progress or purpose != "resolve" else self.idle + 1
-        if self.idle >= self.settings.patience:
-            self.idle = 0
-            return self._give_up("")
-        return True
-
-    def _give_up(self, reason: str) -> bool:
-        """Leave what is unresolved to single commits."""
-        if reason:
-            self.reason = reason
-            # Nothing more can be asked: what is not validated yet is not certain either.
-            pending = self._pending()
-            self.found.is_resolved[pending] = False
-            return False
-        self.is_given_up |= ~self.found.is_resolved
+        self._submit(purpose, masked, rng)
+        if purpose == "resolve":
+            resolved = int(self.found.is_resolved.sum())
+            self.idle = 0 if resolved > self.most_resolved else self.idle + 1
+            self.most_resolved = max(resolved, self.most_resolved)
+            if self.idle >= self.settings.patience:
+                self.idle = 0
+                self.is_given_up |= ~self.found.is_resolved
         return True
 
     # ----- Probes --------------------------------------------------------------------------
@@ -207,8 +205,8 @@ class _CompressedScreen:
     def _generator(self) -> np.random.Generator:
         return self.decisions.generator("compressed", len(self.reports))
 
-    def _submit(self, purpose: str, masked: BoolArray, rng: np.random.Generator) -> bool:
-        """Submit one stage of probes, learn from it, and say whether it resolved anything."""
+    def _submit(self, purpose: str, masked: BoolArray, rng: np.random.Generator) -> None:
+        """Submit one stage of probes and learn from it."""
         states, shown = self._states(masked, rng)
         first = self.readings.open(shown)
         readouts = [Readouts.every_masked(part) for part in _parts(states)]
@@ -222,10 +220,7 @@ class _CompressedScreen:
             lambda request, rows: self.readings.take(request.label, request.readouts, rows),
         )
         found = self.found
-        before = int(found.is_resolved.sum())
         reopened = found.recheck()
-        if reopened:
-            self.is_given_up[:] = False
         self._improve()
         self.reports.append(
             BatchReport(
@@ -237,9 +232,8 @@ class _CompressedScreen:
             )
         )
         self.run.transcript.note(
-            "compressed", purpose=purpose, probes=len(states), resolved=before, reopened=reopened
+            "compressed", purpose=purpose, probes=len(states), edges=found.edges()
         )
-        return int(found.is_resolved.sum()) > before - reopened
 
     def _improve(self) -> None:
         """Search neighbourhoods until nothing more is resolved."""
@@ -253,7 +247,9 @@ class _CompressedScreen:
             if self.found.improve(rank=rank) == 0 and k > 0:
                 return
 
-    def _states(self, masked: BoolArray, rng: np.random.Generator) -> tuple[NDArray[np.int32], IntArray]:
+    def _states(
+        self, masked: BoolArray, rng: np.random.Generator
+    ) -> tuple[NDArray[np.int32], IntArray]:
         """Fill in what every revealed position shows."""
         choices = design.balanced_choices(len(masked), self.columns.num_choices, rng)
         self._steer(masked, choices, rng)
@@ -282,6 +278,12 @@ class _CompressedScreen:
         done = np.array([key in self.validated for key in keys], dtype=np.bool_)
         mine = found.is_resolved & ~found.is_settled
         return np.flatnonzero(mine & ~done[label]) if len(keys) else np.empty(0, dtype=np.int64)
+
+    def _validation_cost(self) -> int:
+        """Probes that validating the components as they are would take."""
+        label, _ = self._components()
+        num_blocks = design.code_length(len(np.unique(label[self.residual])) + 1)
+        return max(num_blocks, LEAST_BLOCKS) * self.num_choices
 
     def _components(self) -> tuple[IntArray, list[int]]:
         """Label the components of the recovered graph, each with a key that its edges determine."""
@@ -320,7 +322,9 @@ class _CompressedScreen:
             masks.append(design.independent_masks(1, edges, rate, can_mask, rng)[0])
         masked = np.repeat(np.array(masks), self.num_choices, axis=0)
         if self.readings.num_probes + len(masked) > self.max_probes:
-            return self._give_up(f"the budget of {self.max_probes} probes is spent")
+            self.reason = f"the budget of {self.max_probes} probes is spent"
+            found.is_resolved[pending] = False
+            return False
         _, keys = self._components()
         before = set(keys)
         self._submit("validate", masked, rng)
@@ -330,7 +334,9 @@ class _CompressedScreen:
 
     def _empty_sample(self) -> Sample:
         nothing = np.empty((0, self.run.length), dtype=np.int32)
-        return Sample(nothing, Readouts.pairs(np.empty(0, int), np.empty(0, int)), np.empty((0, 1)))
+        return Sample(
+            nothing, Readouts.pairs(np.empty(0, int), np.empty(0, int)), np.empty((0, 1))
+        )
 
 
 def _parts(states: NDArray[np.int32]) -> Iterator[NDArray[np.int32]]:

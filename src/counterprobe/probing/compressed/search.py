@@ -117,7 +117,9 @@ def _search(
         size, parameters = 0, 1
         while True:
             fit(data, j, chosen[:size], scratch.nobody, have, terms, True, scratch)
-            now = scratch.outcome[SQUARES] / max(1.0, scratch.outcome[CLEAN] - scratch.outcome[RANK])
+            now = scratch.outcome[SQUARES] / max(
+                1.0, scratch.outcome[CLEAN] - scratch.outcome[RANK]
+            )
             if scratch.outcome[CLEAN] - scratch.outcome[RANK] < spare:
                 break
             explained[r] = scratch.outcome[WORST] <= tolerance[r]
