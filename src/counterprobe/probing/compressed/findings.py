@@ -123,7 +123,8 @@ class Findings:
     reason : str
         Why positions are unresolved; empty if none is.
     batches : tuple of BatchReport
-    sample : Sample
+    sample : Sample or None
+        None where nothing was probed.
     """
 
     edges: IntArray
@@ -134,4 +135,4 @@ class Findings:
     num_choices: int
     reason: str
     batches: tuple[BatchReport, ...]
-    sample: Sample
+    sample: Sample | None

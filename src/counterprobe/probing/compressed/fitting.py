@@ -224,7 +224,9 @@ def fit(
 
 
 @inlined
-def _accumulate(data, j, members, size, low, high, scratch):  # type: ignore[no-untyped-def]
+def _accumulate(
+    data: Data, j: int, members: IntArray, size: int, low: int, high: int, scratch: Scratch
+) -> None:
     """Set up the normal equations of the coordinates ``low .. high - 1``, which share weights."""
     gram, solution = scratch.gram, scratch.solution
     for a in range(size):
@@ -261,7 +263,7 @@ def _accumulate(data, j, members, size, low, high, scratch):  # type: ignore[no-
 
 
 @inlined
-def _all_shown(data, t, positions):  # type: ignore[no-untyped-def]
+def _all_shown(data: Data, t: int, positions: IntArray) -> bool:
     """Whether every one of some positions was revealed in a probe."""
     shown = True
     for m in range(len(positions)):
@@ -272,7 +274,7 @@ def _all_shown(data, t, positions):  # type: ignore[no-untyped-def]
 
 
 @inlined
-def _distance(logs, j, t, residual):  # type: ignore[no-untyped-def]
+def _distance(logs: FloatArray, j: int, t: int, residual: FloatArray) -> float:
     """Total variation between the row read and the row reconstructed, both given by logs."""
     width = logs.shape[2]
     top = logs[j, t, 0]
@@ -294,7 +296,7 @@ def _distance(logs, j, t, residual):  # type: ignore[no-untyped-def]
 
 
 @inlined
-def _solve(scratch, size, low, high):  # type: ignore[no-untyped-def]
+def _solve(scratch: Scratch, size: int, low: int, high: int) -> int:
     """Cholesky in place; parameters that the probes do not determine are set to zero."""
     gram, solution, determined = scratch.gram, scratch.solution, scratch.determined
     rank = 0

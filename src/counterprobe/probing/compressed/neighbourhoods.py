@@ -2,9 +2,9 @@
 
 A position names *members*, which its own fit found. Once that fit explains its clean probes the
 position is resolved and its members become *claims* on their other ends. A position that many
-others claim (a hub) does not fit them itself: for a pairwise law the term that a resolved neighbour
-``i`` adds to the log-row of ``j`` is the term that ``j`` adds to ``i``, read the other way round, so it is
-taken over from the neighbour's fit and subtracted.
+others claim (a hub) does not fit them itself: for a pairwise law, what a neighbour ``i`` adds to
+the log-row of ``j`` is what ``j`` adds to that of ``i``, read the other way round, so it is taken
+over from the fit of ``i`` and subtracted.
 """
 
 from __future__ import annotations
@@ -197,7 +197,7 @@ class Neighbourhoods:
         return outcome
 
     def hubs(self) -> tuple[IntArray, Known]:
-        """Return the positions that take terms over, and these terms; constants are brought up to date."""
+        """Return the positions that take terms over, and these; their constants are refitted."""
         everything = np.flatnonzero(~self.is_settled)
         known = self.known(everything)
         counts = np.diff(known.start)
@@ -211,10 +211,11 @@ class Neighbourhoods:
         """Return a number for each neighbourhood that changes when it does."""
         members = self._members_of(readouts)
         hashed = np.where(members >= 0, mix64(members.astype(np.uint64)), np.uint64(0))
-        signature = hashed.sum(axis=1, dtype=np.uint64)
+        signature: NDArray[np.uint64] = hashed.sum(axis=1, dtype=np.uint64)
         at = np.repeat(np.arange(len(readouts)), np.diff(known.start))
         np.add.at(signature, at, mix64(known.position.astype(np.uint64)))
-        return signature + np.uint64(1)
+        signature += np.uint64(1)
+        return signature
 
     def improve(self, *, rank: bool = True) -> int:
         """Search neighbourhoods for the unresolved positions; return how many were resolved.

@@ -1,16 +1,16 @@
 """Readings: every probe so far and what came back, position by position, in coordinates that add.
 
-A row becomes its centred log: for a pairwise law the terms of revealed neighbours add in it. With a
-noisy oracle the log is taken of mass plus half a row error, so that a rare token, whose log may be
-off by several units, cannot drown the rest. A vocabulary of more than ``MOST_COORDINATES`` tokens is
-sketched: a few random signed sums of the log-row, each token weighted by the root of its all-mask
-mass. Sums of logs still add, and the length of a sketched difference bounds, to first order, twice
-the total variation.
+A row becomes its centred log: for a pairwise law the terms of revealed neighbours add in it. With
+a noisy oracle the log is taken of mass plus half a row error, and a coordinate counts the less the
+smaller its mass, so that a rare token, whose log may be off by several units, cannot drown the
+rest. A vocabulary of more than ``MOST_COORDINATES`` tokens is sketched: a few random signed sums
+of the log-row, each token weighted by the root of its all-mask mass. Sums of logs still add, and the
+length of a sketched difference bounds, to first order, twice the total variation.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,6 +24,7 @@ __all__ = ["MOST_COORDINATES", "Readings"]
 
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
+T = TypeVar("T", bound=np.generic)
 
 MOST_COORDINATES = 32
 NUM_SKETCHES = 16
@@ -157,7 +158,7 @@ def _precision(free: Any) -> Any:
     return (free / (free + QUARTER_WEIGHT_MASS)) ** 2
 
 
-def _doubled(array: NDArray[np.generic], fill: int) -> NDArray[np.generic]:
+def _doubled(array: NDArray[T], fill: int) -> NDArray[T]:
     """Return a copy with twice the room for probes."""
     grown = np.full((array.shape[0], 2 * array.shape[1], *array.shape[2:]), fill, array.dtype)
     grown[:, : array.shape[1]] = array

@@ -1,9 +1,9 @@
 """The compressed screen: recover the dependence graph from a logarithmic number of probes.
 
-Every probe masks a set, shows a random choice at every other position, and reads all masked rows. A
-readout is *resolved* when its neighbourhood explains, in total variation, every clean probe so far.
-Batches adapt: they mask sets that are independent in the candidate graph, unresolved positions
-first. High-degree positions are resolved through their neighbours, level by level, without a
+Every probe masks a set, shows a random choice at every other position, and reads all masked rows.
+A readout is *resolved* when its neighbourhood explains, in total variation, every clean probe so
+far. Batches adapt: they mask sets that are independent in the candidate graph, unresolved
+positions first. High-degree positions are resolved through their neighbours, level by level, without a
 commit. When nothing is unresolved, a validation stage holds nothing and shows any edge that was
 missed; ``docs/compressed.md`` has the argument.
 """
@@ -31,7 +31,7 @@ from counterprobe.probing.compressed.findings import (
 from counterprobe.probing.compressed.neighbourhoods import Neighbourhoods
 from counterprobe.probing.compressed.readings import Readings
 from counterprobe.rows import Rows, to_numpy
-from counterprobe.states import MASK
+from counterprobe.states import MASK, mix64
 from counterprobe.streams import Decisions
 from counterprobe.unmasking import Request, Unmasking
 
@@ -46,7 +46,7 @@ STATES_AT_ONCE = 16
 # Share of the positions free to be masked that a batch masks.
 MASK_RATE = 0.5
 # Where few positions lack evidence they are masked more often.
-FEW = 0.02
+FEW = 0.25
 FEW_MASK_RATE = 0.85
 # Rounding in a reconstructed row.
 FIT_ROUNDING = 1e-10
@@ -54,9 +54,9 @@ FIT_ROUNDING = 1e-10
 WIDEST_ROW = 6.0
 # Runs of K probes in a validation stage, at least.
 LEAST_BLOCKS = 6
-# What is kept to recognise the oracle by: states, and rows of each.
+# What is kept to recognise the oracle by.
 SAMPLE_STATES = 3
-SAMPLE_ROWS = 64
+SAMPLE_ROWS = 128
 
 
 def compressed_screen(
@@ -144,7 +144,7 @@ class _CompressedScreen:
             num_choices=self.num_choices,
             reason=self.reason,
             batches=tuple(self.reports),
-            sample=self.sample or self._empty_sample(),
+            sample=self.sample,
         )
 
     def _step(self) -> bool:
@@ -215,10 +215,12 @@ class _CompressedScreen:
             for k, part in enumerate(_parts(states)):
                 yield Request(part, readouts[k], first + k * STATES_AT_ONCE)
 
-        self.run.stage(
-            requests(),
-            lambda request, rows: self.readings.take(request.label, request.readouts, rows),
-        )
+        def consume(request: Request, rows: Rows) -> None:
+            self.readings.take(request.label, request.readouts, rows)
+            if request.label == first:
+                self.sample = _sample(request, rows, rng)
+
+        self.run.stage(requests(), consume)
         found = self.found
         reopened = found.recheck()
         self._improve()
@@ -286,9 +288,7 @@ class _CompressedScreen:
         return max(num_blocks, LEAST_BLOCKS) * self.num_choices
 
     def _components(self) -> tuple[IntArray, list[int]]:
-        """Label the components of the recovered graph, each with a key that its edges determine."""
-        from counterprobe.states import mix64
-
+        """Label the recovered components, each with a key that its positions and edges make."""
         edges = self.found.edges()
         inside = ~(self.is_given_up[edges].any(axis=1))
         edges = edges[inside]
@@ -332,11 +332,17 @@ class _CompressedScreen:
         self.validated = before & set(keys)
         return True
 
-    def _empty_sample(self) -> Sample:
-        nothing = np.empty((0, self.run.length), dtype=np.int32)
-        return Sample(
-            nothing, Readouts.pairs(np.empty(0, int), np.empty(0, int)), np.empty((0, 1))
-        )
+
+def _sample(request: Request, rows: Rows, rng: np.random.Generator) -> Sample:
+    """Keep a few states and rows of a request."""
+    readouts = request.readouts
+    early = np.flatnonzero(readouts.state_index < SAMPLE_STATES)
+    kept = np.sort(rng.choice(early, size=min(len(early), SAMPLE_ROWS), replace=False))
+    return Sample(
+        request.states[:SAMPLE_STATES].copy(),
+        Readouts.pairs(readouts.state_index[kept], readouts.position[kept]),
+        np.array(to_numpy(rows.take(kept).masses), dtype=np.float64),
+    )
 
 
 def _parts(states: NDArray[np.int32]) -> Iterator[NDArray[np.int32]]:

@@ -21,6 +21,7 @@ from counterprobe.probing.compressed.fitting import (
     WORST,
     Data,
     Known,
+    Scratch,
     fit,
     list_probes,
     new_scratch,
@@ -169,7 +170,7 @@ def _search(
 
 
 @inlined
-def _holds(chosen, size, a):  # type: ignore[no-untyped-def]
+def _holds(chosen: IntArray, size: int, a: int) -> bool:
     """Whether a source was chosen already."""
     found = False
     for m in range(size):
@@ -179,7 +180,19 @@ def _holds(chosen, size, a):  # type: ignore[no-untyped-def]
 
 
 @inlined
-def _gain(data, j, chosen, size, more, have, terms, floor, now, price, scratch):  # type: ignore[no-untyped-def]
+def _gain(
+    data: Data,
+    j: int,
+    chosen: IntArray,
+    size: int,
+    more: int,
+    have: IntArray,
+    terms: FloatArray,
+    floor: float,
+    now: float,
+    price: float,
+    scratch: Scratch,
+) -> float:
     """Log-likelihood gained by the last ``more`` sources, on the probes that show them.
 
     The variance without them is measured on the same probes, but only where the variance on all
@@ -199,7 +212,16 @@ def _gain(data, j, chosen, size, more, have, terms, floor, now, price, scratch):
 
 
 @inlined
-def _drop_idle(data, j, chosen, size, have, terms, tolerance, scratch):  # type: ignore[no-untyped-def]
+def _drop_idle(
+    data: Data,
+    j: int,
+    chosen: IntArray,
+    size: int,
+    have: IntArray,
+    terms: FloatArray,
+    tolerance: float,
+    scratch: Scratch,
+) -> int:
     """Drop members without which the clean probes are explained as well; return the new size."""
     m = 0
     while m < size:
