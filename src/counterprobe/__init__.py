@@ -17,9 +17,11 @@ from counterprobe.errors import CounterprobeError as CounterprobeError
 from counterprobe.errors import Infeasible as Infeasible
 from counterprobe.errors import NotAForestError as NotAForestError
 from counterprobe.errors import OracleError as OracleError
+from counterprobe.errors import StructureError as StructureError
 from counterprobe.ledger import Ledger as Ledger
 from counterprobe.ledger import Right as Right
 from counterprobe.lockstep import Lockstep as Lockstep
+from counterprobe.lockstep import Many as Many
 from counterprobe.oracle import CallableOracle as CallableOracle
 from counterprobe.oracle import Oracle as Oracle
 from counterprobe.oracle import Readouts as Readouts
@@ -30,6 +32,8 @@ from counterprobe.rows import DenseRows as DenseRows
 from counterprobe.rows import Rows as Rows
 from counterprobe.states import MASK as MASK
 from counterprobe.streams import Streams as Streams
+from counterprobe.structure import Structure as Structure
+from counterprobe.structure import discover as discover
 from counterprobe.targets import ForestLaw as ForestLaw
 from counterprobe.targets import FrozenNoise as FrozenNoise
 from counterprobe.targets import TableLaw as TableLaw

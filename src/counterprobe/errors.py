@@ -19,3 +19,7 @@ class NotAForestError(CounterprobeError, ValueError):
 
 class Infeasible(CounterprobeError):
     """A rule cannot start with these parameters; it becomes a result's stop, not a crash."""
+
+
+class StructureError(CounterprobeError):
+    """A saved structure is damaged, or belongs to another oracle."""

@@ -7,6 +7,8 @@ ledger of the whole adds up the submissions and counts a round of all sequences 
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
@@ -16,9 +18,27 @@ from counterprobe.oracle import Oracle, Readouts, require_oracle
 from counterprobe.states import MASK, StateArray, all_masked, as_states, check_batch
 from counterprobe.streams import Streams
 
-__all__ = ["Lockstep"]
+__all__ = ["Lockstep", "Many"]
 
 IntArray = NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class Many:
+    """Many sequences drawn in lockstep.
+
+    Attributes
+    ----------
+    tokens : ndarray of int, shape (count, N)
+    ledgers : list of Ledger
+        One a sequence.
+    ledger : Ledger
+        For the whole: submissions add up, a round of all sequences is one stage.
+    """
+
+    tokens: NDArray[np.int32]
+    ledgers: list[Ledger]
+    ledger: Ledger
 
 
 class Lockstep:
@@ -88,6 +108,10 @@ class Lockstep:
             rows_read=count * self._one.rows_read,
             widest_stage=count if self._one.commits else 0,
         )
+
+    def result(self) -> Many:
+        """Return the sequences and ledgers so far."""
+        return Many(self.states, self.ledgers, self.ledger)
 
     def commit(self, batch: ArrayLike) -> NDArray[np.int32]:
         """Commit the same positions in every sequence.

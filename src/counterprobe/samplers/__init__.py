@@ -2,8 +2,8 @@
 
 from counterprobe.samplers.balanced import OneBatch as OneBatch
 from counterprobe.samplers.balanced import RandomBalanced as RandomBalanced
-from counterprobe.samplers.base import Many as Many
 from counterprobe.samplers.base import Sampler as Sampler
+from counterprobe.samplers.compressed import Compressed as Compressed
 from counterprobe.samplers.packed import Packed as Packed
 from counterprobe.samplers.packed import PackedTheory as PackedTheory
 from counterprobe.samplers.registry import SAMPLERS as SAMPLERS

@@ -17,34 +17,16 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from counterprobe.errors import CounterprobeError, Infeasible
-from counterprobe.ledger import Ledger, Right
-from counterprobe.lockstep import Lockstep
+from counterprobe.ledger import Right
+from counterprobe.lockstep import Lockstep, Many
 from counterprobe.oracle import Oracle
 from counterprobe.results import SampleResult, StopReason, versions
 from counterprobe.streams import Decisions, Streams
 from counterprobe.unmasking import Unmasking
 
-__all__ = ["Many", "Sampler"]
+__all__ = ["Sampler"]
 
 IntArray = NDArray[np.int64]
-
-
-@dataclass(frozen=True, slots=True)
-class Many:
-    """Many sequences drawn in lockstep.
-
-    Attributes
-    ----------
-    tokens : ndarray of int, shape (count, N)
-    ledgers : list of Ledger
-        One a sequence.
-    ledger : Ledger
-        For the whole: submissions add up, a round of all sequences is one stage.
-    """
-
-    tokens: NDArray[np.int32]
-    ledgers: list[Ledger]
-    ledger: Ledger
 
 
 @dataclass(frozen=True)
@@ -156,4 +138,4 @@ class Sampler(ABC):
             )
         for batch in batches:
             run.commit(batch)
-        return Many(run.states, run.ledgers, run.ledger)
+        return run.result()

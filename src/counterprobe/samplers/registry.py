@@ -8,13 +8,15 @@ from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from counterprobe.samplers.balanced import OneBatch, RandomBalanced
 from counterprobe.samplers.base import Sampler
+from counterprobe.samplers.compressed import Compressed
 from counterprobe.samplers.packed import Packed, PackedTheory
 from counterprobe.samplers.sequential import Sequential
 
 __all__ = ["SAMPLERS", "build_sampler", "describe_samplers"]
 
 SAMPLERS: dict[str, type[Sampler]] = {
-    cls.name: cls for cls in (Packed, PackedTheory, Sequential, OneBatch, RandomBalanced)
+    cls.name: cls
+    for cls in (Compressed, Packed, PackedTheory, Sequential, OneBatch, RandomBalanced)
 }
 
 

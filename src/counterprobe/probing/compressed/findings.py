@@ -55,6 +55,21 @@ class CompressedSettings:
     tolerance: float | None = None
     patience: int = 8
 
+    def __post_init__(self) -> None:
+        """Check the settings."""
+        for name in ("failure_budget", "mask_rate"):
+            value = getattr(self, name)
+            if not 0 < value < 1:
+                raise ValueError(f"{name} must lie strictly between 0 and 1, got {value!r}")
+        for name in ("first_batch", "max_probes", "patience"):
+            value = getattr(self, name)
+            if value is not None and not (isinstance(value, (int, np.integer)) and value >= 1):
+                raise ValueError(f"{name} must be a positive integer, got {value!r}")
+        for name in ("bank_threshold", "tolerance"):
+            value = getattr(self, name)
+            if value is not None and not 0 <= value <= 1:
+                raise ValueError(f"{name} must lie in [0, 1], got {value!r}")
+
 
 def needed_evidence(num_positions: int, num_choices: int, failure_budget: float) -> int:
     """Return the clean probes that a readout's neighbourhood must explain after it was chosen.

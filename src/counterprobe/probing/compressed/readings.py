@@ -4,8 +4,8 @@ A row becomes its centred log: for a pairwise law the terms of revealed neighbou
 a noisy oracle the log is taken of mass plus half a row error, and a coordinate counts the less the
 smaller its mass, so that a rare token, whose log may be off by several units, cannot drown the
 rest. A vocabulary of more than ``MOST_COORDINATES`` tokens is sketched: a few random signed sums
-of the log-row, each token weighted by the root of its all-mask mass. Sums of logs still add, and the
-length of a sketched difference bounds, to first order, twice the total variation.
+of the log-row, each token weighted by the root of its all-mask mass. Sums of logs still add, and
+the length of a sketched difference bounds, to first order, twice the total variation.
 """
 
 from __future__ import annotations

@@ -3,9 +3,9 @@
 Every probe masks a set, shows a random choice at every other position, and reads all masked rows.
 A readout is *resolved* when its neighbourhood explains, in total variation, every clean probe so
 far. Batches adapt: they mask sets that are independent in the candidate graph, unresolved
-positions first. High-degree positions are resolved through their neighbours, level by level, without a
-commit. When nothing is unresolved, a validation stage holds nothing and shows any edge that was
-missed; ``docs/compressed.md`` has the argument.
+positions first. High-degree positions are resolved through their neighbours, level by level,
+without a commit. When nothing is unresolved, a validation stage holds nothing and shows any edge
+that was missed; ``docs/compressed.md`` has the argument.
 """
 
 from __future__ import annotations
@@ -170,7 +170,7 @@ class _CompressedScreen:
 
     def _batch_size(self, num_unresolved: int) -> int:
         share = num_unresolved / len(self.residual)
-        return 24 if share > 0.5 else 16 if share > 0.1 else 12 if share > 0.01 else 8
+        return 24 if share > 0.5 else 16 if share > 0.1 else 8 if share > 0.01 else 4
 
     def _batch(self, purpose: str, urgent: BoolArray, size: int) -> bool:
         """Mask independent sets, urgent positions first, and look again at what is unresolved."""

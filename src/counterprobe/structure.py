@@ -1,0 +1,425 @@
+"""Structure found once and reused: which positions depend on each other, with the evidence for it.
+
+``discover`` runs the compressed screen and returns a :class:`Structure`. It is the same for every
+sample, so each further sample costs only its commit rounds: ``structure.sample`` draws many, one
+batch of states a round. A saved structure carries a few probes with their replies, by which it
+recognises the oracle that it was found with.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import os
+import tempfile
+import zipfile
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from counterprobe.errors import Infeasible, StructureError
+from counterprobe.graph import centroid_layers, repair_order
+from counterprobe.ledger import Ledger
+from counterprobe.lockstep import Lockstep, Many
+from counterprobe.oracle import Oracle, Readouts
+from counterprobe.probing.compressed import CompressedSettings, Findings, compressed_screen
+from counterprobe.probing.compressed.findings import Sample
+from counterprobe.results import versions
+from counterprobe.rows import to_numpy
+from counterprobe.states import MASK, StateArray
+from counterprobe.streams import Streams
+from counterprobe.unmasking import Progress, Unmasking
+
+__all__ = ["CommitOrder", "Structure", "commit_order", "discover", "refuse_empty"]
+
+BoolArray = NDArray[np.bool_]
+FloatArray = NDArray[np.float64]
+IntArray = NDArray[np.int64]
+
+FORMAT = "counterprobe structure 1"
+# Replies of an exact oracle may differ by rounding, from machine to machine.
+SAME_ROW = 1e-9
+
+
+@dataclass(frozen=True, slots=True)
+class CommitOrder:
+    """In which batches to commit.
+
+    Attributes
+    ----------
+    singles : ndarray of int
+        Unresolved positions, each committed alone, first.
+    repaired : ndarray of int
+        Positions on cycles of the recovered graph, each committed alone, then.
+    layers : list of ndarray of int
+        Centroid layers of the forest that is left, one batch each.
+    """
+
+    singles: IntArray
+    repaired: IntArray
+    layers: list[IntArray]
+
+    @property
+    def batches(self) -> list[IntArray]:
+        """All batches in order."""
+        alone = np.concatenate([self.singles, self.repaired])
+        return [*alone[:, None], *self.layers]
+
+
+def commit_order(edges: IntArray, is_resolved: BoolArray, residual: IntArray) -> CommitOrder:
+    """Order the commits of residual positions by a recovered graph.
+
+    Parameters
+    ----------
+    edges : ndarray of int, shape (E, 2)
+    is_resolved : ndarray of bool, shape (N,)
+    residual : ndarray of int
+        Positions to commit.
+    """
+    alive = np.zeros(len(is_resolved), dtype=np.bool_)
+    alive[residual] = True
+    singles = np.flatnonzero(alive & ~is_resolved)
+    alive[singles] = False
+    repaired = np.asarray(repair_order(len(alive), edges, alive), dtype=np.int64)
+    alive[repaired] = False
+    return CommitOrder(singles, repaired, list(centroid_layers(len(alive), edges, alive)))
+
+
+def refuse_empty(findings: Findings, residual: IntArray) -> None:
+    """Raise ``Infeasible`` when a screen resolved nothing at all."""
+    if len(residual) > 1 and not findings.is_resolved[residual].any():
+        raise Infeasible(
+            f"the screen resolved none of {len(residual)} positions: {findings.reason}. Permit "
+            "more probes (max_probes), or allow every position to be committed singly (fallback)"
+        )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Structure:
+    """The dependence graph of an oracle, found once.
+
+    Attributes
+    ----------
+    given : ndarray of int, shape (N,)
+        The context it was found in, ``MASK`` elsewhere.
+    vocab_size : int
+    edges : ndarray of int, shape (E, 2)
+        Pairs that depend on each other given everything else.
+    is_resolved : ndarray of bool, shape (N,)
+        Whether a position's neighbourhood is known; others are committed singly.
+    evidence : ndarray of int, shape (N,)
+        Clean probes explained since the neighbourhood was chosen.
+    misfit : ndarray of float, shape (N,)
+        Worst total variation between a clean row and its reconstruction.
+    needed : int
+        Evidence that every resolved position has at least.
+    reason : str
+        Why positions are unresolved; empty if none is.
+    ledger : Ledger
+        What finding it cost.
+    sample_states, sample_index, sample_position, sample_rows : ndarray
+        Probes and some of their replies, to recognise the oracle by.
+    row_error : float
+        Total-variation radius that the oracle declared.
+    about : dict
+        Oracle name, settings, seeds and versions.
+    """
+
+    given: StateArray
+    vocab_size: int
+    edges: IntArray
+    is_resolved: BoolArray
+    evidence: IntArray
+    misfit: FloatArray
+    needed: int
+    reason: str
+    ledger: Ledger
+    sample_states: StateArray
+    sample_index: IntArray
+    sample_position: IntArray
+    sample_rows: FloatArray
+    row_error: float
+    about: dict[str, Any]
+
+    def __post_init__(self) -> None:
+        """Freeze the arrays."""
+        for name in _ARRAYS:
+            getattr(self, name).setflags(write=False)
+
+    @property
+    def length(self) -> int:
+        """Number of positions N."""
+        return len(self.given)
+
+    @property
+    def residual(self) -> IntArray:
+        """Positions that were not given."""
+        return np.flatnonzero(self.given == MASK)
+
+    @property
+    def unresolved(self) -> IntArray:
+        """Positions that are committed singly."""
+        return np.flatnonzero(~self.is_resolved)
+
+    @property
+    def order(self) -> CommitOrder:
+        """In which batches a sample is committed."""
+        return commit_order(self.edges, self.is_resolved, self.residual)
+
+    def check(self, oracle: Oracle) -> int:
+        """Make sure that an oracle is the one this was found with; return the probes it took.
+
+        Raises
+        ------
+        StructureError
+            If length or vocabulary differ, or the stored replies do not come back.
+        """
+        if (oracle.length, oracle.vocab_size) != (self.length, self.vocab_size):
+            raise StructureError(
+                f"this structure was found with {self.length} positions and {self.vocab_size} "
+                f"tokens, the oracle has {oracle.length} and {oracle.vocab_size}; discover its own"
+            )
+        if len(self.sample_position) == 0:
+            return 0
+        readouts = Readouts.pairs(self.sample_index, self.sample_position)
+        rows = oracle.rows(self.sample_states, readouts)
+        masses = np.asarray(to_numpy(rows.masses), dtype=np.float64)
+        if masses.shape != self.sample_rows.shape:
+            raise StructureError(
+                f"stored replies have {self.sample_rows.shape[1]} entries a row, this oracle's "
+                f"have {masses.shape[1]}: it is not the oracle this structure was found with"
+            )
+        distance = np.abs(masses - self.sample_rows).sum(axis=1) / 2
+        allowed = SAME_ROW + 2 * max(self.row_error, oracle.row_error)
+        if not distance.max() <= allowed:  # also when it is not a number
+            k = int(np.argmax(~(distance <= allowed)))
+            raise StructureError(
+                f"the oracle does not give the stored replies: the row of position "
+                f"{int(self.sample_position[k])} differs by {distance[k]:.3g} in total variation "
+                f"({allowed:.3g} allowed); discover the structure of this oracle"
+            )
+        return len(self.sample_states)
+
+    def sample(
+        self,
+        oracle: Oracle,
+        count: int,
+        streams: Streams,
+        *,
+        check: bool = True,
+        progress: Callable[[int, int], None] | None = None,
+    ) -> Many:
+        """Draw sequences that cost only their commit rounds, one batch of states a round.
+
+        Parameters
+        ----------
+        oracle : Oracle
+            The oracle this was found with.
+        count : int
+        streams : Streams
+        check : bool
+            Ask the stored probes again first; they are charged to the whole.
+        progress : callable, optional
+            Called with the rounds done and their number.
+        """
+        probes = self.check(oracle) if check else 0
+        run = Lockstep(oracle, count, streams, given=self.given)
+        batches = self.order.batches
+        for done, batch in enumerate(batches, start=1):
+            run.commit(batch)
+            if progress is not None:
+                progress(done, len(batches))
+        drawn = run.result()
+        if not probes:
+            return drawn
+        whole = drawn.ledger.charge(
+            probes=probes, depth=1, rows_read=len(self.sample_position), stage_width=probes
+        )
+        return Many(drawn.tokens, drawn.ledgers, whole)
+
+    def summary(self) -> dict[str, Any]:
+        """Return the structure as plain values, without its arrays."""
+        order = self.order
+        return {
+            "length": self.length,
+            "vocab": self.vocab_size,
+            "edges": len(self.edges),
+            "unresolved": len(self.unresolved),
+            "reason": self.reason,
+            "repaired": len(order.repaired),
+            "layers": len(order.layers),
+            "rounds": len(order.batches),
+            "evidence_needed": self.needed,
+            **self.ledger.as_dict(),
+            **self.about,
+        }
+
+    # ----- Files ---------------------------------------------------------------------------
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write to a file: NumPy arrays and JSON in a zip archive, nothing executable.
+
+        The file appears whole or not at all.
+        """
+        arrays = {name: getattr(self, name) for name in _ARRAYS}
+        header = {
+            "format": FORMAT,
+            "vocab_size": self.vocab_size,
+            "needed": self.needed,
+            "reason": self.reason,
+            "ledger": asdict(self.ledger),
+            "row_error": self.row_error,
+            "about": self.about,
+        }
+        text = json.dumps(header, sort_keys=True)
+        digest = _digest(text, arrays)
+        buffer = io.BytesIO()
+        np.savez_compressed(
+            buffer,
+            allow_pickle=False,
+            header=np.array(text),
+            digest=np.array(digest),
+            **arrays,
+        )
+        target = Path(path)
+        handle, partial = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
+        try:
+            with os.fdopen(handle, "wb") as file:
+                file.write(buffer.getvalue())
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(partial, target)
+        except BaseException:
+            Path(partial).unlink(missing_ok=True)
+            raise
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> Structure:
+        """Read what :meth:`save` wrote; raise ``StructureError`` if it is damaged."""
+        try:
+            with np.load(path, allow_pickle=False) as archive:
+                contents = {name: archive[name] for name in archive.files}
+        except FileNotFoundError:
+            raise
+        except (OSError, ValueError, EOFError, KeyError, zipfile.BadZipFile) as error:
+            raise StructureError(
+                f"{os.fspath(path)} is not a structure file, or is damaged ({error}); discover "
+                "the structure again"
+            ) from error
+        missing = {"header", "digest", *_ARRAYS} - set(contents)
+        if missing:
+            raise StructureError(
+                f"{os.fspath(path)} is not a structure file: it lacks {', '.join(sorted(missing))}"
+            )
+        text = str(contents["header"])
+        arrays = {name: contents[name] for name in _ARRAYS}
+        if str(contents["digest"]) != _digest(text, arrays):
+            raise StructureError(
+                f"{os.fspath(path)} was changed after it was saved: its digest does not match; "
+                "discover the structure again"
+            )
+        header = json.loads(text)
+        if header["format"] != FORMAT:
+            raise StructureError(
+                f"{os.fspath(path)} has the format {header['format']!r}, this version reads "
+                f"{FORMAT!r}"
+            )
+        return cls(
+            **arrays,
+            vocab_size=header["vocab_size"],
+            needed=header["needed"],
+            reason=header["reason"],
+            ledger=Ledger(**header["ledger"]),
+            row_error=header["row_error"],
+            about=header["about"],
+        )
+
+
+_ARRAYS = [field.name for field in fields(Structure) if "Array" in str(field.type)]
+
+
+def _digest(text: str, arrays: dict[str, NDArray[Any]]) -> str:
+    """Hash a header and arrays, shapes and types included."""
+    whole = hashlib.sha256(text.encode())
+    for name in sorted(arrays):
+        array = np.ascontiguousarray(arrays[name])
+        whole.update(f"{name} {array.dtype.str} {array.shape}".encode())
+        whole.update(array.tobytes())
+    return whole.hexdigest()
+
+
+def discover(
+    oracle: Oracle,
+    streams: Streams | None = None,
+    *,
+    given: ArrayLike | None = None,
+    settings: CompressedSettings | None = None,
+    fallback: bool = False,
+    progress: Callable[[Progress], None] | None = None,
+) -> Structure:
+    """Find the dependence graph of an oracle.
+
+    Parameters
+    ----------
+    oracle : Oracle
+    streams : Streams, optional
+        Only the decision seed matters; seed 0 by default.
+    given : array_like of int, shape (N,), optional
+        Context; the structure is that of the other positions.
+    settings : CompressedSettings, optional
+    fallback : bool
+        Return a structure even if nothing was resolved.
+    progress : callable, optional
+        As in ``Unmasking``.
+
+    Examples
+    --------
+    >>> import counterprobe as cp
+    >>> law = cp.families.path(length=300, target_seed=196)
+    >>> structure = cp.discover(law.oracle())
+    >>> len(structure.edges), len(structure.unresolved)
+    (299, 0)
+    >>> many = structure.sample(law.oracle(), 100, cp.Streams(1, 2))
+    >>> many.tokens.shape, many.ledger.depth
+    ((100, 300), 10)
+    """
+    chosen = settings or CompressedSettings()
+    seeds = streams or Streams.from_seed(0)
+    run = Unmasking(oracle, given=given, progress=progress)
+    findings = compressed_screen(run, seeds.decisions, chosen)
+    if not fallback:
+        refuse_empty(findings, run.residual)
+    sample = findings.sample or _no_sample(run.length)
+    return Structure(
+        given=run.state,
+        vocab_size=run.vocab_size,
+        edges=findings.edges,
+        is_resolved=findings.is_resolved,
+        evidence=findings.evidence,
+        misfit=findings.misfit,
+        needed=findings.needed,
+        reason=findings.reason,
+        ledger=run.ledger,
+        sample_states=sample.states,
+        sample_index=sample.readouts.state_index,
+        sample_position=sample.readouts.position,
+        sample_rows=sample.rows,
+        row_error=run.row_error,
+        about={
+            "oracle": run.oracle_name,
+            "settings": asdict(chosen),
+            "decision_seed": seeds.decision_seed,
+            "versions": versions(),
+        },
+    )
+
+
+def _no_sample(length: int) -> Sample:
+    nothing = np.empty(0, dtype=np.int64)
+    states = np.empty((0, length), dtype=np.int32)
+    return Sample(states, Readouts.pairs(nothing, nothing), np.empty((0, 1)))
