@@ -301,12 +301,11 @@ class Structure:
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Structure:
         """Read what :meth:`save` wrote; raise ``StructureError`` if it is damaged."""
+        whole = io.BytesIO(Path(path).read_bytes())
         try:
-            with np.load(path, allow_pickle=False) as archive:
+            with np.load(whole, allow_pickle=False) as archive:
                 contents = {name: archive[name] for name in archive.files}
-        except FileNotFoundError:
-            raise
-        except (OSError, ValueError, EOFError, KeyError, zipfile.BadZipFile) as error:
+        except (OSError, TypeError, ValueError, EOFError, KeyError, zipfile.BadZipFile) as error:
             raise StructureError(
                 f"{os.fspath(path)} is not a structure file, or is damaged ({error}); discover "
                 "the structure again"

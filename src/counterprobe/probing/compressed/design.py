@@ -113,40 +113,38 @@ def _two_color(
 
 
 def code_length(count: int) -> int:
-    """Return the shortest even length with ``count`` code words, at least 2."""
+    """Return the shortest length with ``count`` code words, at least 2."""
     length = 2
-    while math.comb(length, length // 2) // 2 < count:
-        length += 2
+    while math.comb(length - 1, length // 2 - 1) < count:
+        length += 1
     return length
 
 
 def code_words(count: int, rng: np.random.Generator) -> BoolArray:
-    """Draw distinct code words of equal weight, no two of them complementary.
+    """Draw distinct code words of which none contains another, nor another's complement.
 
     For any two words there is a place where the first has a one and the second a zero, and the
-    other way round; the same holds for a word and the complement of another.
+    other way round, and the same holds for a word and the complement of another. Words of weight
+    ``length // 2`` with a one in the first place do this: of equal weight none contains another,
+    and two that share a place are not in each other's complements.
 
     Returns
     -------
     ndarray of bool, shape (count, code_length(count))
     """
     length = code_length(count)
-    # Words that begin with a one: exactly one of each complementary pair.
-    total = math.comb(length, length // 2) // 2
-    ranks = rng.choice(total, size=count, replace=False) if count else np.empty(0, dtype=np.int64)
+    left = np.full(count, length // 2 - 1)
+    ranks = rng.choice(math.comb(length - 1, length // 2 - 1), size=count, replace=False)
     words = np.zeros((count, length), dtype=np.bool_)
     words[:, 0] = True
-    left = np.full(count, length // 2 - 1)
     for place in range(1, length):
-        # Words with a zero here come first in the order of ranks.
-        remaining = length - place - 1
-        zeros = np.array([math.comb(remaining, k) for k in range(length)])[left]
+        # In the order of ranks, words with a zero here come first.
+        zeros = np.array([math.comb(length - place - 1, k) for k in range(length)])[left]
         one = ranks >= zeros
         words[:, place] = one
         ranks = np.where(one, ranks - zeros, ranks)
         left = left - one
-    flipped = rng.random(count) < 0.5
-    return words ^ flipped[:, None]
+    return words
 
 
 def steer(

@@ -35,7 +35,7 @@ RESOLVED_FAVOUR = 0.3
 # What a term taken over adds to the tolerance, in units of the tolerance.
 TAKEN_OVER = 0.2
 # Clean probes beyond the parameters before a neighbourhood may count as an explanation.
-SPARE = 8
+SPARE = 6
 # What a source must gain, in log-likelihood: out of N, or when its other end names the readout.
 MARGIN = 3.0
 MUTUAL_PRICE = 2.0

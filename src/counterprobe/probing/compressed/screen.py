@@ -71,6 +71,8 @@ def compressed_screen(
     decisions : Decisions
     settings : CompressedSettings
     """
+    if len(run.residual) < 2:
+        return _nothing_to_find(run)
     return _CompressedScreen(run, decisions, settings).discover()
 
 
@@ -217,7 +219,7 @@ class _CompressedScreen:
 
         def consume(request: Request, rows: Rows) -> None:
             self.readings.take(request.label, request.readouts, rows)
-            if request.label == first:
+            if request.label == first and (purpose == "validate" or self.sample is None):
                 self.sample = _sample(request, rows, rng)
 
         self.run.stage(requests(), consume)
@@ -331,6 +333,21 @@ class _CompressedScreen:
         _, keys = self._components()
         self.validated = before & set(keys)
         return True
+
+
+def _nothing_to_find(run: Unmasking) -> Findings:
+    """One position depends on nothing, and costs nothing to find out about."""
+    return Findings(
+        edges=np.empty((0, 2), dtype=np.int64),
+        is_resolved=np.ones(run.length, dtype=np.bool_),
+        evidence=np.zeros(run.length, dtype=np.int64),
+        misfit=np.zeros(run.length),
+        needed=0,
+        num_choices=0,
+        reason="",
+        batches=(),
+        sample=None,
+    )
 
 
 def _sample(request: Request, rows: Rows, rng: np.random.Generator) -> Sample:

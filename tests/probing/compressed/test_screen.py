@@ -1,0 +1,340 @@
+"""The compressed screen as a whole: laws that break a careless version of it."""
+
+import numpy as np
+import pytest
+
+import counterprobe as cp
+from counterprobe.probing.compressed import CompressedSettings, compressed_screen
+from counterprobe.probing.compressed.design import sides
+from counterprobe.probing.compressed.findings import Findings, needed_evidence
+from counterprobe.probing.compressed.screen import _CompressedScreen
+from counterprobe.targets import forests
+from counterprobe.targets.hard_matching import HardMatchingOracle
+
+
+def screen(oracle: cp.Oracle, seed: int = 1, **settings: object) -> tuple[Findings, cp.Ledger]:
+    """Run a screen with settings of its own."""
+    run = cp.Unmasking(oracle)
+    decisions = cp.Streams.from_seed(seed).decisions
+    findings = compressed_screen(run, decisions, CompressedSettings(**settings))
+    return findings, run.ledger
+
+
+def pairs(edges: np.ndarray) -> set[tuple[int, int]]:
+    """Edges as a set, smaller end first."""
+    return {(int(min(e)), int(max(e))) for e in edges}
+
+
+def missed(law: cp.ForestLaw, findings: Findings) -> set[tuple[int, int]]:
+    """Edges of the law between resolved positions that were not found."""
+    inside = {e for e in pairs(law.edges) if findings.is_resolved[list(e)].all()}
+    return inside - pairs(findings.edges)
+
+
+def shuffled(edges: np.ndarray, length: int, seed: int = 0) -> np.ndarray:
+    """Relabel at random."""
+    return np.random.default_rng(seed).permutation(length)[edges]
+
+
+# ----- Families -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("family", "options"),
+    [
+        ("matching", {}),
+        ("path", {}),
+        ("binary-tree", {"signs": "mixed"}),
+        ("growing-stars", {}),
+        ("random-recursive-tree", {}),
+        ("preferential-attachment", {}),
+        ("caterpillar", {"signs": "mixed"}),
+        ("random-forest", {}),
+        ("path", {"classes": 4, "tables": "random", "weight": 0.5}),
+        ("random-recursive-tree", {"classes": 5, "tables": "random", "weight": 0.5}),
+        ("path", {"classes": 2, "tables": "random", "weight": 0.5}),
+    ],
+)
+def test_families_are_recovered_whole(family: str, options: dict[str, object]) -> None:
+    law = cp.families.build(family, 300, 196, **options)
+    findings, ledger = screen(law.oracle())
+    assert pairs(findings.edges) == pairs(law.edges)
+    assert findings.is_resolved.all()
+    assert findings.reason == ""
+    assert findings.evidence.min() >= findings.needed > 0
+    assert ledger.commits == 0
+    assert ledger.preprocessing == 1
+    assert ledger.probes == sum(batch.probes for batch in findings.batches)
+
+
+def test_isolated_positions_need_no_edge() -> None:
+    law = cp.ForestLaw(np.tile([0.5, 0.3, 0.2], (60, 1)), [[3, 7]], np.eye(3) + 0.5)
+    findings, _ = screen(law.oracle())
+    assert pairs(findings.edges) == {(3, 7)}
+    assert findings.is_resolved.all()
+
+
+@pytest.mark.parametrize("leaves", [90, 500])
+@pytest.mark.parametrize("signs", ["same", "mixed"])
+def test_strong_hubs_saturate_and_are_resolved_all_the_same(leaves: int, signs: str) -> None:
+    law = cp.families.build("double-star", 2 * leaves + 2, 196, weight=0.5, signs=signs)
+    for seed in (1, 2):
+        findings, _ = screen(law.oracle(), seed)
+        assert pairs(findings.edges) == pairs(law.edges)
+        assert findings.is_resolved.all()
+
+
+def test_an_edge_between_two_classes_of_rare_tokens_is_seen() -> None:
+    # Classes 2 and 3 have 500 tokens of mass 2e-4 each; only this pair of classes interacts.
+    length, draw = 120, np.random.default_rng(3)
+    token_class = np.concatenate([[0, 1], draw.permutation(np.repeat([2, 3], 500))])
+    pair = np.ones((4, 4))
+    pair[2, 3] = pair[3, 2] = 3.0
+    law = cp.ForestLaw(
+        np.tile([0.4, 0.4, 0.1, 0.1], (length, 1)),
+        shuffled(forests.path(length), length),
+        pair,
+        classes=cp.TokenClasses.build(length, token_class),
+    )
+    findings, _ = screen(law.oracle())
+    assert pairs(findings.edges) == pairs(law.edges)
+    assert findings.is_resolved.all()
+
+
+def test_an_edge_that_moves_one_contrast_only_is_seen() -> None:
+    # Classes 0 and 1 stay in proportion whatever the neighbour shows.
+    length = 200
+    pair = np.array([[1.0, 1.0, 0.7], [1.0, 1.0, 0.7], [0.7, 0.7, 2.0]])
+    law = cp.ForestLaw(
+        np.tile([0.4, 0.4, 0.2], (length, 1)),
+        shuffled(forests.path(length), length),
+        pair,
+        classes=cp.TokenClasses.build(length, np.minimum(np.arange(64), 2)),
+    )
+    findings, _ = screen(law.oracle())
+    assert pairs(findings.edges) == pairs(law.edges)
+
+
+def test_dense_rows_of_many_tokens_are_sketched() -> None:
+    # 48 tokens in three classes, but the rows do not say so; the tail is one column.
+    length, vocab_size = 60, 48
+    law = cp.ForestLaw(
+        np.tile([0.4, 0.3, 0.3], (length, 1)),
+        shuffled(forests.path(length), length),
+        np.array([[2.0, 0.5, 1.0], [0.5, 2.0, 1.0], [1.0, 1.0, 1.5]]),
+        classes=cp.TokenClasses.build(length, np.minimum(np.arange(vocab_size), 2)),
+    )
+    exact = law.oracle()
+
+    def dense(states: np.ndarray) -> np.ndarray:
+        table = np.full((*states.shape, vocab_size), 1 / vocab_size)
+        readouts = cp.Readouts.every_masked(states)
+        rows = exact.rows(states, readouts).dense()
+        table[readouts.state_index, readouts.position] = rows
+        return table
+
+    oracle = cp.CallableOracle(dense, length, vocab_size)
+    findings, _ = screen(oracle, bank_threshold=0.1)
+    assert findings.num_choices == 3
+    assert pairs(findings.edges) == pairs(law.edges)
+    assert findings.is_resolved.all()
+
+
+# ----- What cannot be certified ---------------------------------------------------------------
+
+
+def test_the_hard_family_is_never_certified_after_80_probes() -> None:
+    law = cp.families.hard_matching(128, target_seed=3)
+    findings, ledger = screen(HardMatchingOracle(law), max_probes=80)
+    assert ledger.probes <= 80
+    assert not findings.is_resolved.any()
+    assert "80 probes" in findings.reason
+
+
+@pytest.mark.slow
+def test_the_hard_family_costs_as_many_probes_as_there_are_triggers() -> None:
+    law = cp.families.hard_matching(128, target_seed=3)
+    findings, ledger = screen(HardMatchingOracle(law))
+    assert missed(law, findings) == set()
+    if findings.is_resolved.any():
+        assert ledger.probes >= 64 * np.log(128)
+        assert findings.evidence[findings.is_resolved].min() >= needed_evidence(128, 65, 0.01)
+
+
+def test_three_way_parity_ends_unresolved_not_wrong() -> None:
+    bits = np.indices((2,) * 8)
+    odd = (bits[0] + bits[1] + bits[2]) % 2
+    table = np.where(odd == 1, 0.1, 0.9) * np.where(bits[3] == bits[4], 0.8, 0.2)
+    law = cp.TableLaw(table / table.sum())
+    findings, _ = screen(law.oracle())
+    assert not findings.is_resolved[:3].any()
+    assert findings.is_resolved[3:].all()
+    assert pairs(findings.edges) == {(3, 4)}
+    assert "pairwise" in findings.reason
+
+
+def test_a_loop_is_recovered_as_a_loop() -> None:
+    bits = np.indices((2,) * 6)
+    loop = [(0, 1), (1, 2), (2, 3), (0, 3)]
+    table = np.ones((2,) * 6)
+    for a, b in loop:
+        table = table * np.where(bits[a] == bits[b], 0.8, 0.2)
+    findings, _ = screen(cp.TableLaw(table / table.sum()).oracle())
+    assert pairs(findings.edges) == set(loop)
+    assert findings.is_resolved.all()
+
+
+# ----- Noise ----------------------------------------------------------------------------------
+
+
+def smallest_response(law: cp.ForestLaw, draws: int = 4) -> float:
+    """Smallest total variation that an edge makes at random boundaries, three columns."""
+    oracle, draw = law.oracle(), np.random.default_rng(0)
+    responses = []
+    for j, i in np.concatenate([law.edges, law.edges[:, ::-1]]):
+        for _ in range(draws):
+            states = np.tile(draw.integers(3, size=law.length), (3, 1)).astype(np.int32)
+            states[:, i], states[:, j] = [0, 1, 2], cp.MASK
+            masses = oracle.rows(states, cp.Readouts.same(3, [j])).masses
+            moves = np.abs(masses[:, None] - masses[None]).sum(axis=2) / 2
+            responses.append(moves.max())
+    return min(responses)
+
+
+@pytest.mark.parametrize("family", ["matching", "path", "binary-tree", "growing-stars"])
+@pytest.mark.parametrize("direction", ["random", "hide"])
+def test_noise_of_a_tenth_of_the_response_changes_nothing(family: str, direction: str) -> None:
+    law = cp.families.build(family, 256, 196)
+    error = smallest_response(law) / 10
+    noisy = cp.FrozenNoise(law.oracle(), radius=error**2 / 2, direction=direction, seed=3)
+    assert noisy.row_error == pytest.approx(error, rel=1e-3)
+    findings, _ = screen(noisy)
+    assert pairs(findings.edges) == pairs(law.edges)
+    assert findings.is_resolved.all()
+
+
+def test_noise_above_the_mass_of_rare_tokens_misleads_nobody() -> None:
+    # Row noise of 1e-3; two classes hold single tokens of mass 1e-4, whose logs are pure noise.
+    length = 150
+    unary = np.tile([0.5, 0.4998, 1e-4, 1e-4], (length, 1))
+    pair = np.ones((4, 4))
+    pair[0, 0] = pair[1, 1] = 1.8
+    law = cp.ForestLaw(
+        unary,
+        shuffled(forests.path(length), length),
+        pair,
+        classes=cp.TokenClasses.build(length, np.arange(4)),
+    )
+    noisy = cp.FrozenNoise(law.oracle(), radius=1e-6 / 2, seed=4)
+    assert noisy.row_error == pytest.approx(1e-3, rel=1e-3)
+    findings, _ = screen(noisy)
+    assert pairs(findings.edges) == pairs(law.edges)
+    assert findings.is_resolved.all()
+
+
+# ----- Mistakes made on purpose ---------------------------------------------------------------
+
+
+def until_resolved(law: cp.ForestLaw) -> _CompressedScreen:
+    """Run a screen up to the point where everything is resolved and nothing is validated."""
+    running = _CompressedScreen(
+        cp.Unmasking(law.oracle()), cp.Streams.from_seed(1).decisions, CompressedSettings()
+    )
+    rng = running._generator()
+    running._submit("first", rng.random((64, law.length)) < 0.33, rng)
+    while not running.found.is_resolved.all():
+        running._step()
+    return running
+
+
+def forget(running: _CompressedScreen, i: int, j: int) -> None:
+    """Take an edge out of both neighbourhoods, as if it had never shown."""
+    found = running.found
+    for a, b in ((i, j), (j, i)):
+        kept = [m for m in found.members[a, : found.count[a]] if m != b]
+        found.count[a] = len(kept)
+        found.members[a, : len(kept)] = kept
+        found.is_resolved[a] = found.has_claims[a] = True
+
+
+def test_validation_finds_an_edge_deleted_before_it(monkeypatch) -> None:
+    law = cp.families.build("path", 200, 196)
+    length = law.length
+    # An edge whose ends come to lie on the same side of the two components it leaves.
+    for k in range(length - 1):
+        rest = np.delete(law.edges, k, axis=0)
+        i, j = law.edges[k]
+        _, side = sides(length, rest)
+        if side[i] == side[j]:
+            break
+    else:
+        raise AssertionError("every edge has its ends on different sides")
+    for deleted in (False, True):
+        running = until_resolved(law)
+        if deleted:
+            forget(running, i, j)
+        # The probes so far would betray the edge; validation must do so alone, and nothing may
+        # be searched again before we look.
+        running.readings.num_probes = 0
+        monkeypatch.setattr(running, "_improve", lambda: None)
+        running._validate(running._pending())
+        reopened = set(np.flatnonzero(~running.found.is_resolved).tolist())
+        assert reopened == ({i, j} if deleted else set())
+
+
+def test_a_false_non_edge_on_a_path_is_reopened() -> None:
+    law = cp.families.build("path", 200, 196)
+    running = until_resolved(law)
+    i, j = law.edges[77]
+    forget(running, i, j)
+    while running._step():
+        pass
+    assert pairs(running.found.edges()) == pairs(law.edges)
+
+
+# ----- Settings, context, seeds ---------------------------------------------------------------
+
+
+def test_given_positions_are_neither_varied_nor_read() -> None:
+    law = cp.families.build("path", 200, 196)
+    given = np.full(200, cp.MASK)
+    given[law.edges[50]] = [0, 1]
+    run = cp.Unmasking(law.oracle(), given=given)
+    findings = compressed_screen(run, cp.Streams.from_seed(1).decisions, CompressedSettings())
+    known = set(law.edges[50].tolist())
+    assert pairs(findings.edges) == {e for e in pairs(law.edges) if not known & set(e)}
+    assert findings.is_resolved.all()
+
+
+def test_threads_and_batching_change_nothing(thread_limit) -> None:
+    law = cp.families.build("random-recursive-tree", 200, 196)
+    thread_limit(1)
+    one, ledger = screen(law.oracle())
+    thread_limit(2)
+    two, again = screen(law.oracle())
+    assert ledger == again
+    np.testing.assert_array_equal(one.edges, two.edges)
+    np.testing.assert_array_equal(one.evidence, two.evidence)
+    np.testing.assert_array_equal(one.misfit, two.misfit)
+
+
+def test_one_token_leaves_nothing_to_vary(uniform_oracle) -> None:
+    findings, ledger = screen(uniform_oracle(length=5, vocab_size=1))
+    assert ledger.probes == 0
+    assert "one token" in findings.reason
+    assert not findings.is_resolved.any()
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"failure_budget": 0.0}, "failure_budget must lie strictly between 0 and 1, got 0.0"),
+        ({"mask_rate": 1.0}, "mask_rate must lie strictly between 0 and 1, got 1.0"),
+        ({"max_probes": 0}, "max_probes must be a positive integer, got 0"),
+        ({"patience": 1.5}, "patience must be a positive integer, got 1.5"),
+        ({"tolerance": -1.0}, r"tolerance must lie in \[0, 1\], got -1.0"),
+    ],
+)
+def test_bad_settings_are_refused(settings: dict[str, float], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        CompressedSettings(**settings)
