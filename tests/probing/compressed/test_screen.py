@@ -276,6 +276,7 @@ def test_validation_finds_an_edge_deleted_before_it(monkeypatch) -> None:
         # The probes so far would betray the edge; validation must do so alone, and nothing may
         # be searched again before we look.
         running.readings.num_probes = 0
+        running.readings._weight[:] = 0.0
         monkeypatch.setattr(running, "_improve", lambda: None)
         running._validate(running._pending())
         reopened = set(np.flatnonzero(~running.found.is_resolved).tolist())
