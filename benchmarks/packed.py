@@ -11,7 +11,7 @@ from __future__ import annotations
 import time
 
 import numpy as np
-from _timing import alternate, arguments, report
+from _timing import TimedOracle, alternate, arguments, report
 
 import counterprobe as cp
 from counterprobe.probing import draw_colorings, packed_screen, read_banks
@@ -19,23 +19,6 @@ from counterprobe.probing.packed import Screen
 from counterprobe.probing.votes import VoteBook
 
 COLORS, COLORINGS = 4, 60
-
-
-class TimedOracle:
-    """An oracle that knows how long its rows took."""
-
-    def __init__(self, inner: cp.Oracle) -> None:
-        self.inner = inner
-        self.length, self.vocab_size = inner.length, inner.vocab_size
-        self.row_error, self.trusted, self.name = inner.row_error, True, "timed"
-        self.seconds = 0.0
-
-    def rows(self, states: np.ndarray, readouts: cp.Readouts) -> cp.Rows:
-        """Answer, and add up the time."""
-        started = time.perf_counter()
-        rows = self.inner.rows(states, readouts)
-        self.seconds += time.perf_counter() - started
-        return rows
 
 
 def screen_once(length: int, repeats: int) -> dict[str, float]:

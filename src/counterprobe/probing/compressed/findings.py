@@ -140,6 +140,8 @@ class Findings:
     batches : tuple of BatchReport
     sample : Sample or None
         None where nothing was probed.
+    seconds : dict of str to float
+        Time spent probing (the oracle and the door), ranking sources and fitting.
     """
 
     edges: IntArray
@@ -151,3 +153,4 @@ class Findings:
     reason: str
     batches: tuple[BatchReport, ...]
     sample: Sample | None
+    seconds: dict[str, float]

@@ -10,6 +10,9 @@ over from the fit of ``i`` and subtracted.
 from __future__ import annotations
 
 import math
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import numpy as np
 from numpy.typing import NDArray
@@ -71,6 +74,14 @@ class Neighbourhoods:
         self._clean = np.zeros(length, dtype=np.int64)
         self._clean_at_change = np.zeros(length, dtype=np.int64)
         self._signature = np.zeros(length, dtype=np.uint64)
+        self.seconds = {"ranking": 0.0, "fitting": 0.0}
+
+    @contextmanager
+    def _timed(self, what: str) -> Iterator[None]:
+        """Add up the time of one kind of work."""
+        started = time.perf_counter()
+        yield
+        self.seconds[what] += time.perf_counter() - started
 
     # ----- The graph -----------------------------------------------------------------------
 
@@ -178,22 +189,23 @@ class Neighbourhoods:
         """Fit neighbourhoods as they are, and keep their constants and terms."""
         outcome = np.zeros((len(readouts), 4))
         data = self.readings.data
-        run_in_parts(
-            lambda low, high: check_fits(
-                low,
-                high,
-                readouts,
-                data,
-                self.members,
-                self.count,
-                known,
-                self.constant,
-                self.terms,
-                self.is_determined,
-                outcome,
-            ),
-            len(readouts),
-        )
+        with self._timed("fitting"):
+            run_in_parts(
+                lambda low, high: check_fits(
+                    low,
+                    high,
+                    readouts,
+                    data,
+                    self.members,
+                    self.count,
+                    known,
+                    self.constant,
+                    self.terms,
+                    self.is_determined,
+                    outcome,
+                ),
+                len(readouts),
+            )
         return outcome
 
     def hubs(self) -> tuple[IntArray, Known]:
@@ -231,22 +243,24 @@ class Neighbourhoods:
         known, data = self.known(readouts), self.readings.data
         lists = [self._few_claims(readouts), self._members_of(readouts)]
         if rank:
-            left = leftovers(readouts, data, self.members, self.count, known)
-            # A resolved position has named its neighbours already.
-            favour = np.where(self.is_resolved, RESOLVED_FAVOUR, 1.0)
-            lists.append(rank_sources(left, readouts, data, favour, SHORTLIST)[0])
+            with self._timed("ranking"):
+                left = leftovers(readouts, data, self.members, self.count, known)
+                # A resolved position has named its neighbours already.
+                favour = np.where(self.is_resolved, RESOLVED_FAVOUR, 1.0)
+                lists.append(rank_sources(left, readouts, data, favour, SHORTLIST)[0])
         shortlist, price = self._priced(readouts, lists)
-        explained = search_neighbourhoods(
-            readouts,
-            data,
-            shortlist,
-            price,
-            known,
-            self._tolerances(known),
-            SPARE,
-            self.members,
-            self.count,
-        )
+        with self._timed("fitting"):
+            explained = search_neighbourhoods(
+                readouts,
+                data,
+                shortlist,
+                price,
+                known,
+                self._tolerances(known),
+                SPARE,
+                self.members,
+                self.count,
+            )
         self.is_resolved[readouts] = explained
         self.has_claims[readouts] = explained
         self.recheck()

@@ -10,6 +10,7 @@ that was missed; ``docs/compressed.md`` has the argument.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 
 import numpy as np
@@ -113,6 +114,7 @@ class _CompressedScreen:
         self.validated: set[int] = set()
         self.is_given_up = np.zeros(run.length, dtype=np.bool_)
         self.is_retested = np.zeros(run.length, dtype=np.bool_)
+        self.seconds = 0.0
         self.idle = 0
         self.most_resolved = 0
         self.reason = ""
@@ -147,6 +149,7 @@ class _CompressedScreen:
             reason=self.reason,
             batches=tuple(self.reports),
             sample=self.sample,
+            seconds={"probing": self.seconds, **found.seconds},
         )
 
     def _step(self) -> bool:
@@ -222,7 +225,9 @@ class _CompressedScreen:
             if request.label == first and (purpose == "validate" or self.sample is None):
                 self.sample = _sample(request, rows, rng)
 
+        started = time.perf_counter()
         self.run.stage(requests(), consume)
+        self.seconds += time.perf_counter() - started
         found = self.found
         reopened = found.recheck()
         self._improve()
@@ -347,6 +352,7 @@ def _nothing_to_find(run: Unmasking) -> Findings:
         reason="",
         batches=(),
         sample=None,
+        seconds={},
     )
 
 
