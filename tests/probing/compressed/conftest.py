@@ -179,13 +179,16 @@ class Probed:
 def start_probing(
     law: cp.ForestLaw,
     *,
-    threshold: float = 0.0,
+    threshold: float = 2.0,
     oracle: object = None,
     row_error: float | None = None,
     as_dense: bool = False,
     seed: int = 0,
 ) -> Probed:
-    """Read the all-mask rows of a law, and form banks, columns and empty readings."""
+    """Read the all-mask rows of a law, and form banks, columns and empty readings.
+
+    By default no token reaches a bank, so that every class is one choice.
+    """
     oracle = law.oracle() if oracle is None else oracle
     everywhere = np.arange(law.length)
     state = np.full((1, law.length), cp.MASK, dtype=np.int32)

@@ -91,7 +91,7 @@ def test_relabelling_positions_relabels_what_is_found(classed_law, probing, seed
 
 
 def test_tokens_with_columns_of_their_own_give_the_same_forest(classed_law, probing):
-    probed = probing(classed_law(FOREST, FOREST_LENGTH), as_dense=True)
+    probed = probing(classed_law(FOREST, FOREST_LENGTH), threshold=0.0, as_dense=True)
     probed.probe_at_random(300)
     found = start(probed)
     improve(found)
@@ -280,7 +280,7 @@ def log_pair(law: cp.ForestLaw, i: int) -> np.ndarray:
 
 
 COLUMNS = {
-    "tails of classes": {"threshold": 2.0},
+    "tails of classes": {},
     "a column for each token": {"threshold": 0.0},
     "some banks": {"threshold": 0.17},
     "dense rows": {"threshold": 0.0, "as_dense": True},
@@ -329,7 +329,7 @@ def test_a_hub_is_explained_by_what_its_leaves_say(classed_law, probing):
 
 
 def test_hubs_come_with_terms_and_constants(classed_law, probing):
-    probed, found, states = probed_star(classed_law, probing)
+    probed, found, _ = probed_star(classed_law, probing)
     hubs, known = found.hubs()
     assert hubs.tolist() == [0]
     assert known.start.tolist() == [0, LEAVES]
@@ -365,12 +365,18 @@ def test_a_term_that_the_probes_leave_open_is_not_taken_over(classed_law, probin
     ]
 
 
-def test_a_tail_of_several_tokens_cannot_be_read_from_the_other_end(classed_law, probing):
-    # One choice stands for all tokens of a dense row: no coordinate of its own.
-    _, found, _ = probed_star(classed_law, probing, threshold=0.17, as_dense=True)
+@pytest.mark.parametrize(("threshold", "count"), [(0.0, LEAVES), (0.17, 0), (2.0, 0)])
+def test_a_tail_of_several_tokens_cannot_be_read_from_the_other_end(
+    classed_law, probing, threshold, count
+):
+    # In dense rows such a tail has no coordinate of its own.
+    law = classed_law(star(LEAVES), LEAVES + 2)
+    found = start(probing(law, threshold=threshold, as_dense=True))
+    name_members(found, {i: [0] for i in range(1, LEAVES + 1)})
+    found.is_determined[:] = True
     known = found.known(np.array([0]))
-    assert len(known.position) == 0
-    assert known.start.tolist() == [0, 0]
+    assert len(known.position) == count
+    assert known.start.tolist() == [0, count]
 
 
 def test_sketches_are_not_taken_over(classed_law, probing):
@@ -381,16 +387,17 @@ def test_sketches_are_not_taken_over(classed_law, probing):
     assert len(found.known(np.array([0])).position) == 0
 
 
-def test_a_claim_too_many_makes_a_hub_of_new_evidence(classed_law, probing):
+def test_evidence_starts_again_when_a_hub_takes_over_more(classed_law, probing):
     probed, found, states = probed_star(classed_law, probing)
     improve(found)
     probed.probe(states == cp.MASK)
     found.recheck()
     assert found.evidence[0] == len(states)
-    # Another position claims the hub: what is taken over changes.
+    # Another position claims the hub: once its terms are fitted, what is taken over changes.
     name_members(found, {LEAVES + 1: [0]})
     assert found.recheck() == 0
     assert LEAVES + 1 in found.known(np.array([0])).position
+    assert found.recheck() == 0
     assert found.evidence[0] == 0
 
 

@@ -264,7 +264,7 @@ def test_a_large_vocabulary_is_sketched_and_a_smaller_one_is_not():
 
 def test_sketches_add_when_neighbours_are_revealed(classed_law, probing):
     law = classed_law(EDGES, LENGTH, vocab_size=MANY)
-    probed = probing(law, threshold=2.0, as_dense=True)  # no banks: one tail
+    probed = probing(law, as_dense=True)  # no banks: one tail
     states, _ = probed.probe_at_random(400)
     data = probed.readings.data
     assert data.is_sketch
