@@ -36,6 +36,7 @@ from counterprobe.targets import TableLaw as TableLaw
 from counterprobe.targets import families as families
 from counterprobe.threads import set_num_threads as set_num_threads
 from counterprobe.transcript import Level as Level
+from counterprobe.unmasking import Draft as Draft
 from counterprobe.unmasking import Progress as Progress
 from counterprobe.unmasking import Request as Request
 from counterprobe.unmasking import Unmasking as Unmasking

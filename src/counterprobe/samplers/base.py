@@ -11,7 +11,7 @@ import time
 from abc import ABC
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -24,7 +24,7 @@ from counterprobe.results import SampleResult, StopReason, versions
 from counterprobe.streams import Decisions, Streams
 from counterprobe.unmasking import Unmasking
 
-__all__ = ["Many", "Sampler"]
+__all__ = ["Many", "Sampler", "Sweep"]
 
 IntArray = NDArray[np.int64]
 
@@ -47,6 +47,14 @@ class Many:
     ledger: Ledger
 
 
+@dataclass(frozen=True, slots=True)
+class Sweep:
+    """The setting that trades quality for submissions, and the values to try it at."""
+
+    setting: str
+    values: tuple[int | float, ...]
+
+
 @dataclass(frozen=True)
 class Sampler(ABC):
     """Base of every sampler: settings, and one call that runs to completion."""
@@ -59,11 +67,26 @@ class Sampler(ABC):
     """Where the rule comes from."""
     bound: ClassVar[str] = "none"
     """What is proved about its output, given an exact oracle."""
+    knows: ClassVar[str] = ""
+    """What the rule is told about the hidden law, if anything; see :meth:`informed_by`."""
+    sweep: ClassVar[Sweep | None] = None
+    """What ``counterprobe compare --plot`` varies."""
 
     @property
     def rights(self) -> Right:
         """What the rule does beyond the paper's admissible algorithms."""
         return Right.NONE
+
+    def exact_for(self, length: int) -> bool:
+        """Whether its output law is the target, for every target of N positions and exact rows."""
+        return False
+
+    def informed_by(self, law: Any) -> Self:
+        """Return this sampler told what it must know about a law; itself if it needs nothing.
+
+        Settings that were given are kept.
+        """
+        return self
 
     def schedule(self, residual: IntArray, decisions: Decisions) -> Iterable[IntArray] | None:
         """Return the batches, when they do not depend on any reply; otherwise None."""
@@ -88,6 +111,13 @@ class Sampler(ABC):
         streams : Streams
             Decision and commit seeds.
         """
+        # Selecting after the reply can be paid for with a probe; the other rights cannot.
+        missing = self.rights & ~run.rights & ~Right.SELECT_AFTER_REPLY
+        if missing:
+            raise ValueError(
+                f"sampler {self.name!r} needs the right {', '.join(missing.names())}, which this "
+                "run does not grant; build the Unmasking with it, or choose another sampler"
+            )
         started = time.perf_counter()
         given = run.state
         run.begin(streams)
@@ -119,6 +149,7 @@ class Sampler(ABC):
             versions=versions(),
             transcript=run.transcript.copy(),
             sequence=run.sequence,
+            temperature=run.temperature,
         )
 
     @property

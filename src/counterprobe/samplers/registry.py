@@ -6,15 +6,49 @@ from collections.abc import Mapping
 from dataclasses import MISSING, fields
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
+from counterprobe.samplers.ancestral import Ancestral
 from counterprobe.samplers.balanced import OneBatch, RandomBalanced
 from counterprobe.samplers.base import Sampler
+from counterprobe.samplers.centroid_layers import CentroidLayers
+from counterprobe.samplers.dependence import ChenCongLi, InformationCurve, LiCai
+from counterprobe.samplers.entropy_bounded import EntropyBounded
+from counterprobe.samplers.klass import KLASS
+from counterprobe.samplers.lookahead import InfoGain, LookUM
+from counterprobe.samplers.maskgit import MaskGIT
 from counterprobe.samplers.packed import Packed, PackedTheory
+from counterprobe.samplers.punt import PUNT
 from counterprobe.samplers.sequential import Sequential
+from counterprobe.samplers.spread import Spread
+from counterprobe.samplers.threshold import Factor, Threshold
+from counterprobe.samplers.topk import Dream, LLaDA
 
 __all__ = ["SAMPLERS", "build_sampler", "describe_samplers"]
 
 SAMPLERS: dict[str, type[Sampler]] = {
-    cls.name: cls for cls in (Packed, PackedTheory, Sequential, OneBatch, RandomBalanced)
+    cls.name: cls
+    for cls in (
+        Packed,
+        PackedTheory,
+        Sequential,
+        OneBatch,
+        RandomBalanced,
+        Ancestral,
+        Spread,
+        MaskGIT,
+        LLaDA,
+        Dream,
+        Threshold,
+        Factor,
+        KLASS,
+        EntropyBounded,
+        PUNT,
+        LiCai,
+        ChenCongLi,
+        InformationCurve,
+        InfoGain,
+        LookUM,
+        CentroidLayers,
+    )
 }
 
 
