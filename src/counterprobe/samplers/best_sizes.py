@@ -11,7 +11,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from counterprobe.compiled import kernel
+from counterprobe.compiled import inlined, kernel
 
 __all__ = ["best_sizes", "curve_cost"]
 
@@ -69,6 +69,14 @@ def best_sizes(curve: FloatArray, batches: int) -> list[int]:
     return [size for size in reversed(sizes) if size]
 
 
+@inlined
+def _push(stack: IntArray, k: int, low: int, high: int, first: int, last: int) -> None:
+    stack[k, 0] = low
+    stack[k, 1] = high
+    stack[k, 2] = first
+    stack[k, 3] = last
+
+
 @kernel
 def _layer(
     curve: FloatArray,
@@ -82,8 +90,8 @@ def _layer(
     count = len(curve)
     better[0] = 0.0
     start[0] = 0
+    _push(stack, 0, 1, count, 0, count - 1)
     depth = 1
-    stack[0, 0], stack[0, 1], stack[0, 2], stack[0, 3] = 1, count, 0, count - 1
     while depth > 0:
         depth -= 1
         low, high = stack[depth, 0], stack[depth, 1]
@@ -100,17 +108,6 @@ def _layer(
                 where = a
         better[end] = best
         start[end] = where
-        stack[depth, 0], stack[depth, 1], stack[depth, 2], stack[depth, 3] = (
-            low,
-            end - 1,
-            first,
-            where,
-        )
-        depth += 1
-        stack[depth, 0], stack[depth, 1], stack[depth, 2], stack[depth, 3] = (
-            end + 1,
-            high,
-            where,
-            last,
-        )
-        depth += 1
+        _push(stack, depth, low, end - 1, first, where)
+        _push(stack, depth + 1, end + 1, high, where, last)
+        depth += 2

@@ -215,7 +215,7 @@ class InformationCurve(_RandomOrder):
         return self.batches >= length
 
     def informed_by(self, law: Any) -> Self:
-        """Take the curve from the law: enumerated on tables, estimated on forests."""
+        """Take the curve from the law: enumerated on tables, modelled on forests."""
         if self.curve is not None:
             return self
         return replace(self, curve=tuple(map(float, information_curve(law))))

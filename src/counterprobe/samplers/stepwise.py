@@ -28,6 +28,7 @@ __all__ = [
     "Choose",
     "Confidence",
     "Reply",
+    "Score",
     "Stepwise",
     "best_first",
     "gumbel",
@@ -107,7 +108,7 @@ def prefix(passes: NDArray[np.bool_]) -> int:
 
 
 def gumbel(generator: np.random.Generator, count: int) -> FloatArray:
-    """Draw Gumbel noise: the largest ``score + noise`` is a draw from the softmax of the scores."""
+    """Draw Gumbel noise: the largest ``score + noise`` is a draw from the scores' softmax."""
     return generator.gumbel(size=count)
 
 
@@ -134,15 +135,16 @@ class Stepwise(Sampler):
         """Read, choose, commit, until nothing is left."""
         choose = self.rule(run.residual, decisions)
         step = 0
+
+        def select(residual: IntArray, rows: Rows) -> IntArray:
+            return choose(Reply(step, residual, rows))
+
         while not run.is_complete:
             if self.scores_candidates:
                 draft = run.draft()
                 reply = Reply(step, draft.positions, draft.rows, draft.tokens)
                 run.commit_candidates(choose(reply))
             else:
-                # `step` is read at once: commit_selected calls back before it returns.
-                run.commit_selected(
-                    lambda residual, rows, now=step: choose(Reply(now, residual, rows))
-                )
+                run.commit_selected(select)
             step += 1
         return None

@@ -141,7 +141,7 @@ class Dream(Stepwise):
             )
 
     def exact_for(self, length: int) -> bool:
-        """Rounding down leaves several positions to the last step."""
+        """Claim nothing more: rounding down leaves several positions to the last step."""
         return length == 1
 
     def rule(self, residual: IntArray, decisions: Decisions) -> Choose:
