@@ -163,12 +163,6 @@ def sampler(request: pytest.FixtureRequest) -> Sampler:
 
 
 @pytest.fixture
-def laws(sampler: Sampler) -> list[cp.TableLaw | cp.ForestLaw]:
-    """Laws that a sampler of the fixture above can work on."""
-    return [testing.small_forest()] if sampler.knows == "its forest" else testing.small_laws()
-
-
-@pytest.fixture
 def thread_limit() -> Iterator[Callable[[int], None]]:
     """Return ``set_num_threads``, and put the old limit back afterwards."""
     before = threads.num_threads()

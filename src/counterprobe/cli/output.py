@@ -21,6 +21,7 @@ from rich.table import Table
 from rich.text import Text
 
 from counterprobe.errors import CounterprobeError
+from counterprobe.evaluation import BatchKL
 from counterprobe.unmasking import Progress
 
 __all__ = [
@@ -30,6 +31,7 @@ __all__ = [
     "check_writable",
     "complain",
     "console_for",
+    "format_kl",
     "friendly",
     "key_value_table",
     "parse_settings",
@@ -140,6 +142,16 @@ def key_value_table(title: str, rows: dict[str, Any]) -> Group:
     for key, value in rows.items():
         table.add_row(key, value if isinstance(value, str) else f"{value:,}")
     return Group(Text(title, style="italic"), table)
+
+
+def format_kl(kl: BatchKL | None) -> str:
+    """Return a batch KL for people."""
+    if kl is None:
+        return "not measured"
+    if math.isnan(kl.value):
+        return "does not apply"
+    error = f" (SE {kl.standard_error:.2g})" if kl.standard_error else ""
+    return f"{kl.value:.6g}{error}"
 
 
 def parse_settings(pairs: list[str]) -> dict[str, str]:

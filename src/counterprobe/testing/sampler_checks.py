@@ -1,8 +1,8 @@
 """What every sampler keeps to, whatever its rule.
 
 Each check takes a sampler and the laws to try it on. What a sampler must know about a law is
-taken from the law (``informed_by``). A law on which the run is infeasible is passed over; at
-least one must work.
+taken from the law (``informed_by``). A law that it refuses before the first submission, by an
+infeasible result or a ``ValueError``, is passed over; at least one must work.
 """
 
 from __future__ import annotations
@@ -50,22 +50,32 @@ def check_sampler(sampler: Sampler, laws: Laws = None) -> None:
 
 def _cases(sampler: Sampler, laws: Laws) -> Iterator[tuple[Sampler, Law, SampleResult]]:
     """Yield each law on which the sampler completes, with a first run on it."""
-    chosen = small_laws() if laws is None else laws
-    reason = ""
-    count = 0
-    for law in chosen:
-        told = sampler.informed_by(law)
-        result = told(Unmasking(law.oracle()), STREAMS)
-        if result.stop is StopReason.COMPLETED:
-            count += 1
+    reason = "no law given"
+    is_any = False
+    for law in small_laws() if laws is None else laws:
+        told, result, refusal = _attempt(sampler, law)
+        if told is not None and result is not None:
+            is_any = True
             yield told, law, result
-        else:
-            require(result.tokens is None, sampler.name, "an infeasible run must have no tokens")
-            reason = result.reason
-    if count == 0:
-        raise ConformanceError(
-            f"{sampler.name}: infeasible on every law ({reason}); pass laws= it can work on"
-        )
+        reason = refusal
+    if not is_any:
+        raise ConformanceError(f"{sampler.name}: works on none of the laws ({reason}); pass laws=")
+
+
+def _attempt(sampler: Sampler, law: Law) -> tuple[Sampler | None, SampleResult | None, str]:
+    """Run on a law; return the sampler and its result, or why it refused before submitting."""
+    oracle = CountingOracle(law.oracle(), trusted=True)
+    try:
+        told = sampler.informed_by(law)
+        result = told(Unmasking(oracle), STREAMS)
+    except ValueError as problem:
+        if oracle.calls:
+            raise
+        return None, None, str(problem)
+    if result.stop is StopReason.COMPLETED:
+        return told, result, ""
+    require(result.tokens is None, sampler.name, "an infeasible run must have no tokens")
+    return None, None, result.reason
 
 
 def _again(sampler: Sampler, oracle: Oracle, streams: Streams = STREAMS) -> SampleResult:
@@ -103,10 +113,10 @@ def check_completion(sampler: Sampler, laws: Laws = None) -> None:
 def check_progress(sampler: Sampler, laws: Laws = None) -> None:
     """Require an end on ties, certain rows, copied bits, one position and one token."""
     for law in degenerate_laws():
-        result = _again(sampler.informed_by(law), law.oracle())
-        if result.stop is StopReason.COMPLETED:
-            assert result.tokens is not None
-            require(bool((result.tokens >= 0).all()), sampler.name, f"left masks on {law.name}")
+        result = _attempt(sampler, law)[1]
+        if result is not None and result.tokens is not None:
+            is_whole = bool((result.tokens >= 0).all())
+            require(is_whole, sampler.name, f"left masks on {law.name}")
 
 
 def check_ledger(sampler: Sampler, laws: Laws = None) -> None:
@@ -175,10 +185,10 @@ def check_seeds(sampler: Sampler, laws: Laws = None) -> None:
         copy = pickle.loads(pickle.dumps(told))
         require(_same(_again(copy, law.oracle()), result), sampler.name, "changed by pickling")
     target = families.path(24, target_seed=1)
-    told = sampler.informed_by(target)
-    first = _again(told, target.oracle())
-    if first.stop is not StopReason.COMPLETED:
+    maybe, first, _ = _attempt(sampler, target)
+    if maybe is None or first is None:
         return
+    told = maybe
     other = _again(told, target.oracle(), Streams(STREAMS.decision_seed, 23))
     require(
         not np.array_equal(first.tokens, other.tokens),  # type: ignore[arg-type]
@@ -299,11 +309,8 @@ def check_exactness(sampler: Sampler, laws: Laws = None) -> None:
     """
     commits_candidates = Right.COMMIT_CANDIDATES in sampler.rights
     for law in tiny_laws(3 if commits_candidates else 4):
-        try:
-            told = sampler.informed_by(law)
-        except ValueError:  # needs something this law does not have, such as a forest
-            continue
-        if not told.exact_for(law.length):
+        told = _attempt(sampler, law)[0]
+        if told is None or not told.exact_for(law.length):
             continue
         for seed in range(3):
             if commits_candidates:
