@@ -144,4 +144,13 @@ def test_every_sampler_is_described(knobs):
     for name, entry in described.items():
         assert entry["summary"] == SAMPLERS[name].summary
         assert entry["source"] == SAMPLERS[name].source
-        assert set(entry) == {"name", "summary", "settings", "rights", "bound", "source"}
+        assert set(entry) == {
+            "name",
+            "summary",
+            "settings",
+            "rights",
+            "bound",
+            "source",
+            "knows",
+            "sweep",
+        }

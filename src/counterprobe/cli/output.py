@@ -35,6 +35,7 @@ __all__ = [
     "friendly",
     "key_value_table",
     "parse_settings",
+    "plain",
     "run_progress",
     "write_json",
 ]
@@ -99,7 +100,7 @@ def write_json(file: str | None, content: Any) -> None:
     """Write JSON to a file, whole or not at all, or to standard output for ``-``."""
     if file is None:
         return
-    write_text(file, json.dumps(_plain(content), indent=2, allow_nan=False) + "\n")
+    write_text(file, json.dumps(plain(content), indent=2, allow_nan=False) + "\n")
 
 
 def write_text(file: str, text: str) -> None:
@@ -119,14 +120,14 @@ def write_text(file: str, text: str) -> None:
         partial.unlink(missing_ok=True)
 
 
-def _plain(value: Any) -> Any:
+def plain(value: Any) -> Any:
     """Turn arrays, NaN and tuples into what JSON has."""
     if isinstance(value, dict):
-        return {str(key): _plain(item) for key, item in value.items()}
+        return {str(key): plain(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
-        return [_plain(item) for item in value]
+        return [plain(item) for item in value]
     if hasattr(value, "tolist"):
-        return _plain(value.tolist())
+        return plain(value.tolist())
     if isinstance(value, float) and not math.isfinite(value):
         return None if math.isnan(value) else str(value)
     if value is None or isinstance(value, (bool, int, float, str)):

@@ -10,59 +10,39 @@ from rich.table import Table
 
 from counterprobe.cli import output
 from counterprobe.cli.records import run_record
-from counterprobe.cli.targets import Target
+from counterprobe.cli.targets import (
+    Classes,
+    Edges,
+    Family,
+    Length,
+    Signs,
+    Tables,
+    Target,
+    TargetSeed,
+    Weight,
+)
 from counterprobe.evaluation.comparison import Trial, run_trial
 from counterprobe.results import StopReason
 from counterprobe.samplers import Sampler, build_sampler
 from counterprobe.streams import Streams
-from counterprobe.targets import families
 from counterprobe.targets.law import ForestLaw
 
 __all__ = ["sample"]
 
-TARGET = "Target"
 SAMPLER = "Sampler"
 OUTPUT = "Output"
 
 
 @output.friendly
 def sample(
-    family: Annotated[
-        str | None,
-        typer.Option(
-            help=f"Family of the hidden forest: {', '.join(families.FAMILIES)}. [default: path]",
-            rich_help_panel=TARGET,
-        ),
-    ] = None,
-    edges: Annotated[
-        str | None,
-        typer.Option(
-            metavar="FILE",
-            help="Your own forest instead: 'i j' or 'i j w' a line, 0-based, # comments.",
-            rich_help_panel=TARGET,
-        ),
-    ] = None,
-    n: Annotated[
-        int | None,
-        typer.Option("--n", help="Number of positions; 4096 by default.", rich_help_panel=TARGET),
-    ] = None,
-    target_seed: Annotated[
-        int, typer.Option(help="Target draw: fields, labels, shape.", rich_help_panel=TARGET)
-    ] = 196,
-    weight: Annotated[
-        float | None,
-        typer.Option(help="Edge weight in place of the family's.", rich_help_panel=TARGET),
-    ] = None,
-    signs: Annotated[
-        str, typer.Option(help="'same' or 'mixed' signs of the weights.", rich_help_panel=TARGET)
-    ] = "same",
-    classes: Annotated[
-        int | None,
-        typer.Option(help="Token classes, with --tables random.", rich_help_panel=TARGET),
-    ] = None,
-    tables: Annotated[
-        str, typer.Option(help="'rank-one' or 'random' pair tables.", rich_help_panel=TARGET)
-    ] = "rank-one",
+    family: Family = None,
+    edges: Edges = None,
+    n: Length = None,
+    target_seed: TargetSeed = 196,
+    weight: Weight = None,
+    signs: Signs = "same",
+    classes: Classes = None,
+    tables: Tables = "rank-one",
     sampler: Annotated[
         str, typer.Option(help="See 'counterprobe samplers'.", rich_help_panel=SAMPLER)
     ] = "sequential",

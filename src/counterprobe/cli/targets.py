@@ -4,14 +4,65 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Annotated, Any
+
+import typer
 
 from counterprobe.targets import families
 from counterprobe.targets.law import ForestLaw
 
-__all__ = ["DEFAULT_LENGTH", "Target"]
+__all__ = [
+    "Classes",
+    "Edges",
+    "Family",
+    "Length",
+    "Signs",
+    "Tables",
+    "Target",
+    "TargetSeed",
+    "Weight",
+]
 
 DEFAULT_LENGTH = 4096
+PANEL = "Target"
+
+# The options of every command that builds a target.
+Family = Annotated[
+    str | None,
+    typer.Option(
+        help=f"Family of the hidden forest: {', '.join(families.FAMILIES)}. [default: path]",
+        rich_help_panel=PANEL,
+    ),
+]
+Edges = Annotated[
+    str | None,
+    typer.Option(
+        metavar="FILE",
+        help="Your own forest instead: 'i j' or 'i j w' a line, 0-based, # comments.",
+        rich_help_panel=PANEL,
+    ),
+]
+Length = Annotated[
+    int | None,
+    typer.Option("--n", help="Number of positions; 4096 by default.", rich_help_panel=PANEL),
+]
+TargetSeed = Annotated[
+    int, typer.Option(help="Target draw: fields, labels, shape.", rich_help_panel=PANEL)
+]
+Weight = Annotated[
+    float | None,
+    typer.Option(help="Edge weight in place of the family's.", rich_help_panel=PANEL),
+]
+Signs = Annotated[
+    str, typer.Option(help="'same' or 'mixed' signs of the weights.", rich_help_panel=PANEL)
+]
+Classes = Annotated[
+    int | None,
+    typer.Option(help="Token classes, with --tables random.", rich_help_panel=PANEL),
+]
+Tables = Annotated[
+    str, typer.Option(help="'rank-one' or 'random' pair tables.", rich_help_panel=PANEL)
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +78,7 @@ class Target:
     classes: int | None = None
     tables: str = "rank-one"
 
-    def build(self, default_length: int = DEFAULT_LENGTH) -> ForestLaw:
+    def build(self) -> ForestLaw:
         """Build the law."""
         if self.edges is not None:
             is_plain = self.signs == "same" and self.classes is None and self.tables == "rank-one"
@@ -44,7 +95,7 @@ class Target:
             "classes": self.classes,
             "tables": self.tables,
         }
-        length = default_length if self.n is None else self.n
+        length = DEFAULT_LENGTH if self.n is None else self.n
         return families.build(self.family or "path", length, self.target_seed, **options)
 
     def as_dict(self, law: ForestLaw) -> dict[str, Any]:

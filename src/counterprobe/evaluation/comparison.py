@@ -56,6 +56,12 @@ class Comparison:
         """The trials that ended with tokens."""
         return [trial for trial in self.trials if trial.result.stop is StopReason.COMPLETED]
 
+    @property
+    def refusal(self) -> str | None:
+        """Why a trial did not complete, if one did not."""
+        results = [trial.result for trial in self.trials]
+        return next((r.reason for r in results if r.stop is not StopReason.COMPLETED), None)
+
     def mean(self, count: str) -> float:
         """Return the mean of a count of the ledger over completed trials, NaN if there is none."""
         values = [float(getattr(trial.result.ledger, count)) for trial in self.completed]

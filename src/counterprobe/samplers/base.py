@@ -78,7 +78,10 @@ class Sampler(ABC):
         return Right.NONE
 
     def exact_for(self, length: int) -> bool:
-        """Whether its output law is the target, for every target of N positions and exact rows."""
+        """Whether its output law is the target, for exact rows and every target of N positions.
+
+        For a sampler that was told about a law: every target of which that is true.
+        """
         return False
 
     def informed_by(self, law: Any) -> Self:

@@ -48,6 +48,10 @@ class CentroidLayers(Sampler):
             plain = tuple((int(i), int(j)) for i, j in self.edges)
             object.__setattr__(self, "edges", plain)  # lists, as JSON has them, become tuples
 
+    def exact_for(self, length: int) -> bool:
+        """Claim the target wherever the forest is the true one."""
+        return self.edges is not None
+
     def informed_by(self, law: Any) -> Self:
         """Take the forest from the law."""
         if self.edges is not None:

@@ -79,7 +79,7 @@ def build_sampler(name: str, settings: Mapping[str, Any] | None = None) -> Sampl
 
 
 def describe_samplers() -> list[dict[str, Any]]:
-    """Return every sampler with its settings, rights, bound and source."""
+    """Return every sampler with its settings, rights, bound, source and what it must know."""
     described = []
     for name, cls in sorted(SAMPLERS.items()):
         described.append(
@@ -93,6 +93,8 @@ def describe_samplers() -> list[dict[str, Any]]:
                 "rights": cls().rights.names(),
                 "bound": cls.bound,
                 "source": cls.source,
+                "knows": cls.knows,
+                "sweep": None if cls.sweep is None else cls.sweep.setting,
             }
         )
     return described
