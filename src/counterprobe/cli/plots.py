@@ -13,6 +13,8 @@ __all__ = ["check_plot", "quality_plot"]
 
 FORMATS = (".png", ".svg", ".pdf")
 MARKERS = "osD^v<>PXph*"
+# Zero has no place on a logarithmic axis, and less than this is rounding: one line for all of it.
+FLOOR = 1e-6
 
 
 def check_plot(file: str) -> None:
@@ -50,14 +52,11 @@ def quality_plot(file: str, lines: Mapping[str, Sequence[Comparison]], title: st
         ]
         for label, points in lines.items()
     }
-    values = [point.batch_kl for points in drawn.values() for point in points]
-    # Zero has no place on a logarithmic axis: it gets a line of its own below everything.
-    floor = min((value for value in values if value > 0), default=1e-3) / 10
     for k, (label, points) in enumerate(drawn.items()):
         if not points:
             continue
         points = sorted(points, key=lambda point: point.mean("total"))
-        quality = [max(point.batch_kl, floor) for point in points]
+        quality = [max(point.batch_kl, FLOOR) for point in points]
         # An error bar that reaches 0 would leave the axis.
         error = [min(p.batch_kl_se, 0.999 * y) for p, y in zip(points, quality, strict=True)]
         color, marker = f"C{k % 10}", MARKERS[k % len(MARKERS)]
@@ -73,9 +72,9 @@ def quality_plot(file: str, lines: Mapping[str, Sequence[Comparison]], title: st
             )  # fmt: skip
     axes.set_xscale("log")
     axes.set_yscale("log")
-    axes.axhline(floor, color="0.6", linewidth=0.8)
+    axes.axhline(FLOOR, color="0.6", linewidth=0.8)
     axes.annotate(
-        "0: no dependence broken", (0.01, floor), xycoords=("axes fraction", "data"),
+        f"{FLOOR:g} or less, 0 included", (0.01, FLOOR), xycoords=("axes fraction", "data"),
         xytext=(0, 3), textcoords="offset points", color="0.4", fontsize=8,
     )  # fmt: skip
     axes.set_xlabel("submissions (open markers: without the right to select after the reply)")

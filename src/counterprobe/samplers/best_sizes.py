@@ -52,9 +52,10 @@ def best_sizes(curve: FloatArray, batches: int) -> list[int]:
     batches = min(batches, count)
     if batches == 0:
         return []
+    curve = curve - curve[0]  # costs are differences: a flat curve costs exactly nothing
     before = np.concatenate([[0.0], np.cumsum(curve)])
     starts = np.zeros((batches, count + 1), dtype=np.int64)
-    cost = np.arange(count + 1) * curve[0] - before  # one batch
+    cost = -before  # one batch, from the start
     for k in range(1, batches):
         better = np.empty(count + 1)
         _layer(curve, before, cost, better, starts[k], np.empty((256, 4), dtype=np.int64))
