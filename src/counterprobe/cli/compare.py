@@ -33,6 +33,8 @@ __all__ = ["compare"]
 
 SAMPLER = "Samplers"
 OUTPUT = "Output"
+# What is left of zero after a sum of logarithms.
+ROUNDING = 1e-12
 DEFAULT = (
     "one-batch,random-balanced,spread,maskgit,llada,threshold,entropy-bounded,punt,"
     "packed,centroid-layers,sequential"
@@ -58,7 +60,10 @@ def compare(
         ),
     ] = DEFAULT,
     runs: Annotated[int, typer.Option(help="Runs of each sampler.", rich_help_panel=SAMPLER)] = 3,
-    seed: Annotated[int, typer.Option(help="Seed of the first run; the next ones follow.")] = 1,
+    seed: Annotated[
+        int,
+        typer.Option(help="Seed of the first run; the next ones follow.", rich_help_panel=SAMPLER),
+    ] = 1,
     evaluate: Annotated[
         bool, typer.Option(help="Measure the batch KL.", rich_help_panel=OUTPUT)
     ] = True,
@@ -273,4 +278,6 @@ def _number(value: float) -> str:
 
 
 def _small(value: float) -> str:
-    return "-" if math.isnan(value) else f"{value:.3g}"
+    if math.isnan(value):
+        return "-"
+    return "0" if abs(value) < ROUNDING else f"{value:.3g}"

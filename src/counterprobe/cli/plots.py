@@ -55,7 +55,7 @@ def quality_plot(file: str, lines: Mapping[str, Sequence[Comparison]], title: st
     for k, (label, points) in enumerate(drawn.items()):
         if not points:
             continue
-        points = sorted(points, key=lambda point: point.mean("total"))
+        points = sorted(points, key=lambda point: (point.mean("total"), -point.batch_kl))
         quality = [max(point.batch_kl, FLOOR) for point in points]
         # An error bar that reaches 0 would leave the axis.
         error = [min(p.batch_kl_se, 0.999 * y) for p, y in zip(points, quality, strict=True)]
@@ -72,10 +72,11 @@ def quality_plot(file: str, lines: Mapping[str, Sequence[Comparison]], title: st
             )  # fmt: skip
     axes.set_xscale("log")
     axes.set_yscale("log")
+    axes.set_ylim(bottom=FLOOR / 4)
     axes.axhline(FLOOR, color="0.6", linewidth=0.8)
     axes.annotate(
         f"{FLOOR:g} or less, 0 included", (0.01, FLOOR), xycoords=("axes fraction", "data"),
-        xytext=(0, 3), textcoords="offset points", color="0.4", fontsize=8,
+        xytext=(0, -10), textcoords="offset points", color="0.4", fontsize=8,
     )  # fmt: skip
     axes.set_xlabel("submissions (open markers: without the right to select after the reply)")
     axes.set_ylabel("batch KL, nats")

@@ -32,7 +32,7 @@ def samplers(
             ("rights", ", ".join(entry["rights"]) or "none"),
             ("bound", entry["bound"]),
             ("source", entry["source"]),
-            ("is told", entry["knows"]),
+            ("told about the law", entry["knows"]),
         ):
             if not text:
                 continue

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import MISSING, fields
+from dataclasses import MISSING, asdict, fields
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from counterprobe.samplers.ancestral import Ancestral
@@ -94,7 +94,7 @@ def describe_samplers() -> list[dict[str, Any]]:
                 "bound": cls.bound,
                 "source": cls.source,
                 "knows": cls.knows,
-                "sweep": None if cls.sweep is None else cls.sweep.setting,
+                "sweep": None if cls.sweep is None else asdict(cls.sweep),
             }
         )
     return described
