@@ -9,6 +9,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 import counterprobe as cp
+import counterprobe.cli.compare as compare_module
 from counterprobe.cli.compare import parse_samplers
 from counterprobe.cli.main import app
 from counterprobe.evaluation import batch_kl
@@ -140,6 +141,53 @@ def test_an_infeasible_sampler_is_listed_with_its_reason():
     assert "packed-theory was infeasible:" in " ".join(result.stdout.split())
 
 
+def test_a_sampler_that_fails_loses_nothing_of_the_others(tmp_path):
+    file = tmp_path / "compare.json"
+    names = "random-balanced,packed:num_colors=2,one-batch"
+    result = invoke("--n", 20, "--samplers", names, "--runs", 2, "--json", file)
+    assert result.exit_code == 1
+    assert "packed failed: majority_fraction must lie below" in result.stderr
+    content = json.loads(file.read_text())
+    assert [entry["completed"] for entry in content["samplers"]] == [2, 0, 2]
+    assert "majority_fraction" in content["samplers"][1]["reason"]
+    assert [r["sampler"] for r in content["records"]] == ["random-balanced"] * 2 + [
+        "one-batch"
+    ] * 2
+
+
+def test_an_interrupted_comparison_keeps_what_was_computed(tmp_path, monkeypatch):
+    usual = compare_module.compare_sampler
+
+    def interrupted(laws, sampler, *rest, **options):
+        if sampler.name == "punt":
+            raise KeyboardInterrupt
+        return usual(laws, sampler, *rest, **options)
+
+    monkeypatch.setattr(compare_module, "compare_sampler", interrupted)
+    file = tmp_path / "compare.json"
+    result = invoke("--n", 20, "--samplers", "one-batch,punt,spread", "--runs", 1, "--json", file)
+    assert result.exit_code == 130
+    assert "interrupted" in result.stderr
+    assert "one-batch" in result.stdout
+    assert [e["sampler"] for e in json.loads(file.read_text())["samplers"]] == ["one-batch"]
+
+
+def test_every_sampler_sees_every_target():
+    content = json_of("--n", 20, "--samplers", "one-batch,spread", "--runs", 2, "--targets", 3)
+    for name in ("one-batch", "spread"):
+        mine = [r for r in content["records"] if r["sampler"] == name]
+        assert [(r["target_seed"], r["seed"]) for r in mine] == [
+            (196, 1), (196, 2), (197, 1), (197, 2), (198, 1), (198, 2)
+        ]  # fmt: skip
+    laws = [cp.families.path(20, target_seed=196 + k) for k in range(3)]
+    expected = [law.total_correlation() for law in laws]
+    assert len(set(expected)) == 3
+    # One batch measures one number a target, the same for each seed.
+    values = [r["batch_kl"] for r in content["records"] if r["sampler"] == "one-batch"]
+    assert len(set(values)) == 3
+    assert content["samplers"][0]["batch_kl"] == pytest.approx(sum(values) / 6)
+
+
 def test_nothing_is_measured_when_not_asked():
     content = json_of("--n", 20, "--samplers", "one-batch", "--runs", 1, "--no-evaluate")
     assert content["samplers"][0]["batch_kl"] is None
@@ -155,6 +203,7 @@ def test_nothing_is_measured_when_not_asked():
         (["--samplers", "llada:steps=0"], "steps must be at least 1, got 0"),
         (["--samplers", "one-batch,,"], "names separated by commas"),
         (["--runs", "0"], "--runs must be at least 1, got 0"),
+        (["--targets", "0"], "--targets must be at least 1, got 0"),
         (["--draws", "1"], "--draws must be at least 2, got 1"),
         (["--plot", "q.bmp"], "--plot must end in .png, .svg, .pdf; got q.bmp"),
         (["--plot", "nowhere/q.png"], "does not exist"),

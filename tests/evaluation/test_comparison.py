@@ -75,3 +75,14 @@ def test_every_sweep_builds_and_spans_a_range(name):
     assert values == sorted(set(values))
     if isinstance(values[0], int):
         assert max(values) <= 100
+
+
+def test_an_error_ends_one_sampler_and_is_kept():
+    laws = [LAW, cp.TableLaw(np.ones((2,) * 3))]
+    found = compare_sampler(laws, CentroidLayers(), [1, 2])
+    assert len(found.trials) == 2
+    assert not found.is_exact
+    assert "needs a forest" in found.problem
+    assert found.refusal == found.problem
+    nothing = compare_sampler(laws[1:], CentroidLayers(), [1])
+    assert math.isnan(nothing.seconds)

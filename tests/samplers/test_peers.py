@@ -147,6 +147,38 @@ def test_the_entropy_bound_holds_by_enumeration(gamma, proxy):
             assert steps == pytest.approx(law.length)
 
 
+def test_one_batch_costs_the_total_correlation():
+    for law in (FOUR, FIVE_BITS):
+        expected = pytest.approx(law.total_correlation(), abs=1e-12)
+        assert exact_output_law(law, s.OneBatch()).kl == expected
+
+
+def test_a_batch_costs_at_most_its_entropies_less_the_largest():
+    # Fact C, for every batch of every law.
+    for law in (FOUR, FIVE_BITS):
+        entropy = subset_entropies(law)
+        for bits in range(1, 1 << law.length):
+            single = [entropy[1 << i] for i in range(law.length) if bits >> i & 1]
+            assert sum(single) - entropy[bits] <= sum(single) - max(single) + 1e-12
+
+
+def test_sure_rows_that_pass_the_factor_rule_hold_the_joint_mode():
+    # The greedy guarantee: (n + 1)(1 - conf) <= 1 for all n rows of the batch.
+    draw = np.random.default_rng(5)
+    sizes = set()
+    for _ in range(200):
+        law = cp.TableLaw(draw.dirichlet(np.full(16, 0.05)).reshape((2,) * 4) + 1e-9)
+        batch = s.Factor(0.999)(cp.Unmasking(law.oracle()), STREAMS).batches[0]
+        if len(batch) == 1:
+            continue
+        sizes.add(len(batch))
+        state = np.full(4, cp.MASK, dtype=np.int32)
+        joint = law.conditional(state, batch)
+        tokens = law.oracle().rows(state[None], cp.Readouts.same(1, batch)).top()[0]
+        assert np.unravel_index(joint.argmax(), joint.shape) == tuple(tokens)
+    assert sizes == {2, 3, 4}
+
+
 # ----- Values decide: the bias of candidates --------------------------------------------------
 
 TWO_COINS = cp.TableLaw(np.multiply.outer([0.1, 0.9], [0.1, 0.9]))

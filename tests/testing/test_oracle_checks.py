@@ -115,3 +115,12 @@ def test_a_session_that_forgets_is_caught():
 
     with pytest.raises(ConformanceError, match="its session's rows are"):
         testing.check_oracle(Stale())
+
+
+def test_rows_must_be_as_close_to_the_law_as_declared():
+    law = LAWS["path"]
+    testing.check_oracle(law.oracle(), law)
+    testing.check_oracle(ORACLES["noise"], law)
+    other = cp.families.path(30, target_seed=2)
+    with pytest.raises(ConformanceError, match=r"off in TV, but it declares 1e-12"):
+        testing.check_oracle(law.oracle(), other)

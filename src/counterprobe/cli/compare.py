@@ -1,16 +1,14 @@
-"""``counterprobe compare``: several samplers, one target, the same seeds, one table."""
+"""``counterprobe compare``: several samplers, the same targets and seeds, one table."""
 
 from __future__ import annotations
 
-import math
+import itertools
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
-from rich.table import Table
-from rich.text import Text
 
 from counterprobe.cli import output
+from counterprobe.cli.compare_table import label, show_comparison
 from counterprobe.cli.plots import check_plot, quality_plot
 from counterprobe.cli.records import run_record
 from counterprobe.cli.targets import (
@@ -25,16 +23,12 @@ from counterprobe.cli.targets import (
     Weight,
 )
 from counterprobe.evaluation.comparison import Comparison, compare_sampler, swept
-from counterprobe.ledger import Right
 from counterprobe.samplers import SAMPLERS, Sampler, build_sampler
-from counterprobe.targets.law import ForestLaw
 
 __all__ = ["compare"]
 
 SAMPLER = "Samplers"
 OUTPUT = "Output"
-# What is left of zero after a sum of logarithms.
-ROUNDING = 1e-12
 DEFAULT = (
     "one-batch,random-balanced,spread,maskgit,llada,threshold,entropy-bounded,punt,"
     "packed,centroid-layers,sequential"
@@ -59,7 +53,16 @@ def compare(
             rich_help_panel=SAMPLER,
         ),
     ] = DEFAULT,
-    runs: Annotated[int, typer.Option(help="Runs of each sampler.", rich_help_panel=SAMPLER)] = 3,
+    runs: Annotated[
+        int, typer.Option(help="Runs of each sampler on each target.", rich_help_panel=SAMPLER)
+    ] = 3,
+    targets: Annotated[
+        int,
+        typer.Option(
+            help="Target draws, from --target-seed on; every sampler sees all of them.",
+            rich_help_panel=SAMPLER,
+        ),
+    ] = 1,
     seed: Annotated[
         int,
         typer.Option(help="Seed of the first run; the next ones follow.", rich_help_panel=SAMPLER),
@@ -89,7 +92,7 @@ def compare(
         ),
     ] = None,
 ) -> None:
-    """Set samplers against each other on one target, under one accounting.
+    """Set samplers against each other on the same targets, under one accounting.
 
     A rule that chooses its batch after seeing the very rows it is drawn from makes one submission
     a step; without that right it would need a probe and a commit. Both totals are shown.
@@ -106,30 +109,42 @@ def compare(
         if not evaluate:
             raise ValueError("--plot draws the batch KL: leave out --no-evaluate")
         check_plot(plot)
-    if runs < 1:
-        raise ValueError(f"--runs must be at least 1, got {runs}")
+    for name, count in (("--runs", runs), ("--targets", targets)):
+        if count < 1:
+            raise ValueError(f"{name} must be at least 1, got {count}")
     if draws < 2:
         raise ValueError(f"--draws must be at least 2, got {draws}")
     chosen = parse_samplers(samplers)
-    target = Target(family, edges, n, target_seed, weight, signs, classes, tables)
-    law = target.build()
+    drawn = [
+        Target(family, edges, n, target_seed + k, weight, signs, classes, tables)
+        for k in range(targets)
+    ]
+    laws = [target.build() for target in drawn]
+    law = laws[0]
     seeds = list(range(seed, seed + runs))
     measured = draws if evaluate else None
-
-    def run(rule: Sampler, label: str) -> Comparison:
-        with output.run_progress(label) as progress:
-            return compare_sampler(law, rule, seeds, draws=measured, progress=progress)
-
-    compared = [run(rule, rule.name) for rule in chosen]
-    console = output.console_for(json)
-    _show(console, law, compared, runs)
+    compared: list[Comparison] = []
     lines: dict[str, list[Comparison]] = {}
-    if plot is not None:
+
+    def run(rule: Sampler, what: str) -> Comparison:
+        with output.run_progress(what) as progress:
+            return compare_sampler(laws, rule, seeds, draws=measured, progress=progress)
+
+    interrupted = False
+    try:
         for rule in chosen:
+            compared.append(run(rule, rule.name))
+        for rule in chosen if plot is not None else []:
             points = swept(rule, law.length)
-            lines[_label(rule)] = [
-                run(point, f"{rule.name} {k + 1}/{len(points)}") for k, point in enumerate(points)
-            ]
+            line = lines.setdefault(label(rule), [])
+            for k, point in enumerate(points):
+                line.append(run(point, f"{rule.name} {k + 1}/{len(points)}"))
+    except KeyboardInterrupt:  # what was computed is still shown and written
+        interrupted = True
+    console = output.console_for(json)
+    over = f"mean of {_count(runs, 'run')}" + (f" on {targets} targets" if targets > 1 else "")
+    title = f"{law.name}, N = {law.length:,}"
+    show_comparison(console, f"{title}, V = {law.vocab_size:,}, {over}", compared)
     output.write_json(
         json,
         {
@@ -137,22 +152,31 @@ def compare(
             "n": law.length,
             "vocab": law.vocab_size,
             "target_seed": target_seed,
+            "targets": targets,
             "seed": seed,
             "runs": runs,
             "samplers": [_summary(entry) for entry in compared],
-            "sweeps": {
-                label: [_summary(point) for point in points] for label, points in lines.items()
-            },
+            "sweeps": {name: [_summary(point) for point in line] for name, line in lines.items()},
             "records": [
-                run_record(target, law, entry.sampler, one, trial, measured)
+                run_record(*case, entry.sampler, one, trial, measured)
                 for entry in compared
-                for one, trial in zip(seeds, entry.trials, strict=True)
+                for (case, one), trial in zip(
+                    itertools.product(zip(drawn, laws, strict=True), seeds),
+                    entry.trials,
+                    strict=False,  # an error may have ended the trials
+                )
             ],
         },
     )
+    if interrupted:
+        raise KeyboardInterrupt
     if plot is not None:
-        quality_plot(plot, lines, f"{law.name}, N = {law.length:,}, {_count(runs, 'run')} a point")
+        quality_plot(plot, lines, f"{title}, {over}")
         console.print(f"Wrote {plot}.")
+    problems = [f"{e.sampler.name} failed: {e.problem}" for e in compared if e.problem]
+    if problems:
+        output.complain("; ".join(problems))
+        raise typer.Exit(output.FAILED)
 
 
 def parse_samplers(text: str) -> list[Sampler]:
@@ -167,13 +191,6 @@ def parse_samplers(text: str) -> list[Sampler]:
             raise ValueError(f"--samplers takes names separated by commas, got {text!r}")
         chosen.append(build_sampler(name, output.parse_settings(settings)))
     return chosen
-
-
-def _label(sampler: Sampler) -> str:
-    """Return the name, with the settings that differ from the defaults."""
-    default = type(sampler)().settings
-    changed = [f"{k}={v}" for k, v in sampler.settings.items() if v != default[k]]
-    return " ".join([sampler.name, *changed])
 
 
 def _count(number: int, what: str) -> str:
@@ -202,82 +219,3 @@ def _summary(entry: Comparison) -> dict[str, Any]:
         "completed": len(entry.completed),
         "reason": entry.refusal,
     }
-
-
-def _show(console: Console, law: ForestLaw, compared: list[Comparison], runs: int) -> None:
-    size = f"N = {law.length:,}, V = {law.vocab_size:,}"
-    table = Table(
-        title=f"{law.name}, {size}, mean of {_count(runs, 'run')}",
-        title_justify="left",
-        box=None,
-        padding=(0, 1, 0, 0),
-    )
-    table.add_column("sampler", overflow="fold")
-    # Narrow headings: eleven columns must fit eighty characters.
-    for heading in (
-        "sub-\nmis-\nsions", "with-\nout S", "depth", "wid-\nest", "com-\nmits", "ri-\nghts",
-        "batch KL", "SE", "sec-\nonds", "ex-\nact",
-    ):  # fmt: skip
-        table.add_column(heading, justify="right", no_wrap=True)
-    for entry in compared:
-        table.add_row(*_cells(entry))
-    console.print(table)
-    for note in _notes(compared):
-        console.print(Text(note, style="dim"))
-
-
-def _notes(compared: list[Comparison]) -> list[str]:
-    samplers = [entry.sampler for entry in compared]
-    notes = [
-        "Rights: S selects after the reply, C commits candidates, V verifies, M masks again; "
-        "'without S' is the total if each such selection were a probe."
-    ]
-    told = ", ".join(f"{rule.name} {rule.knows}" for rule in samplers if rule.knows)
-    if told:
-        notes.append(f"Told about the law: {told}.")
-    if any(Right.COMMIT_CANDIDATES in rule.rights for rule in samplers):
-        notes.append(
-            "C: choosing among drawn values biases the output, which the batch KL does not see."
-        )
-    for entry in compared:
-        if entry.refusal is not None:
-            notes.append(f"{entry.sampler.name} was infeasible: {entry.refusal}.")
-    return notes
-
-
-LETTERS = {
-    Right.SELECT_AFTER_REPLY: "S",
-    Right.COMMIT_CANDIDATES: "C",
-    Right.VERIFY: "V",
-    Right.REMASK: "M",
-}
-
-
-def _cells(entry: Comparison) -> list[str]:
-    selects = Right.SELECT_AFTER_REPLY in entry.sampler.rights
-    rights = "".join(letter for right, letter in LETTERS.items() if right in entry.sampler.rights)
-    return [
-        _label(entry.sampler),
-        _number(entry.mean("total")),
-        _number(entry.mean("total_without_rights")) if selects else "",
-        _number(entry.mean("depth")),
-        _number(entry.mean("widest_stage")),
-        _number(entry.mean("commits")),
-        rights,
-        _small(entry.batch_kl),
-        _small(entry.batch_kl_se),
-        f"{entry.seconds:.2f}",
-        "yes" if entry.is_exact else "no",
-    ]
-
-
-def _number(value: float) -> str:
-    if math.isnan(value):
-        return "-"
-    return f"{value:.0f}" if value == round(value) or value >= 100 else f"{value:.1f}"
-
-
-def _small(value: float) -> str:
-    if math.isnan(value):
-        return "-"
-    return "0" if abs(value) < ROUNDING else f"{value:.3g}"

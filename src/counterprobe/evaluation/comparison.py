@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from counterprobe.errors import CounterprobeError
 from counterprobe.evaluation.batch_kl import DEFAULT_DRAWS, BatchKL, batch_kl
 from counterprobe.results import SampleResult, StopReason
 from counterprobe.samplers.base import Sampler
@@ -43,13 +44,17 @@ class Comparison:
     sampler : Sampler
         As it was asked for, before any law told it anything.
     trials : tuple of Trial
+        Law by law, seed by seed.
     is_exact : bool
         Whether it claims the target as its output law, at this length.
+    problem : str, optional
+        The error that ended it, if one did; no trial is then missing silently.
     """
 
     sampler: Sampler
     trials: tuple[Trial, ...]
     is_exact: bool
+    problem: str | None = None
 
     @property
     def completed(self) -> list[Trial]:
@@ -60,7 +65,8 @@ class Comparison:
     def refusal(self) -> str | None:
         """Why a trial did not complete, if one did not."""
         results = [trial.result for trial in self.trials]
-        return next((r.reason for r in results if r.stop is not StopReason.COMPLETED), None)
+        reasons = [r.reason for r in results if r.stop is not StopReason.COMPLETED]
+        return self.problem or next(iter(reasons), None)
 
     def mean(self, count: str) -> float:
         """Return the mean of a count of the ledger over completed trials, NaN if there is none."""
@@ -70,7 +76,8 @@ class Comparison:
     @property
     def seconds(self) -> float:
         """Mean wall time of a run."""
-        return float(np.mean([trial.result.seconds for trial in self.trials]))
+        seconds = [trial.result.seconds for trial in self.trials]
+        return float(np.mean(seconds)) if seconds else math.nan
 
     @property
     def batch_kl(self) -> float:
@@ -119,30 +126,39 @@ def run_trial(
 
 
 def compare_sampler(
-    law: Law,
+    laws: Law | Sequence[Law],
     sampler: Sampler,
     seeds: Sequence[int],
     *,
     draws: int | None = DEFAULT_DRAWS,
     progress: Watch | None = None,
 ) -> Comparison:
-    """Run a sampler once a seed on one law; other samplers on the same seeds compare with it.
+    """Run a sampler on each law with each seed; others on the same laws and seeds compare with it.
+
+    An error ends this sampler's trials and is kept, so that a comparison of many loses nothing.
 
     Parameters
     ----------
-    law : ForestLaw or TableLaw
+    laws : ForestLaw or TableLaw, or a sequence of them
+        All of one length.
     sampler : Sampler
     seeds : sequence of int
         Each sets the decision and the commit seed of one run.
     draws, progress
         As in :func:`run_trial`.
     """
-    told = sampler.informed_by(law)
-    trials = tuple(
-        run_trial(law, told, Streams.from_seed(seed), draws=draws, progress=progress)
-        for seed in seeds
-    )
-    return Comparison(sampler, trials, told.exact_for(law.length))
+    trials: list[Trial] = []
+    is_exact = True
+    try:
+        for law in [laws] if isinstance(laws, (ForestLaw, TableLaw)) else laws:
+            told = sampler.informed_by(law)
+            is_exact &= told.exact_for(law.length)
+            for seed in seeds:
+                streams = Streams.from_seed(seed)
+                trials.append(run_trial(law, told, streams, draws=draws, progress=progress))
+    except (ValueError, CounterprobeError) as problem:
+        return Comparison(sampler, tuple(trials), False, str(problem))
+    return Comparison(sampler, tuple(trials), is_exact)
 
 
 def swept(sampler: Sampler, length: int) -> list[Sampler]:

@@ -15,6 +15,8 @@ from counterprobe.errors import OracleError
 from counterprobe.oracle import IncrementalOracle, Oracle, Readouts
 from counterprobe.rows import Rows, to_numpy
 from counterprobe.states import MASK, StateArray
+from counterprobe.targets.law import ForestLaw
+from counterprobe.targets.table import TableLaw
 from counterprobe.testing.require import ConformanceError, require
 
 __all__ = ["ORACLE_CHECKS", "OracleCheck", "check_oracle"]
@@ -23,12 +25,35 @@ OracleCheck = Callable[[Oracle], None]
 NUM_STATES = 4
 # A model in single precision may round differently in another batch; exact oracles agree exactly.
 TOLERANCE = 1e-5
+ROUNDING = 1e-12
 
 
-def check_oracle(oracle: Oracle) -> None:
-    """Run every check."""
+def check_oracle(oracle: Oracle, law: ForestLaw | TableLaw | None = None) -> None:
+    """Run every check.
+
+    Parameters
+    ----------
+    oracle : Oracle
+    law : ForestLaw or TableLaw, optional
+        The law it stands for, if there is one: its rows must be as close as it declares.
+    """
     for check in ORACLE_CHECKS:
         check(oracle)
+    if law is not None:
+        check_row_error(oracle, law)
+
+
+def check_row_error(oracle: Oracle, law: ForestLaw | TableLaw) -> None:
+    """Require rows within the declared total variation of the law's own."""
+    states = law.sample(NUM_STATES, np.random.default_rng(8))  # possible states only
+    states[_states(oracle) == MASK] = MASK
+    readouts = Readouts.every_masked(states)
+    gap = _gap(oracle.rows(states, readouts), law.oracle().rows(states, readouts))
+    require(
+        gap <= oracle.row_error + ROUNDING,
+        _name(oracle),
+        f"a row is {gap:.3g} off in TV, but it declares {oracle.row_error:.3g}",
+    )
 
 
 def _name(oracle: Oracle) -> str:
