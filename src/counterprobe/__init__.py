@@ -12,6 +12,7 @@ from counterprobe import samplers as samplers
 from counterprobe import theory as theory
 from counterprobe.checks import ZeroProbabilityWarning as ZeroProbabilityWarning
 from counterprobe.classes import TokenClasses as TokenClasses
+from counterprobe.drafts import Draft as Draft
 from counterprobe.errors import BudgetExceeded as BudgetExceeded
 from counterprobe.errors import CounterprobeError as CounterprobeError
 from counterprobe.errors import Infeasible as Infeasible
@@ -36,7 +37,6 @@ from counterprobe.targets import TableLaw as TableLaw
 from counterprobe.targets import families as families
 from counterprobe.threads import set_num_threads as set_num_threads
 from counterprobe.transcript import Level as Level
-from counterprobe.unmasking import Draft as Draft
 from counterprobe.unmasking import Progress as Progress
 from counterprobe.unmasking import Request as Request
 from counterprobe.unmasking import Unmasking as Unmasking

@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from counterprobe.checks import check_rows
+from counterprobe.drafts import Draft, Drafts
 from counterprobe.ledger import Ledger, Right
 from counterprobe.oracle import IncrementalOracle, Oracle, Readouts, Session, require_oracle
 from counterprobe.rows import Rows
@@ -33,7 +34,7 @@ from counterprobe.states import (
 from counterprobe.streams import CommitNoise, Streams
 from counterprobe.transcript import MAX_FINGERPRINTS, Event, Level, Transcript
 
-__all__ = ["Draft", "Progress", "Request", "Unmasking"]
+__all__ = ["Progress", "Request", "Unmasking"]
 
 logger = logging.getLogger("counterprobe")
 
@@ -58,31 +59,6 @@ class Request:
     states: StateArray
     readouts: Readouts
     label: Any = None
-
-
-@dataclass(frozen=True, slots=True)
-class Draft:
-    """The rows of a history, and a candidate drawn from each.
-
-    Attributes
-    ----------
-    positions : ndarray of int, shape (m,)
-        The residual positions, increasing.
-    rows : Rows
-        Their rows, in that order.
-    tokens : ndarray of int, shape (m,)
-        One candidate a position.
-    """
-
-    positions: IntArray
-    rows: Rows
-    tokens: IntArray
-
-    def place(self, state: StateArray, chosen: IntArray) -> StateArray:
-        """Return a copy of a state with the candidates of some positions in it."""
-        placed = state.copy()
-        placed[chosen] = self.tokens[np.searchsorted(self.positions, chosen)]
-        return placed
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,10 +148,7 @@ class Unmasking:
         self._incremental = oracle if isinstance(oracle, IncrementalOracle) else None
         self._zero_seen = False
         self._is_open = False
-        self._draft: Draft | None = None
-        self._num_drafts = 0
-        self._ahead: list[tuple[StateArray, Rows]] = []
-        self._recalled: Rows | None = None
+        self._drafts = Drafts()
 
     # ----- What is known -------------------------------------------------------------------
 
@@ -422,16 +395,11 @@ class Unmasking:
             raise ValueError(
                 "draft needs the right COMMIT_CANDIDATES, which this run does not grant"
             )
-        rows = self._recalled
+        rows = self._drafts.known
         if rows is None:
             rows = self._history_rows(residual)
             self._record("probe", 1, len(residual), self._transcript.keep(rows))
-        # The uniforms of draft k are draw k, so that a rejected candidate is drawn afresh.
-        tokens = self._draw(residual, rows)
-        self._num_drafts += 1
-        self._draft = Draft(residual, rows, tokens)
-        self._recalled = rows  # a second draft at this history reads nothing new
-        return self._draft
+        return self._drafts.add(Draft(residual, rows, self._draw(residual, rows)))
 
     def lookahead(self, batches: Sequence[ArrayLike]) -> list[Rows]:
         """Submit, in one wave, the state after each of some batches of candidates.
@@ -446,15 +414,11 @@ class Unmasking:
         list of Rows
             For each batch the rows of the positions left, in increasing order.
         """
-        draft = self._require_draft("lookahead")
+        draft = self._drafts.require("lookahead")
         chosen = [check_batch(batch, self._state) for batch in batches]
         states = np.stack([draft.place(self._state, batch) for batch in chosen])
         readouts = Readouts.every_masked(states)
-        rows = self.probe(states, readouts)
-        ends = np.cumsum((states == MASK).sum(axis=1))
-        replies = [rows.take(part) for part in np.split(np.arange(len(readouts)), ends[:-1])]
-        self._ahead = list(zip(states, replies, strict=True))
-        return replies
+        return self._drafts.look_ahead(states, readouts, self.probe(states, readouts))
 
     def commit_candidates(self, batch: ArrayLike) -> IntArray:
         """Keep the candidates of some positions.
@@ -473,9 +437,9 @@ class Unmasking:
             Their tokens, in the order of ``batch``.
         """
         self._check_closed()
-        draft = self._require_draft("commit_candidates")
+        draft = self._drafts.require("commit_candidates")
         positions = check_batch(batch, self._state)
-        slots = np.searchsorted(draft.positions, positions)
+        slots = draft.slots(positions)
         has_right = Right.SELECT_AFTER_REPLY in self._rights
         rows = draft.rows.take(slots) if has_right else self._history_rows(positions)
         self._rights_used |= Right.COMMIT_CANDIDATES
@@ -488,17 +452,13 @@ class Unmasking:
         )  # fmt: skip
         return tokens
 
-    def _require_draft(self, operation: str) -> Draft:
-        if self._draft is None:
-            raise ValueError(f"{operation} needs candidates of the current history: call draft()")
-        return self._draft
-
     # ----- Inside --------------------------------------------------------------------------
 
     def _draw(self, positions: IntArray, rows: Rows) -> IntArray:
         """Turn rows into tokens by this run's commit noise."""
         drawn_from = rows if self._temperature == 1 else rows.tempered(self._temperature)
-        return drawn_from.draw(self._bound_noise().uniforms(positions, self._num_drafts))
+        # Draft k has draw k of every position, so that a rejected candidate is drawn afresh.
+        return drawn_from.draw(self._bound_noise().uniforms(positions, self._drafts.count))
 
     def _bound_noise(self) -> CommitNoise:
         if self._noise is None:
@@ -561,11 +521,7 @@ class Unmasking:
         self._num_known += len(positions)
         if self._session is not None:
             self._session.push(positions, tokens)
-        self._draft = self._recalled = None
-        for state, reply in self._ahead:
-            if np.array_equal(state, self._state):
-                self._recalled = reply
-        self._ahead = []
+        self._drafts.move(self._state)
         if promoted:
             self._record("commit", 0, 0, (), prints, positions, selected, promoted=True)
         else:
