@@ -19,7 +19,7 @@ from counterprobe.ledger import Ledger, Right
 from counterprobe.oracle import Oracle
 from counterprobe.results import SampleResult, StopReason
 from counterprobe.samplers.base import Sampler
-from counterprobe.states import MASK
+from counterprobe.states import MASK, StateArray
 from counterprobe.streams import Streams
 from counterprobe.targets import families
 from counterprobe.testing.laws import Law, degenerate_laws, small_laws, tiny_laws
@@ -42,7 +42,7 @@ def check_sampler(sampler: Sampler, laws: Laws = None) -> None:
     ----------
     sampler : Sampler
     laws : sequence of ForestLaw or TableLaw, optional
-        Laws it can work on, at least three tokens each; two small ones by default.
+        Laws it can work on, of at least three positions; two small ones by default.
     """
     for check in SAMPLER_CHECKS:
         check(sampler, laws)
@@ -80,6 +80,12 @@ def _attempt(sampler: Sampler, law: Law) -> tuple[Sampler | None, SampleResult |
 
 def _again(sampler: Sampler, oracle: Oracle, streams: Streams = STREAMS) -> SampleResult:
     return sampler(Unmasking(oracle), streams)
+
+
+def _possible(law: Law) -> StateArray:
+    """Return a sequence that the law can produce: context must not be an impossible event."""
+    sequence: StateArray = law.sample(1, np.random.default_rng(4))[0]
+    return sequence
 
 
 def _same(one: SampleResult, other: SampleResult) -> bool:
@@ -212,7 +218,7 @@ def check_decisions(sampler: Sampler, laws: Laws = None) -> None:
         if Right.COMMIT_CANDIDATES in told.rights:
             continue
         given = np.full(law.length, MASK)
-        given[1] = law.vocab_size - 1
+        given[1] = _possible(law)[1]
         first = {
             tuple(told(Unmasking(law.oracle(), given=given), Streams(21, seed)).batches[0])
             for seed in range(6)
@@ -242,7 +248,7 @@ def check_given_context(sampler: Sampler, laws: Laws = None) -> None:
     """Require that context is kept, costs nothing and is never masked in a submission."""
     for told, law, _ in _cases(sampler, laws):
         given = np.full(law.length, MASK)
-        given[[0, 2]] = [2 % law.vocab_size, 1 % law.vocab_size]
+        given[[0, 2]] = _possible(law)[[0, 2]]
         oracle = CountingOracle(law.oracle())
         result = told(Unmasking(oracle, given=given), STREAMS)
         assert result.tokens is not None
@@ -258,7 +264,7 @@ def check_given_context(sampler: Sampler, laws: Laws = None) -> None:
 def check_complete_input(sampler: Sampler, laws: Laws = None) -> None:
     """Require that an input with nothing masked comes back without a submission."""
     for told, law, _ in _cases(sampler, laws):
-        given = np.arange(law.length) % law.vocab_size
+        given = _possible(law)
         oracle = CountingOracle(law.oracle())
         result = told(Unmasking(oracle, given=given), STREAMS)
         free = result.ledger == Ledger() and oracle.calls == 0
