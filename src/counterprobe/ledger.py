@@ -13,7 +13,7 @@ __all__ = ["Ledger", "Right"]
 
 
 class Right(Flag):
-    """What a sampler may do beyond the paper's admissible algorithms; see ``docs/symbols.md``."""
+    """What a sampler may do beyond the paper's admissible algorithms; see ``docs/samplers.md``."""
 
     NONE = 0
     SELECT_AFTER_REPLY = auto()
