@@ -1,8 +1,8 @@
 """What the tests share: small laws, a counting fake, every sampler, and one false-alarm budget."""
 
+import math
 import os
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
 
 import numpy as np
 import pytest
@@ -10,8 +10,8 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import stats
 
 import counterprobe as cp
-from counterprobe import threads
-from counterprobe.samplers import SAMPLERS, RandomBalanced, Sampler, Sequential
+from counterprobe import samplers, testing, threads
+from counterprobe.samplers import SAMPLERS, Sampler
 
 # Chance that one statistical test, all its parameters together, rejects a library that is right.
 # A parametrised test divides it by the number of its parameters.
@@ -74,45 +74,10 @@ def chi_square() -> Callable[[ArrayLike, ArrayLike], float]:
 # ----- Oracles around oracles ---------------------------------------------------------------
 
 
-@dataclass
-class CountingOracle:
-    """Counts what reaches another oracle, and hides the session it may offer."""
-
-    inner: cp.Oracle
-    trusted: bool = False
-    calls: int = 0
-    states: int = 0
-    rows_read: int = 0
-    seen: list[NDArray[np.int32]] = field(default_factory=list)
-
-    @property
-    def length(self) -> int:
-        return self.inner.length
-
-    @property
-    def vocab_size(self) -> int:
-        return self.inner.vocab_size
-
-    @property
-    def row_error(self) -> float:
-        return self.inner.row_error
-
-    @property
-    def name(self) -> str:
-        return "counted"
-
-    def rows(self, states: NDArray[np.int32], readouts: cp.Readouts) -> cp.Rows:
-        self.calls += 1
-        self.states += len(states)
-        self.rows_read += len(readouts)
-        self.seen.append(states.copy())
-        return self.inner.rows(states, readouts)
-
-
 @pytest.fixture
-def counted() -> type[CountingOracle]:
+def counted() -> type[testing.CountingOracle]:
     """Return the class that wraps an oracle, counts what reaches it and offers no session."""
-    return CountingOracle
+    return testing.CountingOracle
 
 
 # ----- Laws ---------------------------------------------------------------------------------
@@ -120,27 +85,14 @@ def counted() -> type[CountingOracle]:
 
 @pytest.fixture(scope="session")
 def table_law() -> cp.TableLaw:
-    """Four coupled positions over three tokens: 81 sequences, all of positive probability."""
-    return cp.TableLaw(np.random.default_rng(11).dirichlet(np.full(81, 0.4)).reshape((3,) * 4))
+    """Four coupled positions over three tokens."""
+    return testing.small_table()
 
 
 @pytest.fixture(scope="session")
 def forest_law() -> cp.ForestLaw:
-    """A star and an isolated pair over seven tokens, two class maps, uneven within classes."""
-    draw = np.random.default_rng(12)
-    edges = [[2, 0], [2, 1], [2, 4], [5, 6], [3, 2]]
-    classes = cp.TokenClasses.build(
-        8,
-        [[0, 0, 1, 1, 1, 2, 2], [2, 1, 0, 1, 2, 0, 1]],
-        within=draw.uniform(0.2, 1.0, size=(2, 7)),
-        kind=[0, 1, 1, 0, 0, 1, 0, 1],
-    )
-    return cp.ForestLaw(
-        draw.uniform(0.3, 1.0, size=(8, 3)),
-        edges,
-        draw.uniform(0.1, 1.0, size=(len(edges), 3, 3)),
-        classes=classes,
-    )
+    """A star and an isolated pair over seven tokens in classes."""
+    return testing.small_forest()
 
 
 @pytest.fixture(scope="session", params=["table", "forest"])
@@ -169,29 +121,44 @@ TESTED_ELSEWHERE = {"packed-theory"}
 # Every other registered sampler as it comes, and the variants that take another path.
 VARIANTS: dict[str, Sampler] = {
     **{name: cls() for name, cls in SAMPLERS.items() if name not in TESTED_ELSEWHERE},
-    "sequential random": Sequential("random"),
-    "sequential confidence": Sequential("confidence"),
-    "sequential entropy": Sequential("entropy"),
-    "random-balanced 3": RandomBalanced(3),
+    "sequential random": samplers.Sequential("random"),
+    "sequential confidence": samplers.Sequential("confidence"),
+    "sequential entropy": samplers.Sequential("entropy"),
+    "random-balanced 3": samplers.RandomBalanced(3),
+    "ancestral quota": samplers.Ancestral(3, reveal="quota"),
+    "spread 3": samplers.Spread(3),
+    "maskgit row": samplers.MaskGIT(3, confidence="row"),
+    "maskgit 3": samplers.MaskGIT(3),
+    "llada blocks": samplers.LLaDA(4, block_length=3),
+    "llada candidate": samplers.LLaDA(3, confidence="candidate"),
+    "llada random": samplers.LLaDA(3, remasking="random"),
+    "dream candidate": samplers.Dream(3, score="confidence", confidence="candidate"),
+    "dream tempered": samplers.Dream(3, score="margin", position_temperature=0.5),
+    "threshold 2": samplers.Threshold(2.0),
+    "threshold blocks": samplers.Threshold(0.4, block_length=3, confidence="candidate"),
+    "factor 0": samplers.Factor(0.0),
+    "factor 4": samplers.Factor(4.0, block_length=3, confidence="candidate"),
+    "klass loose": samplers.KLASS(0.3, kl_threshold=1.0, history_length=1, quota=2),
+    "klass candidate": samplers.KLASS(0.3, 1.0, block_length=3, confidence="candidate"),
+    "entropy-bounded 0": samplers.EntropyBounded(0.0),
+    "entropy-bounded margin": samplers.EntropyBounded(1.5, proxy="margin"),
+    "punt all": samplers.PUNT(math.inf),
+    "punt one": samplers.PUNT(-1.0, rank_by="entropy"),
+    "punt parallel": samplers.PUNT(0.05, tests="parallel"),
+    "li-cai tight": samplers.LiCai(0.2),
+    "chen-cong-li dtc": samplers.ChenCongLi("dtc"),
+    "chen-cong-li both": samplers.ChenCongLi("both"),
+    "information-curve 3": samplers.InformationCurve(3),
+    "info-gain one": samplers.InfoGain(1, threshold=2.0),
+    "info-gain blocks": samplers.InfoGain(3, 2, threshold=0.5, block_length=3),
+    "lookum pairs": samplers.LookUM(2, 2, pool=3, sharpness=math.inf),
+    "lookum one": samplers.LookUM(1),
 }
-
-
-SCHEDULED = [
-    name
-    for name, sampler in VARIANTS.items()
-    if sampler.schedule(np.arange(2), cp.Streams(0, 0).decisions) is not None
-]
 
 
 @pytest.fixture(params=list(VARIANTS))
 def sampler(request: pytest.FixtureRequest) -> Sampler:
     """Every sampler."""
-    return VARIANTS[request.param]
-
-
-@pytest.fixture(params=SCHEDULED)
-def scheduled_sampler(request: pytest.FixtureRequest) -> Sampler:
-    """Every sampler whose batches do not depend on replies."""
     return VARIANTS[request.param]
 
 

@@ -12,6 +12,7 @@ def test_sums():
     assert ledger.noncommit == 6
     assert ledger.total == 9
     assert ledger.total_without_rights == 11
+    assert ledger.depth_without_rights == 2
 
 
 def test_a_charge_adds_to_every_count_and_keeps_the_widest_stage():
@@ -47,6 +48,7 @@ def test_a_ledger_as_plain_values():
         "selected_commits": 7,
         "noncommit": 3,
         "total": 6,
+        "total_without_rights": 13,
     }
 
 

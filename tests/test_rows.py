@@ -392,3 +392,34 @@ def test_rows_that_carry_a_gradient_can_be_used():
     rows = DenseRows(torch.softmax(logits, dim=1))
     assert rows.draw(np.array([0.1, 0.9])).tolist() == [0, 3]
     assert to_numpy(rows.entropy()) == pytest.approx([math.log(4)] * 2, rel=1e-6)
+
+
+# ----- Temperature ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("temperature", [0.2, 0.5, 1.0, 3.0])
+def test_tempered_rows_are_powers_of_the_probabilities(temperature):
+    classed = classed_pair(8)[0]
+    powers = classed.dense() ** (1 / temperature)
+    expected = powers / powers.sum(axis=1, keepdims=True)
+    for rows in (
+        classed,
+        DenseRows(classed.dense()),
+        DenseRows(torch.from_numpy(classed.dense())),
+    ):
+        found = rows.tempered(temperature)
+        assert to_numpy(found.dense()) == pytest.approx(expected, abs=1e-12)
+
+
+def test_temperature_zero_is_the_top_token():
+    classed = classed_pair(9)[0]
+    for rows in (classed, DenseRows(torch.from_numpy(classed.dense()))):
+        cold = to_numpy(rows.tempered(0).dense())
+        assert (cold.sum(axis=1) == 1).all()
+        assert cold.argmax(axis=1).tolist() == rows.top()[0].tolist()
+
+
+def test_a_tiny_temperature_does_not_underflow_to_nothing():
+    rows = DenseRows(np.array([[1e-4, 2e-4, 1 - 3e-4], [0.25, 0.25, 0.5], [0.5, 0.5, 0.0]]))
+    cold = rows.tempered(1e-5).dense()
+    assert cold == pytest.approx(np.array([[0, 0, 1], [0, 0, 1], [0.5, 0.5, 0]]))

@@ -47,20 +47,6 @@ def hand_made_run(oracle: cp.Oracle, level: cp.Level) -> cp.Unmasking:
     return run
 
 
-def test_every_sampler_replays_to_its_ledger(sampler, law, level):
-    result = sampler(cp.Unmasking(law.oracle(), record=level), STREAMS)
-    assert result.transcript.level == level
-    assert result.transcript.replay() == result.ledger
-    assert result.ledger.total > 0
-
-
-def test_a_run_without_rights_replays_to_its_ledger(sampler, law, level):
-    run = cp.Unmasking(law.oracle(), record=level, rights=cp.Right.NONE)
-    result = sampler(run, STREAMS)
-    assert result.transcript.replay() == result.ledger
-    assert result.ledger.selected_commits == 0
-
-
 def test_a_run_made_by_hand_replays_to_its_ledger(law, level):
     run = hand_made_run(law.oracle(), level)
     assert run.transcript.replay() == run.ledger

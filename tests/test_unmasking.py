@@ -10,6 +10,7 @@ import pytest
 
 import counterprobe as cp
 from counterprobe import Readouts, Request, Right
+from counterprobe.samplers import Packed, RandomBalanced, Sequential
 
 MASK = cp.MASK
 STREAMS = cp.Streams(1, 2)
@@ -89,33 +90,6 @@ def test_preprocessing_reads_every_residual_position_in_order(law):
     assert (rows.masses == expected.masses).all()
 
 
-def test_every_sampler_is_charged_what_a_counting_oracle_counts(sampler, law, counted):
-    oracle = counted(law.oracle())
-    result = sampler(cp.Unmasking(oracle), STREAMS)
-    assert result.ledger.total == oracle.states
-    assert result.ledger.rows_read == oracle.rows_read
-    assert result.ledger.depth <= oracle.calls  # a stage may ask in several pieces
-    assert result.rights == sampler.rights
-    selects = Right.SELECT_AFTER_REPLY in sampler.rights
-    assert result.ledger.selected_commits == (result.ledger.commits if selects else 0)
-
-
-def test_without_the_right_selecting_after_the_reply_costs_a_probe(sampler, law, counted):
-    with_right = sampler(cp.Unmasking(law.oracle()), STREAMS)
-    oracle = counted(law.oracle())
-    without = sampler(cp.Unmasking(oracle, rights=Right.NONE), STREAMS)
-    selected = with_right.ledger.selected_commits
-    assert without.tokens.tolist() == with_right.tokens.tolist()
-    assert without.rights == Right.NONE
-    assert without.ledger.selected_commits == 0
-    assert without.ledger.commits == with_right.ledger.commits
-    assert without.ledger.probes == with_right.ledger.probes + selected
-    assert without.ledger.depth == with_right.ledger.depth + selected
-    assert without.ledger.total == with_right.ledger.total_without_rights
-    assert without.ledger.total == oracle.states
-    assert without.ledger.rows_read == oracle.rows_read
-
-
 def test_a_selected_commit_is_one_submission_with_the_right_and_two_without(law):
     def last(residual, rows):
         assert len(rows) == len(residual)
@@ -187,6 +161,7 @@ def test_what_a_run_hands_out_is_a_copy(law):
     assert run.residual.tolist() == list(range(law.length))
 
 
+@pytest.mark.parametrize("sampler", [Sequential("entropy"), RandomBalanced(3), Packed()])
 def test_a_session_and_the_plain_oracle_give_the_same_bits(sampler, counted):
     target = cp.families.random_forest(40, target_seed=3)
     for rights in (~Right.NONE, Right.NONE):
@@ -218,33 +193,6 @@ def test_a_session_opened_after_probes_and_context_gives_the_same_bits(counted):
 
 
 # ----- Given context ------------------------------------------------------------------------
-
-
-def test_given_context_costs_nothing_and_never_changes(sampler, law):
-    given = np.full(law.length, MASK)
-    given[[0, 2]] = [2, 1]
-    result = sampler(cp.Unmasking(law.oracle(), given=given), STREAMS)
-    assert result.tokens[[0, 2]].tolist() == [2, 1]
-    assert result.round_of_position[[0, 2]].tolist() == [-1, -1]
-    assert (result.tokens >= 0).all()
-    assert result.given.tolist() == given.tolist()
-    assert result.ledger.commits <= law.length - 2
-    assert sorted(np.concatenate(result.batches)) == [
-        i for i in range(law.length) if i not in (0, 2)
-    ]
-
-
-def test_an_input_that_is_all_given_completes_without_a_submission(sampler, law, counted):
-    oracle = counted(law.oracle())
-    given = np.arange(law.length) % 3
-    run = cp.Unmasking(oracle, given=given)
-    assert run.is_complete
-    result = sampler(run, STREAMS)
-    assert result.tokens.tolist() == given.tolist()
-    assert result.ledger == cp.Ledger()
-    assert result.stop is cp.StopReason.COMPLETED
-    assert result.batches == []
-    assert oracle.calls == 0
 
 
 def test_the_given_array_may_be_reused_by_its_owner(law):
@@ -469,7 +417,8 @@ def test_a_complete_run_takes_no_further_commit(law):
         run.commit([0])
 
 
-def test_a_run_serves_one_sampler(sampler, law):
+def test_a_run_serves_one_sampler(law):
+    sampler = Sequential()
     run = cp.Unmasking(law.oracle())
     sampler(run, STREAMS)
     with pytest.raises(ValueError, match="already used by a sampler; build a new one"):

@@ -12,6 +12,7 @@ from counterprobe import samplers as samplers
 from counterprobe import theory as theory
 from counterprobe.checks import ZeroProbabilityWarning as ZeroProbabilityWarning
 from counterprobe.classes import TokenClasses as TokenClasses
+from counterprobe.drafts import Draft as Draft
 from counterprobe.errors import BudgetExceeded as BudgetExceeded
 from counterprobe.errors import CounterprobeError as CounterprobeError
 from counterprobe.errors import Infeasible as Infeasible

@@ -13,7 +13,7 @@ __all__ = ["Ledger", "Right"]
 
 
 class Right(Flag):
-    """What a sampler may do beyond the paper's admissible algorithms; see ``docs/symbols.md``."""
+    """What a sampler may do beyond the paper's admissible algorithms; see ``docs/samplers.md``."""
 
     NONE = 0
     SELECT_AFTER_REPLY = auto()
@@ -49,6 +49,9 @@ class Ledger:
     selected_commits : int
         Commits whose batch was chosen after the reply; without that right each costs one more
         submission and one more stage.
+
+    A commit that draws from rows which a probe has already returned submits nothing: that probe
+    becomes the commit.
     """
 
     preprocessing: int = 0
@@ -74,6 +77,11 @@ class Ledger:
         """The total if every batch had to be fixed before its commit's reply."""
         return self.total + self.selected_commits
 
+    @property
+    def depth_without_rights(self) -> int:
+        """The depth if every batch had to be fixed before its commit's reply."""
+        return self.depth + self.selected_commits
+
     def charge(
         self,
         *,
@@ -98,4 +106,9 @@ class Ledger:
 
     def as_dict(self) -> dict[str, int]:
         """Return the counts and the sums by name."""
-        return {**asdict(self), "noncommit": self.noncommit, "total": self.total}
+        return {
+            **asdict(self),
+            "noncommit": self.noncommit,
+            "total": self.total,
+            "total_without_rights": self.total_without_rights,
+        }

@@ -81,6 +81,8 @@ class SampleResult:
         What happened.
     sequence : int
         Index of the sequence among many drawn with the same seeds; its commit noise depends on it.
+    temperature : float
+        Of the drawn tokens; other than 1 it is a declared change of the target law.
     """
 
     tokens: NDArray[np.int64] | None
@@ -99,6 +101,7 @@ class SampleResult:
     versions: dict[str, str]
     transcript: Transcript
     sequence: int = 0
+    temperature: float = 1.0
 
     def __post_init__(self) -> None:
         """Freeze the arrays."""
@@ -127,6 +130,7 @@ class SampleResult:
             "decision_seed": self.streams.decision_seed,
             "commit_seed": self.streams.commit_seed,
             "sequence": self.sequence,
+            "temperature": self.temperature,
             "oracle": self.oracle_name,
             "seconds": round(self.seconds, 6),
             "versions": self.versions,

@@ -101,6 +101,24 @@ class Rows(ABC):
         with np.errstate(divide="ignore"):
             return array_api_compat.array_namespace(prob).log(prob)
 
+    def tempered(self, temperature: float) -> DenseRows:
+        """Return rows proportional to ``p ** (1 / temperature)``; at 0, all mass on the top token.
+
+        Parameters
+        ----------
+        temperature : float
+            At least 0; 1 leaves every probability as it is.
+        """
+        p = widened(self.dense())
+        xp = array_api_compat.array_namespace(p)
+        if temperature == 0:
+            tokens = xp.asarray(self.top()[0], device=array_api_compat.device(p))
+            every = xp.arange(self.vocab_size, device=array_api_compat.device(p))
+            return DenseRows(xp.astype(every[None, :] == tokens[:, None], p.dtype))
+        # Relative to the largest, so that a small temperature underflows to 0, never to 0 / 0.
+        weights = (p / xp.max(p, axis=1, keepdims=True)) ** (1 / temperature)
+        return DenseRows(weights / xp.sum(weights, axis=1, keepdims=True))
+
     def total_variation(self, other: Rows) -> Array:
         """Return ``sum |p - q| / 2`` for each pair of rows."""
         p, q = self._comparable(other)

@@ -69,6 +69,9 @@ class CommitNoise:
     def uniforms(self, positions: NDArray[np.int64], draw: int = 0) -> NDArray[np.float64]:
         """Return the uniforms in ``[0, 1)`` of some positions, whatever else was asked."""
         if draw not in self._drawn:
+            # A rule that redraws every step asks for thousands of draws, each once.
+            for old in [k for k in self._drawn if k]:
+                del self._drawn[old]
             key = (_COMMIT_KEY, self.sequence, draw)
             source = np.random.Philox(np.random.SeedSequence(self.seed, spawn_key=key))
             self._drawn[draw] = np.random.Generator(source).random(self.length)

@@ -47,6 +47,9 @@ class Event:
         One a state, or their sum when there were too many.
     selected : bool
         Whether the batch was chosen after the reply.
+    promoted : bool
+        Whether a commit submitted nothing, because an earlier probe had returned its rows: that
+        probe is then counted as the commit.
     rows : tuple of Rows
         The replies, at level ``full``.
     """
@@ -58,6 +61,20 @@ class Event:
     fingerprints: NDArray[np.uint64]
     selected: bool = False
     rows: tuple[Rows, ...] = ()
+    promoted: bool = False
+
+    def charge(self, ledger: Ledger) -> Ledger:
+        """Return a ledger after this stage."""
+        count, promoted = self.submissions, int(self.promoted)
+        return ledger.charge(
+            preprocessing=count if self.operation == "preprocess" else 0,
+            probes=(count if self.operation == "probe" else 0) - promoted,
+            commits=(count if self.operation == "commit" else 0) + promoted,
+            depth=1 if count else 0,
+            rows_read=self.rows_read,
+            stage_width=count,
+            selected_commits=int(self.selected),
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,13 +127,5 @@ class Transcript:
         """Count everything again from the events."""
         ledger = Ledger()
         for event in self.events:
-            ledger = ledger.charge(
-                preprocessing=event.submissions if event.operation == "preprocess" else 0,
-                probes=event.submissions if event.operation == "probe" else 0,
-                commits=event.submissions if event.operation == "commit" else 0,
-                depth=1 if event.submissions else 0,
-                rows_read=event.rows_read,
-                stage_width=event.submissions,
-                selected_commits=int(event.selected),
-            )
+            ledger = event.charge(ledger)
         return ledger

@@ -8,7 +8,8 @@ else impossible or an error, and charges each submission exactly once.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable
+import math
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -16,6 +17,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from counterprobe.checks import check_rows
+from counterprobe.drafts import Draft, Drafts
 from counterprobe.ledger import Ledger, Right
 from counterprobe.oracle import IncrementalOracle, Oracle, Readouts, Session, require_oracle
 from counterprobe.rows import Rows
@@ -92,6 +94,9 @@ class Unmasking:
     rights : Right
         What samplers may do on this run. Without ``SELECT_AFTER_REPLY`` a rule that selects after
         the reply runs as a probe and a commit, two submissions.
+    temperature : float
+        Of the drawn tokens: a declared change of the target law. Rules still see the rows as the
+        oracle gave them. 0 takes the most probable token.
     sequence : int
         Index of this sequence among many drawn with the same seeds.
     record : Level
@@ -107,11 +112,15 @@ class Unmasking:
         given: ArrayLike | None = None,
         trusted: bool | None = None,
         rights: Right = ~Right.NONE,
+        temperature: float = 1.0,
         sequence: int = 0,
         record: Level = Level.LEDGER,
         progress: Callable[[Progress], None] | None = None,
     ) -> None:
         require_oracle(oracle)
+        if not 0 <= temperature < math.inf:
+            raise ValueError(f"temperature must be finite and at least 0, got {temperature!r}")
+        self._temperature = float(temperature)
         self._oracle = oracle
         self._name = str(getattr(oracle, "name", type(oracle).__name__))
         if given is None:
@@ -139,6 +148,7 @@ class Unmasking:
         self._incremental = oracle if isinstance(oracle, IncrementalOracle) else None
         self._zero_seen = False
         self._is_open = False
+        self._drafts = Drafts()
 
     # ----- What is known -------------------------------------------------------------------
 
@@ -176,6 +186,11 @@ class Unmasking:
     def sequence(self) -> int:
         """Index of this sequence among many drawn with the same seeds."""
         return self._sequence
+
+    @property
+    def temperature(self) -> float:
+        """Temperature of the drawn tokens."""
+        return self._temperature
 
     @property
     def is_complete(self) -> bool:
@@ -362,11 +377,88 @@ class Unmasking:
         self._settle(positions, tokens, rows, rows_read=len(residual), selected=True)
         return positions, tokens
 
+    # ----- Candidates: values drawn before the batch is chosen ------------------------------
+
+    def draft(self) -> Draft:
+        """Read every residual row and draw a candidate from each; nothing is committed.
+
+        The submission is a probe until :meth:`commit_candidates` commits from it. After
+        :meth:`lookahead` to the very history that was then committed, nothing is submitted.
+        Every draft of a run has fresh noise.
+        """
+        self._check_closed()
+        self._bound_noise()
+        residual = self.residual
+        if len(residual) == 0:
+            raise ValueError("draft needs an uncommitted position; the run is complete")
+        if Right.COMMIT_CANDIDATES not in self._rights:
+            raise ValueError(
+                "draft needs the right COMMIT_CANDIDATES, which this run does not grant"
+            )
+        rows = self._drafts.known
+        if rows is None:
+            rows = self._history_rows(residual)
+            self._record("probe", 1, len(residual), self._transcript.keep(rows))
+        return self._drafts.add(Draft(residual, rows, self._draw(residual, rows)))
+
+    def lookahead(self, batches: Sequence[ArrayLike]) -> list[Rows]:
+        """Submit, in one wave, the state after each of some batches of candidates.
+
+        Parameters
+        ----------
+        batches : sequence of array_like of int
+            Each a set of positions of the last draft, not all of them.
+
+        Returns
+        -------
+        list of Rows
+            For each batch the rows of the positions left, in increasing order.
+        """
+        draft = self._drafts.require("lookahead")
+        chosen = [check_batch(batch, self._state) for batch in batches]
+        states = np.stack([draft.place(self._state, batch) for batch in chosen])
+        readouts = Readouts.every_masked(states)
+        return self._drafts.look_ahead(states, readouts, self.probe(states, readouts))
+
+    def commit_candidates(self, batch: ArrayLike) -> IntArray:
+        """Keep the candidates of some positions.
+
+        With the right ``SELECT_AFTER_REPLY`` the draft's own submission becomes the commit;
+        without it the history is submitted once more.
+
+        Parameters
+        ----------
+        batch : array_like of int
+            Positions of the last draft; at least one.
+
+        Returns
+        -------
+        ndarray of int
+            Their tokens, in the order of ``batch``.
+        """
+        self._check_closed()
+        draft = self._drafts.require("commit_candidates")
+        positions = check_batch(batch, self._state)
+        slots = draft.slots(positions)
+        has_right = Right.SELECT_AFTER_REPLY in self._rights
+        rows = draft.rows.take(slots) if has_right else self._history_rows(positions)
+        self._rights_used |= Right.COMMIT_CANDIDATES
+        if has_right:
+            self._rights_used |= Right.SELECT_AFTER_REPLY
+        tokens = draft.tokens[slots]
+        self._settle(
+            positions, tokens, rows, rows_read=len(positions), selected=has_right,
+            promoted=has_right,
+        )  # fmt: skip
+        return tokens
+
     # ----- Inside --------------------------------------------------------------------------
 
     def _draw(self, positions: IntArray, rows: Rows) -> IntArray:
         """Turn rows into tokens by this run's commit noise."""
-        return rows.draw(self._bound_noise().uniforms(positions))
+        drawn_from = rows if self._temperature == 1 else rows.tempered(self._temperature)
+        # Draft k has draw k of every position, so that a rejected candidate is drawn afresh.
+        return drawn_from.draw(self._bound_noise().uniforms(positions, self._drafts.count))
 
     def _bound_noise(self) -> CommitNoise:
         if self._noise is None:
@@ -409,7 +501,14 @@ class Unmasking:
         return rows
 
     def _settle(
-        self, positions: IntArray, tokens: IntArray, rows: Rows, *, rows_read: int, selected: bool
+        self,
+        positions: IntArray,
+        tokens: IntArray,
+        rows: Rows,
+        *,
+        rows_read: int,
+        selected: bool,
+        promoted: bool = False,
     ) -> None:
         before = self._state[positions]
         prints = np.array([self._fingerprint], dtype=np.uint64)
@@ -422,8 +521,12 @@ class Unmasking:
         self._num_known += len(positions)
         if self._session is not None:
             self._session.push(positions, tokens)
-        kept = self._transcript.keep(rows)
-        self._record("commit", 1, rows_read, kept, prints, positions, selected)
+        self._drafts.move(self._state)
+        if promoted:
+            self._record("commit", 0, 0, (), prints, positions, selected, promoted=True)
+        else:
+            kept = self._transcript.keep(rows)
+            self._record("commit", 1, rows_read, kept, prints, positions, selected)
 
     def _record(
         self,
@@ -434,23 +537,17 @@ class Unmasking:
         fingerprints: NDArray[np.uint64] | None = None,
         positions: IntArray | None = None,
         selected: bool = False,
+        promoted: bool = False,
     ) -> None:
         if fingerprints is None:
             fingerprints = np.array([self._fingerprint], dtype=np.uint64)
         if positions is None:
             positions = np.empty(0, dtype=np.int64)
-        self._ledger = self._ledger.charge(
-            preprocessing=submissions if operation == "preprocess" else 0,
-            probes=submissions if operation == "probe" else 0,
-            commits=submissions if operation == "commit" else 0,
-            depth=1,
-            rows_read=rows_read,
-            stage_width=submissions,
-            selected_commits=int(selected),
+        event = Event(
+            operation, submissions, rows_read, positions, fingerprints, selected, kept, promoted
         )
-        self._transcript.append(
-            Event(operation, submissions, rows_read, positions, fingerprints, selected, kept)
-        )
+        self._ledger = event.charge(self._ledger)
+        self._transcript.append(event)
         if logger.isEnabledFor(logging.DEBUG):
             logger.debug(
                 "%s: %d submissions, %d rows, batch of %d; total %d",

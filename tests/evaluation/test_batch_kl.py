@@ -1004,7 +1004,11 @@ def assert_not_measured(measured: BatchKL) -> None:
 
 def test_a_run_that_verifies_is_not_measured(coupled):
     result = OneBatch()(cp.Unmasking(coupled.oracle()), STREAMS)
-    for rights in (cp.Right.VERIFY, cp.Right.VERIFY | cp.Right.SELECT_AFTER_REPLY):
+    for rights in (
+        cp.Right.VERIFY,
+        cp.Right.REMASK,
+        cp.Right.VERIFY | cp.Right.SELECT_AFTER_REPLY,
+    ):
         assert_not_measured(batch_kl(coupled, dataclasses.replace(result, rights=rights)))
     selecting = dataclasses.replace(result, rights=cp.Right.SELECT_AFTER_REPLY)
     assert batch_kl(coupled, selecting).value > 0

@@ -1,7 +1,7 @@
-"""What every sampler keeps to: seeds, completeness, and the shape of its result."""
+"""The base class of samplers, and that decisions follow from the history."""
 
 import multiprocessing
-from dataclasses import FrozenInstanceError, dataclass
+from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
@@ -15,51 +15,6 @@ STREAMS = cp.Streams(21, 22)
 
 def sample(sampler: Sampler, law, streams: cp.Streams = STREAMS, **options) -> cp.SampleResult:
     return sampler(cp.Unmasking(law.oracle(), **options), streams)
-
-
-# ----- Every sampler ------------------------------------------------------------------------
-
-
-def test_a_run_ends_complete(sampler, law):
-    result = sample(sampler, law)
-    assert result.stop is cp.StopReason.COMPLETED
-    assert result.tokens.shape == (law.length,)
-    assert result.tokens.dtype == np.int64
-    assert ((result.tokens >= 0) & (result.tokens < law.vocab_size)).all()
-    assert sorted(np.concatenate(result.batches)) == list(range(law.length))
-    assert len(result.batches) == result.ledger.commits
-    assert result.sampler == sampler.name
-    assert result.settings == sampler.settings
-
-
-def test_the_same_seeds_give_the_same_result(sampler, law):
-    one, other = sample(sampler, law), sample(sampler, law)
-    assert one.tokens.tolist() == other.tokens.tolist()
-    assert one.round_of_position.tolist() == other.round_of_position.tolist()
-    assert one.ledger == other.ledger
-
-
-def test_another_commit_seed_or_sequence_gives_another_draw(sampler):
-    target = cp.families.path(24, target_seed=1)
-    first = sample(sampler, target).tokens.tolist()
-    assert sample(sampler, target, cp.Streams(21, 23)).tokens.tolist() != first
-    assert sample(sampler, target, sequence=1).tokens.tolist() != first
-
-
-def test_the_first_decision_does_not_depend_on_the_commit_seed(sampler, law):
-    given = np.full(law.length, cp.MASK)
-    given[1] = 2
-    first = {
-        tuple(sample(sampler, law, cp.Streams(21, seed), given=given).batches[0])
-        for seed in range(6)
-    }
-    assert len(first) == 1
-
-
-def test_decisions_without_replies_do_not_depend_on_the_commit_seed(scheduled_sampler, law):
-    results = [sample(scheduled_sampler, law, cp.Streams(21, seed)) for seed in range(6)]
-    assert len({tuple(result.round_of_position) for result in results}) == 1
-    assert len({tuple(result.tokens) for result in results}) > 1
 
 
 @pytest.mark.parametrize("order", ["index", "confidence", "entropy"])
@@ -96,12 +51,6 @@ def test_a_spawned_process_draws_the_same(forest_law):
         assert result.ledger == here.ledger
     expected = cp.samplers.OneBatch().sample_many(forest_law.oracle(), 3, STREAMS)
     assert many.tokens.tolist() == expected.tokens.tolist()
-
-
-def test_settings_are_frozen(sampler):
-    for name in sampler.settings:
-        with pytest.raises(FrozenInstanceError):
-            setattr(sampler, name, None)
 
 
 # ----- The base class -----------------------------------------------------------------------

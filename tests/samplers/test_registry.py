@@ -141,7 +141,20 @@ def test_every_sampler_is_described(knobs):
     assert described["sequential"]["settings"] == {"order": "index"}
     assert described["knobs"]["rights"] == ["verify", "remask"]
     assert described["knobs"]["bound"] == "none"
+    assert described["knobs"]["sweep"] is None
+    assert described["factor"]["sweep"]["setting"] == "factor"
+    assert 1.0 in described["factor"]["sweep"]["values"]
+    assert described["centroid-layers"]["knows"] == "its forest"
     for name, entry in described.items():
         assert entry["summary"] == SAMPLERS[name].summary
         assert entry["source"] == SAMPLERS[name].source
-        assert set(entry) == {"name", "summary", "settings", "rights", "bound", "source"}
+        assert set(entry) == {
+            "name",
+            "summary",
+            "settings",
+            "rights",
+            "bound",
+            "source",
+            "knows",
+            "sweep",
+        }

@@ -7,8 +7,10 @@ from typing import Annotated
 import typer
 
 from counterprobe import __version__
+from counterprobe.cli.compare import compare
 from counterprobe.cli.plan import plan
 from counterprobe.cli.reference import reference
+from counterprobe.cli.reproduce import reproduce
 from counterprobe.cli.sample import sample
 from counterprobe.cli.samplers import samplers
 from counterprobe.cli.verify import verify
@@ -47,6 +49,8 @@ def _options(
 
 
 app.command()(sample)
+app.command()(compare)
+app.command()(reproduce)
 app.command()(reference)
 app.command()(samplers)
 app.command()(plan)

@@ -21,6 +21,7 @@ from rich.table import Table
 from rich.text import Text
 
 from counterprobe.errors import CounterprobeError
+from counterprobe.evaluation import BatchKL
 from counterprobe.unmasking import Progress
 
 __all__ = [
@@ -30,9 +31,11 @@ __all__ = [
     "check_writable",
     "complain",
     "console_for",
+    "format_kl",
     "friendly",
     "key_value_table",
     "parse_settings",
+    "plain",
     "run_progress",
     "write_json",
 ]
@@ -97,7 +100,7 @@ def write_json(file: str | None, content: Any) -> None:
     """Write JSON to a file, whole or not at all, or to standard output for ``-``."""
     if file is None:
         return
-    write_text(file, json.dumps(_plain(content), indent=2, allow_nan=False) + "\n")
+    write_text(file, json.dumps(plain(content), indent=2, allow_nan=False) + "\n")
 
 
 def write_text(file: str, text: str) -> None:
@@ -117,14 +120,14 @@ def write_text(file: str, text: str) -> None:
         partial.unlink(missing_ok=True)
 
 
-def _plain(value: Any) -> Any:
+def plain(value: Any) -> Any:
     """Turn arrays, NaN and tuples into what JSON has."""
     if isinstance(value, dict):
-        return {str(key): _plain(item) for key, item in value.items()}
+        return {str(key): plain(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
-        return [_plain(item) for item in value]
+        return [plain(item) for item in value]
     if hasattr(value, "tolist"):
-        return _plain(value.tolist())
+        return plain(value.tolist())
     if isinstance(value, float) and not math.isfinite(value):
         return None if math.isnan(value) else str(value)
     if value is None or isinstance(value, (bool, int, float, str)):
@@ -140,6 +143,16 @@ def key_value_table(title: str, rows: dict[str, Any]) -> Group:
     for key, value in rows.items():
         table.add_row(key, value if isinstance(value, str) else f"{value:,}")
     return Group(Text(title, style="italic"), table)
+
+
+def format_kl(kl: BatchKL | None) -> str:
+    """Return a batch KL for people."""
+    if kl is None:
+        return "not measured"
+    if math.isnan(kl.value):
+        return "does not apply"
+    error = f" (SE {kl.standard_error:.2g})" if kl.standard_error else ""
+    return f"{kl.value:.6g}{error}"
 
 
 def parse_settings(pairs: list[str]) -> dict[str, str]:

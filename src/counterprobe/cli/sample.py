@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import Annotated, Any
 
 import typer
@@ -10,59 +9,40 @@ from rich.console import Console
 from rich.table import Table
 
 from counterprobe.cli import output
-from counterprobe.evaluation import BatchKL, batch_kl
-from counterprobe.results import SampleResult, StopReason
+from counterprobe.cli.records import run_record
+from counterprobe.cli.targets import (
+    Classes,
+    Edges,
+    Family,
+    Length,
+    Signs,
+    Tables,
+    Target,
+    TargetSeed,
+    Weight,
+)
+from counterprobe.evaluation.comparison import Trial, run_trial
+from counterprobe.results import StopReason
 from counterprobe.samplers import Sampler, build_sampler
 from counterprobe.streams import Streams
-from counterprobe.targets import families
 from counterprobe.targets.law import ForestLaw
-from counterprobe.unmasking import Unmasking
 
 __all__ = ["sample"]
 
-TARGET = "Target"
 SAMPLER = "Sampler"
 OUTPUT = "Output"
 
 
 @output.friendly
 def sample(
-    family: Annotated[
-        str | None,
-        typer.Option(
-            help=f"Family of the hidden forest: {', '.join(families.FAMILIES)}. [default: path]",
-            rich_help_panel=TARGET,
-        ),
-    ] = None,
-    edges: Annotated[
-        str | None,
-        typer.Option(
-            metavar="FILE",
-            help="Your own forest instead: 'i j' or 'i j w' a line, 0-based, # comments.",
-            rich_help_panel=TARGET,
-        ),
-    ] = None,
-    n: Annotated[
-        int | None,
-        typer.Option("--n", help="Number of positions; 4096 by default.", rich_help_panel=TARGET),
-    ] = None,
-    target_seed: Annotated[
-        int, typer.Option(help="Target draw: fields, labels, shape.", rich_help_panel=TARGET)
-    ] = 196,
-    weight: Annotated[
-        float | None,
-        typer.Option(help="Edge weight in place of the family's.", rich_help_panel=TARGET),
-    ] = None,
-    signs: Annotated[
-        str, typer.Option(help="'same' or 'mixed' signs of the weights.", rich_help_panel=TARGET)
-    ] = "same",
-    classes: Annotated[
-        int | None,
-        typer.Option(help="Token classes, with --tables random.", rich_help_panel=TARGET),
-    ] = None,
-    tables: Annotated[
-        str, typer.Option(help="'rank-one' or 'random' pair tables.", rich_help_panel=TARGET)
-    ] = "rank-one",
+    family: Family = None,
+    edges: Edges = None,
+    n: Length = None,
+    target_seed: TargetSeed = 196,
+    weight: Weight = None,
+    signs: Signs = "same",
+    classes: Classes = None,
+    tables: Tables = "rank-one",
     sampler: Annotated[
         str, typer.Option(help="See 'counterprobe samplers'.", rich_help_panel=SAMPLER)
     ] = "sequential",
@@ -75,6 +55,13 @@ def sample(
             rich_help_panel=SAMPLER,
         ),
     ] = None,
+    temperature: Annotated[
+        float,
+        typer.Option(
+            help="Of the drawn tokens, a change of the target law; rules score raw rows.",
+            rich_help_panel=SAMPLER,
+        ),
+    ] = 1.0,
     against: Annotated[
         str | None,
         typer.Option(help="Run a second sampler and compare.", rich_help_panel=SAMPLER),
@@ -125,21 +112,30 @@ def sample(
         raise ValueError(f"--draws must be at least 2, got {draws}")
     if json == "-" and tokens == "-":
         raise ValueError("--json - and --tokens - cannot both print to standard output")
-    law = _target(family, edges, n, target_seed, weight, signs, classes, tables)
+    target = Target(family, edges, n, target_seed, weight, signs, classes, tables)
+    law = target.build()
     chosen = build_sampler(sampler, output.parse_settings(settings or []))
     other = build_sampler(against) if against else None
     streams = Streams.from_seed(seed)
 
-    result, kl = _run(law, chosen, streams, evaluate, draws)
-    record = _record(law, edges, target_seed, seed, result, kl)
+    measured = draws if evaluate else None
+
+    def run(rule: Sampler) -> tuple[Trial, dict[str, Any]]:
+        with output.run_progress(rule.name) as progress:
+            trial = run_trial(
+                law, rule, streams, draws=measured, temperature=temperature, progress=progress
+            )
+        return trial, run_record(target, law, rule, seed, trial, measured)
+
+    trial, record = run(chosen)
+    result = trial.result
     console = output.console_for("-" if tokens == "-" else json)
-    _show(console, law, result, kl)
+    _show(console, law, trial)
     if other is not None and result.stop is not StopReason.COMPLETED:
         console.print(f"{result.sampler} did not complete, so {other.name} was not run.")
     elif other is not None:
-        rival, rival_kl = _run(law, other, streams, evaluate, draws)
-        record["against"] = _record(law, edges, target_seed, seed, rival, rival_kl)
-        _compare(console, [(result, kl), (rival, rival_kl)])
+        rival, record["against"] = run(other)
+        _compare(console, [trial, rival])
     output.write_json(json, record)
     if tokens is not None and result.tokens is not None:
         output.write_text(tokens, " ".join(map(str, result.tokens)) + "\n")
@@ -148,72 +144,8 @@ def sample(
         raise typer.Exit(output.INFEASIBLE)
 
 
-def _target(
-    family: str | None,
-    edges: str | None,
-    n: int | None,
-    target_seed: int,
-    weight: float | None,
-    signs: Any,
-    classes: int | None,
-    tables: Any,
-) -> ForestLaw:
-    if edges is not None:
-        if family is not None or signs != "same" or classes is not None or tables != "rank-one":
-            raise ValueError(
-                "--edges brings its own forest and weights: leave out --family, --signs, "
-                "--classes and --tables"
-            )
-        return families.from_file(edges, n, target_seed, weight=0.25 if weight is None else weight)
-    return families.build(
-        "path" if family is None else family,
-        4096 if n is None else n,
-        target_seed,
-        weight=weight,
-        signs=signs,
-        classes=classes,
-        tables=tables,
-    )
-
-
-def _run(
-    law: ForestLaw, sampler: Sampler, streams: Streams, evaluate: bool, draws: int
-) -> tuple[SampleResult, BatchKL | None]:
-    with output.run_progress(sampler.name) as progress:
-        result = sampler(Unmasking(law.oracle(), progress=progress), streams)
-    return result, batch_kl(law, result, draws=draws) if evaluate else None
-
-
-def _record(
-    law: ForestLaw,
-    edges: str | None,
-    target_seed: int,
-    seed: int,
-    result: SampleResult,
-    kl: BatchKL | None,
-) -> dict[str, Any]:
-    return {
-        "family": law.name if edges is None else f"edges:{edges}",
-        "n": law.length,
-        "vocab": law.vocab_size,
-        "target_seed": target_seed,
-        "seed": seed,
-        **result.summary(),
-        "batch_kl": None if kl is None else kl.value,
-        "batch_kl_se": None if kl is None else kl.standard_error,
-    }
-
-
-def _format_kl(kl: BatchKL | None) -> str:
-    if kl is None:
-        return "not measured"
-    if math.isnan(kl.value):
-        return "does not apply"
-    error = f" (SE {kl.standard_error:.2g})" if kl.standard_error else ""
-    return f"{kl.value:.6g}{error}"
-
-
-def _show(console: Console, law: ForestLaw, result: SampleResult, kl: BatchKL | None) -> None:
+def _show(console: Console, law: ForestLaw, trial: Trial) -> None:
+    result = trial.result
     ledger = result.ledger
     title = f"{result.sampler} on {law.name}, N = {law.length:,}, V = {law.vocab_size:,}"
     rows: dict[str, Any] = {
@@ -225,7 +157,7 @@ def _show(console: Console, law: ForestLaw, result: SampleResult, kl: BatchKL | 
         "widest stage": ledger.widest_stage,
         "rows read": ledger.rows_read,
         "rights used": ", ".join(result.rights.names()) or "none",
-        "batch KL": _format_kl(kl),
+        "batch KL": output.format_kl(trial.kl),
         "stop": str(result.stop),
         "seconds": f"{result.seconds:.2f}",
     }
@@ -235,25 +167,27 @@ def _show(console: Console, law: ForestLaw, result: SampleResult, kl: BatchKL | 
     console.print(output.key_value_table(title, rows))
 
 
-def _compare(console: Console, runs: list[tuple[SampleResult, BatchKL | None]]) -> None:
+def _compare(console: Console, trials: list[Trial]) -> None:
     table = Table(title="\nSide by side, same target and seeds", title_justify="left")
     for heading in ("sampler", "submissions", "depth", "widest stage", "batch KL", "seconds"):
         table.add_column(heading, justify="left" if heading == "sampler" else "right")
-    for result, kl in runs:
+    for trial in trials:
+        result = trial.result
         table.add_row(
             result.sampler,
             f"{result.ledger.total:,}",
             f"{result.ledger.depth:,}",
             f"{result.ledger.widest_stage:,}",
-            _format_kl(kl),
+            output.format_kl(trial.kl),
             f"{result.seconds:.2f}",
         )
     console.print(table)
-    first, second = (result.ledger for result, _ in runs)
+    one, other = (trial.result for trial in trials)
+    first, second = one.ledger, other.ledger
     ratio, depth = second.total / max(1, first.total), second.depth / max(1, first.depth)
     console.print(
-        f"{runs[0][0].sampler} made {_times(ratio, 'submissions')} and "
-        f"{_times(depth, 'sequential stages')} than {runs[1][0].sampler}."
+        f"{one.sampler} made {_times(ratio, 'submissions')} and "
+        f"{_times(depth, 'sequential stages')} than {other.sampler}."
     )
 
 

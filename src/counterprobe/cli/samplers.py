@@ -32,6 +32,9 @@ def samplers(
             ("rights", ", ".join(entry["rights"]) or "none"),
             ("bound", entry["bound"]),
             ("source", entry["source"]),
+            ("told about the law", entry["knows"]),
         ):
+            if not text:
+                continue
             console.print(Padding(Text(f"{label}: {text}"), (0, 0, 0, 4)))
     output.write_json(json, described)

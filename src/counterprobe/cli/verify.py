@@ -117,6 +117,7 @@ def verify(
     chosen: Sampler = theory
     if sampler != theory.name:
         chosen = build_sampler(sampler, output.parse_settings(settings or []))
+        chosen = chosen.informed_by(instance.law)
     elif settings:
         fixed = {
             "epsilon": epsilon,

@@ -4,6 +4,13 @@ from counterprobe.evaluation.batch_kl import BatchKL as BatchKL
 from counterprobe.evaluation.batch_kl import batch_kl as batch_kl
 from counterprobe.evaluation.batch_kl import batch_kl_of_batches as batch_kl_of_batches
 from counterprobe.evaluation.batch_kl import reference_kl as reference_kl
+from counterprobe.evaluation.comparison import Comparison as Comparison
+from counterprobe.evaluation.comparison import Trial as Trial
+from counterprobe.evaluation.comparison import compare_sampler as compare_sampler
+from counterprobe.evaluation.draw_tree import draw_tree_law as draw_tree_law
+from counterprobe.evaluation.information import Dependence as Dependence
+from counterprobe.evaluation.information import dependence as dependence
+from counterprobe.evaluation.information import information_curve as information_curve
 from counterprobe.evaluation.output_law import OutputLaw as OutputLaw
 from counterprobe.evaluation.output_law import exact_output_law as exact_output_law
 from counterprobe.evaluation.output_law import seed_averaged_risk as seed_averaged_risk

@@ -42,7 +42,8 @@ class BatchKL:
     Attributes
     ----------
     value : float
-        K; NaN for a run that verifies or did not complete, to which the measure does not apply.
+        K; NaN for a run that verifies, masks again, drew at a temperature other than 1 or did not
+        complete, to which the measure does not apply.
     standard_error : float
         Monte Carlo standard error of ``value``, given the run.
     row_part, dependence_part : float
@@ -102,7 +103,8 @@ def batch_kl(
     seed : int
         Evaluation seed; independent of the run's.
     """
-    if Right.VERIFY in result.rights or result.stop is not StopReason.COMPLETED:
+    applies = result.stop is StopReason.COMPLETED and result.temperature == 1
+    if not applies or result.rights & (Right.VERIFY | Right.REMASK):
         nan = math.nan
         return BatchKL(nan, nan, nan, nan, np.empty(0), 0, 0, 0)
     expected = law.oracle().name if oracle is None else getattr(oracle, "name", None)

@@ -215,7 +215,7 @@ def exact_output_law(
     if sampler.rights & forbidden:
         raise ValueError(
             f"sampler {sampler.name!r} does not draw its commits from rows alone; its output law "
-            "cannot be replayed"
+            "cannot be replayed (draw_tree_law follows candidates on a very small law)"
         )
     walk = _Walk(law, oracle or law.oracle(), sampler, decision_seed)
     target = walk.table.table

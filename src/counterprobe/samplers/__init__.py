@@ -1,12 +1,31 @@
 """Samplers: one file each, all behind the same call and the same ledger."""
 
+from counterprobe.samplers.ancestral import Ancestral as Ancestral
 from counterprobe.samplers.balanced import OneBatch as OneBatch
 from counterprobe.samplers.balanced import RandomBalanced as RandomBalanced
 from counterprobe.samplers.base import Sampler as Sampler
+from counterprobe.samplers.base import Sweep as Sweep
+from counterprobe.samplers.centroid_layers import CentroidLayers as CentroidLayers
 from counterprobe.samplers.compressed import Compressed as Compressed
+from counterprobe.samplers.dependence import ChenCongLi as ChenCongLi
+from counterprobe.samplers.dependence import InformationCurve as InformationCurve
+from counterprobe.samplers.dependence import LiCai as LiCai
+from counterprobe.samplers.entropy_bounded import EntropyBounded as EntropyBounded
+from counterprobe.samplers.klass import KLASS as KLASS
+from counterprobe.samplers.lookahead import InfoGain as InfoGain
+from counterprobe.samplers.lookahead import LookUM as LookUM
+from counterprobe.samplers.maskgit import MaskGIT as MaskGIT
 from counterprobe.samplers.packed import Packed as Packed
 from counterprobe.samplers.packed import PackedTheory as PackedTheory
+from counterprobe.samplers.punt import PUNT as PUNT
 from counterprobe.samplers.registry import SAMPLERS as SAMPLERS
 from counterprobe.samplers.registry import build_sampler as build_sampler
 from counterprobe.samplers.registry import describe_samplers as describe_samplers
 from counterprobe.samplers.sequential import Sequential as Sequential
+from counterprobe.samplers.spread import Spread as Spread
+from counterprobe.samplers.stepwise import Reply as Reply
+from counterprobe.samplers.stepwise import Stepwise as Stepwise
+from counterprobe.samplers.threshold import Factor as Factor
+from counterprobe.samplers.threshold import Threshold as Threshold
+from counterprobe.samplers.topk import Dream as Dream
+from counterprobe.samplers.topk import LLaDA as LLaDA

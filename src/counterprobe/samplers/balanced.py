@@ -9,7 +9,9 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from counterprobe.samplers.base import Sampler
+from counterprobe.samplers.base import Sampler, Sweep
+from counterprobe.samplers.quotas import POWERS, balanced_sizes, cut
+from counterprobe.samplers.settings import require_count
 from counterprobe.streams import Decisions
 
 __all__ = ["OneBatch", "RandomBalanced"]
@@ -25,6 +27,10 @@ class OneBatch(Sampler):
     summary: ClassVar[str] = "every position at once, from its marginal"
     source: ClassVar[str] = "product baseline"
     bound: ClassVar[str] = "KL(P||Q) = TC(P) in one submission"
+
+    def exact_for(self, length: int) -> bool:
+        """Only a single position needs no product."""
+        return length == 1
 
     def schedule(self, residual: IntArray, decisions: Decisions) -> Iterable[IntArray]:
         """All residual positions, if there are any."""
@@ -49,16 +55,21 @@ class RandomBalanced(Sampler):
     source: ClassVar[str] = "the paper's random baseline"
     bound: ClassVar[str] = "E KL(P||Q) <= (s_max - 1)(TC + DTC)/N with batches of at most s_max"
 
+    sweep: ClassVar[Sweep | None] = Sweep("batches", POWERS)
+
     batches: int = 64
+
+    def exact_for(self, length: int) -> bool:
+        """One position a batch is the chain rule."""
+        return self.batches >= length
 
     def __post_init__(self) -> None:
         """Check the settings."""
-        if self.batches < 1:
-            raise ValueError(f"batches must be at least 1, got {self.batches!r}")
+        require_count("batches", self.batches)
 
     def schedule(self, residual: IntArray, decisions: Decisions) -> Iterable[IntArray]:
         """Consecutive parts of the permutation."""
-        if len(residual) == 0:
-            return []
-        order = decisions.generator("order").permutation(residual)
-        return np.array_split(order, min(self.batches, len(order)))
+        return cut(
+            decisions.generator("order").permutation(residual),
+            balanced_sizes(len(residual), self.batches),
+        )

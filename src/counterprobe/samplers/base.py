@@ -11,7 +11,7 @@ import time
 from abc import ABC
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -24,9 +24,17 @@ from counterprobe.results import SampleResult, StopReason, versions
 from counterprobe.streams import Decisions, Streams
 from counterprobe.unmasking import Unmasking
 
-__all__ = ["Sampler"]
+__all__ = ["Sampler", "Sweep"]
 
 IntArray = NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class Sweep:
+    """The setting that trades quality for submissions, and the values to try it at."""
+
+    setting: str
+    values: tuple[int | float, ...]
 
 
 @dataclass(frozen=True)
@@ -41,11 +49,29 @@ class Sampler(ABC):
     """Where the rule comes from."""
     bound: ClassVar[str] = "none"
     """What is proved about its output, given an exact oracle."""
+    knows: ClassVar[str] = ""
+    """What the rule is told about the hidden law, if anything; see :meth:`informed_by`."""
+    sweep: ClassVar[Sweep | None] = None
+    """What ``counterprobe compare --plot`` varies."""
 
     @property
     def rights(self) -> Right:
         """What the rule does beyond the paper's admissible algorithms."""
         return Right.NONE
+
+    def exact_for(self, length: int) -> bool:
+        """Whether its output law is the target, for exact rows and every target of N positions.
+
+        For a sampler that was told about a law: every target of which that is true.
+        """
+        return False
+
+    def informed_by(self, law: Any) -> Self:
+        """Return this sampler told what it must know about a law; itself if it needs nothing.
+
+        Settings that were given are kept.
+        """
+        return self
 
     def schedule(self, residual: IntArray, decisions: Decisions) -> Iterable[IntArray] | None:
         """Return the batches, when they do not depend on any reply; otherwise None."""
@@ -70,6 +96,13 @@ class Sampler(ABC):
         streams : Streams
             Decision and commit seeds.
         """
+        # Selecting after the reply can be paid for with a probe; the other rights cannot.
+        missing = self.rights & ~run.rights & ~Right.SELECT_AFTER_REPLY
+        if missing:
+            raise ValueError(
+                f"sampler {self.name!r} needs the right {', '.join(missing.names())}, which this "
+                "run does not grant; build the Unmasking with it, or choose another sampler"
+            )
         started = time.perf_counter()
         given = run.state
         run.begin(streams)
@@ -101,6 +134,7 @@ class Sampler(ABC):
             versions=versions(),
             transcript=run.transcript.copy(),
             sequence=run.sequence,
+            temperature=run.temperature,
         )
 
     @property

@@ -3,20 +3,54 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import MISSING, fields
+from dataclasses import MISSING, asdict, fields
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
+from counterprobe.samplers.ancestral import Ancestral
 from counterprobe.samplers.balanced import OneBatch, RandomBalanced
 from counterprobe.samplers.base import Sampler
+from counterprobe.samplers.centroid_layers import CentroidLayers
 from counterprobe.samplers.compressed import Compressed
+from counterprobe.samplers.dependence import ChenCongLi, InformationCurve, LiCai
+from counterprobe.samplers.entropy_bounded import EntropyBounded
+from counterprobe.samplers.klass import KLASS
+from counterprobe.samplers.lookahead import InfoGain, LookUM
+from counterprobe.samplers.maskgit import MaskGIT
 from counterprobe.samplers.packed import Packed, PackedTheory
+from counterprobe.samplers.punt import PUNT
 from counterprobe.samplers.sequential import Sequential
+from counterprobe.samplers.spread import Spread
+from counterprobe.samplers.threshold import Factor, Threshold
+from counterprobe.samplers.topk import Dream, LLaDA
 
 __all__ = ["SAMPLERS", "build_sampler", "describe_samplers"]
 
 SAMPLERS: dict[str, type[Sampler]] = {
     cls.name: cls
-    for cls in (Compressed, Packed, PackedTheory, Sequential, OneBatch, RandomBalanced)
+    for cls in (
+        Compressed,
+        Packed,
+        PackedTheory,
+        Sequential,
+        OneBatch,
+        RandomBalanced,
+        Ancestral,
+        Spread,
+        MaskGIT,
+        LLaDA,
+        Dream,
+        Threshold,
+        Factor,
+        KLASS,
+        EntropyBounded,
+        PUNT,
+        LiCai,
+        ChenCongLi,
+        InformationCurve,
+        InfoGain,
+        LookUM,
+        CentroidLayers,
+    )
 }
 
 
@@ -47,7 +81,7 @@ def build_sampler(name: str, settings: Mapping[str, Any] | None = None) -> Sampl
 
 
 def describe_samplers() -> list[dict[str, Any]]:
-    """Return every sampler with its settings, rights, bound and source."""
+    """Return every sampler with its settings, rights, bound, source and what it must know."""
     described = []
     for name, cls in sorted(SAMPLERS.items()):
         described.append(
@@ -61,6 +95,8 @@ def describe_samplers() -> list[dict[str, Any]]:
                 "rights": cls().rights.names(),
                 "bound": cls.bound,
                 "source": cls.source,
+                "knows": cls.knows,
+                "sweep": None if cls.sweep is None else asdict(cls.sweep),
             }
         )
     return described

@@ -48,6 +48,10 @@ class Sequential(Sampler):
                 f"order must be one of {', '.join(get_args(Order))}; got {self.order!r}"
             )
 
+    def exact_for(self, length: int) -> bool:
+        """Claim the chain rule."""
+        return True
+
     @property
     def rights(self) -> Right:
         """Row-based orders choose after the reply."""

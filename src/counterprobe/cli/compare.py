@@ -1,0 +1,221 @@
+"""``counterprobe compare``: several samplers, the same targets and seeds, one table."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Annotated, Any
+
+import typer
+
+from counterprobe.cli import output
+from counterprobe.cli.compare_table import label, show_comparison
+from counterprobe.cli.plots import check_plot, quality_plot
+from counterprobe.cli.records import run_record
+from counterprobe.cli.targets import (
+    Classes,
+    Edges,
+    Family,
+    Length,
+    Signs,
+    Tables,
+    Target,
+    TargetSeed,
+    Weight,
+)
+from counterprobe.evaluation.comparison import Comparison, compare_sampler, swept
+from counterprobe.samplers import SAMPLERS, Sampler, build_sampler
+
+__all__ = ["compare"]
+
+SAMPLER = "Samplers"
+OUTPUT = "Output"
+DEFAULT = (
+    "one-batch,random-balanced,spread,maskgit,llada,threshold,entropy-bounded,punt,"
+    "packed,centroid-layers,sequential"
+)
+
+
+@output.friendly
+def compare(
+    family: Family = None,
+    edges: Edges = None,
+    n: Length = None,
+    target_seed: TargetSeed = 196,
+    weight: Weight = None,
+    signs: Signs = "same",
+    classes: Classes = None,
+    tables: Tables = "rank-one",
+    samplers: Annotated[
+        str,
+        typer.Option(
+            help="Names, separated by commas; settings follow colons, as in "
+            "llada:steps=64:block_length=32. 'all' is every sampler with its defaults.",
+            rich_help_panel=SAMPLER,
+        ),
+    ] = DEFAULT,
+    runs: Annotated[
+        int, typer.Option(help="Runs of each sampler on each target.", rich_help_panel=SAMPLER)
+    ] = 3,
+    targets: Annotated[
+        int,
+        typer.Option(
+            help="Target draws, from --target-seed on; every sampler sees all of them.",
+            rich_help_panel=SAMPLER,
+        ),
+    ] = 1,
+    seed: Annotated[
+        int,
+        typer.Option(help="Seed of the first run; the next ones follow.", rich_help_panel=SAMPLER),
+    ] = 1,
+    evaluate: Annotated[
+        bool, typer.Option(help="Measure the batch KL.", rich_help_panel=OUTPUT)
+    ] = True,
+    draws: Annotated[
+        int,
+        typer.Option(help="Monte Carlo draws a large factor of the KL.", rich_help_panel=OUTPUT),
+    ] = 128,
+    plot: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FILE",
+            help="Sweep each sampler's knob and draw batch KL against submissions (.png, .svg or "
+            ".pdf; needs the extra 'study').",
+            rich_help_panel=OUTPUT,
+        ),
+    ] = None,
+    json: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FILE",
+            help="Write everything as JSON ('-': print it).",
+            rich_help_panel=OUTPUT,
+        ),
+    ] = None,
+) -> None:
+    """Set samplers against each other on the same targets, under one accounting.
+
+    A rule that chooses its batch after seeing the very rows it is drawn from makes one submission
+    a step; without that right it would need a probe and a commit. Both totals are shown.
+
+    For example:
+
+    counterprobe compare --family path --n 512 --samplers random-balanced,spread,punt --runs 5
+
+    counterprobe compare --n 256 --samplers all --plot quality.png --json quality.json
+    """
+    output.check_writable(json)
+    output.check_writable(plot)
+    if plot is not None:
+        if not evaluate:
+            raise ValueError("--plot draws the batch KL: leave out --no-evaluate")
+        check_plot(plot)
+    for name, count in (("--runs", runs), ("--targets", targets)):
+        if count < 1:
+            raise ValueError(f"{name} must be at least 1, got {count}")
+    if draws < 2:
+        raise ValueError(f"--draws must be at least 2, got {draws}")
+    chosen = parse_samplers(samplers)
+    drawn = [
+        Target(family, edges, n, target_seed + k, weight, signs, classes, tables)
+        for k in range(targets)
+    ]
+    laws = [target.build() for target in drawn]
+    law = laws[0]
+    seeds = list(range(seed, seed + runs))
+    measured = draws if evaluate else None
+    compared: list[Comparison] = []
+    lines: dict[str, list[Comparison]] = {}
+
+    def run(rule: Sampler, what: str) -> Comparison:
+        with output.run_progress(what) as progress:
+            return compare_sampler(laws, rule, seeds, draws=measured, progress=progress)
+
+    interrupted = False
+    try:
+        for rule in chosen:
+            compared.append(run(rule, rule.name))
+        for rule in chosen if plot is not None else []:
+            points = swept(rule, law.length)
+            line = lines.setdefault(label(rule), [])
+            for k, point in enumerate(points):
+                line.append(run(point, f"{rule.name} {k + 1}/{len(points)}"))
+    except KeyboardInterrupt:  # what was computed is still shown and written
+        interrupted = True
+    console = output.console_for(json)
+    over = f"mean of {_count(runs, 'run')}" + (f" on {targets} targets" if targets > 1 else "")
+    title = f"{law.name}, N = {law.length:,}"
+    show_comparison(console, f"{title}, V = {law.vocab_size:,}, {over}", compared)
+    output.write_json(
+        json,
+        {
+            "family": law.name,
+            "n": law.length,
+            "vocab": law.vocab_size,
+            "target_seed": target_seed,
+            "targets": targets,
+            "seed": seed,
+            "runs": runs,
+            "samplers": [_summary(entry) for entry in compared],
+            "sweeps": {name: [_summary(point) for point in line] for name, line in lines.items()},
+            "records": [
+                run_record(*case, entry.sampler, one, trial, measured)
+                for entry in compared
+                for (case, one), trial in zip(
+                    itertools.product(zip(drawn, laws, strict=True), seeds),
+                    entry.trials,
+                    strict=False,  # an error may have ended the trials
+                )
+            ],
+        },
+    )
+    if interrupted:
+        raise KeyboardInterrupt
+    if plot is not None:
+        quality_plot(plot, lines, f"{title}, {over}")
+        console.print(f"Wrote {plot}.")
+    problems = [f"{e.sampler.name} failed: {e.problem}" for e in compared if e.problem]
+    if problems:
+        output.complain("; ".join(problems))
+        raise typer.Exit(output.FAILED)
+
+
+def parse_samplers(text: str) -> list[Sampler]:
+    """Read ``name:key=value:key=value,name``; 'all' is every sampler with its defaults."""
+    if text.strip() == "all":
+        # Theory mode is infeasible on the families at any size one would compare at.
+        return [cls() for name, cls in SAMPLERS.items() if name != "packed-theory"]
+    chosen = []
+    for word in text.split(","):
+        name, *settings = word.strip().split(":")
+        if not name:
+            raise ValueError(f"--samplers takes names separated by commas, got {text!r}")
+        chosen.append(build_sampler(name, output.parse_settings(settings)))
+    return chosen
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number} {what}" + ("" if number == 1 else "s")
+
+
+def _summary(entry: Comparison) -> dict[str, Any]:
+    sampler = entry.sampler
+    return {
+        "sampler": sampler.name,
+        "settings": sampler.settings,
+        "submissions": entry.mean("total"),
+        "submissions_without_rights": entry.mean("total_without_rights"),
+        "depth": entry.mean("depth"),
+        "depth_without_rights": entry.mean("depth_without_rights"),
+        "widest_stage": entry.mean("widest_stage"),
+        "probes": entry.mean("probes"),
+        "commits": entry.mean("commits"),
+        "rights": sampler.rights.names(),
+        "knows": sampler.knows,
+        "batch_kl": entry.batch_kl,
+        "batch_kl_se": entry.batch_kl_se,
+        "seconds": entry.seconds,
+        "exact": entry.is_exact,
+        "bound": sampler.bound,
+        "completed": len(entry.completed),
+        "reason": entry.refusal,
+    }

@@ -1,0 +1,99 @@
+"""The table of ``counterprobe compare``, narrow enough for eighty columns."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from counterprobe.evaluation.comparison import Comparison
+from counterprobe.ledger import Right
+from counterprobe.samplers import Sampler
+
+__all__ = ["label", "show_comparison"]
+
+# What is left of zero after a sum of logarithms.
+ROUNDING = 1e-12
+LETTERS = {
+    Right.SELECT_AFTER_REPLY: "S",
+    Right.COMMIT_CANDIDATES: "C",
+    Right.VERIFY: "V",
+    Right.REMASK: "M",
+}
+
+
+def label(sampler: Sampler) -> str:
+    """Return the name, with the settings that differ from the defaults."""
+    default = type(sampler)().settings
+    changed = [f"{k}={v}" for k, v in sampler.settings.items() if v != default[k]]
+    return " ".join([sampler.name, *changed])
+
+
+def show_comparison(console: Console, title: str, compared: Sequence[Comparison]) -> None:
+    """Print one line a sampler, and what the letters mean."""
+    table = Table(title=title, title_justify="left", box=None, padding=(0, 1, 0, 0))
+    table.add_column("sampler", overflow="fold")
+    # Narrow headings: eleven columns must fit eighty characters.
+    for heading in (
+        "sub-\nmis-\nsions", "with-\nout S", "depth", "wid-\nest", "com-\nmits", "ri-\nghts",
+        "batch KL", "SE", "sec-\nonds", "ex-\nact",
+    ):  # fmt: skip
+        table.add_column(heading, justify="right", no_wrap=True)
+    for entry in compared:
+        table.add_row(*_cells(entry))
+    console.print(table)
+    for note in _notes(compared):
+        console.print(Text(note, style="dim"))
+
+
+def _notes(compared: Sequence[Comparison]) -> list[str]:
+    samplers = [entry.sampler for entry in compared]
+    notes = [
+        "Rights: S selects after the reply, C commits candidates, V verifies, M masks again; "
+        "'without S' is the total if each such selection were a probe."
+    ]
+    told = ", ".join(f"{rule.name} {rule.knows}" for rule in samplers if rule.knows)
+    if told:
+        notes.append(f"Told about the law: {told}.")
+    if any(Right.COMMIT_CANDIDATES in rule.rights for rule in samplers):
+        notes.append(
+            "C: choosing among drawn values biases the output, which the batch KL does not see."
+        )
+    for entry in compared:
+        if entry.refusal is not None:
+            what = "failed" if entry.problem is not None else "was infeasible"
+            notes.append(f"{entry.sampler.name} {what}: {entry.refusal}.")
+    return notes
+
+
+def _cells(entry: Comparison) -> list[str]:
+    selects = Right.SELECT_AFTER_REPLY in entry.sampler.rights
+    rights = "".join(letter for right, letter in LETTERS.items() if right in entry.sampler.rights)
+    return [
+        label(entry.sampler),
+        _number(entry.mean("total")),
+        _number(entry.mean("total_without_rights")) if selects else "",
+        _number(entry.mean("depth")),
+        _number(entry.mean("widest_stage")),
+        _number(entry.mean("commits")),
+        rights,
+        _small(entry.batch_kl),
+        _small(entry.batch_kl_se),
+        "-" if math.isnan(entry.seconds) else f"{entry.seconds:.2f}",
+        "yes" if entry.is_exact else "no",
+    ]
+
+
+def _number(value: float) -> str:
+    if math.isnan(value):
+        return "-"
+    return f"{value:.0f}" if value == round(value) or value >= 100 else f"{value:.1f}"
+
+
+def _small(value: float) -> str:
+    if math.isnan(value):
+        return "-"
+    return "0" if abs(value) < ROUNDING else f"{value:.3g}"

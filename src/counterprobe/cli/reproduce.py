@@ -1,0 +1,146 @@
+"""``counterprobe reproduce``: make a recorded run again and say whether it came back the same."""
+
+from __future__ import annotations
+
+import json as json_module
+import math
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from counterprobe.cli import output
+from counterprobe.cli.records import run_record
+from counterprobe.cli.targets import Target
+from counterprobe.evaluation.comparison import run_trial
+from counterprobe.results import versions
+from counterprobe.samplers import build_sampler
+from counterprobe.streams import Streams
+
+__all__ = ["differences", "reproduce"]
+
+# What a record says about the machine and the moment, not about the run.
+APART = {"seconds", "versions", "against", "tokens", "target"}
+# What measures the run: sums in another order may round differently.
+MEASURED = {"batch_kl", "batch_kl_se"}
+TOLERANCE = 1e-9
+NEEDED = ("sampler", "settings", "n", "decision_seed", "commit_seed")
+
+
+@output.friendly
+def reproduce(
+    result: Annotated[
+        str,
+        typer.Argument(metavar="RESULT.json", help="What sample --json or compare --json wrote."),
+    ],
+    json: Annotated[
+        str | None, typer.Option(metavar="FILE", help="Write the outcome as JSON ('-': print it).")
+    ] = None,
+) -> None:
+    """Make every run of a result again, and say whether it came back the same.
+
+    Tokens, ledger, rights, stop and batch KL are compared; wall time is not. Versions that differ
+    are named, since they may be the reason. Exit code 1 if anything came back different.
+
+    For example:
+
+    counterprobe sample --n 256 --sampler punt --json run.json
+
+    counterprobe reproduce run.json
+    """
+    output.check_writable(json)
+    console = output.console_for(json)
+    outcomes = []
+    for record in _records(result):
+        again = _run_again(record)
+        changed = differences(record, again)
+        label = f"{record['sampler']} on {again['family']}, N = {again['n']:,}"
+        outcomes.append(
+            {
+                "sampler": record["sampler"],
+                "same": not changed,
+                "differences": changed,
+                "versions": _version_changes(record),
+            }
+        )
+        console.print(f"{label}: {'the same' if not changed else 'DIFFERENT'}")
+        for name, (before, now) in changed.items():
+            console.print(f"    {name}: {before!r} before, {now!r} now", soft_wrap=True)
+        for name, (before, now) in _version_changes(record).items():
+            console.print(f"    version of {name}: {before} before, {now} now")
+    same = all(outcome["same"] for outcome in outcomes)
+    output.write_json(json, {"same": same, "runs": outcomes})
+    if not same:
+        output.complain(f"{result} did not come back the same")
+        raise typer.Exit(output.FAILED)
+
+
+def _records(file: str) -> list[dict[str, Any]]:
+    """Read the recorded runs of a file."""
+    try:
+        content = json_module.loads(Path(file).read_text(encoding="utf-8"))
+    except (json_module.JSONDecodeError, UnicodeDecodeError) as problem:
+        raise ValueError(f"{file} is not JSON: {problem}") from None
+    records = content.get("records", [content]) if isinstance(content, dict) else []
+    records += [record["against"] for record in records if "against" in record]
+    missing = [name for name in NEEDED if any(name not in record for record in records)]
+    if not records or missing:
+        raise ValueError(
+            f"{file} is not a result of 'sample --json' or 'compare --json'"
+            + (f": it lacks {', '.join(missing)}" if missing else "")
+        )
+    return records
+
+
+def _run_again(record: dict[str, Any]) -> dict[str, Any]:
+    target = Target.from_record(record)
+    law = target.build()
+    sampler = build_sampler(record["sampler"], record["settings"])
+    draws = record.get("draws", 128 if record.get("batch_kl") is not None else None)
+    with output.run_progress(sampler.name) as progress:
+        trial = run_trial(
+            law,
+            sampler,
+            Streams(record["decision_seed"], record["commit_seed"]),
+            draws=draws,
+            temperature=record.get("temperature", 1.0),
+            progress=progress,
+        )
+    again = run_record(target, law, sampler, record.get("seed", 0), trial, draws)
+    again["tokens"] = None if trial.result.tokens is None else trial.result.tokens.tolist()
+    return again
+
+
+def differences(record: dict[str, Any], again: dict[str, Any]) -> dict[str, tuple[Any, Any]]:
+    """Return what a rerun has otherwise than its record: name, then both values.
+
+    Only what the record has is compared, so that records of earlier versions can be checked.
+    """
+    plain: dict[str, Any] = output.plain(again)
+    changed = {}
+    for name, before in record.items():
+        if name in APART or name not in plain:
+            continue
+        now = plain[name]
+        close = (
+            name in MEASURED
+            and isinstance(before, (int, float))
+            and isinstance(now, (int, float))
+            and math.isclose(before, now, rel_tol=TOLERANCE, abs_tol=TOLERANCE)
+        )
+        if before != now and not close:
+            changed[name] = (before, now)
+    if record.get("tokens") is not None and record["tokens"] != plain["tokens"]:
+        count = sum(a != b for a, b in zip(record["tokens"], plain["tokens"] or [], strict=False))
+        changed["tokens"] = ("as recorded", f"{count} of {len(record['tokens'])} differ")
+    return changed
+
+
+def _version_changes(record: dict[str, Any]) -> dict[str, tuple[str, str]]:
+    """Return the versions that are not what they were."""
+    now = versions()
+    return {
+        name: (str(before), now.get(name, "none"))
+        for name, before in record.get("versions", {}).items()
+        if before != now.get(name)
+    }

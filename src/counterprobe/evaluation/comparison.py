@@ -1,0 +1,175 @@
+"""Several samplers on the same targets with the same seeds: what each costs and what it breaks.
+
+A :class:`Trial` is one run with its batch KL; a :class:`Comparison` sums up the trials of one
+sampler. A sampler that must know something about a law is told it (``informed_by``).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from counterprobe.errors import CounterprobeError
+from counterprobe.evaluation.batch_kl import DEFAULT_DRAWS, BatchKL, batch_kl
+from counterprobe.results import SampleResult, StopReason
+from counterprobe.samplers.base import Sampler
+from counterprobe.streams import Streams
+from counterprobe.targets.law import ForestLaw
+from counterprobe.targets.table import TableLaw
+from counterprobe.unmasking import Progress, Unmasking
+
+__all__ = ["Comparison", "Trial", "compare_sampler", "run_trial", "swept"]
+
+Law = ForestLaw | TableLaw
+Watch = Callable[[Progress], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """One run and its batch KL, None when it was not measured."""
+
+    result: SampleResult
+    kl: BatchKL | None
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """The trials of one sampler.
+
+    Attributes
+    ----------
+    sampler : Sampler
+        As it was asked for, before any law told it anything.
+    trials : tuple of Trial
+        Law by law, seed by seed.
+    is_exact : bool
+        Whether it claims the target as its output law, at this length.
+    problem : str, optional
+        The error that ended it, if one did; no trial is then missing silently.
+    """
+
+    sampler: Sampler
+    trials: tuple[Trial, ...]
+    is_exact: bool
+    problem: str | None = None
+
+    @property
+    def completed(self) -> list[Trial]:
+        """The trials that ended with tokens."""
+        return [trial for trial in self.trials if trial.result.stop is StopReason.COMPLETED]
+
+    @property
+    def refusal(self) -> str | None:
+        """Why a trial did not complete, if one did not."""
+        results = [trial.result for trial in self.trials]
+        reasons = [r.reason for r in results if r.stop is not StopReason.COMPLETED]
+        return self.problem or next(iter(reasons), None)
+
+    def mean(self, count: str) -> float:
+        """Return the mean of a count of the ledger over completed trials, NaN if there is none."""
+        values = [float(getattr(trial.result.ledger, count)) for trial in self.completed]
+        return float(np.mean(values)) if values else math.nan
+
+    @property
+    def seconds(self) -> float:
+        """Mean wall time of a run."""
+        seconds = [trial.result.seconds for trial in self.trials]
+        return float(np.mean(seconds)) if seconds else math.nan
+
+    @property
+    def batch_kl(self) -> float:
+        """Mean batch KL; NaN where it does not apply or was not measured."""
+        values = [trial.kl.value for trial in self.completed if trial.kl is not None]
+        return float(np.mean(values)) if values else math.nan
+
+    @property
+    def batch_kl_se(self) -> float:
+        """Standard error of the mean: between runs, or of the measure itself for a single run."""
+        parts = [trial.kl for trial in self.completed if trial.kl is not None]
+        if not parts:
+            return math.nan
+        if len(parts) == 1:
+            return parts[0].standard_error
+        values = np.array([part.value for part in parts])
+        return float(values.std(ddof=1) / math.sqrt(len(values)))
+
+
+def run_trial(
+    law: Law,
+    sampler: Sampler,
+    streams: Streams,
+    *,
+    draws: int | None = DEFAULT_DRAWS,
+    temperature: float = 1.0,
+    progress: Watch | None = None,
+) -> Trial:
+    """Run a sampler once and measure it.
+
+    Parameters
+    ----------
+    law : ForestLaw or TableLaw
+    sampler : Sampler
+    streams : Streams
+    draws : int or None
+        Monte Carlo draws a large factor of the batch KL; None does not measure it.
+    temperature : float
+        Of the drawn tokens.
+    progress : callable, optional
+        As in ``Unmasking``.
+    """
+    run = Unmasking(law.oracle(), temperature=temperature, progress=progress)
+    result = sampler.informed_by(law)(run, streams)
+    return Trial(result, None if draws is None else batch_kl(law, result, draws=draws))
+
+
+def compare_sampler(
+    laws: Law | Sequence[Law],
+    sampler: Sampler,
+    seeds: Sequence[int],
+    *,
+    draws: int | None = DEFAULT_DRAWS,
+    progress: Watch | None = None,
+) -> Comparison:
+    """Run a sampler on each law with each seed; others on the same laws and seeds compare with it.
+
+    An error ends this sampler's trials and is kept, so that a comparison of many loses nothing.
+
+    Parameters
+    ----------
+    laws : ForestLaw or TableLaw, or a sequence of them
+        All of one length.
+    sampler : Sampler
+    seeds : sequence of int
+        Each sets the decision and the commit seed of one run.
+    draws, progress
+        As in :func:`run_trial`.
+    """
+    trials: list[Trial] = []
+    is_exact = True
+    try:
+        for law in [laws] if isinstance(laws, (ForestLaw, TableLaw)) else laws:
+            told = sampler.informed_by(law)
+            is_exact &= told.exact_for(law.length)
+            for seed in seeds:
+                streams = Streams.from_seed(seed)
+                trials.append(run_trial(law, told, streams, draws=draws, progress=progress))
+    except (ValueError, CounterprobeError) as problem:
+        return Comparison(sampler, tuple(trials), False, str(problem))
+    return Comparison(sampler, tuple(trials), is_exact)
+
+
+def swept(sampler: Sampler, length: int) -> list[Sampler]:
+    """Return a sampler at every value of the setting it sweeps; itself if it sweeps none.
+
+    Whole numbers above the length are left out: no sampler has use for more steps than positions.
+    """
+    if sampler.sweep is None:
+        return [sampler]
+    return [
+        replace(sampler, **{sampler.sweep.setting: value})
+        for value in sampler.sweep.values
+        if not isinstance(value, int) or value <= length
+    ]

@@ -1,0 +1,103 @@
+"""The exact output law of a sampler that commits candidates, by walking the tree of its draws.
+
+``exact_output_law`` forces commits to a sequence, which needs rules that draw only what they
+commit. Where candidates are drawn and some thrown away, every possible vector of draws is followed
+instead, with its probability. That is dear, a few positions over a few tokens, but it needs
+nothing from the rule except that its decisions follow from the seed and what it has seen.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from counterprobe.ledger import Right
+from counterprobe.oracle import Oracle
+from counterprobe.results import StopReason
+from counterprobe.rows import Rows, to_numpy
+from counterprobe.samplers.base import Sampler
+from counterprobe.streams import Streams
+from counterprobe.targets.law import ForestLaw
+from counterprobe.targets.table import TableLaw
+from counterprobe.unmasking import Unmasking
+
+__all__ = ["draw_tree_law"]
+
+FloatArray = NDArray[np.float64]
+IntArray = NDArray[np.int64]
+Draws = tuple[tuple[int, ...], ...]
+
+MAX_REPLAYS = 1 << 16
+
+
+class _MoreDraws(Exception):
+    """The script of draws ended: here are the rows of the next one."""
+
+    def __init__(self, masses: FloatArray) -> None:
+        super().__init__()
+        self.masses = masses
+
+
+class _ScriptedRun(Unmasking):
+    """A run whose draws are given beforehand."""
+
+    def __init__(self, oracle: Oracle, draws: Draws) -> None:
+        super().__init__(oracle, trusted=True)
+        self._draws: Sequence[tuple[int, ...]] = draws
+        self._next = 0
+
+    def _draw(self, positions: IntArray, rows: Rows) -> IntArray:
+        if self._next == len(self._draws):
+            raise _MoreDraws(np.asarray(to_numpy(rows.dense()), dtype=np.float64))
+        self._next += 1
+        return np.array(self._draws[self._next - 1], dtype=np.int64)
+
+
+def draw_tree_law(
+    law: ForestLaw | TableLaw,
+    sampler: Sampler,
+    *,
+    oracle: Oracle | None = None,
+    decision_seed: int = 0,
+) -> FloatArray | None:
+    """Return the probability of every output, shape ``(V,) * N``; None when infeasible.
+
+    Parameters
+    ----------
+    law : ForestLaw or TableLaw
+        Small: the draws of a run may have at most 2^16 joint values.
+    sampler : Sampler
+        Any whose only commit randomness is what it draws from rows.
+    oracle : Oracle, optional
+        ``law.oracle()`` by default.
+    decision_seed : int
+    """
+    if sampler.rights & (Right.VERIFY | Right.REMASK):
+        raise ValueError(f"sampler {sampler.name!r} rejects or masks again what it drew")
+    asked = oracle or law.oracle()
+    output = np.zeros((law.vocab_size,) * law.length)
+    waiting: list[tuple[Draws, float]] = [((), 1.0)]
+    replays = 0
+    while waiting:
+        draws, weight = waiting.pop()
+        replays += 1
+        if replays > MAX_REPLAYS:
+            raise ValueError(
+                f"sampler {sampler.name!r} has more than {MAX_REPLAYS} ways to draw on "
+                f"{law!r}; choose a smaller law"
+            )
+        try:
+            result = sampler(_ScriptedRun(asked, draws), Streams(decision_seed, 0))
+        except _MoreDraws as more:
+            tokens = [np.flatnonzero(row).tolist() for row in more.masses]
+            for values in itertools.product(*tokens):
+                chance = float(np.prod(more.masses[np.arange(len(values)), list(values)]))
+                waiting.append(((*draws, values), weight * chance))
+            continue
+        if result.stop is not StopReason.COMPLETED:
+            return None
+        output[tuple(result.tokens)] += weight  # type: ignore[arg-type]
+    return output

@@ -1,0 +1,239 @@
+"""Random orders whose batch sizes follow a bound on the law's dependence.
+
+With ``h_j`` the mean entropy of a random position given j random others, a random order cut into
+sizes s_1, s_2, ... that start at a_1, a_2, ... has
+``E KL(P||Q) = sum_k sum_{j < s_k} (h_{a_k} - h_{a_k + j})``.
+Each schedule here chooses sizes that keep this small for every curve with a given total
+correlation (TC, the sum of ``h_0 - h_j``) or dual total correlation (DTC, of ``h_j - h_{N-1}``),
+or for the curve itself. They must be told that number; no reply is looked at.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import abstractmethod
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, Literal, Self, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from counterprobe.evaluation.information import dependence, information_curve
+from counterprobe.samplers.base import Sampler, Sweep
+from counterprobe.samplers.best_sizes import best_sizes
+from counterprobe.samplers.quotas import POWERS, balanced_sizes, cut
+from counterprobe.samplers.settings import require, require_count, require_one_of
+from counterprobe.streams import Decisions
+
+__all__ = ["ChenCongLi", "InformationCurve", "LiCai"]
+
+IntArray = NDArray[np.int64]
+T = TypeVar("T")
+Kind = Literal["tc", "dtc", "both"]
+ACCURACIES = (0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0)
+
+
+@dataclass(frozen=True)
+class _RandomOrder(Sampler):
+    """A uniform order, cut into sizes that are known beforehand."""
+
+    @abstractmethod
+    def sizes(self, count: int) -> list[int]:
+        """Return the batch sizes for ``count`` positions."""
+
+    def schedule(self, residual: IntArray, decisions: Decisions) -> Iterable[IntArray]:
+        """Consecutive parts of a permutation."""
+        sizes = self.sizes(len(residual)) if len(residual) else []
+        return cut(decisions.generator("order").permutation(residual), sizes)
+
+    def _told(self, setting: str, value: T | None, meaning: str, function: str) -> T:
+        if value is None:
+            raise ValueError(
+                f"sampler {self.name!r} needs {setting}, {meaning}: pass {setting}=, which "
+                f"{function} computes, or let informed_by(law) set it"
+            )
+        return value
+
+
+@dataclass(frozen=True)
+class LiCai(_RandomOrder):
+    """The fewest balanced batches whose bound ``(s_max - 1)(TC + DTC) / N`` meets an accuracy.
+
+    Parameters
+    ----------
+    accuracy : float
+        Expected KL allowed.
+    dependence : float or None
+        TC + DTC of the law, or an upper bound.
+    """
+
+    name: ClassVar[str] = "li-cai"
+    summary: ClassVar[str] = "as few balanced random batches as TC + DTC allows"
+    source: ClassVar[str] = "Li and Cai, arXiv 2505.21400"
+    bound: ClassVar[str] = "E KL(P||Q) <= (s_max - 1)(TC + DTC)/N <= accuracy"
+    knows: ClassVar[str] = "TC + DTC"
+    sweep: ClassVar[Sweep | None] = Sweep("accuracy", ACCURACIES)
+
+    accuracy: float = 1.0
+    dependence: float | None = None
+
+    def __post_init__(self) -> None:
+        """Check the settings."""
+        require("accuracy", self.accuracy, above=0)
+        if self.dependence is not None:
+            require("dependence", self.dependence, at_least=0)
+
+    def informed_by(self, law: Any) -> Self:
+        """Take TC + DTC from the law."""
+        return (
+            self if self.dependence is not None else replace(self, dependence=dependence(law).sum)
+        )
+
+    def sizes(self, count: int) -> list[int]:
+        """Balanced sizes of at most ``1 + accuracy N / (TC + DTC)``."""
+        told = self._told(
+            "dependence",
+            self.dependence,
+            "TC + DTC of the law or an upper bound",
+            "counterprobe.evaluation.dependence(law).sum",
+        )
+        largest = count if told == 0 else min(count, 1 + int(self.accuracy * count / told))
+        return balanced_sizes(count, math.ceil(count / largest))
+
+
+@dataclass(frozen=True)
+class ChenCongLi(_RandomOrder):
+    """Batch sizes that shrink (TC) or grow (DTC) so that the expected KL meets an accuracy.
+
+    With ``delta = accuracy / dependence``, m masked and a revealed positions, the batch has
+    ``floor((1 + delta (m + 1)) / (1 + delta))`` positions (TC), ``1 + floor(delta (a + 1))``
+    (DTC), or the smaller of the two (both: the error is at most ``delta min(TC, DTC)``). A batch
+    costs at most ``(s - 1)(h_first - h_last)``, and these sizes sum to ``delta`` times TC or DTC.
+
+    Parameters
+    ----------
+    kind : {"tc", "dtc", "both"}
+        Which total is bounded.
+    accuracy : float
+        Expected KL allowed.
+    dependence : float or None
+        TC, DTC or the smaller of both, or an upper bound.
+    """
+
+    name: ClassVar[str] = "chen-cong-li"
+    summary: ClassVar[str] = "random batches that shrink or grow as TC or DTC allows"
+    source: ClassVar[str] = "Chen, Cong and Li, arXiv 2511.04647 (sizes derived here)"
+    bound: ClassVar[str] = "E KL(P||Q) <= accuracy in about (1 + log N)(1 + TC/accuracy) batches"
+    knows: ClassVar[str] = "TC or DTC"
+    sweep: ClassVar[Sweep | None] = Sweep("accuracy", ACCURACIES)
+
+    kind: Kind = "tc"
+    accuracy: float = 1.0
+    dependence: float | None = None
+
+    def __post_init__(self) -> None:
+        """Check the settings."""
+        require_one_of("kind", self.kind, Kind)
+        require("accuracy", self.accuracy, above=0)
+        if self.dependence is not None:
+            require("dependence", self.dependence, at_least=0)
+
+    def informed_by(self, law: Any) -> Self:
+        """Take TC, DTC or the smaller one from the law."""
+        if self.dependence is not None:
+            return self
+        known = dependence(law)
+        told = {"tc": known.total, "dtc": known.dual, "both": known.smaller}
+        return replace(self, dependence=told[self.kind])
+
+    def sizes(self, count: int) -> list[int]:
+        """Follow the recursion until every position is placed."""
+        meaning, part = {
+            "tc": ("TC of the law", "total"),
+            "dtc": ("DTC of the law", "dual"),
+            "both": ("the smaller of TC and DTC", "smaller"),
+        }[self.kind]
+        told = self._told(
+            "dependence",
+            self.dependence,
+            f"{meaning} or an upper bound",
+            f"counterprobe.evaluation.dependence(law).{part}",
+        )
+        if told == 0:
+            return [count]
+        delta = self.accuracy / told
+        sizes: list[int] = []
+        placed = 0
+        while placed < count:
+            left = count - placed
+            shrinking = int((1 + delta * (left + 1)) / (1 + delta))
+            growing = 1 + int(delta * (placed + 1))
+            size = {"tc": shrinking, "dtc": growing, "both": min(shrinking, growing)}[self.kind]
+            sizes.append(max(1, min(size, left)))
+            placed += sizes[-1]
+        return sizes
+
+
+@dataclass(frozen=True)
+class InformationCurve(_RandomOrder):
+    """The best sizes for a known information curve, by dynamic programming.
+
+    No schedule in random order has a smaller expected KL with as many batches; nobody has the
+    curve beforehand, so this is a line to measure others against.
+
+    Parameters
+    ----------
+    batches : int
+        Number of batches.
+    curve : tuple of float or None
+        ``h_0 .. h_{N-1}``, non-increasing.
+    """
+
+    name: ClassVar[str] = "information-curve"
+    summary: ClassVar[str] = "the best random-order batch sizes for a known information curve"
+    source: ClassVar[str] = "counterprobe: optimum of Chen, Cong and Li's objective"
+    bound: ClassVar[str] = "the least E KL(P||Q) of any sizes in random order"
+    knows: ClassVar[str] = "its information curve"
+    sweep: ClassVar[Sweep | None] = Sweep("batches", POWERS)
+
+    batches: int = 64
+    curve: tuple[float, ...] | None = None
+
+    def __post_init__(self) -> None:
+        """Check the settings."""
+        require_count("batches", self.batches)
+        if self.curve is not None:
+            entropies = np.asarray(self.curve, dtype=np.float64)
+            if entropies.ndim != 1 or not np.isfinite(entropies).all():
+                raise ValueError("curve must be a flat list of finite entropies")
+            if (np.diff(entropies) > 1e-9).any():
+                raise ValueError("curve must not increase: more context never adds entropy")
+
+    def exact_for(self, length: int) -> bool:
+        """One position a batch is the chain rule."""
+        return self.batches >= length
+
+    def informed_by(self, law: Any) -> Self:
+        """Take the curve from the law: enumerated on tables, modelled on forests."""
+        if self.curve is not None:
+            return self
+        return replace(self, curve=tuple(map(float, information_curve(law))))
+
+    def sizes(self, count: int) -> list[int]:
+        """Solve for this many positions."""
+        if self.batches >= count:
+            return [1] * count
+        told = self._told(
+            "curve",
+            self.curve,
+            "the law's information curve",
+            "counterprobe.evaluation.information_curve(law)",
+        )
+        entropies = np.asarray(told, dtype=np.float64)
+        if len(entropies) != count:
+            # Given context: what is left has a shorter curve, the late part of the whole one.
+            if len(entropies) < count:
+                raise ValueError(f"curve must have {count} entropies, got {len(entropies)}")
+            entropies = entropies[len(entropies) - count :]
+        return best_sizes(entropies, self.batches)

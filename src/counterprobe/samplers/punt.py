@@ -1,0 +1,137 @@
+"""PUNT: draw candidates, test them against each other by halves, keep those that stay put.
+
+Positions are ranked by confidence. For each bit of the rank, the candidates whose bit is 0 are
+revealed together and those whose bit is 1 are read: whoever moved depends on somebody revealed
+and waits. Any two positions differ in some bit, so each surviving pair was tested against each
+other, at the drawn values and beside the others of its half. Dependence of three or more
+positions can hide: nothing is proved about the whole output.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from counterprobe.drafts import Draft
+from counterprobe.ledger import Right
+from counterprobe.oracle import Readouts
+from counterprobe.rows import Rows, to_numpy
+from counterprobe.samplers.base import Sampler, Sweep
+from counterprobe.samplers.settings import require, require_one_of
+from counterprobe.samplers.stepwise import best_first, score_rows
+from counterprobe.streams import Decisions
+from counterprobe.unmasking import Request, Unmasking
+
+__all__ = ["PUNT"]
+
+IntArray = NDArray[np.int64]
+BoolArray = NDArray[np.bool_]
+RankBy = Literal["confidence", "entropy"]
+Tests = Literal["successive", "parallel"]
+
+
+@dataclass(frozen=True)
+class PUNT(Sampler):
+    """Commit the candidates that no better-ranked candidate moves.
+
+    A position is dropped when ``KL(row beside the revealed half || row alone) > epsilon``. With m
+    masked positions a step takes at most ``1 + ceil(log2 m)`` submissions; the best-ranked
+    position always survives.
+
+    Parameters
+    ----------
+    epsilon : float
+        Infinity commits everything at once; a negative value one position a step.
+    rank_by : {"confidence", "entropy"}
+        Largest row confidence or smallest entropy first, ties by index.
+    tests : {"successive", "parallel"}
+        Each test among the survivors of the last, or all tests at once on every position: depth 2
+        a step, and more positions dropped.
+    """
+
+    name: ClassVar[str] = "punt"
+    summary: ClassVar[str] = "candidates that survive pairwise tests by halves of their ranks"
+    source: ClassVar[str] = "PUNT, arXiv 2510.21961 (reconstruction)"
+    sweep: ClassVar[Sweep | None] = Sweep(
+        "epsilon", (1e-9, 1e-6, 1e-4, 1e-3, 3e-3, 1e-2, 3e-2, 1e-1)
+    )
+
+    epsilon: float = 0.01
+    rank_by: RankBy = "confidence"
+    tests: Tests = "successive"
+
+    def __post_init__(self) -> None:
+        """Check the settings."""
+        require("epsilon", self.epsilon, finite=False)
+        require_one_of("rank_by", self.rank_by, RankBy)
+        require_one_of("tests", self.tests, Tests)
+
+    @property
+    def rights(self) -> Right:
+        """Candidates are drawn before the batch is chosen, from the rows it is chosen by."""
+        return Right.SELECT_AFTER_REPLY | Right.COMMIT_CANDIDATES
+
+    def exact_for(self, length: int) -> bool:
+        """Below 0 only the best-ranked position survives, and its rank comes from rows alone."""
+        return length == 1 or self.epsilon < 0
+
+    def unmask(self, run: Unmasking, decisions: Decisions) -> object:
+        """Draft, test, keep, until nothing is left."""
+        while not run.is_complete:
+            draft = run.draft()
+            order = best_first(score_rows(draft.rows, self.rank_by))
+            survivors = self._survivors(run, draft, order)
+            run.commit_candidates(draft.positions[order[survivors]])
+        return None
+
+    def _survivors(self, run: Unmasking, draft: Draft, order: IntArray) -> BoolArray:
+        """Return which ranks survive; rank 0 is never read, so it always does."""
+        ranks = np.arange(len(order))
+        active = np.ones(len(order), dtype=bool)
+        bits = range(int(len(order) - 1).bit_length() - 1, -1, -1)
+        if self.tests == "parallel":
+            splits = [(ranks[~_has_bit(ranks, b)], ranks[_has_bit(ranks, b)]) for b in bits]
+            for moved in self._moved(run, draft, order, splits):
+                active[moved] = False
+            return active
+        for b in bits:
+            left, right = ranks[active & ~_has_bit(ranks, b)], ranks[active & _has_bit(ranks, b)]
+            if len(left) and len(right):
+                for moved in self._moved(run, draft, order, [(left, right)]):
+                    active[moved] = False
+        return active
+
+    def _moved(
+        self,
+        run: Unmasking,
+        draft: Draft,
+        order: IntArray,
+        splits: list[tuple[IntArray, IntArray]],
+    ) -> list[IntArray]:
+        """Reveal the candidates of each first half; return the ranks of the second that moved."""
+        state = run.state
+        requests = [
+            Request(
+                draft.place(state, draft.positions[order[left]])[None, :],
+                Readouts.same(1, draft.positions[order[right]]),
+                label=right,
+            )
+            for left, right in splits
+        ]
+        moved: list[IntArray] = []
+
+        def compare(request: Request, rows: Rows) -> None:
+            right = request.label
+            kl = to_numpy(rows.kl(draft.rows.take(order[right])))
+            moved.append(right[kl > self.epsilon])
+
+        if requests:
+            run.stage(requests, compare)
+        return moved
+
+
+def _has_bit(ranks: IntArray, bit: int) -> BoolArray:
+    return (ranks >> bit & 1).astype(bool)

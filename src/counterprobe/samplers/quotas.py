@@ -1,0 +1,74 @@
+"""How many positions each step reveals: the schedules that samplers share, as plain lists."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["POWERS", "balanced_sizes", "block_of", "cosine_masked", "cut", "reveal_chances"]
+
+IntArray = NDArray[np.int64]
+
+# Numbers of steps that a sweep tries.
+POWERS = tuple(1 << k for k in range(15))
+
+
+def balanced_sizes(count: int, parts: int) -> list[int]:
+    """Split ``count`` positions into non-empty parts whose sizes differ by at most one."""
+    if count == 0:
+        return []
+    parts = min(parts, count)
+    base, more = divmod(count, parts)
+    return [base + 1] * more + [base] * (parts - more)
+
+
+def cut(order: IntArray, sizes: Sequence[int]) -> list[IntArray]:
+    """Cut an order into consecutive batches, leaving empty ones out."""
+    ends = np.cumsum(np.asarray(sizes, dtype=np.int64))
+    parts: Iterable[IntArray] = np.split(order, ends[:-1]) if len(ends) else []
+    return [part for part in parts if len(part)]
+
+
+def reveal_chances(steps: int, last_time: float) -> NDArray[np.float64]:
+    """Return the chance that a masked position is revealed in each step of a linear schedule.
+
+    Times fall evenly from 1 to ``last_time``; a position masked at ``t_k`` is revealed by
+    ``t_{k+1}`` with chance ``1 - t_{k+1} / t_k``, and the last step reveals everything.
+    """
+    times = np.linspace(1.0, last_time, steps + 1)
+    chances = 1 - times[1:] / times[:-1]
+    chances[-1] = 1.0
+    return chances
+
+
+def cosine_masked(count: int, steps: int) -> list[int]:
+    """Return how many positions stay masked after each step of the cosine schedule.
+
+    ``floor(count cos(pi k / (2 steps)))`` after step k, moved so that every step reveals at least
+    one position and none but the last reveals all; at most ``count`` steps.
+
+    Examples
+    --------
+    >>> cosine_masked(64, 8)
+    [62, 59, 53, 45, 35, 24, 12, 0]
+    """
+    masked: list[int] = []
+    left = count
+    for k in range(1, steps + 1):
+        if left == 0:
+            break
+        keep = math.floor(count * math.cos(math.pi * k / (2 * steps)))
+        keep = 0 if k == steps or left == 1 else max(1, min(keep, left - 1))
+        masked.append(keep)
+        left = keep
+    return masked
+
+
+def block_of(positions: IntArray, block_length: int | None) -> IntArray:
+    """Return the block each position lies in, counted from the left; one block for None."""
+    if block_length is None:
+        return np.zeros(len(positions), dtype=np.int64)
+    return positions // block_length

@@ -1,0 +1,60 @@
+"""Checks that samplers make of their own settings."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, get_args
+
+import numpy as np
+
+__all__ = ["require", "require_count", "require_one_of"]
+
+
+def require(
+    name: str,
+    value: float,
+    *,
+    at_least: float | None = None,
+    above: float | None = None,
+    at_most: float | None = None,
+    finite: bool = True,
+) -> None:
+    """Refuse a number outside its range, NaN always.
+
+    Parameters
+    ----------
+    name : str
+        The setting.
+    value : float
+    at_least, above, at_most : float, optional
+        The range.
+    finite : bool
+        Whether infinity is refused.
+    """
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or math.isnan(value):
+        raise ValueError(f"{name} must be a number, got {value!r}")
+    if finite and math.isinf(value):
+        raise ValueError(f"{name} must be finite, got {value!r}")
+    if at_least is not None and value < at_least:
+        raise ValueError(f"{name} must be at least {at_least:g}, got {value!r}")
+    if above is not None and value <= above:
+        raise ValueError(f"{name} must be above {above:g}, got {value!r}")
+    if at_most is not None and value > at_most:
+        raise ValueError(f"{name} must be at most {at_most:g}, got {value!r}")
+
+
+def require_count(name: str, value: int | None, *, at_least: int = 1) -> None:
+    """Refuse what is not a whole number in its range; None stands for no limit where allowed."""
+    if value is None:
+        return
+    if isinstance(value, bool) or not isinstance(value, (int, np.integer)):
+        raise ValueError(f"{name} must be a whole number, got {value!r}")
+    if value < at_least:
+        raise ValueError(f"{name} must be at least {at_least}, got {value!r}")
+
+
+def require_one_of(name: str, value: Any, options: Any) -> None:
+    """Refuse a word that is none of a ``Literal``'s."""
+    words = get_args(options)
+    if value not in words:
+        raise ValueError(f"{name} must be one of {', '.join(words)}; got {value!r}")

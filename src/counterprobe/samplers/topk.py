@@ -1,0 +1,163 @@
+"""A fixed number of the surest positions a step: the decoders of LLaDA and of Dream.
+
+What LLaDA calls low-confidence remasking is committing the top k: nothing that was committed is
+ever masked again. Scores are of the rows as the oracle gave them, whatever the token temperature.
+A step whose quota is zero submits nothing.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from counterprobe.samplers.base import Sweep
+from counterprobe.samplers.quotas import POWERS, balanced_sizes, block_of, reveal_chances
+from counterprobe.samplers.settings import require, require_count, require_one_of
+from counterprobe.samplers.stepwise import (
+    Choose,
+    Confidence,
+    Reply,
+    Score,
+    Stepwise,
+    best_first,
+    gumbel,
+    score_rows,
+)
+from counterprobe.streams import Decisions
+
+__all__ = ["Dream", "LLaDA"]
+
+IntArray = NDArray[np.int64]
+Remasking = Literal["low_confidence", "random"]
+
+
+@dataclass(frozen=True)
+class LLaDA(Stepwise):
+    """Commit the top k by confidence inside the leftmost unfinished block.
+
+    Blocks with masked positions share the steps equally (rounded up); inside a block of L masked
+    positions and S steps the first ``L mod S`` steps commit one position more than the others.
+
+    Parameters
+    ----------
+    steps : int
+        Steps in all; submissions and depth where blocks divide them.
+    block_length : int or None
+        Consecutive positions a block; None is one block.
+    remasking : {"low_confidence", "random"}
+        Which positions stay masked: the least sure ones, or any.
+    confidence : {"row", "candidate"}
+        Of the row's most probable token, or of the drawn one as LLaDA does; at temperature 0 they
+        agree.
+    """
+
+    name: ClassVar[str] = "llada"
+    summary: ClassVar[str] = "the k surest positions a step, block by block from the left (LLaDA)"
+    source: ClassVar[str] = "Nie et al. 2025 (LLaDA); Fast-dLLM generate, dllm MDLMSampler"
+    sweep: ClassVar[Sweep | None] = Sweep("steps", POWERS)
+
+    steps: int = 128
+    block_length: int | None = None
+    remasking: Remasking = "low_confidence"
+    confidence: Confidence = "row"
+
+    def __post_init__(self) -> None:
+        """Check the settings."""
+        require_count("steps", self.steps)
+        require_count("block_length", self.block_length)
+        require_one_of("remasking", self.remasking, Remasking)
+        require_one_of("confidence", self.confidence, Confidence)
+
+    def exact_for(self, length: int) -> bool:
+        """One row-chosen position a step is the chain rule."""
+        one_each = self.block_length is None and self.steps >= length
+        return length == 1 or (one_each and self.confidence == "row")
+
+    def rule(self, residual: IntArray, decisions: Decisions) -> Choose:
+        """Fix the quota of every step beforehand."""
+        _, sizes = np.unique(block_of(residual, self.block_length), return_counts=True)
+        share = math.ceil(self.steps / max(1, len(sizes)))
+        quotas = [quota for size in sizes for quota in balanced_sizes(int(size), share)]
+
+        def choose(reply: Reply) -> IntArray:
+            block = reply.first_block(self.block_length)
+            if self.remasking == "random":
+                score = decisions.generator("choice", reply.step).random(len(block.residual))
+            else:
+                score = block.confidence()
+            return block.residual[best_first(score)[: quotas[reply.step]]]
+
+        return choose
+
+
+@dataclass(frozen=True)
+class Dream(Stepwise):
+    """Commit the top k by confidence, margin or entropy, k following a linear time schedule.
+
+    Step k of K commits ``floor(m (1 - t_{k+1} / t_k))`` of the m masked positions, the last step
+    all that is left. With a position temperature they are drawn without replacement from the
+    softmax of ``score / temperature`` (top k of score plus Gumbel noise).
+
+    Parameters
+    ----------
+    steps : int
+        K; submissions are the steps whose quota is not zero.
+    score : {"confidence", "margin", "entropy"}
+        Top probability, difference of the two largest, or minus entropy.
+    confidence : {"row", "candidate"}
+        Which confidence, if that is the score (``candidate``: ``maskgit_plus`` when sampling).
+    position_temperature : float
+        0 takes the best.
+    last_time : float
+        Where the time grid ends.
+    """
+
+    name: ClassVar[str] = "dream"
+    summary: ClassVar[str] = "the k surest positions by confidence, margin or entropy (Dream)"
+    source: ClassVar[str] = "Ye et al. 2025 (Dream) maskgit_plus, topk_margin, entropy"
+    sweep: ClassVar[Sweep | None] = Sweep("steps", POWERS)
+
+    steps: int = 128
+    score: Score = "entropy"
+    confidence: Confidence = "row"
+    position_temperature: float = 0.0
+    last_time: float = 1e-3
+
+    def __post_init__(self) -> None:
+        """Check the settings."""
+        require_count("steps", self.steps)
+        require_one_of("score", self.score, Score)
+        require_one_of("confidence", self.confidence, Confidence)
+        require("position_temperature", self.position_temperature, at_least=0)
+        require("last_time", self.last_time, above=0, at_most=1)
+        if self.confidence == "candidate" and self.score != "confidence":
+            raise ValueError(
+                f"confidence='candidate' goes with score='confidence', got {self.score!r}; margin "
+                "and entropy are of the row"
+            )
+
+    def exact_for(self, length: int) -> bool:
+        """Claim nothing more: rounding down leaves several positions to the last step."""
+        return length == 1
+
+    def rule(self, residual: IntArray, decisions: Decisions) -> Choose:
+        """Fix the quota of every step beforehand; empty steps are left out."""
+        quotas, left = [], len(residual)
+        for chance in reveal_chances(self.steps, self.last_time):
+            quotas.append(math.floor(left * chance))
+            left -= quotas[-1]
+        quotas = [quota for quota in quotas if quota]
+
+        def choose(reply: Reply) -> IntArray:
+            by_candidate = reply.candidates is not None
+            score = reply.confidence() if by_candidate else score_rows(reply.rows, self.score)
+            if self.position_temperature > 0:
+                noise = gumbel(decisions.generator("choice", reply.step), len(score))
+                score = score / self.position_temperature + noise
+            return reply.residual[best_first(score)[: quotas[reply.step]]]
+
+        return choose

@@ -1,0 +1,162 @@
+"""What every oracle keeps to: one frozen row for each (state, masked position).
+
+Each check takes an oracle and asks it about a few random states, so that a slow model can be
+checked too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from counterprobe.checks import check_rows
+from counterprobe.errors import OracleError
+from counterprobe.oracle import IncrementalOracle, Oracle, Readouts
+from counterprobe.rows import Rows, to_numpy
+from counterprobe.states import MASK, StateArray
+from counterprobe.targets.law import ForestLaw
+from counterprobe.targets.table import TableLaw
+from counterprobe.testing.require import ConformanceError, require
+
+__all__ = ["ORACLE_CHECKS", "OracleCheck", "check_oracle"]
+
+OracleCheck = Callable[[Oracle], None]
+NUM_STATES = 4
+# A model in single precision may round differently in another batch; exact oracles agree exactly.
+TOLERANCE = 1e-5
+ROUNDING = 1e-12
+
+
+def check_oracle(oracle: Oracle, law: ForestLaw | TableLaw | None = None) -> None:
+    """Run every check.
+
+    Parameters
+    ----------
+    oracle : Oracle
+    law : ForestLaw or TableLaw, optional
+        The law it stands for, if there is one: its rows must be as close as it declares.
+    """
+    for check in ORACLE_CHECKS:
+        check(oracle)
+    if law is not None:
+        check_row_error(oracle, law)
+
+
+def check_row_error(oracle: Oracle, law: ForestLaw | TableLaw) -> None:
+    """Require rows within the declared total variation of the law's own."""
+    states = law.sample(NUM_STATES, np.random.default_rng(8))  # possible states only
+    states[_states(oracle) == MASK] = MASK
+    readouts = Readouts.every_masked(states)
+    gap = _gap(oracle.rows(states, readouts), law.oracle().rows(states, readouts))
+    require(
+        gap <= oracle.row_error + ROUNDING,
+        _name(oracle),
+        f"a row is {gap:.3g} off in TV, but it declares {oracle.row_error:.3g}",
+    )
+
+
+def _name(oracle: Oracle) -> str:
+    return str(getattr(oracle, "name", type(oracle).__name__))
+
+
+def _states(oracle: Oracle) -> StateArray:
+    """Return random states, from all masked to a single mask."""
+    draw = np.random.default_rng(5)
+    states = draw.integers(0, oracle.vocab_size, size=(NUM_STATES, oracle.length))
+    for k in range(NUM_STATES):
+        count = max(1, round(oracle.length * (1 - k / (NUM_STATES - 1))))
+        states[k, draw.permutation(oracle.length)[:count]] = MASK
+    return states.astype(np.int32)
+
+
+def _gap(one: Rows, other: Rows) -> float:
+    gaps = to_numpy(one.total_variation(other))
+    return float(gaps.max()) if len(gaps) else 0.0
+
+
+def check_declared(oracle: Oracle) -> None:
+    """Require an oracle, of at least one position and token, with a row error in [0, 1]."""
+    is_one = isinstance(oracle, Oracle)
+    require(is_one, type(oracle).__name__, "lacks length, vocab_size, row_error, trusted or rows")
+    require(oracle.length >= 1, _name(oracle), f"length is {oracle.length}")
+    require(oracle.vocab_size >= 1, _name(oracle), f"vocab_size is {oracle.vocab_size}")
+    require(0 <= oracle.row_error <= 1, _name(oracle), f"row_error is {oracle.row_error}")
+
+
+def check_distributions(oracle: Oracle) -> None:
+    """Require finite, non-negative rows that sum to one over the V tokens, one a readout."""
+    states = _states(oracle)
+    for readouts in (
+        Readouts.every_masked(states),
+        Readouts.same(1, np.arange(oracle.length)),
+        Readouts.same(1, []),
+    ):
+        asked = states if readouts.shared is None else states[:1]
+        try:
+            check_rows(
+                oracle.rows(asked, readouts),
+                readouts,
+                oracle.vocab_size,
+                _name(oracle),
+                warn_on_zero=False,
+            )
+        except OracleError as problem:
+            raise ConformanceError(str(problem)) from problem
+
+
+def check_frozen(oracle: Oracle) -> None:
+    """Require one answer to one question, and that the states asked about are left alone."""
+    states = _states(oracle)
+    before = states.copy()
+    readouts = Readouts.every_masked(states)
+    first, second = oracle.rows(states, readouts), oracle.rows(states, readouts)
+    require(np.array_equal(states, before), _name(oracle), "wrote into the states it was given")
+    require(_gap(first, second) == 0, _name(oracle), "gave another row the second time")
+
+
+def check_batches(oracle: Oracle) -> None:
+    """Require rows that do not depend on what else is asked beside them."""
+    states = _states(oracle)
+    readouts = Readouts.every_masked(states)
+    together = oracle.rows(states, readouts)
+    order = np.random.default_rng(6).permutation(len(readouts))
+    shuffled = oracle.rows(
+        states, Readouts.pairs(readouts.state_index[order], readouts.position[order])
+    )
+    gap = _gap(shuffled, together.take(order))
+    require(gap <= TOLERANCE, _name(oracle), f"rows moved by {gap:.3g} in another order")
+    for k in order[: 2 * NUM_STATES]:
+        alone = oracle.rows(
+            states[readouts.state_index[k]][None, :],
+            Readouts.same(1, readouts.position[k : k + 1]),
+        )
+        gap = _gap(alone, together.take(np.array([k])))
+        require(gap <= TOLERANCE, _name(oracle), f"a row moved by {gap:.3g} when asked alone")
+
+
+def check_session(oracle: Oracle) -> None:
+    """Require of a session, if there is one, the rows that the oracle itself gives."""
+    if not isinstance(oracle, IncrementalOracle):
+        return
+    draw = np.random.default_rng(7)
+    state = np.full(oracle.length, MASK, dtype=np.int32)
+    session = oracle.session(state.copy())
+    order = draw.permutation(oracle.length)
+    for batch in np.array_split(order, min(4, oracle.length)):
+        residual = np.flatnonzero(state == MASK)
+        plain = oracle.rows(state[None, :], Readouts.same(1, residual))
+        gap = _gap(session.rows(residual), plain)
+        require(gap <= TOLERANCE, _name(oracle), f"its session's rows are {gap:.3g} off")
+        tokens = draw.integers(0, oracle.vocab_size, size=len(batch))
+        session.push(batch, tokens)
+        state[batch] = tokens
+
+
+ORACLE_CHECKS: tuple[OracleCheck, ...] = (
+    check_declared,
+    check_distributions,
+    check_frozen,
+    check_batches,
+    check_session,
+)

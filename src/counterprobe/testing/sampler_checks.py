@@ -1,0 +1,348 @@
+"""What every sampler keeps to, whatever its rule.
+
+Each check takes a sampler and the laws to try it on. What a sampler must know about a law is
+taken from the law (``informed_by``). A law that it refuses before the first submission, by an
+infeasible result or a ``ValueError``, is passed over; at least one must work.
+"""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import FrozenInstanceError, fields
+
+import numpy as np
+
+from counterprobe.evaluation.draw_tree import draw_tree_law
+from counterprobe.evaluation.output_law import exact_output_law
+from counterprobe.ledger import Ledger, Right
+from counterprobe.oracle import Oracle
+from counterprobe.results import SampleResult, StopReason
+from counterprobe.samplers.base import Sampler
+from counterprobe.states import MASK, StateArray
+from counterprobe.streams import Streams
+from counterprobe.targets import families
+from counterprobe.testing.laws import Law, degenerate_laws, small_laws, tiny_laws
+from counterprobe.testing.require import ConformanceError, require
+from counterprobe.testing.wrappers import CountingOracle, PiecewiseOracle
+from counterprobe.transcript import Level
+from counterprobe.unmasking import Unmasking
+
+__all__ = ["SAMPLER_CHECKS", "SamplerCheck", "check_sampler"]
+
+STREAMS = Streams(21, 22)
+Laws = Sequence[Law] | None
+SamplerCheck = Callable[..., None]
+
+
+def check_sampler(sampler: Sampler, laws: Laws = None) -> None:
+    """Run every check.
+
+    Parameters
+    ----------
+    sampler : Sampler
+    laws : sequence of ForestLaw or TableLaw, optional
+        Laws it can work on, of at least three positions; two small ones by default.
+    """
+    for check in SAMPLER_CHECKS:
+        check(sampler, laws)
+
+
+def _cases(sampler: Sampler, laws: Laws) -> Iterator[tuple[Sampler, Law, SampleResult]]:
+    """Yield each law on which the sampler completes, with a first run on it."""
+    reason = "no law given"
+    is_any = False
+    for law in small_laws() if laws is None else laws:
+        told, result, refusal = _attempt(sampler, law)
+        if told is not None and result is not None:
+            is_any = True
+            yield told, law, result
+        reason = refusal
+    if not is_any:
+        raise ConformanceError(f"{sampler.name}: works on none of the laws ({reason}); pass laws=")
+
+
+def _attempt(sampler: Sampler, law: Law) -> tuple[Sampler | None, SampleResult | None, str]:
+    """Run on a law; return the sampler and its result, or why it refused before submitting."""
+    oracle = CountingOracle(law.oracle(), trusted=True)
+    try:
+        told = sampler.informed_by(law)
+        result = told(Unmasking(oracle), STREAMS)
+    except ValueError as problem:
+        if oracle.calls:
+            raise
+        return None, None, str(problem)
+    if result.stop is StopReason.COMPLETED:
+        return told, result, ""
+    require(result.tokens is None, sampler.name, "an infeasible run must have no tokens")
+    return None, None, result.reason
+
+
+def _again(sampler: Sampler, oracle: Oracle, streams: Streams = STREAMS) -> SampleResult:
+    return sampler(Unmasking(oracle), streams)
+
+
+def _possible(law: Law) -> StateArray:
+    """Return a sequence that the law can produce: context must not be an impossible event."""
+    sequence: StateArray = law.sample(1, np.random.default_rng(4))[0]
+    return sequence
+
+
+def _same(one: SampleResult, other: SampleResult) -> bool:
+    return (
+        np.array_equal(one.tokens, other.tokens)  # type: ignore[arg-type]
+        and np.array_equal(one.round_of_position, other.round_of_position)
+        and one.ledger == other.ledger
+    )
+
+
+def check_completion(sampler: Sampler, laws: Laws = None) -> None:
+    """Require a token at every position, never the mask, in batches of at least one."""
+    for told, law, result in _cases(sampler, laws):
+        tokens = result.tokens
+        assert tokens is not None
+        require(tokens.shape == (law.length,), sampler.name, f"tokens have shape {tokens.shape}")
+        in_range = bool(((tokens >= 0) & (tokens < law.vocab_size)).all())
+        require(in_range, sampler.name, "drew the mask, or no token at all")
+        committed = np.sort(np.concatenate(result.batches))
+        whole = np.array_equal(committed, np.arange(law.length))
+        require(whole, sampler.name, "batches must hold every position exactly once")
+        require(
+            len(result.batches) == result.ledger.commits,
+            sampler.name,
+            f"{result.ledger.commits} commits for {len(result.batches)} batches",
+        )
+        require(result.sampler == sampler.name, sampler.name, "the result has another name")
+        require(result.settings == told.settings, sampler.name, "the result has other settings")
+
+
+def check_progress(sampler: Sampler, laws: Laws = None) -> None:
+    """Require an end on ties, certain rows, copied bits, one position and one token."""
+    for law in degenerate_laws():
+        result = _attempt(sampler, law)[1]
+        if result is not None and result.tokens is not None:
+            is_whole = bool((result.tokens >= 0).all())
+            require(is_whole, sampler.name, f"left masks on {law.name}")
+
+
+def check_ledger(sampler: Sampler, laws: Laws = None) -> None:
+    """Require the charges that a counting oracle has counted, at every transcript level."""
+    for told, law, _ in _cases(sampler, laws):
+        for level in Level:
+            oracle = CountingOracle(law.oracle())
+            result = told(Unmasking(oracle, record=level), STREAMS)
+            ledger = result.ledger
+            require(
+                (ledger.total, ledger.rows_read) == (oracle.states, oracle.rows_read),
+                sampler.name,
+                f"charged {ledger.total} submissions and {ledger.rows_read} rows, asked for "
+                f"{oracle.states} and {oracle.rows_read}",
+            )
+            # A stage may ask in several pieces, so calls only bound the depth.
+            require(ledger.depth <= oracle.calls, sampler.name, "more stages than calls")
+            require(
+                result.transcript.replay() == ledger, sampler.name, "the transcript replays wrong"
+            )
+
+
+def check_rights(sampler: Sampler, laws: Laws = None) -> None:
+    """Require declared rights, and a probe for each selection there is no right to."""
+    for told, law, with_rights in _cases(sampler, laws):
+        require(
+            with_rights.rights == told.rights,
+            sampler.name,
+            f"used {with_rights.rights.names()}, declared {told.rights.names()}",
+        )
+        selects = Right.SELECT_AFTER_REPLY in told.rights
+        selected = with_rights.ledger.selected_commits
+        require(
+            selected == (with_rights.ledger.commits if selects else 0),
+            sampler.name,
+            "every commit of a rule that selects after the reply must be counted as selected",
+        )
+        needed = told.rights & ~Right.SELECT_AFTER_REPLY
+        oracle = CountingOracle(law.oracle())
+        if needed:
+            try:
+                told(Unmasking(oracle, rights=Right.SELECT_AFTER_REPLY), STREAMS)
+            except ValueError:
+                require(oracle.calls == 0, sampler.name, "asked before it missed its right")
+            else:
+                raise ConformanceError(f"{sampler.name}: ran without {needed.names()}")
+        without = told(Unmasking(oracle, rights=needed), STREAMS)
+        require(
+            np.array_equal(without.tokens, with_rights.tokens),  # type: ignore[arg-type]
+            sampler.name,
+            "drew other tokens without the right to select after the reply",
+        )
+        require(
+            without.ledger.total == with_rights.ledger.total_without_rights == oracle.states
+            and without.ledger.depth == with_rights.ledger.depth_without_rights,
+            sampler.name,
+            "without the right each selected commit must cost one submission and one stage more",
+        )
+        require(without.transcript.replay() == without.ledger, sampler.name, "replays wrong")
+
+
+def check_seeds(sampler: Sampler, laws: Laws = None) -> None:
+    """Require the same result from the same streams, pickled or not, and another from others."""
+    for told, law, result in _cases(sampler, laws):
+        require(_same(_again(told, law.oracle()), result), sampler.name, "did not repeat itself")
+        copy = pickle.loads(pickle.dumps(told))
+        require(_same(_again(copy, law.oracle()), result), sampler.name, "changed by pickling")
+    target = families.path(24, target_seed=1)
+    maybe, first, _ = _attempt(sampler, target)
+    if maybe is None or first is None:
+        return
+    told = maybe
+    other = _again(told, target.oracle(), Streams(STREAMS.decision_seed, 23))
+    require(
+        not np.array_equal(first.tokens, other.tokens),  # type: ignore[arg-type]
+        sampler.name,
+        "another commit seed drew the same 24 tokens",
+    )
+    next_one = told(Unmasking(target.oracle(), sequence=1), STREAMS)
+    require(
+        not np.array_equal(first.tokens, next_one.tokens),  # type: ignore[arg-type]
+        sampler.name,
+        "the next sequence of the same seed drew the same 24 tokens",
+    )
+
+
+def check_decisions(sampler: Sampler, laws: Laws = None) -> None:
+    """Require a first batch that does not depend on what will be drawn.
+
+    Rules that choose among drawn candidates are exempt: they declare it.
+    """
+    for told, law, _ in _cases(sampler, laws):
+        if Right.COMMIT_CANDIDATES in told.rights:
+            continue
+        given = np.full(law.length, MASK)
+        given[1] = _possible(law)[1]
+        first = {
+            tuple(told(Unmasking(law.oracle(), given=given), Streams(21, seed)).batches[0])
+            for seed in range(6)
+        }
+        require(len(first) == 1, sampler.name, "its first batch depends on the commit seed")
+        if told.schedule(np.arange(law.length), STREAMS.decisions) is None:
+            continue
+        rounds = {
+            tuple(_again(told, law.oracle(), Streams(21, seed)).round_of_position)
+            for seed in range(6)
+        }
+        require(len(rounds) == 1, sampler.name, "its schedule depends on the commit seed")
+
+
+def check_batch_invariance(sampler: Sampler, laws: Laws = None) -> None:
+    """Require one result, whether rows come one at a time, together or from a session."""
+    for told, law, result in _cases(sampler, laws):
+        for oracle in (PiecewiseOracle(law.oracle()), CountingOracle(law.oracle())):
+            require(
+                _same(_again(told, oracle), result),
+                sampler.name,
+                f"gave another result through {type(oracle).__name__}",
+            )
+
+
+def check_given_context(sampler: Sampler, laws: Laws = None) -> None:
+    """Require that context is kept, costs nothing and is never masked in a submission."""
+    for told, law, _ in _cases(sampler, laws):
+        given = np.full(law.length, MASK)
+        given[[0, 2]] = _possible(law)[[0, 2]]
+        oracle = CountingOracle(law.oracle())
+        result = told(Unmasking(oracle, given=given), STREAMS)
+        assert result.tokens is not None
+        known = given != MASK
+        kept = np.array_equal(result.tokens[known], given[known])
+        require(kept, sampler.name, "changed given context")
+        shown = all((states[:, known] == given[known]).all() for states in oracle.seen)
+        require(shown, sampler.name, "submitted a state without the given context")
+        count = sum(len(batch) for batch in result.batches)
+        require(count == law.length - 2, sampler.name, "committed given context")
+
+
+def check_complete_input(sampler: Sampler, laws: Laws = None) -> None:
+    """Require that an input with nothing masked comes back without a submission."""
+    for told, law, _ in _cases(sampler, laws):
+        given = _possible(law)
+        oracle = CountingOracle(law.oracle())
+        result = told(Unmasking(oracle, given=given), STREAMS)
+        free = result.ledger == Ledger() and oracle.calls == 0
+        require(free, sampler.name, "charged for a complete input")
+        require(
+            np.array_equal(result.tokens, given),  # type: ignore[arg-type]
+            sampler.name,
+            "changed a complete input",
+        )
+
+
+def check_lockstep(sampler: Sampler, laws: Laws = None) -> None:
+    """Require of batches that need no reply the same sequences in lockstep as one by one."""
+    for told, law, _ in _cases(sampler, laws):
+        if told.schedule(np.arange(law.length), STREAMS.decisions) is None:
+            continue
+        oracle = CountingOracle(law.oracle())
+        many = told.sample_many(oracle, 3, STREAMS)
+        require(many.ledger.total == oracle.states, sampler.name, "lockstep is charged wrong")
+        for k in range(3):
+            alone = told(Unmasking(law.oracle(), sequence=k), STREAMS)
+            require(
+                np.array_equal(many.tokens[k], alone.tokens)  # type: ignore[arg-type]
+                and many.ledgers[k] == alone.ledger,
+                sampler.name,
+                f"sequence {k} differs in lockstep",
+            )
+
+
+def check_settings(sampler: Sampler, laws: Laws = None) -> None:
+    """Require settings that cannot be edited and build an equal sampler."""
+    for knob in fields(sampler):
+        try:
+            setattr(sampler, knob.name, None)
+        except FrozenInstanceError:
+            continue
+        raise ConformanceError(f"{sampler.name}: setting {knob.name!r} can be edited")
+    require(type(sampler)(**sampler.settings) == sampler, sampler.name, "settings do not rebuild")
+    if sampler.sweep is not None:
+        names = [knob.name for knob in fields(sampler)]
+        require(sampler.sweep.setting in names, sampler.name, "sweeps a setting it does not have")
+
+
+def check_exactness(sampler: Sampler, laws: Laws = None) -> None:
+    """Require the target as output law, by enumeration to 1e-12, where exactness is claimed.
+
+    Small laws of its own are used, whatever ``laws`` says.
+    """
+    commits_candidates = Right.COMMIT_CANDIDATES in sampler.rights
+    for law in tiny_laws(3 if commits_candidates else 4):
+        told = _attempt(sampler, law)[0]
+        if told is None or not told.exact_for(law.length):
+            continue
+        for seed in range(3):
+            if commits_candidates:
+                output = draw_tree_law(law, told, decision_seed=seed)
+            else:
+                replayed = exact_output_law(law, told, decision_seed=seed)
+                output = None if replayed is None else replayed.output
+            if output is None:
+                continue
+            sequences = np.indices(output.shape).reshape(law.length, -1).T
+            target = np.exp(law.log_prob(sequences)).reshape(output.shape)
+            gap = float(np.abs(output - target).sum() / 2)
+            require(gap < 1e-12, sampler.name, f"claims to be exact but is {gap:.3g} off in TV")
+
+
+SAMPLER_CHECKS: tuple[SamplerCheck, ...] = (
+    check_completion,
+    check_progress,
+    check_ledger,
+    check_rights,
+    check_seeds,
+    check_decisions,
+    check_batch_invariance,
+    check_given_context,
+    check_complete_input,
+    check_lockstep,
+    check_settings,
+    check_exactness,
+)

@@ -1,0 +1,220 @@
+"""``counterprobe compare``: the table, the plot, the JSON, and what it refuses."""
+
+import builtins
+import json
+import subprocess
+import sys
+
+import pytest
+from typer.testing import CliRunner, Result
+
+import counterprobe as cp
+import counterprobe.cli.compare as compare_module
+from counterprobe.cli.compare import parse_samplers
+from counterprobe.cli.main import app
+from counterprobe.evaluation import batch_kl
+from counterprobe.samplers import SAMPLERS, LLaDA, OneBatch, RandomBalanced
+
+
+def invoke(*arguments: object) -> Result:
+    return CliRunner().invoke(app, ["compare", *map(str, arguments)])
+
+
+def json_of(*arguments: object) -> dict:
+    result = invoke(*arguments, "--json", "-")
+    assert result.exit_code == 0, result.stderr
+    assert result.stderr == ""
+    return json.loads(result.stdout)
+
+
+def test_every_sampler_is_set_against_the_others():
+    content = json_of("--n", 40, "--samplers", "all", "--runs", 2)
+    names = [entry["sampler"] for entry in content["samplers"]]
+    assert sorted(names) == sorted(set(SAMPLERS) - {"packed-theory"})
+    law = cp.families.path(40, target_seed=196)
+    for entry in content["samplers"]:
+        mine = [r for r in content["records"] if r["sampler"] == entry["sampler"]]
+        assert len(mine) == content["runs"] == entry["completed"] == 2
+        assert entry["submissions"] == sum(r["total"] for r in mine) / 2
+        sampler = SAMPLERS[entry["sampler"]]().informed_by(law)
+        assert entry["exact"] == sampler.exact_for(40)
+        assert entry["rights"] == sampler.rights.names()
+        for record in mine:
+            run = cp.Unmasking(law.oracle())
+            again = sampler(run, cp.Streams(record["decision_seed"], record["commit_seed"]))
+            assert again.ledger.total == record["total"]
+            assert batch_kl(law, again).value == pytest.approx(record["batch_kl"], abs=1e-12)
+
+
+def test_rules_that_select_after_the_reply_show_both_totals():
+    content = json_of("--n", 30, "--samplers", "threshold,random-balanced,punt", "--runs", 1)
+    threshold, balanced, punt = content["samplers"]
+    assert threshold["submissions_without_rights"] == 2 * threshold["submissions"]
+    assert balanced["submissions_without_rights"] == balanced["submissions"]
+    assert punt["submissions_without_rights"] == punt["submissions"] + punt["commits"]
+    law = cp.families.path(30, target_seed=196)
+    bare = SAMPLERS["threshold"]()(
+        cp.Unmasking(law.oracle(), rights=cp.Right.NONE), cp.Streams.from_seed(1)
+    )
+    assert bare.ledger.total == threshold["submissions_without_rights"]
+    assert bare.ledger.depth == threshold["depth_without_rights"]
+
+
+def test_the_table_fits_eighty_columns_and_names_everything():
+    result = CliRunner(env={"COLUMNS": "80"}).invoke(
+        app, ["compare", "--n", "30", "--samplers", "all", "--runs", "1"]
+    )
+    assert result.exit_code == 0
+    assert max(len(line.rstrip()) for line in result.stdout.splitlines()) <= 80
+    assert "…" not in result.stdout
+    for name in set(SAMPLERS) - {"packed-theory"}:
+        assert f"\n{name}" in result.stdout
+    assert "centroid-layers its forest" in result.stdout
+    assert "biases the output" in " ".join(result.stdout.split())
+
+
+def test_a_run_of_compare_is_the_run_of_sample():
+    content = json_of("--n", 50, "--samplers", "llada:steps=7", "--runs", 2, "--seed", 5)
+    for seed, record in zip((5, 6), content["records"], strict=True):
+        arguments = ["sample", "--n", "50", "--sampler", "llada", "--set", "steps=7"]
+        arguments += ["--seed", str(seed), "--json", "-"]
+        alone = json.loads(CliRunner().invoke(app, arguments).stdout)
+        for name in set(alone) - {"seconds"}:
+            assert alone[name] == record[name], name
+
+
+def test_settings_follow_colons():
+    chosen = parse_samplers("one-batch, llada:steps=7:block-length=4 ,random-balanced:batches=3")
+    assert chosen == [OneBatch(), LLaDA(7, block_length=4), RandomBalanced(3)]
+
+
+@pytest.mark.parametrize("suffix", ["png", "svg", "pdf"])
+def test_a_plot_sweeps_every_knob(tmp_path, suffix):
+    plot, file = tmp_path / f"quality.{suffix}", tmp_path / "quality.json"
+    names = "random-balanced,threshold,centroid-layers"
+    result = invoke(
+        "--n", 20, "--samplers", names, "--runs", 2, "--plot", plot, "--json", file
+    )  # fmt: skip
+    assert result.exit_code == 0, result.stderr
+    head = {"png": b"\x89PNG", "svg": b"<?xml", "pdf": b"%PDF"}[suffix]
+    assert plot.read_bytes().startswith(head)
+    sweeps = json.loads(file.read_text())["sweeps"]
+    assert list(sweeps) == names.split(",")
+    batches = [point["settings"]["batches"] for point in sweeps["random-balanced"]]
+    assert batches == [1, 2, 4, 8, 16]
+    assert [point["submissions"] for point in sweeps["random-balanced"]] == batches
+    assert len(sweeps["centroid-layers"]) == 1
+    if suffix == "svg":
+        text = plot.read_text()
+        assert "submissions" in text and "batch KL" in text
+
+
+def test_a_plot_without_matplotlib_is_refused_before_anything_runs(tmp_path, monkeypatch):
+    usual = builtins.__import__
+
+    def without(name, *rest):
+        if name.split(".")[0] == "matplotlib":
+            raise ImportError(name)
+        return usual(name, *rest)
+
+    monkeypatch.setattr(builtins, "__import__", without)
+    result = invoke("--n", 20, "--plot", tmp_path / "q.png")
+    assert result.exit_code == 1
+    assert result.stdout == ""
+    assert "plots need matplotlib: pip install 'counterprobe[study]'" in result.stderr
+
+
+def test_the_program_does_not_import_matplotlib():
+    code = "import sys, counterprobe.cli.main; print('matplotlib' in sys.modules)"
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert run.stdout.strip() == "False"
+
+
+def test_an_infeasible_sampler_is_listed_with_its_reason():
+    content = json_of("--n", 20, "--samplers", "packed-theory,one-batch", "--runs", 1)
+    refused, other = content["samplers"]
+    assert refused["completed"] == 0
+    assert refused["batch_kl"] is None
+    assert "exceeds" in refused["reason"]
+    assert other["completed"] == 1
+    result = invoke("--n", 20, "--samplers", "packed-theory,one-batch", "--runs", 1)
+    assert "packed-theory was infeasible:" in " ".join(result.stdout.split())
+
+
+def test_a_sampler_that_fails_loses_nothing_of_the_others(tmp_path):
+    file = tmp_path / "compare.json"
+    names = "random-balanced,packed:num_colors=2,one-batch"
+    result = invoke("--n", 20, "--samplers", names, "--runs", 2, "--json", file)
+    assert result.exit_code == 1
+    assert "packed failed: majority_fraction must lie below" in result.stderr
+    content = json.loads(file.read_text())
+    assert [entry["completed"] for entry in content["samplers"]] == [2, 0, 2]
+    assert "majority_fraction" in content["samplers"][1]["reason"]
+    assert [r["sampler"] for r in content["records"]] == ["random-balanced"] * 2 + [
+        "one-batch"
+    ] * 2
+
+
+def test_an_interrupted_comparison_keeps_what_was_computed(tmp_path, monkeypatch):
+    usual = compare_module.compare_sampler
+
+    def interrupted(laws, sampler, *rest, **options):
+        if sampler.name == "punt":
+            raise KeyboardInterrupt
+        return usual(laws, sampler, *rest, **options)
+
+    monkeypatch.setattr(compare_module, "compare_sampler", interrupted)
+    file = tmp_path / "compare.json"
+    result = invoke("--n", 20, "--samplers", "one-batch,punt,spread", "--runs", 1, "--json", file)
+    assert result.exit_code == 130
+    assert "interrupted" in result.stderr
+    assert "one-batch" in result.stdout
+    assert [e["sampler"] for e in json.loads(file.read_text())["samplers"]] == ["one-batch"]
+
+
+def test_every_sampler_sees_every_target():
+    content = json_of("--n", 20, "--samplers", "one-batch,spread", "--runs", 2, "--targets", 3)
+    for name in ("one-batch", "spread"):
+        mine = [r for r in content["records"] if r["sampler"] == name]
+        assert [(r["target_seed"], r["seed"]) for r in mine] == [
+            (196, 1), (196, 2), (197, 1), (197, 2), (198, 1), (198, 2)
+        ]  # fmt: skip
+    laws = [cp.families.path(20, target_seed=196 + k) for k in range(3)]
+    expected = [law.total_correlation() for law in laws]
+    assert len(set(expected)) == 3
+    # One batch measures one number a target, the same for each seed.
+    values = [r["batch_kl"] for r in content["records"] if r["sampler"] == "one-batch"]
+    assert len(set(values)) == 3
+    assert content["samplers"][0]["batch_kl"] == pytest.approx(sum(values) / 6)
+
+
+def test_nothing_is_measured_when_not_asked():
+    content = json_of("--n", 20, "--samplers", "one-batch", "--runs", 1, "--no-evaluate")
+    assert content["samplers"][0]["batch_kl"] is None
+    assert content["records"][0]["draws"] is None
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--samplers", "greedy"], "unknown sampler 'greedy'; known samplers: ancestral"),
+        (["--samplers", "llada:step=3"], "'llada' has no setting 'step'; its settings: block_"),
+        (["--samplers", "llada:steps"], "takes key=value, got 'steps'"),
+        (["--samplers", "llada:steps=0"], "steps must be at least 1, got 0"),
+        (["--samplers", "one-batch,,"], "names separated by commas"),
+        (["--runs", "0"], "--runs must be at least 1, got 0"),
+        (["--targets", "0"], "--targets must be at least 1, got 0"),
+        (["--draws", "1"], "--draws must be at least 2, got 1"),
+        (["--plot", "q.bmp"], "--plot must end in .png, .svg, .pdf; got q.bmp"),
+        (["--plot", "nowhere/q.png"], "does not exist"),
+        (["--plot", "q.png", "--no-evaluate"], "leave out --no-evaluate"),
+        (["--family", "ring"], "unknown family 'ring'"),
+        (["--n", "1"], "at least 2 positions"),
+    ],
+)
+def test_bad_input_is_refused(arguments, message):
+    result = invoke("--n", 20, *arguments)
+    assert result.exit_code == 2
+    assert result.stdout == ""
+    assert message in result.stderr
+    assert len(result.stderr.splitlines()) == 1

@@ -1,0 +1,126 @@
+"""Every oracle keeps the contract, and the checks notice one that does not."""
+
+import numpy as np
+import pytest
+
+import counterprobe as cp
+from counterprobe import testing
+from counterprobe.testing import ConformanceError
+
+LAWS = {
+    "table": testing.small_table(),
+    "forest": testing.small_forest(),
+    "path": cp.families.path(30, target_seed=1),
+    "hard-matching": cp.families.build("hard-matching", 16, 1),
+}
+ORACLES = {
+    **{name: law.oracle() for name, law in LAWS.items()},
+    "noise": cp.FrozenNoise(LAWS["path"].oracle(), radius=1e-3),
+    "one position": cp.TableLaw([0.2, 0.8]).oracle(),
+    "one token": cp.TableLaw(np.ones((1, 1, 1))).oracle(),
+    "counting": testing.CountingOracle(LAWS["forest"].oracle()),
+    "piecewise": testing.PiecewiseOracle(LAWS["forest"].oracle()),
+}
+
+
+@pytest.mark.parametrize("check", testing.ORACLE_CHECKS, ids=lambda check: check.__name__)
+@pytest.mark.parametrize("name", list(ORACLES))
+def test_every_oracle_conforms(check, name):
+    check(ORACLES[name])
+
+
+def test_a_function_conforms(uniform_oracle):
+    testing.check_oracle(uniform_oracle(6, 4))
+    testing.check_oracle(uniform_oracle(6, 4, batch_size=2))
+
+
+class Broken:
+    """An oracle with one thing wrong."""
+
+    length, vocab_size, row_error, trusted = 6, 3, 0.0, False
+
+    def __init__(self, spoil) -> None:
+        self.spoil = spoil
+        self.calls = 0
+
+    def rows(self, states, readouts):
+        self.calls += 1
+        rows = np.full((len(readouts), 3), 1 / 3)
+        return cp.DenseRows(self.spoil(self, states, readouts, rows))
+
+
+def drift(oracle, states, readouts, rows):
+    rows[:] = [0.5 / oracle.calls, 0.5 / oracle.calls, 1 - 1 / oracle.calls]
+    return rows
+
+
+def mix(oracle, states, readouts, rows):
+    share = len(states) / 10
+    rows[:] = [share, 0.5 - share, 0.5]
+    return rows
+
+
+def write(oracle, states, readouts, rows):
+    states[states < 0] = 0
+    return rows
+
+
+def unnormalised(oracle, states, readouts, rows):
+    return rows * 2
+
+
+def short(oracle, states, readouts, rows):
+    return rows[1:]
+
+
+@pytest.mark.parametrize(
+    ("spoil", "message"),
+    [
+        (drift, "another row the second time"),
+        (mix, "moved by .* when asked alone"),
+        (write, "wrote into the states"),
+        (unnormalised, "sums to 2"),
+        (short, "one row a readout"),
+    ],
+)
+def test_a_broken_oracle_is_caught(spoil, message):
+    with pytest.raises(ConformanceError, match=message):
+        testing.check_oracle(Broken(spoil))
+
+
+def test_what_is_no_oracle_is_caught(table_law):
+    with pytest.raises(ConformanceError, match="TableLaw: lacks length, vocab_size"):
+        testing.check_oracle(table_law)
+
+
+def test_a_session_that_forgets_is_caught():
+    oracle = cp.families.path(12, target_seed=1).oracle()
+
+    class Stale:
+        length, vocab_size = oracle.length, oracle.vocab_size
+        row_error, trusted = oracle.row_error, oracle.trusted
+
+        def rows(self, states, readouts):
+            return oracle.rows(states, readouts)
+
+        def session(self, state):
+            class Session:
+                def push(self, positions, tokens):
+                    pass
+
+                def rows(self, positions):
+                    return oracle.rows(state[None], cp.Readouts.same(1, positions))
+
+            return Session()
+
+    with pytest.raises(ConformanceError, match="its session's rows are"):
+        testing.check_oracle(Stale())
+
+
+def test_rows_must_be_as_close_to_the_law_as_declared():
+    law = LAWS["path"]
+    testing.check_oracle(law.oracle(), law)
+    testing.check_oracle(ORACLES["noise"], law)
+    other = cp.families.path(30, target_seed=2)
+    with pytest.raises(ConformanceError, match=r"off in TV, but it declares 1e-12"):
+        testing.check_oracle(law.oracle(), other)

@@ -1,0 +1,181 @@
+"""Every sampler keeps the contract, and the checks notice one that does not."""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+import pytest
+
+import counterprobe as cp
+from counterprobe import testing
+from counterprobe.samplers import Sampler
+from counterprobe.testing import ConformanceError
+from counterprobe.testing import sampler_checks as checks
+
+IDS = {"ids": lambda check: check.__name__}
+
+
+@pytest.mark.parametrize("check", testing.SAMPLER_CHECKS, **IDS)
+def test_every_sampler_conforms(check, sampler):
+    check(sampler)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("check", testing.SAMPLER_CHECKS, **IDS)
+def test_theory_mode_conforms_where_it_is_feasible(check):
+    sampler = cp.samplers.PackedTheory(
+        epsilon=0.1, tail_tolerance=0.1, edge_signal=0.3, response_constant=1.0
+    )
+    check(sampler, [cp.families.two_type_path(10, 1, vocab_size=64)])
+
+
+# ----- Samplers that are wrong on purpose -----------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Base(Sampler):
+    name: ClassVar[str] = "wrong"
+    summary: ClassVar[str] = "wrong on purpose"
+    source: ClassVar[str] = "tests"
+
+    def schedule(self, residual, decisions):
+        return [residual[k : k + 1] for k in range(len(residual))]
+
+
+class Overconfident(Base):
+    """Claims to be exact with everything in one batch."""
+
+    def schedule(self, residual, decisions):
+        return [residual] if len(residual) else []
+
+    def exact_for(self, length):
+        return True
+
+
+class Undeclared(Base):
+    """Selects after the reply without saying so."""
+
+    def schedule(self, residual, decisions):
+        return None
+
+    def unmask(self, run, decisions):
+        while not run.is_complete:
+            run.commit_selected(lambda residual, rows: residual[:1])
+
+
+class Stuck(Base):
+    """Commits nothing when rows tie."""
+
+    def schedule(self, residual, decisions):
+        return None
+
+    def unmask(self, run, decisions):
+        while not run.is_complete:
+            rows = run.probe(run.state, run.residual)
+            top = np.asarray(rows.top()[1])
+            run.commit(run.residual[top > 0.34])
+
+
+class Forgetful(Base):
+    """Another order each time."""
+
+    seen: ClassVar[list[int]] = []
+
+    def schedule(self, residual, decisions):
+        self.seen.append(1)
+        shift = len(self.seen) % max(1, len(residual))
+        return [part for part in np.split(residual, [shift]) if len(part)]
+
+
+class Peeking(Base):
+    """Its order depends on what the commit noise will be."""
+
+    def schedule(self, residual, decisions):
+        return None
+
+    def unmask(self, run, decisions):
+        first = int(run._noise.uniforms(np.array([1]))[0] * 1000) % len(run.residual)
+        run.commit(run.residual[[first]])
+        while not run.is_complete:
+            run.commit(run.residual[:1])
+
+
+class Uncounted(Base):
+    """Asks the oracle behind the run's back."""
+
+    def schedule(self, residual, decisions):
+        return None
+
+    def unmask(self, run, decisions):
+        run._oracle.rows(run.state[None], cp.Readouts.same(1, run.residual))
+        run.commit(run.residual)
+
+
+class Greedy(Base):
+    """Charges for an input that is complete already."""
+
+    def __call__(self, run, streams):
+        run.probe(run.state, run.residual)
+        return super().__call__(run, streams)
+
+
+class Editable(Base):
+    """Settings can be edited."""
+
+    def __setattr__(self, name, value):
+        pass
+
+
+class EditableKnob(Editable):
+    __dataclass_fields__: ClassVar = {**cp.samplers.RandomBalanced.__dataclass_fields__}
+    batches = 3
+
+
+class Deaf(Base):
+    """Takes its tokens from a seed of its own."""
+
+    def __call__(self, run, streams):
+        return super().__call__(run, cp.Streams(streams.decision_seed, 5))
+
+
+@pytest.mark.parametrize(
+    ("check", "broken", "message"),
+    [
+        (checks.check_exactness, Overconfident, "claims to be exact but is"),
+        (checks.check_rights, Undeclared, r"used \['select-after-reply'\], declared \[\]"),
+        (checks.check_seeds, Forgetful, "did not repeat itself"),
+        (checks.check_seeds, Deaf, "another commit seed drew the same"),
+        (checks.check_decisions, Peeking, "first batch depends on the commit seed"),
+        (checks.check_ledger, Uncounted, "charged 1 submissions and 4 rows, asked for 2 and 8"),
+        (checks.check_complete_input, Greedy, "charged for a complete input"),
+        (checks.check_settings, EditableKnob, "setting 'batches' can be edited"),
+    ],
+)
+def test_a_broken_sampler_is_caught(check, broken, message):
+    with pytest.raises(ConformanceError, match=message):
+        check(broken())
+
+
+def test_no_progress_is_caught():
+    # The run itself refuses an empty batch, so that no rule can loop for ever.
+    with pytest.raises(ValueError, match="a batch must be a non-empty list"):
+        checks.check_progress(Stuck())
+
+
+class Choosy(Base):
+    """Never feasible."""
+
+    def schedule(self, residual, decisions):
+        raise cp.Infeasible("needs 64 tokens")
+
+
+def test_a_sampler_that_is_never_feasible_is_asked_for_laws():
+    message = r"works on none of the laws \(needs 64 tokens\); pass laws="
+    with pytest.raises(ConformanceError, match=message):
+        testing.check_sampler(Choosy())
+
+
+def test_one_call_runs_every_check():
+    testing.check_sampler(cp.samplers.Sequential())
+    with pytest.raises(ConformanceError):
+        testing.check_sampler(Uncounted())
