@@ -379,6 +379,20 @@ def test_a_tail_of_several_tokens_cannot_be_read_from_the_other_end(
     assert known.start.tolist() == [0, count]
 
 
+def test_a_leaf_with_such_a_tail_cannot_be_read_although_its_hub_could(probing):
+    rng = np.random.default_rng(3)
+    unary = np.ones((LEAVES + 1, 3))
+    unary[4:, 2] = 0.05  # these leaves have two rare tokens, which share a tail
+    pair = np.exp(0.2 * rng.normal(size=(LEAVES, 3, 3)))
+    classes = cp.TokenClasses.build(LEAVES + 1, np.arange(6) % 3)
+    law = cp.ForestLaw(unary, star(LEAVES), pair, classes=classes)
+    found = start(probing(law, threshold=0.08, as_dense=True))
+    assert found.readings.columns.num_choices.tolist() == [6] * 4 + [5] * (LEAVES - 3)
+    name_members(found, {i: [0] for i in range(1, LEAVES + 1)})
+    found.is_determined[:] = True
+    assert found.known(np.array([0])).position.tolist() == [1, 2, 3]
+
+
 def test_sketches_are_not_taken_over(classed_law, probing):
     probed = probing(classed_law(star(LEAVES), LEAVES + 2, vocab_size=60), as_dense=True)
     found = start(probed)

@@ -49,6 +49,8 @@ MASK_RATE = 0.5
 # Where few positions lack evidence they are masked more often.
 FEW = 0.25
 FEW_MASK_RATE = 0.85
+# Another search of the same probes must have been worth this share of what was unresolved.
+WORTHWHILE = 0.05
 # Rounding in a reconstructed row.
 FIT_ROUNDING = 1e-10
 # Masked hubs whose log-row would spread more than this have their neighbours steered.
@@ -246,14 +248,13 @@ class _CompressedScreen:
 
     def _improve(self) -> None:
         """Search neighbourhoods until nothing more is resolved."""
-        most = len(self.residual)
         for k in range(4):
             unresolved = int((~self.found.is_resolved).sum())
             if unresolved == 0:
                 return
             # Ranking everything again is the expensive part while little is known.
-            rank = k == 0 or (k == 1 and unresolved < most / 2) or unresolved < most / 8
-            if self.found.improve(rank=rank) == 0 and k > 0:
+            rank = k == 0 or unresolved < len(self.residual) / 4
+            if self.found.improve(rank=rank) <= WORTHWHILE * unresolved:
                 return
 
     def _states(
