@@ -118,6 +118,11 @@ class SampleResult:
         cuts = np.flatnonzero(np.diff(rounds[first:])) + 1
         return [part for part in np.split(order[first:], cuts) if len(part)]
 
+    @property
+    def notes(self) -> list[str]:
+        """What the sampler has to say about the run, in sentences; often nothing."""
+        return list(getattr(self.diagnostics, "notes", ()))
+
     def summary(self) -> dict[str, Any]:
         """Return the run as plain values, without its tokens and transcript."""
         return {
@@ -127,6 +132,7 @@ class SampleResult:
             "rights": self.rights.names(),
             "stop": str(self.stop),
             "reason": self.reason,
+            "notes": self.notes,
             "decision_seed": self.streams.decision_seed,
             "commit_seed": self.streams.commit_seed,
             "sequence": self.sequence,

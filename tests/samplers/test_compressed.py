@@ -76,6 +76,9 @@ def test_a_loop_is_repaired_and_the_law_kept() -> None:
     assert outcome.kl == pytest.approx(0.0, abs=1e-12)
     result = Compressed()(cp.Unmasking(law.oracle()), STREAMS)
     assert result.diagnostics.num_repaired == 1
+    assert result.notes == [
+        "the recovered graph has cycles; 1 of their positions were committed singly"
+    ]
 
 
 def test_unresolved_positions_are_committed_singly_and_the_law_kept() -> None:
@@ -85,7 +88,10 @@ def test_unresolved_positions_are_committed_singly_and_the_law_kept() -> None:
     law = cp.TableLaw(table / table.sum())
     result = Compressed()(cp.Unmasking(law.oracle()), STREAMS)
     assert result.diagnostics.num_singles == 3
-    assert "pairwise" in result.diagnostics.findings.reason
+    assert result.notes == [
+        "3 of 5 positions were committed singly: no neighbourhood explains their rows: not a sum "
+        "of pairwise terms"
+    ]
     outcome = exact_output_law(law, Compressed(), decision_seed=61)
     assert outcome is not None
     assert outcome.kl == pytest.approx(0.0, abs=1e-12)

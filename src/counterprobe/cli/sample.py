@@ -165,6 +165,8 @@ def _show(console: Console, law: ForestLaw, trial: Trial) -> None:
         shown = " ".join(map(str, result.tokens[:10]))
         rows["tokens"] = shown + (" ..." if law.length > 10 else "")
     console.print(output.key_value_table(title, rows))
+    for note in result.notes:
+        console.print(f"Note: {note}.")
 
 
 def _compare(console: Console, trials: list[Trial]) -> None:

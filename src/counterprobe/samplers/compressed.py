@@ -31,6 +31,22 @@ class CompressedReport:
     num_repaired: int
     num_layers: int
 
+    @property
+    def notes(self) -> list[str]:
+        """How many positions were committed singly, and why."""
+        said = []
+        if self.num_singles:
+            said.append(
+                f"{self.num_singles} of {len(self.findings.is_resolved)} positions were committed "
+                f"singly: {self.findings.reason}"
+            )
+        if self.num_repaired:
+            said.append(
+                f"the recovered graph has cycles; {self.num_repaired} of their positions were "
+                "committed singly"
+            )
+        return said
+
 
 @dataclass(frozen=True)
 class Compressed(Sampler):

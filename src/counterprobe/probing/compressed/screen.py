@@ -107,9 +107,9 @@ class _CompressedScreen:
         self.num_choices = int(self.columns.num_choices[self.residual].max())
         size = len(self.residual)
         self.needed = needed_evidence(size, self.num_choices, settings.failure_budget)
-        self.max_probes = settings.max_probes
-        if self.max_probes is None:
-            self.max_probes = default_max_probes(size, self.num_choices, settings.failure_budget)
+        budget = settings.failure_budget
+        most = settings.max_probes
+        self.max_probes = most or default_max_probes(size, self.num_choices, budget)
         self.reports: list[BatchReport] = []
         self.sample: Sample | None = None
         # Components as validated last; a component that is not among them is pending.
@@ -128,7 +128,8 @@ class _CompressedScreen:
         found = self.found
         if self.num_choices >= 2:
             rng = self._generator()
-            masked = np.zeros((self.settings.first_batch, self.run.length), dtype=np.bool_)
+            size = min(self.settings.first_batch, self.max_probes)
+            masked = np.zeros((size, self.run.length), dtype=np.bool_)
             masked[:, self.residual] = (
                 rng.random((len(masked), len(self.residual))) < self.settings.mask_rate
             )
@@ -181,7 +182,6 @@ class _CompressedScreen:
 
     def _batch(self, purpose: str, urgent: BoolArray, size: int) -> bool:
         """Mask independent sets, urgent positions first, and look again at what is unresolved."""
-        assert self.max_probes is not None
         left = self.max_probes - self.readings.num_probes
         if purpose == "resolve":
             left -= self._validation_cost()
@@ -310,7 +310,6 @@ class _CompressedScreen:
 
     def _validate(self, pending: IntArray) -> bool:
         """Vary everything, mask one side of each component, and switch sides by code words."""
-        assert self.max_probes is not None
         found, length = self.found, self.run.length
         edges = found.edges()
         edges = edges[~self.is_given_up[edges].any(axis=1)]
