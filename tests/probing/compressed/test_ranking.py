@@ -50,6 +50,19 @@ def by_sums(left, readouts, data: Data, favour, size):
     return top, score
 
 
+def contrast_score(left, shown, num_choices) -> float:
+    """Return the sum of squared correlations with centred Helmert contrasts of one source."""
+    revealed = shown >= 0
+    total = 0.0
+    for f in range(1, num_choices):
+        contrast = np.where(shown < f, 1.0, np.where(shown == f, -float(f), 0.0))[revealed]
+        contrast -= contrast.mean()
+        norm = np.linalg.norm(contrast)
+        if norm > 1e-9:
+            total += (left[revealed].astype(np.float64) @ contrast / norm) ** 2
+    return total
+
+
 def assert_same_ranking(fast, plain) -> None:
     """Compare scores, and sources wherever single precision can tell their scores apart."""
     np.testing.assert_allclose(fast[1], plain[1], rtol=1e-4, atol=1e-6)
@@ -70,6 +83,20 @@ def test_products_and_plain_sums_agree(make_data, num_choices, seed):
     left = random_left(25, 60, seed)
     call = left, readouts, data, np.ones(40), 6
     assert_same_ranking(rank_sources(*call), rank_sources_plain(*call))
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_scores_are_squared_correlations_with_contrasts(make_data, seed):
+    rng = np.random.default_rng(seed)
+    counts = rng.integers(1, 5, size=12)
+    data = shown_data(make_data, 12, 25, counts, seed)  # few probes: choices are not balanced
+    left = random_left(12, 25, seed)
+    top, score = rank_sources(left, np.arange(12), data, np.ones(12), 11)
+    for j in range(12):
+        wanted = {i: contrast_score(left[j], data.choices[i], counts[i]) for i in range(12)}
+        assert set(top[j]) - {-1} == {i for i in wanted if wanted[i] > 0} - {j}
+        for i, value in zip(top[j], score[j], strict=True):
+            assert i < 0 or value == pytest.approx(wanted[i], rel=1e-4, abs=1e-6)
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -158,11 +185,8 @@ def test_a_source_that_explains_everything_scores_one(make_data, num_choices):
     assert top[0, 0] == 2
     assert score[0, 0] == pytest.approx(1, rel=1e-5)
     assert (score[0, 1:] < 1).all()
-    favour = np.array([1.0, 1.0, 0.25, 1.0])
-    _, favoured = rank_sources(left, np.array([0]), data, favour, 3)
-    assert 0.25 == pytest.approx(
-        favoured[0][np.isclose(favoured[0], 0.25, rtol=1e-4)][0], rel=1e-4
-    )
+    top, score = rank_sources(left, np.array([0]), data, np.array([1.0, 1.0, 0.9, 1.0]), 3)
+    assert score[0][top[0] == 2] == pytest.approx(0.9, rel=1e-5)
 
 
 @pytest.mark.parametrize("num_choices", [2, 4, 12])

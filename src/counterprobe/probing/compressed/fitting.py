@@ -213,7 +213,7 @@ def fit(
             scratch.residual[t, c] -= value
             square = data.importance[j, c] * scratch.residual[t, c] ** 2
             squares += square if data.precision.shape[2] == 0 else data.precision[j, t, c] * square
-        outcome[SQUARES] += float(data.weight[j, t]) * squares
+        outcome[SQUARES] += np.float64(data.weight[j, t]) * squares
         if not judge:
             continue
         if data.is_sketch:
@@ -238,9 +238,9 @@ def _accumulate(
         t = scratch.probes[n]
         if not scratch.is_clean[t]:
             continue
-        w = float(data.weight[j, t])
+        w = np.float64(data.weight[j, t])
         if data.precision.shape[2] > 0:
-            w *= float(data.precision[j, t, low])
+            w *= np.float64(data.precision[j, t, low])
         gram[0, 0] += w
         for c in range(low, high):
             solution[0, c] += w * scratch.residual[t, c]

@@ -263,6 +263,10 @@ class Neighbourhoods:
             )
         self.is_resolved[readouts] = explained
         self.has_claims[readouts] = explained
+        # Terms of earlier members must not be taken over: fit the new ones first.
+        self.is_determined[readouts] = False
+        fresh = readouts[explained]
+        self._fit(fresh, self.known(fresh))
         self.recheck()
         return int(explained.sum())
 

@@ -43,7 +43,7 @@ def leftovers(
     Returns
     -------
     ndarray of float, shape (R, T)
-        Unit vectors; zero on probes that were not clean, and where all is explained.
+        Unit vectors; zero on probes that were not clean.
     """
     left = np.zeros((len(readouts), data.num_probes), dtype=np.float32)
     run_in_parts(
@@ -89,7 +89,7 @@ def _leftovers(
             if scratch.is_clean[t]:
                 for c in range(width):
                     scratch.residual[t, c] *= math.sqrt(
-                        data.importance[j, c] * float(data.weight[j, t])
+                        data.importance[j, c] * np.float64(data.weight[j, t])
                     )
                 for a in range(width):
                     for b in range(width):
@@ -189,7 +189,7 @@ def _keep_best(
         for i in range(length):
             value = 0.0
             for f in range(parts):
-                value += float(products[f, r, i]) * float(products[f, r, i])
+                value += np.float64(products[f, r, i]) ** 2
             value *= favour[i]
             if value <= least or i == readouts[r]:
                 continue
