@@ -5,7 +5,7 @@ import pytest
 
 from counterprobe.probing.compressed.fitting import Data, Known
 from counterprobe.probing.compressed.ranking import (
-    BLOCK,
+    LONGEST_BLOCK,
     MOST_CONTRASTS,
     leftovers,
     rank_sources,
@@ -109,7 +109,7 @@ def test_positions_with_fewer_choices_and_a_favour(make_data, seed):
 
 
 def test_more_readouts_than_a_block(make_data, thread_limit):
-    length = BLOCK + 45
+    length = LONGEST_BLOCK + 45
     data = shown_data(make_data, length, 30, 3, 1)
     call = random_left(length, 30, 1), np.arange(length), data, np.ones(length), 4
     ranked = rank_sources(*call)

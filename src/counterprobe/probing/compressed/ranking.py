@@ -28,8 +28,9 @@ FloatArray = NDArray[np.float64]
 SingleArray = NDArray[np.float32]
 IntArray = NDArray[np.int64]
 
-# Readouts whose products are held at once.
-BLOCK = 256
+# Products that are held at once, and readouts in a block at most: long blocks multiply faster.
+PRODUCTS_AT_ONCE = 2**26
+LONGEST_BLOCK = 1024
 # Sources with more choices than this are ranked by sums over choices, not by matrix products.
 MOST_CONTRASTS = 8
 POWER_STEPS = 8
@@ -141,9 +142,10 @@ def rank_sources(
         return top, score
     contrasts = _contrasts(data)
     parts, _, length = contrasts.shape
-    products = np.empty((parts, BLOCK, length), dtype=np.float32)
-    for low in range(0, len(readouts), BLOCK):
-        high = min(low + BLOCK, len(readouts))
+    block_length = min(LONGEST_BLOCK, len(readouts), max(1, PRODUCTS_AT_ONCE // (parts * length)))
+    products = np.empty((parts, block_length, length), dtype=np.float32)
+    for low in range(0, len(readouts), block_length):
+        high = min(low + block_length, len(readouts))
         for f in range(parts):
             np.matmul(left[low:high], contrasts[f], out=products[f, : high - low])
         block = readouts[low:high], products, favour, top[low:high], score[low:high]
