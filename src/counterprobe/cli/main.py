@@ -11,6 +11,7 @@ from counterprobe.cli.plan import plan
 from counterprobe.cli.reference import reference
 from counterprobe.cli.sample import sample
 from counterprobe.cli.samplers import samplers
+from counterprobe.cli.study import study
 from counterprobe.cli.verify import verify
 
 __all__ = ["app", "main"]
@@ -51,6 +52,7 @@ app.command()(reference)
 app.command()(samplers)
 app.command()(plan)
 app.command()(verify)
+app.add_typer(study, name="study")
 
 
 def main() -> None:

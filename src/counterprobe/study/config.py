@@ -167,9 +167,7 @@ class StudyConfig:
         """Return the keys in which two configurations differ, the description aside."""
         mine, theirs = _flat(self.as_dict()), _flat(other.as_dict())
         keys = sorted(mine.keys() | theirs.keys())
-        return [
-            key for key in keys if key != "description" and mine.get(key) != theirs.get(key)
-        ]
+        return [key for key in keys if key != "description" and mine.get(key) != theirs.get(key)]
 
 
 def load_preset(name: str) -> StudyConfig:
@@ -236,7 +234,7 @@ def _typed(name: str, value: Any, kind: str) -> Any:
         if not isinstance(value, (list, tuple)):
             raise ValueError(f"{name} must be a list, got {value!r}")
         return tuple(_typed(name, entry, item) for entry in value)
-    wanted: dict[str, tuple[type, ...]] = {"int": (int,), "float": (int, float), "str": (str,)}
+    wanted: dict[str, Any] = {"int": int, "float": (int, float), "str": str}
     if kind in wanted:
         if not isinstance(value, wanted[kind]) or isinstance(value, bool):
             raise ValueError(f"{name} must be of type {kind}, got {value!r}")

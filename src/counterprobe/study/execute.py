@@ -1,7 +1,8 @@
 """Drive a study: spawned worker processes do the runs, this process alone writes the store.
 
-Workers use one thread each; they are spawned, never forked, because compiled kernels do not survive
-a fork. A worker that loses its parent ends itself, so that killing a study leaves nothing behind.
+Workers use one thread each; they are spawned, never forked, because compiled kernels do not
+survive a fork. A worker that loses its parent ends itself, so that killing a study leaves nothing
+behind.
 """
 
 from __future__ import annotations

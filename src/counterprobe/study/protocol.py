@@ -1,11 +1,11 @@
 """The paper's protocol as a function of what is finished: which runs come next, what is frozen.
 
 For each cell (family, N): every candidate of the grid is screened on the first development draw
-and stream; the cheapest passing ones that differ in the chosen settings are run on all development
-pairs; of those that complete and pass on all of them, the one with the smallest mean total is
-frozen and evaluated on fresh draws and streams. Budget searches of the random baseline stand beside
-that. Nothing here runs anything: a :class:`Study` looks at finished results and lists what is
-missing, so a study that was stopped anywhere continues from there.
+and stream; the cheapest passing ones that differ in the chosen settings are run on all
+development pairs; of those that complete and pass on all of them, the one with the smallest mean
+total is frozen and evaluated on fresh draws and streams. Budget searches of the random baseline
+stand beside that. Nothing here runs anything: a :class:`Study` looks at finished results and lists
+what is missing, so a study that was stopped anywhere continues from there.
 """
 
 from __future__ import annotations
@@ -232,19 +232,17 @@ class Study:
 
     def evaluation_tasks(self, cell: Cell, frozen: Plain) -> list[Task]:
         """Return the runs of the frozen candidate on fresh draws and streams."""
-        seeds, config = self.config.seeds, self.config
-        build = lambda: [
-            Task(
-                "evaluation",
-                cell,
-                run_key(
-                    cell.family, cell.length, draw, stream, config.sampler, frozen,
-                    config.draws.evaluation,
-                ),
-            )
-            for draw in seeds.evaluation_draws
-            for stream in seeds.proposal_streams
-        ]
+        seeds, kl_draws = self.config.seeds, self.config.draws.evaluation
+        where = cell.family, cell.length
+        what = self.config.sampler, frozen, kl_draws
+
+        def build() -> list[Task]:
+            return [
+                Task("evaluation", cell, run_key(*where, draw, stream, *what))
+                for draw in seeds.evaluation_draws
+                for stream in seeds.proposal_streams
+            ]
+
         return self._once(("evaluation", cell, canonical(frozen)), build)
 
     def pending(self) -> Iterator[Task]:
@@ -318,22 +316,21 @@ class Study:
 
     def _search_tasks(self, cell: Cell) -> list[Task]:
         """Return the budget searches, once the threshold is known."""
-        config, random = self.config, self.config.random
+        seeds, random = self.config.seeds, self.config.random
         limit = self.threshold(cell.family, "evaluation")
         if random is None or limit is None:
             return []
-        build = lambda: [
-            Task(
-                "random search",
-                cell,
-                search_key(
-                    cell.family, cell.length, draw, stream, random.sampler, random.budget,
-                    random.first, random.width, limit, config.draws.evaluation,
-                ),
-            )
-            for draw in config.seeds.evaluation_draws
-            for stream in config.seeds.random_streams
-        ]
+        where = cell.family, cell.length
+        what = random.sampler, random.budget, random.first, random.width, limit
+        kl_draws = self.config.draws.evaluation
+
+        def build() -> list[Task]:
+            return [
+                Task("random search", cell, search_key(*where, draw, stream, *what, kl_draws))
+                for draw in seeds.evaluation_draws
+                for stream in seeds.random_streams
+            ]
+
         return self._once(("random search", cell), build)
 
     def _cheapest_diverse(
