@@ -232,13 +232,17 @@ class Study:
 
     def evaluation_tasks(self, cell: Cell, frozen: Plain) -> list[Task]:
         """Return the runs of the frozen candidate on fresh draws and streams."""
-        seeds, kl_draws = self.config.seeds, self.config.draws.evaluation
-        where = cell.family, cell.length
-        what = self.config.sampler, frozen, kl_draws
+        seeds = self.config.seeds
+        key = functools.partial(
+            run_key,
+            sampler=self.config.sampler,
+            settings=frozen,
+            kl_draws=self.config.draws.evaluation,
+        )
 
         def build() -> list[Task]:
             return [
-                Task("evaluation", cell, run_key(*where, draw, stream, *what))
+                Task("evaluation", cell, key(cell.family, cell.length, draw, stream))
                 for draw in seeds.evaluation_draws
                 for stream in seeds.proposal_streams
             ]
@@ -320,13 +324,19 @@ class Study:
         limit = self.threshold(cell.family, "evaluation")
         if random is None or limit is None:
             return []
-        where = cell.family, cell.length
-        what = random.sampler, random.budget, random.first, random.width, limit
-        kl_draws = self.config.draws.evaluation
+        key = functools.partial(
+            search_key,
+            sampler=random.sampler,
+            budget=random.budget,
+            first=random.first,
+            width=random.width,
+            threshold=limit,
+            kl_draws=self.config.draws.evaluation,
+        )
 
         def build() -> list[Task]:
             return [
-                Task("random search", cell, search_key(*where, draw, stream, *what, kl_draws))
+                Task("random search", cell, key(cell.family, cell.length, draw, stream))
                 for draw in seeds.evaluation_draws
                 for stream in seeds.random_streams
             ]
