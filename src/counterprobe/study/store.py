@@ -283,7 +283,7 @@ def _explain(file: Path, action: str, problem: sqlite3.Error) -> str:
 
 def _damaged(file: Path, problem: str) -> str:
     return (
-        f"{file} is damaged ({problem}); nothing was changed. Put back a copy, or recover what is "
+        f"{file} is damaged ({' '.join(problem.split())}); nothing was changed. Put back a copy, or recover what is "
         f"readable with `sqlite3 {file.name} .recover`, or choose another --store"
     )
 
