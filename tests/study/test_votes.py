@@ -1,4 +1,4 @@
-"""Votes of a screen: the two exact chances against enumeration, and the bound against real colors."""
+"""Votes of a screen: exact chances against enumeration, and the bound against real colors."""
 
 import itertools
 

@@ -282,8 +282,9 @@ def _explain(file: Path, action: str, problem: sqlite3.Error) -> str:
 
 
 def _damaged(file: Path, problem: str) -> str:
+    reason = " ".join(problem.split())
     return (
-        f"{file} is damaged ({' '.join(problem.split())}); nothing was changed. Put back a copy, or recover what is "
+        f"{file} is damaged ({reason}); nothing was changed. Put back a copy, or recover what is "
         f"readable with `sqlite3 {file.name} .recover`, or choose another --store"
     )
 
