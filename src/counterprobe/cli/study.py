@@ -10,6 +10,7 @@ from importlib import resources
 from typing import Annotated, Any
 
 import typer
+from rich import box
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
 from rich.progress import Progress as Bar
@@ -135,7 +136,7 @@ def status(
     with Store(store) as opened:
         found = _open(opened, name)
     console = output.console_for(json)
-    table = Table(title=f"Study {found.config.name}", title_justify="left")
+    table = _table(f"Study {found.config.name}")
     for heading in ("family", "N", "screened", "developed", "evaluated", "searched", "frozen"):
         is_word = heading in ("family", "frozen")
         table.add_column(heading, justify="left" if is_word else "right")
@@ -273,7 +274,7 @@ def _continue(store: Store, config: StudyConfig, workers: int | None, json: str 
     rows = rows_of(done)
     lines = lines_of(rows)
     console = output.console_for(json)
-    summary = Table(title=f"Study {config.name}: total submissions", title_justify="left")
+    summary = _table(f"Study {config.name}: total submissions")
     headings = ("family", "N", "method", "mean", "min-max", "largest K", "pass")
     for heading in headings:
         is_word = heading in ("family", "method")
@@ -313,6 +314,11 @@ def _continue(store: Store, config: StudyConfig, workers: int | None, json: str 
     )
     if failed:
         raise typer.Exit(output.INFEASIBLE)
+
+
+def _table(title: str) -> Table:
+    """Return an empty table that fits a terminal of 80 columns."""
+    return Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
 
 
 def _pick(store: Store, name: str | None) -> str:
