@@ -10,7 +10,6 @@ from importlib import resources
 from typing import Annotated, Any
 
 import typer
-from rich import box
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
 from rich.progress import Progress as Bar
@@ -318,7 +317,7 @@ def _continue(store: Store, config: StudyConfig, workers: int | None, json: str 
 
 def _table(title: str) -> Table:
     """Return an empty table that fits a terminal of 80 columns."""
-    return Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
+    return Table(title=title, title_justify="left", box=None, pad_edge=False)
 
 
 def _pick(store: Store, name: str | None) -> str:
