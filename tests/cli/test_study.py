@@ -188,6 +188,20 @@ def test_a_changed_configuration_under_the_same_name_is_refused(ran, config, tmp
     assert store.read_bytes() == before
 
 
+def test_the_smoke_preset_runs(tmp_path):
+    report = tmp_path / "smoke.json"
+    result = invoke("run", "--preset", "smoke", "--store", tmp_path / "study.db", "--json", report)
+    assert result.exit_code == 0, result.stderr
+    lines = json.loads(report.read_text())["lines"]
+    assert len(lines) == 8
+    for line in lines:
+        assert line["passed"] == line["runs"] == 2
+        if line["method"] == "packed":
+            assert (line["batch_kl"], line["batch_kl_se"]) == (0.0, 0.0)
+        else:
+            assert line["most"] <= line["length"]
+
+
 def test_presets_are_listed_and_printed(tmp_path):
     listed = invoke("presets").stdout
     for name in ("paper", "quick", "smoke"):

@@ -126,6 +126,12 @@ def test_differences_name_the_keys_but_not_the_description():
         ({"seeds": {"random_streams": [-1]}}, "non-negative"),
         ({"reference": {"values": {"matching": 1.0}}}, "missing: ['path']"),
         ({"reference": {"values": {"path": -1.0}}}, "positive numbers"),
+        ({"reference": {"values": ["path"]}}, "reference.values must be a table"),
+        ({"grid": ["packed"]}, "grid must be a table"),
+        (
+            {"grid": {"packed": [{}]}, "differ_in": ["num_colours"]},
+            "differ_in must name settings of sampler 'packed', got ['num_colours']; its settings",
+        ),
         ({"reference": {"draws": []}}, "needs values, or a length and draws"),
         ({"sampler": "packd"}, "unknown sampler 'packd'"),
         ({"random": {"sampler": "sequential"}}, "has no setting 'batches'"),

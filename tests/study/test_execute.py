@@ -1,5 +1,6 @@
 """Driving a study: kills, Ctrl-C, full disks and neighbours leave the same table behind."""
 
+import os
 import signal
 import time
 from pathlib import Path
@@ -12,8 +13,6 @@ from counterprobe.study import Store, Study, run_study
 from counterprobe.study.config import config_from_dict
 from counterprobe.study.export import rows_of
 from counterprobe.study.table import lines_of, to_csv
-
-TIMES = ("seconds", "oracle_seconds", "sampler_seconds", "evaluation_seconds", "finished")
 
 
 def table_of(file: Path, name: str = "tiny") -> str:
@@ -98,6 +97,21 @@ def test_ctrl_c_stops_cleanly_and_resume_finishes(program, tiny_file, finished_f
     assert table_of(file) == table_of(finished_file)
 
 
+def test_ctrl_c_in_a_terminal_reaches_workers_too(program, tiny_file, tmp_path):
+    # A terminal sends it to the whole group, also to workers that are still importing.
+    file = tmp_path / "study.db"
+    running = program("run", "--config", tiny_file, "--store", file, "--workers", 2)
+    while not file.exists() or not file.with_name("study.db-wal").exists():
+        assert running.process.poll() is None
+        time.sleep(0.01)
+    time.sleep(0.3)
+    os.killpg(running.process.pid, signal.SIGINT)
+    code, out, err = running.wait()
+    assert (code, out) == (130, "")
+    assert err.count("\n") == 1
+    assert running.orphans() == []
+
+
 def test_a_full_disk_loses_nothing_that_was_reported(program, tiny_file, finished_file, tmp_path):
     file = tmp_path / "study.db"
     # No file may pass 60,000 bytes: the store's log hits that after some runs.
@@ -177,6 +191,7 @@ def test_a_failing_run_names_its_cell_and_keeps_the_rest(tiny, tmp_path):
     broken = {
         **tiny.as_dict(),
         "sampler": "packed-theory",
+        "differ_in": ["degree_cutoff"],
         "grid": {"packed-theory": [{"tail_tolerance": 0.5, "edge_signal": 0.1}]},
         "random": False,
     }

@@ -234,6 +234,8 @@ def _typed(name: str, value: Any, kind: str) -> Any:
         if not isinstance(value, (list, tuple)):
             raise ValueError(f"{name} must be a list, got {value!r}")
         return tuple(_typed(name, entry, item) for entry in value)
+    if kind.startswith("Mapping[") and not isinstance(value, Mapping):
+        raise ValueError(f"{name} must be a table, got {value!r}")
     wanted: dict[str, Any] = {"int": int, "float": (int, float), "str": str}
     if kind in wanted:
         if not isinstance(value, wanted[kind]) or isinstance(value, bool):
@@ -295,6 +297,14 @@ def _check_samplers(config: StudyConfig) -> None:
             raise ValueError(f"grid.{name} must be a list of tables, [[grid.{name}]]")
         for entry in entries:
             _check_entry(f"grid.{name}", entry)
+    if config.grid.get(config.sampler):
+        known = [knob.name for knob in fields(SAMPLERS[config.sampler])]
+        unknown = [name for name in config.differ_in if name not in known]
+        if unknown:
+            raise ValueError(
+                f"differ_in must name settings of sampler {config.sampler!r}, got {unknown}; its "
+                f"settings: {', '.join(known)}"
+            )
     for family in config.families:
         for length in config.sizes:
             settings = config.candidate_settings(family, length)

@@ -108,25 +108,21 @@ def _drive(
     """Keep every worker busy until nothing is missing."""
     running: dict[Finished, Task] = {}
     clock = _Clock(study, count)
-    waiting: list[Task] = []
     while True:
         busy = {task.name for task in running.values()}
-        if not waiting:
-            waiting = [task for task in study.pending() if task.name not in busy]
-        while waiting and len(running) < count:
-            task = waiting.pop(0)
-            if task.name in study.records or task.name in busy:
-                continue
+        pending = [task for task in study.pending() if task.name not in busy]
+        if not pending and not running:
+            progress(clock.standing(()))
+            return
+        for task in pending:
+            if len(running) == count:
+                break
             shared = store.get(task.key)  # another study on this store may have been faster
             if shared is not None:
                 study.add(task, shared)
-                continue
-            running[pool.submit(do_work, task.key)] = task
-            busy.add(task.name)
+            else:
+                running[_submit(pool, task)] = task
         if not running:
-            if next(study.pending(), None) is None:
-                progress(clock.standing(()))
-                return
             continue
         progress(clock.standing(tuple(running.values())))
         finished, _ = wait(running, return_when=FIRST_COMPLETED)
@@ -138,8 +134,21 @@ def _drive(
             assert record is not None
             study.add(task, record)
             clock.finished(task, seconds["total"])
-        # What just finished may have made more urgent work possible.
-        waiting = []
+
+
+def _submit(pool: ProcessPoolExecutor, task: Task) -> Finished:
+    """Hand a task to a worker, which this may start.
+
+    A worker inherits the signal mask: with Ctrl-C blocked for a moment it never sees one, not even
+    while it is still importing, and this process sees it right afterwards.
+    """
+    if not hasattr(signal, "pthread_sigmask"):
+        return pool.submit(do_work, task.key)
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        return pool.submit(do_work, task.key)
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def _outcome(future: Finished, task: Task) -> tuple[Plain, Plain]:
@@ -157,55 +166,47 @@ def _outcome(future: Finished, task: Task) -> tuple[Plain, Plain]:
 
 
 class _Clock:
-    """How much longer: seconds a position by phase, over what is still to come."""
+    """How much longer: seconds a position so far, over the positions still to come."""
 
     def __init__(self, study: Study, workers: int) -> None:
         self._study = study
         self._workers = workers
-        self._seconds: dict[str, float] = {}
-        self._positions: dict[str, float] = {}
+        self._seconds = self._positions = 0.0
         for task in study.all_tasks():
             record = study.records.get(task.name)
             if record is not None:
                 self.finished(task, record.seconds["total"])
 
     def finished(self, task: Task, seconds: float) -> None:
-        """Learn from a finished run."""
-        self._seconds[task.phase] = self._seconds.get(task.phase, 0.0) + seconds
-        length = task.key["length"]
-        self._positions[task.phase] = self._positions.get(task.phase, 0.0) + length
+        """Learn from a finished run of a cell."""
+        if task.cell is not None:
+            self._seconds += seconds
+            self._positions += task.cell.length
 
     def standing(self, running: tuple[Task, ...]) -> Standing:
         """Return where the study stands."""
         study = self._study
-        states = [study.state(cell) for cell in study.cells]
         names = {task.name for task in study.all_tasks()}
         done = sum(name in study.records for name in names)
-        expected = max(study.expected(), done)
-        remaining = None
-        if self._positions:
-            rate = sum(self._seconds.values()) / sum(self._positions.values())
-            ahead = 0.0
-            for state in states:
-                missing = state.expected
-                for task in state.tasks:
-                    if task.name in study.records:
-                        missing -= 1
-                ahead += max(0, missing) * state.cell.length
-            remaining = rate * ahead / self._workers
+        ahead = 0
+        for cell in study.cells:
+            state = study.state(cell)
+            finished = sum(task.name in study.records for task in state.tasks)
+            ahead += max(0, state.expected - finished) * cell.length
+        rate = self._seconds / self._positions if self._positions else None
         return Standing(
             done=done,
-            expected=expected,
+            expected=max(study.expected(), done),
             cells_done=sum(study.is_done(cell) for cell in study.cells),
             num_cells=len(study.cells),
             running=running,
-            remaining_seconds=remaining,
+            remaining_seconds=None if rate is None else rate * ahead / self._workers,
         )
 
 
 def _begin_worker() -> None:
     """Prepare a worker: one thread, Ctrl-C left to the parent, no life without it."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # where masks do not exist
     threads.set_num_threads(1)
     parent = multiprocessing.parent_process()
     if parent is not None:

@@ -11,7 +11,7 @@ what is missing, so a study that was stopped anywhere continues from there.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from statistics import fmean
@@ -256,7 +256,7 @@ class Study:
         for phase in PHASES[1:]:
             for cell in self.cells:
                 tasks = self.state(cell).tasks
-                yield from self._missing([task for task in tasks if task.phase == phase])
+                yield from self._missing(task for task in tasks if task.phase == phase)
 
     def all_tasks(self) -> list[Task]:
         """Return every run known to be needed so far, finished or not."""
@@ -266,9 +266,8 @@ class Study:
     def is_done(self, cell: Cell) -> bool:
         """Whether nothing of a cell is missing; a failed cell is done too."""
         state = self.state(cell)
-        decided = state.frozen is not None or bool(state.failure)
-        known = self.config.random is None or len(self._search_tasks(cell)) > 0
-        return decided and known and not list(self._missing(list(state.tasks)))
+        is_decided = state.frozen is not None or bool(state.failure)
+        return is_decided and next(self._missing(state.tasks), None) is None
 
     def expected(self) -> int:
         """Return how many runs the study takes in all, as far as can be foreseen."""
@@ -287,7 +286,7 @@ class Study:
             self._tasks[place] = build()
         return self._tasks[place]
 
-    def _missing(self, tasks: list[Task]) -> Iterator[Task]:
+    def _missing(self, tasks: Iterable[Task]) -> Iterator[Task]:
         return (task for task in tasks if task.name not in self.records)
 
     def _tuning_task(self, phase: str, cell: Cell, settings: Plain, d: int, s: int) -> Task:
@@ -351,7 +350,6 @@ class Study:
         chosen: list[int] = []
         seen = set()
         for k in sorted(passing, key=lambda k: (screened[k]["total"], k)):
-            # Settings left open are told apart by the defaults that the run completed them with.
             kind = canonical({name: settings[k].get(name) for name in self.config.differ_in})
             if kind not in seen and len(chosen) < self.config.candidates:
                 seen.add(kind)
