@@ -1164,7 +1164,7 @@ def test_bad_arguments_are_refused(kind, change, message):
 
 
 def test_a_meter_reads_the_same_as_it_goes():
-    law = cp.families.path(60, 3)
+    law = cp.families.growing_stars(60, 3)
     result = cp.samplers.RandomBalanced(7)(cp.Unmasking(law.oracle()), cp.Streams(1, 2))
     whole = batch_kl(law, result, draws=16, seed=4)
     meter = BatchKLMeter(law, draws=16, seed=4)
