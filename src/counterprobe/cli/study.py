@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
 from importlib import resources
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -52,9 +53,7 @@ DataFile = Annotated[
         "--data", metavar="FILE", help="Read an exported .parquet or .csv file, not a store."
     ),
 ]
-Workers = Annotated[
-    int | None, typer.Option(help="Worker processes; one a core by default.", min=1)
-]
+Workers = Annotated[int | None, typer.Option(help="Worker processes; one a core by default.")]
 JsonFile = Annotated[
     str | None, typer.Option("--json", metavar="FILE", help="Write JSON ('-': print it).")
 ]
@@ -199,9 +198,9 @@ def table(
 @output.friendly
 def figure(
     to: Annotated[
-        list[str],
+        list[str] | None,
         typer.Option("--output", metavar="FILE", help="A .png, .svg or .pdf; may be repeated."),
-    ],
+    ] = None,
     store: StoreFile = DEFAULT_STORE,
     name: StudyName = None,
     data: DataFile = None,
@@ -212,6 +211,8 @@ def figure(
     """
     from counterprobe.study.figure import save_figure
 
+    if not to:
+        raise ValueError("name a file to draw into: --output study.svg")
     for file in to:
         output.check_writable(file)
     rows = _rows(store, name, data)
@@ -222,7 +223,9 @@ def figure(
 @study.command("export")
 @output.friendly
 def export(
-    to: Annotated[str, typer.Option("--output", metavar="FILE", help="A .parquet or .csv file.")],
+    to: Annotated[
+        str | None, typer.Option("--output", metavar="FILE", help="A .parquet or .csv file.")
+    ] = None,
     store: StoreFile = DEFAULT_STORE,
     name: StudyName = None,
 ) -> None:
@@ -230,8 +233,8 @@ def export(
 
     Example: counterprobe study export --store paper.db --output paper.parquet
     """
-    from pathlib import Path
-
+    if to is None:
+        raise ValueError("name a file to write: --output study.parquet")
     output.check_writable(to)
     check_data_format(Path(to))
     write_rows(_rows(store, name, None), to)

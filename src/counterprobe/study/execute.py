@@ -186,8 +186,7 @@ class _Clock:
     def standing(self, running: tuple[Task, ...]) -> Standing:
         """Return where the study stands."""
         study = self._study
-        names = {task.name for task in study.all_tasks()}
-        done = sum(name in study.records for name in names)
+        done = sum(task.name in study.records for task in study.all_tasks())
         ahead = 0
         for cell in study.cells:
             state = study.state(cell)

@@ -10,7 +10,8 @@ import csv
 import io
 import json
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -102,17 +103,26 @@ def write_rows(rows: Sequence[Row], file: str | Path) -> None:
     """Write rows to a ``.parquet`` or ``.csv`` file, whole or not at all."""
     target = Path(file)
     check_format(target)
-    partial = target.with_name(f".{target.name}.{os.getpid()}.partial")
-    try:
+    with whole_file(target) as partial:
         if target.suffix == ".csv":
             partial.write_text(_as_csv(rows), encoding="utf-8")
-        else:
-            pyarrow, parquet = _arrow()
-            kinds = {str: pyarrow.string(), int: pyarrow.int64(), float: pyarrow.float64(),
-                     bool: pyarrow.bool_()}  # fmt: skip
-            schema = pyarrow.schema([(name, kinds[kind]) for name, kind in COLUMNS.items()])
-            table = pyarrow.Table.from_pylist(list(rows), schema=schema)
-            parquet.write_table(table, partial, compression="zstd")
+            return  # the file takes its place on the way out
+        pyarrow, parquet = _arrow()
+        kinds = {
+            str: pyarrow.string(), int: pyarrow.int64(), float: pyarrow.float64(),
+            bool: pyarrow.bool_(),
+        }  # fmt: skip
+        schema = pyarrow.schema([(name, kinds[kind]) for name, kind in COLUMNS.items()])
+        table = pyarrow.Table.from_pylist(list(rows), schema=schema)
+        parquet.write_table(table, partial, compression="zstd")
+
+
+@contextmanager
+def whole_file(target: Path) -> Iterator[Path]:
+    """Give a file to write to that takes the target's place only when all went well."""
+    partial = target.with_name(f".{target.name}.{os.getpid()}.partial")
+    try:
+        yield partial
         os.replace(partial, target)
     finally:
         partial.unlink(missing_ok=True)

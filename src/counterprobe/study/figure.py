@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from counterprobe.study.export import whole_file
 from counterprobe.study.table import TableLine, lines_of
 
 if TYPE_CHECKING:
@@ -65,7 +66,8 @@ def save_figure(rows: Sequence[Row], file: str | Path) -> None:
     # No dates and no random identifiers: a figure that did not change stays the same file.
     metadata = {".svg": {"Date": None}, ".pdf": {"CreationDate": None}}.get(target.suffix, {})
     with matplotlib.rc_context({"svg.hashsalt": "counterprobe", "svg.fonttype": "none"}):
-        figure.savefig(target, dpi=200, metadata=metadata)
+        with whole_file(target) as partial:
+            figure.savefig(partial, format=target.suffix[1:], dpi=200, metadata=metadata)
 
 
 def _points(lines: list[TableLine]) -> dict[str, Any]:
