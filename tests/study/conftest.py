@@ -94,10 +94,18 @@ class Program:
             time.sleep(0.01)
         return False
 
+    def alive(self) -> list[int]:
+        """Return the processes with this mark: the program, its workers, and what they started."""
+        return [int(p.name) for p in Path("/proc").glob("[0-9]*") if self._is_mine(p)]
+
+    def workers(self) -> list[int]:
+        """Return the worker processes."""
+        return [pid for pid in self.alive() if b"spawn_main" in _command_of(pid)]
+
     def orphans(self) -> list[int]:
         """Return the processes with this mark that are still alive, after a fair wait."""
         for _ in range(200):
-            found = [int(p.name) for p in Path("/proc").glob("[0-9]*") if self._is_mine(p)]
+            found = self.alive()
             if not found:
                 break
             time.sleep(0.1)
@@ -109,6 +117,13 @@ class Program:
         except OSError:
             return False
         return f"COUNTERPROBE_TEST_MARK={self.mark}".encode() in environment
+
+
+def _command_of(pid: int) -> bytes:
+    try:
+        return (Path("/proc") / str(pid) / "cmdline").read_bytes()
+    except OSError:
+        return b""
 
 
 def runs_in(file: Path) -> int:

@@ -1,5 +1,6 @@
 """Driving a study: kills, Ctrl-C, full disks and neighbours leave the same table behind."""
 
+import multiprocessing
 import os
 import signal
 import time
@@ -110,6 +111,33 @@ def test_ctrl_c_in_a_terminal_reaches_workers_too(program, tiny_file, tmp_path):
     assert (code, out) == (130, "")
     assert err.count("\n") == 1
     assert running.orphans() == []
+
+
+def test_a_worker_that_dies_ends_the_study_with_a_word(program, tiny_file, tmp_path):
+    file = tmp_path / "study.db"
+    running = program("run", "--config", tiny_file, "--store", file, "--workers", 2)
+    assert running.wait_for_runs(file, 3)
+    os.kill(running.workers()[0], signal.SIGKILL)
+    code, out, err = running.wait()
+    assert (code, out) == (1, "")
+    assert "a worker process died" in err
+    assert err.count("\n") == 1
+    assert running.orphans() == []
+    assert len(results_of(file)) >= 3
+
+
+def test_other_processes_of_the_caller_are_left_alone(tiny, tmp_path):
+    small = config_from_dict({**tiny.as_dict(), "sizes": [48], "random": False}, "x")
+    other = multiprocessing.get_context("spawn").Process(target=time.sleep, args=(60,))
+    other.start()
+    try:
+        with Store(tmp_path / "study.db", create=True) as store:
+            store.register(small)
+            run_study(store, small, workers=1)
+        assert other.is_alive()
+    finally:
+        other.terminate()
+        other.join()
 
 
 def test_a_full_disk_loses_nothing_that_was_reported(program, tiny_file, finished_file, tmp_path):

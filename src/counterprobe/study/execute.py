@@ -79,6 +79,7 @@ def run_study(
     study = Study(config, store.records(), store.tuning(config.name))
     if next(study.pending(), None) is None:
         return study
+    others = set(multiprocessing.active_children())
     pool = ProcessPoolExecutor(
         count, mp_context=multiprocessing.get_context("spawn"), initializer=_begin_worker
     )
@@ -92,7 +93,7 @@ def run_study(
     finally:
         # After an error or Ctrl-C nobody waits for runs in progress: they are simply missing.
         pool.shutdown(wait=False, cancel_futures=True)
-        for child in multiprocessing.active_children():
+        for child in set(multiprocessing.active_children()) - others:
             child.terminate()
         pool.shutdown(wait=True)
     return study
