@@ -13,7 +13,13 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import special, stats
 
 import counterprobe as cp
-from counterprobe.evaluation import BatchKL, batch_kl, batch_kl_of_batches, reference_kl
+from counterprobe.evaluation import (
+    BatchKL,
+    BatchKLMeter,
+    batch_kl,
+    batch_kl_of_batches,
+    reference_kl,
+)
 from counterprobe.samplers import OneBatch, RandomBalanced, Sampler, Sequential
 from counterprobe.samplers.base import Infeasible
 
@@ -1159,3 +1165,20 @@ def test_bad_arguments_are_refused(kind, change, message):
     options = {"tokens": [0] * 5, "batches": [[1, 2, 3]], **change}
     with pytest.raises(ValueError, match=message):
         batch_kl_of_batches({"forest": forest, "table": table}[kind], **options)
+
+
+def test_a_meter_reads_the_same_as_it_goes():
+    law = cp.families.growing_stars(60, 3)
+    result = cp.samplers.RandomBalanced(7)(cp.Unmasking(law.oracle()), cp.Streams(1, 2))
+    whole = batch_kl(law, result, draws=16, seed=4)
+    meter = BatchKLMeter(law, draws=16, seed=4)
+    state = np.full(60, cp.MASK, dtype=np.int32)
+    for k, batch in enumerate(result.batches):
+        meter.add(state, batch)
+        state[batch] = result.tokens[batch]
+        assert meter.value == pytest.approx(whole.per_round[: k + 1].sum(), rel=1e-12)
+    total = meter.total()
+    assert (total.value, total.standard_error) == (whole.value, whole.standard_error)
+    assert total.num_sampled == whole.num_sampled > 0
+    with pytest.raises(ValueError, match="draws must be at least 2"):
+        BatchKLMeter(law, draws=1)

@@ -5,7 +5,7 @@ import pytest
 
 import counterprobe as cp
 from counterprobe.probing.banks import read_banks
-from counterprobe.probing.drafts import DraftContext, make_draft, most_likely_draft
+from counterprobe.probing.drafts import DraftContext, make_draft, most_likely_draft, rare_draft
 from counterprobe.samplers.packed import Packed, run_packed
 
 STREAMS = cp.Streams(31, 32)
@@ -159,3 +159,36 @@ def test_a_bad_draft_stops_a_run_before_its_first_probe(star):
     with pytest.raises(ValueError, match="a draft must return 10 tokens"):
         run_packed(run, STREAMS.decisions, plan, draft=lambda c, r: np.zeros(3, dtype=int))
     assert run.ledger.probes == run.ledger.commits == 0
+
+
+def rare_choices(threshold: float, marginals: list[float]) -> list[set[int]]:
+    """Every token that the rare draft gave each of two positions over many draws."""
+    law = np.array([marginals, marginals[::-1]])
+    size = len(marginals)
+    oracle = cp.CallableOracle(lambda s: np.broadcast_to(law, (len(s), 2, size)), 2, size)
+    run = cp.Unmasking(oracle)
+    context = DraftContext(run.state, read_banks(run, threshold, 0.0), 0)
+    draws = [rare_draft(context, np.random.default_rng(k)) for k in range(200)]
+    return [set(column.tolist()) for column in np.array(draws).T]
+
+
+def test_rare_draft_avoids_bank_and_tail_and_reaches_everything_else():
+    # Banks {1, 3} and {2, 4}; tails 0 and 0.
+    assert rare_choices(0.2, [0.1, 0.3, 0.1, 0.3, 0.1, 0.1]) == [{2, 4, 5}, {1, 3, 5}]
+    # Empty banks: everything but the tail, which is token 0.
+    assert rare_choices(0.9, [0.1, 0.3, 0.1, 0.3, 0.1, 0.1]) == [{1, 2, 3, 4, 5}] * 2
+
+
+def test_rare_draft_falls_back_on_the_most_likely_token_where_nothing_is_left():
+    assert rare_choices(0.0, [0.2, 0.5, 0.3]) == [{1}, {1}]  # every token is in the bank
+    assert rare_choices(0.25, [0.2, 0.5, 0.3]) == [{1}, {1}]  # the tail takes the last one
+
+
+def test_the_rare_draft_is_a_setting_of_the_tuned_sampler():
+    law = cp.families.path(96, 5)
+    plain = Packed(num_colors=3, num_colorings=2)(cp.Unmasking(law.oracle()), STREAMS)
+    rare = Packed(num_colors=3, num_colorings=2, draft="rare")(cp.Unmasking(law.oracle()), STREAMS)
+    assert plain.ledger.total == rare.ledger.total
+    assert rare.settings["draft"] == "rare"
+    with pytest.raises(ValueError, match="draft must be one of most-likely, rare; got 'none'"):
+        Packed(draft="none")

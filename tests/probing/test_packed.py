@@ -113,6 +113,7 @@ def example() -> tuple[Banks, np.ndarray, Screen]:
         tokens=np.array([A, C] + [B] * 14),
         tail=np.array([B] + [A] * 14),
         most_likely=np.array([A] + [B] * 14),
+        vocab_size=2048,
     )
     # Positions 1, 4 have color 1, positions 10, 13 color 2, the rest color 3; from zero here.
     colors = np.full(15, 2, dtype=np.int32)

@@ -13,6 +13,7 @@ from counterprobe.cli.reference import reference
 from counterprobe.cli.reproduce import reproduce
 from counterprobe.cli.sample import sample
 from counterprobe.cli.samplers import samplers
+from counterprobe.cli.study import study
 from counterprobe.cli.verify import verify
 
 __all__ = ["app", "main"]
@@ -55,6 +56,7 @@ app.command()(reference)
 app.command()(samplers)
 app.command()(plan)
 app.command()(verify)
+app.add_typer(study, name="study")
 
 
 def main() -> None:

@@ -1,6 +1,7 @@
 """Measures of a finished run; passive, never an oracle submission."""
 
 from counterprobe.evaluation.batch_kl import BatchKL as BatchKL
+from counterprobe.evaluation.batch_kl import BatchKLMeter as BatchKLMeter
 from counterprobe.evaluation.batch_kl import batch_kl as batch_kl
 from counterprobe.evaluation.batch_kl import batch_kl_of_batches as batch_kl_of_batches
 from counterprobe.evaluation.batch_kl import reference_kl as reference_kl

@@ -27,7 +27,7 @@ from counterprobe.targets.inference import make_scratch
 from counterprobe.targets.law import ForestLaw, ForestOracle
 from counterprobe.targets.table import TableLaw, TableOracle
 
-__all__ = ["BatchKL", "batch_kl", "batch_kl_of_batches", "reference_kl"]
+__all__ = ["BatchKL", "BatchKLMeter", "batch_kl", "batch_kl_of_batches", "reference_kl"]
 
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
@@ -144,10 +144,6 @@ def batch_kl_of_batches(
     oracle, draws, seed
         As in :func:`batch_kl`.
     """
-    if draws < 2:
-        raise ValueError(f"draws must be at least 2, got {draws!r}")
-    if seed < 0:
-        raise ValueError(f"seed must be a non-negative integer, got {seed!r}")
     size = law.length, law.vocab_size
     values = as_states(np.asarray(tokens), *size, name="tokens")[0]
     state = (
@@ -155,37 +151,83 @@ def batch_kl_of_batches(
         if given is None
         else as_states(np.asarray(given), *size, name="given")[0].copy()
     )
-    measure: _Measure
-    if isinstance(law, ForestLaw):
-        measure = _ForestMeasure(law, oracle, draws, seed)
-    else:
-        measure = _TableMeasure(law, oracle)
-    per_round = np.zeros(len(batches))
-    row_part = dependence = variance = 0.0
-    num_enumerated = num_sampled = largest = 0
+    meter = BatchKLMeter(law, oracle=oracle, draws=draws, seed=seed)
     for k, batch in enumerate(batches):
         positions = check_batch(batch, state)
         if (values[positions] == MASK).any():
             raise ValueError(f"tokens must have a value at every committed position, round {k}")
-        rows, joint, var, enumerated, sampled, arity = measure(state, positions, k)
-        per_round[k] = rows + joint
-        row_part += rows
-        dependence += joint
-        variance += var
-        num_enumerated += enumerated
-        num_sampled += sampled
-        largest = max(largest, arity)
+        meter.add(state, positions)
         state[positions] = values[positions]
-    return BatchKL(
-        value=row_part + dependence,
-        standard_error=math.sqrt(variance),
-        row_part=row_part,
-        dependence_part=dependence,
-        per_round=per_round,
-        num_enumerated=num_enumerated,
-        num_sampled=num_sampled,
-        largest_arity=largest,
-    )
+    return meter.total()
+
+
+class BatchKLMeter:
+    """K as it grows, batch by batch: for runs that are watched while they go.
+
+    Parameters
+    ----------
+    law, oracle, draws, seed
+        As in :func:`batch_kl`.
+    """
+
+    def __init__(
+        self,
+        law: ForestLaw | TableLaw,
+        *,
+        oracle: Oracle | None = None,
+        draws: int = DEFAULT_DRAWS,
+        seed: int = 0,
+    ) -> None:
+        if draws < 2:
+            raise ValueError(f"draws must be at least 2, got {draws!r}")
+        if seed < 0:
+            raise ValueError(f"seed must be a non-negative integer, got {seed!r}")
+        self._measure: _Measure
+        if isinstance(law, ForestLaw):
+            self._measure = _ForestMeasure(law, oracle, draws, seed)
+        else:
+            self._measure = _TableMeasure(law, oracle)
+        self._per_round: list[float] = []
+        self._row_part = self._dependence = self._variance = 0.0
+        self._num_enumerated = self._num_sampled = self._largest = 0
+
+    @property
+    def value(self) -> float:
+        """K so far."""
+        return self._row_part + self._dependence
+
+    def add(self, state: StateArray, batch: IntArray) -> None:
+        """Measure one batch at the history before it.
+
+        Parameters
+        ----------
+        state : ndarray of int, shape (N,)
+            The history, with the batch still masked.
+        batch : ndarray of int
+            Distinct masked positions.
+        """
+        found = self._measure(state, batch, len(self._per_round))
+        rows, joint, variance, enumerated, sampled, arity = found
+        self._per_round.append(rows + joint)
+        self._row_part += rows
+        self._dependence += joint
+        self._variance += variance
+        self._num_enumerated += enumerated
+        self._num_sampled += sampled
+        self._largest = max(self._largest, arity)
+
+    def total(self) -> BatchKL:
+        """Return K of the batches so far."""
+        return BatchKL(
+            value=self.value,
+            standard_error=math.sqrt(self._variance),
+            row_part=self._row_part,
+            dependence_part=self._dependence,
+            per_round=np.array(self._per_round),
+            num_enumerated=self._num_enumerated,
+            num_sampled=self._num_sampled,
+            largest_arity=self._largest,
+        )
 
 
 def reference_kl(law: ForestLaw) -> float:

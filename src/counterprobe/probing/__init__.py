@@ -6,6 +6,7 @@ from counterprobe.probing.banks import tail_threshold as tail_threshold
 from counterprobe.probing.drafts import Draft as Draft
 from counterprobe.probing.drafts import DraftContext as DraftContext
 from counterprobe.probing.drafts import most_likely_draft as most_likely_draft
+from counterprobe.probing.drafts import rare_draft as rare_draft
 from counterprobe.probing.packed import Screen as Screen
 from counterprobe.probing.packed import ScreenRows as ScreenRows
 from counterprobe.probing.packed import draw_colorings as draw_colorings

@@ -87,6 +87,7 @@ class Banks:
         Tail representative of each position.
     most_likely : ndarray of int, shape (N,)
         Most likely token of each position, ties to the smallest.
+    vocab_size : int
     """
 
     threshold: float
@@ -94,6 +95,7 @@ class Banks:
     tokens: IntArray
     tail: IntArray
     most_likely: IntArray
+    vocab_size: int
 
     def __post_init__(self) -> None:
         """Freeze the arrays: drafts may look at them."""
@@ -178,4 +180,5 @@ def banks_from_lists(
     first_gap = np.minimum(first_gap, run_length)
     covered = first_gap >= vocab_size
     tail[residual] = np.where(covered, most_likely[residual], first_gap)
-    return Banks(threshold, np.concatenate([[0], np.cumsum(sizes)]), tokens, tail, most_likely)
+    start = np.concatenate([[0], np.cumsum(sizes)])
+    return Banks(threshold, start, tokens, tail, most_likely, vocab_size)

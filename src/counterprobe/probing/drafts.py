@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from counterprobe.probing.banks import Banks
 from counterprobe.states import MASK, StateArray
 
-__all__ = ["Draft", "DraftContext", "make_draft", "most_likely_draft"]
+__all__ = ["DRAFTS", "Draft", "DraftContext", "make_draft", "most_likely_draft", "rare_draft"]
 
 IntArray = NDArray[np.int64]
 
@@ -46,6 +46,35 @@ Draft = Callable[[DraftContext, np.random.Generator], IntArray]
 def most_likely_draft(context: DraftContext, rng: np.random.Generator) -> IntArray:
     """Return the standard draft: each position's most likely token under the all-mask rows."""
     return context.banks.most_likely
+
+
+def rare_draft(context: DraftContext, rng: np.random.Generator) -> IntArray:
+    """Return a uniformly random token outside each position's bank and other than its tail.
+
+    In a large vocabulary that is almost surely a rare token, and it differs from every column:
+    a position whose bank is empty still varies between two tokens, draft and tail. Where the bank
+    and the tail leave nothing over, the most likely token stands in.
+    """
+    banks = context.banks
+    vocab_size = banks.vocab_size
+    sizes = banks.sizes
+    owner = np.repeat(np.arange(len(sizes)), sizes)
+    # Taken tokens in order: the bank, and the tail, which is never in it unless it covers all.
+    free = vocab_size - sizes - 1
+    position = np.concatenate([owner, np.arange(len(sizes))])
+    token = np.concatenate([banks.tokens, banks.tail])
+    order = np.lexsort((token, position))
+    position, token = position[order], token[order]
+    start = np.arange(len(sizes) + 1) + banks.start
+    rank = np.arange(len(token)) - np.repeat(start[:-1], np.diff(start))
+    drawn = rng.integers(np.maximum(free, 1))
+    # The r-th free token is r plus the number of taken tokens t with t - rank(t) <= r.
+    passed = np.zeros(len(sizes), dtype=np.int64)
+    np.add.at(passed, position, token - rank <= drawn[position])
+    return np.where(free > 0, drawn + passed, banks.most_likely)
+
+
+DRAFTS: dict[str, Draft] = {"most-likely": most_likely_draft, "rare": rare_draft}
 
 
 def make_draft(

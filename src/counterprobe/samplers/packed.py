@@ -19,7 +19,13 @@ from scipy import stats
 from counterprobe.errors import CounterprobeError
 from counterprobe.graph import centroid_layers, repair_order
 from counterprobe.probing.banks import Banks, read_banks, tail_threshold, threshold_floor
-from counterprobe.probing.drafts import Draft, DraftContext, make_draft, most_likely_draft
+from counterprobe.probing.drafts import (
+    DRAFTS,
+    Draft,
+    DraftContext,
+    make_draft,
+    most_likely_draft,
+)
 from counterprobe.probing.packed import Screen, ScreenRows, draw_colorings, packed_screen
 from counterprobe.probing.selectors import SELECTORS, RowSelector, top_votes
 from counterprobe.samplers.base import Sampler
@@ -422,6 +428,8 @@ class Packed(Sampler):
     skip_empty_colors : bool
         Leave out source colors that no residual position has.
     selector : {"top-votes", "empty-on-overflow"}
+    draft : {"most-likely", "rare"}
+        Background tokens of a screen, see ``probing/drafts.py``.
     """
 
     name: ClassVar[str] = "packed"
@@ -440,10 +448,13 @@ class Packed(Sampler):
     round_cap: int | None = None
     skip_empty_colors: bool = True
     selector: str = "top-votes"
+    draft: str = "most-likely"
 
     def __post_init__(self) -> None:
         """Check what does not depend on the target."""
         _selector(self.selector)
+        if self.draft not in DRAFTS:
+            raise ValueError(f"draft must be one of {', '.join(DRAFTS)}; got {self.draft!r}")
         least: dict[str, tuple[Any, float]] = {
             "num_colors": (self.num_colors, 2),
             "num_colorings": (self.num_colorings, 1),
@@ -510,7 +521,9 @@ class Packed(Sampler):
     def unmask(self, run: Unmasking, decisions: Decisions) -> object:
         """Run the box with tuned settings."""
         plan = self.plan(run.length, run.vocab_size, run.row_error)
-        return run_packed(run, decisions, plan, selector=_selector(self.selector))
+        return run_packed(
+            run, decisions, plan, draft=DRAFTS[self.draft], selector=_selector(self.selector)
+        )
 
 
 def enough_colorings(length: int, num_colors: int, majority_fraction: float) -> int:

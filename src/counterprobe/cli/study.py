@@ -1,0 +1,396 @@
+"""``counterprobe study``: the paper's fixed-accuracy study, from one command to its figure."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict
+from importlib import resources
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
+from rich.progress import Progress as Bar
+from rich.table import Table
+
+from counterprobe.cli import output
+from counterprobe.study.config import (
+    PRESETS,
+    StudyConfig,
+    config_from_dict,
+    load_preset,
+    read_config,
+)
+from counterprobe.study.execute import Standing, run_study
+from counterprobe.study.export import check_format as check_data_format
+from counterprobe.study.export import read_rows, rows_of, write_rows
+from counterprobe.study.growth import growth_of
+from counterprobe.study.protocol import PHASES, Study
+from counterprobe.study.store import Store
+from counterprobe.study.table import NOTE, lines_of, time_spent, to_csv, to_markdown
+
+__all__ = ["study"]
+
+study = typer.Typer(
+    no_args_is_help=True,
+    help="The paper's fixed-accuracy study: tune, evaluate, search random budgets, draw. "
+    "Every finished run is kept in a store, so a study continues wherever it was stopped.",
+)
+
+StoreFile = Annotated[
+    str, typer.Option("--store", metavar="FILE", help="The study's store, a SQLite file.")
+]
+StudyName = Annotated[
+    str | None,
+    typer.Option("--study", metavar="NAME", help="Which study, when the store holds several."),
+]
+DataFile = Annotated[
+    str | None,
+    typer.Option(
+        "--data", metavar="FILE", help="Read an exported .parquet or .csv file, not a store."
+    ),
+]
+Workers = Annotated[int | None, typer.Option(help="Worker processes; one a core by default.")]
+JsonFile = Annotated[
+    str | None, typer.Option("--json", metavar="FILE", help="Write JSON ('-': print it).")
+]
+DEFAULT_STORE = "study.db"
+
+
+@study.command("run")
+@output.friendly
+def run(
+    preset: Annotated[str | None, typer.Option(help=f"A preset: {', '.join(PRESETS)}.")] = None,
+    config: Annotated[
+        str | None, typer.Option(metavar="FILE", help="A study of your own, in TOML.")
+    ] = None,
+    sampler: Annotated[
+        str | None,
+        typer.Option(help="Another sampler as the proposal; see 'counterprobe samplers'."),
+    ] = None,
+    store: StoreFile = DEFAULT_STORE,
+    workers: Workers = None,
+    retune: Annotated[
+        bool, typer.Option("--retune", help="Tune again; earlier runs stay in the store.")
+    ] = False,
+    json: JsonFile = None,
+) -> None:
+    """Run a study, or whatever is missing of it.
+
+    Runs that the store holds already are never repeated, so the same command also continues a
+    study; 'study resume' does it from the store alone.
+
+    For example:
+
+    counterprobe study run --preset quick
+
+    counterprobe study run --preset paper --store paper.db --workers 2
+
+    counterprobe study run --config mine.toml --sampler sequential
+    """
+    output.check_writable(json)
+    output.check_writable(store)
+    if (preset is None) == (config is None):
+        raise ValueError("choose one of --preset NAME and --config FILE")
+    chosen = load_preset(preset) if preset is not None else read_config(str(config))
+    if sampler is not None and sampler != chosen.sampler:
+        renamed = {"sampler": sampler, "name": f"{chosen.name}-{sampler}"}
+        chosen = config_from_dict({**chosen.as_dict(), **renamed}, f"--sampler {sampler}")
+    with Store(store, create=True) as opened:
+        opened.register(chosen, retune=retune)
+        _continue(opened, chosen, workers, json)
+
+
+@study.command("resume")
+@output.friendly
+def resume(
+    store: StoreFile = DEFAULT_STORE,
+    name: StudyName = None,
+    workers: Workers = None,
+    json: JsonFile = None,
+) -> None:
+    """Continue a study after a stop of any kind, from its store alone.
+
+    Example: counterprobe study resume --store paper.db
+    """
+    output.check_writable(json)
+    with Store(store) as opened:
+        _continue(opened, opened.config(_pick(opened, name)), workers, json)
+
+
+@study.command("status")
+@output.friendly
+def status(
+    store: StoreFile = DEFAULT_STORE, name: StudyName = None, json: JsonFile = None
+) -> None:
+    """Say where a study stands: runs done and missing, frozen settings, failed cells.
+
+    Example: counterprobe study status --store paper.db
+    """
+    output.check_writable(json)
+    with Store(store) as opened:
+        found = _open(opened, name)
+    console = output.console_for(json)
+    table = _table(f"Study {found.config.name}")
+    for heading in ("family", "N", "screened", "developed", "evaluated", "searched", "frozen"):
+        is_word = heading in ("family", "frozen")
+        table.add_column(heading, justify="left" if is_word else "right")
+    cells = []
+    for cell in sorted(
+        found.cells, key=lambda c: (found.config.families.index(c.family), c.length)
+    ):
+        state = found.state(cell)
+        needed = Counter(task.phase for task in state.tasks)
+        done = Counter(task.phase for task in state.tasks if task.name in found.records)
+        frozen = _in_words(found.config, state.frozen, state.failure)
+        counts = [f"{done[phase]}/{needed[phase] or '?'}" for phase in PHASES[1:]]
+        table.add_row(cell.family, f"{cell.length:,}", *counts, frozen)
+        cells.append(
+            {
+                "family": cell.family,
+                "length": cell.length,
+                "done": dict(done),
+                "needed": dict(needed),
+                "frozen": state.frozen,
+                "failure": state.failure,
+            }
+        )
+    console.print(table)
+    console.print(f"Frozen: {', '.join(found.config.differ_in)}.")
+    done_runs = sum(task.name in found.records for task in found.all_tasks())
+    expected = max(found.expected(), done_runs)
+    finished = sum(found.is_done(cell) for cell in found.cells)
+    console.print(
+        f"{done_runs:,} of {expected:,} runs, {finished} of {len(found.cells)} cells done."
+    )
+    output.write_json(
+        json,
+        {"study": found.config.name, "done": done_runs, "expected": expected, "cells": cells},
+    )
+
+
+@study.command("table")
+@output.friendly
+def table(
+    store: StoreFile = DEFAULT_STORE,
+    name: StudyName = None,
+    data: DataFile = None,
+    style: Annotated[str, typer.Option("--format", help="'markdown' or 'csv'.")] = "markdown",
+    to: Annotated[
+        str, typer.Option("--output", metavar="FILE", help="Where to; '-' prints it.")
+    ] = "-",
+) -> None:
+    """Show totals, batch KL, passes and ledgers by family, size and method, and their growth.
+
+    Example: counterprobe study table --store paper.db --format csv --output table.csv
+    """
+    output.check_writable(to)
+    writers: dict[str, Callable[[Any], str]] = {"markdown": to_markdown, "csv": to_csv}
+    if style not in writers:
+        raise ValueError(f"--format must be one of {', '.join(writers)}, got {style!r}")
+    output.write_text(to, writers[style](lines_of(_rows(store, name, data))))
+
+
+@study.command("figure")
+@output.friendly
+def figure(
+    to: Annotated[
+        list[str] | None,
+        typer.Option("--output", metavar="FILE", help="A .png, .svg or .pdf; may be repeated."),
+    ] = None,
+    store: StoreFile = DEFAULT_STORE,
+    name: StudyName = None,
+    data: DataFile = None,
+) -> None:
+    """Draw totals against N, one panel a family: means, min-max whiskers, and the line Q = N.
+
+    Example: counterprobe study figure --store paper.db --output study.svg
+    """
+    from counterprobe.study.figure import save_figure
+
+    if not to:
+        raise ValueError("name a file to draw into: --output study.svg")
+    for file in to:
+        output.check_writable(file)
+    rows = _rows(store, name, data)
+    for file in to:
+        save_figure(rows, file)
+
+
+@study.command("export")
+@output.friendly
+def export(
+    to: Annotated[
+        str | None, typer.Option("--output", metavar="FILE", help="A .parquet or .csv file.")
+    ] = None,
+    store: StoreFile = DEFAULT_STORE,
+    name: StudyName = None,
+) -> None:
+    """Write every run of a study as one row of a Parquet or CSV file, tuning included.
+
+    Example: counterprobe study export --store paper.db --output paper.parquet
+    """
+    if to is None:
+        raise ValueError("name a file to write: --output study.parquet")
+    output.check_writable(to)
+    check_data_format(Path(to))
+    write_rows(_rows(store, name, None), to)
+
+
+@study.command("presets")
+@output.friendly
+def presets(
+    name: Annotated[str | None, typer.Argument(help="Print this preset's file.")] = None,
+) -> None:
+    """List the presets, or print one: the best start for a study of your own.
+
+    Example: counterprobe study presets smoke > mine.toml
+    """
+    if name is not None:
+        load_preset(name)
+        file = resources.files("counterprobe.study").joinpath(f"presets/{name}.toml")
+        output.write_text("-", file.read_text())
+        return
+    console = Console(highlight=False)
+    for preset in PRESETS:
+        console.print(f"[bold]{preset:8}[/bold] {load_preset(preset).description}")
+
+
+# ----- Inside -------------------------------------------------------------------------------
+
+
+def _continue(store: Store, config: StudyConfig, workers: int | None, json: str | None) -> None:
+    """Do what is missing, then show the outcome."""
+    try:
+        with _progress(config.name) as show:
+            done = run_study(store, config, workers=workers, progress=show)
+    except KeyboardInterrupt:
+        output.complain(
+            f"interrupted; {len(store)} finished runs are kept. Continue with: counterprobe study "
+            f"resume --store {store.file}"
+        )
+        raise typer.Exit(output.INTERRUPTED) from None
+    rows = rows_of(done)
+    lines = lines_of(rows)
+    console = output.console_for(json)
+    summary = _table(f"Study {config.name}: total submissions")
+    headings = ("family", "N", "method", "mean", "min-max", "largest K", "pass")
+    for heading in headings:
+        is_word = heading in ("family", "method")
+        summary.add_column(heading, justify="left" if is_word else "right")
+    for line in lines:
+        if line.mean is None:
+            summary.add_row(line.family, f"{line.length:,}", line.method, "failed", "", "", "")
+            continue
+        kl = "does not apply" if line.batch_kl is None else f"{line.batch_kl:.3g}"
+        summary.add_row(
+            line.family, f"{line.length:,}", line.method, f"{line.mean:,.1f}",
+            f"{line.least}-{line.most}", kl, f"{line.passed}/{line.runs}",
+        )  # fmt: skip
+    console.print(summary)
+    console.print(NOTE)
+    growth = growth_of(lines)
+    for (family, method), fit in growth.items():
+        console.print(f"growth exponent, {family}, {method}: {fit}")
+    spent = time_spent(rows)
+    shares = ", ".join(f"{part} {seconds:,.0f} s" for part, seconds in spent.items())
+    console.print(f"worker time: {shares}")
+    failed = [line for line in lines if line.failure]
+    for line in failed:
+        output.complain(f"failed cell {line.family}, N = {line.length}: {line.failure}")
+    output.write_json(
+        json,
+        {
+            "study": config.name,
+            "note": NOTE,
+            "lines": [asdict(line) for line in lines],
+            "growth": [
+                {"family": family, "method": method, **asdict(fit)}
+                for (family, method), fit in growth.items()
+            ],
+            "worker_seconds": spent,
+        },
+    )
+    if failed:
+        raise typer.Exit(output.INFEASIBLE)
+
+
+def _table(title: str) -> Table:
+    """Return an empty table that fits a terminal of 80 columns."""
+    return Table(title=title, title_justify="left", box=None, pad_edge=False)
+
+
+def _pick(store: Store, name: str | None) -> str:
+    """Return the study meant: the one named, or the only one."""
+    names = store.studies()
+    if name is not None:
+        store.config(name)
+        return name
+    if len(names) != 1:
+        found = ", ".join(names) or "none"
+        raise ValueError(f"{store.file} holds the studies {found}; choose one with --study NAME")
+    return names[0]
+
+
+def _open(store: Store, name: str | None) -> Study:
+    chosen = _pick(store, name)
+    return Study(store.config(chosen), store.records(), store.tuning(chosen))
+
+
+def _rows(store: str, name: str | None, data: str | None) -> list[dict[str, Any]]:
+    """Return a study's rows, from its store or from an exported file."""
+    if data is not None:
+        return read_rows(data)
+    with Store(store) as opened:
+        return rows_of(_open(opened, name))
+
+
+def _in_words(config: StudyConfig, frozen: dict[str, Any] | None, failure: str) -> str:
+    if failure:
+        return f"failed: {failure}"
+    if frozen is None:
+        return ""
+    return ", ".join(str(frozen.get(key, "default")) for key in config.differ_in)
+
+
+@contextmanager
+def _progress(name: str) -> Iterator[Callable[[Standing], None]]:
+    """Show how a study goes, on standard error and only on a terminal."""
+    console = Console(stderr=True)
+    bar = Bar(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn("runs, {task.fields[cells]} cells, {task.fields[left]}"),
+        TimeElapsedColumn(),
+        TextColumn("{task.fields[running]}", style="dim"),
+        console=console,
+        transient=True,
+        refresh_per_second=2,
+        disable=not console.is_terminal,
+    )
+    with bar:
+        task = bar.add_task(name, total=None, cells="", left="", running="")
+
+        def show(standing: Standing) -> None:
+            left = standing.remaining_seconds
+            bar.update(
+                task,
+                total=standing.expected,
+                completed=standing.done,
+                cells=f"{standing.cells_done}/{standing.num_cells}",
+                left="" if left is None else f"about {_duration(left)} left",
+                running="; ".join(f"{t.phase} {t.cell or ''}".strip() for t in standing.running),
+            )
+
+        yield show
+
+
+def _duration(seconds: float) -> str:
+    """Write a duration in the unit that suits it."""
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"

@@ -1,0 +1,186 @@
+"""A study as flat rows, one a run: out of the store, into Parquet or CSV, and back.
+
+Tables, figures and growth rates are made from these rows, so they come out the same from a store
+and from an exported file.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from counterprobe.study.protocol import Cell, Study, Task, passes
+from counterprobe.study.store import Record
+
+__all__ = ["COLUMNS", "read_rows", "rows_of", "write_rows"]
+
+Row = dict[str, Any]
+FORMATS = (".parquet", ".csv")
+
+# Column, its type, and what it holds; JSON texts hold what differs from sampler to sampler.
+COLUMNS: dict[str, type] = {
+    "study": str, "phase": str, "family": str, "length": int, "method": str,
+    "draw": int, "stream": int, "settings": str, "stop": str, "reason": str,
+    "total": int, "preprocessing": int, "probes": int, "commits": int, "depth": int,
+    "rows_read": int, "widest_stage": int, "total_without_rights": int,
+    "batch_kl": float, "batch_kl_se": float, "threshold": float, "passes": bool,
+    "kl_draws": int, "tokens": str, "budget": int, "observed": str,
+    "seconds": float, "oracle_seconds": float, "sampler_seconds": float,
+    "evaluation_seconds": float, "finished": str, "versions": str, "machine": str,
+}  # fmt: skip
+LEDGER = (
+    "total", "preprocessing", "probes", "commits", "depth", "rows_read", "widest_stage",
+    "total_without_rights",
+)  # fmt: skip
+
+
+def rows_of(study: Study) -> list[Row]:
+    """Return every finished run of a study, and one row for each failed cell."""
+    rows: list[Row] = []
+    by_size = sorted(study.cells, key=lambda cell: (_place(study, cell), cell.length))
+    for cell in by_size:
+        state = study.state(cell)
+        for task in state.tasks:
+            record = study.records.get(task.name)
+            if record is not None:
+                rows.append(_row(study, cell, task, record))
+        if state.failure:
+            rows.append(
+                dict.fromkeys(COLUMNS)
+                | {"study": study.config.name, "phase": "evaluation", "family": cell.family}
+                | {"length": cell.length, "method": study.config.sampler, "passes": False}
+                | {"stop": "failed", "reason": state.failure}
+            )
+    return rows
+
+
+def _place(study: Study, cell: Cell) -> int:
+    return study.config.families.index(cell.family)
+
+
+def _row(study: Study, cell: Cell, task: Task, record: Record) -> Row:
+    key, result, seconds = record.key, record.result, record.seconds
+    is_tuning = task.phase in ("screening", "development")
+    threshold = study.threshold(cell.family, "development" if is_tuning else "evaluation")
+    assert threshold is not None
+    return {
+        "study": study.config.name,
+        "phase": task.phase,
+        "family": cell.family,
+        "length": cell.length,
+        "method": key["sampler"],
+        "draw": key["draw"],
+        "stream": key["stream"],
+        "settings": _text(key.get("settings", {key.get("budget"): result.get("budget")})),
+        "stop": result["stop"],
+        "reason": result["reason"],
+        **{name: result[name] for name in LEDGER},
+        "batch_kl": result["batch_kl"],
+        "batch_kl_se": result["batch_kl_se"],
+        "threshold": threshold,
+        "passes": passes(result, threshold),
+        "kl_draws": key["kl_draws"],
+        "tokens": result["tokens"],
+        "budget": result.get("budget"),
+        "observed": _text(result["observed"]) if "observed" in result else None,
+        "seconds": seconds["total"],
+        "oracle_seconds": seconds.get("oracle"),
+        "sampler_seconds": seconds.get("sampler"),
+        "evaluation_seconds": seconds.get("evaluation"),
+        "finished": record.finished,
+        "versions": _text(record.versions),
+        "machine": _text(record.machine),
+    }
+
+
+def write_rows(rows: Sequence[Row], file: str | Path) -> None:
+    """Write rows to a ``.parquet`` or ``.csv`` file, whole or not at all."""
+    target = Path(file)
+    check_format(target)
+    with whole_file(target) as partial:
+        if target.suffix == ".csv":
+            partial.write_text(_as_csv(rows), encoding="utf-8")
+            return  # the file takes its place on the way out
+        pyarrow, parquet = _arrow()
+        kinds = {
+            str: pyarrow.string(), int: pyarrow.int64(), float: pyarrow.float64(),
+            bool: pyarrow.bool_(),
+        }  # fmt: skip
+        schema = pyarrow.schema([(name, kinds[kind]) for name, kind in COLUMNS.items()])
+        table = pyarrow.Table.from_pylist(list(rows), schema=schema)
+        parquet.write_table(table, partial, compression="zstd")
+
+
+@contextmanager
+def whole_file(target: Path) -> Iterator[Path]:
+    """Give a file to write to that takes the target's place only when all went well."""
+    partial = target.with_name(f".{target.name}.{os.getpid()}.partial")
+    try:
+        yield partial
+        os.replace(partial, target)
+    finally:
+        partial.unlink(missing_ok=True)
+
+
+def read_rows(file: str | Path) -> list[Row]:
+    """Read rows that :func:`write_rows` wrote."""
+    source = Path(file)
+    check_format(source)
+    if source.suffix == ".csv":
+        with source.open(encoding="utf-8", newline="") as stream:
+            reader = csv.DictReader(stream)
+            names = list(reader.fieldnames or [])
+            rows = [] if names != list(COLUMNS) else [_from_text(row) for row in reader]
+    else:
+        pyarrow, parquet = _arrow()
+        try:
+            table = parquet.read_table(source)
+        except pyarrow.ArrowInvalid as problem:
+            raise ValueError(f"{source} is not a Parquet file: {problem}") from None
+        names, rows = table.column_names, table.to_pylist()
+    if names != list(COLUMNS):
+        raise ValueError(f"{source} was not written by `counterprobe study export`")
+    return rows
+
+
+def check_format(file: Path) -> None:
+    """Refuse a file name that names no known format."""
+    if file.suffix not in FORMATS:
+        raise ValueError(f"{file} must end in {' or '.join(FORMATS)}")
+
+
+def _as_csv(rows: Sequence[Row]) -> str:
+    text = io.StringIO()
+    writer = csv.DictWriter(text, list(COLUMNS), lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)  # floats are written to their last bit, None as nothing
+    return text.getvalue()
+
+
+def _from_text(row: dict[str, str]) -> Row:
+    readers: dict[type, Any] = {str: str, int: int, float: float, bool: lambda t: t == "True"}
+    return {
+        name: None if row[name] == "" else readers[kind](row[name])
+        for name, kind in COLUMNS.items()
+    }
+
+
+def _text(value: Any) -> str:
+    return json.dumps(value, sort_keys=True)
+
+
+def _arrow() -> tuple[Any, Any]:
+    try:
+        import pyarrow  # type: ignore[import-untyped]
+        from pyarrow import parquet
+    except ImportError:
+        raise ImportError(
+            "Parquet needs pyarrow: pip install 'counterprobe[study]'; or choose a .csv file"
+        ) from None
+    return pyarrow, parquet

@@ -1,0 +1,139 @@
+"""One piece of work: the same numbers as the library called by hand, whole or stopped early."""
+
+import json
+
+import numpy as np
+import pytest
+
+import counterprobe as cp
+from counterprobe.evaluation import batch_kl, reference_kl
+from counterprobe.samplers import Packed, RandomBalanced, Sequential
+from counterprobe.streams import STREAMS_VERSION
+from counterprobe.study.work import (
+    TimedOracle,
+    do_work,
+    reference_key,
+    run_key,
+    search_key,
+    try_budget,
+)
+
+SEARCH = {"sampler": "random-balanced", "budget": "batches", "first": (), "width": 0.05,
+          "kl_draws": 32}  # fmt: skip
+
+
+def test_a_run_is_the_run_one_would_make_by_hand():
+    settings = {"num_colors": 3, "num_colorings": 5}
+    key = run_key("path", 60, 7, 9, "packed", settings, 16)
+    result, seconds = do_work(key)
+    law = cp.families.path(60, 7)
+    by_hand = Packed(**settings)(cp.Unmasking(law.oracle()), cp.Streams.from_seed(9))
+    kl = batch_kl(law, by_hand, draws=16)
+    for name, count in by_hand.ledger.as_dict().items():
+        assert result[name] == count
+    assert (result["batch_kl"], result["batch_kl_se"]) == (kl.value, kl.standard_error)
+    assert result["stop"] == "completed"
+    assert set(seconds) == {"oracle", "sampler", "evaluation", "total"}
+    assert 0 < seconds["oracle"] < seconds["total"]
+    assert do_work(key)[0] == result
+
+
+def test_a_key_has_everything_that_determines_the_run():
+    key = run_key("path", 60, 7, 9, "packed", {}, 16)
+    assert key["settings"] == Packed().settings  # defaults included: a changed default is new
+    assert key["streams_version"] == STREAMS_VERSION
+    assert json.loads(json.dumps(key)) == key
+    others = [
+        run_key("path", 61, 7, 9, "packed", {}, 16),
+        run_key("path", 60, 8, 9, "packed", {}, 16),
+        run_key("path", 60, 7, 8, "packed", {}, 16),
+        run_key("path", 60, 7, 9, "packed", {"num_colors": 3}, 16),
+        run_key("path", 60, 7, 9, "packed", {}, 17),
+        run_key("path", 60, 7, 9, "packed", {}, 16, tuning=1),
+        run_key("path", 60, 7, 9, "sequential", {}, 16),
+    ]
+    assert all(other != key for other in others)
+    assert run_key("path", 60, 7, 9, "packed", {"num_colors": None}, 16) == key
+
+
+def test_other_seeds_draw_other_tokens():
+    tokens = {
+        do_work(run_key("path", 60, draw, stream, "sequential", {}, 16))[0]["tokens"]
+        for draw in (1, 2)
+        for stream in (3, 4)
+    }
+    assert len(tokens) == 4
+
+
+def test_a_reference():
+    result, _ = do_work(reference_key("matching", 64, 3))
+    assert result == {"reference_kl": reference_kl(cp.families.matching(64, 3))}
+
+
+def test_a_run_that_cannot_start_has_no_batch_kl():
+    key = run_key("path", 60, 7, 9, "packed-theory", {"tail_tolerance": 1e-6}, 16)
+    result, _ = do_work(key)
+    assert result["stop"] == "infeasible"
+    assert result["batch_kl"] is None
+    assert result["total"] == 0
+    assert result["tokens"] is None
+
+
+def test_the_timed_oracle_gives_the_same_rows():
+    law = cp.families.path(30, 1)
+    timed = TimedOracle(law)
+    assert isinstance(timed, cp.Oracle)
+    for sampler in (Packed(num_colors=3, num_colorings=4), Sequential()):
+        one = sampler(cp.Unmasking(timed), cp.Streams(1, 2))
+        other = sampler(cp.Unmasking(law.oracle()), cp.Streams(1, 2))
+        assert np.array_equal(one.tokens, other.tokens)
+        assert one.ledger == other.ledger
+    assert timed.seconds > 0
+
+
+@pytest.mark.parametrize("family", ["matching", "path", "binary-tree", "growing-stars"])
+@pytest.mark.parametrize("budget", [1, 8, 25, 60, 99, 110, 119, 120])
+def test_a_trial_decides_as_the_whole_run_does(family, budget):
+    law = cp.families.build(family, 120, 4)
+    streams = cp.Streams.from_seed(5)
+    whole = batch_kl(law, RandomBalanced(budget)(cp.Unmasking(law.oracle()), streams), draws=16)
+    for threshold in (1e-12, 1e-6, 1e-2, 1e9):
+        trial = try_budget(law, RandomBalanced(budget), streams, threshold, 16)
+        assert trial.passes == whole.passes(threshold)
+        if trial.stopped_early:
+            assert 2 * threshold < trial.kl.value <= whole.value + 1e-12
+        else:
+            assert trial.kl.value == whole.value
+            assert trial.kl.standard_error == whole.standard_error
+    if budget <= 25:  # batches of five or more may have sampled factors: no early end
+        assert not trial.stopped_early
+
+
+def test_a_rule_without_a_schedule_is_run_whole():
+    law = cp.families.path(40, 4)
+    trial = try_budget(law, Packed(num_colors=2, num_colorings=1), cp.Streams(1, 2), 1e-9, 16)
+    assert not trial.stopped_early
+    assert not trial.passes
+
+
+@pytest.mark.parametrize("family", ["matching", "path", "growing-stars"])
+def test_a_search_reports_the_safe_budget(family):
+    length, threshold = 150, 1e-9
+    result, _ = do_work(search_key(family, length, 4, 5, threshold=threshold, **SEARCH))
+    law = cp.families.build(family, length, 4)
+    streams = cp.Streams.from_seed(5)
+
+    def kl_at(budget: int):
+        return batch_kl(law, RandomBalanced(budget)(cp.Unmasking(law.oracle()), streams), draws=32)
+
+    safe = result["budget"]
+    assert result["total"] == result["commits"] == safe
+    assert result["preprocessing"] == result["probes"] == 0
+    assert result["batch_kl"] == kl_at(safe).value
+    assert kl_at(safe).passes(threshold)
+    assert len(result["observed"]) >= 4
+    for seen in result["observed"]:
+        assert seen["passes"] == kl_at(seen["budget"]).passes(threshold)
+        assert seen["passes"] or seen["budget"] < safe
+    below = max((o["budget"] for o in result["observed"] if o["budget"] < safe), default=0)
+    assert safe - below <= 0.05 * length + 1
