@@ -5,8 +5,13 @@ import re
 import tomllib
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+import counterprobe as cp
+from counterprobe.probing.banks import read_banks
+from counterprobe.probing.drafts import DraftContext, rare_draft
+from counterprobe.probing.packed import Chunk, draw_colorings, probe_states
 from counterprobe.streams import STREAMS_VERSION
 from counterprobe.study.config import config_from_dict, load_preset
 from counterprobe.study.export import read_rows
@@ -92,6 +97,49 @@ def test_a_committed_run_can_be_repeated(evaluations):
     result, _ = do_work(key)
     for name in ("total", "probes", "commits", "depth", "rows_read", "batch_kl", "tokens"):
         assert result[name] == row[name]
+
+
+@pytest.mark.parametrize(
+    ("family", "through"), [("path", 0.01), ("binary-tree", 0.001), ("growing-stars", 0)]
+)
+def test_the_cut_parts_neighbours_from_what_lies_behind_them(family, through):
+    """Responses under four colorings of the frozen number of colors, on a development draw."""
+    frozen = {"path": 4, "binary-tree": 5, "growing-stars": 3}[family]
+    settings = next(
+        entry
+        for entry in load_preset("paper").candidate_settings(family, 8192)
+        if entry["num_colors"] == frozen
+    )
+    law = cp.families.build(family, 8192, 171)
+    run, rng = cp.Unmasking(law.oracle()), np.random.default_rng(1)
+    banks = read_banks(run, settings["bank_threshold"], run.row_error)
+    draft = rare_draft(DraftContext(run.state, banks, 0), rng)
+    columns = banks.columns(draft)
+    assert len(columns) == 2
+    few = np.bincount(law.edges.ravel(), minlength=8192) <= 3  # a hub's own row says nothing
+    moved: dict[int, list] = {0: [], 1: [], 2: [], 3: []}  # by neighbours of the source color
+    for colors in draw_colorings(4, frozen, 8192, rng):
+        neighbours = np.zeros((frozen, 8192), dtype=np.int64)
+        for one, other in (law.edges.T, law.edges.T[::-1]):
+            np.add.at(neighbours, (colors[one], other), 1)
+        for color in range(frozen):
+            readouts = np.flatnonzero((colors == color) & few)
+            sources = np.array([c for c in range(frozen) if c != color])
+            chunk = Chunk(0, color, np.flatnonzero(colors == color), sources)
+            states = probe_states(run.state, draft, columns, colors, chunk)
+            rows = law.oracle().rows(states, cp.Readouts.same(len(states), readouts))
+            first, second = rows.masses.reshape(2, len(sources), len(readouts), -1)
+            passes_cut = np.abs(first - second).sum(axis=-1) / 2 > settings["tv_cut"]
+            count = neighbours[np.ix_(sources, readouts)]
+            for k, found in moved.items():
+                found.append(passes_cut[count == k])
+    behind, lone, *several = (np.concatenate(found) for found in moved.values())
+    assert len(lone) > 10_000
+    assert lone.all()
+    assert behind.mean() <= through
+    # Several neighbours of one color cancel now and then, where one of them has a bank.
+    together = np.concatenate([lone, *several])
+    assert 1 - together.mean() <= 5e-4
 
 
 @pytest.mark.slow
