@@ -225,6 +225,10 @@ def draw_classed(
     return tokens
 
 
+# Rows with fewer tokens than this in the classes that can matter are listed class by class.
+FEW_TOKENS = 64
+
+
 @allocating_kernel
 def above_classed(
     masses: FloatArray,
@@ -233,27 +237,41 @@ def above_classed(
     token_class: IntArray,
     within: FloatArray,
     class_top: FloatArray,
+    sorted_tokens: IntArray,
+    class_start: IntArray,
 ) -> tuple[IntArray, IntArray]:
     """List the tokens of probability at least ``threshold``, row by row, in token order."""
     num_rows, num_classes = masses.shape
     vocab_size = token_class.shape[1]
     start = np.zeros(num_rows + 1, dtype=np.int64)
-    found = np.empty(max(16, num_rows), dtype=np.int64)
+    found = np.empty(max(16, num_rows) + vocab_size, dtype=np.int64)
     count = 0
     for r in range(num_rows):
         k = kinds[r]
-        reachable = False
+        if count + vocab_size > len(found):
+            larger = np.empty(2 * len(found), dtype=np.int64)
+            larger[:count] = found[:count]
+            found = larger
+        reachable = 0
         for c in range(num_classes):
             if masses[r, c] * class_top[k, c] >= threshold:
-                reachable = True
-        if reachable:
+                reachable += class_start[k, c + 1] - class_start[k, c]
+        if reachable > FEW_TOKENS:
             for v in range(vocab_size):
                 if masses[r, token_class[k, v]] * within[k, v] >= threshold:
-                    if count == len(found):
-                        larger = np.empty(2 * count, dtype=np.int64)
-                        larger[:count] = found
-                        found = larger
                     found[count] = v
                     count += 1
+        elif reachable > 0:
+            for c in range(num_classes):
+                if masses[r, c] * class_top[k, c] >= threshold:
+                    for s in range(class_start[k, c], class_start[k, c + 1]):
+                        v = sorted_tokens[k, s]
+                        if masses[r, c] * within[k, v] >= threshold:
+                            place = count  # insert in token order
+                            while place > start[r] and found[place - 1] > v:
+                                found[place] = found[place - 1]
+                                place -= 1
+                            found[place] = v
+                            count += 1
         start[r + 1] = count
     return start, found[:count]

@@ -347,7 +347,14 @@ class ClassedRows(Rows):
         """List the tokens of probability at least ``threshold``; see :meth:`Rows.above`."""
         c = self.classes
         start, tokens = above_classed(
-            self.class_masses, self._kinds, float(threshold), c.token_class, c.within, c.class_top
+            self.class_masses,
+            self._kinds,
+            float(threshold),
+            c.token_class,
+            c.within,
+            c.class_top,
+            c.sorted_tokens,
+            c.class_start,
         )
         return start, tokens
 
