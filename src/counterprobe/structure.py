@@ -14,6 +14,7 @@ import json
 import os
 import tempfile
 import zipfile
+import zlib
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
@@ -195,7 +196,8 @@ class Structure:
                 f"have {masses.shape[1]}: it is not the oracle this structure was found with"
             )
         distance = np.abs(masses - self.sample_rows).sum(axis=1) / 2
-        allowed = SAME_ROW + 2 * max(self.row_error, oracle.row_error)
+        # A frozen oracle repeats itself whatever its error; one that declares more is another.
+        allowed = SAME_ROW + 2 * self.row_error
         if not distance.max() <= allowed:  # also when it is not a number
             k = int(np.argmax(~(distance <= allowed)))
             raise StructureError(
@@ -276,7 +278,7 @@ class Structure:
             "row_error": self.row_error,
             "about": self.about,
         }
-        text = json.dumps(header, sort_keys=True)
+        text = json.dumps(header, sort_keys=True, default=_plain_number)
         digest = _digest(text, arrays)
         buffer = io.BytesIO()
         np.savez_compressed(
@@ -293,6 +295,7 @@ class Structure:
                 file.write(buffer.getvalue())
                 file.flush()
                 os.fsync(file.fileno())
+            os.chmod(partial, 0o666 & ~_umask())
             os.replace(partial, target)
         except BaseException:
             Path(partial).unlink(missing_ok=True)
@@ -305,7 +308,7 @@ class Structure:
         try:
             with np.load(whole, allow_pickle=False) as archive:
                 contents = {name: archive[name] for name in archive.files}
-        except (OSError, TypeError, ValueError, EOFError, KeyError, zipfile.BadZipFile) as error:
+        except _DAMAGE as error:
             raise StructureError(
                 f"{os.fspath(path)} is not a structure file, or is damaged ({error}); discover "
                 "the structure again"
@@ -323,9 +326,9 @@ class Structure:
                 "discover the structure again"
             )
         header = json.loads(text)
-        if header["format"] != FORMAT:
+        if header.get("format") != FORMAT:
             raise StructureError(
-                f"{os.fspath(path)} has the format {header['format']!r}, this version reads "
+                f"{os.fspath(path)} has the format {header.get('format')!r}, this version reads "
                 f"{FORMAT!r}"
             )
         return cls(
@@ -339,7 +342,33 @@ class Structure:
         )
 
 
+# What NumPy and zipfile raise on damaged archives.
+_DAMAGE = (
+    OSError,
+    TypeError,
+    ValueError,
+    EOFError,
+    KeyError,
+    NotImplementedError,
+    RuntimeError,
+    zipfile.BadZipFile,
+    zlib.error,
+)
 _ARRAYS = [field.name for field in fields(Structure) if "Array" in str(field.type)]
+
+
+def _plain_number(value: object) -> object:
+    """Turn a NumPy number into Python's."""
+    if isinstance(value, np.generic):
+        return value.item()
+    raise TypeError(f"cannot write {value!r} to a structure file")
+
+
+def _umask() -> int:
+    """Return the process's file mode mask, which can only be read by setting it."""
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask
 
 
 def _digest(text: str, arrays: dict[str, NDArray[Any]]) -> str:

@@ -59,7 +59,10 @@ class Data(NamedTuple):
     is_sketch : bool
         Whether coordinates are sketches of a log-row instead of the log-row.
     visible_weight : float
-        Log-rows of a lower weight are too saturated to be evidence of anything.
+        Log-rows of a lower weight are too saturated to fit by.
+    visible_mass : float
+        Coordinates of a smaller mass could move without being seen: a row that leaves them so
+        little is no evidence about them.
     """
 
     num_probes: int
@@ -71,6 +74,7 @@ class Data(NamedTuple):
     importance: FloatArray
     is_sketch: bool
     visible_weight: float
+    visible_mass: float
 
 
 class Known(NamedTuple):
@@ -97,8 +101,8 @@ class Scratch(NamedTuple):
     its choice 0; ``determined`` says which of them the probes determine; ``residual`` is the
     log-row minus its reconstruction on clean probes; ``outcome`` is indexed by CLEAN (clean
     probes in which the row was not saturated), RANK, SQUARES (weighted residual sum of squares)
-    and WORST (largest total variation). ``probes`` is filled once a readout by
-    :func:`list_probes`.
+    and WORST (largest total variation). ``seen`` counts, coordinate by coordinate, the clean
+    probes in which it had mass to move. ``probes`` is filled by :func:`list_probes`.
     """
 
     gram: FloatArray
@@ -106,6 +110,7 @@ class Scratch(NamedTuple):
     determined: NDArray[np.bool_]
     is_clean: NDArray[np.bool_]
     residual: FloatArray
+    seen: IntArray
     outcome: FloatArray
     probes: IntArray
     nobody: IntArray
@@ -120,6 +125,7 @@ def new_scratch(num_probes: int, width: int) -> Scratch:
         np.empty(MAX_PARAMETERS, dtype=np.bool_),
         np.empty(num_probes, dtype=np.bool_),
         np.empty((num_probes, width)),
+        np.empty(width, dtype=np.int64),
         np.empty(4),
         np.empty(num_probes + 1, dtype=np.int64),
         np.empty(0, dtype=np.int64),
@@ -161,7 +167,7 @@ def fit(
     known, terms : shape (k,), (k, K, C)
         Neighbours whose terms are known.
     judge : bool
-        Whether to compare rows as well, for the outcome WORST.
+        Whether to compare rows as well: the outcome WORST, and ``seen``.
     """
     outcome = scratch.outcome
     width = data.logs.shape[2]
@@ -201,6 +207,7 @@ def fit(
             outcome[RANK] = max(outcome[RANK], _solve(scratch, size, c, c + 1))
     outcome[SQUARES] = 0.0
     outcome[WORST] = 0.0
+    scratch.seen[:] = 0
     for n in range(num_read):
         t = scratch.probes[n]
         if not scratch.is_clean[t]:
@@ -222,8 +229,11 @@ def fit(
             continue
         if data.is_sketch:
             distance = 0.5 * math.sqrt(squares)
+            if data.weight[j, t] >= data.visible_weight:
+                for c in range(width):
+                    scratch.seen[c] += 1
         else:
-            distance = _distance(data.logs, j, t, scratch.residual)
+            distance = _distance(data, j, t, scratch)
         outcome[WORST] = max(outcome[WORST], distance)
 
 
@@ -278,8 +288,9 @@ def _all_shown(data: Data, t: int, positions: IntArray) -> bool:
 
 
 @inlined
-def _distance(logs: FloatArray, j: int, t: int, residual: FloatArray) -> float:
-    """Total variation between the row read and the row reconstructed, both given by logs."""
+def _distance(data: Data, j: int, t: int, scratch: Scratch) -> float:
+    """Total variation between the row read and its reconstruction; notes what the row shows."""
+    logs, residual = data.logs, scratch.residual
     width = logs.shape[2]
     top = logs[j, t, 0]
     peak = logs[j, t, 0] - residual[t, 0]
@@ -292,10 +303,10 @@ def _distance(logs: FloatArray, j: int, t: int, residual: FloatArray) -> float:
         other += math.exp(logs[j, t, c] - residual[t, c] - peak)
     distance = 0.0
     for c in range(width):
-        distance += abs(
-            math.exp(logs[j, t, c] - top) / mass
-            - math.exp(logs[j, t, c] - residual[t, c] - peak) / other
-        )
+        read = math.exp(logs[j, t, c] - top) / mass
+        if data.visible_mass <= read <= 1.0 - data.visible_mass:
+            scratch.seen[c] += 1
+        distance += abs(read - math.exp(logs[j, t, c] - residual[t, c] - peak) / other)
     return 0.5 * distance
 
 
@@ -351,6 +362,7 @@ def check_fits(
     terms: FloatArray,
     is_determined: NDArray[np.bool_],
     outcome: FloatArray,
+    seen: IntArray,
 ) -> None:
     """Fit fixed neighbourhoods, and keep their constants and terms.
 
@@ -362,7 +374,7 @@ def check_fits(
     members, count : shape (N, D), (N,)
     constant, terms, is_determined : shape (N, C), (N, D, K, C), (N, D, K)
         Written at the readouts.
-    outcome : shape (R, 4)
+    outcome, seen : shape (R, 4), (R, C)
         Written.
     """
     width = data.logs.shape[2]
@@ -382,6 +394,7 @@ def check_fits(
             scratch,
         )
         outcome[r] = scratch.outcome
+        seen[r] = scratch.seen
         constant[j] = scratch.solution[0]
         first = 1
         for m in range(count[j]):

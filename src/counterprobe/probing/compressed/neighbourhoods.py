@@ -17,7 +17,7 @@ from contextlib import contextmanager
 import numpy as np
 from numpy.typing import NDArray
 
-from counterprobe.probing.compressed.fitting import CLEAN, WORST, Known, check_fits
+from counterprobe.probing.compressed.fitting import RANK, WORST, Known, check_fits
 from counterprobe.probing.compressed.ranking import leftovers, rank_sources
 from counterprobe.probing.compressed.readings import Readings
 from counterprobe.probing.compressed.search import search_neighbourhoods
@@ -35,8 +35,10 @@ OWN_MEMBERS = 8
 OWN_CLAIMS = 4
 SHORTLIST = 16
 RESOLVED_FAVOUR = 0.3
-# What a term taken over adds to the tolerance, in units of the tolerance.
-TAKEN_OVER = 0.2
+# Rounding in a reconstructed row.
+FIT_ROUNDING = 1e-10
+# Coordinates with less all-mask mass than this need no evidence of their own.
+RELEVANT_MASS = 2e-3
 # Clean probes beyond the parameters before a neighbourhood may count as an explanation.
 SPARE = 6
 # What a source must gain, in log-likelihood: out of N, or when its other end names the readout.
@@ -71,8 +73,8 @@ class Neighbourhoods:
         self.terms = np.zeros((length, OWN_MEMBERS, choices, width))
         self.is_determined = np.zeros((length, OWN_MEMBERS, choices), dtype=np.bool_)
         self.misfit = np.zeros(length)
-        self._clean = np.zeros(length, dtype=np.int64)
-        self._clean_at_change = np.zeros(length, dtype=np.int64)
+        self._seen = np.zeros((length, width), dtype=np.int64)
+        self._seen_at_change = np.zeros((length, width), dtype=np.int64)
         self._signature = np.zeros(length, dtype=np.uint64)
         self.seconds = {"ranking": 0.0, "fitting": 0.0}
 
@@ -87,8 +89,15 @@ class Neighbourhoods:
 
     @property
     def evidence(self) -> IntArray:
-        """Clean probes that each neighbourhood explained since it was last changed."""
-        return np.where(self.is_resolved, self._clean - self._clean_at_change, 0)
+        """Clean probes that each neighbourhood explained since it was last changed.
+
+        Counted for the coordinate that was seen least, of those with some all-mask mass, and less
+        the parameters that the later probes were first to determine.
+        """
+        fresh = self._seen - self._seen_at_change
+        matters = self.readings.importance >= RELEVANT_MASS
+        least = np.where(matters, fresh, np.iinfo(np.int64).max).min(axis=1)
+        return np.where(self.is_resolved & ~self.is_settled, np.maximum(least, 0), 0)
 
     def _named(self, by: BoolArray) -> tuple[IntArray, IntArray]:
         """Return (position, slot) of the members that some positions name."""
@@ -164,9 +173,8 @@ class Neighbourhoods:
         return Known(start, position, np.ascontiguousarray(terms))
 
     def _tolerances(self, known: Known) -> FloatArray:
-        """Errors of terms taken over add up like independent ones."""
-        tolerance: FloatArray = self.tolerance * (1 + TAKEN_OVER * np.sqrt(np.diff(known.start)))
-        return tolerance
+        """Terms taken over add rounding, but no licence: noise that adds up is not explained."""
+        return self.tolerance + FIT_ROUNDING * (1 + np.sqrt(np.diff(known.start)))
 
     # ----- Checking and improving ----------------------------------------------------------
 
@@ -174,20 +182,21 @@ class Neighbourhoods:
         """Fit every resolved position again; reopen and count those no longer explained."""
         readouts = np.flatnonzero(self.is_resolved & ~self.is_settled)
         known = self.known(readouts)
-        outcome = self._fit(readouts, known)
+        outcome, seen = self._fit(readouts, known)
         self.misfit[readouts] = outcome[:, WORST]
-        self._clean[readouts] = outcome[:, CLEAN].astype(np.int64)
+        self._seen[readouts] = seen - outcome[:, RANK, None].astype(np.int64)
         signature = self._signatures(readouts, known)
         changed = readouts[signature != self._signature[readouts]]
         self._signature[readouts] = signature
-        self._clean_at_change[changed] = self._clean[changed]
+        self._seen_at_change[changed] = self._seen[changed]
         is_bad = outcome[:, WORST] > self._tolerances(known)
         self.is_resolved[readouts[is_bad]] = False
         return int(is_bad.sum())
 
-    def _fit(self, readouts: IntArray, known: Known) -> FloatArray:
+    def _fit(self, readouts: IntArray, known: Known) -> tuple[FloatArray, IntArray]:
         """Fit neighbourhoods as they are, and keep their constants and terms."""
         outcome = np.zeros((len(readouts), 4))
+        seen = np.zeros((len(readouts), self.constant.shape[1]), dtype=np.int64)
         data = self.readings.data
         with self._timed("fitting"):
             run_in_parts(
@@ -203,10 +212,11 @@ class Neighbourhoods:
                     self.terms,
                     self.is_determined,
                     outcome,
+                    seen,
                 ),
                 len(readouts),
             )
-        return outcome
+        return outcome, seen
 
     def hubs(self) -> tuple[IntArray, Known]:
         """Return the positions that take terms over, and these; their constants are refitted."""

@@ -1,11 +1,11 @@
 """Readings: every probe so far and what came back, position by position, in coordinates that add.
 
 A row becomes its centred log: for a pairwise law the terms of revealed neighbours add in it. With
-a noisy oracle the log is taken of mass plus half a row error, and a coordinate counts the less the
-smaller its mass, so that a rare token, whose log may be off by several units, cannot drown the
-rest. A vocabulary of more than ``MOST_COORDINATES`` tokens is sketched: a few random signed sums
-of the log-row, each token weighted by the root of its all-mask mass. Sums of logs still add, and
-the length of a sketched difference bounds, to first order, twice the total variation.
+a noisy oracle a coordinate counts the less the smaller its mass, so that a rare token, whose log
+may be off by several units, cannot drown the rest. A vocabulary of more than ``MOST_COORDINATES``
+tokens is sketched: a few random signed sums of the log-row, each token weighted by the root of its
+all-mask mass. Sums of logs still add, and the length of a sketched difference bounds, to first
+order, twice the total variation.
 """
 
 from __future__ import annotations
@@ -28,14 +28,18 @@ T = TypeVar("T", bound=np.generic)
 
 MOST_COORDINATES = 32
 NUM_SKETCHES = 16
-# Below this an oracle is exact, and logs need no buffer.
+# Below this an oracle is exact.
 EXACT = 1e-9
+# Above this rare masses are mostly noise, and their logs need a buffer: a small one, since the log
+# of a sum does not add.
+PRECISE = 1e-5
+BUFFER = 0.01
 # A row says less the more of its mass is on one token; its weight is a quarter where this is left.
 QUARTER_WEIGHT_MASS = 0.02
 # With less than this left a row is saturated: it only counts where nothing else is known.
 SATURATED = 1e-9
 SATURATED_WEIGHT = 1e-30
-# With less than this left, or ten row errors, a row is no evidence.
+# A coordinate with less mass than this, or ten row errors, could move unseen.
 VISIBLE_MASS = 1e-4
 # Rows kept in single precision are no better than this.
 SINGLE_PRECISION = 2e-6
@@ -77,13 +81,13 @@ class Readings:
         self.all_mask = np.full((length, width), 1.0 / width)
         self.all_mask[residual] = masses
         self._signs = rng.choice(np.array([-1.0, 1.0]), size=(width, NUM_SKETCHES))
-        self._buffer = 0.5 * row_error if row_error > EXACT else SMALLEST
+        self._buffer = BUFFER * row_error if row_error > PRECISE else SMALLEST
         if self.is_sketch:
             self.importance = np.full((length, NUM_SKETCHES), 1.0 / NUM_SKETCHES)
         else:
             self.importance = np.maximum(self.all_mask, 1e-3)
-        visible = max(VISIBLE_MASS, 10 * row_error)
-        self._visible_weight = _precision(visible)
+        self._visible_mass = max(VISIBLE_MASS, 10 * row_error)
+        self._visible_weight = _precision(self._visible_mass)
         self.num_probes = 0
         self._choices = np.full((length, 64), -1, dtype=np.int16)
         self._logs = np.zeros((length, 64, self.importance.shape[1]))
@@ -111,6 +115,7 @@ class Readings:
             self.importance,
             self.is_sketch,
             self._visible_weight,
+            self._visible_mass,
         )
 
     def open(self, choices: IntArray) -> int:

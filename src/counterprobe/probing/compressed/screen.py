@@ -30,8 +30,8 @@ from counterprobe.probing.compressed.findings import (
     needed_evidence,
 )
 from counterprobe.probing.compressed.neighbourhoods import Neighbourhoods
-from counterprobe.probing.compressed.readings import Readings
-from counterprobe.rows import Rows, to_numpy
+from counterprobe.probing.compressed.readings import MOST_COORDINATES, Readings
+from counterprobe.rows import ClassedRows, Rows, to_numpy
 from counterprobe.states import MASK, mix64
 from counterprobe.streams import Decisions
 from counterprobe.unmasking import Request, Unmasking
@@ -51,15 +51,17 @@ FEW = 0.25
 FEW_MASK_RATE = 0.85
 # Another search of the same probes must have been worth this share of what was unresolved.
 WORTHWHILE = 0.05
-# Rounding in a reconstructed row.
-FIT_ROUNDING = 1e-10
 # Masked hubs whose log-row would spread more than this have their neighbours steered.
 WIDEST_ROW = 6.0
 # Runs of K probes in a validation stage, at least.
 LEAST_BLOCKS = 6
+UNEXPLAINED = (
+    "no neighbourhood explains their rows often enough: they are not sums of pairwise terms, are "
+    "saturated, or tokens of one tail group act differently"
+)
 # What is kept to recognise the oracle by.
 SAMPLE_STATES = 3
-SAMPLE_ROWS = 128
+SAMPLE_NUMBERS = 2**17
 
 
 def compressed_screen(
@@ -74,7 +76,7 @@ def compressed_screen(
     decisions : Decisions
     settings : CompressedSettings
     """
-    if len(run.residual) < 2:
+    if len(run.residual) < 2 or run.vocab_size == 1:
         return _nothing_to_find(run)
     return _CompressedScreen(run, decisions, settings).discover()
 
@@ -90,8 +92,7 @@ class _CompressedScreen:
         row_error = run.row_error
         threshold = settings.bank_threshold
         if threshold is None:
-            floor = threshold_floor(row_error, run.vocab_size)
-            threshold = floor if floor <= 0.25 else 0.0
+            threshold = _default_threshold(rows, row_error)
         start, tokens = rows.above(threshold - row_error)
         banks = banks_from_lists(self.history, self.residual, rows, start, tokens, threshold)
         self.columns = Columns.of(banks, rows)
@@ -100,7 +101,7 @@ class _CompressedScreen:
         )
         tolerance = settings.tolerance
         if tolerance is None:
-            tolerance = 3 * self.readings.row_error + FIT_ROUNDING
+            tolerance = 3 * self.readings.row_error
         is_given = np.ones(run.length, dtype=np.bool_)
         is_given[self.residual] = False
         self.found = Neighbourhoods(self.readings, is_given, tolerance)
@@ -117,8 +118,8 @@ class _CompressedScreen:
         self.is_given_up = np.zeros(run.length, dtype=np.bool_)
         self.is_retested = np.zeros(run.length, dtype=np.bool_)
         self.seconds = 0.0
-        self.idle = 0
-        self.most_resolved = 0
+        self.idle = self.most_resolved = 0
+        self.unseen, self.least_evidence = 0, -1
         self.reason = ""
 
     # ----- The loop ------------------------------------------------------------------------
@@ -137,11 +138,14 @@ class _CompressedScreen:
             while self._step():
                 pass
         else:
-            self.reason = "every position has one token only: nothing can be varied"
+            self.reason = (
+                f"no position has two columns to vary: no token reaches the bank threshold "
+                f"{self.columns.banks.threshold:.3g}; lower bank_threshold"
+            )
         found.is_resolved &= found.evidence >= self.needed
         found.is_resolved |= found.is_settled
         if not self.reason and not found.is_resolved.all():
-            self.reason = "no neighbourhood explains their rows: not a sum of pairwise terms"
+            self.reason = UNEXPLAINED
         return Findings(
             edges=found.edges(),
             is_resolved=found.is_resolved.copy(),
@@ -161,6 +165,7 @@ class _CompressedScreen:
         unresolved = ~found.is_resolved & ~self.is_given_up
         if unresolved.any():
             return self._batch("resolve", unresolved, self._batch_size(unresolved.sum()))
+        self.idle = self.most_resolved = 0  # whatever opens again is a new matter
         retest = found.contradictions()
         retest = retest[~self.is_retested[retest]]
         if len(retest):
@@ -170,11 +175,18 @@ class _CompressedScreen:
         pending = self._pending()
         if len(pending):
             return self._validate(pending)
-        lacking = found.is_resolved & ~found.is_settled & (found.evidence < self.needed)
-        if lacking.any():
-            short = self.needed - int(found.evidence[lacking].min())
-            return self._batch("evidence", lacking, min(short + short // 4 + 1, 64))
-        return False
+        evidence = found.evidence
+        lacking = found.is_resolved & ~found.is_settled & (evidence < self.needed)
+        if not lacking.any():
+            return False
+        least = int(evidence[lacking].min())
+        self.unseen = 0 if least > self.least_evidence else self.unseen + 1
+        self.least_evidence = least
+        if self.unseen >= self.settings.patience:
+            # Their rows are saturated in nearly every probe: no amount of these is evidence.
+            return False
+        short = self.needed - least
+        return self._batch("evidence", lacking, min(short + short // 4 + 1, 64))
 
     def _batch_size(self, num_unresolved: int) -> int:
         share = num_unresolved / len(self.residual)
@@ -212,9 +224,11 @@ class _CompressedScreen:
     def _generator(self) -> np.random.Generator:
         return self.decisions.generator("compressed", len(self.reports))
 
-    def _submit(self, purpose: str, masked: BoolArray, rng: np.random.Generator) -> None:
+    def _submit(
+        self, purpose: str, masked: BoolArray, rng: np.random.Generator, *, steered: bool = True
+    ) -> None:
         """Submit one stage of probes and learn from it."""
-        states, shown = self._states(masked, rng)
+        states, shown = self._states(masked, rng, steered)
         first = self.readings.open(shown)
         readouts = [Readouts.every_masked(part) for part in _parts(states)]
 
@@ -233,6 +247,7 @@ class _CompressedScreen:
         found = self.found
         reopened = found.recheck()
         self._improve()
+        self.is_given_up &= ~found.is_resolved
         self.reports.append(
             BatchReport(
                 purpose,
@@ -258,11 +273,12 @@ class _CompressedScreen:
                 return
 
     def _states(
-        self, masked: BoolArray, rng: np.random.Generator
+        self, masked: BoolArray, rng: np.random.Generator, steered: bool
     ) -> tuple[NDArray[np.int32], IntArray]:
         """Fill in what every revealed position shows."""
         choices = design.balanced_choices(len(masked), self.columns.num_choices, rng)
-        self._steer(masked, choices, rng)
+        if steered:
+            self._steer(masked, choices, rng)
         tokens = self.columns.show(choices, rng.random(choices.shape))
         states = np.where(masked, MASK, tokens).astype(np.int32)
         given = self.found.is_settled
@@ -271,13 +287,13 @@ class _CompressedScreen:
         choices[:, given] = -1
         return states, choices
 
-    def _steer(self, masked: BoolArray, choices: IntArray, rng: np.random.Generator) -> None:
-        """Keep readouts with many known neighbours from saturating."""
+    def _steer(self, masked: BoolArray, choices: IntArray, rng: np.random.Generator) -> bool:
+        """Keep readouts with many known neighbours from saturating; say whether any would."""
         hubs, known = self.found.hubs()
-        if len(hubs) == 0:
-            return
+        before = choices.copy()
         constant = self.found.constant[hubs]
         design.steer(masked, choices, hubs, known, constant, self.columns, WIDEST_ROW, rng)
+        return not np.array_equal(before, choices)
 
     # ----- Validation ----------------------------------------------------------------------
 
@@ -324,24 +340,37 @@ class _CompressedScreen:
         code = words[word] ^ np.where(word == len(changed), flip, False)[:, None]
         can_mask = ~found.is_settled & ~self.is_given_up
         masks = [can_mask & (code[label, b] ^ side) for b in range(words.shape[1])]
+        for mask in masks:  # an odd cycle has no two sides
+            both = edges[mask[edges].all(axis=1)]
+            mask[both[:, 0]] = False
         while len(masks) < LEAST_BLOCKS:
             rate = np.where(can_mask, MASK_RATE, 0.0)
             masks.append(design.independent_masks(1, edges, rate, can_mask, rng)[0])
         masked = np.repeat(np.array(masks), self.num_choices, axis=0)
-        if self.readings.num_probes + len(masked) > self.max_probes:
+        # Steering spoils the balance of what is shown, so hubs that would saturate are validated
+        # once more, steered.
+        trial = design.balanced_choices(len(masked), self.columns.num_choices, rng)
+        stages = [False, True] if self._steer(masked, trial, rng) else [False]
+        if self.readings.num_probes + len(stages) * len(masked) > self.max_probes:
             self.reason = f"the budget of {self.max_probes} probes is spent"
             found.is_resolved[pending] = False
             return False
-        _, keys = self._components()
-        before = set(keys)
-        self._submit("validate", masked, rng)
-        _, keys = self._components()
-        self.validated = before & set(keys)
+        before = set(self._components()[1])
+        for steered in stages:
+            self._submit("validate", masked, rng, steered=steered)
+        self.validated = before & set(self._components()[1])
         return True
 
 
+def _default_threshold(rows: Rows, row_error: float) -> float:
+    """Return the paper's floor; zero, every token, where that is coarse or tokens are few."""
+    floor = threshold_floor(row_error, rows.vocab_size)
+    few = not isinstance(rows, ClassedRows) and rows.vocab_size <= MOST_COORDINATES
+    return 0.0 if few or floor > 0.25 else floor
+
+
 def _nothing_to_find(run: Unmasking) -> Findings:
-    """One position depends on nothing, and costs nothing to find out about."""
+    """One position, or one token, depends on nothing and costs nothing to find out about."""
     return Findings(
         edges=np.empty((0, 2), dtype=np.int64),
         is_resolved=np.ones(run.length, dtype=np.bool_),
@@ -360,7 +389,8 @@ def _sample(request: Request, rows: Rows, rng: np.random.Generator) -> Sample:
     """Keep a few states and rows of a request."""
     readouts = request.readouts
     early = np.flatnonzero(readouts.state_index < SAMPLE_STATES)
-    kept = np.sort(rng.choice(early, size=min(len(early), SAMPLE_ROWS), replace=False))
+    most = max(1, SAMPLE_NUMBERS // to_numpy(rows.masses).shape[1])
+    kept = np.sort(rng.choice(early, size=min(len(early), most), replace=False))
     return Sample(
         request.states[:SAMPLE_STATES].copy(),
         Readouts.pairs(readouts.state_index[kept], readouts.position[kept]),
