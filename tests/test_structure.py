@@ -168,6 +168,31 @@ def test_a_tampered_file_is_refused(structure: cp.Structure, tmp_path: Path) -> 
         cp.Structure.load(file)
 
 
+def test_flipped_bits_are_refused(structure: cp.Structure, tmp_path: Path) -> None:
+    file = tmp_path / "structure.npz"
+    structure.save(file)
+    whole = file.read_bytes()
+    draw = np.random.default_rng(0)
+    for _ in range(150):
+        broken = bytearray(whole)
+        broken[draw.integers(len(whole))] ^= 1 << int(draw.integers(8))
+        file.write_bytes(bytes(broken))
+        try:
+            back = cp.Structure.load(file)
+        except cp.StructureError:
+            continue
+        # What a flip in the archive's own records leaves readable is unchanged.
+        assert back.summary() == structure.summary()
+        np.testing.assert_array_equal(back.edges, structure.edges)
+
+
+def test_settings_may_be_numpy_numbers(law: cp.ForestLaw, tmp_path: Path) -> None:
+    settings = CompressedSettings(max_probes=np.int64(400))
+    structure = cp.discover(law.oracle(), STREAMS, settings=settings)
+    structure.save(tmp_path / "structure.npz")
+    assert cp.Structure.load(tmp_path / "structure.npz").about["settings"]["max_probes"] == 400
+
+
 def test_other_files_are_refused(tmp_path: Path) -> None:
     file = tmp_path / "other.npz"
     np.savez(file, edges=np.zeros((2, 2)))
@@ -215,6 +240,13 @@ def test_an_oracle_with_other_rows_is_refused(law: cp.ForestLaw, structure: cp.S
     with pytest.raises(cp.StructureError, match="entries a row"):
         structure.check(uniform)
     assert structure.check(exact) == 3
+
+
+def test_a_vague_oracle_is_not_let_through(law: cp.ForestLaw, structure: cp.Structure) -> None:
+    other = cp.families.build("random-forest", 256, 197)
+    vague = cp.FrozenNoise(other.oracle(), radius=0.3)
+    with pytest.raises(cp.StructureError, match="does not give the stored replies"):
+        structure.check(vague)
 
 
 def test_a_screen_that_resolves_nothing_is_refused_unless_allowed(law: cp.ForestLaw) -> None:

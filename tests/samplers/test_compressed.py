@@ -88,10 +88,8 @@ def test_unresolved_positions_are_committed_singly_and_the_law_kept() -> None:
     law = cp.TableLaw(table / table.sum())
     result = Compressed()(cp.Unmasking(law.oracle()), STREAMS)
     assert result.diagnostics.num_singles == 3
-    assert result.notes == [
-        "3 of 5 positions were committed singly: no neighbourhood explains their rows: not a sum "
-        "of pairwise terms"
-    ]
+    (note,) = result.notes
+    assert note.startswith("3 of 5 positions were committed singly: no neighbourhood explains")
     outcome = exact_output_law(law, Compressed(), decision_seed=61)
     assert outcome is not None
     assert outcome.kl == pytest.approx(0.0, abs=1e-12)

@@ -33,6 +33,7 @@ def build_data(
     importance: ArrayLike | None = None,
     is_sketch: bool = False,
     visible_weight: float = 0.0,
+    visible_mass: float = 0.0,
 ) -> Data:
     """Return data in the types that readings have; a masked position was read."""
     shown = np.ascontiguousarray(choices, dtype=np.int16)
@@ -54,6 +55,7 @@ def build_data(
         else np.ascontiguousarray(importance, dtype=np.float64),
         is_sketch,
         float(visible_weight),
+        float(visible_mass),
     )
 
 

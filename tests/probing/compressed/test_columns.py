@@ -14,7 +14,7 @@ def banks_of(lists: list[list[int]], vocab_size: int) -> Banks:
     tokens = np.array([token for bank in lists for token in bank], dtype=np.int64)
     outside = [sorted(set(range(vocab_size)) - set(bank)) for bank in lists]
     tail = np.array([tokens[0] if tokens else 0 for tokens in outside], dtype=np.int64)
-    return Banks(0.1, start, tokens, tail, np.zeros(len(lists), dtype=np.int64))
+    return Banks(0.1, start, tokens, tail, np.zeros(len(lists), dtype=np.int64), vocab_size)
 
 
 def dense_columns(lists: list[list[int]], vocab_size: int) -> Columns:

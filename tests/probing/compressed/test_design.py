@@ -214,7 +214,7 @@ def steering_columns(num_choices: list[int]) -> Columns:
     tokens = np.tile(np.arange(vocab_size), length)
     zeros = np.zeros(length, dtype=np.int64)
     columns = Columns.of(
-        Banks(0.0, start, tokens, zeros, zeros.copy()),
+        Banks(0.0, start, tokens, zeros, zeros.copy(), vocab_size),
         cp.DenseRows(np.full((length, vocab_size), 1 / vocab_size)),
     )
     return dataclasses.replace(columns, num_choices=np.array(num_choices))

@@ -390,6 +390,7 @@ class Fits:
         self.terms = np.full((length, slots, most, width), -7.0)
         self.is_determined = np.zeros((length, slots, most), dtype=np.bool_)
         self.outcome = np.full((len(readouts), 4), -7.0)
+        self.seen = np.full((len(readouts), data.logs.shape[2]), -7)
         for low, high in bounds or [(0, len(readouts))]:
             check_fits(
                 low,
@@ -403,6 +404,7 @@ class Fits:
                 self.terms,
                 self.is_determined,
                 self.outcome,
+                self.seen,
             )
 
 

@@ -8,10 +8,10 @@ import pytest
 import counterprobe as cp
 from counterprobe.probing.compressed.neighbourhoods import (
     CLAIMED_PRICE,
+    FIT_ROUNDING,
     MARGIN,
     MUTUAL_PRICE,
     OWN_CLAIMS,
-    TAKEN_OVER,
     Neighbourhoods,
 )
 
@@ -415,10 +415,10 @@ def test_evidence_starts_again_when_a_hub_takes_over_more(classed_law, probing):
     assert found.evidence[0] == 0
 
 
-def test_tolerance_grows_with_the_root_of_what_is_taken_over(classed_law, probing):
+def test_terms_taken_over_add_rounding_to_the_tolerance_and_nothing_else(classed_law, probing):
     _, found, _ = probed_star(classed_law, probing)
     known = found.known(np.array([1, 0]))
-    wanted = TOLERANCE * np.array([1, 1 + TAKEN_OVER * math.sqrt(LEAVES)])
+    wanted = TOLERANCE + FIT_ROUNDING * np.array([1, 1 + math.sqrt(LEAVES)])
     np.testing.assert_allclose(found._tolerances(known), wanted)
 
 

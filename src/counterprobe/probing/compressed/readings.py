@@ -39,7 +39,7 @@ QUARTER_WEIGHT_MASS = 0.02
 # With less than this left a row is saturated: it only counts where nothing else is known.
 SATURATED = 1e-9
 SATURATED_WEIGHT = 1e-30
-# A coordinate with less mass than this, or ten row errors, could move unseen.
+# A coordinate with less mass than this, or two row errors, could move unseen.
 VISIBLE_MASS = 1e-4
 # Rows kept in single precision are no better than this.
 SINGLE_PRECISION = 2e-6
@@ -86,7 +86,7 @@ class Readings:
             self.importance = np.full((length, NUM_SKETCHES), 1.0 / NUM_SKETCHES)
         else:
             self.importance = np.maximum(self.all_mask, 1e-3)
-        self._visible_mass = max(VISIBLE_MASS, 10 * row_error)
+        self._visible_mass = max(VISIBLE_MASS, 2 * row_error)
         self._visible_weight = _precision(self._visible_mass)
         self.num_probes = 0
         self._choices = np.full((length, 64), -1, dtype=np.int16)
