@@ -84,7 +84,8 @@ def run_study(
         count, mp_context=multiprocessing.get_context("spawn"), initializer=_begin_worker
     )
     try:
-        _drive(study, store, pool, count, progress or (lambda _: None))
+        with threads.one_thread_for_children():
+            _drive(study, store, pool, count, progress or (lambda _: None))
     except BrokenProcessPool:
         raise CounterprobeError(
             "a worker process died, perhaps for want of memory; finished runs are in the store. "
