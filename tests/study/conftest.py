@@ -11,7 +11,11 @@ import pytest
 
 from counterprobe.study import Store, Study, StudyConfig, read_config, run_study
 
-PROGRAM = "import sys; from counterprobe.cli.main import main; sys.exit(main())"
+# A background shell may have left SIGINT ignored, hence the first statement.
+PROGRAM = (
+    "import signal; signal.signal(2, signal.default_int_handler); "
+    "import sys; from counterprobe.cli.main import main; sys.exit(main())"
+)
 
 # Real samplers and the whole protocol; a run takes some milliseconds.
 TINY = """
