@@ -204,7 +204,8 @@ def test_many_writers_share_one_store(file):
         assert sorted(record.key["k"] for record in store.records().values()) == list(range(80))
 
 
-def test_two_processes_may_make_the_store_at_once(file):
+@pytest.mark.parametrize("attempt", range(10))
+def test_many_may_make_the_store_at_once(file, attempt):
     stores = []
     threads = [
         threading.Thread(target=lambda: stores.append(_size(Store(file, create=True))))

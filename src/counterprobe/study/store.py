@@ -97,12 +97,27 @@ class Store:
                 if is_new:
                     self._lay_out()
                 self._check_layout()
-                self._database.execute("PRAGMA journal_mode = WAL")
+                self._write_ahead()
                 # Every commit reaches the disk before it returns.
                 self._database.execute("PRAGMA synchronous = FULL")
         except BaseException:
             self._database.close()
             raise
+
+    def _write_ahead(self) -> None:
+        """Switch to a write-ahead log, once in a store's life.
+
+        SQLite does not wait for other connections at this one statement, so we do.
+        """
+        deadline = time.monotonic() + PATIENCE_SECONDS
+        while True:
+            try:
+                self._database.execute("PRAGMA journal_mode = WAL")
+                return
+            except sqlite3.OperationalError as problem:
+                if "locked" not in str(problem) or time.monotonic() > deadline:
+                    raise
+            time.sleep(0.01)
 
     def __enter__(self) -> Store:
         """Return the store itself."""
