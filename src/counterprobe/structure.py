@@ -342,14 +342,14 @@ class Structure:
         )
 
 
-# What NumPy and zipfile raise on damaged archives.
+# What NumPy and zipfile raise on damaged archives (RuntimeError: an encrypted member, or a
+# compression method that zipfile does not know).
 _DAMAGE = (
     OSError,
     TypeError,
     ValueError,
     EOFError,
     KeyError,
-    NotImplementedError,
     RuntimeError,
     zipfile.BadZipFile,
     zlib.error,

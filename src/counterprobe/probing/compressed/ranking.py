@@ -12,7 +12,7 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from counterprobe.compiled import allocating_kernel, kernel
+from counterprobe.compiled import allocating_kernel, inlined, kernel
 from counterprobe.probing.compressed.fitting import (
     Data,
     Known,
@@ -173,6 +173,20 @@ def _contrasts(data: Data) -> SingleArray:
     return contrasts
 
 
+@inlined
+def _insert(top: IntArray, score: FloatArray, r: int, i: int, value: float) -> float:
+    """Enter a source in a readout's list, best first; return the score that enters from now on."""
+    m = top.shape[1] - 1
+    while m > 0 and score[r, m - 1] < value:
+        score[r, m] = score[r, m - 1]
+        top[r, m] = top[r, m - 1]
+        m -= 1
+    score[r, m] = value
+    top[r, m] = i
+    least: float = score[r, top.shape[1] - 1]
+    return max(0.0, least)
+
+
 @kernel
 def _keep_best(
     low: int,
@@ -185,7 +199,6 @@ def _keep_best(
 ) -> None:
     """Keep the sources of largest summed squared correlation, best first."""
     parts, _, length = products.shape
-    size = top.shape[1]
     for r in range(low, high):
         least = 0.0
         for i in range(length):
@@ -195,14 +208,7 @@ def _keep_best(
             value *= favour[i]
             if value <= least or i == readouts[r]:
                 continue
-            m = size - 1
-            while m > 0 and score[r, m - 1] < value:
-                score[r, m] = score[r, m - 1]
-                top[r, m] = top[r, m - 1]
-                m -= 1
-            score[r, m] = value
-            top[r, m] = i
-            least = max(0.0, score[r, size - 1])
+            least = _insert(top, score, r, i, value)
 
 
 @allocating_kernel
@@ -217,7 +223,7 @@ def _rank_by_sums(
     score: FloatArray,
 ) -> None:
     """Rank by the between-choice sum of squares: for many choices, most of them rarely shown."""
-    length, size = len(data.choices), top.shape[1]
+    length = len(data.choices)
     width = int(data.num_choices.max())
     total = np.empty(width)
     shown = np.empty(width)
@@ -239,14 +245,7 @@ def _rank_by_sums(
                     value += total[f] * total[f] / shown[f] * favour[i]
             if value <= least:
                 continue
-            m = size - 1
-            while m > 0 and score[r, m - 1] < value:
-                score[r, m] = score[r, m - 1]
-                top[r, m] = top[r, m - 1]
-                m -= 1
-            score[r, m] = value
-            top[r, m] = i
-            least = max(0.0, score[r, size - 1])
+            least = _insert(top, score, r, i, value)
 
 
 def rank_sources_plain(
