@@ -66,10 +66,14 @@ class CommitOrder:
     layers: list[IntArray]
 
     @property
+    def alone(self) -> IntArray:
+        """Positions committed one by one, in order, before the layers."""
+        return np.concatenate([self.singles, self.repaired])
+
+    @property
     def batches(self) -> list[IntArray]:
         """All batches in order."""
-        alone = np.concatenate([self.singles, self.repaired])
-        return [*alone[:, None], *self.layers]
+        return [*self.alone[:, None], *self.layers]
 
 
 def commit_order(edges: IntArray, is_resolved: BoolArray, residual: IntArray) -> CommitOrder:

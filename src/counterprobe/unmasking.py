@@ -42,6 +42,7 @@ IntArray = NDArray[np.int64]
 T = TypeVar("T")
 Consume = Callable[["Request", Rows], None]
 Select = Callable[[IntArray, Rows], ArrayLike]
+Observe = Callable[[IntArray, Rows], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -317,13 +318,16 @@ class Unmasking:
 
     # ----- Commits -------------------------------------------------------------------------
 
-    def commit(self, batch: ArrayLike) -> IntArray:
+    def commit(self, batch: ArrayLike, *, observe: Observe | None = None) -> IntArray:
         """Submit the history, read the batch's rows, draw independently and keep the values.
 
         Parameters
         ----------
         batch : array_like of int
             Uncommitted positions, chosen before the reply; at least one.
+        observe : callable, optional
+            ``observe(positions, rows)`` is shown the rows that the batch is drawn from; the batch
+            is fixed, but what comes after it may depend on them.
 
         Returns
         -------
@@ -334,6 +338,8 @@ class Unmasking:
         positions = check_batch(batch, self._state)
         self._bound_noise()
         rows = self._history_rows(positions)
+        if observe is not None:
+            observe(positions, rows)
         tokens = self._draw(positions, rows)
         self._settle(positions, tokens, rows, rows_read=len(positions), selected=False)
         return tokens

@@ -10,6 +10,7 @@ from counterprobe.samplers.base import Sampler
 from counterprobe.streams import Decisions
 from counterprobe.structure import commit_order, refuse_empty
 from counterprobe.unmasking import Unmasking
+from counterprobe.watch import CommitWatch, commit_in_order
 
 __all__ = ["Compressed", "CompressedReport"]
 
@@ -24,16 +25,19 @@ class CompressedReport:
         What the screen found.
     num_singles, num_repaired, num_layers : int
         Unresolved positions and cycle vertices committed singly, and centroid batches.
+    num_left : int
+        Positions committed singly after a commit had read a row that the findings do not imply.
     """
 
     findings: Findings
     num_singles: int
     num_repaired: int
     num_layers: int
+    num_left: int = 0
 
     @property
     def notes(self) -> list[str]:
-        """How many positions were committed singly, and why."""
+        """How many positions were committed singly, and why; what was assumed, and not tested."""
         said = []
         if self.num_singles:
             said.append(
@@ -45,6 +49,14 @@ class CompressedReport:
                 f"the recovered graph has cycles; {self.num_repaired} of their positions were "
                 "committed singly"
             )
+        if self.num_left:
+            said.append(
+                "on the way a row was read that the recovered structure does not imply; the "
+                f"{self.num_left} positions left were committed singly, but what had been "
+                "committed together by then may have broken a dependence"
+            )
+        if self.num_layers:
+            said.append(self.findings.assumption)
         return said
 
 
@@ -102,8 +114,8 @@ class Compressed(Sampler):
             refuse_empty(findings, run.residual)
         order = commit_order(findings.edges, findings.is_resolved, run.residual)
         run.transcript.note("terminal", positions=run.residual, edges=findings.edges)
-        for batch in order.batches:
-            run.commit(batch)
+        watch = CommitWatch(findings.terms, order.alone, run.row_error)
+        num_left = commit_in_order(run, order, watch, decisions.generator("rehearsal"))
         return CompressedReport(
-            findings, len(order.singles), len(order.repaired), len(order.layers)
+            findings, len(order.singles), len(order.repaired), len(order.layers), num_left
         )

@@ -15,6 +15,7 @@ what was broken. Under pytest::
 used by default (it may say so by raising ``Infeasible``) gets laws of its own: ``laws=[...]``.
 """
 
+from counterprobe.testing.hidden_topic import HiddenTopic as HiddenTopic
 from counterprobe.testing.laws import small_forest as small_forest
 from counterprobe.testing.laws import small_laws as small_laws
 from counterprobe.testing.laws import small_table as small_table

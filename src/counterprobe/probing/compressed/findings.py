@@ -106,6 +106,27 @@ class Sample:
     rows: FloatArray
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Terms:
+    """The law that fitted neighbourhoods describe, over the coordinates of the rows.
+
+    Attributes
+    ----------
+    unary : ndarray of float, shape (N, C)
+        Log-weights, ``-inf`` for coordinates that a position does not have.
+    edges : ndarray of int, shape (E, 2)
+    tables : ndarray of float, shape (E, C, C)
+        Log pair tables, ``tables[e, a, b]`` at ``edges[e] = (i, j)``.
+    is_complete : ndarray of bool, shape (N,)
+        Positions of which every term was determined, so that rows can be compared.
+    """
+
+    unary: FloatArray
+    edges: IntArray
+    tables: FloatArray
+    is_complete: BoolArray
+
+
 @dataclass(frozen=True, slots=True)
 class BatchReport:
     """One stage of probes: what it was for and where the screen stood after it."""
@@ -142,6 +163,11 @@ class Findings:
         None where nothing was probed.
     seconds : dict of str to float
         Time spent probing (the oracle and the door), ranking sources and fitting.
+    terms : Terms or None
+        The fitted terms; None where rows were sketched, or nothing was probed.
+    num_compared, num_refuted : int
+        Positions of which a row was compared with what the terms imply, under the law; positions
+        given up because one of their component disagreed.
     """
 
     edges: IntArray
@@ -154,3 +180,20 @@ class Findings:
     batches: tuple[BatchReport, ...]
     sample: Sample | None
     seconds: dict[str, float]
+    terms: Terms | None = None
+    num_compared: int = 0
+    num_refuted: int = 0
+
+    @property
+    def assumption(self) -> str:
+        """What no test of this screen could see, in plain words."""
+        said = (
+            "assumed, not tested: no dependence that shows only when many positions are known at "
+            "once (a parity of a dozen positions looks like independence to every probe)"
+        )
+        if self.terms is None and self.batches:
+            said += (
+                "; rows of many tokens were sketched, so the structure was not compared with "
+                "all-mask rows and commits"
+            )
+        return said

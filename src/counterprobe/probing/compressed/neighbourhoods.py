@@ -99,7 +99,7 @@ class Neighbourhoods:
         least = np.where(matters, fresh, np.iinfo(np.int64).max).min(axis=1)
         return np.where(self.is_resolved & ~self.is_settled, np.maximum(least, 0), 0)
 
-    def _named(self, by: BoolArray) -> tuple[IntArray, IntArray]:
+    def named(self, by: BoolArray) -> tuple[IntArray, IntArray]:
         """Return (position, slot) of the members that some positions name."""
         filled = np.arange(OWN_MEMBERS) < self.count[:, None]
         position, slot = np.nonzero(filled & by[:, None])
@@ -108,13 +108,13 @@ class Neighbourhoods:
     def edges(self, *, tentative: bool = False) -> IntArray:
         """Return the pairs that a resolved end names, or any end."""
         by = np.ones_like(self.has_claims) if tentative else self.has_claims & self.is_resolved
-        position, slot = self._named(by)
+        position, slot = self.named(by)
         pairs = np.stack([position, self.members[position, slot]], axis=1)
         return np.unique(np.sort(pairs, axis=1), axis=0).reshape(-1, 2)
 
     def contradictions(self) -> IntArray:
         """Return the resolved positions of which one names the other in vain."""
-        position, slot = self._named(self.has_claims & self.is_resolved)
+        position, slot = self.named(self.has_claims & self.is_resolved)
         other = self.members[position, slot]
         few = np.bincount(other, minlength=len(self.count)) <= OWN_CLAIMS
         names_back = (self._members_of(other) == position[:, None]).any(axis=1)
@@ -130,7 +130,7 @@ class Neighbourhoods:
 
     def _claims_on(self, readouts: IntArray) -> tuple[IntArray, IntArray, IntArray]:
         """Return the claims on some readouts: index of the readout, claiming position, slot."""
-        position, slot = self._named(self.has_claims)
+        position, slot = self.named(self.has_claims)
         other = self.members[position, slot]
         index = np.full(len(self.count), -1)
         index[readouts] = np.arange(len(readouts))

@@ -20,6 +20,7 @@ from counterprobe.graph import components
 from counterprobe.oracle import Readouts
 from counterprobe.probing.banks import banks_from_lists, threshold_floor
 from counterprobe.probing.compressed import design
+from counterprobe.probing.compressed.certify import REHEARSALS, Certificate
 from counterprobe.probing.compressed.columns import Columns
 from counterprobe.probing.compressed.findings import (
     BatchReport,
@@ -29,6 +30,7 @@ from counterprobe.probing.compressed.findings import (
     default_max_probes,
     needed_evidence,
 )
+from counterprobe.probing.compressed.implied import fitted_terms
 from counterprobe.probing.compressed.neighbourhoods import Neighbourhoods
 from counterprobe.probing.compressed.readings import MOST_COORDINATES, Readings
 from counterprobe.rows import ClassedRows, Rows, to_numpy
@@ -59,6 +61,10 @@ UNEXPLAINED = (
     "no neighbourhood explains their rows often enough: they are not sums of pairwise terms, are "
     "saturated, or tokens of one tail group act differently"
 )
+REFUTED = (
+    "what their neighbourhoods imply is not what was read where commits happen: the law is not "
+    "pairwise, or a token acts only where probes rarely look"
+)
 # What is kept to recognise the oracle by.
 SAMPLE_STATES = 3
 SAMPLE_NUMBERS = 2**17
@@ -88,7 +94,7 @@ class _CompressedScreen:
         self.settings = settings
         self.residual = run.residual
         self.history = run.state
-        rows = run.preprocess()
+        self.all_mask_rows = rows = run.preprocess()
         row_error = run.row_error
         threshold = settings.bank_threshold
         if threshold is None:
@@ -127,6 +133,7 @@ class _CompressedScreen:
     def discover(self) -> Findings:
         """Run batches until every position is resolved, validated and has its evidence."""
         found = self.found
+        num_compared = num_refuted = 0
         if self.num_choices >= 2:
             rng = self._generator()
             size = min(self.settings.first_batch, self.max_probes)
@@ -135,15 +142,19 @@ class _CompressedScreen:
                 rng.random((len(masked), len(self.residual))) < self.settings.mask_rate
             )
             self._submit("first", masked, rng)
-            while self._step():
-                pass
+            self._run_batches()
+            certificate = self._certify()
+            if certificate is not None:
+                refuted = certificate.is_refuted
+                if refuted.any():
+                    refuted = self._try_again(refuted)
+                num_compared, num_refuted = int(certificate.is_compared.sum()), int(refuted.sum())
         else:
             self.reason = (
                 f"no position has two columns to vary: no token reaches the bank threshold "
                 f"{self.columns.banks.threshold:.3g}; lower bank_threshold"
             )
-        found.is_resolved &= found.evidence >= self.needed
-        found.is_resolved |= found.is_settled
+            found.is_resolved &= found.is_settled
         if not self.reason and not found.is_resolved.all():
             self.reason = UNEXPLAINED
         return Findings(
@@ -157,7 +168,53 @@ class _CompressedScreen:
             batches=tuple(self.reports),
             sample=self.sample,
             seconds={"probing": self.seconds, **found.seconds},
+            terms=None if self.readings.is_sketch else fitted_terms(found)[0],
+            num_compared=num_compared,
+            num_refuted=num_refuted,
         )
+
+    def _run_batches(self) -> None:
+        """Run batches until nothing is left to do; what lacks evidence then is not resolved."""
+        while self._step():
+            pass
+        found = self.found
+        found.is_resolved &= found.is_settled | (found.evidence >= self.needed)
+
+    def _certify(self) -> Certificate | None:
+        """Compare what was found with rows of the law; None where that cannot be done."""
+        found = self.found
+        if self.readings.is_sketch or not (found.is_resolved & ~found.is_settled).any():
+            return None
+        if self.readings.num_probes + REHEARSALS > self.max_probes:
+            found.is_resolved &= found.is_settled
+            self.reason = f"the budget of {self.max_probes} probes is spent"
+            return None
+        certificate = Certificate(found)
+        certificate.compare_all_mask(self.history, self.all_mask_rows)
+        rng = self._generator()
+        masked, choices = certificate.rehearse(rng)
+        self._submit("rehearse", masked, rng, choices=choices, certificate=certificate)
+        return certificate
+
+    def _try_again(self, refuted: BoolArray) -> BoolArray:
+        """Search refuted positions anew, once; return those that stay refuted.
+
+        A missed pair can be found now that a row has been seen to move. Unless everything is then
+        resolved and certified, whatever was refuted is given up: next to positions that no
+        neighbourhood explains, a certificate says little.
+        """
+        found = self.found
+        found.is_resolved[refuted] = False
+        self._run_batches()
+        certificate = self._certify()
+        if certificate is not None and found.is_resolved[refuted].all():
+            again = certificate.is_refuted
+            if not again.any():
+                return again
+            refuted = refuted | again
+        found.is_resolved[refuted] = False
+        self.reason = "; ".join(filter(None, [self.reason, REFUTED]))
+        return refuted
 
     def _step(self) -> bool:
         """Do what is most urgent; say whether anything was left to do."""
@@ -225,10 +282,21 @@ class _CompressedScreen:
         return self.decisions.generator("compressed", len(self.reports))
 
     def _submit(
-        self, purpose: str, masked: BoolArray, rng: np.random.Generator, *, steered: bool = True
+        self,
+        purpose: str,
+        masked: BoolArray,
+        rng: np.random.Generator,
+        *,
+        steered: bool = True,
+        choices: IntArray | None = None,
+        certificate: Certificate | None = None,
     ) -> None:
-        """Submit one stage of probes and learn from it."""
-        states, shown = self._states(masked, rng, steered)
+        """Submit one stage of probes and learn from it; balanced choices unless told others."""
+        if choices is None:
+            choices = design.balanced_choices(len(masked), self.columns.num_choices, rng)
+            if steered:
+                self._steer(masked, choices, rng)
+        states, shown = self._states(masked, choices, rng)
         first = self.readings.open(shown)
         readouts = [Readouts.every_masked(part) for part in _parts(states)]
 
@@ -238,6 +306,8 @@ class _CompressedScreen:
 
         def consume(request: Request, rows: Rows) -> None:
             self.readings.take(request.label, request.readouts, rows)
+            if certificate is not None:
+                certificate.compare_rehearsal(request.states, request.readouts, rows)
             if request.label == first and (purpose == "validate" or self.sample is None):
                 self.sample = _sample(request, rows, rng)
 
@@ -248,18 +318,14 @@ class _CompressedScreen:
         reopened = found.recheck()
         self._improve()
         self.is_given_up &= ~found.is_resolved
-        self.reports.append(
-            BatchReport(
-                purpose,
-                len(states),
-                int(found.is_resolved.sum()),
-                reopened,
-                len(found.edges()),
-            )
-        )
-        self.run.transcript.note(
-            "compressed", purpose=purpose, probes=len(states), edges=found.edges()
-        )
+        self._report(purpose, len(states), reopened)
+
+    def _report(self, purpose: str, probes: int, num_reopened: int) -> None:
+        """Note where the screen stands after a stage of probes."""
+        edges, num_resolved = self.found.edges(), int(self.found.is_resolved.sum())
+        report = BatchReport(purpose, probes, num_resolved, num_reopened, len(edges))
+        self.reports.append(report)
+        self.run.transcript.note("compressed", purpose=purpose, probes=probes, edges=edges)
 
     def _improve(self) -> None:
         """Search neighbourhoods until nothing more is resolved."""
@@ -273,12 +339,9 @@ class _CompressedScreen:
                 return
 
     def _states(
-        self, masked: BoolArray, rng: np.random.Generator, steered: bool
+        self, masked: BoolArray, choices: IntArray, rng: np.random.Generator
     ) -> tuple[NDArray[np.int32], IntArray]:
         """Fill in what every revealed position shows."""
-        choices = design.balanced_choices(len(masked), self.columns.num_choices, rng)
-        if steered:
-            self._steer(masked, choices, rng)
         tokens = self.columns.show(choices, rng.random(choices.shape))
         states = np.where(masked, MASK, tokens).astype(np.int32)
         given = self.found.is_settled
@@ -309,7 +372,7 @@ class _CompressedScreen:
         """Probes that validating the components as they are would take."""
         label, _ = self._components()
         num_blocks = design.code_length(len(np.unique(label[self.residual])) + 1)
-        return max(num_blocks, LEAST_BLOCKS) * self.num_choices
+        return max(num_blocks, LEAST_BLOCKS) * self.num_choices + REHEARSALS
 
     def _components(self) -> tuple[IntArray, list[int]]:
         """Label the recovered components, each with a key that its positions and edges make."""
@@ -351,7 +414,8 @@ class _CompressedScreen:
         # once more, steered.
         trial = design.balanced_choices(len(masked), self.columns.num_choices, rng)
         stages = [False, True] if self._steer(masked, trial, rng) else [False]
-        if self.readings.num_probes + len(stages) * len(masked) > self.max_probes:
+        probes = len(stages) * len(masked) + REHEARSALS
+        if self.readings.num_probes + probes > self.max_probes:
             self.reason = f"the budget of {self.max_probes} probes is spent"
             found.is_resolved[pending] = False
             return False

@@ -1,0 +1,150 @@
+"""Watch commits: compare every row they read with what a structure's terms imply.
+
+Discovery compares the all-mask rows; what shows itself only later, once some values are known,
+shows here, at no cost: the rows of a commit are read anyway. A run that fails has drawn one batch
+too many together; whatever is left is then committed one position at a time.
+
+Where some positions had no explanation and were committed singly, their values are the first real
+context that the others are seen in: a *rehearsal* then looks before anything is drawn together.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from counterprobe.oracle import Readouts
+from counterprobe.probing.compressed.design import code_words, sides
+from counterprobe.probing.compressed.findings import Terms
+from counterprobe.probing.compressed.implied import (
+    ImpliedLaw,
+    coordinates_of,
+    implied_tolerance,
+    tokens_of,
+)
+from counterprobe.rows import ClassedRows, Rows
+from counterprobe.states import MASK, StateArray
+from counterprobe.structure import CommitOrder
+from counterprobe.unmasking import Unmasking
+
+__all__ = ["CommitWatch", "commit_in_order"]
+
+BoolArray = NDArray[np.bool_]
+IntArray = NDArray[np.int64]
+
+
+class CommitWatch:
+    """What the rows of commits are compared with.
+
+    Parameters
+    ----------
+    terms : Terms or None
+        None where nothing is known to compare with.
+    known_first : ndarray of int
+        Positions committed, one by one, before anything is compared.
+    row_error : float
+        Total-variation radius of the oracle's rows.
+    """
+
+    def __init__(self, terms: Terms | None, known_first: IntArray, row_error: float) -> None:
+        self.implied: ImpliedLaw | None = None
+        self.tolerance = implied_tolerance(row_error)
+        if terms is not None:
+            is_known = np.zeros(len(terms.unary), dtype=np.bool_)
+            is_known[known_first] = True
+            self.implied = ImpliedLaw.of(terms, is_known)
+
+    def disagrees(self, states: StateArray, batch: IntArray, rows: Rows) -> BoolArray:
+        """Say of each state whether a row of its commit is not the implied one.
+
+        Parameters
+        ----------
+        states : ndarray of int, shape (B, N)
+            Histories before the commit.
+        batch : ndarray of int, shape (n,)
+        rows : Rows
+            B times n rows, state by state.
+        """
+        if self.implied is None:
+            return np.zeros(len(states), dtype=np.bool_)
+        misfit = self.implied.misfit(states, Readouts.same(len(states), batch), rows)
+        is_off = ~(misfit <= self.tolerance)
+        return np.asarray(is_off.reshape(len(states), len(batch)).any(axis=1), dtype=np.bool_)
+
+    def rehearsal(
+        self, state: StateArray, layers: list[IntArray], rows: Rows, rng: np.random.Generator
+    ) -> StateArray:
+        """Return states that tell any two components that were certified apart.
+
+        Values are drawn from the fitted terms, given what is known; each state masks one side of
+        every component, by code words of which none contains another, so that any position is
+        once masked while any position of another component is not.
+
+        Parameters
+        ----------
+        state : ndarray of int, shape (N,)
+            The history, in which only the positions of the layers are masked.
+        layers : list of ndarray of int
+        rows : Rows
+            Any rows of this oracle: they say how tokens become coordinates.
+        rng : numpy.random.Generator
+        """
+        assert self.implied is not None
+        classes = rows.classes if isinstance(rows, ClassedRows) else None
+        free = np.sort(np.concatenate(layers))
+        edges = self.implied.law.edges
+        label, side = sides(self.implied.law.length, edges[np.isin(edges, free).all(axis=1)])
+        _, label = np.unique(label[free], return_inverse=True)
+        words = code_words(int(label.max()) + 1, rng)
+        states = np.repeat(state[None, :], words.shape[1], axis=0)
+        known = coordinates_of(state[None, :], classes)[0]
+        for b in range(words.shape[1]):
+            drawn = self.implied.draw(np.maximum(known, 0), layers, rng)[free]
+            shown = tokens_of(drawn, free, classes, rng)
+            states[b, free] = np.where(words[label, b] ^ side[free], MASK, shown)
+        return states
+
+
+def commit_in_order(
+    run: Unmasking, order: CommitOrder, watch: CommitWatch, rng: np.random.Generator
+) -> int:
+    """Commit by an order while the rows are the implied ones, and the rest singly.
+
+    Parameters
+    ----------
+    run : Unmasking
+    order : CommitOrder
+    watch : CommitWatch
+    rng : numpy.random.Generator
+        Draws rehearsals.
+
+    Returns
+    -------
+    int
+        Positions that were left when a row disagreed, committed singly.
+    """
+    seen: list[Rows] = []
+    for position in order.alone:
+        seen.clear()
+        run.commit([position], observe=lambda _, rows: seen.append(rows))
+    if len(order.singles) and order.layers and watch.implied is not None:
+        states = watch.rehearsal(run.state, order.layers, seen[0], rng)
+        readouts = Readouts.every_masked(states)
+        misfit = watch.implied.misfit(states, readouts, run.probe(states, readouts))
+        if not (misfit <= watch.tolerance).all():
+            return _commit_singly(run)
+    for layer in order.layers:
+        history = run.state[None, :]
+        seen.clear()
+        run.commit(layer, observe=lambda _, rows: seen.append(rows))
+        if watch.disagrees(history, layer, seen[0])[0]:
+            return _commit_singly(run)
+    return 0
+
+
+def _commit_singly(run: Unmasking) -> int:
+    """Commit whatever is left one position at a time; return how many that were."""
+    left = run.residual
+    for position in left:
+        run.commit([position])
+    return len(left)
