@@ -73,3 +73,55 @@ def test_plan_bad_input(arguments, words) -> None:
     outcome = runner.invoke(app, ["plan", *arguments])
     assert outcome.exit_code == 2
     assert words in " ".join(outcome.output.split())
+
+
+@pytest.mark.parametrize(
+    ("arguments", "risk", "meets"),
+    [
+        ([], 0.075, True),
+        (["--failure-budget", "0.9"], 0.95, False),
+        (["--hellinger-radius", "0.02"], 0.03, True),
+        (["--case", "kl"], 0.005, True),
+        (["--case", "kl", "--kl-tolerance", "0.02"], 0.02, True),
+        # 1000 * 1e-6 + 1000 log(1000) * 1e-5
+        (
+            ["--case", "kl", "--kl-row-budget", "1e-6", "--failure-budget", "1e-5"],
+            0.07007755,
+            False,
+        ),
+    ],
+)
+def test_plan_proves_what_the_given_budgets_allow(arguments, risk, meets) -> None:
+    base = ["plan", "--n", "1000", "--vocab", "1000", *arguments]
+    record = json.loads(runner.invoke(app, [*base, "--json", "-"]).stdout)
+    assert record["parameters"]["risk_bound"] == pytest.approx(risk)
+    assert record["meets_target"] is meets
+    shown = runner.invoke(app, base).output
+    assert ("ABOVE the target" in shown) is not meets
+
+
+def test_plan_evaluates_the_lower_bound_at_any_target_error() -> None:
+    base = ["plan", "--n", str(10**24), "--vocab", str(10**12), "--json", "-"]
+    by_default, given = (
+        json.loads(runner.invoke(app, [*base, *more]).stdout)["lower_bound"]
+        for more in ([], ["--target-error", "0.01"])
+    )
+    assert (by_default["target_error"], given["target_error"]) == (0.1, 0.01)
+    assert given["rounds"] == pytest.approx(10 * by_default["rounds"])
+    assert given["probes"] == by_default["probes"]
+    assert not given["is_vacuous"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--kl-tolerance", "0.1"], "kl_tolerance belongs to case 'kl'"),
+        (["--hellinger-radius", "2"], "hellinger_radius must lie in [0, 1]"),
+        (["--case", "kl", "--kl-row-budget", "1"], "kl_row_budget must lie in"),
+        (["--failure-budget", "1"], "failure_budget must lie strictly between 0 and 1"),
+    ],
+)
+def test_plan_refuses_budgets_outside_the_theorem(arguments, words) -> None:
+    outcome = runner.invoke(app, ["plan", *arguments])
+    assert outcome.exit_code == 2
+    assert words in " ".join(outcome.output.split())

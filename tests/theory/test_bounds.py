@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 from scipy import stats
 
-import counterprobe as cp
 from counterprobe.theory import bounds, calibrate
 from counterprobe.theory.parameters import MIN_CUTOFF
 
@@ -142,70 +141,25 @@ def test_best_cutoff_beats_every_other_on_a_grid() -> None:
         assert best <= bounds.guarantee_caps(other, 2.0)[1].total
 
 
-# ----- Lower bounds -------------------------------------------------------------------------
+def test_the_cheapest_cutoff_keeps_radius_budget_and_signal() -> None:
+    given = {"hellinger_radius": 0.02, "failure_budget": 0.3, "edge_signal": 0.01}
+    public = calibrate(10**6, 10**6, epsilon=0.1, degree_cutoff=9, **given)
+    chosen = bounds.cheapest_cutoff(public, 2.0)
+    assert chosen.degree_cutoff > 9
+    assert {name: getattr(chosen, name) for name in given} == given
+    for d in (9, 12, 30, 100, 1000):
+        other = bounds.guarantee_caps(public.with_cutoff(d), 2.0)[1]
+        assert bounds.guarantee_caps(chosen, 2.0)[1].total <= other.total
 
 
-def test_minimax_bound_by_hand_and_monotone() -> None:
-    assert bounds.minimax_risk_bound(98304, 1.0, 1) == pytest.approx(0.25 * (1 - math.exp(-1)))
-    values = [bounds.minimax_risk_bound(16384, 0.5, r) for r in (1, 2, 4)]
-    assert values == sorted(values, reverse=True)
-    with pytest.raises(ValueError, match="rounds must be at least 1"):
-        bounds.minimax_risk_bound(10, 0.1, 0)
-
-
-def test_calibrated_lower_bound_equals_its_direct_form() -> None:
-    length, epsilon, s = 10**9, 0.1, 1.5
-    radius = epsilon / 2
-    bound = bounds.lower_bound(length, 10**6, epsilon=epsilon, rank_exponent=s)
-    assert bound.applies
-    expected = math.floor(2 ** (1 / s) * (length / radius**2) ** (1 / (3 * s))) / 8
-    assert bound.probes == expected
-    direct = length ** (1 / 3) * radius ** (4 / 3) / (3145728 * epsilon)
-    assert bound.rounds == pytest.approx(min(length / 16384, direct))
-    assert bound.is_vacuous
-    assert "at least one" in bound.reason
-
-
-def test_lower_bound_says_when_it_does_not_apply() -> None:
-    reasons = {
-        "even": bounds.lower_bound(11, 10**6, epsilon=0.1, rank_exponent=1.5),
-        "epsilon": bounds.lower_bound(10, 10**6, epsilon=0.2, rank_exponent=1.5),
-        "V edge_signal": bounds.lower_bound(10**6, 3, epsilon=0.1, rank_exponent=1.5),
-        "radius": bounds.lower_bound(100, 10**6, epsilon=0.1, rank_exponent=1.5, edge_signal=0.4),
-    }
-    for word, bound in reasons.items():
-        assert not bound.applies
-        assert word in bound.reason
-
-
-def test_one_batch_on_the_hard_family_errs_at_least_as_the_bound_says() -> None:
-    """No probes and one round at N = 16384, theta = rho: 1/4 (1 - exp(-theta^2 / 6))."""
-    length = 16384
-    for bank, rho in ((1, 0.5), (3, 0.25), (15, 1 / 16)):
-        law = cp.families.hard_matching(length, vocab_size=64, bank_size=bank, trigger_mass=rho)
-        predicted = bounds.minimax_risk_bound(length, rho, rounds=1)
-        # The product batch breaks all N/2 edges; TV >= 1 - affinity = 1 - (1 - h)^(N/2).
-        joint = law.pair_marginals[0]
-        product = np.outer(joint.sum(axis=1), joint.sum(axis=0))
-        one_edge = 1 - np.sqrt(joint * product).sum()
-        assert rho**2 / 12 <= one_edge <= rho**2 / 2
-        assert 1 - (1 - one_edge) ** (length / 2) >= predicted
-
-
-def test_too_few_columns_leave_hard_edges_broken_and_enough_find_them() -> None:
-    """Below ``bank_size / 8`` guesses a source, most triggers stay unseen."""
-    law = cp.families.hard_matching(
-        64, target_seed=5, vocab_size=256, bank_size=16, trigger_mass=1 / 32
-    )
-    oracle = law.frozen_oracle()
-    blind = cp.samplers.Packed(bank_threshold=0.5, num_colors=4, num_colorings=20)
-    seeing = cp.samplers.Packed(
-        bank_threshold=1 / 64, num_colors=4, num_colorings=40, majority_fraction=0.5
-    )
-    broken = {}
-    for sampler in (blind, seeing):
-        result = sampler(cp.Unmasking(oracle), cp.Streams(1, 2))
-        kl = cp.evaluation.batch_kl(law, result, oracle=oracle)
-        broken[sampler] = kl.dependence_part
-    assert broken[seeing] == 0.0
-    assert broken[blind] > 0.0
+def test_a_larger_failure_budget_pays_from_a_smaller_length_on() -> None:
+    settings = {"epsilon": 0.1, "rank_exponent": 2.0, "largest": 1e40}
+    paper = bounds.crossing_length(**settings)
+    loose = bounds.crossing_length(**settings, failure_budget=0.9)
+    small = bounds.crossing_length(**settings, case="kl", kl_tolerance=1e-6, hellinger_radius=1e-4)
+    assert paper is not None
+    assert loose is not None
+    assert loose < paper
+    # A smaller radius has a smaller signal: more columns.
+    assert small is not None
+    assert small > paper

@@ -1,7 +1,7 @@
 """The paper's public formulas against the calibration table and values worked out by hand."""
 
 import math
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from fractions import Fraction
 
 import pytest
@@ -111,9 +111,13 @@ def test_case_kl_of_the_table():
     assert public.num_colorings == math.ceil(
         8 * math.log(2 * 8 * 100**3 * math.log(64) / kl_tolerance)
     )
-    by_case = asdict(cp.theory.calibrate(100, 64, epsilon=0.5, degree_cutoff=12))
+    by_tv = cp.theory.calibrate(100, 64, epsilon=0.5, degree_cutoff=12)
+    assert by_tv.risk_bound != public.risk_bound
+    by_case = asdict(by_tv)
     differ = {name for name, value in asdict(public).items() if value != by_case[name]}
-    assert differ == {"case", "failure_budget", "num_colorings", "risk_bound"}
+    only_kl = {"kl_tolerance", "kl_row_budget"}
+    assert differ == {"case", "failure_budget", "num_colorings"} | only_kl
+    assert {by_case[name] for name in only_kl} == {None}
 
 
 @pytest.mark.parametrize("case", ["tv", "kl"])
@@ -128,6 +132,65 @@ def test_risk_is_what_oracle_and_screens_may_cost(case, epsilon):
         assert public.risk_bound == pytest.approx(
             50 * kl_row_budget + 50 * math.log(512) * public.failure_budget
         )
+
+
+def test_risk_follows_a_given_failure_budget():
+    # Case (i): 0.05 + 0.125. Case (ii): 0.005 / 2 + 100 log(64) 0.01.
+    tv = cp.theory.calibrate(15, 64, epsilon=0.1, degree_cutoff=9, failure_budget=0.125)
+    assert tv.risk_bound == pytest.approx(0.175)
+    kl = cp.theory.calibrate(100, 64, epsilon=0.1, degree_cutoff=9, case="kl", failure_budget=0.01)
+    assert kl.risk_bound == pytest.approx(0.0025 + math.log(64))
+    assert not tv.meets_target
+    assert not kl.meets_target
+    # A later change of the budget is followed too.
+    assert replace(tv, failure_budget=0.025).risk_bound == pytest.approx(0.075)
+
+
+@pytest.mark.parametrize("case", ["tv", "kl"])
+@pytest.mark.parametrize("epsilon", [1.0, 0.3, 0.01])
+def test_default_budgets_meet_the_target(case, epsilon):
+    public = cp.theory.calibrate(50, 512, epsilon=epsilon, degree_cutoff=9, case=case)
+    assert public.meets_target
+    assert public.target_risk == (epsilon if case == "tv" else epsilon**2 / 2)
+
+
+def test_a_given_hellinger_radius_carries_row_error_signal_and_budget():
+    public = cp.theory.calibrate(100, 64, epsilon=0.5, degree_cutoff=9, hellinger_radius=0.02)
+    assert public.row_error == 0.002
+    assert public.edge_signal == pytest.approx(0.5 * (0.0004 / 100) ** (1 / 3))
+    assert public.failure_budget == 0.01
+    assert public.risk_bound == pytest.approx(0.03)
+    assert public.meets_target
+
+
+def test_kl_tolerance_and_row_budget_are_independent():
+    settings = {"epsilon": 0.5, "degree_cutoff": 9, "case": "kl"}
+    by_tolerance = cp.theory.calibrate(100, 64, **settings, kl_tolerance=0.02)
+    assert by_tolerance.hellinger_radius == 0.1  # sqrt(0.02 / 2)
+    assert by_tolerance.kl_row_budget == 0.0001
+    assert by_tolerance.risk_bound == pytest.approx(0.02)
+    # A smaller row budget proves more, with the same screens.
+    sharper = cp.theory.calibrate(100, 64, **settings, kl_tolerance=0.02, kl_row_budget=1e-6)
+    assert sharper.row_error == by_tolerance.row_error
+    assert sharper.num_colorings == by_tolerance.num_colorings
+    assert sharper.risk_bound == pytest.approx(0.0001 + 0.01)
+    # A larger radius makes room for a larger one.
+    wide = cp.theory.calibrate(
+        100, 64, **settings, kl_tolerance=0.02, hellinger_radius=0.3, kl_row_budget=0.0009
+    )
+    assert wide.row_error == 0.03
+    assert wide.risk_bound == pytest.approx(0.09 + 0.01)
+    assert not wide.meets_target
+
+
+@pytest.mark.parametrize("case", ["tv", "kl"])
+def test_another_cutoff_keeps_everything_else(case):
+    extra = {} if case == "tv" else {"kl_tolerance": 0.3, "kl_row_budget": 1e-4}
+    given = {"epsilon": 0.5, "case": case, "hellinger_radius": 0.4, "failure_budget": 0.2, **extra}
+    public = cp.theory.calibrate(100, 64, degree_cutoff=9, **given, edge_signal=0.3)
+    moved = public.with_cutoff(20)
+    assert moved == cp.theory.calibrate(100, 64, degree_cutoff=20, **given, edge_signal=0.3)
+    assert moved.chunk_count == 20
 
 
 def test_anything_given_replaces_its_formula():
@@ -189,6 +252,17 @@ def test_the_standard_signal_is_resolved_from_a_stated_length_on():
         ({"edge_signal": 1.5}, r"edge_signal must lie in \(0, 1\], got 1.5"),
         ({"tail_tolerance": 0.0}, r"tail_tolerance must lie in \(0, 1\], got 0.0"),
         ({"tail_tolerance": 1.5}, r"tail_tolerance must lie in \(0, 1\], got 1.5"),
+        ({"hellinger_radius": -0.1}, r"hellinger_radius must lie in \[0, 1\], got -0.1"),
+        ({"hellinger_radius": 1.1}, r"hellinger_radius must lie in \[0, 1\], got 1.1"),
+        ({"hellinger_radius": 0.0}, r"edge_signal must lie in \(0, 1\], got 0.0"),
+        ({"kl_tolerance": 0.1}, "kl_tolerance belongs to case 'kl', got 0.1 in case 'tv'"),
+        ({"kl_row_budget": 0.1}, "kl_row_budget belongs to case 'kl', got 0.1 in case 'tv'"),
+        ({"case": "kl", "kl_tolerance": 0.0}, r"kl_tolerance must lie in \(0, 1\], got 0.0"),
+        ({"case": "kl", "kl_tolerance": 1.1}, r"kl_tolerance must lie in \(0, 1\], got 1.1"),
+        # Beyond x^2 / N a KL oracle may leave the Hellinger class: 0.0625 / 15 = 0.004167.
+        ({"case": "kl", "kl_row_budget": 0.0042}, r"kl_row_budget must lie in .*0.004167\]"),
+        ({"case": "kl", "kl_row_budget": -1e-9}, r"kl_row_budget must lie in .* got -1e-09"),
+        ({"case": "kl", "hellinger_radius": 0.2}, "raise hellinger_radius to sqrt"),
         ({"case": "hellinger"}, "case must be 'tv' or 'kl', got 'hellinger'"),
     ],
 )

@@ -8,7 +8,7 @@ from typing import Annotated, Any, cast
 import typer
 
 from counterprobe.cli import output
-from counterprobe.cli.tradeoff import plot_tradeoff
+from counterprobe.cli.tradeoff import lower_bound_of, plot_tradeoff
 from counterprobe.targets import families
 from counterprobe.targets.class_checker import check_class
 from counterprobe.theory import bounds
@@ -28,6 +28,23 @@ def plan(
         typer.Option(help="Degree cutoff: a number, 'balanced' (the paper's) or 'best'."),
     ] = "balanced",
     case: Annotated[str, typer.Option(help="'tv' or 'kl': the accuracy case.")] = "tv",
+    hellinger_radius: Annotated[
+        float | None,
+        typer.Option(help="Radius x of the oracle; epsilon/2, or sqrt(KL tolerance/2)."),
+    ] = None,
+    kl_tolerance: Annotated[
+        float | None, typer.Option(help="Output KL aimed at, case kl; epsilon^2/2.")
+    ] = None,
+    kl_row_budget: Annotated[
+        float | None, typer.Option(help="Forward KL of a row, case kl; KL tolerance/(2N).")
+    ] = None,
+    failure_budget: Annotated[
+        float | None, typer.Option(help="Chance that some screen may fail; from epsilon.")
+    ] = None,
+    target_error: Annotated[
+        float | None,
+        typer.Option(help="TV error for which the lower bound is evaluated; epsilon."),
+    ] = None,
     family: Annotated[
         str | None,
         typer.Option(help="Check whether this family, at small size, is in the paper's class."),
@@ -46,22 +63,49 @@ def plan(
 
     Nothing is sampled. The caps hold on every path; the tight line has the same guarantee with
     colors and colorings from the exact binomial tail. The last lines say plainly whether the
-    guarantee costs less than one submission a position, and from which N on it would.
+    guarantee costs less than one submission a position, and from which N on it would. Epsilon
+    fixes radius, tolerances and budgets; each can be given by itself, and the proved risk follows.
 
-    Example: counterprobe plan --n 1000000 --vocab 65536 --s 2 --epsilon 0.1 --cutoff best
+    For example:
+
+    counterprobe plan --n 1000000 --vocab 65536 --s 2 --epsilon 0.1 --cutoff best
+
+    counterprobe plan --case kl --kl-tolerance 0.01 --failure-budget 1e-6 --target-error 0.05
     """
     output.check_writable(json)
     output.check_writable(plot)
     if case not in ("tv", "kl"):
         raise ValueError(f"--case must be 'tv' or 'kl', got {case!r}")
     which = cast(Case, case)
-    public, clipped = _calibration(n, vocab, s, epsilon, cutoff, which)
+    public, clipped = _at_cutoff(
+        calibrate(
+            n,
+            vocab,
+            epsilon=epsilon,
+            degree_cutoff=MIN_CUTOFF,
+            case=which,
+            hellinger_radius=hellinger_radius,
+            kl_tolerance=kl_tolerance,
+            kl_row_budget=kl_row_budget,
+            failure_budget=failure_budget,
+        ),
+        s,
+        cutoff,
+    )
     feasible = bounds.feasibility(public)
     _, caps = bounds.guarantee_caps(public, s)
     tight, tight_caps = bounds.guarantee_caps(public, s, tight=True)
-    lower = bounds.lower_bound(n, vocab, epsilon=epsilon, rank_exponent=s)
+    lower = lower_bound_of(public, s, target_error)
     rule = "best" if cutoff == "best" else "balanced"
-    crossing = bounds.crossing_length(epsilon=epsilon, rank_exponent=s, cutoff=rule, case=which)
+    crossing = bounds.crossing_length(
+        epsilon=epsilon,
+        rank_exponent=s,
+        cutoff=rule,
+        case=which,
+        hellinger_radius=hellinger_radius,
+        kl_tolerance=kl_tolerance,
+        failure_budget=failure_budget,
+    )
     record: dict[str, Any] = {
         "n": n,
         "vocab": vocab,
@@ -70,7 +114,9 @@ def plan(
         "case": case,
         "cutoff_rule": cutoff,
         "cutoff_clipped": clipped,
-        "parameters": asdict(public),
+        "parameters": {**asdict(public), "risk_bound": public.risk_bound},
+        "target_risk": public.target_risk,
+        "meets_target": public.meets_target,
         "feasible_by_lemma": feasible.by_lemma,
         "feasible_directly": feasible.directly,
         "infeasible_reason": feasible.reason,
@@ -104,17 +150,17 @@ def plan(
                 "depth": caps.depth,
                 "total": f"{caps.total:,} (tight: {tight_caps.total:,})",
                 "tight colors, colorings": f"{tight.num_colors:,}, {tight.num_colorings:,}",
-                "proved risk": f"{public.risk_bound:.4g} ({'TV' if case == 'tv' else 'KL'})",
+                "proved risk": _risk(public),
             },
         )
     )
     console.print()
-    console.print(_lower_line(lower))
+    console.print(_lower_line(lower, public))
     if family is not None:
         record["family"] = _check_family(console, family, s, public.edge_signal)
     console.print(_verdict(n, feasible, caps.total, crossing, rule))
     if plot is not None:
-        plot_tradeoff(plot, public, s)
+        plot_tradeoff(plot, public, s, lower)
         console.print(f"Trade-off drawn to {plot}.")
     output.write_json(json, record)
     if not feasible.directly:
@@ -122,17 +168,13 @@ def plan(
         raise typer.Exit(output.INFEASIBLE)
 
 
-def _calibration(
-    n: int, vocab: int, s: float, epsilon: float, cutoff: str, case: Case
-) -> tuple[Calibration, bool]:
+def _at_cutoff(public: Calibration, s: float, cutoff: str) -> tuple[Calibration, bool]:
+    """Return the calibration at the cutoff asked for, and whether that was clipped."""
     if cutoff == "best":
-        return bounds.best_cutoff(n, vocab, epsilon=epsilon, rank_exponent=s, case=case), False
+        return bounds.cheapest_cutoff(public, s), False
     clipped = False
     if cutoff == "balanced":
-        signal = calibrate(
-            n, vocab, epsilon=epsilon, degree_cutoff=MIN_CUTOFF, case=case
-        ).edge_signal
-        chosen, clipped = bounds.balanced_cutoff(n, signal, s)
+        chosen, clipped = bounds.balanced_cutoff(public.length, public.edge_signal, s)
     else:
         try:
             chosen = int(cutoff)
@@ -140,17 +182,25 @@ def _calibration(
             raise ValueError(
                 f"--cutoff must be a number, 'balanced' or 'best', got {cutoff!r}"
             ) from None
-    return calibrate(n, vocab, epsilon=epsilon, degree_cutoff=chosen, case=case), clipped
+    return public.with_cutoff(chosen), clipped
 
 
 def _parameter_rows(
     public: Calibration, cutoff: str, clipped: bool, feasible: bounds.Feasibility
 ) -> dict[str, Any]:
     note = ", clipped to its domain" if clipped else ""
+    kl_rows = {}
+    if public.kl_row_budget is not None:
+        kl_rows = {
+            "KL tolerance": f"{public.kl_tolerance:.4g}",
+            "KL row budget": f"{public.kl_row_budget:.4g}",
+        }
     return {
         "degree cutoff d": f"{public.degree_cutoff:,} ({cutoff}{note})",
         "chunks J, chunk size": f"{public.chunk_count:,}, {public.chunk_size:,}",
         "colors p, colorings M": f"{public.num_colors:,}, {public.num_colorings:,}",
+        "Hellinger radius": f"{public.hellinger_radius:.4g}",
+        **kl_rows,
         "row error": f"{public.row_error:.4g}",
         "edge signal": f"{public.edge_signal:.4g}",
         "tail tolerance": f"{public.tail_tolerance:.4g}",
@@ -162,10 +212,18 @@ def _parameter_rows(
     }
 
 
-def _lower_line(lower: bounds.LowerBound) -> str:
+def _risk(public: Calibration) -> str:
+    metric = "TV" if public.case == "tv" else "KL"
+    text = f"{public.risk_bound:.4g} ({metric})"
+    return text if public.meets_target else f"{text}, ABOVE the target {public.target_risk:.4g}"
+
+
+def _lower_line(lower: bounds.LowerBound, public: Calibration) -> str:
+    where = "Lower bound" if public.case == "tv" else "Lower bound (of case tv)"
+    what = f"{where} for TV error {lower.target_error:.4g}"
     if not lower.applies:
-        return f"Lower bound: does not apply ({lower.reason})."
-    text = f"Lower bound: over {lower.probes:,.4g} probes, or at least {lower.rounds:,.4g} rounds"
+        return f"{what}: does not apply ({lower.reason})."
+    text = f"{what}: over {lower.probes:,.4g} probes, or at least {lower.rounds:,.4g} rounds"
     return f"{text}. Vacuous here: {lower.reason}." if lower.is_vacuous else f"{text}."
 
 

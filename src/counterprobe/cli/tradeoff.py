@@ -6,15 +6,45 @@ from typing import Any
 
 import counterprobe as cp
 from counterprobe.theory import bounds
-from counterprobe.theory.parameters import MIN_CUTOFF, Calibration, calibrate
+from counterprobe.theory.parameters import MIN_CUTOFF, Calibration
 
-__all__ = ["plot_tradeoff"]
+__all__ = ["cap_curves", "lower_bound_of", "plot_tradeoff"]
 
 # Measured runs are made at this size at most: a picture should not take minutes.
 MEASURED_LENGTH = 2048
 
 
-def plot_tradeoff(file: str, public: Calibration, rank_exponent: float) -> None:
+def lower_bound_of(
+    public: Calibration, rank_exponent: float, target_error: float | None = None
+) -> bounds.LowerBound:
+    """Evaluate the lower bound for a calibration's radius and signal, and any target error."""
+    return bounds.lower_bound(
+        public.length,
+        public.vocab_size,
+        epsilon=public.epsilon,
+        rank_exponent=rank_exponent,
+        target_error=target_error,
+        hellinger_radius=public.hellinger_radius,
+        edge_signal=public.edge_signal,
+    )
+
+
+def cap_curves(public: Calibration, rank_exponent: float) -> dict[str, list[tuple[int, int]]]:
+    """Return the caps on (probes, commits) over cutoffs, with both counts of colorings."""
+    curves: dict[str, list[tuple[int, int]]] = {"paper's formulas": [], "exact binomial tail": []}
+    cutoff = float(MIN_CUTOFF)
+    while cutoff <= public.length - 1:
+        here = public.with_cutoff(int(cutoff))
+        for label, tight in (("paper's formulas", False), ("exact binomial tail", True)):
+            caps = bounds.guarantee_caps(here, rank_exponent, tight=tight)[1]
+            curves[label].append((caps.probes, caps.commits))
+        cutoff = max(1.25 * cutoff, cutoff + 1)
+    return curves
+
+
+def plot_tradeoff(
+    file: str, public: Calibration, rank_exponent: float, lower: bounds.LowerBound
+) -> None:
     """Draw caps over all cutoffs, the lower bound, and where measured runs lie.
 
     Parameters
@@ -22,8 +52,10 @@ def plot_tradeoff(file: str, public: Calibration, rank_exponent: float) -> None:
     file : str
         PNG, SVG or PDF.
     public : Calibration
-        Supplies N, V, epsilon and the case.
+        Supplies N, V, the accuracy and the case.
     rank_exponent : float
+    lower : LowerBound
+        Drawn where it applies.
     """
     try:
         import matplotlib
@@ -33,32 +65,14 @@ def plot_tradeoff(file: str, public: Calibration, rank_exponent: float) -> None:
     except ImportError:
         raise ValueError("plots need matplotlib: pip install 'counterprobe[study]'") from None
     length = public.length
-    cutoffs: list[int] = []
-    cutoff = float(MIN_CUTOFF)
-    while cutoff <= length - 1:
-        cutoffs.append(int(cutoff))
-        cutoff = max(1.25 * cutoff, cutoff + 1)
-    curves: dict[str, list[tuple[int, int]]] = {"paper's formulas": [], "exact binomial tail": []}
-    for d in cutoffs:
-        here = calibrate(
-            length, public.vocab_size, epsilon=public.epsilon, degree_cutoff=d, case=public.case
-        )
-        for label, tight in (("paper's formulas", False), ("exact binomial tail", True)):
-            caps = bounds.guarantee_caps(here, rank_exponent, tight=tight)[1]
-            curves[label].append((caps.probes, caps.commits))
+    curves = cap_curves(public, rank_exponent)
     figure, axes = plt.subplots(figsize=(7, 5), layout="constrained")
     for (label, points), style in zip(curves.items(), ("-", "--"), strict=True):
         axes.plot(*zip(*points, strict=True), style, label=f"cap, {label}")
-    lower = bounds.lower_bound(
-        length, public.vocab_size, epsilon=public.epsilon, rank_exponent=rank_exponent
-    )
     if lower.applies:
-        axes.axvline(
-            max(lower.probes, 1), color="grey", linestyle=":", label="lower bound, probes"
-        )
-        axes.axhline(
-            max(lower.rounds, 1), color="grey", linestyle="-.", label="lower bound, rounds"
-        )
+        error = f"lower bound at TV error {lower.target_error:g}"
+        axes.axvline(max(lower.probes, 1), color="grey", linestyle=":", label=f"{error}, probes")
+        axes.axhline(max(lower.rounds, 1), color="grey", linestyle="-.", label=f"{error}, rounds")
     for marker, (label, probes, rounds) in zip("osD^", _measured(length), strict=False):
         axes.plot(max(probes, 1), rounds, marker, label=label)
     axes.axhline(length, color="black", linewidth=0.6)

@@ -1,9 +1,9 @@
-"""What the guarantee costs, and what no algorithm can avoid: the paper's finite bounds.
+"""What the guarantee costs: caps, feasibility, and the cutoffs and sizes at which it pays.
 
-Upper: ``resource_caps`` counts every path's submissions for given public parameters; feasibility
-is answered twice, by the sufficient lemma ("A finite design condition") and directly from the
-threshold grid. Lower: the matching family's query-round bound ("Finite matching lower bound") and
-its signal-calibrated form. Nothing here looks at a target.
+``resource_caps`` counts every path's submissions for given public parameters; feasibility is
+answered twice, by the sufficient lemma ("A finite design condition") and directly from the
+threshold grid. What no algorithm can avoid stands in ``lower.py`` and is exported here too.
+Nothing here looks at a target.
 """
 
 from __future__ import annotations
@@ -15,7 +15,20 @@ from scipy import stats
 
 from counterprobe.errors import Infeasible
 from counterprobe.probing.banks import tail_threshold, threshold_floor
-from counterprobe.theory.parameters import MIN_CUTOFF, Calibration, Case, calibrate, probe_cap
+from counterprobe.theory.lower import (
+    LowerBound,
+    hard_family_bound,
+    lower_bound,
+    minimax_risk_bound,
+)
+from counterprobe.theory.parameters import (
+    MIN_CUTOFF,
+    Calibration,
+    Case,
+    calibrate,
+    check_exponent,
+    probe_cap,
+)
 
 __all__ = [
     "Feasibility",
@@ -23,9 +36,12 @@ __all__ = [
     "ResourceCaps",
     "balanced_cutoff",
     "best_cutoff",
+    "cheapest_cutoff",
     "column_cap",
     "crossing_length",
     "feasibility",
+    "guarantee_caps",
+    "hard_family_bound",
     "lower_bound",
     "minimax_risk_bound",
     "resource_caps",
@@ -83,14 +99,14 @@ def feasibility(public: Calibration, *, frequency_constant: float = 1.0) -> Feas
 
 def column_cap(threshold: float, rank_exponent: float, frequency_constant: float = 1.0) -> int:
     """Return the most columns under RF: ``(4 C / t)^(1/s)`` bank tokens at most, and the tail."""
-    _check_exponent(rank_exponent)
+    check_exponent(rank_exponent)
     bank = float((4 * frequency_constant / threshold) ** (1 / rank_exponent))
     return math.floor(bank) + 1
 
 
 def balanced_cutoff(length: int, edge_signal: float, rank_exponent: float) -> tuple[int, bool]:
     """Return ``ceil((N omega^(1/s))^(1/3))`` clipped to ``9 .. N-1``, and whether it was."""
-    _check_exponent(rank_exponent)
+    check_exponent(rank_exponent)
     ideal = math.ceil((length * edge_signal ** (1 / rank_exponent)) ** (1 / 3))
     clipped = min(max(ideal, MIN_CUTOFF), length - 1)
     return clipped, clipped != ideal
@@ -202,18 +218,20 @@ def best_cutoff(
     tight: bool = False,
 ) -> Calibration:
     """Return the calibration whose cutoff minimises the cap on the total."""
+    public = calibrate(length, vocab_size, epsilon=epsilon, degree_cutoff=MIN_CUTOFF, case=case)
+    return cheapest_cutoff(public, rank_exponent, tight=tight)
 
-    def total(cutoff: int) -> int:
-        public = calibrate(length, vocab_size, epsilon=epsilon, degree_cutoff=cutoff, case=case)
-        return guarantee_caps(public, rank_exponent, tight=tight)[1].total
 
-    grid: list[int] = []
+def cheapest_cutoff(
+    public: Calibration, rank_exponent: float, *, tight: bool = False
+) -> Calibration:
+    """Return the same accuracy at the cutoff that minimises the cap on the total."""
+    grid: list[Calibration] = []
     cutoff = float(MIN_CUTOFF)
-    while cutoff <= length - 1:
-        grid.append(int(cutoff))
+    while cutoff <= public.length - 1:
+        grid.append(public.with_cutoff(int(cutoff)))
         cutoff = max(cutoff * 1.1, cutoff + 1)
-    chosen = min(grid, key=total)
-    return calibrate(length, vocab_size, epsilon=epsilon, degree_cutoff=chosen, case=case)
+    return min(grid, key=lambda here: guarantee_caps(here, rank_exponent, tight=tight)[1].total)
 
 
 def guarantee_caps(
@@ -237,6 +255,9 @@ def crossing_length(
     cutoff: str = "balanced",
     case: Case = "tv",
     tight: bool = False,
+    hellinger_radius: float | None = None,
+    kl_tolerance: float | None = None,
+    failure_budget: float | None = None,
     largest: float = 1e60,
 ) -> int | None:
     """Return about the smallest N at which the guarantee's total falls below N for good.
@@ -250,22 +271,31 @@ def crossing_length(
     cutoff : {"balanced", "best"}
     case : {"tv", "kl"}
     tight : bool
+    hellinger_radius, kl_tolerance, failure_budget : float, optional
+        As in :func:`~counterprobe.theory.calibrate`, the same at every N.
     largest : float
         Give up beyond this.
     """
 
     def pays(exponent: float) -> bool:
         length = round(10**exponent)
+        public = calibrate(
+            length,
+            length,
+            epsilon=epsilon,
+            degree_cutoff=MIN_CUTOFF,
+            case=case,
+            hellinger_radius=hellinger_radius,
+            kl_tolerance=kl_tolerance,
+            # A row budget does not enter the caps; none is within every radius.
+            kl_row_budget=None if case == "tv" else 0.0,
+            failure_budget=failure_budget,
+        )
         if cutoff == "best":
-            public = best_cutoff(
-                length, length, epsilon=epsilon, rank_exponent=rank_exponent, case=case
-            )
+            public = cheapest_cutoff(public, rank_exponent)
         else:
-            signal = calibrate(
-                length, length, epsilon=epsilon, degree_cutoff=MIN_CUTOFF, case=case
-            ).edge_signal
-            chosen, _ = balanced_cutoff(length, signal, rank_exponent)
-            public = calibrate(length, length, epsilon=epsilon, degree_cutoff=chosen, case=case)
+            chosen, _ = balanced_cutoff(length, public.edge_signal, rank_exponent)
+            public = public.with_cutoff(chosen)
         caps = guarantee_caps(public, rank_exponent, tight=tight)[1]
         return feasibility(public).directly and caps.total < length
 
@@ -280,80 +310,3 @@ def crossing_length(
         middle = (low + high) / 2
         low, high = (low, middle) if pays(middle) else (middle, high)
     return round(10**high)
-
-
-# ----- Lower bounds -------------------------------------------------------------------------
-
-
-def minimax_risk_bound(length: int, coupling: float, rounds: int) -> float:
-    """Return ``(1/4) (1 - exp(-N theta^2 / (98304 R)))``.
-
-    Every algorithm with at most ``bank_size / 8`` probes and ``R <= N / 16384`` rounds has at
-    least this TV risk on some member of the hard matching family.
-    """
-    if rounds < 1:
-        raise ValueError(f"rounds must be at least 1, got {rounds!r}")
-    return 0.25 * -math.expm1(-length * coupling**2 / (98304 * rounds))
-
-
-@dataclass(frozen=True, slots=True)
-class LowerBound:
-    """Every algorithm of TV risk at most epsilon probes more, or commits in more rounds.
-
-    Attributes
-    ----------
-    applies : bool
-        Whether the hypotheses hold: even N, ``epsilon <= 1/8``, ``V omega > 1``,
-        ``omega^3 <= radius^2 / (2N)``.
-    probes : float
-        It needs more than this many probes ...
-    rounds : float
-        ... or at least this many rounds.
-    is_vacuous : bool
-        Whether any algorithm meets it: one round always happens.
-    reason : str
-        Why it does not apply, or is vacuous.
-    """
-
-    applies: bool
-    probes: float
-    rounds: float
-    is_vacuous: bool
-    reason: str
-
-
-def lower_bound(
-    length: int,
-    vocab_size: int,
-    *,
-    epsilon: float,
-    rank_exponent: float,
-    edge_signal: float | None = None,
-) -> LowerBound:
-    """Evaluate the signal-calibrated finite query-round lower bound at radius ``epsilon / 2``."""
-    _check_exponent(rank_exponent)
-    radius = epsilon / 2
-    signal = 0.5 * (radius**2 / length) ** (1 / 3) if edge_signal is None else edge_signal
-    problems = []
-    if length < 4 or length % 2:
-        problems.append("N must be even and at least 4")
-    if epsilon > 1 / 8:
-        problems.append("epsilon must be at most 1/8")
-    if not 0 < signal <= 0.5:
-        problems.append("edge_signal must lie in (0, 1/2]")
-    if vocab_size * signal <= 1:
-        problems.append(f"V edge_signal = {vocab_size * signal:.3g} must exceed 1")
-    if signal**3 > radius**2 / (2 * length) * (1 + 1e-12):
-        problems.append("edge_signal^3 must be at most radius^2 / (2N)")
-    probes = math.floor(signal ** (-1 / rank_exponent)) / 8
-    rounds = min(length / 16384, length * signal**2 / (786432 * epsilon))
-    vacuous = rounds <= 1
-    reason = "; ".join(problems)
-    if not reason and vacuous:
-        reason = f"it asks for {rounds:.3g} rounds, and every run has at least one"
-    return LowerBound(not problems, probes, rounds, vacuous, reason)
-
-
-def _check_exponent(rank_exponent: float) -> None:
-    if not rank_exponent > 1:
-        raise ValueError(f"rank_exponent must be above 1, got {rank_exponent!r}")

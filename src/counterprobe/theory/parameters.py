@@ -1,18 +1,23 @@
 """Public parameters: what the paper's sampler computes from N, V and an accuracy alone.
 
 Appendix "Complete sampler and public parameters" gives the caps, "Packed randomized-color screen"
-the colors, and the two accuracy cases fix the rest (``docs/symbols.md`` has the names):
+the colors, and the two finite theorems what they prove (``docs/symbols.md`` has the names). An
+accuracy eps fixes whatever is not given:
 
-=================  ========================  ==============================
-quantity           case (i), total variation case (ii), forward KL
-=================  ========================  ==============================
-radius x           eps / 2                   sqrt(eps_KL / 2), eps_KL = eps^2 / 2
-row_error          x / sqrt(N)               x / sqrt(N)
-failure budget     x / 2                     eps_KL / (2 N log V)
-edge_signal        (1/2) (x^2 / N)^(1/3)     the same
-tail_tolerance     edge_signal / 2           the same
-proved risk        3 eps / 4                 eps^2 / 2
-=================  ========================  ==============================
+================  ========================  ==================================
+quantity          case (i), total variation case (ii), forward KL
+================  ========================  ==================================
+kl_tolerance                                eps^2 / 2
+kl_row_budget                               kl_tolerance / (2N)
+hellinger_radius  eps / 2                   sqrt(kl_tolerance / 2)
+row_error         hellinger_radius/sqrt(N)  the same
+failure_budget    hellinger_radius / 2      kl_tolerance / (2 N log V)
+edge_signal       (1/2) (radius^2/N)^(1/3)  the same
+tail_tolerance    edge_signal / 2           the same
+proved risk       hellinger_radius          N kl_row_budget
+                  + failure_budget          + N log V failure_budget
+at the defaults   3 eps / 4                 eps^2 / 2
+================  ========================  ==================================
 """
 
 from __future__ import annotations
@@ -29,11 +34,14 @@ __all__ = [
     "peel_phase_cap",
     "probe_cap",
     "round_cap",
+    "standard_signal",
 ]
 
 Case = Literal["tv", "kl"]
 
 MIN_CUTOFF = 9
+# Two formulas for one number may differ in the last digits.
+ROUNDING = 1e-9
 
 
 def peel_phase_cap(length: int, degree_cutoff: int) -> int:
@@ -78,11 +86,13 @@ class Calibration:
     length, vocab_size, degree_cutoff, chunk_count : int
     epsilon : float
         The target accuracy.
+    hellinger_radius : float
+        The public radius x: oracles are within squared Hellinger ``x^2 / (2N)``.
+    kl_tolerance, kl_row_budget : float or None
+        Case "kl" only: the output KL aimed at, and the forward KL that a row may have.
     row_error, edge_signal, tail_tolerance, resolution, failure_budget : float
         ``resolution = 4 row_error + tail_tolerance`` must lie below ``edge_signal``.
     num_colors, num_colorings, phase_cap, screen_cap, round_cap : int
-    risk_bound : float
-        What is proved: TV risk in case "tv", forward-KL risk in case "kl".
     """
 
     case: Case
@@ -91,6 +101,9 @@ class Calibration:
     degree_cutoff: int
     chunk_count: int
     epsilon: float
+    hellinger_radius: float
+    kl_tolerance: float | None
+    kl_row_budget: float | None
     row_error: float
     edge_signal: float
     tail_tolerance: float
@@ -101,7 +114,29 @@ class Calibration:
     phase_cap: int
     screen_cap: int
     round_cap: int
-    risk_bound: float
+
+    @property
+    def risk_bound(self) -> float:
+        """What the finite theorem proves: TV risk in case "tv", forward-KL risk in case "kl".
+
+        Oracle error and failed screens add up: ``hellinger_radius + failure_budget``, or
+        ``N kl_row_budget + N log(V) failure_budget``, since the total correlations of one path's
+        batches never exceed ``N log V``.
+        """
+        if self.kl_row_budget is None:
+            return self.hellinger_radius + self.failure_budget
+        failed = math.log(self.vocab_size) * self.failure_budget
+        return self.length * (self.kl_row_budget + failed)
+
+    @property
+    def target_risk(self) -> float:
+        """What was aimed at: ``epsilon``, or ``kl_tolerance`` in case "kl"."""
+        return self.epsilon if self.kl_tolerance is None else self.kl_tolerance
+
+    @property
+    def meets_target(self) -> bool:
+        """Whether the proved risk is within what was aimed at, rounding aside."""
+        return self.risk_bound <= self.target_risk * (1 + ROUNDING)
 
     @property
     def chunk_size(self) -> int:
@@ -113,6 +148,22 @@ class Calibration:
         """Whether ``resolution < edge_signal``, as the guarantee requires."""
         return self.resolution < self.edge_signal
 
+    def with_cutoff(self, degree_cutoff: int) -> Calibration:
+        """Return the same accuracy, signal and budgets at another cutoff, with J equal to it."""
+        return calibrate(
+            self.length,
+            self.vocab_size,
+            epsilon=self.epsilon,
+            degree_cutoff=degree_cutoff,
+            case=self.case,
+            hellinger_radius=self.hellinger_radius,
+            kl_tolerance=self.kl_tolerance,
+            kl_row_budget=self.kl_row_budget,
+            edge_signal=self.edge_signal,
+            tail_tolerance=self.tail_tolerance,
+            failure_budget=self.failure_budget,
+        )
+
 
 def calibrate(
     length: int,
@@ -122,6 +173,9 @@ def calibrate(
     degree_cutoff: int,
     case: Case = "tv",
     chunk_count: int | None = None,
+    hellinger_radius: float | None = None,
+    kl_tolerance: float | None = None,
+    kl_row_budget: float | None = None,
     edge_signal: float | None = None,
     tail_tolerance: float | None = None,
     failure_budget: float | None = None,
@@ -142,6 +196,10 @@ def calibrate(
         Squared-Hellinger oracle and TV risk, or row-KL oracle and forward-KL risk.
     chunk_count : int, optional
         J in ``1 .. N``; d by default.
+    hellinger_radius : float, optional
+        x in ``[0, 1]``.
+    kl_tolerance, kl_row_budget : float, optional
+        Case "kl" only: in ``(0, 1]``, and in ``[0, x^2 / N]``.
     edge_signal, tail_tolerance, failure_budget : float, optional
         In place of the calibration's.
     """
@@ -161,14 +219,16 @@ def calibrate(
         raise ValueError(f"chunk_count must lie in 1..{length}, got {chunks}")
     if not 0 < epsilon <= 1:
         raise ValueError(f"epsilon must lie in (0, 1], got {epsilon!r}")
-    radius = epsilon / 2
-    signal = 0.5 * (radius**2 / length) ** (1 / 3) if edge_signal is None else edge_signal
-    tail = signal / 2 if tail_tolerance is None else tail_tolerance
     if case == "tv":
-        budget, risk = radius / 2, 0.75 * epsilon
+        radius = _tv_radius(epsilon, hellinger_radius, kl_tolerance, kl_row_budget)
+        budget = radius / 2
     else:
-        kl_tolerance = epsilon**2 / 2
-        budget, risk = kl_tolerance / (2 * length * math.log(vocab_size)), kl_tolerance
+        radius, kl_tolerance, kl_row_budget = _kl_accuracy(
+            length, epsilon, hellinger_radius, kl_tolerance, kl_row_budget
+        )
+        budget = kl_tolerance / (2 * length * math.log(vocab_size))
+    signal = standard_signal(length, radius) if edge_signal is None else edge_signal
+    tail = signal / 2 if tail_tolerance is None else tail_tolerance
     if failure_budget is not None:
         budget = failure_budget
     for name, value in (("edge_signal", signal), ("tail_tolerance", tail)):
@@ -188,6 +248,9 @@ def calibrate(
         degree_cutoff=degree_cutoff,
         chunk_count=chunks,
         epsilon=epsilon,
+        hellinger_radius=radius,
+        kl_tolerance=kl_tolerance,
+        kl_row_budget=kl_row_budget,
         row_error=row_error,
         edge_signal=signal,
         tail_tolerance=tail,
@@ -198,5 +261,64 @@ def calibrate(
         phase_cap=phases,
         screen_cap=phases + 1,
         round_cap=round_cap(length, degree_cutoff, phases),
-        risk_bound=risk,
     )
+
+
+def standard_signal(length: int, hellinger_radius: float) -> float:
+    """Return ``(1/2) (x^2 / N)^(1/3)``, the benchmark edge signal of a radius x."""
+    return float(0.5 * (hellinger_radius**2 / length) ** (1 / 3))
+
+
+def check_exponent(rank_exponent: float) -> None:
+    """Refuse an exponent s that is not above 1."""
+    if not rank_exponent > 1:
+        raise ValueError(f"rank_exponent must be above 1, got {rank_exponent!r}")
+
+
+def _tv_radius(
+    epsilon: float,
+    hellinger_radius: float | None,
+    kl_tolerance: float | None,
+    kl_row_budget: float | None,
+) -> float:
+    """Return the radius of case (i), which knows no KL."""
+    for name, value in (("kl_tolerance", kl_tolerance), ("kl_row_budget", kl_row_budget)):
+        if value is not None:
+            raise ValueError(f"{name} belongs to case 'kl', got {value!r} in case 'tv'")
+    return _checked_radius(epsilon / 2 if hellinger_radius is None else hellinger_radius)
+
+
+def _kl_accuracy(
+    length: int,
+    epsilon: float,
+    hellinger_radius: float | None,
+    kl_tolerance: float | None,
+    kl_row_budget: float | None,
+) -> tuple[float, float, float]:
+    """Return radius, tolerance and row budget of case (ii).
+
+    The theorem needs ``kl_row_budget <= x^2 / N``: then every oracle within the row budget is
+    within the Hellinger radius too, since the squared Hellinger distance is at most half the KL.
+    """
+    tolerance = epsilon**2 / 2 if kl_tolerance is None else kl_tolerance
+    if not 0 < tolerance <= 1:
+        raise ValueError(f"kl_tolerance must lie in (0, 1], got {tolerance!r}")
+    if hellinger_radius is not None:
+        radius = hellinger_radius
+    else:
+        radius = epsilon / 2 if kl_tolerance is None else math.sqrt(tolerance / 2)
+    _checked_radius(radius)
+    row_budget = tolerance / (2 * length) if kl_row_budget is None else kl_row_budget
+    most = radius**2 / length
+    if not 0 <= row_budget <= most * (1 + ROUNDING):
+        raise ValueError(
+            f"kl_row_budget must lie in [0, hellinger_radius^2 / N] = [0, {most:.4g}], got "
+            f"{row_budget!r}; raise hellinger_radius to sqrt(N kl_row_budget) or lower the budget"
+        )
+    return radius, tolerance, row_budget
+
+
+def _checked_radius(radius: float) -> float:
+    if not 0 <= radius <= 1:
+        raise ValueError(f"hellinger_radius must lie in [0, 1], got {radius!r}")
+    return radius
