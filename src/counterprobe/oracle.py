@@ -134,6 +134,11 @@ class Oracle(Protocol):
         numerical floor (about 1e-12), so that rounding never becomes a vote.
     trusted : bool
         Whether ``Unmasking`` may skip checking what it returns.
+
+    Notes
+    -----
+    An oracle may also declare ``row_hellinger_radius`` and ``row_kl_radius``, uniform bounds on
+    the squared Hellinger distance and the forward KL of its rows; see ``radii.py``.
     """
 
     @property
@@ -162,7 +167,10 @@ class Oracle(Protocol):
 
 
 class LawOracle:
-    """What every oracle of a law has in common: its size and its name are the law's."""
+    """What every oracle of a law has in common: its size and its name are the law's.
+
+    It is exact, rounding aside, unless a subclass says otherwise.
+    """
 
     __slots__ = ()
     law: Any
@@ -183,6 +191,16 @@ class LawOracle:
         """Number of tokens V."""
         vocab_size: int = self.law.vocab_size
         return vocab_size
+
+    @property
+    def row_hellinger_radius(self) -> float:
+        """Bound on the squared Hellinger distance of its rows from the exact ones."""
+        return 0.0
+
+    @property
+    def row_kl_radius(self) -> float:
+        """Bound on ``KL(exact || row)``."""
+        return 0.0
 
 
 @runtime_checkable
@@ -230,6 +248,9 @@ class CallableOracle:
         N and V, the mask not counted.
     row_error : float
         Total-variation radius around the exact rows, if you know one.
+    row_hellinger_radius, row_kl_radius : float, optional
+        Uniform bounds on their squared Hellinger distance and forward KL, if you know them; the
+        guarantees of ``packed-theory`` ask for them.
     batch_size : int, optional
         At most this many states are handed to ``function`` at once.
     name : str
@@ -251,6 +272,8 @@ class CallableOracle:
     batch_size: int | None = None
     name: str = "callable"
     trusted: bool = False
+    row_hellinger_radius: float | None = None
+    row_kl_radius: float | None = None
 
     def __post_init__(self) -> None:
         """Check the sizes."""
@@ -259,6 +282,10 @@ class CallableOracle:
                 raise ValueError(f"{label} must be at least 1, got {value!r}")
         if not 0 <= self.row_error <= 1:
             raise ValueError(f"row_error must lie in [0, 1], got {self.row_error!r}")
+        for label in ("row_hellinger_radius", "row_kl_radius"):
+            radius = getattr(self, label)
+            if radius is not None and not radius >= 0:
+                raise ValueError(f"{label} must not be negative, got {radius!r}")
         if self.batch_size is not None and self.batch_size < 1:
             raise ValueError(f"batch_size must be at least 1, got {self.batch_size!r}")
 

@@ -4,7 +4,10 @@ import numpy as np
 import pytest
 
 import counterprobe as cp
+from counterprobe import testing
+from counterprobe.radii import row_radii
 from counterprobe.targets import families
+from counterprobe.targets.class_checker import check_class
 
 # bank size, vocabulary, trigger mass rho, coupling theta
 CASES = [
@@ -174,6 +177,102 @@ def test_the_frozen_oracle_says_what_it_is():
     oracle = law.frozen_oracle()
     assert isinstance(oracle, cp.Oracle)
     assert (oracle.length, oracle.vocab_size, oracle.name) == (8, 2048, "frozen hard-matching")
+
+
+@every_case
+def test_the_frozen_oracle_declares_its_error_in_every_metric(bank_size, vocab_size, rho, theta):
+    law = make(6, bank_size, vocab_size, rho, theta)
+    frozen, exact = law.frozen_oracle(), law.oracle()
+    kl, hellinger = [], []
+    for j, i in enumerate(law.mate):
+        states = np.full((vocab_size, 6), cp.MASK)
+        states[:, i] = np.arange(vocab_size)
+        readouts = cp.Readouts.same(vocab_size, [j])
+        ours, true = frozen.rows(states, readouts), exact.rows(states, readouts)
+        kl.append(true.kl(ours).max())
+        hellinger.append(true.squared_hellinger(ours).max())
+    declared = row_radii(frozen)
+    np.testing.assert_allclose(declared.kl, max(kl), rtol=1e-9, atol=1e-16)
+    np.testing.assert_allclose(frozen.row_hellinger_radius, max(hellinger), rtol=1e-9, atol=1e-17)
+    testing.check_oracle(frozen, law)
+
+
+# ----- The paper's witness ----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("rank_exponent", [1.1, 1.5, 3.0])
+@pytest.mark.parametrize(("length", "radius"), [(4, 1.0), (64, 0.05), (512, 0.0625), (1000, 0.01)])
+def test_the_witness_is_in_the_class_and_its_oracle_within_the_radius(
+    length, radius, rank_exponent
+):
+    signal = 0.5 * (radius**2 / length) ** (1 / 3)
+    law = families.hard_witness(
+        length,
+        3,
+        vocab_size=1 + int(1 / signal),
+        hellinger_radius=radius,
+        rank_exponent=rank_exponent,
+    )
+    assert law.trigger_mass == law.coupling == pytest.approx(signal, rel=1e-12)
+    assert law.bank_size == int(signal ** (-1 / rank_exponent))
+    assert law.largest_rank_exponent >= rank_exponent
+    constants = check_class(law, rank_exponent=rank_exponent)
+    assert constants.violations(signal) == []
+    radii = row_radii(law.frozen_oracle())
+    assert radii.squared_hellinger <= radius**2 / (2 * length)
+    assert radii.total_variation <= radius / np.sqrt(length)
+
+
+def test_the_witness_has_the_bank_that_the_lower_bound_speaks_of():
+    radius, length, vocab_size = 0.05, 1000, 10**4
+    bound = cp.theory.bounds.lower_bound(length, vocab_size, epsilon=0.1, rank_exponent=1.5)
+    law = families.hard_witness(length, vocab_size=vocab_size, hellinger_radius=radius)
+    assert bound.applies
+    assert law.bank_size / 8 == bound.probes
+    direct = cp.theory.bounds.hard_family_bound(
+        length, bank_size=law.bank_size, coupling=law.coupling, target_error=0.1
+    )
+    assert (direct.probes, direct.rounds) == (bound.probes, pytest.approx(bound.rounds))
+
+
+def test_a_witness_of_any_signal_up_to_the_cubic_limit():
+    most = (0.05**2 / 128) ** (1 / 3)
+    for signal in (most, most / 7):
+        law = families.hard_witness(
+            64, vocab_size=512, hellinger_radius=0.05, edge_signal=signal, rank_exponent=1.2
+        )
+        assert (law.trigger_mass, law.coupling) == (signal, signal)
+        assert check_class(law, rank_exponent=1.2).violations(signal) == []
+        assert law.frozen_oracle().row_hellinger_radius <= 0.05**2 / 128
+
+
+@pytest.mark.parametrize(
+    ("changes", "complaint"),
+    [
+        ({"length": 2}, "length must be even and at least 4, got 2"),
+        ({"length": 65}, "length must be even and at least 4, got 65"),
+        ({"hellinger_radius": 0.0}, r"hellinger_radius must lie in \(0, 1\], got 0.0"),
+        ({"hellinger_radius": 1.1}, r"hellinger_radius must lie in \(0, 1\], got 1.1"),
+        ({"rank_exponent": 1.0}, "rank_exponent must be above 1, got 1.0"),
+        ({"edge_signal": 0.03}, r"edge_signal must lie in .*\(0, 0.02693\], got 0.03"),
+        ({"edge_signal": 0.0}, r"edge_signal must lie in .* got 0.0"),
+        ({"vocab_size": 58}, r"vocab_size must exceed 1 / edge_signal = 58.94, got 58"),
+    ],
+)
+def test_conditions_of_the_witness_are_checked(changes, complaint):
+    settings = {"length": 64, "vocab_size": 256, "hellinger_radius": 0.05, **changes}
+    with pytest.raises(ValueError, match=complaint):
+        families.hard_witness(settings.pop("length"), **settings)
+
+
+def test_the_defaults_satisfy_the_frequency_envelope_up_to_seven_sixths_as_documented():
+    law = families.hard_matching(40, 1)
+    assert law.largest_rank_exponent == pytest.approx(7 / 6)
+    assert check_class(law, rank_exponent=7 / 6).violations(law.coupling) == []
+    (violated,) = check_class(law, rank_exponent=1.5).violations(law.coupling)
+    assert violated.startswith("RF")
+    assert "only for s up to 7/6" in families.hard_matching.__doc__
+    assert make(4, 1, 2, 0.5, 0.5).largest_rank_exponent == np.inf
 
 
 # ----- Conditions -----------------------------------------------------------------------------

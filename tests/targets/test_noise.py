@@ -4,7 +4,9 @@ import numpy as np
 import pytest
 
 import counterprobe as cp
+from counterprobe import testing
 from counterprobe.oracle import IncrementalOracle
+from counterprobe.radii import row_radii
 from counterprobe.rows import to_numpy
 from counterprobe.targets.noise import FrozenNoise
 
@@ -98,6 +100,31 @@ def test_divergence_over_classes_is_divergence_over_tokens():
         tokens = divergence(metric, cp.DenseRows(exact.dense()), cp.DenseRows(wrong.dense()))
         assert tokens.max() <= 1e-2 + 1e-12
         assert tokens.min() >= 0.98e-2
+
+
+@pytest.mark.parametrize("direction", DIRECTIONS)
+@pytest.mark.parametrize("metric", METRICS)
+def test_declared_hellinger_and_kl_radii_hold(metric, direction):
+    law = table_law(5, 4, seed=3)
+    noisy = FrozenNoise(law.oracle(), radius=0.02, metric=metric, direction=direction)
+    radii = row_radii(noisy)
+    assert radii.squared_hellinger == (0.02 if metric == "hellinger" else 0.01)
+    assert radii.kl == (None if metric == "hellinger" else 0.02)
+    testing.check_oracle(noisy, law)
+    # Around an oracle that errs already, roots of squared distances add up and a KL is lost.
+    twice = FrozenNoise(noisy, radius=0.005, metric=metric, direction=direction, seed=1)
+    own, wrapped = row_radii(FrozenNoise(law.oracle(), radius=0.005, metric=metric)), radii
+    expected = (np.sqrt(own.squared_hellinger) + np.sqrt(wrapped.squared_hellinger)) ** 2
+    assert row_radii(twice).squared_hellinger == pytest.approx(expected)
+    assert row_radii(twice).kl is None
+    testing.check_oracle(twice, law)
+
+
+def test_noise_of_no_radius_declares_what_it_wraps():
+    wrapped = cp.CallableOracle(lambda states: None, 6, 2, row_error=0.2, row_kl_radius=0.1)
+    for metric in METRICS:
+        noisy = FrozenNoise(wrapped, radius=0.0, metric=metric)
+        assert row_radii(noisy) == row_radii(wrapped)
 
 
 @pytest.mark.parametrize("direction", DIRECTIONS)

@@ -22,6 +22,7 @@ from counterprobe.graph import check_forest
 from counterprobe.streams import keyed_generator
 from counterprobe.targets import forests
 from counterprobe.targets.hard_matching import hard_matching as hard_matching
+from counterprobe.targets.hard_matching import hard_witness as hard_witness
 from counterprobe.targets.law import ForestLaw
 from counterprobe.targets.two_type import two_type_forest as two_type_forest
 from counterprobe.targets.two_type import two_type_path as two_type_path
@@ -36,6 +37,7 @@ __all__ = [
     "from_file",
     "growing_stars",
     "hard_matching",
+    "hard_witness",
     "matching",
     "path",
     "preferential_attachment",

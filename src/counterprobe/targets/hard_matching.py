@@ -5,10 +5,15 @@ candidate tokens of mass rho each and a background. Each position's *trigger* is
 candidate; a pair's law deviates from independence only through its two triggers, by ``theta``. The
 selected frozen oracle answers with the plain marginal unless a trigger is revealed, which is what
 makes the family hard: a probe learns about a pair only if it guessed a trigger.
+
+``hard_matching`` takes any parameters that the definition admits. ``hard_witness`` takes the
+signal-calibrated ones, with which the paper's lower bound places the family inside the class of
+its upper bound.
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,13 +21,15 @@ from numpy.typing import NDArray
 
 from counterprobe.classes import TokenClasses
 from counterprobe.oracle import LawOracle, Readouts
-from counterprobe.rows import ClassedRows
+from counterprobe.rows import ClassedRows, DenseRows
 from counterprobe.states import MASK, StateArray
 from counterprobe.streams import keyed_generator
 from counterprobe.targets import forests
 from counterprobe.targets.law import ForestLaw
+from counterprobe.theory.lower import witness_bank
+from counterprobe.theory.parameters import check_exponent, standard_signal
 
-__all__ = ["HardMatchingLaw", "HardMatchingOracle", "hard_matching"]
+__all__ = ["HardMatchingLaw", "HardMatchingOracle", "hard_matching", "hard_witness"]
 
 
 class HardMatchingLaw(ForestLaw):
@@ -44,6 +51,16 @@ class HardMatchingLaw(ForestLaw):
     trigger_mass: float
     coupling: float
 
+    @property
+    def largest_rank_exponent(self) -> float:
+        """The largest s with which ``rho <= bank_size^-s``, as class inclusion requires.
+
+        RF with C = 1 then holds, if ``V rho > 1`` too. Infinite for a bank of one.
+        """
+        if self.bank_size == 1:
+            return math.inf
+        return -math.log(self.trigger_mass) / math.log(self.bank_size)
+
     def frozen_oracle(self) -> HardMatchingOracle:
         """Return the selected oracle: exact, except blind to revealed non-triggers."""
         return HardMatchingOracle(self)
@@ -59,6 +76,10 @@ def hard_matching(
     coupling: float | None = None,
 ) -> HardMatchingLaw:
     """Draw a member of the hard matching family.
+
+    The defaults are hard, but not in the paper's class at its usual exponents: 64 candidates of
+    mass 1/128 satisfy RF with C = 1 only for s up to 7/6 (``largest_rank_exponent``), and not
+    for s = 1.5. :func:`hard_witness` draws members that are in the class.
 
     Parameters
     ----------
@@ -109,12 +130,77 @@ def hard_matching(
     return law
 
 
+def hard_witness(
+    length: int,
+    target_seed: int = 0,
+    *,
+    vocab_size: int,
+    hellinger_radius: float,
+    rank_exponent: float = 1.5,
+    edge_signal: float | None = None,
+) -> HardMatchingLaw:
+    """Draw a member of the signal-calibrated hard family, a witness of the lower bound.
+
+    ``rho = theta = omega`` and ``floor(omega^(-1/s))`` candidates (corollary "Signal-calibrated
+    finite query-round lower bound"). With ``V omega > 1`` the law is in the class of signal omega
+    (``L = alpha = C = 1``), and with ``omega^3 <= x^2 / (2N)`` its frozen oracle is within the
+    Hellinger radius x.
+
+    Parameters
+    ----------
+    length : int
+        N, even and at least 4.
+    target_seed : int
+        Draws the matching and the triggers.
+    vocab_size : int
+        V.
+    hellinger_radius : float
+        x, in ``(0, 1]``; ``epsilon / 2`` in the paper's main text.
+    rank_exponent : float
+        s, above 1.
+    edge_signal : float, optional
+        omega; ``(1/2) (x^2 / N)^(1/3)`` by default, with which V must exceed
+        ``2 (N / x^2)^(1/3)``.
+
+    Examples
+    --------
+    >>> law = hard_witness(64, vocab_size=256, hellinger_radius=0.05)
+    >>> law.bank_size, round(law.trigger_mass, 4)
+    (15, 0.017)
+    """
+    check_exponent(rank_exponent)
+    if length < 4 or length % 2:
+        raise ValueError(f"length must be even and at least 4, got {length}")
+    if not 0 < hellinger_radius <= 1:
+        raise ValueError(f"hellinger_radius must lie in (0, 1], got {hellinger_radius!r}")
+    signal = standard_signal(length, hellinger_radius) if edge_signal is None else edge_signal
+    most = (hellinger_radius**2 / (2 * length)) ** (1 / 3)
+    if not 0 < signal <= min(0.5, most):
+        raise ValueError(
+            f"edge_signal must lie in (0, min(1/2, (hellinger_radius^2 / (2N))^(1/3))] = "
+            f"(0, {min(0.5, most):.4g}], got {signal!r}; a larger one takes the oracle out of its "
+            "radius"
+        )
+    if vocab_size * signal <= 1:
+        raise ValueError(
+            f"vocab_size must exceed 1 / edge_signal = {1 / signal:.4g}, got {vocab_size}"
+        )
+    return hard_matching(
+        length,
+        target_seed,
+        vocab_size=vocab_size,
+        bank_size=witness_bank(signal, rank_exponent),
+        trigger_mass=signal,
+        coupling=signal,
+    )
+
+
 @dataclass(frozen=True, slots=True)
 class HardMatchingOracle(LawOracle):
     """The family's frozen oracle: the marginal, unless the mate shows its trigger.
 
-    Its only error is at a revealed non-trigger, where it is at total variation exactly
-    ``coupling * trigger_mass`` from the exact row.
+    Its only error is at a revealed non-trigger, where the exact mass of the own trigger is
+    ``rho (1 - theta)`` and the oracle says ``rho``; it declares that error in all three metrics.
     """
 
     law: HardMatchingLaw
@@ -129,6 +215,24 @@ class HardMatchingOracle(LawOracle):
     def row_error(self) -> float:
         """The exact total-variation radius."""
         return self.law.coupling * self.law.trigger_mass
+
+    @property
+    def row_hellinger_radius(self) -> float:
+        """The exact squared Hellinger radius."""
+        exact, told = self._wrong_row()
+        return float(exact.squared_hellinger(told)[0])
+
+    @property
+    def row_kl_radius(self) -> float:
+        """The exact radius in forward KL."""
+        exact, told = self._wrong_row()
+        return max(0.0, float(exact.kl(told)[0]))  # rounding, for tiny couplings
+
+    def _wrong_row(self) -> tuple[DenseRows, DenseRows]:
+        """Return class masses next to a revealed non-trigger: the exact ones and the oracle's."""
+        rho = self.law.trigger_mass
+        lowered = rho * (1 - self.law.coupling)
+        return DenseRows(np.array([[lowered, 1 - lowered]])), DenseRows(np.array([[rho, 1 - rho]]))
 
     def rows(self, states: StateArray, readouts: Readouts) -> ClassedRows:
         """Return the marginal everywhere but next to a revealed trigger."""

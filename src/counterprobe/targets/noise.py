@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 from counterprobe.checks import check_rows
 from counterprobe.classes import TokenClasses
 from counterprobe.oracle import Oracle, Readouts
+from counterprobe.radii import row_radii
 from counterprobe.rows import DenseRows, Rows, to_numpy
 from counterprobe.states import MASK, StateArray, all_masked, fingerprint, mix64
 from counterprobe.streams import keyed_generator
@@ -214,6 +215,29 @@ class FrozenNoise:
     def row_error(self) -> float:
         """Total-variation radius around the exact rows: the wrapped oracle's plus the noise's."""
         return min(1.0, self.oracle.row_error + self.total_variation_radius)
+
+    @property
+    def row_hellinger_radius(self) -> float:
+        """Bound on the squared Hellinger distance from the exact rows.
+
+        The noise's own, ``KL / 2`` for the KL; beside a wrapped error the roots add up, since the
+        Hellinger distance is a metric.
+        """
+        own = self.radius if self.metric == "hellinger" else self.radius / 2
+        wrapped = row_radii(self.oracle).squared_hellinger
+        return float(min(1.0, wrapped + own + 2 * np.sqrt(wrapped * own)))
+
+    @property
+    def row_kl_radius(self) -> float | None:
+        """Bound on the forward KL of the exact rows, if there is one.
+
+        The radius, when it is one of the KL and the wrapped oracle is exact. A Hellinger radius
+        bounds no KL, and the KL from the wrapped rows none from the exact ones.
+        """
+        wrapped = row_radii(self.oracle).kl
+        if self.radius == 0:
+            return wrapped
+        return self.radius if self.metric == "kl" and wrapped == 0 else None
 
     @cached_property
     def partner(self) -> IntArray:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from counterprobe.oracle import Oracle, Readouts
+from counterprobe.radii import row_radii
 from counterprobe.rows import Rows, concatenate
 from counterprobe.states import StateArray
 
@@ -34,6 +35,16 @@ class _Wrapped:
     def row_error(self) -> float:
         """Total-variation radius of its rows."""
         return self.inner.row_error
+
+    @property
+    def row_hellinger_radius(self) -> float:
+        """Bound on the squared Hellinger distance of its rows."""
+        return row_radii(self.inner).squared_hellinger
+
+    @property
+    def row_kl_radius(self) -> float | None:
+        """Bound on the forward KL of its rows, if there is one."""
+        return row_radii(self.inner).kl
 
     @property
     def name(self) -> str:
