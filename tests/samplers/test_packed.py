@@ -15,6 +15,7 @@ from counterprobe.probing.banks import read_banks
 from counterprobe.probing.drafts import most_likely_draft
 from counterprobe.probing.packed import draw_colorings, packed_screen
 from counterprobe.probing.selectors import SELECTORS, top_votes
+from counterprobe.radii import RowRadii, row_radii
 from counterprobe.samplers import Packed, PackedTheory
 from counterprobe.samplers.packed import (
     FALSE_PAIRS,
@@ -199,28 +200,50 @@ def test_a_named_tolerance_makes_preprocessing_feasible(case, uniform_oracle):
 
 
 @pytest.mark.parametrize(
-    ("settings", "radius", "problem", "broken"),
+    ("settings", "noise", "problem", "broken"),
     [
         (
             {**RESOLVED, "edge_signal": 0.15},
             None,
             r"resolution 4 row_error \+ tail_tolerance = 0.1632 must lie below edge_signal = 0.15",
-            "resolution < edge_signal",
+            {"resolution < edge_signal"},
         ),
         (
             RESOLVED,
-            1e-3,
+            {"radius": 1e-3},
             r"the oracle declares row error 0.04471, above the calibration's 0.01581",
-            "oracle row error within the calibration's",
+            {"oracle row error within the calibration's", "oracle within the Hellinger radius"},
+        ),
+        (
+            # A row error of x / sqrt(N) alone does not make a Hellinger radius of x.
+            {**RESOLVED, "hellinger_radius": 0.05},
+            0.015,
+            r"case \(i\) needs row_hellinger_radius at most .* = 0.000125; the oracle's is 0.015",
+            {"oracle within the Hellinger radius"},
+        ),
+        (
+            {**RESOLVED, "case": "kl"},
+            {"radius": 0.05**2 / 20},
+            r"case \(ii\) needs row_kl_radius at most kl_row_budget = 0.00025; .* declares none",
+            {"oracle within the KL row budget"},
+        ),
+        (
+            {**RESOLVED, "case": "kl", "kl_row_budget": 0.0001},
+            {"radius": 0.0002, "metric": "kl"},
+            r"at most kl_row_budget = 0.0001; the oracle declares 0.0002",
+            {"oracle within the KL row budget"},
         ),
     ],
 )
 def test_a_guarantee_that_fails_is_refused_or_waived_and_recorded(
-    settings, radius, problem, broken, counted, uniform_oracle
+    settings, noise, problem, broken, counted, uniform_oracle
 ):
-    oracle = uniform_oracle(10, 64)  # every bank is empty, so that a run is quick
-    if radius is not None:
-        oracle = cp.FrozenNoise(oracle, radius=radius)
+    exact = {"row_hellinger_radius": 0.0, "row_kl_radius": 0.0}
+    oracle = uniform_oracle(10, 64, **exact)  # every bank is empty, so that a run is quick
+    if isinstance(noise, dict):
+        oracle = cp.FrozenNoise(oracle, **noise)
+    elif noise is not None:
+        oracle = uniform_oracle(10, 64, row_error=noise)
     oracle = counted(oracle)
     with pytest.raises(ValueError, match=problem + r".* waive_guarantee=true"):
         sample(PackedTheory(**settings), oracle)
@@ -228,8 +251,8 @@ def test_a_guarantee_that_fails_is_refused_or_waived_and_recorded(
     result = sample(PackedTheory(**settings, waive_guarantee=True), oracle)
     plan = result.diagnostics.plan
     assert plan.mode == "theory"
-    assert plan.hypotheses == {name: name != broken for name in plan.hypotheses}
-    assert broken in plan.hypotheses
+    assert plan.hypotheses == {name: name not in broken for name in plan.hypotheses}
+    assert broken <= set(plan.hypotheses)
     assert result.settings["waive_guarantee"] is True
 
 
@@ -241,7 +264,7 @@ def test_waiving_does_not_make_infeasible_preprocessing_feasible(uniform_oracle)
 def test_theory_mode_takes_every_formula_from_the_calibration():
     sampler = PackedTheory(**RESOLVED, degree_cutoff=11, chunk_count=3, case="kl")
     public = sampler.calibration(24, 2048)
-    plan = sampler.plan(24, 2048, 1e-12)
+    plan = sampler.plan(24, 2048, RowRadii.exact())
     assert plan.screen.num_colors == public.num_colors == 96
     assert plan.screen.num_colorings == public.num_colorings
     assert plan.screen.degree_cutoff == 11
@@ -256,7 +279,31 @@ def test_theory_mode_takes_every_formula_from_the_calibration():
     assert plan.hypotheses == {
         "resolution < edge_signal": True,
         "oracle row error within the calibration's": True,
+        "oracle within the KL row budget": True,
     }
+
+
+@pytest.mark.parametrize(
+    ("case", "noise"),
+    [
+        ("tv", {"radius": 0.05**2 / 20}),
+        ("tv", {"radius": 0.05**2 / 10, "metric": "kl"}),  # half of a KL bounds a Hellinger
+        ("kl", {"radius": 0.005 / 20, "metric": "kl"}),
+    ],
+)
+def test_an_oracle_on_the_boundary_of_its_class_meets_every_hypothesis(case, noise):
+    oracle = cp.FrozenNoise(cp.families.two_type_path(10, 1, vocab_size=64).oracle(), **noise)
+    plan = PackedTheory(**RESOLVED, case=case).plan(10, 64, row_radii(oracle))
+    assert all(plan.hypotheses.values())
+
+
+def test_theory_mode_takes_radius_tolerance_and_row_budget():
+    given = {"hellinger_radius": 0.04, "kl_tolerance": 0.1, "kl_row_budget": 1e-5}
+    sampler = PackedTheory(**RESOLVED, case="kl", **given)
+    public = sampler.calibration(24, 2048)
+    assert {name: getattr(public, name) for name in given} == given
+    plan = sampler.plan(24, 2048, RowRadii.exact())
+    assert plan.screen.tv_cut == 2 * 0.04 / math.sqrt(24)
 
 
 @pytest.mark.parametrize(

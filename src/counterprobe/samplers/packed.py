@@ -28,8 +28,10 @@ from counterprobe.probing.drafts import (
 )
 from counterprobe.probing.packed import Screen, ScreenRows, draw_colorings, packed_screen
 from counterprobe.probing.selectors import SELECTORS, RowSelector, top_votes
+from counterprobe.radii import RowRadii, row_radii
 from counterprobe.samplers.base import Sampler
 from counterprobe.streams import Decisions
+from counterprobe.theory.hypotheses import check_hypotheses
 from counterprobe.theory.parameters import (
     MIN_CUTOFF,
     Calibration,
@@ -303,6 +305,8 @@ class PackedTheory(Sampler):
         The accuracy case, see ``theory.calibrate``.
     chunk_count : int, optional
         J; d by default.
+    hellinger_radius, kl_tolerance, kl_row_budget : float, optional
+        What the oracle may err by and what is aimed at, in place of what epsilon implies.
     edge_signal, tail_tolerance, failure_budget : float, optional
         In place of the calibration's.
     response_constant, response_exponent, frequency_constant : float
@@ -315,12 +319,18 @@ class PackedTheory(Sampler):
     name: ClassVar[str] = "packed-theory"
     summary: ClassVar[str] = "the paper's sampler with its public formulas"
     source: ClassVar[str] = "the paper, appendix 'Algorithmic construction'"
-    bound: ClassVar[str] = "TV risk <= 3 eps/4 or KL risk <= eps^2/2 inside the paper's class"
+    bound: ClassVar[str] = (
+        "inside the paper's class, TV risk <= 3 eps/4 with Hellinger oracles or KL risk <= "
+        "eps^2/2 with row-KL oracles; with other budgets, theory.Calibration.risk_bound"
+    )
 
     epsilon: float = 0.5
     degree_cutoff: int = 9
     case: Case = "tv"
     chunk_count: int | None = None
+    hellinger_radius: float | None = None
+    kl_tolerance: float | None = None
+    kl_row_budget: float | None = None
     edge_signal: float | None = None
     tail_tolerance: float | None = None
     failure_budget: float | None = None
@@ -352,18 +362,25 @@ class PackedTheory(Sampler):
             degree_cutoff=self.degree_cutoff,
             case=self.case,
             chunk_count=self.chunk_count,
+            hellinger_radius=self.hellinger_radius,
+            kl_tolerance=self.kl_tolerance,
+            kl_row_budget=self.kl_row_budget,
             edge_signal=self.edge_signal,
             tail_tolerance=self.tail_tolerance,
             failure_budget=self.failure_budget,
         )
 
-    def plan(self, length: int, vocab_size: int, oracle_row_error: float) -> PackedPlan:
-        """Fix everything before the first submission; may raise ``Infeasible``."""
+    def plan(self, length: int, vocab_size: int, radii: RowRadii) -> PackedPlan:
+        """Fix everything before the first submission; may raise ``Infeasible``.
+
+        Parameters
+        ----------
+        length, vocab_size : int
+        radii : RowRadii
+            What the oracle declares about its rows.
+        """
         public = self.calibration(length, vocab_size)
-        hypotheses = {
-            "resolution < edge_signal": public.resolves_edges,
-            "oracle row error within the calibration's": oracle_row_error <= public.row_error,
-        }
+        hypotheses = check_hypotheses(public, radii)
         threshold = tail_threshold(
             public.row_error,
             vocab_size,
@@ -372,20 +389,11 @@ class PackedTheory(Sampler):
             response_exponent=self.response_exponent,
             frequency_constant=self.frequency_constant,
         )
-        if not all(hypotheses.values()) and not self.waive_guarantee:
-            if not public.resolves_edges:
-                problem = (
-                    f"resolution 4 row_error + tail_tolerance = {public.resolution:.4g} must lie "
-                    f"below edge_signal = {public.edge_signal:.4g}"
-                )
-            else:
-                problem = (
-                    f"the oracle declares row error {oracle_row_error:.4g}, above the "
-                    f"calibration's {public.row_error:.4g}"
-                )
+        broken = [hypothesis for hypothesis in hypotheses if not hypothesis.holds]
+        if broken and not self.waive_guarantee:
             raise ValueError(
-                f"{problem}; choose another epsilon or signal, or run without the guarantee by "
-                "waive_guarantee=true"
+                f"{broken[0].problem}; choose another epsilon or signal, or run without the "
+                "guarantee by waive_guarantee=true"
             )
         return PackedPlan(
             mode="theory",
@@ -400,12 +408,12 @@ class PackedTheory(Sampler):
             row_error=public.row_error,
             phase_cap=public.phase_cap,
             round_cap=public.round_cap,
-            hypotheses=hypotheses,
+            hypotheses={hypothesis.name: hypothesis.holds for hypothesis in hypotheses},
         )
 
     def unmask(self, run: Unmasking, decisions: Decisions) -> object:
         """Run the box with the paper's formulas."""
-        plan = self.plan(run.length, run.vocab_size, run.row_error)
+        plan = self.plan(run.length, run.vocab_size, row_radii(run._oracle))
         return run_packed(run, decisions, plan, selector=_selector(self.selector))
 
 
