@@ -753,6 +753,26 @@ def test_guard_before_a_centroid_commit(cap, expected, guard):
     assert notes == ([] if guard == "none" else [{"place": guard}])
 
 
+def test_a_guard_that_acted_is_noted_and_exactness_is_not_claimed():
+    """The terminal graph is the whole path, yet the last permitted round breaks it."""
+    law = cp.families.path(64, 1)
+    result = sample(Packed(round_cap=3), law.oracle(), cp.Streams(1, 2))
+    report = result.diagnostics
+    assert edge_set(law.edges) <= edge_set(report.terminal_edges)
+    assert (report.guard, report.num_forced) == ("centroid", 61)
+    assert cp.evaluation.batch_kl(law, result).value == pytest.approx(0.7782, abs=1e-4)
+    (note,) = result.notes
+    assert "guard acted at a centroid commit: round 3" in note
+    assert "all 61 positions left in one batch" in note
+    assert result.summary()["notes"] == [note]
+    assert "guard did not act" in Packed.bound
+    # Without the cap the same graph gives an exact run, and there is nothing to say.
+    free = sample(Packed(), law.oracle())
+    assert (free.diagnostics.guard, free.diagnostics.num_forced) == ("none", 0)
+    assert free.notes == []
+    assert cp.evaluation.batch_kl(law, free).value == 0.0
+
+
 def test_given_context_uses_no_round():
     given = [cp.MASK, 1, cp.MASK, cp.MASK, cp.MASK, 0]
     result = sample(Packed(**CLEAR, round_cap=3), responding(6, TRIANGLES), given=given)
