@@ -1,8 +1,9 @@
 """The one door: a single irreversible run, its history, its oracle and its ledger.
 
 Every sampler reaches the oracle through an :class:`Unmasking`. It offers the operations that the
-paper's admissible algorithms have (one all-mask readout, probes, product commits), makes anything
-else impossible or an error, and charges each submission exactly once.
+paper's admissible algorithms have (one all-mask readout, probes, product commits), refuses what it
+can see to be something else, and charges each submission exactly once. It cannot see requests that
+read the replies of their own stage; the conformance suite (:mod:`counterprobe.testing`) does.
 """
 
 from __future__ import annotations
@@ -270,9 +271,17 @@ class Unmasking:
         Parameters
         ----------
         requests : iterable of Request
-            Read lazily and never shown a reply, so that a stage of 10^8 states streams.
+            Read lazily, so that a stage of 10^8 states streams. They must not depend on the
+            replies of this stage.
         consume : callable
             ``consume(request, rows)`` reduces each reply as it arrives; it may not submit.
+
+        Notes
+        -----
+        Nothing passes a reply to ``requests``, but Python cannot keep a generator from reading
+        what ``consume`` stored: five adaptive probes would then be charged one unit of depth. A
+        stage must ask the same when its requests are listed before the first reply;
+        ``counterprobe.testing.check_stages`` runs a sampler both ways and compares.
         """
         self._check_closed()
         submissions = rows_read = 0

@@ -8,9 +8,11 @@ import pytest
 
 import counterprobe as cp
 from counterprobe import testing
+from counterprobe.oracle import Readouts
 from counterprobe.samplers import Sampler
 from counterprobe.testing import ConformanceError
 from counterprobe.testing import sampler_checks as checks
+from counterprobe.unmasking import Request
 
 IDS = {"ids": lambda check: check.__name__}
 
@@ -111,6 +113,91 @@ class Uncounted(Base):
         run.commit(run.residual)
 
 
+class Adaptive(Base):
+    """Asks five probes in one stage, each about the answers so far."""
+
+    def schedule(self, residual, decisions):
+        return None
+
+    def unmask(self, run, decisions):
+        state, replies = run.state, []
+
+        def requests():
+            for step, position in enumerate(run.residual[:5]):
+                if replies:
+                    state[step - 1] = replies[-1]
+                yield Request(state[None].copy(), Readouts.same(1, [position]))
+
+        run.stage(requests(), lambda _, rows: replies.append(int(rows.top()[0][0])))
+        run.commit(run.residual)
+
+
+class Insistent(Adaptive):
+    """The same, and it cannot do without the answers."""
+
+    def unmask(self, run, decisions):
+        replies = []
+
+        def requests():
+            yield Request(run.state[None], Readouts.same(1, run.residual[:1]))
+            state = run.state
+            state[run.residual[0]] = replies[0]
+            yield Request(state[None], Readouts.same(1, run.residual[1:2]))
+
+        run.stage(requests(), lambda _, rows: replies.append(int(rows.top()[0][0])))
+        run.commit(run.residual)
+
+
+class Overwriting(Adaptive):
+    """Lists its requests at once, and writes an answer into the next one."""
+
+    def unmask(self, run, decisions):
+        first, second = run.state[None], run.state[None]
+        listed = [
+            Request(first, Readouts.same(1, run.residual[:1])),
+            Request(second, Readouts.same(1, run.residual[1:2])),
+        ]
+
+        def consume(request, rows):
+            second[0, run.residual[0]] = rows.top()[0][0]
+
+        run.stage(listed, consume)
+        run.commit(run.residual)
+
+
+class Growing(Adaptive):
+    """Adds a request once it has seen an answer."""
+
+    def unmask(self, run, decisions):
+        listed = [Request(run.state[None], Readouts.same(1, run.residual[:1]))]
+
+        def consume(request, rows):
+            if len(listed) == 1:
+                state = run.state
+                state[run.residual[0]] = rows.top()[0][0]
+                listed.append(Request(state[None], Readouts.same(1, run.residual[1:2])))
+
+        run.stage(listed, consume)
+        run.commit(run.residual)
+
+
+class Reusing(Adaptive):
+    """Fills one array again and again: no answer is used, which is allowed."""
+
+    def unmask(self, run, decisions):
+        state = run.state[None]
+
+        def requests():
+            for position in run.residual:
+                state[0] = run.state
+                state[0, position] = 0
+                yield Request(state, Readouts.every_masked(state))
+
+        run.preprocess()
+        run.stage(requests(), lambda request, rows: None)
+        run.commit(run.residual)
+
+
 class Greedy(Base):
     """Charges for an input that is complete already."""
 
@@ -147,6 +234,10 @@ class Deaf(Base):
         (checks.check_seeds, Deaf, "another commit seed drew the same"),
         (checks.check_decisions, Peeking, "first batch depends on the commit seed"),
         (checks.check_ledger, Uncounted, "charged 1 submissions and 4 rows, asked for 2 and 8"),
+        (checks.check_stages, Adaptive, "stage 0 asks otherwise when its requests are listed"),
+        (checks.check_stages, Insistent, "cannot list the requests of a stage .*IndexError"),
+        (checks.check_stages, Overwriting, "stage 0 asks otherwise"),
+        (checks.check_stages, Growing, "stage 0 asks otherwise"),
         (checks.check_complete_input, Greedy, "charged for a complete input"),
         (checks.check_settings, EditableKnob, "setting 'batches' can be edited"),
     ],
@@ -154,6 +245,17 @@ class Deaf(Base):
 def test_a_broken_sampler_is_caught(check, broken, message):
     with pytest.raises(ConformanceError, match=message):
         check(broken())
+
+
+def test_a_stage_that_uses_no_reply_may_stream_from_one_array():
+    checks.check_stages(Reusing())
+    checks.check_stages(Base())
+
+
+def test_adaptive_probes_are_charged_one_stage_so_the_check_must_catch_them():
+    run = cp.Unmasking(testing.small_forest().oracle())
+    ledger = Adaptive()(run, cp.Streams(1, 2)).ledger
+    assert (ledger.probes, ledger.depth - ledger.commits) == (5, 1)
 
 
 def test_no_progress_is_caught():

@@ -24,5 +24,7 @@ from counterprobe.testing.oracle_checks import check_oracle as check_oracle
 from counterprobe.testing.require import ConformanceError as ConformanceError
 from counterprobe.testing.sampler_checks import SAMPLER_CHECKS as SAMPLER_CHECKS
 from counterprobe.testing.sampler_checks import check_sampler as check_sampler
+from counterprobe.testing.sampler_checks import check_stages as check_stages
+from counterprobe.testing.stages import ListingUnmasking as ListingUnmasking
 from counterprobe.testing.wrappers import CountingOracle as CountingOracle
 from counterprobe.testing.wrappers import PiecewiseOracle as PiecewiseOracle

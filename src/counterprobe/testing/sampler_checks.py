@@ -24,11 +24,12 @@ from counterprobe.streams import Streams
 from counterprobe.targets import families
 from counterprobe.testing.laws import Law, degenerate_laws, small_laws, tiny_laws
 from counterprobe.testing.require import ConformanceError, require
+from counterprobe.testing.stages import ListingUnmasking, asked_by_stage, first_other_stage
 from counterprobe.testing.wrappers import CountingOracle, PiecewiseOracle
 from counterprobe.transcript import Level
 from counterprobe.unmasking import Unmasking
 
-__all__ = ["SAMPLER_CHECKS", "SamplerCheck", "check_sampler"]
+__all__ = ["SAMPLER_CHECKS", "SamplerCheck", "check_sampler", "check_stages"]
 
 STREAMS = Streams(21, 22)
 Laws = Sequence[Law] | None
@@ -143,6 +144,34 @@ def check_ledger(sampler: Sampler, laws: Laws = None) -> None:
             require(
                 result.transcript.replay() == ledger, sampler.name, "the transcript replays wrong"
             )
+
+
+def check_stages(sampler: Sampler, laws: Laws = None) -> None:
+    """Require stages whose requests do not depend on the replies of the same stage.
+
+    The sampler runs twice, the second time through a door that lists the requests of each stage
+    before it asks anything: every stage must ask for the same states and readouts in both runs.
+    """
+    for told, law, _ in _cases(sampler, laws):
+        plain, listed = CountingOracle(law.oracle()), CountingOracle(law.oracle())
+        result = told(Unmasking(plain), STREAMS)
+        try:
+            again = told(ListingUnmasking(listed), STREAMS)
+        except Exception as problem:
+            raise ConformanceError(
+                f"{sampler.name}: cannot list the requests of a stage before its first reply "
+                f"({type(problem).__name__}: {problem}); a stage's requests must not depend on "
+                "its replies, use one stage for each"
+            ) from problem
+        differs = first_other_stage(
+            asked_by_stage(plain, result.transcript), asked_by_stage(listed, again.transcript)
+        )
+        require(
+            differs is None,
+            sampler.name,
+            f"stage {differs} asks otherwise when its requests are listed before the first reply; "
+            "they must not depend on its replies, use one stage for each",
+        )
 
 
 def check_rights(sampler: Sampler, laws: Laws = None) -> None:
@@ -336,6 +365,7 @@ SAMPLER_CHECKS: tuple[SamplerCheck, ...] = (
     check_completion,
     check_progress,
     check_ledger,
+    check_stages,
     check_rights,
     check_seeds,
     check_decisions,

@@ -62,12 +62,15 @@ class CountingOracle(_Wrapped):
         What was asked so far.
     seen : list of ndarray of int
         The states of each call.
+    read : list of Readouts
+        What each call read from them.
     """
 
     calls: int = 0
     states: int = 0
     rows_read: int = 0
     seen: list[StateArray] = field(default_factory=list)
+    read: list[Readouts] = field(default_factory=list)
 
     def rows(self, states: StateArray, readouts: Readouts) -> Rows:
         """Count, then ask."""
@@ -75,6 +78,7 @@ class CountingOracle(_Wrapped):
         self.states += len(states)
         self.rows_read += len(readouts)
         self.seen.append(states.copy())
+        self.read.append(copied(readouts))
         return self.inner.rows(states, readouts)
 
 
@@ -94,3 +98,9 @@ class PiecewiseOracle(_Wrapped):
             state = states[readouts.state_index[k]][None, :]
             parts.append(self.inner.rows(state, Readouts.same(1, readouts.position[k : k + 1])))
         return concatenate(parts[::-1]).take(np.arange(len(parts)))
+
+
+def copied(readouts: Readouts) -> Readouts:
+    """Return readouts whose arrays nobody else can change."""
+    shared = None if readouts.shared is None else readouts.shared.copy()
+    return Readouts(readouts.state_index.copy(), readouts.position.copy(), shared)
