@@ -258,6 +258,16 @@ def test_extreme_uniforms_stay_on_tokens_with_mass(represent):
             assert to_numpy(rows.prob(token))[0] > 0
 
 
+@pytest.mark.parametrize("make", [np.asarray, torch.asarray], ids=["numpy", "torch"])
+@pytest.mark.parametrize("trailing", [1, 3])
+def test_a_float32_draw_stays_off_trailing_tokens_without_mass(make, trailing):
+    # The largest uniform rounds to 1 in single precision: u * total is the total itself.
+    masses = np.array([[0.25, 0.75] + [0.0] * trailing], dtype=np.float32)
+    rows = DenseRows(make(masses))
+    assert rows.draw(np.array([np.nextafter(1.0, 0.0)])).tolist() == [1]
+    assert rows.draw(np.array([0.0])).tolist() == [0]
+
+
 def test_zero_goes_to_the_first_token_and_the_largest_uniform_to_the_last(represent):
     rows = represent(
         ClassedRows(np.full((1, 4), 0.25), TokenClasses.identity(1, 4), np.zeros(1, int))

@@ -88,3 +88,84 @@ def test_infinite_sharpness_keeps_the_best_path_and_zero_any():
 def test_an_action_that_finishes_looks_at_nothing():
     assert run(LookUM(3, tokens_per_action=100)).ledger.total == 1
     assert run(InfoGain(3, 100, threshold=2.0)).ledger.total == 1
+
+
+# ----- Streams --------------------------------------------------------------------------------
+
+
+def rows_at(law, state) -> tuple[np.ndarray, cp.DenseRows]:
+    residual = np.flatnonzero(state == cp.MASK)
+    rows = law.oracle().rows(np.asarray(state)[None], cp.Readouts.same(1, residual))
+    return residual, rows
+
+
+def surest(residual, score, count) -> np.ndarray:
+    return residual[np.argsort(-score, kind="stable")[:count]]
+
+
+def entropy_left(law, state, action, tokens) -> float:
+    ahead = state.copy()
+    ahead[action] = tokens
+    return float(np.mean(rows_at(law, ahead)[1].entropy()))
+
+
+def candidates_of(streams, law, residual, rows, draft) -> np.ndarray:
+    return rows.draw(streams.commit_noise(law.length).uniforms(residual, draft))
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_lookum_proposes_and_survives_by_streams_of_their_own(seed):
+    """The proposals of a step come from its stream "actions", the survivor from "survivor"."""
+    law = cp.families.path(12, target_seed=3)
+    streams = cp.Streams(seed, 50)
+    sampler = LookUM(4, 2, pool=6, sharpness=1.0)
+    result = sampler(cp.Unmasking(law.oracle()), streams)
+    state = np.full(12, cp.MASK)
+    for step, batch in enumerate(result.batches):
+        residual, rows = rows_at(law, state)
+        size = min(2, len(residual))
+        pool = surest(residual, rows.top()[1], 6)
+        proposing = streams.decisions.generator("actions", step)
+        drawn = [proposing.choice(pool, size=size, replace=False) for _ in range(4)]
+        actions = [np.array(a) for a in dict.fromkeys(tuple(sorted(a)) for a in drawn)]
+        chosen = actions[0]
+        if size < len(residual):
+            # Noise of draw k belongs to the draft made after k others.
+            tokens = candidates_of(streams, law, residual, rows, step)
+            left = np.array(
+                [
+                    entropy_left(law, state, a, tokens[np.searchsorted(residual, a)])
+                    for a in actions
+                ]
+            )
+            weights = np.exp(-left)
+            share = np.cumsum(weights) / weights.sum()
+            uniform = streams.decisions.generator("survivor", step).random()
+            chosen = actions[int(np.searchsorted(share, uniform, side="right"))]
+        assert batch.tolist() == chosen.tolist()
+        state[batch] = result.tokens[batch]
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_info_gain_proposes_by_a_stream_of_each_step(seed):
+    law = cp.families.path(12, target_seed=3)
+    streams = cp.Streams(seed, 50)
+    result = InfoGain(5, threshold=2.0)(cp.Unmasking(law.oracle()), streams)
+    state = np.full(12, cp.MASK)
+    for step, batch in enumerate(result.batches):
+        residual, rows = rows_at(law, state)
+        confidence = np.asarray(rows.top()[1])
+        noise = streams.decisions.generator("actions", step)
+        noisy = [confidence / 0.2 + noise.gumbel(size=len(residual)) for _ in range(4)]
+        drawn = [int(surest(residual, score, 1)[0]) for score in [confidence, *noisy]]
+        actions = list(dict.fromkeys(drawn))
+        if len(residual) > 1:
+            tokens = candidates_of(streams, law, residual, rows, step)
+            at = [int(np.searchsorted(residual, a)) for a in actions]
+            cost = [
+                rows.entropy()[k] + entropy_left(law, state, a, tokens[k])
+                for a, k in zip(actions, at, strict=True)
+            ]
+            actions = [actions[int(np.argmin(cost))]]
+        assert batch.tolist() == [actions[0]]
+        state[batch] = result.tokens[batch]

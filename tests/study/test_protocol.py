@@ -181,6 +181,21 @@ def test_references_come_first_where_they_are_not_given(tiny):
     assert not [t for t in study.pending() if t.phase == "random search"]
 
 
+def test_a_reference_that_finishes_last_moves_every_cell_of_its_family(tiny):
+    study = Study(tiny, {})
+    references = [task for task in study.pending() if task.phase == "reference"]
+    finish(study, "screening", lambda s, d, t: record(cost(s)))
+    waiting = [study.state(cell) for cell in study.cells]
+    assert all(not state.failure and state.frozen is None for state in waiting)
+    assert {task.phase for task in study.pending()} == {"reference"}
+    for task in references:
+        study.add(task, Record({}, {"reference_kl": 10.0}, {"total": 0.1}, "", {}, {}))
+    phases = [task.phase for task in study.pending()]
+    assert phases.count("development") == len(study.cells) * 2 * 2
+    assert phases.count("random search") == len(study.cells) * 2
+    assert all(study.state(cell).candidates[0].screened_passes for cell in study.cells)
+
+
 def test_the_finished_study_is_the_protocol_by_hand(finished, tiny):
     """Real samplers: redo the choice from the runs themselves."""
     for family in tiny.families:
