@@ -142,6 +142,15 @@ def test_a_record_without_its_target_options_is_read_by_its_family(tmp_path):
     assert invoke("reproduce", file).exit_code == 0
 
 
+def test_a_fingerprint_of_an_earlier_version_is_still_read(tmp_path):
+    file = recorded(tmp_path, "--n", 24, "--seed", 3)
+    assert json.loads(file.read_text())["tokens_fingerprint"] == "87836d0dc3b8b9e9"
+    edit(file, tokens_fingerprint="8391bcf8aa50e7db")
+    assert invoke("reproduce", file).exit_code == 0
+    edit(file, tokens_fingerprint="8391bcf8aa50e7dc")
+    assert invoke("reproduce", file).exit_code == 1
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [

@@ -82,6 +82,25 @@ def test_run_prints_and_writes_the_outcome(ran):
         assert f"{line['mean']:,.1f}" in printed
 
 
+@pytest.mark.parametrize("sampler", ["li-cai", "centroid-layers"])
+def test_a_proposal_that_must_know_the_law_is_told_it(config, tmp_path, sampler):
+    store = tmp_path / "study.db"
+    result = invoke(
+        "run", "--config", config, "--sampler", sampler, "--store", store, "--workers", 1,
+        "--json", "-",
+    )  # fmt: skip
+    # An expected KL of 1, the default of li-cai, is more than the accuracy allows.
+    fails = sampler == "li-cai"
+    assert result.exit_code == (3 if fails else 0), result.stderr
+    lines = json.loads(result.stdout)["lines"]
+    proposed = [line for line in lines if line["method"] == sampler]
+    assert [line["length"] for line in proposed] == [32, 48]
+    if fails:
+        assert {line["failure"] for line in proposed} == {"none of 1 candidates passed screening"}
+    else:
+        assert all(line["passed"] == line["runs"] == 2 for line in proposed)
+
+
 def test_running_again_or_resuming_changes_nothing(ran, config):
     store, _, report = ran
     with Store(store) as opened:

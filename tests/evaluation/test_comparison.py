@@ -1,4 +1,4 @@
-"""Trials and their sums."""
+"""What trials of one sampler sum up to."""
 
 import math
 
@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 import counterprobe as cp
-from counterprobe.evaluation.comparison import compare_sampler, run_trial, swept
+from counterprobe.evaluation.comparison import compare_sampler, swept
+from counterprobe.evaluation.trial import run_trial
 from counterprobe.samplers import (
     SAMPLERS,
     CentroidLayers,
@@ -17,18 +18,6 @@ from counterprobe.samplers import (
 )
 
 LAW = cp.families.path(40, target_seed=2)
-
-
-def test_a_trial_is_the_run_and_its_batch_kl():
-    streams = cp.Streams.from_seed(3)
-    trial = run_trial(LAW, RandomBalanced(5), streams)
-    alone = RandomBalanced(5)(cp.Unmasking(LAW.oracle()), streams)
-    assert trial.result.tokens.tolist() == alone.tokens.tolist()
-    assert trial.kl.value == cp.evaluation.batch_kl(LAW, alone).value
-    assert run_trial(LAW, OneBatch(), streams, draws=None).kl is None
-    cold = run_trial(LAW, OneBatch(), streams, temperature=0.0)
-    assert cold.result.temperature == 0
-    assert math.isnan(cold.kl.value)
 
 
 def test_means_and_standard_errors_are_over_the_runs():

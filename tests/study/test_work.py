@@ -7,8 +7,17 @@ import pytest
 
 import counterprobe as cp
 from counterprobe.evaluation import batch_kl, reference_kl
-from counterprobe.samplers import Packed, RandomBalanced, Sequential
+from counterprobe.samplers import (
+    SAMPLERS,
+    InformationCurve,
+    Packed,
+    RandomBalanced,
+    Sequential,
+)
 from counterprobe.streams import STREAMS_VERSION
+from counterprobe.study.config import config_from_dict
+from counterprobe.study.protocol import Study
+from counterprobe.study.store import Record, canonical
 from counterprobe.study.work import (
     TimedOracle,
     do_work,
@@ -20,6 +29,13 @@ from counterprobe.study.work import (
 
 SEARCH = {"sampler": "random-balanced", "budget": "batches", "first": (), "width": 0.05,
           "kl_draws": 32}  # fmt: skip
+TINY = {
+    "seeds": {
+        "development_draws": [171], "development_streams": [271], "evaluation_draws": [196],
+        "proposal_streams": [292], "random_streams": [294],
+    },
+    "reference": {"length": 24, "draws": [1]},
+}  # fmt: skip
 
 
 def test_a_run_is_the_run_one_would_make_by_hand():
@@ -36,6 +52,55 @@ def test_a_run_is_the_run_one_would_make_by_hand():
     assert set(seconds) == {"oracle", "sampler", "evaluation", "total"}
     assert 0 < seconds["oracle"] < seconds["total"]
     assert do_work(key)[0] == result
+
+
+STORED = (
+    '{"batch_kl":0.0,"batch_kl_se":0.0,"commits":24,"depth":24,"largest_arity":0,"noncommit":0,'
+    '"num_enumerated":0,"num_sampled":0,"preprocessing":0,"probes":0,'
+    '"reason":"every position was committed","rights":[],"rows_read":24,"selected_commits":0,'
+    '"stop":"completed","tokens":"90cefffa630590c4","total":24,"total_without_rights":24,'
+    '"widest_stage":1}'
+)
+KEY = (
+    '{"draw":7,"family":"path","kl_draws":16,"kl_seed":0,"length":24,"sampler":"sequential",'
+    '"settings":{"order":"index"},"stream":9,"streams_version":1,"tuning":0,"work":"run"}'
+)
+
+
+def test_a_run_is_stored_as_it_always_was():
+    # Stores of earlier versions hold this very text: a repeated run must agree with it.
+    key = run_key("path", 24, 7, 9, "sequential", {}, 16)
+    assert canonical(key) == KEY
+    assert canonical(do_work(key)[0]) == STORED
+
+
+@pytest.mark.parametrize("name", sorted(SAMPLERS))
+def test_every_sampler_can_be_a_study_s_proposal(name):
+    content = {
+        **TINY, "name": "tiny", "sampler": name, "families": ["path"], "sizes": [24],
+        "random": False,
+    }  # fmt: skip
+    study = Study(config_from_dict(content, "here"), {})
+    while tasks := list(study.pending()):
+        for task in tasks:
+            result, seconds = do_work(task.key)
+            study.add(task, Record(task.key, result, seconds, "", {}, {}))
+            assert json.loads(canonical(result)) == result
+            assert min(seconds.values()) >= 0
+    state = study.state(study.cells[0])
+    assert study.is_done(study.cells[0])
+    screened = next(study.records[t.name].result for t in state.tasks if t.phase == "screening")
+    assert screened["stop"] == ("infeasible" if name == "packed-theory" else "completed")
+
+
+def test_a_baseline_that_must_know_the_law_is_told_it():
+    search = {**SEARCH, "sampler": "information-curve"}
+    result, _ = do_work(search_key("path", 40, 4, 5, threshold=1e-9, **search))
+    law = cp.families.path(40, 4)
+    told = InformationCurve(result["budget"]).informed_by(law)
+    alone = told(cp.Unmasking(law.oracle()), cp.Streams.from_seed(5))
+    assert result["total"] == alone.ledger.total
+    assert batch_kl(law, alone, draws=32).passes(1e-9)
 
 
 def test_a_key_has_everything_that_determines_the_run():

@@ -158,7 +158,7 @@ def compare(
             "samplers": [_summary(entry) for entry in compared],
             "sweeps": {name: [_summary(point) for point in line] for name, line in lines.items()},
             "records": [
-                run_record(*case, entry.sampler, one, trial, measured)
+                run_record(*case, entry.sampler, one, trial)
                 for entry in compared
                 for (case, one), trial in zip(
                     itertools.product(zip(drawn, laws, strict=True), seeds),

@@ -21,7 +21,7 @@ from counterprobe.cli.targets import (
     TargetSeed,
     Weight,
 )
-from counterprobe.evaluation.comparison import Trial, run_trial
+from counterprobe.evaluation import Trial, run_trial
 from counterprobe.results import StopReason
 from counterprobe.samplers import Sampler, build_sampler
 from counterprobe.streams import Streams
@@ -125,7 +125,7 @@ def sample(
             trial = run_trial(
                 law, rule, streams, draws=measured, temperature=temperature, progress=progress
             )
-        return trial, run_record(target, law, rule, seed, trial, measured)
+        return trial, run_record(target, law, rule, seed, trial)
 
     trial, record = run(chosen)
     result = trial.result

@@ -6,7 +6,6 @@ from counterprobe.evaluation.batch_kl import batch_kl as batch_kl
 from counterprobe.evaluation.batch_kl import batch_kl_of_batches as batch_kl_of_batches
 from counterprobe.evaluation.batch_kl import reference_kl as reference_kl
 from counterprobe.evaluation.comparison import Comparison as Comparison
-from counterprobe.evaluation.comparison import Trial as Trial
 from counterprobe.evaluation.comparison import compare_sampler as compare_sampler
 from counterprobe.evaluation.draw_tree import draw_tree_law as draw_tree_law
 from counterprobe.evaluation.information import Dependence as Dependence
@@ -17,3 +16,5 @@ from counterprobe.evaluation.output_law import exact_output_law as exact_output_
 from counterprobe.evaluation.output_law import seed_averaged_risk as seed_averaged_risk
 from counterprobe.evaluation.screens import rows_exact as rows_exact
 from counterprobe.evaluation.screens import screen_separated as screen_separated
+from counterprobe.evaluation.trial import Trial as Trial
+from counterprobe.evaluation.trial import run_trial as run_trial

@@ -1,38 +1,26 @@
 """Several samplers on the same targets with the same seeds: what each costs and what it breaks.
 
-A :class:`Trial` is one run with its batch KL; a :class:`Comparison` sums up the trials of one
-sampler. A sampler that must know something about a law is told it (``informed_by``).
+A :class:`Comparison` sums up the trials of one sampler, each a run with its batch KL.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from counterprobe.errors import CounterprobeError
-from counterprobe.evaluation.batch_kl import DEFAULT_DRAWS, BatchKL, batch_kl
-from counterprobe.results import SampleResult, StopReason
+from counterprobe.evaluation.batch_kl import DEFAULT_DRAWS
+from counterprobe.evaluation.trial import Law, Trial, Watch, run_trial
+from counterprobe.results import StopReason
 from counterprobe.samplers.base import Sampler
 from counterprobe.streams import Streams
 from counterprobe.targets.law import ForestLaw
 from counterprobe.targets.table import TableLaw
-from counterprobe.unmasking import Progress, Unmasking
 
-__all__ = ["Comparison", "Trial", "compare_sampler", "run_trial", "swept"]
-
-Law = ForestLaw | TableLaw
-Watch = Callable[[Progress], None]
-
-
-@dataclass(frozen=True, slots=True)
-class Trial:
-    """One run and its batch KL, None when it was not measured."""
-
-    result: SampleResult
-    kl: BatchKL | None
+__all__ = ["Comparison", "compare_sampler", "swept"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,34 +83,6 @@ class Comparison:
             return parts[0].standard_error
         values = np.array([part.value for part in parts])
         return float(values.std(ddof=1) / math.sqrt(len(values)))
-
-
-def run_trial(
-    law: Law,
-    sampler: Sampler,
-    streams: Streams,
-    *,
-    draws: int | None = DEFAULT_DRAWS,
-    temperature: float = 1.0,
-    progress: Watch | None = None,
-) -> Trial:
-    """Run a sampler once and measure it.
-
-    Parameters
-    ----------
-    law : ForestLaw or TableLaw
-    sampler : Sampler
-    streams : Streams
-    draws : int or None
-        Monte Carlo draws a large factor of the batch KL; None does not measure it.
-    temperature : float
-        Of the drawn tokens.
-    progress : callable, optional
-        As in ``Unmasking``.
-    """
-    run = Unmasking(law.oracle(), temperature=temperature, progress=progress)
-    result = sampler.informed_by(law)(run, streams)
-    return Trial(result, None if draws is None else batch_kl(law, result, draws=draws))
 
 
 def compare_sampler(

@@ -6,20 +6,19 @@ plain values too. Timings go beside the result, never into it.
 
 from __future__ import annotations
 
-import hashlib
 import math
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
-from counterprobe.evaluation import BatchKL, BatchKLMeter, batch_kl, reference_kl
+from counterprobe.evaluation import BatchKL, BatchKLMeter, Trial, reference_kl, run_trial
 from counterprobe.evaluation.pieces import ENUMERATED_ARITY
+from counterprobe.ledger import Ledger
 from counterprobe.oracle import Readouts, Session
-from counterprobe.results import SampleResult
 from counterprobe.rows import Rows
 from counterprobe.samplers import Sampler, build_sampler
 from counterprobe.states import StateArray
@@ -33,6 +32,11 @@ __all__ = ["do_work", "reference_key", "run_key", "search_key"]
 
 Plain = dict[str, Any]
 EVALUATION_SEED = 0
+# What is kept of a run's record; its key holds the rest, timings stand beside it.
+KEPT = (
+    *Ledger().as_dict(), "rights", "stop", "reason", "batch_kl", "batch_kl_se", "num_enumerated",
+    "num_sampled", "largest_arity",
+)  # fmt: skip
 
 
 def reference_key(family: str, length: int, draw: int) -> Plain:
@@ -110,16 +114,16 @@ def _run(key: Plain) -> tuple[Plain, Plain]:
     law = _law(key["family"], key["length"], key["draw"])
     sampler = build_sampler(key["sampler"], key["settings"])
     oracle = TimedOracle(law)
-    started = time.perf_counter()
-    outcome = sampler(Unmasking(oracle), Streams.from_seed(key["stream"]))
-    sampled = time.perf_counter()
-    kl = batch_kl(law, outcome, draws=key["kl_draws"], seed=key["kl_seed"])
+    streams = Streams.from_seed(key["stream"])
+    trial = run_trial(
+        law, sampler, streams, draws=key["kl_draws"], seed=key["kl_seed"], oracle=oracle
+    )
     seconds = {
         "oracle": oracle.seconds,
-        "sampler": sampled - started - oracle.seconds,
-        "evaluation": time.perf_counter() - sampled,
+        "sampler": trial.result.seconds - oracle.seconds,
+        "evaluation": trial.kl_seconds,
     }
-    return _summary(outcome, kl), seconds
+    return _kept(trial, sampler), seconds
 
 
 def _search(key: Plain) -> tuple[Plain, Plain]:
@@ -128,8 +132,10 @@ def _search(key: Plain) -> tuple[Plain, Plain]:
     observed: list[Plain] = []
     kls: dict[int, BatchKL] = {}
 
+    told = build_sampler(key["sampler"]).informed_by(law)
+
     def sampler_at(budget: int) -> Sampler:
-        return build_sampler(key["sampler"], {key["budget"]: budget})
+        return replace(told, **{key["budget"]: budget})
 
     def passes(budget: int) -> bool:
         trial = try_budget(
@@ -149,16 +155,15 @@ def _search(key: Plain) -> tuple[Plain, Plain]:
 
     safe = search_budget(law.length, passes, first=key["first"], width=key["width"])
     # The chosen run, whole: what is reported is what a user would run.
-    outcome = sampler_at(safe)(Unmasking(law.oracle()), streams)
-    kl = batch_kl(law, outcome, draws=key["kl_draws"], seed=key["kl_seed"])
-    if safe in kls and kls[safe].value != kl.value:
-        raise AssertionError(f"budget {safe} gave {kls[safe].value}, then {kl.value}")
-    result = {**_summary(outcome, kl), "budget": safe, "observed": observed}
+    trial = run_trial(law, sampler_at(safe), streams, draws=key["kl_draws"], seed=key["kl_seed"])
+    if safe in kls and trial.kl is not None and kls[safe].value != trial.kl.value:
+        raise AssertionError(f"budget {safe} gave {kls[safe].value}, then {trial.kl.value}")
+    result = {**_kept(trial, sampler_at(safe)), "budget": safe, "observed": observed}
     return result, {}
 
 
 @dataclass(frozen=True, slots=True)
-class Trial:
+class BudgetTrial:
     """What one budget gave: K (so far, when it was stopped) and whether it passes."""
 
     kl: BatchKL
@@ -173,7 +178,7 @@ def try_budget(
     threshold: float,
     kl_draws: int,
     kl_seed: int = 0,
-) -> Trial:
+) -> BudgetTrial:
     """Decide whether a run passes, with as little of it as that takes.
 
     A run whose batches are known in advance is watched: it ends after its last batch of several
@@ -182,11 +187,12 @@ def try_budget(
     factors are enumerated, so that nothing still to come can be negative; Monte Carlo terms can.
     """
     run = Unmasking(law.oracle())
-    batches = sampler.schedule(run.residual, streams.decisions)
+    told = sampler.informed_by(law)
+    batches = told.schedule(run.residual, streams.decisions)
     if batches is None:
-        outcome = sampler(run, streams)
-        kl = batch_kl(law, outcome, draws=kl_draws, seed=kl_seed)
-        return Trial(kl, kl.passes(threshold), False)
+        whole = run_trial(law, told, streams, draws=kl_draws, seed=kl_seed).kl
+        assert whole is not None
+        return BudgetTrial(whole, whole.passes(threshold), False)
     parts = [np.sort(batch) for batch in batches]
     sizes = [len(part) for part in parts]
     needed = max((k + 1 for k, size in enumerate(sizes) if size > 1), default=0)
@@ -196,37 +202,23 @@ def try_budget(
     for part in parts[:needed]:
         meter.add(run.state, part)
         if can_stop and meter.value > 2 * threshold:
-            return Trial(meter.total(), False, True)
+            return BudgetTrial(meter.total(), False, True)
         run.commit(part)
     kl = meter.total()
-    return Trial(kl, kl.passes(threshold), False)
+    return BudgetTrial(kl, kl.passes(threshold), False)
 
 
-def _summary(outcome: SampleResult, kl: BatchKL) -> Plain:
-    """Return what is kept of a run."""
-    return {
-        **outcome.ledger.as_dict(),
-        "total_without_rights": outcome.ledger.total_without_rights,
-        "rights": outcome.rights.names(),
-        "stop": str(outcome.stop),
-        "reason": outcome.reason,
-        "batch_kl": _number(kl.value),
-        "batch_kl_se": _number(kl.standard_error),
-        "num_enumerated": kl.num_enumerated,
-        "num_sampled": kl.num_sampled,
-        "largest_arity": kl.largest_arity,
-        "tokens": None if outcome.tokens is None else _digest(outcome.tokens),
-    }
+def _kept(trial: Trial, asked: Sampler) -> Plain:
+    """Return what the store keeps of a run."""
+    record = trial.record(asked)
+    kept = {name: record[name] for name in KEPT}
+    kept |= {name: _number(kept[name]) for name in ("batch_kl", "batch_kl_se")}
+    return {**kept, "tokens": record["tokens_fingerprint"]}
 
 
 def _number(value: float) -> float | None:
     """Return a number that JSON has; a measure that does not apply is None."""
     return float(value) if math.isfinite(value) else None
-
-
-def _digest(tokens: np.ndarray[Any, Any]) -> str:
-    """Return a fingerprint of a sequence, to tell whether two runs drew the same."""
-    return hashlib.blake2b(tokens.astype("<i8").tobytes(), digest_size=8).hexdigest()
 
 
 class TimedOracle:

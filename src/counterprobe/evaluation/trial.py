@@ -1,0 +1,121 @@
+"""One trial: a run, its batch KL, and both as the plain values that files hold.
+
+Every command and every study makes its runs here: a sampler that must know something about a law
+is told it, the run is measured, and :meth:`Trial.record` is the one place where a run becomes
+plain values. ``sample``, ``compare`` and ``reproduce`` put the target beside them; a study keeps
+those that its store has columns for.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from counterprobe.evaluation.batch_kl import DEFAULT_DRAWS, BatchKL, batch_kl
+from counterprobe.oracle import Oracle
+from counterprobe.results import SampleResult
+from counterprobe.samplers.base import Sampler
+from counterprobe.streams import Streams
+from counterprobe.targets.law import ForestLaw
+from counterprobe.targets.table import TableLaw
+from counterprobe.unmasking import Progress, Unmasking
+
+__all__ = ["Law", "Trial", "Watch", "run_trial", "token_digest"]
+
+Law = ForestLaw | TableLaw
+Watch = Callable[[Progress], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """One run and what was measured of it.
+
+    Attributes
+    ----------
+    result : SampleResult
+    kl : BatchKL or None
+        None when it was not measured.
+    draws : int or None
+        Monte Carlo draws it was measured with.
+    kl_seconds : float
+        What measuring took.
+    """
+
+    result: SampleResult
+    kl: BatchKL | None
+    draws: int | None = None
+    kl_seconds: float = 0.0
+
+    def record(self, asked: Sampler) -> dict[str, Any]:
+        """Return the run as plain values, its tokens as a digest.
+
+        Parameters
+        ----------
+        asked : Sampler
+            With the settings it was asked for: what the law told it is left out.
+        """
+        kl, tokens = self.kl, self.result.tokens
+        return {
+            **self.result.summary(),
+            "settings": asked.settings,
+            "knows": asked.knows,
+            "batch_kl": None if kl is None else kl.value,
+            "batch_kl_se": None if kl is None else kl.standard_error,
+            "num_enumerated": None if kl is None else kl.num_enumerated,
+            "num_sampled": None if kl is None else kl.num_sampled,
+            "largest_arity": None if kl is None else kl.largest_arity,
+            "draws": self.draws,
+            "tokens_fingerprint": None if tokens is None else token_digest(tokens),
+        }
+
+
+def run_trial(
+    law: Law,
+    sampler: Sampler,
+    streams: Streams,
+    *,
+    draws: int | None = DEFAULT_DRAWS,
+    seed: int = 0,
+    temperature: float = 1.0,
+    oracle: Oracle | None = None,
+    progress: Watch | None = None,
+) -> Trial:
+    """Run a sampler once and measure it.
+
+    Parameters
+    ----------
+    law : ForestLaw or TableLaw
+    sampler : Sampler
+        Told what it must know about the law (``informed_by``); settings that it has are kept.
+    streams : Streams
+    draws : int or None
+        Monte Carlo draws a large factor of the batch KL; None does not measure it.
+    seed : int
+        Evaluation seed of those draws.
+    temperature : float
+        Of the drawn tokens.
+    oracle : Oracle, optional
+        The law's own oracle in another guise, such as one that takes the time: the same rows
+        under the same name.
+    progress : callable, optional
+        As in ``Unmasking``.
+    """
+    told = sampler.informed_by(law)
+    asked = law.oracle() if oracle is None else oracle
+    result = told(Unmasking(asked, temperature=temperature, progress=progress), streams)
+    if draws is None:
+        return Trial(result, None)
+    started = time.perf_counter()
+    kl = batch_kl(law, result, draws=draws, seed=seed)
+    return Trial(result, kl, draws, time.perf_counter() - started)
+
+
+def token_digest(tokens: NDArray[np.integer[Any]]) -> str:
+    """Return sixteen hexadecimal digits by which files tell whether two runs drew the same."""
+    return hashlib.blake2b(tokens.astype("<i8").tobytes(), digest_size=8).hexdigest()
