@@ -1,6 +1,5 @@
 """``counterprobe compare``: the table, the plot, the JSON, and what it refuses."""
 
-import builtins
 import json
 import subprocess
 import sys
@@ -110,18 +109,14 @@ def test_a_plot_sweeps_every_knob(tmp_path, suffix):
 
 
 def test_a_plot_without_matplotlib_is_refused_before_anything_runs(tmp_path, monkeypatch):
-    usual = builtins.__import__
-
-    def without(name, *rest):
+    for name in ["matplotlib", *sys.modules]:
         if name.split(".")[0] == "matplotlib":
-            raise ImportError(name)
-        return usual(name, *rest)
-
-    monkeypatch.setattr(builtins, "__import__", without)
+            monkeypatch.setitem(sys.modules, name, None)
+    monkeypatch.setattr(compare_module, "compare_sampler", None)
     result = invoke("--n", 20, "--plot", tmp_path / "q.png")
-    assert result.exit_code == 1
+    assert result.exit_code == 2
     assert result.stdout == ""
-    assert "plots need matplotlib: pip install 'counterprobe[study]'" in result.stderr
+    assert "--plot needs matplotlib: pip install 'counterprobe[study]'" in result.stderr
 
 
 def test_the_program_does_not_import_matplotlib():

@@ -22,6 +22,8 @@ from rich.text import Text
 
 from counterprobe.errors import CounterprobeError
 from counterprobe.evaluation import BatchKL
+from counterprobe.extras import MissingExtra
+from counterprobe.files import whole_file
 from counterprobe.unmasking import Progress
 
 __all__ = [
@@ -64,7 +66,7 @@ def friendly(command: Callable[P, None]) -> Callable[P, None]:
         except Exception as problem:
             if os.environ.get("COUNTERPROBE_DEBUG"):
                 raise
-            is_input = isinstance(problem, (ValueError, OSError, OverflowError))
+            is_input = isinstance(problem, (ValueError, OSError, OverflowError, MissingExtra))
             named = is_input or isinstance(problem, CounterprobeError)
             text = str(problem) or type(problem).__name__
             complain(text if named else f"{type(problem).__name__}: {text}")
@@ -108,16 +110,8 @@ def write_text(file: str, text: str) -> None:
     if file == "-":
         sys.stdout.write(text)
         return
-    target = Path(file).resolve()
-    if target.exists() and not target.is_file():
-        target.write_text(text, encoding="utf-8")
-        return
-    partial = target.with_name(f".{target.name}.{os.getpid()}.partial")
-    try:
+    with whole_file(file) as partial:
         partial.write_text(text, encoding="utf-8")
-        os.replace(partial, target)
-    finally:
-        partial.unlink(missing_ok=True)
 
 
 def plain(value: Any) -> Any:

@@ -8,6 +8,7 @@ from typing import Annotated, Any, cast
 import typer
 
 from counterprobe.cli import output
+from counterprobe.cli.plots import check_plot
 from counterprobe.cli.tradeoff import lower_bound_of, plot_tradeoff
 from counterprobe.targets import families
 from counterprobe.targets.class_checker import check_class
@@ -52,7 +53,8 @@ def plan(
     plot: Annotated[
         str | None,
         typer.Option(
-            metavar="FILE", help="Draw the probe/round trade-off (needs matplotlib) to FILE."
+            metavar="FILE",
+            help="Draw the probe/round trade-off (.png, .svg or .pdf; needs the extra 'study').",
         ),
     ] = None,
     json: Annotated[
@@ -74,6 +76,8 @@ def plan(
     """
     output.check_writable(json)
     output.check_writable(plot)
+    if plot is not None:
+        check_plot(plot)
     if case not in ("tv", "kl"):
         raise ValueError(f"--case must be 'tv' or 'kl', got {case!r}")
     which = cast(Case, case)

@@ -1,15 +1,20 @@
-"""Quality against submissions, one line a sampler; matplotlib is imported only when asked for."""
+"""Plots of the command line: checked early, written whole; quality against submissions."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from counterprobe.errors import CounterprobeError
 from counterprobe.evaluation.comparison import Comparison
+from counterprobe.extras import load_extra
+from counterprobe.files import whole_file
 
-__all__ = ["check_plot", "quality_plot"]
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+__all__ = ["check_plot", "new_figure", "quality_plot", "save_plot"]
 
 FORMATS = (".png", ".svg", ".pdf")
 MARKERS = "osD^v<>PXph*"
@@ -21,12 +26,20 @@ def check_plot(file: str) -> None:
     """Refuse a plot that cannot be made, before anything is computed."""
     if Path(file).suffix.lower() not in FORMATS:
         raise ValueError(f"--plot must end in {', '.join(FORMATS)}; got {file}")
-    try:
-        import matplotlib as matplotlib
-    except ImportError:
-        raise CounterprobeError(
-            "plots need matplotlib: pip install 'counterprobe[study]'"
-        ) from None
+    load_extra("matplotlib.figure", "study", "--plot")
+
+
+def new_figure(width: float, height: float) -> Figure:
+    """Return an empty figure, in inches, that no window shows."""
+    canvas = load_extra("matplotlib.figure", "study", "--plot")
+    figure: Figure = canvas.Figure(figsize=(width, height), layout="constrained")
+    return figure
+
+
+def save_plot(figure: Figure, file: str, *, dpi: int) -> None:
+    """Write a figure whole or not at all; the file's ending says how."""
+    with whole_file(file) as partial:
+        figure.savefig(partial, format=Path(file).suffix.lower()[1:], dpi=dpi)
 
 
 def quality_plot(file: str, lines: Mapping[str, Sequence[Comparison]], title: str) -> None:
@@ -40,9 +53,7 @@ def quality_plot(file: str, lines: Mapping[str, Sequence[Comparison]], title: st
         A sampler's label, and its points.
     title : str
     """
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(9.5, 5.5), layout="constrained")
+    figure = new_figure(9.5, 5.5)
     axes = figure.subplots()
     drawn = {
         label: [
@@ -83,4 +94,4 @@ def quality_plot(file: str, lines: Mapping[str, Sequence[Comparison]], title: st
     axes.set_title(title, fontsize=10)
     axes.grid(True, which="major", alpha=0.25)
     axes.legend(fontsize=8, loc="center left", bbox_to_anchor=(1.01, 0.5), frameon=False)
-    figure.savefig(file, dpi=120)
+    save_plot(figure, file, dpi=120)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import counterprobe as cp
+from counterprobe.cli.plots import new_figure, save_plot
 from counterprobe.theory import bounds
 from counterprobe.theory.parameters import MIN_CUTOFF, Calibration
 
@@ -57,16 +58,10 @@ def plot_tradeoff(
     lower : LowerBound
         Drawn where it applies.
     """
-    try:
-        import matplotlib
-
-        matplotlib.use("Agg")
-        import matplotlib.pyplot as plt
-    except ImportError:
-        raise ValueError("plots need matplotlib: pip install 'counterprobe[study]'") from None
     length = public.length
     curves = cap_curves(public, rank_exponent)
-    figure, axes = plt.subplots(figsize=(7, 5), layout="constrained")
+    figure = new_figure(7, 5)
+    axes = figure.subplots()
     for (label, points), style in zip(curves.items(), ("-", "--"), strict=True):
         axes.plot(*zip(*points, strict=True), style, label=f"cap, {label}")
     if lower.applies:
@@ -94,8 +89,7 @@ def plot_tradeoff(
         f"epsilon = {public.epsilon:g}",
     )
     axes.legend(fontsize=8)
-    figure.savefig(file, dpi=150)
-    plt.close(figure)
+    save_plot(figure, file, dpi=150)
 
 
 def _measured(length: int) -> list[tuple[str, int, int]]:

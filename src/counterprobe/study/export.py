@@ -9,12 +9,12 @@ from __future__ import annotations
 import csv
 import io
 import json
-import os
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from counterprobe.extras import load_extra
+from counterprobe.files import whole_file
 from counterprobe.study.protocol import Cell, Study, Task, passes
 from counterprobe.study.store import Record
 
@@ -117,17 +117,6 @@ def write_rows(rows: Sequence[Row], file: str | Path) -> None:
         parquet.write_table(table, partial, compression="zstd")
 
 
-@contextmanager
-def whole_file(target: Path) -> Iterator[Path]:
-    """Give a file to write to that takes the target's place only when all went well."""
-    partial = target.with_name(f".{target.name}.{os.getpid()}.partial")
-    try:
-        yield partial
-        os.replace(partial, target)
-    finally:
-        partial.unlink(missing_ok=True)
-
-
 def read_rows(file: str | Path) -> list[Row]:
     """Read rows that :func:`write_rows` wrote."""
     source = Path(file)
@@ -176,11 +165,8 @@ def _text(value: Any) -> str:
 
 
 def _arrow() -> tuple[Any, Any]:
-    try:
-        import pyarrow  # type: ignore[import-untyped]
-        from pyarrow import parquet
-    except ImportError:
-        raise ImportError(
-            "Parquet needs pyarrow: pip install 'counterprobe[study]'; or choose a .csv file"
-        ) from None
+    names = ("pyarrow", "pyarrow.parquet")
+    pyarrow, parquet = (
+        load_extra(name, "study", "a Parquet file", instead="choose a .csv file") for name in names
+    )
     return pyarrow, parquet

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from counterprobe.study.export import whole_file
+from counterprobe.extras import load_extra
+from counterprobe.files import whole_file
 from counterprobe.study.table import TableLine, lines_of
 
 if TYPE_CHECKING:
@@ -23,17 +24,14 @@ TICK = 1024
 
 def draw_figure(rows: Sequence[Row]) -> Figure:
     """Draw means with min-max whiskers, the line Q = N, and ticks in units of 1024."""
-    try:
-        from matplotlib.figure import Figure
-    except ImportError:
-        raise ImportError("figures need matplotlib: pip install 'counterprobe[study]'") from None
+    canvas = load_extra("matplotlib.figure", "study", "a figure")
     lines = [line for line in lines_of(rows) if line.mean is not None]
     if not lines:
         raise ValueError("no evaluated run to draw yet; continue with `counterprobe study resume`")
     families = list(dict.fromkeys(line.family for line in lines))
     methods = list(dict.fromkeys(line.method for line in lines))
     sizes = sorted({line.length for line in lines})
-    figure = Figure(figsize=(3.1 * len(families), 3.4), layout="constrained")
+    figure: Figure = canvas.Figure(figsize=(3.1 * len(families), 3.4), layout="constrained")
     panels = figure.subplots(1, len(families), squeeze=False)[0]
     for panel, family in zip(panels, families, strict=True):
         panel.plot(sizes, sizes, ":", color="0.35", label="Q = N")

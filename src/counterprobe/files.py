@@ -1,0 +1,48 @@
+"""Files that are written whole or not at all.
+
+Whoever reads a file that a program was interrupted in writing finds the old content, never half
+of the new one.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+__all__ = ["whole_file"]
+
+
+@contextmanager
+def whole_file(file: str | os.PathLike[str]) -> Iterator[Path]:
+    """Give a path to write to, which takes the file's place only when all went well.
+
+    The new content is on disk before it takes that place. A link is followed and stays a link. A
+    special file, such as a pipe, is written to directly.
+
+    Parameters
+    ----------
+    file : str or path
+        Its folder must exist.
+
+    Yields
+    ------
+    Path
+        In the same folder, under a name that nobody else uses; writing there creates it.
+    """
+    target = Path(file).resolve()
+    if target.exists() and not target.is_file():
+        yield target
+        return
+    if not target.parent.is_dir():
+        raise FileNotFoundError(f"cannot write {file}: there is no folder {target.parent}")
+    partial = target.with_name(f".{target.name}.{secrets.token_hex(4)}.partial")
+    try:
+        yield partial
+        with partial.open("rb+") as written:
+            os.fsync(written.fileno())
+        os.replace(partial, target)
+    finally:
+        partial.unlink(missing_ok=True)

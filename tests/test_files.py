@@ -1,0 +1,78 @@
+"""Files are written whole or not at all."""
+
+import os
+import stat
+
+import pytest
+
+from counterprobe.files import whole_file
+
+
+def test_the_old_content_stays_until_the_new_one_is_complete(tmp_path):
+    file = tmp_path / "a.txt"
+    file.write_text("old")
+    with whole_file(file) as partial:
+        assert partial.parent == tmp_path
+        partial.write_text("half")
+        assert file.read_text() == "old"
+        partial.write_text("new")
+    assert file.read_text() == "new"
+    assert list(tmp_path.iterdir()) == [file]
+
+
+@pytest.mark.parametrize("problem", [ValueError("no"), KeyboardInterrupt()])
+def test_after_an_error_the_old_content_stays_and_nothing_is_left(tmp_path, problem):
+    file = tmp_path / "a.txt"
+    file.write_text("old")
+    with pytest.raises(type(problem)), whole_file(file) as partial:
+        partial.write_text("half")
+        raise problem
+    assert file.read_text() == "old"
+    assert list(tmp_path.iterdir()) == [file]
+
+
+def test_the_content_reaches_the_disk_before_it_takes_its_place(tmp_path, monkeypatch):
+    done = []
+    fsync, replace = os.fsync, os.replace
+    monkeypatch.setattr(os, "fsync", lambda handle: (done.append("fsync"), fsync(handle))[1])
+    monkeypatch.setattr(os, "replace", lambda *names: (done.append("replace"), replace(*names))[1])
+    with whole_file(tmp_path / "a.txt") as partial:
+        partial.write_text("new")
+    assert done == ["fsync", "replace"]
+
+
+def test_two_writers_do_not_disturb_each_other(tmp_path):
+    file = tmp_path / "a.txt"
+    with whole_file(file) as one, whole_file(file) as other:
+        assert one != other
+        one.write_text("one")
+        other.write_text("other")
+    assert file.read_text() == "one"  # the last to finish
+    assert list(tmp_path.iterdir()) == [file]
+
+
+def test_a_link_stays_a_link(tmp_path):
+    file, link = tmp_path / "a.txt", tmp_path / "link.txt"
+    file.write_text("old")
+    link.symlink_to(file)
+    with whole_file(link) as partial:
+        partial.write_text("new")
+    assert link.is_symlink()
+    assert file.read_text() == "new"
+
+
+def test_a_new_file_has_the_usual_mode(tmp_path):
+    before = os.umask(0o027)
+    try:
+        with whole_file(tmp_path / "a.txt") as partial:
+            partial.write_text("new")
+    finally:
+        os.umask(before)
+    assert stat.S_IMODE((tmp_path / "a.txt").stat().st_mode) == 0o640
+
+
+def test_a_missing_folder_is_named(tmp_path):
+    file = tmp_path / "nowhere" / "a.txt"
+    with pytest.raises(FileNotFoundError, match=r"cannot write .*a.txt: there is no folder"):
+        with whole_file(file):
+            pass
