@@ -46,9 +46,17 @@ def test_tokens_on_standard_output_are_alone_there() -> None:
 
 
 def test_too_few_draws_are_refused_before_the_run() -> None:
-    outcome = runner.invoke(app, [*SMALL, "--draws", "1"])
+    outcome = runner.invoke(app, [*SMALL, "--kl-draws", "1"])
     assert outcome.exit_code == 2
-    assert "--draws must be at least 2" in outcome.output
+    assert "--kl-draws must be at least 2" in outcome.output
+
+
+@pytest.mark.parametrize("command", ["sample", "compare"])
+def test_draws_are_target_draws_and_the_kl_has_its_own(command) -> None:
+    outcome = runner.invoke(app, [command, "--n", "16", "--draws", "64"])
+    assert outcome.exit_code == 2
+    assert "No such option: --draws" in outcome.output
+    assert "--kl-draws" in outcome.output
 
 
 def test_edges_do_not_mix_with_a_family(tmp_path) -> None:

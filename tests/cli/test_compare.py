@@ -199,7 +199,7 @@ def test_nothing_is_measured_when_not_asked():
         (["--samplers", "one-batch,,"], "names separated by commas"),
         (["--runs", "0"], "--runs must be at least 1, got 0"),
         (["--targets", "0"], "--targets must be at least 1, got 0"),
-        (["--draws", "1"], "--draws must be at least 2, got 1"),
+        (["--kl-draws", "1"], "--kl-draws must be at least 2, got 1"),
         (["--plot", "q.bmp"], "--plot must end in .png, .svg, .pdf; got q.bmp"),
         (["--plot", "nowhere/q.png"], "does not exist"),
         (["--plot", "q.png", "--no-evaluate"], "leave out --no-evaluate"),

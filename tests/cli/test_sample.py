@@ -89,7 +89,7 @@ def test_the_record_has_every_field():
 def test_the_record_is_what_python_returns(tmp_path):
     options = ("--n", 48, "--family", "random-forest", "--target-seed", 7, "--seed", 9)
     sampler = ("--sampler", "random-balanced", "--set", "batches=5")
-    record = record_of(*options, *sampler, "--draws", 64)
+    record = record_of(*options, *sampler, "--kl-draws", 64)
     law = cp.families.build("random-forest", 48, 7)
     result = RandomBalanced(5)(cp.Unmasking(law.oracle()), cp.Streams.from_seed(9))
     measured = batch_kl(law, result, draws=64)
@@ -352,7 +352,7 @@ def test_an_unknown_setting_lists_the_known_ones():
         (["--n", 20, "--tables", "any"], "'rank-one' or 'random'"),
         (["--n", 20, "--classes", 5], "3 classes, got 5"),
         (["--n", 20, "--classes", 1, "--tables", "random"], "got 1"),
-        (["--n", 20, "--draws", 1], "draws must be at least 2, got 1"),
+        (["--n", 20, "--kl-draws", 1], "--kl-draws must be at least 2, got 1"),
         (["--n", 20, "--set", "order"], "key=value, got 'order'"),
         (["--n", 20, "--set", "=random"], "key=value"),
         (["--n", 20, "--sampler", "random-balanced", "--set", "batches=0"], "at least 1, got 0"),
@@ -434,7 +434,7 @@ def test_help_teaches():
     assert result.exit_code == 0
     for option in ("--family", "--edges", "--n", "--target-seed", "--sampler", "--set", "--seed"):
         assert option in result.stdout
-    for option in ("--against", "--json", "--tokens", "--draws", "--evaluate", "--verbose"):
+    for option in ("--against", "--json", "--tokens", "--kl-draws", "--evaluate", "--verbose"):
         assert option in result.stdout
     assert "counterprobe samplers" in result.stdout  # where to look next
     assert "counterprobe sample --family" in result.stdout  # an example to copy

@@ -22,6 +22,7 @@ from counterprobe.cli.targets import (
     TargetSeed,
     Weight,
 )
+from counterprobe.evaluation.batch_kl import DEFAULT_DRAWS
 from counterprobe.evaluation.comparison import Comparison, compare_sampler, swept
 from counterprobe.samplers import SAMPLERS, Sampler, build_sampler
 
@@ -70,10 +71,10 @@ def compare(
     evaluate: Annotated[
         bool, typer.Option(help="Measure the batch KL.", rich_help_panel=OUTPUT)
     ] = True,
-    draws: Annotated[
+    kl_draws: Annotated[
         int,
         typer.Option(help="Monte Carlo draws a large factor of the KL.", rich_help_panel=OUTPUT),
-    ] = 128,
+    ] = DEFAULT_DRAWS,
     plot: Annotated[
         str | None,
         typer.Option(
@@ -112,8 +113,8 @@ def compare(
     for name, count in (("--runs", runs), ("--targets", targets)):
         if count < 1:
             raise ValueError(f"{name} must be at least 1, got {count}")
-    if draws < 2:
-        raise ValueError(f"--draws must be at least 2, got {draws}")
+    if kl_draws < 2:
+        raise ValueError(f"--kl-draws must be at least 2, got {kl_draws}")
     chosen = parse_samplers(samplers)
     drawn = [
         Target(family, edges, n, target_seed + k, weight, signs, classes, tables)
@@ -122,7 +123,7 @@ def compare(
     laws = [target.build() for target in drawn]
     law = laws[0]
     seeds = list(range(seed, seed + runs))
-    measured = draws if evaluate else None
+    measured = kl_draws if evaluate else None
     compared: list[Comparison] = []
     lines: dict[str, list[Comparison]] = {}
 

@@ -22,6 +22,7 @@ from counterprobe.cli.targets import (
     Weight,
 )
 from counterprobe.evaluation import Trial, run_trial
+from counterprobe.evaluation.batch_kl import DEFAULT_DRAWS
 from counterprobe.results import StopReason
 from counterprobe.samplers import Sampler, build_sampler
 from counterprobe.streams import Streams
@@ -72,10 +73,10 @@ def sample(
     evaluate: Annotated[
         bool, typer.Option(help="Measure the batch KL.", rich_help_panel=OUTPUT)
     ] = True,
-    draws: Annotated[
+    kl_draws: Annotated[
         int,
         typer.Option(help="Monte Carlo draws a large factor of the KL.", rich_help_panel=OUTPUT),
-    ] = 128,
+    ] = DEFAULT_DRAWS,
     json: Annotated[
         str | None,
         typer.Option(
@@ -108,8 +109,8 @@ def sample(
     output.set_verbosity(verbose)
     output.check_writable(json)
     output.check_writable(tokens)
-    if draws < 2:
-        raise ValueError(f"--draws must be at least 2, got {draws}")
+    if kl_draws < 2:
+        raise ValueError(f"--kl-draws must be at least 2, got {kl_draws}")
     if json == "-" and tokens == "-":
         raise ValueError("--json - and --tokens - cannot both print to standard output")
     target = Target(family, edges, n, target_seed, weight, signs, classes, tables)
@@ -118,7 +119,7 @@ def sample(
     other = build_sampler(against) if against else None
     streams = Streams.from_seed(seed)
 
-    measured = draws if evaluate else None
+    measured = kl_draws if evaluate else None
 
     def run(rule: Sampler) -> tuple[Trial, dict[str, Any]]:
         with output.run_progress(rule.name) as progress:
