@@ -8,23 +8,15 @@ recognises the oracle that it was found with.
 
 from __future__ import annotations
 
-import hashlib
-import io
-import json
 import os
-import tempfile
-import zipfile
-import zlib
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, fields
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from counterprobe.errors import Infeasible, StructureError
-from counterprobe.graph import centroid_layers, repair_order
 from counterprobe.ledger import Ledger
 from counterprobe.lockstep import Lockstep, Many
 from counterprobe.oracle import Oracle, Readouts
@@ -34,65 +26,18 @@ from counterprobe.results import versions
 from counterprobe.rows import to_numpy
 from counterprobe.states import MASK, StateArray
 from counterprobe.streams import Streams
+from counterprobe.structure import file
+from counterprobe.structure.order import CommitOrder, commit_order
 from counterprobe.unmasking import Progress, Unmasking
 
-__all__ = ["CommitOrder", "Structure", "commit_order", "discover", "refuse_empty"]
+__all__ = ["Structure", "discover", "refuse_empty"]
 
 BoolArray = NDArray[np.bool_]
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
 
-FORMAT = "counterprobe structure 1"
 # Replies of an exact oracle may differ by rounding, from machine to machine.
 SAME_ROW = 1e-9
-
-
-@dataclass(frozen=True, slots=True)
-class CommitOrder:
-    """In which batches to commit.
-
-    Attributes
-    ----------
-    singles : ndarray of int
-        Unresolved positions, each committed alone, first.
-    repaired : ndarray of int
-        Positions on cycles of the recovered graph, each committed alone, then.
-    layers : list of ndarray of int
-        Centroid layers of the forest that is left, one batch each.
-    """
-
-    singles: IntArray
-    repaired: IntArray
-    layers: list[IntArray]
-
-    @property
-    def alone(self) -> IntArray:
-        """Positions committed one by one, in order, before the layers."""
-        return np.concatenate([self.singles, self.repaired])
-
-    @property
-    def batches(self) -> list[IntArray]:
-        """All batches in order."""
-        return [*self.alone[:, None], *self.layers]
-
-
-def commit_order(edges: IntArray, is_resolved: BoolArray, residual: IntArray) -> CommitOrder:
-    """Order the commits of residual positions by a recovered graph.
-
-    Parameters
-    ----------
-    edges : ndarray of int, shape (E, 2)
-    is_resolved : ndarray of bool, shape (N,)
-    residual : ndarray of int
-        Positions to commit.
-    """
-    alive = np.zeros(len(is_resolved), dtype=np.bool_)
-    alive[residual] = True
-    singles = np.flatnonzero(alive & ~is_resolved)
-    alive[singles] = False
-    repaired = np.asarray(repair_order(len(alive), edges, alive), dtype=np.int64)
-    alive[repaired] = False
-    return CommitOrder(singles, repaired, list(centroid_layers(len(alive), edges, alive)))
 
 
 def refuse_empty(findings: Findings, residual: IntArray) -> None:
@@ -153,7 +98,7 @@ class Structure:
 
     def __post_init__(self) -> None:
         """Freeze the arrays."""
-        for name in _ARRAYS:
+        for name in file.ARRAYS:
             getattr(self, name).setflags(write=False)
 
     @property
@@ -265,124 +210,17 @@ class Structure:
             **self.about,
         }
 
-    # ----- Files ---------------------------------------------------------------------------
-
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write to a file: NumPy arrays and JSON in a zip archive, nothing executable.
 
         The file appears whole or not at all.
         """
-        arrays = {name: getattr(self, name) for name in _ARRAYS}
-        header = {
-            "format": FORMAT,
-            "vocab_size": self.vocab_size,
-            "needed": self.needed,
-            "reason": self.reason,
-            "ledger": asdict(self.ledger),
-            "row_error": self.row_error,
-            "about": self.about,
-        }
-        text = json.dumps(header, sort_keys=True, default=_plain_number)
-        digest = _digest(text, arrays)
-        buffer = io.BytesIO()
-        np.savez_compressed(
-            buffer,
-            allow_pickle=False,
-            header=np.array(text),
-            digest=np.array(digest),
-            **arrays,
-        )
-        target = Path(path)
-        handle, partial = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
-        try:
-            with os.fdopen(handle, "wb") as file:
-                file.write(buffer.getvalue())
-                file.flush()
-                os.fsync(file.fileno())
-            os.chmod(partial, 0o666 & ~_umask())
-            os.replace(partial, target)
-        except BaseException:
-            Path(partial).unlink(missing_ok=True)
-            raise
+        file.write(path, {field.name: getattr(self, field.name) for field in fields(self)})
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Structure:
         """Read what :meth:`save` wrote; raise ``StructureError`` if it is damaged."""
-        whole = io.BytesIO(Path(path).read_bytes())
-        try:
-            with np.load(whole, allow_pickle=False) as archive:
-                contents = {name: archive[name] for name in archive.files}
-        except _DAMAGE as error:
-            raise StructureError(
-                f"{os.fspath(path)} is not a structure file, or is damaged ({error}); discover "
-                "the structure again"
-            ) from error
-        missing = {"header", "digest", *_ARRAYS} - set(contents)
-        if missing:
-            raise StructureError(
-                f"{os.fspath(path)} is not a structure file: it lacks {', '.join(sorted(missing))}"
-            )
-        text = str(contents["header"])
-        arrays = {name: contents[name] for name in _ARRAYS}
-        if str(contents["digest"]) != _digest(text, arrays):
-            raise StructureError(
-                f"{os.fspath(path)} was changed after it was saved: its digest does not match; "
-                "discover the structure again"
-            )
-        header = json.loads(text)
-        if header.get("format") != FORMAT:
-            raise StructureError(
-                f"{os.fspath(path)} has the format {header.get('format')!r}, this version reads "
-                f"{FORMAT!r}"
-            )
-        return cls(
-            **arrays,
-            vocab_size=header["vocab_size"],
-            needed=header["needed"],
-            reason=header["reason"],
-            ledger=Ledger(**header["ledger"]),
-            row_error=header["row_error"],
-            about=header["about"],
-        )
-
-
-# What NumPy and zipfile raise on damaged archives (RuntimeError: an encrypted member, or a
-# compression method that zipfile does not know).
-_DAMAGE = (
-    OSError,
-    TypeError,
-    ValueError,
-    EOFError,
-    KeyError,
-    RuntimeError,
-    zipfile.BadZipFile,
-    zlib.error,
-)
-_ARRAYS = [field.name for field in fields(Structure) if "Array" in str(field.type)]
-
-
-def _plain_number(value: object) -> object:
-    """Turn a NumPy number into Python's."""
-    if isinstance(value, np.generic):
-        return value.item()
-    raise TypeError(f"cannot write {value!r} to a structure file")
-
-
-def _umask() -> int:
-    """Return the process's file mode mask, which can only be read by setting it."""
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask
-
-
-def _digest(text: str, arrays: dict[str, NDArray[Any]]) -> str:
-    """Hash a header and arrays, shapes and types included."""
-    whole = hashlib.sha256(text.encode())
-    for name in sorted(arrays):
-        array = np.ascontiguousarray(arrays[name])
-        whole.update(f"{name} {array.dtype.str} {array.shape}".encode())
-        whole.update(array.tobytes())
-    return whole.hexdigest()
+        return cls(**file.read(path))
 
 
 def discover(

@@ -1,7 +1,6 @@
-"""Structure found once: reuse, files, and refusing what it does not belong to."""
+"""Structure found once: reuse, and refusing what it does not belong to."""
 
 import math
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -9,19 +8,8 @@ from scipy import stats
 
 import counterprobe as cp
 from counterprobe.probing.compressed import CompressedSettings
-from counterprobe.structure import commit_order
 
 STREAMS = cp.Streams(71, 72)
-
-
-@pytest.fixture(scope="module")
-def law() -> cp.ForestLaw:
-    return cp.families.build("random-forest", 256, 196)
-
-
-@pytest.fixture(scope="module")
-def structure(law: cp.ForestLaw) -> cp.Structure:
-    return cp.discover(law.oracle(), STREAMS)
 
 
 def test_it_holds_the_graph_its_evidence_and_its_cost(
@@ -115,99 +103,6 @@ def test_a_thousand_long_samples_have_the_joint_law(false_alarms: float, seed_of
     check_two_samples(cp.families.path(4096, target_seed=196), 1000, false_alarms, seed_of(8))
 
 
-# ----- Files ----------------------------------------------------------------------------------
-
-
-def test_a_saved_structure_comes_back(
-    law: cp.ForestLaw, structure: cp.Structure, tmp_path: Path
-) -> None:
-    file = tmp_path / "structure.npz"
-    structure.save(file)
-    back = cp.Structure.load(file)
-    assert back.summary() == structure.summary()
-    for name in ("edges", "is_resolved", "evidence", "misfit", "given", "sample_rows"):
-        np.testing.assert_array_equal(getattr(back, name), getattr(structure, name))
-    np.testing.assert_array_equal(
-        back.sample(law.oracle(), 2, STREAMS).tokens,
-        structure.sample(law.oracle(), 2, STREAMS).tokens,
-    )
-    assert [path.name for path in tmp_path.iterdir()] == ["structure.npz"]
-
-
-def test_a_failed_save_leaves_the_old_file(structure: cp.Structure, tmp_path: Path) -> None:
-    file = tmp_path / "structure.npz"
-    file.write_bytes(b"precious")
-    unsavable = cp.Structure.load  # any object that JSON cannot hold
-    broken = _replaced(structure, about={"oracle": unsavable})
-    with pytest.raises(TypeError):
-        broken.save(file)
-    assert file.read_bytes() == b"precious"
-    assert [path.name for path in tmp_path.iterdir()] == ["structure.npz"]
-
-
-@pytest.mark.parametrize("fraction", [0.0, 0.3, 0.9, 0.999])
-def test_a_truncated_file_is_refused(
-    structure: cp.Structure, tmp_path: Path, fraction: float
-) -> None:
-    file = tmp_path / "structure.npz"
-    structure.save(file)
-    whole = file.read_bytes()
-    file.write_bytes(whole[: int(fraction * len(whole))])
-    with pytest.raises(cp.StructureError, match=r"damaged|not a structure file"):
-        cp.Structure.load(file)
-
-
-def test_a_tampered_file_is_refused(structure: cp.Structure, tmp_path: Path) -> None:
-    file = tmp_path / "structure.npz"
-    structure.save(file)
-    with np.load(file) as archive:
-        contents = dict(archive)
-    contents["edges"] = contents["edges"][1:]
-    np.savez_compressed(file, **contents)
-    with pytest.raises(cp.StructureError, match="digest does not match"):
-        cp.Structure.load(file)
-
-
-def test_flipped_bits_are_refused(structure: cp.Structure, tmp_path: Path) -> None:
-    file = tmp_path / "structure.npz"
-    structure.save(file)
-    whole = file.read_bytes()
-    draw = np.random.default_rng(0)
-    for _ in range(150):
-        broken = bytearray(whole)
-        broken[draw.integers(len(whole))] ^= 1 << int(draw.integers(8))
-        file.write_bytes(bytes(broken))
-        try:
-            back = cp.Structure.load(file)
-        except cp.StructureError:
-            continue
-        # What a flip in the archive's own records leaves readable is unchanged.
-        assert back.summary() == structure.summary()
-        np.testing.assert_array_equal(back.edges, structure.edges)
-
-
-def test_settings_may_be_numpy_numbers(law: cp.ForestLaw, tmp_path: Path) -> None:
-    settings = CompressedSettings(max_probes=np.int64(400))
-    structure = cp.discover(law.oracle(), STREAMS, settings=settings)
-    structure.save(tmp_path / "structure.npz")
-    assert cp.Structure.load(tmp_path / "structure.npz").about["settings"]["max_probes"] == 400
-
-
-def test_other_files_are_refused(tmp_path: Path) -> None:
-    file = tmp_path / "other.npz"
-    np.savez(file, edges=np.zeros((2, 2)))
-    with pytest.raises(cp.StructureError, match="it lacks digest"):
-        cp.Structure.load(file)
-    file.write_text("edges: none")
-    with pytest.raises(cp.StructureError, match="not a structure file"):
-        cp.Structure.load(file)
-    np.save(tmp_path / "pickled.npy", np.array([{"a": 1}], dtype=object), allow_pickle=True)
-    with pytest.raises(cp.StructureError, match="not a structure file"):
-        cp.Structure.load(tmp_path / "pickled.npy")
-    with pytest.raises(FileNotFoundError):
-        cp.Structure.load(tmp_path / "missing.npz")
-
-
 # ----- Other oracles --------------------------------------------------------------------------
 
 
@@ -255,24 +150,3 @@ def test_a_screen_that_resolves_nothing_is_refused_unless_allowed(law: cp.Forest
         cp.discover(law.oracle(), STREAMS, settings=poor)
     singles = cp.discover(law.oracle(), STREAMS, settings=poor, fallback=True)
     assert len(singles.order.batches) == 256
-
-
-# ----- The order of commits -------------------------------------------------------------------
-
-
-def test_unresolved_positions_come_first_then_cycles_then_layers() -> None:
-    # A triangle 0 1 2 with a tail 2 3 4, an unresolved 5 joined to 3, an isolated 6, a given 7.
-    edges = np.array([[0, 1], [1, 2], [0, 2], [2, 3], [3, 4], [3, 5]])
-    is_resolved = np.array([True] * 5 + [False, True, True])
-    order = commit_order(edges, is_resolved, np.arange(7))
-    assert order.singles.tolist() == [5]
-    assert order.repaired.tolist() == [2]
-    assert [sorted(layer.tolist()) for layer in order.layers] == [[0, 3, 6], [1, 4]]
-    assert [batch.tolist() for batch in order.batches[:2]] == [[5], [2]]
-    assert sorted(np.concatenate(order.batches).tolist()) == list(range(7))
-
-
-def _replaced(structure: cp.Structure, **changes: object) -> cp.Structure:
-    """Return a copy with other fields."""
-    names = cp.Structure.__dataclass_fields__
-    return cp.Structure(**{name: getattr(structure, name) for name in names} | changes)
