@@ -9,8 +9,8 @@ from counterprobe.probing.compressed import CompressedSettings, Findings, compre
 from counterprobe.samplers.base import Sampler
 from counterprobe.streams import Decisions
 from counterprobe.structure import commit_order, refuse_empty
+from counterprobe.structure.watch import CommitWatch, commit_in_order
 from counterprobe.unmasking import Unmasking
-from counterprobe.watch import CommitWatch, commit_in_order
 
 __all__ = ["Compressed", "CompressedReport"]
 

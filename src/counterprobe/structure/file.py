@@ -26,7 +26,7 @@ from counterprobe.ledger import Ledger
 
 __all__ = ["digest", "read", "write"]
 
-FORMAT = "counterprobe structure 1"
+FORMAT = "counterprobe structure 2"
 ARRAYS = (
     "given",
     "edges",
@@ -38,7 +38,16 @@ ARRAYS = (
     "sample_position",
     "sample_rows",
 )
-VALUES = ("vocab_size", "needed", "reason", "ledger", "row_error", "about")
+VALUES = (
+    "vocab_size",
+    "needed",
+    "reason",
+    "ledger",
+    "row_width",
+    "row_error",
+    "precision",
+    "about",
+)
 # What NumPy and zipfile raise on damaged archives (RuntimeError: an encrypted member, or a
 # compression method that zipfile does not know).
 _DAMAGE = (

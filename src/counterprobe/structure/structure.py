@@ -22,6 +22,7 @@ from counterprobe.lockstep import Lockstep, Many
 from counterprobe.oracle import Oracle, Readouts
 from counterprobe.probing.compressed import CompressedSettings, Findings, compressed_screen
 from counterprobe.probing.compressed.findings import Sample
+from counterprobe.probing.compressed.keeping import pooled
 from counterprobe.results import versions
 from counterprobe.rows import to_numpy
 from counterprobe.states import MASK, StateArray
@@ -38,6 +39,8 @@ IntArray = NDArray[np.int64]
 
 # Replies of an exact oracle may differ by rounding, from machine to machine.
 SAME_ROW = 1e-9
+# What a structure leaves unexplained beyond this is not rounding.
+ROUNDED = 1e-4
 
 
 def refuse_empty(findings: Findings, residual: IntArray) -> None:
@@ -73,9 +76,13 @@ class Structure:
     ledger : Ledger
         What finding it cost.
     sample_states, sample_index, sample_position, sample_rows : ndarray
-        Probes and some of their replies, to recognise the oracle by.
+        Probes and their replies, to recognise the oracle by: every position is read.
+    row_width : int
+        Entries of a reply; wide ones are stored pooled to fewer.
     row_error : float
         Total-variation radius that the oracle declared.
+    precision : float
+        Total variation by which its rows may differ from batch to batch, by their type.
     about : dict
         Oracle name, settings, seeds and versions.
     """
@@ -93,7 +100,9 @@ class Structure:
     sample_index: IntArray
     sample_position: IntArray
     sample_rows: FloatArray
+    row_width: int
     row_error: float
+    precision: float
     about: dict[str, Any]
 
     def __post_init__(self) -> None:
@@ -121,6 +130,17 @@ class Structure:
         """In which batches a sample is committed."""
         return commit_order(self.edges, self.is_resolved, self.residual)
 
+    @property
+    def same_row(self) -> float:
+        """Total variation up to which a reply counts as the stored one.
+
+        Twice the largest of what the oracle declared, what the type of its numbers implies, and
+        what was measured: a model that rounds otherwise in another batch leaves that much
+        unexplained. What another oracle declares of itself never counts.
+        """
+        unexplained = float(self.misfit[self.is_resolved].max(initial=0.0))
+        return SAME_ROW + 2 * max(self.row_error, self.precision, min(unexplained, ROUNDED))
+
     def check(self, oracle: Oracle) -> int:
         """Make sure that an oracle is the one this was found with; return the probes it took.
 
@@ -137,16 +157,17 @@ class Structure:
         if len(self.sample_position) == 0:
             return 0
         readouts = Readouts.pairs(self.sample_index, self.sample_position)
-        rows = oracle.rows(self.sample_states, readouts)
+        run = Unmasking(oracle, given=self.given)
+        rows = run.probe(self.sample_states, readouts)
         masses = np.asarray(to_numpy(rows.masses), dtype=np.float64)
-        if masses.shape != self.sample_rows.shape:
+        if masses.shape[1] != self.row_width:
             raise StructureError(
-                f"stored replies have {self.sample_rows.shape[1]} entries a row, this oracle's "
-                f"have {masses.shape[1]}: it is not the oracle this structure was found with"
+                f"the stored replies had {self.row_width} entries a row, this oracle's have "
+                f"{masses.shape[1]}: it is not the oracle this structure was found with"
             )
+        masses = pooled(masses, self.sample_rows.shape[1])
         distance = np.abs(masses - self.sample_rows).sum(axis=1) / 2
-        # A frozen oracle repeats itself whatever its error; one that declares more is another.
-        allowed = SAME_ROW + 2 * self.row_error
+        allowed = self.same_row
         if not distance.max() <= allowed:  # also when it is not a number
             k = int(np.argmax(~(distance <= allowed)))
             raise StructureError(
@@ -154,7 +175,7 @@ class Structure:
                 f"{int(self.sample_position[k])} differs by {distance[k]:.3g} in total variation "
                 f"({allowed:.3g} allowed); discover the structure of this oracle"
             )
-        return len(self.sample_states)
+        return run.ledger.probes
 
     def sample(
         self,
@@ -279,7 +300,9 @@ def discover(
         sample_index=sample.readouts.state_index,
         sample_position=sample.readouts.position,
         sample_rows=sample.rows,
+        row_width=sample.width,
         row_error=run.row_error,
+        precision=sample.precision,
         about={
             "oracle": run.oracle_name,
             "settings": asdict(chosen),
@@ -292,4 +315,4 @@ def discover(
 def _no_sample(length: int) -> Sample:
     nothing = np.empty(0, dtype=np.int64)
     states = np.empty((0, length), dtype=np.int32)
-    return Sample(states, Readouts.pairs(nothing, nothing), np.empty((0, 1)))
+    return Sample(states, Readouts.pairs(nothing, nothing), np.empty((0, 1)), 1, 0.0)

@@ -98,12 +98,20 @@ class Sample:
     ----------
     states : ndarray of int, shape (S, N)
     readouts : Readouts
-    rows : ndarray of float, shape (R, V or C)
+    rows : ndarray of float, shape (R, W)
+        Whole rows, or rows pooled to fewer entries.
+    width : int
+        Entries of a whole row: V or C.
+    precision : float
+        Total variation by which rows of one model may differ from batch to batch, by the type of
+        its numbers.
     """
 
     states: NDArray[np.int32]
     readouts: Readouts
     rows: FloatArray
+    width: int
+    precision: float
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -160,7 +168,7 @@ class Findings:
         Why positions are unresolved; empty if none is.
     batches : tuple of BatchReport
     sample : Sample or None
-        None where nothing was probed.
+        Probes that read every position, and their replies; None where nothing was probed.
     seconds : dict of str to float
         Time spent probing (the oracle and the door), ranking sources and fitting.
     terms : Terms or None

@@ -26,14 +26,14 @@ from counterprobe.probing.compressed.findings import (
     BatchReport,
     CompressedSettings,
     Findings,
-    Sample,
     default_max_probes,
     needed_evidence,
 )
 from counterprobe.probing.compressed.implied import fitted_terms
+from counterprobe.probing.compressed.keeping import Keeper
 from counterprobe.probing.compressed.neighbourhoods import Neighbourhoods
 from counterprobe.probing.compressed.readings import MOST_COORDINATES, Readings
-from counterprobe.rows import ClassedRows, Rows, to_numpy
+from counterprobe.rows import ClassedRows, Rows
 from counterprobe.states import MASK, mix64
 from counterprobe.streams import Decisions
 from counterprobe.unmasking import Request, Unmasking
@@ -65,9 +65,6 @@ REFUTED = (
     "what their neighbourhoods imply is not what was read where commits happen: the law is not "
     "pairwise, or a token acts only where probes rarely look"
 )
-# What is kept to recognise the oracle by.
-SAMPLE_STATES = 3
-SAMPLE_NUMBERS = 2**17
 
 
 def compressed_screen(
@@ -118,7 +115,7 @@ class _CompressedScreen:
         most = settings.max_probes
         self.max_probes = most or default_max_probes(size, self.num_choices, budget)
         self.reports: list[BatchReport] = []
-        self.sample: Sample | None = None
+        self.keeper = Keeper(run.length, self.residual, rows, decisions.generator("sample"))
         # Components as validated last; a component that is not among them is pending.
         self.validated: set[int] = set()
         self.is_given_up = np.zeros(run.length, dtype=np.bool_)
@@ -166,7 +163,7 @@ class _CompressedScreen:
             num_choices=self.num_choices,
             reason=self.reason,
             batches=tuple(self.reports),
-            sample=self.sample,
+            sample=self.keeper.sample(),
             seconds={"probing": self.seconds, **found.seconds},
             terms=None if self.readings.is_sketch else fitted_terms(found)[0],
             num_compared=num_compared,
@@ -298,6 +295,7 @@ class _CompressedScreen:
                 self._steer(masked, choices, rng)
         states, shown = self._states(masked, choices, rng)
         first = self.readings.open(shown)
+        self.keeper.open(states, self.num_choices if purpose == "validate" else None)
         readouts = [Readouts.every_masked(part) for part in _parts(states)]
 
         def requests() -> Iterator[Request]:
@@ -308,8 +306,7 @@ class _CompressedScreen:
             self.readings.take(request.label, request.readouts, rows)
             if certificate is not None:
                 certificate.compare_rehearsal(request.states, request.readouts, rows)
-            if request.label == first and (purpose == "validate" or self.sample is None):
-                self.sample = _sample(request, rows, rng)
+            self.keeper.take(request.label - first, request.readouts, rows)
 
         started = time.perf_counter()
         self.run.stage(requests(), consume)
@@ -446,19 +443,6 @@ def _nothing_to_find(run: Unmasking) -> Findings:
         batches=(),
         sample=None,
         seconds={},
-    )
-
-
-def _sample(request: Request, rows: Rows, rng: np.random.Generator) -> Sample:
-    """Keep a few states and rows of a request."""
-    readouts = request.readouts
-    early = np.flatnonzero(readouts.state_index < SAMPLE_STATES)
-    most = max(1, SAMPLE_NUMBERS // to_numpy(rows.masses).shape[1])
-    kept = np.sort(rng.choice(early, size=min(len(early), most), replace=False))
-    return Sample(
-        request.states[:SAMPLE_STATES].copy(),
-        Readouts.pairs(readouts.state_index[kept], readouts.position[kept]),
-        np.array(to_numpy(rows.take(kept).masses), dtype=np.float64),
     )
 
 

@@ -24,7 +24,7 @@ from counterprobe.probing.compressed.implied import (
 )
 from counterprobe.rows import ClassedRows, Rows
 from counterprobe.states import MASK, StateArray
-from counterprobe.structure import CommitOrder
+from counterprobe.structure.order import CommitOrder
 from counterprobe.unmasking import Unmasking
 
 __all__ = ["CommitWatch", "commit_in_order"]

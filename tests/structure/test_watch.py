@@ -6,7 +6,7 @@ import pytest
 import counterprobe as cp
 from counterprobe.probing.compressed import CompressedSettings, compressed_screen
 from counterprobe.structure import commit_order
-from counterprobe.watch import CommitWatch, commit_in_order
+from counterprobe.structure.watch import CommitWatch, commit_in_order
 
 
 def chain(length: int, strength: float) -> cp.ForestLaw:
