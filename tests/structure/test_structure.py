@@ -330,25 +330,22 @@ def test_unresolved_positions_are_read_too() -> None:
 
 
 def single_precision(length: int = 24, numbers: type = np.float32) -> cp.CallableOracle:
-    """Return a pairwise model on a path that adds up in an order set by the size of its batch."""
+    """Return a path's model that adds up in an order set by the size of its batch."""
     rng = np.random.default_rng(5)
-    fields = rng.normal(size=(length, 3)).astype(np.float32)
-    table = rng.normal(size=(3, 3)).astype(np.float32)
-    table = (table + table.T) / 2
+    edges = [(i, i + 1) for i in range(length - 1)]
+    pair = np.exp(rng.normal(size=(length - 1, 3, 3)))
+    law = cp.ForestLaw(np.exp(rng.normal(size=(length, 3))), edges, pair)
 
     def function(states: NDArray[np.int32]) -> NDArray[np.floating]:
-        terms = [np.broadcast_to(fields, (*states.shape, 3))]
-        for step in (-1, 1):
-            term = np.zeros((*states.shape, 3), dtype=np.float32)
-            here = np.arange(1, length) if step < 0 else np.arange(length - 1)
-            shown = states[:, here + step]
-            term[:, here] = np.where((shown >= 0)[..., None], table[shown], 0)
-            terms.append(term)
+        rows = np.full((*states.shape, 3), 1 / 3)
+        readouts = cp.Readouts.every_masked(states)
+        rows[readouts.state_index, readouts.position] = law.oracle().rows(states, readouts).dense()
+        logs = np.log(rows).astype(np.float32)
         turn = len(states) % 3
-        logits = np.zeros((*states.shape, 3), dtype=np.float32)
-        for term in terms[turn:] + terms[:turn]:
-            logits += term / np.float32(3)
-        weights = np.exp(np.float32(3) * logits).astype(numbers)
+        logits = np.zeros_like(logs)
+        for share in np.roll(np.array([0.5, 0.3, 0.2], dtype=np.float32), turn):
+            logits += share * logs
+        weights = np.exp(logits).astype(numbers)
         return weights / weights.sum(axis=2, keepdims=True)
 
     return cp.CallableOracle(function, length, 3)

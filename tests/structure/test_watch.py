@@ -24,7 +24,7 @@ def watched_run(found_with: cp.ForestLaw, run_on: cp.ForestLaw) -> tuple[cp.Unma
     findings = compressed_screen(run, streams.decisions, CompressedSettings())
     assert findings.is_resolved.all()
     order = commit_order(findings.edges, findings.is_resolved, np.arange(length))
-    watch = CommitWatch(findings.terms, order.alone, 1e-12)
+    watch = CommitWatch(findings.terms, order.alone)
     run = cp.Unmasking(run_on.oracle())
     run.begin(streams)
     return run, commit_in_order(run, order, watch, np.random.default_rng(0))
@@ -51,7 +51,7 @@ def test_without_terms_nothing_is_compared() -> None:
     run = cp.Unmasking(law.oracle())
     run.begin(cp.Streams.from_seed(1))
     order = commit_order(law.edges, np.ones(20, dtype=np.bool_), np.arange(20))
-    watch = CommitWatch(None, order.alone, 1e-12)
+    watch = CommitWatch(None, order.alone)
     assert commit_in_order(run, order, watch, np.random.default_rng(0)) == 0
     assert run.ledger.commits == len(order.layers)
 
@@ -75,7 +75,7 @@ def test_positions_committed_singly_are_followed_by_a_rehearsal(as_classes: bool
             continue
         run = cp.Unmasking(other.oracle())
         run.begin(streams)
-        watch = CommitWatch(findings.terms, order.alone, 1e-12)
+        watch = CommitWatch(findings.terms, order.alone)
         assert commit_in_order(run, order, watch, np.random.default_rng(0)) == num_left
         assert run.ledger.probes == 2  # both sides of one component
         assert run.is_complete

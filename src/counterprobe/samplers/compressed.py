@@ -114,7 +114,7 @@ class Compressed(Sampler):
             refuse_empty(findings, run.residual)
         order = commit_order(findings.edges, findings.is_resolved, run.residual)
         run.transcript.note("terminal", positions=run.residual, edges=findings.edges)
-        watch = CommitWatch(findings.terms, order.alone, run.row_error)
+        watch = CommitWatch(findings.terms, order.alone)
         num_left = commit_in_order(run, order, watch, decisions.generator("rehearsal"))
         return CompressedReport(
             findings, len(order.singles), len(order.repaired), len(order.layers), num_left

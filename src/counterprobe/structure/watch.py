@@ -19,7 +19,6 @@ from counterprobe.probing.compressed.findings import Terms
 from counterprobe.probing.compressed.implied import (
     ImpliedLaw,
     coordinates_of,
-    implied_tolerance,
     tokens_of,
 )
 from counterprobe.rows import ClassedRows, Rows
@@ -42,13 +41,10 @@ class CommitWatch:
         None where nothing is known to compare with.
     known_first : ndarray of int
         Positions committed, one by one, before anything is compared.
-    row_error : float
-        Total-variation radius of the oracle's rows.
     """
 
-    def __init__(self, terms: Terms | None, known_first: IntArray, row_error: float) -> None:
+    def __init__(self, terms: Terms | None, known_first: IntArray) -> None:
         self.implied: ImpliedLaw | None = None
-        self.tolerance = implied_tolerance(row_error)
         if terms is not None:
             is_known = np.zeros(len(terms.unary), dtype=np.bool_)
             is_known[known_first] = True
@@ -68,7 +64,7 @@ class CommitWatch:
         if self.implied is None:
             return np.zeros(len(states), dtype=np.bool_)
         misfit = self.implied.misfit(states, Readouts.same(len(states), batch), rows)
-        is_off = ~(misfit <= self.tolerance)
+        is_off = ~(misfit <= self.implied.tolerance)
         return np.asarray(is_off.reshape(len(states), len(batch)).any(axis=1), dtype=np.bool_)
 
     def rehearsal(
@@ -131,7 +127,7 @@ def commit_in_order(
         states = watch.rehearsal(run.state, order.layers, seen[0], rng)
         readouts = Readouts.every_masked(states)
         misfit = watch.implied.misfit(states, readouts, run.probe(states, readouts))
-        if not (misfit <= watch.tolerance).all():
+        if not (misfit <= watch.implied.tolerance).all():
             return _commit_singly(run)
     for layer in order.layers:
         history = run.state[None, :]

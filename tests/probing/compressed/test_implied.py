@@ -107,6 +107,7 @@ def test_a_position_with_an_unknown_term_spoils_its_component_and_no_other() -> 
         edges=np.array([[0, 1], [1, 2], [3, 4]]),
         tables=np.zeros((3, 2, 2)),
         is_complete=np.array([True, True, False, True, True]),
+        tolerance=1e-12,
     )
     implied = ImpliedLaw.of(terms, np.zeros(5, dtype=np.bool_))
     assert implied.is_tested.tolist() == [False, False, False, True, True]
@@ -120,7 +121,7 @@ def test_a_coordinate_that_a_position_lacks_has_no_mass() -> None:
     unary = np.zeros((3, 3))
     unary[1, 2] = -np.inf
     tables = np.log([[[3.0, 1, 1], [1, 3, 1], [1, 1, 3]]] * 2)
-    terms = Terms(unary, np.array([[0, 1], [1, 2]]), tables, np.ones(3, dtype=np.bool_))
+    terms = Terms(unary, np.array([[0, 1], [1, 2]]), tables, np.ones(3, dtype=np.bool_), 1e-12)
     implied = ImpliedLaw.of(terms, np.zeros(3, dtype=np.bool_))
     table = np.einsum("ab,bc->abc", np.exp(tables[0]), np.exp(tables[1]))
     table[:, 2, :] = 0.0
@@ -132,7 +133,9 @@ def test_a_coordinate_that_a_position_lacks_has_no_mass() -> None:
 
 def test_joint_draws_follow_the_fitted_law() -> None:
     law = cp.ForestLaw([[1, 1], [1, 1], [1, 1]], [[0, 1], [1, 2]], [[9, 1], [1, 9]])
-    terms = Terms(np.log(law.unary), law.edges, np.log(law.pair), np.ones(3, dtype=np.bool_))
+    terms = Terms(
+        np.log(law.unary), law.edges, np.log(law.pair), np.ones(3, dtype=np.bool_), 1e-12
+    )
     implied = ImpliedLaw.of(terms, np.array([True, False, False]))
     rng = np.random.default_rng(1)
     layers = [np.array([1]), np.array([2])]

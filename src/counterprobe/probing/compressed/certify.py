@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from counterprobe.graph import centroid_layers, components, repair_order
 from counterprobe.oracle import Readouts
-from counterprobe.probing.compressed.implied import ImpliedLaw, fitted_terms, implied_tolerance
+from counterprobe.probing.compressed.implied import ImpliedLaw, fitted_terms
 from counterprobe.probing.compressed.neighbourhoods import Neighbourhoods
 from counterprobe.probing.compressed.readings import EXACT
 from counterprobe.rows import Rows
@@ -50,14 +50,13 @@ class Certificate:
         is_free[repair_order(length, terms.edges, found.is_resolved)] = False
         self.layers = list(centroid_layers(length, terms.edges, is_free))
         self.implied = ImpliedLaw.of(terms, ~is_free & ~found.is_settled)
-        self.tolerance = implied_tolerance(found.readings.row_error)
         self.is_compared, self._is_bad = np.zeros((2, length), dtype=np.bool_)
         self._failed_rehearsal = False
         inside = found.is_resolved[terms.edges].all(axis=1)
         self._label = components(length, terms.edges[inside])
-        if found.readings.row_error <= EXACT:
+        if terms.tolerance <= 3 * EXACT:
             # With noise, the terms of rare tokens may differ by anything.
-            self._is_bad[terms.edges[inside & (disagreement > self.tolerance)]] = True
+            self._is_bad[terms.edges[inside & (disagreement > self.implied.tolerance)]] = True
 
     @property
     def is_refuted(self) -> BoolArray:
@@ -89,7 +88,7 @@ class Certificate:
     ) -> bool:
         misfit = self.implied.misfit(states, readouts, rows)
         tested = testable[readouts.position]
-        is_off = tested & ~(misfit <= self.tolerance)
+        is_off = tested & ~(misfit <= self.implied.tolerance)
         self.is_compared[readouts.position[tested]] = True
         self._is_bad[readouts.position[is_off]] = True
         return bool(is_off.any())

@@ -127,12 +127,15 @@ class Terms:
         Log pair tables, ``tables[e, a, b]`` at ``edges[e] = (i, j)``.
     is_complete : ndarray of bool, shape (N,)
         Positions of which every term was determined, so that rows can be compared.
+    tolerance : float
+        Total variation that counted as explained when they were fitted.
     """
 
     unary: FloatArray
     edges: IntArray
     tables: FloatArray
     is_complete: BoolArray
+    tolerance: float
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,7 +24,7 @@ from counterprobe.rows import ClassedRows, Rows, to_numpy
 from counterprobe.states import MASK, StateArray
 from counterprobe.targets.law import ForestLaw
 
-__all__ = ["ImpliedLaw", "coordinates_of", "fitted_terms", "implied_tolerance", "tokens_of"]
+__all__ = ["ImpliedLaw", "coordinates_of", "fitted_terms", "tokens_of"]
 
 BoolArray = NDArray[np.bool_]
 FloatArray = NDArray[np.float64]
@@ -36,13 +36,9 @@ DEEPEST = 60.0
 ABSENT = 1e-30
 # Rounding of terms and of message passing, in total variation.
 IMPLIED_ROUNDING = 1e-8
-# Noise of one row error in every fitted row moved implied rows by 1.2 to 3 row errors.
-ROW_ERRORS = 6.0
-
-
-def implied_tolerance(row_error: float) -> float:
-    """Return the total variation between a row and its implied one that noise explains."""
-    return IMPLIED_ROUNDING + ROW_ERRORS * row_error
+# Fits are held to a tolerance of three row errors; noise of one row error in every row moved
+# implied rows by 0.5 to 2.2 of them.
+TOLERANCES = 2.0
 
 
 def fitted_terms(found: Neighbourhoods) -> tuple[Terms, FloatArray]:
@@ -108,7 +104,9 @@ def fitted_terms(found: Neighbourhoods) -> tuple[Terms, FloatArray]:
     tables = (trust * by_end).sum(axis=0) / np.where(total > 0, total, 1.0)
     apart = np.abs(by_end[0] - by_end[1]) * np.minimum(first, second)
     disagreement = np.where(is_own.all(axis=0), apart.max(axis=(1, 2), initial=0.0), 0.0)
-    return Terms(np.where(is_present, unary, -np.inf), edges, tables, is_complete), disagreement
+    return Terms(
+        np.where(is_present, unary, -np.inf), edges, tables, is_complete, found.tolerance
+    ), disagreement
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -126,12 +124,15 @@ class ImpliedLaw:
         Positions whose rows can be compared as soon as the others are known.
     touches_known : ndarray of bool, shape (N,)
         Positions whose component has an edge to a position that must be known.
+    tolerance : float
+        Total variation between a row and the implied one that the noise of fits explains.
     """
 
     law: ForestLaw
     original: IntArray
     is_tested: BoolArray
     touches_known: BoolArray
+    tolerance: float
 
     @classmethod
     def of(cls, terms: Terms, known_first: BoolArray) -> ImpliedLaw:
@@ -164,6 +165,7 @@ class ImpliedLaw:
             original,
             is_free & terms.is_complete & ~spoilt[label],
             touched[label],
+            IMPLIED_ROUNDING + TOLERANCES * terms.tolerance,
         )
 
     def misfit(self, states: StateArray, readouts: Readouts, rows: Rows) -> FloatArray:
