@@ -1,0 +1,142 @@
+"""Record what every sampler draws at fixed seeds, and compare with what was recorded.
+
+    .venv/bin/python tools/record_sequences.py           # compare, and name what differs
+    .venv/bin/python tools/record_sequences.py --write   # record anew
+
+Each run leaves a digest of its tokens, its stop and its ledger. A change that is meant to keep
+behaviour keeps the file; one that is meant to alter it records anew, and a change of drawn values
+is entered under **Streams** in the changelog.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+import sys
+from dataclasses import asdict, fields
+from pathlib import Path
+from typing import Any
+
+import counterprobe as cp
+from counterprobe.samplers import SAMPLERS
+from counterprobe.samplers.registry import build_sampler
+
+FILE = Path(__file__).resolve().parent.parent / "tests" / "recorded" / "sequences.json"
+
+SMALL, LARGE = 48, 200
+LARGE_FAMILIES = ("path", "growing-stars", "random-recursive-tree", "two-type-path")
+TARGETS = [(family, SMALL) for family in cp.families.FAMILIES]
+TARGETS += [(family, LARGE) for family in LARGE_FAMILIES]
+SEEDS = (1, 2)
+LEDGER = [field.name for field in fields(cp.Ledger)]
+COLUMNS = ["tokens", "stop", *LEDGER]
+
+# Beside every sampler as it comes: settings under which a rule takes another path.
+VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
+    "sequential random": ("sequential", {"order": "random"}),
+    "sequential confidence": ("sequential", {"order": "confidence"}),
+    "packed 4": ("packed", {"num_colors": 4, "num_colorings": 24, "degree_cutoff": 3}),
+    "random-balanced 6": ("random-balanced", {"batches": 6}),
+    "threshold 0.4": ("threshold", {"threshold": 0.4, "confidence": "candidate"}),
+    "entropy-bounded 4": ("entropy-bounded", {"gamma": 4.0}),
+    "punt parallel": ("punt", {"epsilon": 0.05, "tests": "parallel"}),
+}
+RUNS = {name: (name, {}) for name in SAMPLERS} | VARIANTS
+
+# How many probes the compressed screen takes is its own affair; what it commits is not, except in
+# the hard family, of which it resolves only what its budget allows.
+PROBE_COUNTS = {"probes", "depth", "rows_read", "widest_stage"}
+UNSETTLED = "hard-matching"
+
+
+def record(family: str, length: int) -> dict[str, Any]:
+    """Run everything on one target, the same target draw at every seed."""
+    law = cp.families.build(family, length, target_seed=0)
+    return {
+        f"{name}, seed {seed}": _outcome(law, *RUNS[name], seed) for name in RUNS for seed in SEEDS
+    }
+
+
+def _outcome(law: cp.ForestLaw, name: str, settings: dict[str, Any], seed: int) -> list[Any]:
+    """Tokens digest (None without tokens), stop, and the ledger in the order of its fields."""
+    sampler = build_sampler(name, settings).informed_by(law)
+    result = sampler(cp.Unmasking(law.oracle()), cp.Streams.from_seed(seed))
+    digest = None
+    if result.tokens is not None:
+        digest = hashlib.sha256(result.tokens.astype("<i8").tobytes()).hexdigest()[:16]
+    counts = asdict(result.ledger)
+    return [digest, str(result.stop), *(counts[field] for field in LEDGER)]
+
+
+def compared(family: str, run: str, outcome: list[Any]) -> dict[str, Any]:
+    """Return the part of an outcome that must not change."""
+    named = dict(zip(COLUMNS, outcome, strict=True))
+    if not run.startswith("compressed,"):
+        return named
+    if family == UNSETTLED:
+        return {"stop": named["stop"]}
+    return {column: value for column, value in named.items() if column not in PROBE_COUNTS}
+
+
+def differences(family: str, length: int) -> list[str]:
+    """Say which runs on one target differ from the record, and how."""
+    recorded = load()[key(family, length)]
+    drawn = record(family, length)
+    found = [f"{run}: recorded but not run" for run in sorted(recorded.keys() - drawn.keys())]
+    for run, outcome in drawn.items():
+        if run not in recorded:
+            found.append(f"{run}: run but not recorded")
+            continue
+        before, after = (compared(family, run, o) for o in (recorded[run], outcome))
+        changed = [
+            f"{column} was {before[column]}, is {after[column]}"
+            for column in before
+            if before[column] != after[column]
+        ]
+        if changed:
+            found.append(f"{run}: {', '.join(changed)}")
+    return found
+
+
+def key(family: str, length: int) -> str:
+    """Name a target in the file."""
+    return f"{family} {length}"
+
+
+def load() -> dict[str, dict[str, Any]]:
+    """Return the recorded outcomes by target and run."""
+    runs: dict[str, dict[str, Any]] = json.loads(FILE.read_text(encoding="utf-8"))["runs"]
+    return runs
+
+
+def write() -> None:
+    """Record every target, one line a run."""
+    lines = []
+    for family, length in TARGETS:
+        outcomes = record(family, length)
+        body = ",\n".join(f"   {json.dumps(run)}: {json.dumps(outcomes[run])}" for run in outcomes)
+        lines.append(f"  {json.dumps(key(family, length))}: {{\n{body}\n  }}")
+    columns = json.dumps(COLUMNS)
+    text = f'{{\n "columns": {columns},\n "runs": {{\n' + ",\n".join(lines) + "\n }\n}\n"
+    FILE.write_text(text, encoding="utf-8")
+
+
+def main() -> None:
+    """Compare with the record, or write it."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--write", action="store_true", help="record anew")
+    if parser.parse_args().write:
+        write()
+        return
+    found = [
+        f"{key(family, length)}, {line}"
+        for family, length in TARGETS
+        for line in differences(family, length)
+    ]
+    print("\n".join(found) or "every run is as recorded")
+    sys.exit(bool(found))
+
+
+if __name__ == "__main__":
+    main()
