@@ -9,12 +9,8 @@ from numpy.typing import NDArray
 
 import counterprobe as cp
 from counterprobe.evaluation import BatchKL, batch_kl_of_batches
-from counterprobe.evaluation.pieces import (
-    ENUMERATED_ARITY,
-    PieceScratch,
-    batch_dependence,
-    make_piece_scratch,
-)
+from counterprobe.evaluation.factors import ENUMERATED_ARITY, PieceScratch, make_piece_scratch
+from counterprobe.evaluation.pieces import batch_dependence
 from counterprobe.targets.inference import make_scratch
 
 Edges = list[list[int]]

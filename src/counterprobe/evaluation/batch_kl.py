@@ -17,7 +17,8 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from counterprobe.evaluation.pieces import batch_dependence, make_piece_scratch
+from counterprobe.evaluation.factors import make_piece_scratch
+from counterprobe.evaluation.pieces import batch_dependence
 from counterprobe.ledger import Right
 from counterprobe.oracle import Oracle, Readouts
 from counterprobe.results import SampleResult, StopReason

@@ -75,10 +75,7 @@ def _forget(
     for k in range(len(positions)):
         a = forest.index[positions[k]]
         if scratch.visited[a] != stamp:
-            last = collect_component(
-                a, stamp, last, state, forest.position, forest.parent, forest.child_start,
-                forest.kind, forest.token_class, scratch.cls, scratch.visited, scratch.queue,
-            )  # fmt: skip
+            last = collect_component(forest, scratch, state, a, stamp, last)
     forgotten = 0
     for k in range(last):
         position = forest.position[scratch.queue[k]]
