@@ -138,11 +138,11 @@ def test_settings_of_the_example(example):
 def test_three_submitted_states_of_the_example(example):
     banks, colors, screen = example
     chunks = list(chunks_of(0, colors, np.arange(15), screen))
-    (chunk,) = [chunk for chunk in chunks if chunk.color == 1]
+    (chunk,) = [chunk for chunk in chunks if (colors[chunk.readouts] == 1).any()]
     assert chunk.readouts.tolist() == [9, 12]
     assert chunk.sources.tolist() == [0, *range(2, 80)]
     draft = banks.most_likely
-    one_source = Chunk(0, chunk.color, chunk.readouts, np.array([0]))
+    one_source = Chunk(0, chunk.readouts, np.array([0]))
     states = probe_states(
         np.full(15, cp.MASK, dtype=np.int32), draft, banks.columns(draft), colors, one_source
     )
@@ -262,7 +262,7 @@ def test_chunks_partition_every_color_in_order(seed):
                 assert chunk.readouts.tolist() == plain_chunk(
                     colors, residual.tolist(), chunk_size, int(j)
                 )
-            others = set(range(num_colors)) - {chunk.color}
+            others = set(range(num_colors)) - set(colors[chunk.readouts].tolist())
             if skip:
                 others &= set(colors[residual].tolist())
             assert set(chunk.sources.tolist()) == others
@@ -618,7 +618,7 @@ def test_probe_states_follow_the_definition_position_by_position() -> None:
         columns = rng.integers(0, 9, (num_columns, length))
         colors = rng.integers(num_colors, size=length).astype(np.int32)
         readable = np.flatnonzero((history == MASK) & (colors == 0))
-        chunk = Chunk(0, 0, readable[: len(readable) // 2 + 1], np.arange(1, num_colors))
+        chunk = Chunk(0, readable[: len(readable) // 2 + 1], np.arange(1, num_colors))
         states = probe_states(history, draft, columns, colors, chunk)
         for k in range(num_columns):
             for s, source in enumerate(chunk.sources):

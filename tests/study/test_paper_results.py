@@ -125,7 +125,7 @@ def test_the_cut_parts_neighbours_from_what_lies_behind_them(family, through):
         for color in range(frozen):
             readouts = np.flatnonzero((colors == color) & few)
             sources = np.array([c for c in range(frozen) if c != color])
-            chunk = Chunk(0, color, np.flatnonzero(colors == color), sources)
+            chunk = Chunk(0, np.flatnonzero(colors == color), sources)
             states = probe_states(run.state, draft, columns, colors, chunk)
             rows = law.oracle().rows(states, cp.Readouts.same(len(states), readouts))
             first, second = rows.masses.reshape(2, len(sources), len(readouts), -1)

@@ -68,7 +68,6 @@ class Chunk:
     """One readout chunk of one coloring, and the source colors probed against it."""
 
     coloring: int
-    color: int
     readouts: IntArray
     sources: IntArray
 
@@ -136,12 +135,8 @@ def chunks_of(
     for color in range(screen.num_colors):
         members = residual[mine == color]
         for low in range(0, len(members), screen.chunk_size):
-            yield Chunk(
-                coloring,
-                color,
-                members[low : low + screen.chunk_size],
-                occupied[occupied != color],
-            )
+            readouts = members[low : low + screen.chunk_size]
+            yield Chunk(coloring, readouts, occupied[occupied != color])
 
 
 def probe_states(
@@ -235,7 +230,7 @@ def _portions(chunk: Chunk, num_columns: int) -> Iterator[Chunk]:
     """Split a chunk's source colors so that one request stays small."""
     step = max(1, STATES_AT_ONCE // num_columns)
     for low in range(0, len(chunk.sources), step):
-        yield Chunk(chunk.coloring, chunk.color, chunk.readouts, chunk.sources[low : low + step])
+        yield Chunk(chunk.coloring, chunk.readouts, chunk.sources[low : low + step])
 
 
 def diameters_exceed(rows: Rows, shape: tuple[int, int, int], cut: float) -> NDArray[np.bool_]:

@@ -1,7 +1,7 @@
 """The paper's complete sampler: screen, peel, certify, repair, centroid layers, guarded.
 
 Algorithm "Randomized complete packed-screen sampler" of the appendix. ``run_packed`` is its box;
-the machinery stands in ``probing/`` and ``graph.py``. :class:`PackedTheory` takes the paper's
+the machinery stands in ``probing/`` and ``graph/``. :class:`PackedTheory` takes the paper's
 public formulas, :class:`Packed` takes settings of its own and derives the rest from N and the
 oracle alone; both run the same box.
 """
