@@ -13,7 +13,6 @@ from counterprobe import theory as theory
 from counterprobe.checks import ZeroProbabilityWarning as ZeroProbabilityWarning
 from counterprobe.classes import TokenClasses as TokenClasses
 from counterprobe.drafts import Draft as Draft
-from counterprobe.errors import BudgetExceeded as BudgetExceeded
 from counterprobe.errors import CounterprobeError as CounterprobeError
 from counterprobe.errors import Infeasible as Infeasible
 from counterprobe.errors import NotAForestError as NotAForestError
