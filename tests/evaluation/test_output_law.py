@@ -175,6 +175,38 @@ def test_forced_screen_failure_breaks_safety_but_not_the_hybrid_bound() -> None:
     assert unsafe > 0
 
 
+@pytest.mark.parametrize("right", [cp.Right.VERIFY, cp.Right.REMASK, cp.Right.COMMIT_CANDIDATES])
+def test_rules_that_do_not_draw_from_rows_alone_are_refused(right) -> None:
+    @dataclass(frozen=True)
+    class Entitled(ValueDriven):
+        """A rule that would run, and claims more than replay can follow."""
+
+        name: ClassVar[str] = "entitled"
+
+        @property
+        def rights(self):
+            return right | cp.Right.SELECT_AFTER_REPLY
+
+    problem = "'entitled' does not draw its commits from rows alone; its output law cannot be"
+    with pytest.raises(ValueError, match=problem):
+        exact_output_law(small_law(1), Entitled())
+
+
+def test_a_rule_that_selects_after_the_reply_has_an_output_law() -> None:
+    assert cp.samplers.Sequential("confidence").rights == cp.Right.SELECT_AFTER_REPLY
+    assert exact_output_law(small_law(1), cp.samplers.Sequential("confidence")) is not None
+
+
+def test_the_diagnostics_of_every_replay_are_kept() -> None:
+    law = small_law(1)
+    exact = exact_output_law(law, cp.samplers.Packed(num_colors=4, num_colorings=9, round_cap=1))
+    (report,) = exact.diagnostics  # one batch: one history
+    assert (report.guard, report.num_forced) == ("centroid", law.length)
+    exact = exact_output_law(law, cp.samplers.Sequential())
+    assert set(exact.diagnostics) == {None}
+    assert len(exact.diagnostics) == 2 ** (law.length - 1)
+
+
 def test_infeasible_sampler_has_no_output_law() -> None:
     law = cp.families.two_type_forest(10, forests.path(10), vocab_size=3)
     assert exact_output_law(law, cp.samplers.PackedTheory(waive_guarantee=True)) is None

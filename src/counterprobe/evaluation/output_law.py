@@ -100,6 +100,7 @@ class _Walk:
         self.seed = decision_seed
         self.memory: dict[tuple[str, bytes], Any] = {}
         self.nodes: dict[bytes, _Node] = {}
+        self.diagnostics: list[object] = []
         self.infeasible = False
 
     def tokens(self, positions: IntArray, classes: IntArray) -> IntArray:
@@ -140,6 +141,7 @@ class _Walk:
         """Run the sampler with its commits forced to one class sequence."""
         run = _ForcedRun(self.oracle, self, sequence)
         result = self.sampler(run, Streams(self.seed, 0))
+        self.diagnostics.append(result.diagnostics)
         self.infeasible = result.stop is StopReason.INFEASIBLE
 
 
@@ -158,6 +160,8 @@ class OutputLaw:
         Whether every batch was conditionally independent under the target.
     num_histories : int
         Distinct histories visited.
+    diagnostics : tuple
+        What the sampler reported of each replay; together they pass through every history.
     """
 
     target: FloatArray
@@ -167,6 +171,7 @@ class OutputLaw:
     row_kl: float
     is_safe: bool
     num_histories: int
+    diagnostics: tuple[object, ...]
 
     @property
     def total_variation(self) -> float:
@@ -256,6 +261,7 @@ def exact_output_law(
         row_kl=float((target[seen] * row_kl[seen]).sum()),
         is_safe=product_gap < 1e-12,
         num_histories=len(walk.nodes),
+        diagnostics=tuple(walk.diagnostics),
     )
 
 
