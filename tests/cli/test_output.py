@@ -195,3 +195,39 @@ def test_progress_is_silent_away_from_a_terminal(capsys):
     captured = capsys.readouterr()
     assert captured.out == ""
     assert captured.err.strip() == ""
+
+
+# ----- Long work --------------------------------------------------------------------------------
+
+
+def progress_of(committed: int) -> cp.Progress:
+    run = cp.Unmasking(cp.families.path(4, 1).oracle())
+    run.begin(cp.Streams(1, 2))
+    for position in range(committed):
+        run.commit([position])
+    return cp.Progress("commit", committed, 4, run.ledger)
+
+
+def test_an_unwatched_run_says_once_that_it_is_still_going(capsys, monkeypatch):
+    monkeypatch.setattr(output, "PATIENCE", 0.0)
+    with output.run_progress("packed") as update:
+        for committed in (1, 2, 3):
+            update(progress_of(committed))
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    (line,) = captured.err.splitlines()
+    assert line == "counterprobe: packed: still running, 1 of 4 committed, 1 submissions"
+
+
+def test_a_short_run_says_nothing(capsys):
+    with output.run_progress("packed") as update:
+        update(progress_of(1))
+    assert capsys.readouterr().err == ""
+
+
+def test_a_terminal_needs_no_announcement(capsys, monkeypatch):
+    output.announce("computing")
+    assert capsys.readouterr().err == "counterprobe: computing\n"
+    monkeypatch.setenv("FORCE_COLOR", "1")  # rich then takes standard error for a terminal
+    output.announce("computing")
+    assert capsys.readouterr().err == ""

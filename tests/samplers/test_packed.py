@@ -297,6 +297,19 @@ def test_an_oracle_on_the_boundary_of_its_class_meets_every_hypothesis(case, noi
     assert all(plan.hypotheses.values())
 
 
+def test_noise_of_the_hellinger_class_has_twice_the_row_kl_of_case_kl():
+    """Small deviations have KL = 4 h^2, and the budget is x^2 / N = 2 h^2."""
+    law = cp.families.two_type_path(10, 1, vocab_size=64)
+    noisy = cp.FrozenNoise.for_hellinger_radius(law.oracle(), 0.05, classes=law.classes)
+    states = np.full((1, 10), cp.MASK)
+    everything = cp.Readouts.same(1, np.arange(10))
+    kl = law.oracle().rows(states, everything).kl(noisy.rows(states, everything)).max()
+    sampler = PackedTheory(**RESOLVED, case="kl")
+    assert kl == pytest.approx(2 * sampler.calibration(10, 64).kl_row_budget, rel=0.1)
+    with pytest.raises(ValueError, match="declares none"):
+        sample(sampler, noisy)
+
+
 def test_theory_mode_takes_radius_tolerance_and_row_budget():
     given = {"hellinger_radius": 0.04, "kl_tolerance": 0.1, "kl_row_budget": 1e-5}
     sampler = PackedTheory(**RESOLVED, case="kl", **given)

@@ -121,6 +121,19 @@ def test_tight_calibration_keeps_the_guarantee_and_costs_less(case: str) -> None
         assert cost < public.num_colorings * public.num_colors * (public.num_colors + d)
 
 
+def test_tight_calibration_leaves_the_documented_share_of_the_probes() -> None:
+    shares = []
+    for length, d in ((10, 9), (100, 9), (10**4, 50), (10**12, 9), (10**12, 10**4)):
+        for epsilon, case in ((0.5, "tv"), (0.1, "tv"), (0.01, "kl")):
+            public = calibrate(length, 64, epsilon=epsilon, degree_cutoff=d, case=case)
+            tight = bounds.tight_calibration(public)
+            both = [bounds.resource_caps(one, 3).probes for one in (tight, public)]
+            shares.append(both[0] / both[1])
+    assert min(shares) == pytest.approx(0.40, abs=0.005)
+    assert max(shares) == pytest.approx(0.64, abs=0.005)
+    assert shares[1] == pytest.approx(0.42, abs=0.005)
+
+
 # ----- Where it pays ------------------------------------------------------------------------
 
 

@@ -8,6 +8,7 @@ import logging
 import math
 import os
 import sys
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -30,6 +31,7 @@ __all__ = [
     "DONE",
     "FAILED",
     "INFEASIBLE",
+    "announce",
     "check_writable",
     "complain",
     "console_for",
@@ -43,6 +45,9 @@ __all__ = [
 ]
 
 DONE, FAILED, BAD_INPUT, INFEASIBLE, INTERRUPTED = 0, 1, 2, 3, 130
+
+# Seconds after which a run that nobody watches on a terminal says that it is still going.
+PATIENCE = 10.0
 
 P = ParamSpec("P")
 
@@ -78,6 +83,12 @@ def friendly(command: Callable[P, None]) -> Callable[P, None]:
 def complain(text: str) -> None:
     """Say what went wrong, in one line on standard error."""
     print(f"counterprobe: {' '.join(text.split())}", file=sys.stderr)
+
+
+def announce(text: str) -> None:
+    """Say on standard error what long work is under way; a terminal has a bar for that."""
+    if not Console(stderr=True).is_terminal:
+        print(f"counterprobe: {text}", file=sys.stderr, flush=True)
 
 
 def console_for(json_file: str | None) -> Console:
@@ -162,8 +173,9 @@ def parse_settings(pairs: list[str]) -> dict[str, str]:
 
 @contextmanager
 def run_progress(label: str) -> Iterator[Callable[[Progress], None]]:
-    """Show how a run goes, on standard error and only on a terminal."""
+    """Show how a run goes, on standard error: a bar on a terminal, else one line if it is long."""
     console = Console(stderr=True)
+    due = time.monotonic() + PATIENCE
     bar = Bar(
         TextColumn("{task.description}"),
         BarColumn(),
@@ -178,6 +190,13 @@ def run_progress(label: str) -> Iterator[Callable[[Progress], None]]:
         task = bar.add_task(label, total=None, submissions=0)
 
         def update(progress: Progress) -> None:
+            nonlocal due
+            if time.monotonic() >= due:
+                due = math.inf
+                announce(
+                    f"{label}: still running, {progress.committed:,} of {progress.length:,} "
+                    f"committed, {progress.ledger.total:,} submissions"
+                )
             bar.update(
                 task,
                 total=progress.length,

@@ -8,6 +8,7 @@ stands for neither. What is assumed about the law is for ``targets.class_checker
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
 
 from counterprobe.radii import RowRadii
 from counterprobe.theory.parameters import ROUNDING, Calibration
@@ -23,13 +24,16 @@ class Hypothesis:
     ----------
     name : str
     holds : bool
+    about : {"parameters", "oracle"}
+        What it speaks of.
     problem : str
         What is wrong, with the numbers; empty if it holds.
     """
 
     name: str
     holds: bool
-    problem: str = ""
+    about: Literal["parameters", "oracle"]
+    problem: str
 
 
 def check_hypotheses(public: Calibration, radii: RowRadii) -> tuple[Hypothesis, ...]:
@@ -42,13 +46,16 @@ def check_hypotheses(public: Calibration, radii: RowRadii) -> tuple[Hypothesis, 
         What the oracle declares, see :func:`counterprobe.radii.row_radii`.
     """
     return (
-        _hypothesis(
+        Hypothesis(
             "resolution < edge_signal",
             public.resolves_edges,
-            f"resolution 4 row_error + tail_tolerance = {public.resolution:.4g} must lie below "
-            f"edge_signal = {public.edge_signal:.4g}",
+            "parameters",
+            ""
+            if public.resolves_edges
+            else f"resolution 4 row_error + tail_tolerance = {public.resolution:.4g} must lie "
+            f"below edge_signal = {public.edge_signal:.4g}",
         ),
-        _hypothesis(
+        _of_oracle(
             "oracle row error within the calibration's",
             radii.total_variation <= public.row_error,
             f"the oracle declares row error {radii.total_variation:.4g}, above the calibration's "
@@ -60,7 +67,7 @@ def check_hypotheses(public: Calibration, radii: RowRadii) -> tuple[Hypothesis, 
 
 def _hellinger(public: Calibration, radii: RowRadii) -> Hypothesis:
     most = public.hellinger_radius**2 / (2 * public.length)
-    return _hypothesis(
+    return _of_oracle(
         "oracle within the Hellinger radius",
         radii.squared_hellinger <= most * (1 + ROUNDING),
         f"case (i) needs row_hellinger_radius at most hellinger_radius^2 / (2N) = {most:.4g}; the "
@@ -72,7 +79,7 @@ def _kl(public: Calibration, radii: RowRadii) -> Hypothesis:
     most = public.kl_row_budget
     assert most is not None
     told = "none" if radii.kl is None else f"{radii.kl:.4g}"
-    return _hypothesis(
+    return _of_oracle(
         "oracle within the KL row budget",
         radii.kl is not None and radii.kl <= most * (1 + ROUNDING),
         f"case (ii) needs row_kl_radius at most kl_row_budget = {most:.4g}; the oracle declares "
@@ -80,5 +87,5 @@ def _kl(public: Calibration, radii: RowRadii) -> Hypothesis:
     )
 
 
-def _hypothesis(name: str, holds: bool, problem: str) -> Hypothesis:
-    return Hypothesis(name, holds, "" if holds else problem)
+def _of_oracle(name: str, holds: bool, problem: str) -> Hypothesis:
+    return Hypothesis(name, holds, "oracle", "" if holds else problem)

@@ -1,0 +1,43 @@
+"""Small instances of verify: what is taken, and that theory mode resolves it."""
+
+import math
+
+import pytest
+
+import counterprobe as cp
+from counterprobe.cli.instances import MOST_LEAVES, SHAPES, family_instance, shape_instance
+from counterprobe.probing.banks import threshold_floor
+
+
+def row_error(epsilon: float, n: int = 10) -> float:
+    return epsilon / 2 / math.sqrt(n)
+
+
+@pytest.mark.parametrize(
+    ("epsilon", "vocab", "leaves"), [(0.1, 64, 4), (0.02, 64, 5), (0.02, 128, 6), (0.02, 256, 7)]
+)
+def test_a_star_gets_as_many_leaves_as_the_accuracy_resolves(epsilon, vocab, leaves):
+    instance = shape_instance("star", 10, vocab, 1.5, row_error(epsilon))
+    assert instance.law.name == f"two-type star of {leaves} leaves"
+    assert instance.law.edges.tolist() == [[0, leaf] for leaf in range(1, leaves + 1)]
+    said = f"{leaves} leaves and not {MOST_LEAVES}"
+    assert (said in instance.note) == (leaves < MOST_LEAVES)
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_theory_mode_resolves_what_is_taken(shape):
+    epsilon, vocab = 0.02, 256
+    instance = shape_instance(shape, 12, vocab, 1.5, row_error(epsilon, 12))
+    signal = instance.constants.edge_signal
+    assert instance.tail_tolerance >= threshold_floor(row_error(epsilon, 12), vocab)
+    assert 4 * row_error(epsilon, 12) + instance.tail_tolerance < signal
+    assert instance.constants.violations(signal) == []
+
+
+def test_what_cannot_be_resolved_is_infeasible():
+    with pytest.raises(cp.Infeasible, match="lower epsilon or raise V"):
+        shape_instance("hub", 10, 64, 1.5, row_error(0.1))
+    with pytest.raises(cp.Infeasible, match="too small for this accuracy"):
+        family_instance("growing-stars", 10, 1.5, row_error(0.5), needs_theory=True)
+    other = family_instance("growing-stars", 10, 1.5, row_error(0.5), needs_theory=False)
+    assert other.tail_tolerance == other.constants.edge_signal / 2
