@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,7 +13,7 @@ from scipy import stats
 import counterprobe as cp
 from counterprobe import testing
 from counterprobe.graph import components
-from counterprobe.probing.compressed import CompressedSettings
+from counterprobe.probing.compressed import CompressedSettings, Findings, compressed_screen
 
 STREAMS = cp.Streams(71, 72)
 
@@ -402,6 +403,33 @@ def test_replies_that_are_not_numbers_are_refused(
         structure.check(Silent())
     with pytest.raises(cp.OracleError, match="not finite"):
         structure.check(Silent(trusted=False))
+
+
+# ----- Fitted terms -----------------------------------------------------------------------------
+
+
+def test_terms_of_the_screen_become_those_of_the_structure(
+    law: cp.ForestLaw, structure: cp.Structure, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Without terms nothing is tested.
+    if structure.unary.shape[1] == 0:
+        assert structure.untested.tolist() == list(range(256))
+
+    def told(*arguments: Any) -> Findings:
+        findings = compressed_screen(*arguments)
+        return replace(
+            findings,
+            unary=np.ones((256, 3)),
+            tables=np.ones((len(findings.edges), 3, 3)),
+            is_tested=np.arange(256) > 0,
+        )
+
+    monkeypatch.setattr("counterprobe.structure.structure.compressed_screen", told)
+    found = cp.discover(law.oracle(), STREAMS)
+    assert found.unary.shape == (256, 3)
+    assert found.tables.shape == (len(found.edges), 3, 3)
+    assert found.untested.tolist() == [0]
+    assert found.summary()["untested"] == 1
 
 
 # ----- Nothing to find --------------------------------------------------------------------------

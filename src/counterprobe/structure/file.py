@@ -1,7 +1,9 @@
 """Structure files: NumPy arrays and a JSON header in a zip archive, with a digest over both.
 
-Nothing in a file is executable. It appears whole or not at all, and one that was truncated or
-edited is refused.
+Nothing in a file is executable, and it appears whole or not at all. Reading trusts nothing: only
+the members of a structure are opened, each after its size was derived from its own array header,
+and every field is checked before a :class:`~counterprobe.Structure` is made of them, so that a
+file is either usable or refused by a ``StructureError``. Format 1 had no fitted terms.
 """
 
 from __future__ import annotations
@@ -9,63 +11,47 @@ from __future__ import annotations
 import hashlib
 import io
 import json
+import math
 import os
+import reprlib
 import tempfile
 import zipfile
-import zlib
 from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 from numpy.typing import NDArray
 
 from counterprobe.errors import StructureError
-from counterprobe.ledger import Ledger
+from counterprobe.structure.fields import (
+    ARRAYS,
+    FORMAT,
+    LAYOUT,
+    TERMS,
+    VALUES,
+    check_arrays,
+    check_layout,
+    checked_values,
+    is_first_format,
+    no_terms,
+    refuse,
+)
 
 __all__ = ["digest", "read", "write"]
 
-FORMAT = "counterprobe structure 2"
-ARRAYS = (
-    "given",
-    "edges",
-    "is_resolved",
-    "evidence",
-    "misfit",
-    "sample_states",
-    "sample_index",
-    "sample_position",
-    "sample_rows",
-)
-VALUES = (
-    "vocab_size",
-    "needed",
-    "reason",
-    "ledger",
-    "row_width",
-    "row_error",
-    "precision",
-    "about",
-)
-# What NumPy and zipfile raise on damaged archives (RuntimeError: an encrypted member, or a
-# compression method that zipfile does not know).
-_DAMAGE = (
-    OSError,
-    TypeError,
-    ValueError,
-    EOFError,
-    KeyError,
-    RuntimeError,
-    zipfile.BadZipFile,
-    zlib.error,
-)
+# Longer texts are not unpacked, in bytes.
+MOST_HEADER, MOST_DIGEST = 2**22, 2**10
 
 
-def write(path: str | os.PathLike[str], fields: Mapping[str, Any]) -> None:
+# ----- Whole files --------------------------------------------------------------------------
+
+
+def write(path: str | os.PathLike[str], values: Mapping[str, Any]) -> None:
     """Write the fields of a structure to a file, which appears whole or not at all."""
-    arrays = {name: fields[name] for name in ARRAYS}
-    header = {"format": FORMAT, **{name: fields[name] for name in VALUES}}
+    arrays = {name: values[name] for name in ARRAYS}
+    header = {"format": FORMAT, **{name: values[name] for name in VALUES}}
     header["ledger"] = asdict(header["ledger"])
     text = json.dumps(header, sort_keys=True, default=_plain_number)
     buffer = io.BytesIO()
@@ -76,6 +62,8 @@ def write(path: str | os.PathLike[str], fields: Mapping[str, Any]) -> None:
         digest=np.array(digest(text, arrays)),
         **arrays,
     )
+    # What could not be read back is not worth keeping.
+    _read_as(f"cannot save to {os.fspath(path)}", buffer)
     target = Path(path)
     handle, partial = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
     try:
@@ -91,36 +79,53 @@ def write(path: str | os.PathLike[str], fields: Mapping[str, Any]) -> None:
 
 
 def read(path: str | os.PathLike[str]) -> dict[str, Any]:
-    """Read what :func:`write` wrote; raise ``StructureError`` if it is damaged."""
-    whole = io.BytesIO(Path(path).read_bytes())
+    """Read what :func:`write` wrote; raise ``StructureError`` if anything about it is wrong."""
+    with open(path, "rb") as file:
+        return _read_as(f"cannot read {os.fspath(path)}", file)
+
+
+def _read_as(task: str, file: BinaryIO) -> dict[str, Any]:
+    """Read a file; say in one line what was attempted and why it failed."""
     try:
-        with np.load(whole, allow_pickle=False) as archive:
-            contents = {name: archive[name] for name in archive.files}
-    except _DAMAGE as error:
-        raise StructureError(
-            f"{os.fspath(path)} is not a structure file, or is damaged ({error}); discover "
-            "the structure again"
-        ) from error
-    missing = {"header", "digest", *ARRAYS} - set(contents)
-    if missing:
-        raise StructureError(
-            f"{os.fspath(path)} is not a structure file: it lacks {', '.join(sorted(missing))}"
-        )
-    text = str(contents["header"])
-    arrays = {name: contents[name] for name in ARRAYS}
-    if str(contents["digest"]) != digest(text, arrays):
-        raise StructureError(
-            f"{os.fspath(path)} was changed after it was saved: its digest does not match; "
-            "discover the structure again"
-        )
-    header = json.loads(text)
-    if header.get("format") != FORMAT:
-        raise StructureError(
-            f"{os.fspath(path)} has the format {header.get('format')!r}, this version reads "
-            f"{FORMAT!r}"
-        )
-    values = {name: header[name] for name in VALUES}
-    return {**arrays, **values, "ledger": Ledger(**values["ledger"])}
+        return _read(file)
+    except StructureError as error:
+        raise _in_one_line(task, str(error)) from error
+    except Exception as error:  # damaged archives make zipfile, NumPy and JSON raise anything
+        said = f"{type(error).__name__}: {error}"
+        problem = f"it is not a structure file, or is damaged ({said})"
+        raise _in_one_line(task, problem) from error
+
+
+def _in_one_line(task: str, problem: str) -> StructureError:
+    line = " ".join(f"{task}: {problem}".split())
+    short = line if len(line) <= 400 else f"{line[:400]}..."
+    return StructureError(f"{short}; discover the structure again")
+
+
+def _read(file: BinaryIO) -> dict[str, Any]:
+    with zipfile.ZipFile(file) as archive:
+        members = {info.filename.removesuffix(".npy"): info for info in archive.infolist()}
+        if len(members) != len(archive.infolist()):
+            refuse("it has two members of one name")
+        expected = {"header", "digest", *ARRAYS}
+        _require_names(members, expected - set(TERMS), expected)
+        text = _text(archive, members["header"], MOST_HEADER)
+        header = json.loads(text)
+        is_first = is_first_format(header)
+        names = [name for name in ARRAYS if not (is_first and name in TERMS)]
+        _require_names(members, {"header", "digest", *names}, {"header", "digest", *names})
+        check_layout({name: _head(archive, members[name]) for name in names})
+        arrays = {name: _unpack(archive, members[name]) for name in names}
+        if _text(archive, members["digest"], MOST_DIGEST) != digest(text, arrays):
+            refuse("it was changed after it was saved: its digest does not match")
+    for name in names:
+        arrays[name] = np.ascontiguousarray(arrays[name], dtype=LAYOUT[name][0])
+    if is_first:
+        header |= {"row_width": arrays["sample_rows"].shape[1], "precision": 0.0}
+        arrays |= no_terms(len(arrays["given"]), len(arrays["edges"]))
+    values = checked_values(header)
+    check_arrays(arrays, values["vocab_size"], values["row_width"])
+    return {**arrays, **values}
 
 
 def digest(text: str, arrays: Mapping[str, NDArray[Any]]) -> str:
@@ -131,6 +136,47 @@ def digest(text: str, arrays: Mapping[str, NDArray[Any]]) -> str:
         whole.update(f"{name} {array.dtype.str} {array.shape}".encode())
         whole.update(array.tobytes())
     return whole.hexdigest()
+
+
+# ----- Members of the archive ---------------------------------------------------------------
+
+
+def _require_names(members: Mapping[str, Any], least: set[str], most: set[str]) -> None:
+    """Refuse an archive that lacks a member, or has one that no structure has."""
+    missing, further = sorted(least - set(members)), sorted(set(members) - most)
+    if missing:
+        refuse(f"it is not a structure file: it lacks {', '.join(missing)}")
+    if further:
+        refuse(f"it has members of another kind: {reprlib.repr(further)}")
+
+
+def _head(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> tuple[np.dtype[Any], Any]:
+    """Read the type and shape of a member, and make sure that its size is theirs."""
+    with archive.open(info) as member:
+        if np.lib.format.read_magic(member) != (1, 0):
+            refuse(f"{info.filename} is not an array of a structure")
+        shape, _, dtype = np.lib.format.read_array_header_1_0(member)
+        size = member.tell() + math.prod(shape) * dtype.itemsize
+    if dtype.hasobject or min(shape, default=0) < 0 or info.file_size != size:
+        refuse(f"{info.filename} has {info.file_size} bytes, its header says {size}")
+    return dtype, shape
+
+
+def _unpack(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> NDArray[Any]:
+    with archive.open(info) as member:
+        array: NDArray[Any] = np.lib.format.read_array(member, allow_pickle=False)
+    return array
+
+
+def _text(archive: zipfile.ZipFile, info: zipfile.ZipInfo, most: int) -> str:
+    """Read a member that holds one text."""
+    dtype, shape = _head(archive, info)
+    if dtype.kind != "U" or shape != () or info.file_size > most:
+        refuse(f"{info.filename} must hold one text of at most {most} bytes")
+    return str(_unpack(archive, info)[()])
+
+
+# ----- Small parts --------------------------------------------------------------------------
 
 
 def _plain_number(value: object) -> object:

@@ -28,6 +28,7 @@ from counterprobe.rows import to_numpy
 from counterprobe.states import MASK, StateArray
 from counterprobe.streams import Streams
 from counterprobe.structure import file
+from counterprobe.structure.fields import ARRAYS, no_terms
 from counterprobe.structure.order import CommitOrder, commit_order
 from counterprobe.unmasking import Progress, Unmasking
 
@@ -85,6 +86,13 @@ class Structure:
         Total variation by which its rows may differ from batch to batch, by their type.
     about : dict
         Oracle name, settings, seeds and versions.
+    unary : ndarray of float, shape (N, C)
+        Fitted log-weights over the coordinates of each row; C is 0 where no terms were kept.
+    tables : ndarray of float, shape (E, C, C)
+        Fitted log-tables: ``tables[e, a, b]`` is for ``a`` at ``edges[e, 0]`` and ``b`` at
+        ``edges[e, 1]``.
+    is_tested : ndarray of bool, shape (N,)
+        Positions whose terms are complete, so that rows can be compared with them.
     """
 
     given: StateArray
@@ -104,10 +112,13 @@ class Structure:
     row_error: float
     precision: float
     about: dict[str, Any]
+    unary: FloatArray
+    tables: FloatArray
+    is_tested: BoolArray
 
     def __post_init__(self) -> None:
         """Freeze the arrays."""
-        for name in file.ARRAYS:
+        for name in ARRAYS:
             getattr(self, name).setflags(write=False)
 
     @property
@@ -124,6 +135,11 @@ class Structure:
     def unresolved(self) -> IntArray:
         """Positions that are committed singly."""
         return np.flatnonzero(~self.is_resolved)
+
+    @property
+    def untested(self) -> IntArray:
+        """Positions without complete terms, whose rows cannot be compared with any."""
+        return np.flatnonzero(~self.is_tested & (self.given == MASK))
 
     @property
     def order(self) -> CommitOrder:
@@ -222,6 +238,7 @@ class Structure:
             "vocab": self.vocab_size,
             "edges": len(self.edges),
             "unresolved": len(self.unresolved),
+            "untested": len(self.untested),
             "reason": self.reason,
             "repaired": len(order.repaired),
             "layers": len(order.layers),
@@ -309,7 +326,16 @@ def discover(
             "decision_seed": seeds.decision_seed,
             "versions": versions(),
         },
+        **_terms(findings),
     )
+
+
+def _terms(findings: Findings) -> dict[str, NDArray[Any]]:
+    """Return the fitted terms of a screen, or none."""
+    unary, tables, is_tested = findings.unary, findings.tables, findings.is_tested
+    if unary is None or tables is None or is_tested is None:
+        return no_terms(len(findings.is_resolved), len(findings.edges))
+    return {"unary": unary, "tables": tables, "is_tested": is_tested}
 
 
 def _no_sample(length: int) -> Sample:
