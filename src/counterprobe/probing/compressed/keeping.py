@@ -140,7 +140,7 @@ class Keeper:
         kept = _Probes(others.states[:0], self._entries)
         if len(self._validating.states):
             kept.append(self._validating, np.arange(len(self._validating.states)))
-            further = _cover(others.masked, self._lacking(kept, 1))
+            further = _cover(others.masked, self._lacking(kept, LEAST_READS))
             spare = np.setdiff1d(every, further)
             short = max(0, ENOUGH_STATES - len(kept.states) - len(further))
             every = np.concatenate([further, spare[:short]])
