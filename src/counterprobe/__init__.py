@@ -25,6 +25,7 @@ from counterprobe.lockstep import Many as Many
 from counterprobe.oracle import CallableOracle as CallableOracle
 from counterprobe.oracle import Oracle as Oracle
 from counterprobe.oracle import Readouts as Readouts
+from counterprobe.probing.compressed import CompressedSettings as CompressedSettings
 from counterprobe.results import SampleResult as SampleResult
 from counterprobe.results import StopReason as StopReason
 from counterprobe.rows import ClassedRows as ClassedRows

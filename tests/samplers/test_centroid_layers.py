@@ -49,3 +49,19 @@ def test_a_cycle_is_refused():
     run = cp.Unmasking(cp.families.path(3, target_seed=1).oracle())
     with pytest.raises(cp.NotAForestError, match="cycle"):
         CentroidLayers(((0, 1), (1, 2), (0, 2)))(run, STREAMS)
+
+
+def test_a_context_that_gives_everything_needs_no_commit():
+    law = cp.families.path(6, target_seed=1)
+    given = np.zeros(6, dtype=int)
+    for sampler in (CentroidLayers().informed_by(law), CentroidLayers(edges=())):
+        many = sampler.sample_many(law.oracle(), 2, STREAMS, given=given)
+        assert many.tokens.tolist() == [[0] * 6] * 2
+        assert many.ledger.total == 0
+
+
+def test_a_cycle_that_context_cuts_is_no_cycle():
+    law = cp.families.path(3, target_seed=1)
+    run = cp.Unmasking(law.oracle(), given=[0, cp.MASK, cp.MASK])
+    result = CentroidLayers(((0, 1), (1, 2), (0, 2)))(run, STREAMS)
+    assert [batch.tolist() for batch in result.batches] == [[1], [2]]

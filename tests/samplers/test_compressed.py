@@ -1,13 +1,14 @@
 """The compressed sampler: exact batches, few rounds, and what it does when it cannot."""
 
 import math
+from dataclasses import asdict, fields
 
 import numpy as np
 import pytest
 
 import counterprobe as cp
 from counterprobe.evaluation import exact_output_law
-from counterprobe.samplers import Compressed
+from counterprobe.samplers import Compressed, build_sampler
 
 STREAMS = cp.Streams(61, 62)
 
@@ -125,3 +126,16 @@ def test_one_position_is_simply_committed() -> None:
     law = cp.ForestLaw([[0.3, 0.7]], np.empty((0, 2), dtype=int), np.ones((2, 2)))
     result = Compressed()(cp.Unmasking(law.oracle()), STREAMS)
     assert result.ledger.total == 1
+
+
+def test_its_settings_are_those_of_the_screen_and_a_fallback() -> None:
+    screen = [field.name for field in fields(cp.CompressedSettings)]
+    assert [field.name for field in fields(Compressed)] == [*screen, "fallback"]
+    assert {**asdict(cp.CompressedSettings()), "fallback": False} == Compressed().settings
+    with pytest.raises(ValueError, match="mask_rate must lie strictly between 0 and 1, got 2"):
+        Compressed(mask_rate=2)
+    built = build_sampler("compressed", {"max_probes": "300", "fallback": "true"})
+    assert built == Compressed(max_probes=300, fallback=True)
+    law = cp.families.build("path", 100, 196)
+    found = cp.discover(law.oracle(), STREAMS, settings=built)
+    assert found.about["settings"] == built.settings

@@ -1,7 +1,9 @@
 """The order of commits: singles, cycles, layers."""
 
 import numpy as np
+import pytest
 
+import counterprobe as cp
 from counterprobe.structure import commit_order
 
 
@@ -15,3 +17,36 @@ def test_unresolved_positions_come_first_then_cycles_then_layers() -> None:
     assert [sorted(layer.tolist()) for layer in order.layers] == [[0, 3, 6], [1, 4]]
     assert [batch.tolist() for batch in order.batches[:2]] == [[5], [2]]
     assert sorted(np.concatenate(order.batches).tolist()) == list(range(7))
+
+
+def test_a_cycle_can_be_refused_instead() -> None:
+    edges = np.array([[0, 1], [1, 2], [0, 2], [2, 3]])
+    everywhere = np.ones(4, dtype=bool)
+    assert commit_order(edges, everywhere, np.arange(4)).repaired.tolist() == [2]
+    with pytest.raises(cp.NotAForestError, match="cycle 0-1-2-0"):
+        commit_order(edges, everywhere, np.arange(4), repair=False)
+    order = commit_order(edges, everywhere, np.array([0, 1, 3]), repair=False)
+    assert len(order.repaired) == 0
+    assert [batch.tolist() for batch in order.batches] == [[0, 3], [1]]
+
+
+def test_nothing_to_commit_takes_no_batch() -> None:
+    none = np.empty(0, dtype=np.int64)
+    order = commit_order(np.array([[0, 1]]), np.array([True, False]), none)
+    assert order.batches == []
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_the_order_is_that_of_looking_again_after_every_commit(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    pairs = np.array([(i, j) for i in range(14) for j in range(i)])
+    edges = pairs[rng.choice(len(pairs), size=22, replace=False)]
+    is_resolved = rng.random(14) < 0.8
+    residual = np.flatnonzero(rng.random(14) < 0.9)
+    order = commit_order(edges, is_resolved, residual)
+    left = residual
+    for batch in order.batches:
+        again = commit_order(edges, is_resolved, left)
+        assert again.batches[0].tolist() == batch.tolist()
+        left = np.setdiff1d(left, batch)
+    assert len(left) == 0

@@ -25,6 +25,7 @@ from counterprobe.samplers.sequential import Sequential as Sequential
 from counterprobe.samplers.spread import Spread as Spread
 from counterprobe.samplers.stepwise import Reply as Reply
 from counterprobe.samplers.stepwise import Stepwise as Stepwise
+from counterprobe.samplers.structured import Structured as Structured
 from counterprobe.samplers.threshold import Factor as Factor
 from counterprobe.samplers.threshold import Threshold as Threshold
 from counterprobe.samplers.topk import Dream as Dream

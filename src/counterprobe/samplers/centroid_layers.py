@@ -9,9 +9,9 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from counterprobe.graph import centroid_layers
 from counterprobe.samplers.base import Sampler
 from counterprobe.streams import Decisions
+from counterprobe.structure.order import commit_order
 
 __all__ = ["CentroidLayers"]
 
@@ -71,10 +71,7 @@ class CentroidLayers(Sampler):
                 f"sampler {self.name!r} needs edges, the law's forest: pass edges=law.edges, or "
                 "let informed_by(law) set it"
             )
-        if len(residual) == 0:
-            return []
         joined = np.asarray(self.edges, dtype=np.int64).reshape(-1, 2)
-        length = int(max(residual.max(), joined.max(initial=-1))) + 1
-        alive = np.zeros(length, dtype=bool)
-        alive[residual] = True
-        return centroid_layers(length, joined, alive)
+        length = int(max(residual.max(initial=-1), joined.max(initial=-1))) + 1
+        everywhere = np.ones(length, dtype=np.bool_)
+        return commit_order(joined, everywhere, residual, repair=False).layers

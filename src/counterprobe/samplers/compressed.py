@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import ClassVar
 
 from counterprobe.probing.compressed import CompressedSettings, Findings, compressed_screen
@@ -61,24 +61,15 @@ class CompressedReport:
 
 
 @dataclass(frozen=True)
-class Compressed(Sampler):
+class Compressed(CompressedSettings, Sampler):
     """Recover the whole dependence graph from few probes, then commit its centroid layers.
+
+    Its settings are those of the screen, :class:`~counterprobe.CompressedSettings`, and one more.
 
     Parameters
     ----------
-    failure_budget : float
-        Chance that the structure is wrong, for laws within the assumptions of
-        ``docs/compressed.md``.
-    first_batch : int
-        Probes of the first batch.
-    mask_rate : float
-        Share of positions that it masks.
-    max_probes : int, optional
-        Probes permitted; ``24 K log(N / failure_budget)`` by default.
-    bank_threshold, tolerance : float, optional
+    failure_budget, first_batch, mask_rate, max_probes, bank_threshold, tolerance, patience
         As in ``CompressedSettings``.
-    patience : int
-        Batches without progress after which unresolved positions are committed singly.
     fallback : bool
         Commit every position singly when nothing could be resolved, instead of stopping.
     """
@@ -88,28 +79,11 @@ class Compressed(Sampler):
     source: ClassVar[str] = "this library, docs/compressed.md"
     bound: ClassVar[str] = "exact whenever the recovered graph contains the residual forest"
 
-    failure_budget: float = 0.01
-    first_batch: int = 64
-    mask_rate: float = 0.33
-    max_probes: int | None = None
-    bank_threshold: float | None = None
-    tolerance: float | None = None
-    patience: int = 8
     fallback: bool = False
-
-    def __post_init__(self) -> None:
-        """Check the settings."""
-        self.screen_settings()
-
-    def screen_settings(self) -> CompressedSettings:
-        """Return the settings of the screen."""
-        names = [field.name for field in fields(CompressedSettings)]
-        return CompressedSettings(**{name: getattr(self, name) for name in names})
 
     def unmask(self, run: Unmasking, decisions: Decisions) -> object:
         """Discover, then commit what is unresolved singly and the rest in layers."""
-        settings = self.screen_settings()
-        findings = run.once("structure", lambda: compressed_screen(run, decisions, settings))
+        findings = run.once("structure", lambda: compressed_screen(run, decisions, self))
         if not self.fallback:
             refuse_empty(findings, run.residual)
         order = commit_order(findings.edges, findings.is_resolved, run.residual)

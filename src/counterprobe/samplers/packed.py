@@ -17,7 +17,6 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from counterprobe.errors import CounterprobeError
-from counterprobe.graph import centroid_layers, repair_order
 from counterprobe.probing.banks import Banks, read_banks, tail_threshold, threshold_floor
 from counterprobe.probing.drafts import (
     DRAFTS,
@@ -31,6 +30,7 @@ from counterprobe.probing.selectors import SELECTORS, RowSelector, top_votes
 from counterprobe.radii import RowRadii, row_radii
 from counterprobe.samplers.base import Sampler
 from counterprobe.streams import Decisions
+from counterprobe.structure.order import commit_order
 from counterprobe.theory.hypotheses import check_hypotheses
 from counterprobe.theory.parameters import (
     MIN_CUTOFF,
@@ -236,17 +236,15 @@ def _finish(run: Unmasking, rows: ScreenRows, rounds: _Rounds, log: _Log) -> Pac
     # 5. Terminal graph: either end names the other. Nothing is screened again, so the order of
     # repairs and the layers are functions of this graph alone.
     edges = rows.edges()
-    alive = np.zeros(run.length, dtype=np.bool_)
-    alive[rows.residual] = True
+    order = commit_order(edges, np.ones(run.length, dtype=np.bool_), rows.residual)
     log.terminal_positions, log.terminal_edges = rows.residual, edges
     run.transcript.note("terminal", positions=rows.residual, edges=edges)
-    for v in repair_order(run.length, edges, alive):
+    for v in order.repaired:
         if not rounds.commit(np.array([v]), "repair"):
             return log.report(rounds)
-        alive[v] = False
         log.num_repaired += 1
     # 6. Centroid layers: one vertex a component, one batch a layer.
-    for layer in centroid_layers(run.length, edges, alive):
+    for layer in order.layers:
         if not rounds.commit(layer, "centroid"):
             return log.report(rounds)
         log.num_layers += 1

@@ -50,7 +50,9 @@ class CommitOrder:
         return [*self.alone[:, None], *self.layers]
 
 
-def commit_order(edges: IntArray, is_resolved: BoolArray, residual: IntArray) -> CommitOrder:
+def commit_order(
+    edges: IntArray, is_resolved: BoolArray, residual: IntArray, *, repair: bool = True
+) -> CommitOrder:
     """Order the commits of residual positions by a recovered graph.
 
     Parameters
@@ -59,11 +61,15 @@ def commit_order(edges: IntArray, is_resolved: BoolArray, residual: IntArray) ->
     is_resolved : ndarray of bool, shape (N,)
     residual : ndarray of int
         Positions to commit.
+    repair : bool
+        Commit cycle vertices singly; otherwise a cycle is a ``NotAForestError``.
     """
     alive = np.zeros(len(is_resolved), dtype=np.bool_)
     alive[residual] = True
     singles = np.flatnonzero(alive & ~is_resolved)
     alive[singles] = False
-    repaired = np.asarray(repair_order(len(alive), edges, alive), dtype=np.int64)
-    alive[repaired] = False
-    return CommitOrder(singles, repaired, list(centroid_layers(len(alive), edges, alive)))
+    repaired = np.empty(0, dtype=np.int64)
+    if repair:
+        repaired = repair_order(len(alive), edges, alive)
+        alive[repaired] = False
+    return CommitOrder(singles, repaired, centroid_layers(len(alive), edges, alive))

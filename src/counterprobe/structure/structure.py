@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, fields
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -31,6 +31,9 @@ from counterprobe.structure import file
 from counterprobe.structure.fields import ARRAYS, no_terms
 from counterprobe.structure.order import CommitOrder, commit_order
 from counterprobe.unmasking import Progress, Unmasking
+
+if TYPE_CHECKING:
+    from counterprobe.samplers.base import Sampler
 
 __all__ = ["Structure", "discover", "refuse_empty"]
 
@@ -230,6 +233,22 @@ class Structure:
         )
         return Many(drawn.tokens, drawn.ledgers, whole)
 
+    def sampler(self) -> Sampler:
+        """Return the sampler that commits by this structure, for runs of one's own.
+
+        With the same context and streams it draws what :meth:`sample` draws; it does not ask the
+        stored probes again.
+        """
+        # Here and not above: samplers stand on structures.
+        from counterprobe.samplers.structured import Structured
+
+        return Structured(
+            self.length,
+            edges=tuple((i, j) for i, j in self.edges.tolist()),
+            unresolved=tuple(self.unresolved.tolist()),
+            given=tuple(np.flatnonzero(self.given != MASK).tolist()),
+        )
+
     def summary(self) -> dict[str, Any]:
         """Return the structure as plain values, without its arrays."""
         order = self.order
@@ -332,10 +351,10 @@ def discover(
 
 def _terms(findings: Findings) -> dict[str, NDArray[Any]]:
     """Return the fitted terms of a screen, or none."""
-    unary, tables, is_tested = findings.unary, findings.tables, findings.is_tested
-    if unary is None or tables is None or is_tested is None:
+    terms = findings.terms
+    if terms is None:
         return no_terms(len(findings.is_resolved), len(findings.edges))
-    return {"unary": unary, "tables": tables, "is_tested": is_tested}
+    return {"unary": terms.unary, "tables": terms.tables, "is_tested": terms.is_complete}
 
 
 def _no_sample(length: int) -> Sample:

@@ -1,0 +1,79 @@
+"""Commit by a structure that was found before: what ``Structure.sampler`` returns."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from counterprobe.graph import check_edges
+from counterprobe.samplers.base import Sampler
+from counterprobe.samplers.settings import require_count
+from counterprobe.streams import Decisions
+from counterprobe.structure.order import commit_order
+
+__all__ = ["Structured"]
+
+IntArray = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Structured(Sampler):
+    """Commit unresolved positions singly, repair cycles, then commit centroid layers.
+
+    Only commit rounds are paid for; finding the structure was paid for once. Whether the oracle is
+    the one it was found with is for ``Structure.check`` to say.
+
+    Parameters
+    ----------
+    length : int
+        Number of positions N.
+    edges : tuple of pairs of int
+        Positions that depend on each other.
+    unresolved : tuple of int
+        Positions whose neighbours are not known.
+    given : tuple of int
+        Positions that were given when the structure was found, and must be given here: it says
+        nothing about them.
+    """
+
+    name: ClassVar[str] = "structured"
+    summary: ClassVar[str] = "the commit rounds of a structure that was found before"
+    source: ClassVar[str] = "this library, docs/compressed.md"
+    bound: ClassVar[str] = "exact whenever the structure contains the residual forest"
+    knows: ClassVar[str] = "a structure found before"
+
+    length: int
+    edges: tuple[tuple[int, int], ...] = ()
+    unresolved: tuple[int, ...] = ()
+    given: tuple[int, ...] = ()
+
+    def __post_init__(self) -> None:
+        """Check the settings; lists, as JSON has them, become tuples."""
+        require_count("length", self.length)
+        pairs = check_edges(self.length, self.edges)
+        object.__setattr__(self, "edges", tuple((i, j) for i, j in pairs.tolist()))
+        for name in ("unresolved", "given"):
+            positions = tuple(int(k) for k in getattr(self, name))
+            if not all(0 <= k < self.length for k in positions):
+                raise ValueError(f"{name} must lie in 0..{self.length - 1}, got {positions!r}")
+            object.__setattr__(self, name, positions)
+
+    def schedule(self, residual: IntArray, decisions: Decisions) -> Iterable[IntArray]:
+        """Order the commits by the structure alone."""
+        is_known = np.ones(max(self.length, residual.max(initial=-1) + 1), dtype=np.bool_)
+        is_known[self.length :] = False
+        is_known[list(self.given)] = False
+        if not is_known[residual].all():
+            raise ValueError(
+                f"position {int(residual[np.argmin(is_known[residual])])} was not masked when "
+                "this structure was found, which says nothing about it; give it as context "
+                "again, or discover the structure without it"
+            )
+        is_resolved = np.ones(self.length, dtype=np.bool_)
+        is_resolved[list(self.unresolved)] = False
+        edges = np.array(self.edges, dtype=np.int64).reshape(-1, 2)
+        return commit_order(edges, is_resolved, residual).batches
