@@ -1,0 +1,77 @@
+"""Compiled code kept on disk is used again, and never after a step inlined into it changed."""
+
+import importlib
+import os
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+STEPS = """
+from counterprobe.compiled import inlined
+
+@inlined
+def step(x):
+    return {body}
+"""
+BETWEEN = """
+from counterprobe.compiled import inlined
+from kept_steps import step
+
+@inlined
+def two_steps(x):
+    return step(step(x))
+"""
+KERNELS = """
+from counterprobe.compiled import kernel
+from kept_between import two_steps
+
+@kernel
+def run(x):
+    return two_steps(x)
+"""
+NAMES = ("kept_steps", "kept_between", "kept_kernels")
+
+
+@pytest.fixture
+def load(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[], ModuleType]]:
+    """Return a function that imports the kernels afresh, as another process would."""
+    monkeypatch.syspath_prepend(tmp_path)
+    (tmp_path / "kept_between.py").write_text(BETWEEN)
+    (tmp_path / "kept_kernels.py").write_text(KERNELS)
+
+    def load() -> ModuleType:
+        for name in NAMES:
+            sys.modules.pop(name, None)
+        importlib.invalidate_caches()
+        return importlib.import_module("kept_kernels")
+
+    yield load
+    for name in NAMES:
+        sys.modules.pop(name, None)
+
+
+def write_step(folder: Path, body: str, age: int) -> None:
+    """Write the innermost step, changed some seconds ago."""
+    file = folder / "kept_steps.py"
+    file.write_text(STEPS.format(body=body))
+    changed = os.stat(folder / "kept_kernels.py").st_mtime - age
+    os.utime(file, (changed, changed))
+
+
+def test_a_changed_step_in_another_file_is_compiled_anew(load, tmp_path):
+    write_step(tmp_path, "x + 1.0", age=20)
+    assert load().run(0.0) == 2.0
+    write_step(tmp_path, "x + 3.0", age=10)  # as long as before: only its date tells
+    assert load().run(0.0) == 6.0
+
+
+def test_unchanged_steps_are_loaded_from_disk(load, tmp_path):
+    write_step(tmp_path, "x + 1.0", age=20)
+    load().run(0.0)
+    again = load().run
+    assert again(0.0) == 2.0
+    assert sum(again.stats.cache_hits.values()) == 1
+    assert not again.stats.cache_misses
