@@ -164,7 +164,6 @@ def test_another_shape_is_refused(file: Path, edited: Edit, name: str) -> None:
         ("sample_position", 0, 12, "sample_position must lie in 0..11"),
         ("sample_position", 0, 3, "stored replies must be those of masked positions"),
         ("sample_rows", (0, 0), np.inf, "sample_rows must be finite"),
-        ("is_tested", 0, True, "there are no terms to test them by"),
     ],
 )
 def test_a_value_out_of_range_is_refused(
@@ -222,3 +221,9 @@ def test_other_byte_orders_are_understood(file: Path, edited: Edit) -> None:
     for name in ARRAYS:
         np.testing.assert_array_equal(getattr(after, name), getattr(before, name))
         assert getattr(after, name).dtype.isnative
+
+
+def test_positions_are_tested_by_terms_alone(file: Path, edited: Edit) -> None:
+    edges = len(cp.Structure.load(file).edges)
+    bare = no_terms(12, edges) | {"is_tested": np.arange(12) == 0}
+    assert "there are no terms to test them by" in refusal(edited(file, **bare))

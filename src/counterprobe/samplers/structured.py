@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
-from typing import ClassVar
+from dataclasses import dataclass, field, fields
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from counterprobe.graph import check_edges
+from counterprobe.probing.compressed.findings import Terms
 from counterprobe.samplers.base import Sampler
 from counterprobe.samplers.settings import require_count
 from counterprobe.streams import Decisions
-from counterprobe.structure.order import commit_order
+from counterprobe.structure.order import CommitOrder, commit_order
+from counterprobe.structure.watch import CommitWatch, commit_in_order
+from counterprobe.unmasking import Unmasking
 
 __all__ = ["Structured"]
 
@@ -38,6 +40,9 @@ class Structured(Sampler):
     given : tuple of int
         Positions that were given when the structure was found, and must be given here: it says
         nothing about them.
+    terms : Terms, optional
+        What the rows of commits are compared with; a run that disagrees finishes singly. Not part
+        of the settings that results show.
     """
 
     name: ClassVar[str] = "structured"
@@ -50,6 +55,7 @@ class Structured(Sampler):
     edges: tuple[tuple[int, int], ...] = ()
     unresolved: tuple[int, ...] = ()
     given: tuple[int, ...] = ()
+    terms: Terms | None = field(default=None, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         """Check the settings; lists, as JSON has them, become tuples."""
@@ -62,7 +68,14 @@ class Structured(Sampler):
                 raise ValueError(f"{name} must lie in 0..{self.length - 1}, got {positions!r}")
             object.__setattr__(self, name, positions)
 
-    def schedule(self, residual: IntArray, decisions: Decisions) -> Iterable[IntArray]:
+    @property
+    def settings(self) -> dict[str, Any]:
+        """The settings by name, without the terms."""
+        named = {item.name: getattr(self, item.name) for item in fields(self)}
+        del named["terms"]
+        return named
+
+    def order(self, residual: IntArray) -> CommitOrder:
         """Order the commits by the structure alone."""
         is_known = np.ones(max(self.length, residual.max(initial=-1) + 1), dtype=np.bool_)
         is_known[self.length :] = False
@@ -76,4 +89,10 @@ class Structured(Sampler):
         is_resolved = np.ones(self.length, dtype=np.bool_)
         is_resolved[list(self.unresolved)] = False
         edges = np.array(self.edges, dtype=np.int64).reshape(-1, 2)
-        return commit_order(edges, is_resolved, residual).batches
+        return commit_order(edges, is_resolved, residual)
+
+    def unmask(self, run: Unmasking, decisions: Decisions) -> object:
+        """Commit by the order while rows are what the terms imply."""
+        order = self.order(run.residual)
+        watch = CommitWatch(self.terms, order.alone)
+        return commit_in_order(run, order, watch, decisions.generator("rehearsal"))

@@ -61,9 +61,10 @@ VALUES = (
     "row_width",
     "row_error",
     "precision",
+    "tolerance",
     "about",
 )
-NEW_VALUES = ("row_width", "precision")
+NEW_VALUES = ("row_width", "precision", "tolerance")
 # All arrays of one structure together, in bytes.
 MOST_ARRAYS = 2**31
 MOST_TOKENS, MOST_COUNT = 2**31 - 1, 2**63 - 1
@@ -130,7 +131,7 @@ def checked_values(header: Mapping[str, Any]) -> dict[str, Any]:
     _require_count("vocab_size", header["vocab_size"], 1, MOST_TOKENS)
     _require_count("row_width", header["row_width"], 1, MOST_TOKENS)
     _require_count("needed", header["needed"], 0)
-    for name in ("row_error", "precision"):
+    for name in ("row_error", "precision", "tolerance"):
         value = header[name]
         if type(value) not in (int, float) or not 0 <= value <= 1:
             refuse(f"{name} must lie in [0, 1], got {reprlib.repr(value)}")

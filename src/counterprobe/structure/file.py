@@ -121,7 +121,7 @@ def _read(file: BinaryIO) -> dict[str, Any]:
     for name in names:
         arrays[name] = np.ascontiguousarray(arrays[name], dtype=LAYOUT[name][0])
     if is_first:
-        header |= {"row_width": arrays["sample_rows"].shape[1], "precision": 0.0}
+        header |= {"row_width": arrays["sample_rows"].shape[1], "precision": 0.0, "tolerance": 0.0}
         arrays |= no_terms(len(arrays["given"]), len(arrays["edges"]))
     values = checked_values(header)
     check_arrays(arrays, values["vocab_size"], values["row_width"])

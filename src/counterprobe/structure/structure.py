@@ -21,7 +21,7 @@ from counterprobe.ledger import Ledger
 from counterprobe.lockstep import Lockstep, Many
 from counterprobe.oracle import Oracle, Readouts
 from counterprobe.probing.compressed import CompressedSettings, Findings, compressed_screen
-from counterprobe.probing.compressed.findings import Sample
+from counterprobe.probing.compressed.findings import Sample, Terms
 from counterprobe.probing.compressed.keeping import pooled
 from counterprobe.results import versions
 from counterprobe.rows import to_numpy
@@ -87,6 +87,8 @@ class Structure:
         Total-variation radius that the oracle declared.
     precision : float
         Total variation by which its rows may differ from batch to batch, by their type.
+    tolerance : float
+        Total variation that counted as explained when the terms were fitted.
     about : dict
         Oracle name, settings, seeds and versions.
     unary : ndarray of float, shape (N, C)
@@ -114,6 +116,7 @@ class Structure:
     row_width: int
     row_error: float
     precision: float
+    tolerance: float
     about: dict[str, Any]
     unary: FloatArray
     tables: FloatArray
@@ -143,6 +146,13 @@ class Structure:
     def untested(self) -> IntArray:
         """Positions without complete terms, whose rows cannot be compared with any."""
         return np.flatnonzero(~self.is_tested & (self.given == MASK))
+
+    @property
+    def terms(self) -> Terms | None:
+        """The fitted terms, or None where none were kept: rows are then compared with nothing."""
+        if self.unary.shape[1] == 0:
+            return None
+        return Terms(self.unary, self.edges, self.tables, self.is_tested, self.tolerance)
 
     @property
     def order(self) -> CommitOrder:
@@ -247,6 +257,7 @@ class Structure:
             edges=tuple((i, j) for i, j in self.edges.tolist()),
             unresolved=tuple(self.unresolved.tolist()),
             given=tuple(np.flatnonzero(self.given != MASK).tolist()),
+            terms=self.terms,
         )
 
     def summary(self) -> dict[str, Any]:
@@ -339,6 +350,7 @@ def discover(
         row_width=sample.width,
         row_error=run.row_error,
         precision=sample.precision,
+        tolerance=findings.terms.tolerance if findings.terms is not None else 0.0,
         about={
             "oracle": run.oracle_name,
             "settings": asdict(chosen),
