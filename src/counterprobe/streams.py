@@ -16,12 +16,13 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["STREAMS_VERSION", "CommitNoise", "Decisions", "Streams"]
+__all__ = ["STREAMS_VERSION", "CommitNoise", "Decisions", "Streams", "require_streams"]
 
 # Raised whenever a fixed seed would draw different values than before.
 STREAMS_VERSION = 1
 
 _COMMIT = "commit"
+_FRESH = "decision seed of a sequence"
 _COMMIT_KEY = zlib.crc32(_COMMIT.encode())
 
 
@@ -105,6 +106,11 @@ class Streams:
         decision, commit = np.random.SeedSequence(seed).generate_state(2, np.uint32)
         return cls(decision_seed=int(decision), commit_seed=int(commit))
 
+    def with_fresh_decisions(self, sequence: int) -> Streams:
+        """Return the streams of one of many sequences that decide independently of each other."""
+        source = keyed_generator(self.decision_seed, _FRESH, sequence)
+        return Streams(int(source.integers(2**63)), self.commit_seed)
+
     @property
     def decisions(self) -> Decisions:
         """The half a sampler's rule may see."""
@@ -113,3 +119,12 @@ class Streams:
     def commit_noise(self, length: int, sequence: int = 0) -> CommitNoise:
         """Return the other half: the uniforms that turn rows into tokens."""
         return CommitNoise(self.commit_seed, sequence, length)
+
+
+def require_streams(streams: object) -> None:
+    """Refuse what is not a ``Streams``, such as a plain seed."""
+    if not isinstance(streams, Streams):
+        seed = streams if isinstance(streams, (int, np.integer)) else "seed"
+        raise ValueError(
+            f"streams must be a Streams, got {streams!r}; from one seed: Streams.from_seed({seed})"
+        )

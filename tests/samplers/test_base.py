@@ -163,3 +163,50 @@ def test_a_bad_oracle_leaves_the_run_with_what_was_committed():
         cp.samplers.Sequential()(run, STREAMS)
     assert run.residual.tolist() == [2, 3]
     assert run.ledger.commits == 2
+
+
+# ----- Budgets and seeds --------------------------------------------------------------------
+
+
+def test_a_budget_stops_a_run_before_the_submission_that_would_pass_it(law, counted):
+    oracle = counted(law.oracle())
+    result = cp.samplers.Sequential()(cp.Unmasking(oracle, max_submissions=3), STREAMS)
+    whole = sample(cp.samplers.Sequential(), law)
+    assert result.stop is cp.StopReason.BUDGET_SPENT
+    assert result.reason == (
+        "max_submissions is 3 and going on would make 4; permit more, or choose a sampler that "
+        "needs fewer"
+    )
+    assert result.tokens is None
+    assert result.state[:3].tolist() == whole.tokens[:3].tolist()
+    assert (result.state[3:] == cp.MASK).all()
+    assert result.round_of_position.tolist() == [0, 1, 2] + [-2] * (law.length - 3)
+    assert oracle.states == result.ledger.total == 3
+    assert result.transcript.replay() == result.ledger
+
+
+def test_a_budget_counts_probes_and_stops_inside_a_stage(law, counted):
+    oracle = counted(law.oracle())
+    result = cp.samplers.Compressed()(cp.Unmasking(oracle, max_submissions=40), STREAMS)
+    assert result.stop is cp.StopReason.BUDGET_SPENT
+    assert oracle.states == result.ledger.total == 1 + 32  # two requests of sixteen fit
+    assert (result.state == cp.MASK).all()
+
+
+def test_a_budget_that_suffices_changes_nothing(law):
+    free = sample(cp.samplers.PUNT(), law)
+    enough = sample(cp.samplers.PUNT(), law, max_submissions=free.ledger.total)
+    assert enough.stop is cp.StopReason.COMPLETED
+    assert enough.tokens.tolist() == free.tokens.tolist()
+    given = np.zeros(law.length, dtype=int)
+    nothing = sample(cp.samplers.Sequential(), law, given=given, max_submissions=0)
+    assert nothing.stop is cp.StopReason.COMPLETED
+
+
+def test_a_plain_seed_in_place_of_streams_is_refused(law, counted):
+    oracle = counted(law.oracle())
+    with pytest.raises(ValueError, match=r"got 3; from one seed: Streams.from_seed\(3\)"):
+        cp.samplers.Sequential()(cp.Unmasking(oracle), 3)
+    with pytest.raises(ValueError, match="streams must be a Streams, got None"):
+        cp.Unmasking(oracle).begin(None)
+    assert oracle.calls == 0

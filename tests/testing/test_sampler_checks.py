@@ -96,7 +96,7 @@ class Peeking(Base):
         return None
 
     def unmask(self, run, decisions):
-        first = int(run._noise.uniforms(np.array([1]))[0] * 1000) % len(run.residual)
+        first = int(run._draw.noise.uniforms(np.array([1]))[0] * 1000) % len(run.residual)
         run.commit(run.residual[[first]])
         while not run.is_complete:
             run.commit(run.residual[:1])
@@ -109,7 +109,7 @@ class Uncounted(Base):
         return None
 
     def unmask(self, run, decisions):
-        run._oracle.rows(run.state[None], cp.Readouts.same(1, run.residual))
+        run._door.oracle.rows(run.state[None], cp.Readouts.same(1, run.residual))
         run.commit(run.residual)
 
 

@@ -9,20 +9,21 @@ nothing from the rule except that its decisions follow from the seed and what it
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Iterator
 
 import numpy as np
 from numpy.typing import NDArray
 
-from counterprobe.ledger import Right
 from counterprobe.oracle import Oracle
-from counterprobe.results import StopReason
 from counterprobe.rows import Rows, to_numpy
+from counterprobe.run.ledger import Right
+from counterprobe.run.results import StopReason
+from counterprobe.run.unmasking import Unmasking
 from counterprobe.samplers.base import Sampler
+from counterprobe.states import StateArray
 from counterprobe.streams import Streams
 from counterprobe.targets.law import ForestLaw
 from counterprobe.targets.table import TableLaw
-from counterprobe.unmasking import Unmasking
 
 __all__ = ["draw_tree_law"]
 
@@ -41,19 +42,17 @@ class _MoreDraws(Exception):
         self.masses = masses
 
 
-class _ScriptedRun(Unmasking):
-    """A run whose draws are given beforehand."""
+class _ScriptedDraw:
+    """Draws what is given beforehand."""
 
-    def __init__(self, oracle: Oracle, draws: Draws) -> None:
-        super().__init__(oracle, trusted=True)
-        self._draws: Sequence[tuple[int, ...]] = draws
-        self._next = 0
+    def __init__(self, draws: Draws) -> None:
+        self._draws: Iterator[tuple[int, ...]] = iter(draws)
 
-    def _draw(self, positions: IntArray, rows: Rows) -> IntArray:
-        if self._next == len(self._draws):
+    def __call__(self, state: StateArray, positions: IntArray, rows: Rows, index: int) -> IntArray:
+        drawn = next(self._draws, None)
+        if drawn is None:
             raise _MoreDraws(np.asarray(to_numpy(rows.dense()), dtype=np.float64))
-        self._next += 1
-        return np.array(self._draws[self._next - 1], dtype=np.int64)
+        return np.array(drawn, dtype=np.int64)
 
 
 def draw_tree_law(
@@ -90,7 +89,8 @@ def draw_tree_law(
                 f"{law!r}; choose a smaller law"
             )
         try:
-            result = sampler(_ScriptedRun(asked, draws), Streams(decision_seed, 0))
+            run = Unmasking(asked, trusted=True, draw=_ScriptedDraw(draws))
+            result = sampler(run, Streams(decision_seed, 0))
         except _MoreDraws as more:
             tokens = [np.flatnonzero(row).tolist() for row in more.masses]
             for values in itertools.product(*tokens):

@@ -13,7 +13,7 @@ identities: the joint-reference decomposition of the KL, and the exact-commit hy
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -21,16 +21,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from counterprobe.errors import CounterprobeError
-from counterprobe.ledger import Right
 from counterprobe.oracle import Oracle, Readouts
-from counterprobe.results import StopReason
 from counterprobe.rows import ClassedRows, Rows, to_numpy
+from counterprobe.run.door import Door
+from counterprobe.run.ledger import Right
+from counterprobe.run.results import StopReason
+from counterprobe.run.unmasking import Unmasking
 from counterprobe.samplers.base import Sampler
-from counterprobe.states import MASK
+from counterprobe.states import MASK, StateArray
 from counterprobe.streams import Streams
 from counterprobe.targets.law import ForestLaw
 from counterprobe.targets.table import TableLaw
-from counterprobe.unmasking import Unmasking
 
 __all__ = ["OutputLaw", "RiskEstimate", "class_table", "exact_output_law", "seed_averaged_risk"]
 
@@ -66,24 +67,29 @@ class _Node:
     joint: FloatArray
 
 
-class _ForcedRun(Unmasking):
-    """A run whose commits are forced, and that remembers what a history determines."""
+@dataclass(frozen=True, slots=True)
+class _ForcedDraw:
+    """Draws a given sequence of classes, and notes every commit it passes."""
 
-    def __init__(self, oracle: Oracle, walk: _Walk, classes_of_sequence: IntArray) -> None:
-        super().__init__(oracle, rights=Right.SELECT_AFTER_REPLY)
-        self._walk = walk
-        self._forced = classes_of_sequence
+    walk: _Walk
+    classes: IntArray
 
-    def once(self, name: str, compute: Callable[[], T]) -> T:
-        key = (name, self._state.tobytes())
-        if key not in self._walk.memory:
-            self._walk.memory[key] = compute()
-        remembered: T = self._walk.memory[key]
+    def __call__(self, state: StateArray, positions: IntArray, rows: Rows, index: int) -> IntArray:
+        self.walk.visit(state, positions, rows)
+        return self.walk.tokens(positions, self.classes[positions])
+
+
+class _Histories:
+    """Remembers what a history determines, so that a screen runs once per distinct history."""
+
+    def __init__(self) -> None:
+        self._known: dict[Hashable, Any] = {}
+
+    def once(self, key: Hashable, door: Door, compute: Callable[[], T]) -> T:
+        if key not in self._known:
+            self._known[key] = compute()
+        remembered: T = self._known[key]
         return remembered
-
-    def _draw(self, positions: IntArray, rows: Rows) -> IntArray:
-        self._walk.visit(self.state, positions, rows)
-        return self._walk.tokens(positions, self._forced[positions])
 
 
 class _Walk:
@@ -98,7 +104,7 @@ class _Walk:
         self.exact = law.oracle()
         self.sampler = sampler
         self.seed = decision_seed
-        self.memory: dict[tuple[str, bytes], Any] = {}
+        self.memory = _Histories()
         self.nodes: dict[bytes, _Node] = {}
         self.diagnostics: list[object] = []
         self.infeasible = False
@@ -139,7 +145,12 @@ class _Walk:
 
     def replay(self, sequence: IntArray) -> None:
         """Run the sampler with its commits forced to one class sequence."""
-        run = _ForcedRun(self.oracle, self, sequence)
+        run = Unmasking(
+            self.oracle,
+            rights=Right.SELECT_AFTER_REPLY,
+            draw=_ForcedDraw(self, sequence),
+            memory=self.memory,
+        )
         result = self.sampler(run, Streams(self.seed, 0))
         self.diagnostics.append(result.diagnostics)
         self.infeasible = result.stop is StopReason.INFEASIBLE

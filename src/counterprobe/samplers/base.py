@@ -16,15 +16,15 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from counterprobe.errors import CounterprobeError, Infeasible
-from counterprobe.ledger import Right
+from counterprobe.errors import BudgetExceeded, CounterprobeError, Infeasible
 from counterprobe.lockstep import Lockstep, Many
 from counterprobe.oracle import Oracle
-from counterprobe.results import SampleResult, StopReason, versions
-from counterprobe.streams import Decisions, Streams
-from counterprobe.unmasking import Unmasking
+from counterprobe.run.ledger import Right
+from counterprobe.run.results import SampleResult, StopReason, versions
+from counterprobe.run.unmasking import Unmasking
+from counterprobe.streams import Decisions, Streams, require_streams
 
-__all__ = ["Sampler", "Sweep"]
+__all__ = ["Sampler", "Sweep", "require_complete"]
 
 IntArray = NDArray[np.int64]
 
@@ -96,6 +96,7 @@ class Sampler(ABC):
         streams : Streams
             Decision and commit seeds.
         """
+        require_streams(streams)
         # Selecting after the reply can be paid for with a probe; the other rights cannot.
         missing = self.rights & ~run.rights & ~Right.SELECT_AFTER_REPLY
         if missing:
@@ -112,13 +113,13 @@ class Sampler(ABC):
                 diagnostics = self.unmask(run, streams.decisions)
         except Infeasible as outcome:
             stop, reason = StopReason.INFEASIBLE, str(outcome)
-        if stop is StopReason.COMPLETED and not run.is_complete:
-            raise CounterprobeError(
-                f"sampler {self.name!r} stopped with {len(run.residual)} of {run.length} "
-                "positions uncommitted; every rule must run to completion"
-            )
+        except BudgetExceeded as outcome:
+            stop, reason = StopReason.BUDGET_SPENT, str(outcome)
+        if stop is StopReason.COMPLETED:
+            require_complete(self.name, len(run.residual), run.length)
         return SampleResult(
             tokens=run.state.astype(np.int64) if stop is StopReason.COMPLETED else None,
+            state=run.state,
             ledger=run.ledger,
             rights=run.rights_used,
             stop=stop,
@@ -173,3 +174,12 @@ class Sampler(ABC):
         for batch in batches:
             run.commit(batch)
         return run.result()
+
+
+def require_complete(name: str, num_left: int, length: int) -> None:
+    """Refuse a rule that ended too early, which is a mistake of the rule."""
+    if num_left:
+        raise CounterprobeError(
+            f"sampler {name!r} stopped with {num_left} of {length} positions uncommitted; every "
+            "rule must run to completion"
+        )

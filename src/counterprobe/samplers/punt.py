@@ -15,10 +15,10 @@ from typing import ClassVar, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from counterprobe.drafts import Draft
 from counterprobe.ledger import Right
 from counterprobe.oracle import Readouts
 from counterprobe.rows import Rows, to_numpy
+from counterprobe.run.candidates import Candidates
 from counterprobe.samplers.base import Sampler, Sweep
 from counterprobe.samplers.settings import require, require_one_of
 from counterprobe.samplers.stepwise import best_first, score_rows
@@ -87,7 +87,7 @@ class PUNT(Sampler):
             run.commit_candidates(draft.positions[order[survivors]])
         return None
 
-    def _survivors(self, run: Unmasking, draft: Draft, order: IntArray) -> BoolArray:
+    def _survivors(self, run: Unmasking, draft: Candidates, order: IntArray) -> BoolArray:
         """Return which ranks survive; rank 0 is never read, so it always does."""
         ranks = np.arange(len(order))
         active = np.ones(len(order), dtype=bool)
@@ -107,7 +107,7 @@ class PUNT(Sampler):
     def _moved(
         self,
         run: Unmasking,
-        draft: Draft,
+        draft: Candidates,
         order: IntArray,
         splits: list[tuple[IntArray, IntArray]],
     ) -> list[IntArray]:

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import counterprobe as cp
-from counterprobe.results import versions
+from counterprobe.run.results import versions
 from counterprobe.samplers import RandomBalanced, Sequential
 
 STREAMS = cp.Streams(8, 9)
@@ -93,5 +93,26 @@ def test_a_result_survives_pickling(result):
 
 
 def test_stop_reasons_have_short_names_and_say_what_to_try():
-    assert [str(reason) for reason in cp.StopReason] == ["completed", "infeasible"]
+    names = [str(reason) for reason in cp.StopReason]
+    assert names == ["completed", "infeasible", "budget-spent"]
     assert "use an oracle with smaller row error" in cp.StopReason.INFEASIBLE.value
+    assert "choose a sampler that needs fewer" in cp.StopReason.BUDGET_SPENT.value
+
+
+def test_a_result_is_shown_in_one_line():
+    law = cp.families.path(4096, target_seed=196)
+    result = RandomBalanced(8)(cp.Unmasking(law.oracle()), STREAMS)
+    text = repr(result)
+    assert len(text) < 200
+    assert text.startswith("SampleResult(random-balanced, 4096 positions: ")
+    assert text.endswith(" ...; 8 submissions, depth 8, completed)")
+    assert " ".join(str(token) for token in result.tokens[:10]) in text
+
+
+def test_a_summary_shows_the_first_tokens(result, law):
+    assert result.summary()["first_tokens"] == result.tokens[:10].tolist()
+    run = cp.Unmasking(law.oracle(), max_submissions=1)
+    stopped = Sequential()(run, STREAMS)
+    assert stopped.summary()["first_tokens"] is None
+    assert stopped.summary()["stop"] == "budget-spent"
+    assert repr(stopped).count("_") == law.length - 1

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 import counterprobe as cp
-from counterprobe import transcript as transcript_module
-from counterprobe import unmasking as unmasking_module
+from counterprobe.run import door as door_module
+from counterprobe.run import transcript as transcript_module
+from counterprobe.run.transcript import Event, Transcript
 from counterprobe.states import fingerprint
-from counterprobe.transcript import Event, Transcript
 
 STREAMS = cp.Streams(3, 4)
 
@@ -152,7 +152,7 @@ def test_kept_rows_are_bounded_while_a_stage_is_still_open(monkeypatch, uniform_
 
 
 def test_too_many_fingerprints_become_their_sum(monkeypatch, uniform_oracle):
-    monkeypatch.setattr(unmasking_module, "MAX_FINGERPRINTS", 8)
+    monkeypatch.setattr(door_module, "MAX_FINGERPRINTS", 8)
     states = np.array([[a, b, -1] for a in range(-1, 4) for b in range(-1, 4)], dtype=np.int32)
     expected = fingerprint(states)
 

@@ -1,0 +1,269 @@
+"""Many sequences and what they cost together; kept in files of JSON lines or NumPy arrays."""
+
+from __future__ import annotations
+
+import io
+import json
+import math
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import numpy as np
+from numpy.typing import NDArray
+
+from counterprobe.run.ledger import Ledger, Right
+from counterprobe.run.results import SampleResult, StopReason, first_tokens
+from counterprobe.run.transcript import Transcript
+from counterprobe.states import MASK, StateArray
+from counterprobe.streams import Streams
+
+__all__ = ["SampleBatch"]
+
+FORMAT = "counterprobe samples 1"
+_COUNTS = [count.name for count in fields(Ledger)]
+_ARRAYS = ("sequences", "given", "round_of_position")
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class SampleBatch:
+    """Many sequences.
+
+    Attributes
+    ----------
+    sequences : ndarray of int, shape (count, N)
+        Tokens, one sequence a row; ``MASK`` where a run stopped before it was complete.
+    given : ndarray of int, shape (count, N)
+        The context each started from, ``MASK`` elsewhere.
+    results : sequence of SampleResult
+        One a sequence, each with the ledger it would have had alone.
+    ledger : Ledger
+        Of the whole: what many sequences share was charged once, and stage k of all of them is
+        one stage, so that the depth is that of the longest run.
+    """
+
+    sequences: StateArray
+    given: StateArray
+    results: Sequence[SampleResult]
+    ledger: Ledger
+
+    def __post_init__(self) -> None:
+        """Freeze the arrays."""
+        self.sequences.setflags(write=False)
+        self.given.setflags(write=False)
+
+    def __len__(self) -> int:
+        """Return the number of sequences."""
+        return len(self.sequences)
+
+    def __repr__(self) -> str:
+        """Say in a few lines what was drawn and what it cost."""
+        count, length = self.sequences.shape
+        first = self.results[0]
+        done = self.num_completed
+        state = "all completed" if done == count else f"{done} completed, {first.stop}"
+        return (
+            f"SampleBatch({count} x {length} by {first.sampler}, {state}; "
+            f"{self.ledger.total} submissions, depth {self.ledger.depth}, "
+            f"{self.tokens_per_forward:.3g} tokens per forward; "
+            f"first: {first_tokens(self.sequences[0])})"
+        )
+
+    @property
+    def ledgers(self) -> list[Ledger]:
+        """One ledger a sequence."""
+        return [result.ledger for result in self.results]
+
+    @property
+    def num_completed(self) -> int:
+        """Sequences without a mask."""
+        return int((self.sequences != MASK).all(axis=1).sum())
+
+    @property
+    def tokens_per_forward(self) -> float:
+        """Positions committed for each state submitted, discovery included; NaN for nothing."""
+        committed = int(((self.given == MASK) & (self.sequences != MASK)).sum())
+        return committed / self.ledger.total if self.ledger.total else math.nan
+
+    def summary(self) -> dict[str, Any]:
+        """Return the whole as plain values, without its sequences."""
+        first = self.results[0]
+        return {
+            "sampler": first.sampler,
+            "settings": first.settings,
+            "count": len(self),
+            "completed": self.num_completed,
+            "tokens_per_forward": self.tokens_per_forward,
+            **self.ledger.as_dict(),
+        }
+
+    # ----- Files ---------------------------------------------------------------------------
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write sequences, ledgers, rounds, seeds and settings, without transcripts.
+
+        Parameters
+        ----------
+        path : path
+            ``.jsonl`` for one line of JSON about the whole and one a sequence; ``.npz`` for NumPy
+            arrays. The file appears whole or not at all.
+        """
+        kind = _kind(path)
+        first = self.results[0]
+        header = {
+            "format": FORMAT,
+            "sampler": first.sampler,
+            "settings": _plain(first.settings),
+            "oracle": first.oracle_name,
+            "temperature": first.temperature,
+            "versions": first.versions,
+            "ledger": _counts(self.ledger),
+        }
+        records = [_record(result) for result in self.results]
+        arrays: dict[str, NDArray[Any]] = {
+            "sequences": self.sequences,
+            "given": self.given,
+            "round_of_position": np.stack([r.round_of_position for r in self.results]),
+        }
+        target = Path(path)
+        partial = target.with_name(f".{target.name}.{os.getpid()}.partial")
+        try:
+            with partial.open("wb") as file:
+                if kind == ".npz":
+                    about = np.array(json.dumps({**header, "records": records}))
+                    np.savez_compressed(file, allow_pickle=False, about=about, **arrays)
+                else:
+                    _write_lines(file, header, records, arrays)
+            os.replace(partial, target)
+        finally:
+            partial.unlink(missing_ok=True)
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> SampleBatch:
+        """Read what :meth:`save` wrote; transcripts and diagnostics are empty."""
+        kind = _kind(path)
+        try:
+            header, records, arrays = _read_arrays(path) if kind == ".npz" else _read_lines(path)
+            if header["format"] != FORMAT:
+                raise ValueError(f"its format is {header['format']!r}, not {FORMAT!r}")
+            results = [
+                _result(header, record, *(arrays[name][k] for name in _ARRAYS))
+                for k, record in enumerate(records)
+            ]
+            return cls(arrays["sequences"], arrays["given"], results, Ledger(**header["ledger"]))
+        except OSError:
+            raise
+        except Exception as problem:  # whatever a damaged archive makes NumPy and json raise
+            raise ValueError(
+                f"{os.fspath(path)} is not a file of samples, or is damaged ({problem}); write "
+                "one with SampleBatch.save"
+            ) from problem
+
+
+def _kind(path: str | os.PathLike[str]) -> str:
+    kind = Path(path).suffix
+    if kind not in (".jsonl", ".npz"):
+        raise ValueError(f"path must end in .jsonl or .npz, got {os.fspath(path)!r}")
+    return kind
+
+
+def _counts(ledger: Ledger) -> dict[str, int]:
+    return {name: getattr(ledger, name) for name in _COUNTS}
+
+
+def _plain(value: Any) -> Any:
+    """Turn settings into what JSON has; infinities become words, which samplers read back."""
+    if isinstance(value, dict):
+        return {str(key): _plain(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_plain(item) for item in value]
+    if isinstance(value, (np.generic, np.ndarray)):
+        return _plain(value.tolist())
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(value)
+    return value if value is None or isinstance(value, (bool, int, float, str)) else str(value)
+
+
+def _record(result: SampleResult) -> dict[str, Any]:
+    """Return what a file holds of one result beside its arrays and the header."""
+    return {
+        "sequence": result.sequence,
+        "stop": result.stop.name,
+        "reason": result.reason,
+        "rights": result.rights.names(),
+        "decision_seed": int(result.streams.decision_seed),
+        "commit_seed": int(result.streams.commit_seed),
+        "seconds": result.seconds,
+        "ledger": _counts(result.ledger),
+    }
+
+
+def _result(
+    header: dict[str, Any],
+    record: dict[str, Any],
+    state: StateArray,
+    given: StateArray,
+    round_of_position: NDArray[np.int64],
+) -> SampleResult:
+    stop = StopReason[record["stop"]]
+    rights = Right.NONE
+    for name in record["rights"]:
+        rights |= Right[name.upper().replace("-", "_")]
+    return SampleResult(
+        tokens=state.astype(np.int64) if stop is StopReason.COMPLETED else None,
+        state=state,
+        ledger=Ledger(**record["ledger"]),
+        rights=rights,
+        stop=stop,
+        reason=record["reason"],
+        given=given,
+        round_of_position=round_of_position,
+        sampler=header["sampler"],
+        settings=header["settings"],
+        diagnostics=None,
+        streams=Streams(record["decision_seed"], record["commit_seed"]),
+        oracle_name=header["oracle"],
+        seconds=record["seconds"],
+        versions=header["versions"],
+        transcript=Transcript(),
+        sequence=record["sequence"],
+        temperature=header["temperature"],
+    )
+
+
+Parts = tuple[dict[str, Any], list[dict[str, Any]], dict[str, NDArray[Any]]]
+
+
+def _write_lines(
+    file: BinaryIO,
+    header: dict[str, Any],
+    records: list[dict[str, Any]],
+    arrays: dict[str, NDArray[Any]],
+) -> None:
+    names = dict(zip(_ARRAYS, ("tokens", "given", "rounds"), strict=True))
+    lines = [header]
+    for k, record in enumerate(records):
+        lines.append({**record, **{names[name]: arrays[name][k].tolist() for name in _ARRAYS}})
+    for line in lines:
+        file.write((json.dumps(line, allow_nan=False) + "\n").encode())
+
+
+def _read_lines(path: str | os.PathLike[str]) -> Parts:
+    lines = [json.loads(line) for line in Path(path).read_text(encoding="utf-8").splitlines()]
+    header, records = lines[0], lines[1:]
+    arrays: dict[str, NDArray[Any]] = {
+        "sequences": np.array([record["tokens"] for record in records], dtype=np.int32),
+        "given": np.array([record["given"] for record in records], dtype=np.int32),
+        "round_of_position": np.array([record["rounds"] for record in records], dtype=np.int64),
+    }
+    return header, records, arrays
+
+
+def _read_arrays(path: str | os.PathLike[str]) -> Parts:
+    whole = io.BytesIO(Path(path).read_bytes())  # NumPy leaves a file open that it cannot read
+    with np.load(whole, allow_pickle=False) as archive:
+        arrays = {name: archive[name] for name in _ARRAYS}
+        header = json.loads(str(archive["about"]))
+    return header, header["records"], arrays

@@ -1,0 +1,114 @@
+"""The ledger: what a run was charged, by one rule for every sampler.
+
+Each submitted state is one submission, whatever is read from it and however often it was submitted
+before. Submissions whose inputs were fixed before any of their replies share one stage of depth.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from enum import Flag, auto
+
+__all__ = ["Ledger", "Right"]
+
+
+class Right(Flag):
+    """What a sampler may do beyond the paper's admissible algorithms; see ``docs/samplers.md``."""
+
+    NONE = 0
+    SELECT_AFTER_REPLY = auto()
+    """The batch is a function of the very rows it is drawn from."""
+    COMMIT_CANDIDATES = auto()
+    """Values are drawn before the batch is chosen."""
+    VERIFY = auto()
+    """Drawn values may be rejected."""
+    REMASK = auto()
+    """Committed values may be masked again."""
+
+    def names(self) -> list[str]:
+        """Return the rights as lower-case words, for tables and JSON."""
+        return [str(right.name).lower().replace("_", "-") for right in type(self) if right in self]
+
+
+@dataclass(frozen=True, slots=True)
+class Ledger:
+    """Counts of one run.
+
+    Attributes
+    ----------
+    preprocessing : int
+        1 if the distinguished all-mask readout was made.
+    probes, commits : int
+        Counterfactual submissions, and non-empty product commits.
+    depth : int
+        Sequential oracle stages.
+    rows_read : int
+        Rows returned over all submissions.
+    widest_stage : int
+        Submissions in the largest stage: what one device would have to batch.
+    selected_commits : int
+        Commits whose batch was chosen after the reply; without that right each costs one more
+        submission and one more stage.
+
+    A commit that draws from rows which a probe has already returned submits nothing: that probe
+    becomes the commit.
+    """
+
+    preprocessing: int = 0
+    probes: int = 0
+    commits: int = 0
+    depth: int = 0
+    rows_read: int = 0
+    widest_stage: int = 0
+    selected_commits: int = 0
+
+    @property
+    def noncommit(self) -> int:
+        """Preprocessing and probes."""
+        return self.preprocessing + self.probes
+
+    @property
+    def total(self) -> int:
+        """Every submission."""
+        return self.noncommit + self.commits
+
+    @property
+    def total_without_rights(self) -> int:
+        """The total if every batch had to be fixed before its commit's reply."""
+        return self.total + self.selected_commits
+
+    @property
+    def depth_without_rights(self) -> int:
+        """The depth if every batch had to be fixed before its commit's reply."""
+        return self.depth + self.selected_commits
+
+    def charge(
+        self,
+        *,
+        preprocessing: int = 0,
+        probes: int = 0,
+        commits: int = 0,
+        depth: int = 0,
+        rows_read: int = 0,
+        stage_width: int = 0,
+        selected_commits: int = 0,
+    ) -> Ledger:
+        """Return the ledger after a further charge."""
+        return Ledger(
+            self.preprocessing + preprocessing,
+            self.probes + probes,
+            self.commits + commits,
+            self.depth + depth,
+            self.rows_read + rows_read,
+            max(self.widest_stage, stage_width),
+            self.selected_commits + selected_commits,
+        )
+
+    def as_dict(self) -> dict[str, int]:
+        """Return the counts and the sums by name."""
+        return {
+            **asdict(self),
+            "noncommit": self.noncommit,
+            "total": self.total,
+            "total_without_rights": self.total_without_rights,
+        }

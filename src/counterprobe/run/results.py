@@ -1,0 +1,168 @@
+"""What a finished run leaves behind, cut loose from the live objects."""
+
+from __future__ import annotations
+
+import platform
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from counterprobe.run.ledger import Ledger, Right
+from counterprobe.run.transcript import Transcript
+from counterprobe.states import StateArray
+from counterprobe.streams import STREAMS_VERSION, Streams
+
+__all__ = ["SampleResult", "StopReason", "first_tokens", "versions"]
+
+# Tokens that a summary shows.
+SHOWN = 10
+
+
+class StopReason(Enum):
+    """Why a run ended; the text says what happened and what to try."""
+
+    COMPLETED = "every position was committed"
+    INFEASIBLE = (
+        "the public parameters admit no feasible preprocessing, so nothing was submitted; "
+        "loosen the tail tolerance or use an oracle with smaller row error"
+    )
+    BUDGET_SPENT = (
+        "the next submission would have passed max_submissions, so it was not made; permit more, "
+        "or choose a sampler that needs fewer"
+    )
+
+    def __str__(self) -> str:
+        """Return the reason's short name."""
+        return self.name.lower().replace("_", "-")
+
+
+def versions() -> dict[str, str]:
+    """Return what a result depends on: package, stream layout, NumPy, Python."""
+    from counterprobe import __version__
+
+    return {
+        "counterprobe": __version__,
+        "streams": str(STREAMS_VERSION),
+        "numpy": np.__version__,
+        "python": platform.python_version(),
+    }
+
+
+def first_tokens(state: NDArray[Any]) -> str:
+    """Return the first tokens of a state for people, ``_`` where it is masked."""
+    shown = " ".join("_" if token < 0 else str(int(token)) for token in state[:SHOWN])
+    return shown + (" ..." if len(state) > SHOWN else "")
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class SampleResult:
+    """One finished run.
+
+    Attributes
+    ----------
+    tokens : ndarray of int, shape (N,), or None
+        The sequence; None when the run was infeasible or stopped early.
+    state : ndarray of int, shape (N,)
+        Where the run ended: the sequence, with ``MASK`` where a run that stopped early left it.
+    ledger : Ledger
+        What it was charged.
+    rights : Right
+        What it did beyond the paper's admissible algorithms.
+    stop : StopReason
+    reason : str
+        The stop in one sentence, with the numbers that decided it.
+    given : ndarray of int, shape (N,)
+        The context it started from.
+    round_of_position : ndarray of int, shape (N,)
+        Commit round of each position: -1 for given context, -2 if uncommitted.
+    sampler : str
+        Name of the sampler.
+    settings : dict
+        Its settings.
+    diagnostics : object
+        What only a diagnostician needs; each sampler has its own record.
+    streams : Streams
+        The seeds.
+    oracle_name : str
+        What the oracle calls itself.
+    seconds : float
+        Wall time.
+    versions : dict
+        What the result depends on beside the seeds.
+    transcript : Transcript
+        What happened.
+    sequence : int
+        Index of the sequence among many drawn with the same seeds; its commit noise depends on it.
+    temperature : float
+        Of the drawn tokens; other than 1 it is a declared change of the target law.
+    """
+
+    tokens: NDArray[np.int64] | None
+    state: StateArray
+    ledger: Ledger
+    rights: Right
+    stop: StopReason
+    reason: str
+    given: StateArray
+    round_of_position: NDArray[np.int64]
+    sampler: str
+    settings: dict[str, Any]
+    diagnostics: object
+    streams: Streams
+    oracle_name: str
+    seconds: float
+    versions: dict[str, str]
+    transcript: Transcript
+    sequence: int = 0
+    temperature: float = 1.0
+
+    def __post_init__(self) -> None:
+        """Freeze the arrays."""
+        for array in (self.tokens, self.state, self.given, self.round_of_position):
+            if array is not None:
+                array.setflags(write=False)
+
+    def __repr__(self) -> str:
+        """Say in one line what was drawn and what it cost."""
+        return (
+            f"SampleResult({self.sampler}, {len(self.state)} positions: "
+            f"{first_tokens(self.state)}; {self.ledger.total} submissions, depth "
+            f"{self.ledger.depth}, {self.stop})"
+        )
+
+    @property
+    def batches(self) -> list[NDArray[np.int64]]:
+        """The committed batches in order, each with its positions increasing."""
+        order = np.argsort(self.round_of_position, kind="stable")
+        rounds = self.round_of_position[order]
+        first = int(np.searchsorted(rounds, 0))
+        cuts = np.flatnonzero(np.diff(rounds[first:])) + 1
+        return [part for part in np.split(order[first:], cuts) if len(part)]
+
+    @property
+    def notes(self) -> list[str]:
+        """What the sampler has to say about the run, in sentences; often nothing."""
+        return list(getattr(self.diagnostics, "notes", ()))
+
+    def summary(self) -> dict[str, Any]:
+        """Return the run as plain values, with its first tokens and without its transcript."""
+        return {
+            "sampler": self.sampler,
+            "settings": self.settings,
+            "first_tokens": None if self.tokens is None else self.tokens[:SHOWN].tolist(),
+            **self.ledger.as_dict(),
+            "rights": self.rights.names(),
+            "stop": str(self.stop),
+            "reason": self.reason,
+            "notes": self.notes,
+            "decision_seed": self.streams.decision_seed,
+            "commit_seed": self.streams.commit_seed,
+            "sequence": self.sequence,
+            "temperature": self.temperature,
+            "oracle": self.oracle_name,
+            "seconds": round(self.seconds, 6),
+            "versions": self.versions,
+        }

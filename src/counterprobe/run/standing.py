@@ -1,0 +1,161 @@
+"""Where a run stands: what its sampler, its results and its watchers may look at."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from counterprobe.arguments import whole_number
+from counterprobe.oracle import Readouts
+from counterprobe.run.door import Door
+from counterprobe.run.drawing import as_temperature
+from counterprobe.run.history import History
+from counterprobe.run.ledger import Ledger, Right
+from counterprobe.run.transcript import Transcript
+from counterprobe.states import StateArray
+
+__all__ = ["Progress", "Request", "Standing"]
+
+IntArray = NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """States to submit and what to read from them, one piece of a stage.
+
+    Attributes
+    ----------
+    states : ndarray of int, shape (B, N)
+    readouts : Readouts
+    label : object
+        Whatever the caller needs to recognise the reply by.
+    """
+
+    states: StateArray
+    readouts: Readouts
+    label: Any = None
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """Where a run stands; what a progress callback receives.
+
+    Attributes
+    ----------
+    operation : str
+        ``"preprocess"``, ``"probe"`` or ``"commit"``.
+    committed, length : int
+        Positions known (given context included), and N; of many sequences together, their sums.
+    ledger : Ledger
+        Charges so far.
+    """
+
+    operation: str
+    committed: int
+    length: int
+    ledger: Ledger
+
+
+class Standing:
+    """A history, the door it is continued through, and the terms of the run.
+
+    Parameters
+    ----------
+    door : Door
+    given : array_like of int, shape (N,) or None
+        Context.
+    rights : Right
+        What samplers may do.
+    temperature : float
+        Of the drawn tokens.
+    sequence : int
+        Index among many sequences of the same seeds.
+    """
+
+    def __init__(
+        self,
+        door: Door,
+        given: ArrayLike | None,
+        rights: Right,
+        temperature: float,
+        sequence: int,
+    ) -> None:
+        self._door = door
+        self._history = History(door.length, door.vocab_size, given)
+        self._rights = rights
+        self._rights_used = Right.NONE
+        self._temperature = as_temperature(temperature)
+        self._sequence = whole_number("sequence", sequence)
+
+    @property
+    def length(self) -> int:
+        """Number of positions N."""
+        return self._door.length
+
+    @property
+    def vocab_size(self) -> int:
+        """Number of tokens V."""
+        return self._door.vocab_size
+
+    @property
+    def row_error(self) -> float:
+        """Total-variation radius that the oracle declares for its rows."""
+        return self._door.oracle.row_error
+
+    @property
+    def oracle_name(self) -> str:
+        """What the oracle calls itself."""
+        return self._door.check.name
+
+    @property
+    def state(self) -> StateArray:
+        """The history as a state: committed values, ``MASK`` elsewhere (a copy)."""
+        return self._history.state.copy()
+
+    @property
+    def residual(self) -> IntArray:
+        """Positions still uncommitted, in increasing order."""
+        return self._history.residual
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether every position has a value."""
+        return self._history.num_known == self.length
+
+    @property
+    def round_of_position(self) -> IntArray:
+        """Commit round of each position: -1 for given context, -2 if uncommitted (a copy)."""
+        return self._history.round_of.copy()
+
+    @property
+    def sequence(self) -> int:
+        """Index of this sequence among many drawn with the same seeds."""
+        return self._sequence
+
+    @property
+    def temperature(self) -> float:
+        """Temperature of the drawn tokens."""
+        return self._temperature
+
+    @property
+    def ledger(self) -> Ledger:
+        """Charges so far."""
+        return self._door.ledger
+
+    @property
+    def transcript(self) -> Transcript:
+        """What happened so far."""
+        return self._door.transcript
+
+    @property
+    def rights(self) -> Right:
+        """Rights that samplers have on this run."""
+        return self._rights
+
+    @property
+    def rights_used(self) -> Right:
+        """Rights this run has made use of."""
+        return self._rights_used

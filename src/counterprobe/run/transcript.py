@@ -1,0 +1,133 @@
+"""The transcript: what a run did, operation by operation.
+
+Levels: ``ledger`` (operation, stage, counts, batch, a fingerprint of each state), ``structure``
+(also what samplers note: votes, edges, peel and layer events), ``full`` (also the rows that came
+back, bounded). Every level replays to the same ledger.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import IntEnum
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from counterprobe.rows import Rows
+from counterprobe.run.ledger import Ledger
+
+__all__ = ["Event", "Level", "Note", "Operation", "Transcript"]
+
+Operation = Literal["preprocess", "probe", "commit"]
+
+# A theory-mode screen has up to 10^8 states: past this many in one stage, fingerprints are summed.
+MAX_FINGERPRINTS = 65_536
+# Rows kept in one run at level `full`.
+MAX_ROWS = 1_000_000
+
+
+class Level(IntEnum):
+    """How much a transcript keeps."""
+
+    LEDGER = 0
+    STRUCTURE = 1
+    FULL = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """One stage.
+
+    Attributes
+    ----------
+    operation : {"preprocess", "probe", "commit"}
+    submissions, rows_read : int
+    positions : ndarray of int
+        The committed batch; empty otherwise.
+    fingerprints : ndarray of uint64
+        One a state, or their sum when there were too many.
+    selected : bool
+        Whether the batch was chosen after the reply.
+    promoted : bool
+        Whether a commit submitted nothing, because an earlier probe had returned its rows: that
+        probe is then counted as the commit.
+    rows : tuple of Rows
+        The replies, at level ``full``.
+    """
+
+    operation: Operation
+    submissions: int
+    rows_read: int
+    positions: NDArray[np.int64]
+    fingerprints: NDArray[np.uint64]
+    selected: bool = False
+    rows: tuple[Rows, ...] = ()
+    promoted: bool = False
+
+    def charge(self, ledger: Ledger) -> Ledger:
+        """Return a ledger after this stage."""
+        count, promoted = self.submissions, int(self.promoted)
+        return ledger.charge(
+            preprocessing=count if self.operation == "preprocess" else 0,
+            probes=(count if self.operation == "probe" else 0) - promoted,
+            commits=(count if self.operation == "commit" else 0) + promoted,
+            depth=1 if count else 0,
+            rows_read=self.rows_read,
+            stage_width=count,
+            selected_commits=int(self.selected),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Note:
+    """Something a sampler noted between stages, at level ``structure``."""
+
+    name: str
+    content: dict[str, Any]
+
+
+@dataclass(slots=True)
+class Transcript:
+    """Everything that happened, in order."""
+
+    level: Level = Level.LEDGER
+    entries: list[Event | Note] = field(default_factory=list)
+    rows_kept: int = 0
+
+    def copy(self) -> Transcript:
+        """Return what happened so far, cut loose from a run that may go on."""
+        return Transcript(self.level, list(self.entries), self.rows_kept)
+
+    def append(self, event: Event) -> None:
+        """Record a stage."""
+        self.entries.append(event)
+
+    def note(self, name: str, **content: Any) -> None:
+        """Record a sampler's note, if the level keeps notes."""
+        if self.level >= Level.STRUCTURE:
+            self.entries.append(Note(name, content))
+
+    def keep(self, rows: Rows) -> tuple[Rows, ...]:
+        """Return a reply, or nothing when the level or the bound forbids keeping it."""
+        if self.level < Level.FULL or self.rows_kept + len(rows) > MAX_ROWS:
+            return ()
+        self.rows_kept += len(rows)
+        return (rows,)
+
+    @property
+    def events(self) -> list[Event]:
+        """The stages alone."""
+        return [entry for entry in self.entries if isinstance(entry, Event)]
+
+    @property
+    def notes(self) -> list[Note]:
+        """The notes alone."""
+        return [entry for entry in self.entries if isinstance(entry, Note)]
+
+    def replay(self) -> Ledger:
+        """Count everything again from the events."""
+        ledger = Ledger()
+        for event in self.events:
+            ledger = event.charge(ledger)
+        return ledger

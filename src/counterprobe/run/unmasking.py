@@ -1,0 +1,362 @@
+"""One irreversible run: its history, its oracle behind the door, its ledger.
+
+Every sampler reaches the oracle through an :class:`Unmasking`. It offers the operations that the
+paper's admissible algorithms have (one all-mask readout, probes, product commits) and those that
+peers declare rights for, and makes anything else impossible or an error.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from typing import Protocol, TypeVar
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from counterprobe.oracle import Oracle, Readouts
+from counterprobe.rows import Rows
+from counterprobe.run.candidates import CandidateBook, Candidates
+from counterprobe.run.door import Door, Stage
+from counterprobe.run.drawing import Draw, NoisyDraw
+from counterprobe.run.ledger import Right
+from counterprobe.run.standing import Progress, Request, Standing
+from counterprobe.run.transcript import Event, Level, Operation
+from counterprobe.states import as_states, check_batch
+from counterprobe.streams import Streams, require_streams
+
+__all__ = ["Memory", "Observe", "Progress", "Request", "Unmasking"]
+
+IntArray = NDArray[np.int64]
+T = TypeVar("T")
+Consume = Callable[[Request, Rows], None]
+Observe = Callable[[IntArray, Rows], object]
+Select = Callable[[IntArray, Rows], ArrayLike]
+
+
+class Memory(Protocol):
+    """Remembers across runs what a seed and a history determine."""
+
+    def once(self, key: Hashable, door: Door, compute: Callable[[], T]) -> T:
+        """Return what was computed under a key, or compute it through a run's door."""
+        ...
+
+
+class Unmasking(Standing):
+    """One run from masks to tokens.
+
+    Parameters
+    ----------
+    oracle : Oracle
+    given : array_like of int, shape (N,), optional
+        Context that is known already (``MASK`` elsewhere); it costs nothing and never changes.
+    trusted : bool, optional
+        Skip checking replies; by default the oracle says whether it is to be trusted.
+    rights : Right
+        What samplers may do on this run. Without ``SELECT_AFTER_REPLY`` a rule that selects after
+        the reply runs as a probe and a commit, two submissions.
+    temperature : float
+        Of the drawn tokens: a declared change of the target law. Rules still see the rows as the
+        oracle gave them. 0 takes the most probable token.
+    sequence : int
+        Index of this sequence among many drawn with the same seeds.
+    record : Level
+        What the transcript keeps.
+    progress : callable, optional
+        Called with a :class:`Progress` after every stage, and now and then inside a long one.
+    max_submissions : int, optional
+        A submission that would pass it is not made: ``BudgetExceeded``, which samplers turn into
+        a result.
+    draw : Draw, optional
+        What turns rows into tokens, in place of the commit noise of ``begin``.
+    memory : Memory, optional
+        Where :meth:`once` looks first; by default every run computes for itself.
+    door : Door, optional
+        What asks, checks and charges; by default a new one for ``oracle``, with ``trusted``,
+        ``record`` and ``max_submissions``.
+    """
+
+    def __init__(
+        self,
+        oracle: Oracle,
+        *,
+        given: ArrayLike | None = None,
+        trusted: bool | None = None,
+        rights: Right = ~Right.NONE,
+        temperature: float = 1.0,
+        sequence: int = 0,
+        record: Level = Level.LEDGER,
+        progress: Callable[[Progress], None] | None = None,
+        max_submissions: int | None = None,
+        draw: Draw | None = None,
+        memory: Memory | None = None,
+        door: Door | None = None,
+    ) -> None:
+        door = door or Door(
+            oracle, trusted=trusted, record=record, max_submissions=max_submissions
+        )
+        super().__init__(door, given, rights, temperature, sequence)
+        self._progress = progress
+        self._streams: Streams | None = None
+        self._draw = draw
+        self._memory = memory
+        self._candidates = CandidateBook()
+
+    # ----- Opening -------------------------------------------------------------------------
+
+    def begin(self, streams: Streams) -> None:
+        """Bind the commit noise; samplers do this once, before anything else."""
+        require_streams(streams)
+        if self._streams is not None:
+            raise ValueError(
+                "this Unmasking was already used by a sampler; build a new one for a new run"
+            )
+        self._streams = streams
+        if self._draw is None:
+            noise = streams.commit_noise(self.length, self._sequence)
+            self._draw = NoisyDraw(noise, self._temperature)
+
+    def once(self, name: str, compute: Callable[[], T]) -> T:
+        """Compute something that the history and the decision seed determine.
+
+        Alone, a run simply computes it. Runs that share a memory compute it once for each distinct
+        history of a seed; the others take over its result and its charges.
+
+        Parameters
+        ----------
+        name : str
+            What is computed; one name for one thing at one history.
+        compute : callable
+            May probe; must not commit.
+        """
+        if self._memory is None or self._streams is None:
+            return compute()
+        given = np.flatnonzero(self._history.round_of == -1).tobytes()
+        seed = self._streams.decision_seed
+        return self._memory.once(
+            (name, seed, given, self._history.state.tobytes()), self._door, compute
+        )
+
+    # ----- Noncommit submissions -----------------------------------------------------------
+
+    def preprocess(self) -> Rows:
+        """Make the one distinguished readout with everything masked but the given context.
+
+        Returns
+        -------
+        Rows
+            One row for each residual position, in increasing order.
+        """
+        self._door.require_closed()
+        if self.ledger.preprocessing:
+            raise ValueError(
+                "preprocess() was already called; a further all-mask readout is a probe: use "
+                "probe(run.state, run.residual)"
+            )
+        if self.ledger.commits:
+            raise ValueError("preprocess() must come before the first commit")
+        with self._stage("preprocess") as stage:
+            return stage.ask(self.state[None, :], Readouts.same(1, self.residual))
+
+    def stage(self, requests: Iterable[Request], consume: Consume) -> None:
+        """Submit many probes whose inputs are fixed before any reply: one unit of depth.
+
+        Parameters
+        ----------
+        requests : iterable of Request
+            Read lazily and never shown a reply, so that a stage of 10^8 states streams.
+        consume : callable
+            ``consume(request, rows)`` reduces each reply as it arrives; it may not submit.
+        """
+        with self._stage("probe") as stage:
+            for request in requests:
+                states = as_states(request.states, self.length, self.vocab_size)
+                self._history.check_kept(states)
+                request.readouts.check(states)
+                consume(request, stage.ask(states, request.readouts))
+                self._report("probe", stage.submissions)
+
+    def probe(self, states: ArrayLike, readouts: Readouts | ArrayLike) -> Rows:
+        """Submit a batch of probes and return their rows: a stage of one request.
+
+        Parameters
+        ----------
+        states : array_like of int, shape (B, N) or (N,)
+            Must agree with the history on every committed position.
+        readouts : Readouts or array_like of int
+            What to read; an array means the same positions from every state.
+        """
+        batch = as_states(states, self.length, self.vocab_size)
+        if not isinstance(readouts, Readouts):
+            readouts = Readouts.same(len(batch), readouts)
+        replies: list[Rows] = []
+        self.stage([Request(batch, readouts)], lambda _, rows: replies.append(rows))
+        return replies[0]
+
+    # ----- Commits -------------------------------------------------------------------------
+
+    def commit(self, batch: ArrayLike, observe: Observe | None = None) -> IntArray:
+        """Submit the history, read the batch's rows, draw independently and keep the values.
+
+        Parameters
+        ----------
+        batch : array_like of int
+            Uncommitted positions, chosen before the reply; at least one.
+        observe : callable, optional
+            ``observe(positions, rows)`` is handed the rows that were drawn from, when the batch
+            has been committed.
+
+        Returns
+        -------
+        ndarray of int
+            The drawn tokens, in the order of ``batch``.
+        """
+        self._door.require_closed()
+        positions = check_batch(batch, self._history.state)
+        draw = self._bound_draw()
+        with self._stage("probe") as stage:
+            rows = stage.ask_history(self._history, positions)
+            tokens = self._drawn(draw, positions, rows)
+            self._settle(positions, tokens)
+            stage.commit(positions)
+        if observe is not None:
+            observe(positions, rows)
+        return tokens
+
+    def commit_selected(self, select: Select) -> tuple[IntArray, IntArray]:
+        """Read every residual row, let ``select`` choose the batch from them, and commit it.
+
+        With the right ``SELECT_AFTER_REPLY`` this is one submission, counted as a commit; without
+        it the same rule runs as a probe and a commit, two submissions and two stages.
+
+        Parameters
+        ----------
+        select : callable
+            ``select(residual, rows)`` returns the positions to commit, at least one.
+
+        Returns
+        -------
+        positions, tokens : ndarray of int
+        """
+        self._door.require_closed()
+        draw = self._bound_draw()
+        residual = self._residual_for("commit_selected")
+        with self._stage("probe") as stage:
+            rows = stage.ask_history(self._history, residual)
+            positions = check_batch(select(residual, rows), self._history.state)
+            if Right.SELECT_AFTER_REPLY in self._rights:
+                chosen = rows.take(np.searchsorted(residual, positions))
+                tokens = self._drawn(draw, positions, chosen)
+                self._settle(positions, tokens)
+                stage.commit(positions, selected=True)
+                self._rights_used |= Right.SELECT_AFTER_REPLY
+                return positions, tokens
+        return positions, self.commit(positions)
+
+    # ----- Candidates: values drawn before the batch is chosen ------------------------------
+
+    def draft(self) -> Candidates:
+        """Read every residual row and draw a candidate from each; nothing is committed.
+
+        The submission is a probe until :meth:`commit_candidates` commits from it. After
+        :meth:`lookahead` to the very history that was then committed, nothing is submitted.
+        Every draft of a run has fresh noise.
+        """
+        self._door.require_closed()
+        draw = self._bound_draw()
+        residual = self._residual_for("draft")
+        if Right.COMMIT_CANDIDATES not in self._rights:
+            raise ValueError(
+                "draft needs the right COMMIT_CANDIDATES, which this run does not grant"
+            )
+        rows = self._candidates.known
+        if rows is None:
+            with self._stage("probe") as stage:
+                rows = stage.ask_history(self._history, residual)
+        return self._candidates.add(Candidates(residual, rows, self._drawn(draw, residual, rows)))
+
+    def lookahead(self, batches: Sequence[ArrayLike]) -> list[Rows]:
+        """Submit, in one wave, the state after each of some batches of candidates.
+
+        Parameters
+        ----------
+        batches : sequence of array_like of int
+            Each a set of positions of the last draft, not all of them.
+
+        Returns
+        -------
+        list of Rows
+            For each batch the rows of the positions left, in increasing order.
+        """
+        drawn = self._candidates.require("lookahead")
+        chosen = [check_batch(batch, self._history.state) for batch in batches]
+        states = np.stack([drawn.place(self._history.state, batch) for batch in chosen])
+        readouts = Readouts.every_masked(states)
+        return self._candidates.look_ahead(states, readouts, self.probe(states, readouts))
+
+    def commit_candidates(self, batch: ArrayLike) -> IntArray:
+        """Keep the candidates of some positions.
+
+        With the right ``SELECT_AFTER_REPLY`` the draft's own submission becomes the commit;
+        without it the history is submitted once more.
+
+        Parameters
+        ----------
+        batch : array_like of int
+            Positions of the last draft; at least one.
+
+        Returns
+        -------
+        ndarray of int
+            Their tokens, in the order of ``batch``.
+        """
+        self._door.require_closed()
+        drawn = self._candidates.require("commit_candidates")
+        positions = check_batch(batch, self._history.state)
+        tokens = drawn.tokens[drawn.slots(positions)]
+        if Right.SELECT_AFTER_REPLY in self._rights:
+            prints = np.array([self._history.fingerprint], dtype=np.uint64)
+            self._settle(positions, tokens)
+            self._door.record(
+                Event("commit", 0, 0, positions, prints, selected=True, promoted=True)
+            )
+            self._report("commit")
+            self._rights_used |= Right.SELECT_AFTER_REPLY
+        else:
+            with self._stage("probe") as stage:
+                stage.ask_history(self._history, positions)
+                self._settle(positions, tokens)
+                stage.commit(positions)
+        self._rights_used |= Right.COMMIT_CANDIDATES
+        return tokens
+
+    # ----- Inside --------------------------------------------------------------------------
+
+    def _stage(self, operation: Operation) -> Stage:
+        """Open a stage of the door whose end is told to the progress."""
+        return self._door.stage(operation, None if self._progress is None else self._report)
+
+    def _bound_draw(self) -> Draw:
+        if self._draw is None:
+            raise ValueError("no commit noise yet: call begin(streams) before the first commit")
+        return self._draw
+
+    def _drawn(self, draw: Draw, positions: IntArray, rows: Rows) -> IntArray:
+        # Draft k has draw k of every position, so that a rejected candidate is drawn afresh.
+        return draw(self._history.state, positions, rows, self._candidates.count)
+
+    def _residual_for(self, operation: str) -> IntArray:
+        residual = self.residual
+        if len(residual) == 0:
+            raise ValueError(f"{operation} needs an uncommitted position; the run is complete")
+        return residual
+
+    def _settle(self, positions: IntArray, tokens: IntArray) -> None:
+        """Move the history, and everything that follows it."""
+        self._history.advance(positions, tokens, self.ledger.commits)
+        self._door.push(positions, tokens)
+        self._candidates.move(self._history.state)
+
+    def _report(self, operation: Operation, open_probes: int = 0) -> None:
+        if self._progress is not None:
+            ledger = self.ledger.charge(probes=open_probes)
+            self._progress(Progress(operation, self._history.num_known, self.length, ledger))

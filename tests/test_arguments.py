@@ -1,0 +1,28 @@
+"""Whole numbers, as people write them."""
+
+import math
+
+import numpy as np
+import pytest
+
+from counterprobe.arguments import whole_number
+
+
+@pytest.mark.parametrize("value", [12, 12.0, np.int32(12), np.float32(12), np.float64(12)])
+def test_a_whole_number_is_taken_however_it_is_written(value):
+    number = whole_number("length", value)
+    assert number == 12
+    assert type(number) is int
+
+
+@pytest.mark.parametrize("value", [12.5, True, "12", None, math.nan, math.inf, [12], 1j])
+def test_anything_else_is_refused(value):
+    with pytest.raises(ValueError, match="length must be a whole number, got"):
+        whole_number("length", value)
+
+
+def test_the_least_value_is_part_of_the_requirement():
+    assert whole_number("count", 1, at_least=1) == 1
+    with pytest.raises(ValueError, match="count must be at least 1, got 0"):
+        whole_number("count", 0.0, at_least=1)
+    assert whole_number("seed", 10**400) == 10**400
