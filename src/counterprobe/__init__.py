@@ -1,7 +1,8 @@
 """Parallel unmasking: whole sequences from a masked model with few evaluations.
 
 A target or a model offers an oracle; an ``Unmasking`` is one run against it, with its ledger; a
-sampler runs it to completion and returns a ``SampleResult``.
+sampler runs it to completion and returns a ``SampleResult``. ``sample`` does all of it for any
+number of sequences.
 """
 
 __version__ = "0.1.0"
@@ -36,6 +37,7 @@ from counterprobe.run.transcript import Level as Level
 from counterprobe.run.unmasking import Progress as Progress
 from counterprobe.run.unmasking import Request as Request
 from counterprobe.run.unmasking import Unmasking as Unmasking
+from counterprobe.sampling import sample as sample
 from counterprobe.states import MASK as MASK
 from counterprobe.streams import Streams as Streams
 from counterprobe.structure import Structure as Structure

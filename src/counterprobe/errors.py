@@ -9,6 +9,10 @@ class OracleError(CounterprobeError):
     """An oracle broke its contract, or was asked for something it cannot answer."""
 
 
+class BudgetExceeded(CounterprobeError):
+    """A submission would pass the budget that the caller set."""
+
+
 class NotAForestError(CounterprobeError, ValueError):
     """A graph that must be a forest contains a cycle; also a ``ValueError``, as bad edges are."""
 

@@ -11,6 +11,7 @@ import typer
 from rich.console import Console
 
 import counterprobe as cp
+from counterprobe import progress
 from counterprobe.cli import output
 
 
@@ -209,7 +210,7 @@ def progress_of(committed: int) -> cp.Progress:
 
 
 def test_an_unwatched_run_says_once_that_it_is_still_going(capsys, monkeypatch):
-    monkeypatch.setattr(output, "PATIENCE", 0.0)
+    monkeypatch.setattr(progress, "PATIENCE", 0.0)
     with output.run_progress("packed") as update:
         for committed in (1, 2, 3):
             update(progress_of(committed))

@@ -8,16 +8,12 @@ import logging
 import math
 import os
 import sys
-import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, ParamSpec
 
 import typer
 from rich.console import Console, Group
-from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
-from rich.progress import Progress as Bar
 from rich.table import Table
 from rich.text import Text
 
@@ -25,7 +21,7 @@ from counterprobe.errors import CounterprobeError
 from counterprobe.evaluation import BatchKL
 from counterprobe.extras import MissingExtra
 from counterprobe.files import whole_file
-from counterprobe.unmasking import Progress
+from counterprobe.progress import run_progress
 
 __all__ = [
     "DONE",
@@ -46,8 +42,6 @@ __all__ = [
 
 DONE, FAILED, BAD_INPUT, INFEASIBLE, INTERRUPTED = 0, 1, 2, 3, 130
 
-# Seconds after which a run that nobody watches on a terminal says that it is still going.
-PATIENCE = 10.0
 
 P = ParamSpec("P")
 
@@ -169,42 +163,6 @@ def parse_settings(pairs: list[str]) -> dict[str, str]:
             raise ValueError(f"--set takes key=value, got {pair!r}")
         settings[key.strip().replace("-", "_")] = value.strip()
     return settings
-
-
-@contextmanager
-def run_progress(label: str) -> Iterator[Callable[[Progress], None]]:
-    """Show how a run goes, on standard error: a bar on a terminal, else one line if it is long."""
-    console = Console(stderr=True)
-    due = time.monotonic() + PATIENCE
-    bar = Bar(
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TextColumn("committed, {task.fields[submissions]:,} submissions"),
-        TimeElapsedColumn(),
-        console=console,
-        transient=True,
-        disable=not console.is_terminal,
-    )
-    with bar:
-        task = bar.add_task(label, total=None, submissions=0)
-
-        def update(progress: Progress) -> None:
-            nonlocal due
-            if time.monotonic() >= due:
-                due = math.inf
-                announce(
-                    f"{label}: still running, {progress.committed:,} of {progress.length:,} "
-                    f"committed, {progress.ledger.total:,} submissions"
-                )
-            bar.update(
-                task,
-                total=progress.length,
-                completed=progress.committed,
-                submissions=progress.ledger.total,
-            )
-
-        yield update
 
 
 def set_verbosity(verbose: bool) -> None:

@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from counterprobe.arguments import whole_number
 from counterprobe.oracle import Readouts
+from counterprobe.radii import RowRadii, row_radii
 from counterprobe.run.door import Door
 from counterprobe.run.drawing import as_temperature
 from counterprobe.run.history import History
@@ -104,6 +105,11 @@ class Standing:
     def row_error(self) -> float:
         """Total-variation radius that the oracle declares for its rows."""
         return self._door.oracle.row_error
+
+    @property
+    def row_radii(self) -> RowRadii:
+        """What the oracle declares about its rows in Hellinger distance and in KL."""
+        return row_radii(self._door.oracle)
 
     @property
     def oracle_name(self) -> str:

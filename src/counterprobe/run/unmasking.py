@@ -2,7 +2,8 @@
 
 Every sampler reaches the oracle through an :class:`Unmasking`. It offers the operations that the
 paper's admissible algorithms have (one all-mask readout, probes, product commits) and those that
-peers declare rights for, and makes anything else impossible or an error.
+peers declare rights for, and refuses what it can see to be something else. It cannot see requests
+that read the replies of their own stage; the conformance suite (:mod:`counterprobe.testing`) does.
 """
 
 from __future__ import annotations
@@ -163,9 +164,17 @@ class Unmasking(Standing):
         Parameters
         ----------
         requests : iterable of Request
-            Read lazily and never shown a reply, so that a stage of 10^8 states streams.
+            Read lazily, so that a stage of 10^8 states streams. They must not depend on the
+            replies of this stage.
         consume : callable
             ``consume(request, rows)`` reduces each reply as it arrives; it may not submit.
+
+        Notes
+        -----
+        Nothing passes a reply to ``requests``, but Python cannot keep a generator from reading
+        what ``consume`` stored: five adaptive probes would then be charged one unit of depth. A
+        stage must ask the same when its requests are listed before the first reply;
+        ``counterprobe.testing.check_stages`` runs a sampler both ways and compares.
         """
         with self._stage("probe") as stage:
             for request in requests:

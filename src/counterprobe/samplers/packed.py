@@ -27,7 +27,7 @@ from counterprobe.probing.drafts import (
 )
 from counterprobe.probing.packed import Screen, ScreenRows, draw_colorings, packed_screen
 from counterprobe.probing.selectors import SELECTORS, RowSelector, top_votes
-from counterprobe.radii import RowRadii, row_radii
+from counterprobe.radii import RowRadii
 from counterprobe.samplers.base import Sampler
 from counterprobe.streams import Decisions
 from counterprobe.structure.order import commit_order
@@ -428,7 +428,7 @@ class PackedTheory(Sampler):
 
     def unmask(self, run: Unmasking, decisions: Decisions) -> object:
         """Run the box with the paper's formulas."""
-        plan = self.plan(run.length, run.vocab_size, row_radii(run._oracle))
+        plan = self.plan(run.length, run.vocab_size, run.row_radii)
         return run_packed(run, decisions, plan, selector=_selector(self.selector))
 
 

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from counterprobe.run.transcript import Transcript
+from counterprobe.run.unmasking import Consume, Request, Unmasking
 from counterprobe.testing.wrappers import CountingOracle, copied
-from counterprobe.transcript import Transcript
-from counterprobe.unmasking import Consume, Request, Unmasking
 
 __all__ = ["ListingUnmasking", "Stage", "asked_by_stage", "first_other_stage"]
 

@@ -1,0 +1,58 @@
+"""How a run goes, on standard error: a bar on a terminal, elsewhere one line if it is long."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
+from rich.progress import Progress as Bar
+
+from counterprobe.run.standing import Progress
+
+__all__ = ["run_progress"]
+
+# Seconds after which a run off a terminal says that it is still there.
+PATIENCE = 10.0
+
+
+@contextmanager
+def run_progress(label: str) -> Iterator[Callable[[Progress], None]]:
+    """Show how a run goes: what it yields is called with every :class:`Progress`."""
+    console = Console(stderr=True)
+    due = math.inf if console.is_terminal else time.monotonic() + PATIENCE
+    bar = Bar(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn("committed, {task.fields[submissions]:,} submissions"),
+        TimeElapsedColumn(),
+        console=console,
+        transient=True,
+        disable=not console.is_terminal,
+    )
+    with bar:
+        task = bar.add_task(label, total=None, submissions=0)
+
+        def update(progress: Progress) -> None:
+            nonlocal due
+            if time.monotonic() >= due:
+                due = math.inf
+                said = f"{progress.committed:,} of {progress.length:,} committed"
+                console.print(
+                    f"counterprobe: {label}: still running, {said}, "
+                    f"{progress.ledger.total:,} submissions",
+                    soft_wrap=True,
+                    highlight=False,
+                )
+            bar.update(
+                task,
+                total=progress.length,
+                completed=progress.committed,
+                submissions=progress.ledger.total,
+            )
+
+        yield update

@@ -1,0 +1,190 @@
+"""Runs that meet at the oracle: what they ask together, and what they share."""
+
+import threading
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+import pytest
+
+import counterprobe as cp
+from counterprobe.run import gathered
+from counterprobe.run.door import Door
+from counterprobe.run.gathered import Gathering, Whole
+from counterprobe.run.transcript import Event
+
+MASK = cp.MASK
+
+
+def event(submissions: int, operation="probe", **options) -> Event:
+    empty = np.empty(0, dtype=np.int64)
+    return Event(operation, submissions, 10, empty, empty.astype(np.uint64), **options)
+
+
+def test_the_whole_adds_up_and_is_as_deep_as_the_deepest():
+    whole = Whole()
+    whole.charge(event(3), 0)
+    whole.charge(event(5), 0)
+    whole.charge(event(1, "commit"), 1)
+    assert whole.ledger == cp.Ledger(probes=8, commits=1, depth=2, rows_read=30, widest_stage=8)
+    whole.charge(event(0, "commit", promoted=True), 1)  # a probe that became the commit
+    assert (whole.ledger.probes, whole.ledger.commits, whole.ledger.depth) == (7, 2, 2)
+    whole.reach(4)
+    whole.reach(3)
+    assert whole.ledger.depth == 4
+    assert Whole().ledger == cp.Ledger()
+
+
+def ask(states: np.ndarray, readouts: cp.Readouts):
+    return lambda seat: seat.rows(states.astype(np.int32), readouts)
+
+
+def gather(oracle: cp.Oracle, works, at_once: int = 8) -> list:
+    return Gathering(oracle, at_once).run(len(works), lambda seat: works[seat.index](seat))
+
+
+def test_what_runs_ask_goes_to_the_oracle_as_one_batch(law, counted):
+    oracle = counted(law.oracle())
+    free = np.full((1, law.length), MASK)
+    seen = free.copy()
+    seen[0, 0] = 1
+    pairs = cp.Readouts.pairs([1, 0], [2, 1])
+    works = [
+        ask(free, cp.Readouts.same(1, [1, 3])),
+        ask(np.concatenate([seen, free]), pairs),
+        ask(seen, cp.Readouts.same(1, [1, 3])),
+    ]
+    replies = gather(oracle, works)
+    assert oracle.calls == 1
+    assert oracle.states == 4
+    for work, reply in zip(works, replies, strict=True):
+        expected = gather(law.oracle(), [work])[0]
+        assert np.array_equal(reply.masses, expected.masses)
+
+
+def test_common_readouts_stay_common(law):
+    class Looking:
+        length, vocab_size, row_error, trusted = law.length, law.vocab_size, 0.0, False
+
+        def rows(self, states, readouts):
+            asked.append(readouts.shared)
+            return law.oracle().rows(states, readouts)
+
+    asked: list = []
+    free = np.full((2, law.length), MASK)
+    gather(Looking(), [ask(free, cp.Readouts.same(2, [1, 3]))] * 3)
+    gather(Looking(), [ask(free, cp.Readouts.same(2, [k])) for k in range(3)])
+    assert asked[0].tolist() == [1, 3]
+    assert asked[1] is None
+
+
+def test_a_batch_is_cut_where_memory_ends(monkeypatch, law, counted):
+    monkeypatch.setattr(gathered, "MOST_NUMBERS", 4 * law.length)
+    oracle = counted(law.oracle())
+    sizes = [3, 1, 1, 6, 2]
+    works = [ask(np.full((k, law.length), MASK), cp.Readouts.same(k, [0])) for k in sizes]
+    replies = gather(oracle, works)
+    assert [len(reply) for reply in replies] == sizes
+    assert [len(states) for states in oracle.seen] == [4, 1, 6, 2]
+
+
+def test_only_one_run_moves_at_a_time_and_in_order(uniform_oracle):
+    lock = threading.Lock()
+    log: list[tuple[int, int]] = []
+
+    def work(seat):
+        for step in range(3):
+            assert lock.acquire(blocking=False)
+            log.append((step, seat.index))
+            lock.release()
+            seat.rows(np.full((1, 3), MASK, dtype=np.int32), cp.Readouts.same(1, [0]))
+
+    gather(uniform_oracle(), [work] * 4)
+    assert log == [(step, index) for step in range(3) for index in range(4)]
+
+
+def test_the_oracle_is_asked_in_the_thread_that_called(uniform_oracle):
+    asked_in = []
+
+    def function(states):
+        asked_in.append(threading.current_thread())
+        return np.full((*states.shape, 4), 0.25)
+
+    cp.sample(cp.CallableOracle(function, 3, 4), "threshold", 3, progress=False)
+    assert set(asked_in) == {threading.current_thread()}
+
+
+def test_what_is_known_is_bounded_and_computed_again_when_forgotten(monkeypatch, law, counted):
+    monkeypatch.setattr(gathered, "MOST_KNOWN", 2)
+    oracle = counted(law.oracle())
+    state = np.full((1, law.length), MASK)
+    order = ["a", "a", "b", "c", "a", "c"]
+
+    def work(seat):
+        door = Door(seat)
+        return [
+            len(seat.once(name, door, lambda: door.probe(state, [0]))) for name in order
+        ], door.ledger.probes
+
+    replies = gather(oracle, [work])
+    assert replies == [([1] * len(order), len(order))]
+    assert oracle.states == 4  # a, b, c, and a once more
+
+
+def test_a_refusal_is_shared_with_its_charges(law, counted):
+    oracle = counted(law.oracle())
+    state = np.full((1, law.length), MASK)
+
+    def work(seat):
+        door = Door(seat)
+
+        def compute():
+            door.probe(state, [0])
+            raise cp.Infeasible("nothing was found")
+
+        with pytest.raises(cp.Infeasible, match="nothing was found"):
+            seat.once("structure", door, compute)
+        return door.ledger
+
+    ledgers = gather(oracle, [work] * 3)
+    assert ledgers == [cp.Ledger(probes=1, depth=1, rows_read=1, widest_stage=1)] * 3
+    assert oracle.states == 1
+
+
+def test_a_run_has_a_session_of_its_own(forest_law):
+    opened = []
+
+    class Offering(type(forest_law.oracle())):
+        def session(self, state):
+            opened.append(state.copy())
+            return super().session(state)
+
+    oracle = Offering(forest_law)
+    rule = cp.samplers.Sequential("confidence")
+    batch = cp.sample(oracle, rule, 4, seed=3, progress=False)
+    assert len(opened) == 4
+    expected = cp.sample(forest_law.oracle(), rule, 4, seed=3, progress=False)
+    assert batch.sequences.tolist() == expected.sequences.tolist()
+
+
+@dataclass(frozen=True)
+class LooksLater(cp.samplers.Sampler):
+    """Computes what depends on where the run began, at a history that others begin from."""
+
+    name: ClassVar[str] = "looks-later"
+
+    def unmask(self, run, decisions):
+        began = int((run.state != MASK).sum())
+        if began == 0:
+            run.commit([0])
+        began = run.once("began", lambda: began)
+        run.commit(run.residual)
+        return began
+
+
+def test_a_history_that_was_given_is_not_one_that_was_committed(table_law):
+    first = cp.sample(table_law.oracle(), LooksLater(), 1, progress=False)
+    given = np.full((2, table_law.length), MASK)
+    given[1, 0] = first.sequences[0, 0]
+    batch = cp.sample(table_law.oracle(), LooksLater(), 2, given=given, progress=False)
+    assert [result.diagnostics for result in batch.results] == [0, 1]
