@@ -40,14 +40,14 @@ def test_it_draws_what_the_structure_draws(case: tuple[cp.Oracle, cp.Structure])
     oracle, structure = case
     sampler = structure.sampler()
     expected = structure.sample(oracle, 5, STREAMS, check=False)
-    many = sampler.sample_many(oracle, 5, STREAMS, given=structure.given)
-    np.testing.assert_array_equal(many.tokens, expected.tokens)
+    many = cp.sample(oracle, sampler, 5, seed=STREAMS, given=structure.given)
+    np.testing.assert_array_equal(many.sequences, expected.sequences)
     assert many.ledgers == expected.ledgers
     assert many.ledger == expected.ledger
     for k in range(5):
         run = cp.Unmasking(oracle, given=structure.given, sequence=k)
         result = sampler(run, STREAMS)
-        np.testing.assert_array_equal(result.tokens, expected.tokens[k])
+        np.testing.assert_array_equal(result.tokens, expected.sequences[k])
         assert result.ledger == expected.ledgers[k]
         assert [batch.tolist() for batch in result.batches] == [
             sorted(batch.tolist()) for batch in structure.order.batches
@@ -85,7 +85,7 @@ def test_positions_it_says_nothing_about_are_refused() -> None:
     with pytest.raises(ValueError, match="position 4 was not masked when this structure"):
         sampler(cp.Unmasking(law.oracle()), STREAMS)
     with pytest.raises(ValueError, match="position 4 was not masked"):
-        sampler.sample_many(law.oracle(), 2, STREAMS)
+        cp.sample(law.oracle(), sampler, 2, seed=STREAMS)
     longer = cp.families.build("path", 13, 196)
     extended = np.append(given, cp.MASK)
     with pytest.raises(ValueError, match="position 12 was not masked"):

@@ -2,7 +2,6 @@
 
 import math
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 import pytest
@@ -35,10 +34,8 @@ def test_it_holds_the_graph_its_evidence_and_its_cost(
 
 
 def test_a_sample_costs_only_its_rounds(law: cp.ForestLaw, structure: cp.Structure) -> None:
-    seen: list[tuple[int, int]] = []
-    many = structure.sample(
-        law.oracle(), 20, STREAMS, progress=lambda done, total: seen.append((done, total))
-    )
+    seen: list[cp.Progress] = []
+    many = structure.sample(law.oracle(), 20, STREAMS, progress=seen.append)
     rounds = len(structure.order.batches)
     assert rounds <= math.ceil(math.log2(256 + 1))
     assert [ledger.total for ledger in many.ledgers] == [rounds] * 20
@@ -48,10 +45,12 @@ def test_a_sample_costs_only_its_rounds(law: cp.ForestLaw, structure: cp.Structu
     assert many.ledger.depth == rounds + 1
     assert many.ledger.total == 20 * rounds + 12
     assert many.ledger.rows_read == 20 * 256 + len(structure.sample_position)
-    assert seen == [(k + 1, rounds) for k in range(rounds)]
+    committed = [progress.committed for progress in seen]
+    assert committed == sorted(committed)
+    assert (committed[-1], seen[-1].length) == (20 * 256, 20 * 256)
     unchecked = structure.sample(law.oracle(), 20, STREAMS, check=False)
     assert unchecked.ledger.probes == 0
-    np.testing.assert_array_equal(unchecked.tokens, many.tokens)
+    np.testing.assert_array_equal(unchecked.sequences, many.sequences)
 
 
 def test_a_sequence_is_the_one_the_sampler_would_draw(
@@ -59,7 +58,7 @@ def test_a_sequence_is_the_one_the_sampler_would_draw(
 ) -> None:
     alone = cp.samplers.Compressed()(cp.Unmasking(law.oracle()), STREAMS)
     many = structure.sample(law.oracle(), 2, STREAMS)
-    np.testing.assert_array_equal(many.tokens[0], alone.tokens)
+    np.testing.assert_array_equal(many.sequences[0], alone.tokens)
 
 
 def test_context_is_kept(law: cp.ForestLaw) -> None:
@@ -67,8 +66,8 @@ def test_context_is_kept(law: cp.ForestLaw) -> None:
     given[:40] = 0
     structure = cp.discover(law.oracle(), STREAMS, given=given)
     many = structure.sample(law.oracle(), 3, STREAMS)
-    assert (many.tokens[:, :40] == 0).all()
-    assert (many.tokens >= 0).all()
+    assert (many.sequences[:, :40] == 0).all()
+    assert (many.sequences >= 0).all()
 
 
 def edge_p_values(law: cp.ForestLaw, one: np.ndarray, other: np.ndarray) -> np.ndarray:
@@ -94,9 +93,9 @@ def check_two_samples(law: cp.ForestLaw, count: int, level: float, seed: int) ->
     many = structure.sample(law.oracle(), count, streams)
     assert len(structure.order.batches) <= math.ceil(math.log2(law.length + 1))
     exact = law.sample(count, np.random.default_rng(seed + 2))
-    assert edge_p_values(law, many.tokens, exact).min() * len(law.edges) > level
-    product = cp.samplers.OneBatch().sample_many(law.oracle(), count, streams)
-    assert edge_p_values(law, product.tokens, exact).min() * len(law.edges) < level
+    assert edge_p_values(law, many.sequences, exact).min() * len(law.edges) > level
+    product = cp.sample(law.oracle(), "one-batch", count, seed=streams)
+    assert edge_p_values(law, product.sequences, exact).min() * len(law.edges) < level
 
 
 @pytest.mark.statistical
@@ -141,7 +140,7 @@ def test_an_oracle_with_other_rows_is_refused(law: cp.ForestLaw, structure: cp.S
     uniform = cp.CallableOracle(dense, law.length, law.vocab_size)
     with pytest.raises(cp.StructureError, match="entries a row"):
         structure.check(uniform)
-    assert structure.check(exact) == len(structure.sample_states)
+    assert structure.check(exact).probes == len(structure.sample_states)
 
 
 def test_a_vague_oracle_is_not_let_through(law: cp.ForestLaw, structure: cp.Structure) -> None:
@@ -409,26 +408,25 @@ def test_replies_that_are_not_numbers_are_refused(
 
 
 def test_terms_of_the_screen_become_those_of_the_structure(
-    law: cp.ForestLaw, monkeypatch: pytest.MonkeyPatch
+    law: cp.ForestLaw, structure: cp.Structure, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     edges = len(law.edges)
-    terms: dict[str, Any] = dict.fromkeys(("unary", "tables", "is_tested"))
+    assert structure.unary.shape == (256, 3)
+    assert structure.tables.shape == (edges, 3, 3)
+    assert structure.untested.tolist() == []
+    assert structure.terms is not None
+    assert structure.terms.tolerance == structure.tolerance == pytest.approx(3e-12)
     monkeypatch.setattr(
         "counterprobe.structure.structure.compressed_screen",
-        lambda *arguments: replace(compressed_screen(*arguments), **terms),
+        lambda *arguments: replace(compressed_screen(*arguments), terms=None),
     )
     untold = cp.discover(law.oracle(), STREAMS)
     assert untold.unary.shape == (256, 0)
     assert untold.tables.shape == (edges, 0, 0)
-    assert untold.untested.tolist() == list(range(256))
-    terms["unary"] = np.ones((256, 3))
-    terms["tables"] = np.ones((edges, 3, 3))
-    terms["is_tested"] = np.arange(256) > 0
-    told = cp.discover(law.oracle(), STREAMS)
-    for name, array in terms.items():
-        np.testing.assert_array_equal(getattr(told, name), array)
-    assert told.untested.tolist() == [0]
-    assert told.summary()["untested"] == 1
+    assert untold.terms is None
+    assert untold.summary()["untested"] == 256
+    (note,) = untold.sample(law.oracle(), 1, STREAMS).results[0].notes
+    assert note == "the structure has no fitted terms, so no row was compared with it"
 
 
 # ----- Nothing to find --------------------------------------------------------------------------
@@ -442,9 +440,9 @@ def test_a_context_that_gives_everything_costs_nothing(
     structure = cp.discover(oracle, STREAMS, given=given)
     assert len(structure.edges) == len(structure.unresolved) == len(structure.residual) == 0
     assert structure.order.batches == []
-    assert structure.check(oracle) == 0
+    assert structure.check(oracle).total == 0
     many = structure.sample(oracle, 3, STREAMS)
-    np.testing.assert_array_equal(many.tokens, np.tile(given, (3, 1)))
+    np.testing.assert_array_equal(many.sequences, np.tile(given, (3, 1)))
     assert many.ledger == structure.ledger == cp.Ledger()
     assert (oracle.calls, oracle.states) == (0, 0)
 

@@ -79,3 +79,20 @@ def test_positions_committed_singly_are_followed_by_a_rehearsal(as_classes: bool
         assert commit_in_order(run, order, watch, np.random.default_rng(0)) == num_left
         assert run.ledger.probes == 2  # both sides of one component
         assert run.is_complete
+
+
+def test_sequences_that_disagree_leave_the_others_and_say_so() -> None:
+    # The two laws differ only where position 0 has its second token.
+    length = 40
+    law = chain(length, 3.0)
+    structure = cp.discover(law.oracle())
+    pair = law.pair.copy()
+    pair[0, 1] *= [2.0, 0.5]
+    other = cp.ForestLaw(law.unary / [1.0, 1.0], law.edges, pair)
+    streams = cp.Streams(3, 4)
+    batch = structure.sample(other.oracle(), 12, streams, check=False)
+    notes = [result.notes for result in batch.results]
+    assert all("a row was read that the recovered structure does not imply" in n[0] for n in notes)
+    same = structure.sample(law.oracle(), 12, streams)
+    assert not any(result.notes for result in same.results)
+    assert same.ledger.depth == len(structure.order.layers) + 1

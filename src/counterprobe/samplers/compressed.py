@@ -9,7 +9,7 @@ from counterprobe.probing.compressed import CompressedSettings, Findings, compre
 from counterprobe.samplers.base import Sampler
 from counterprobe.streams import Decisions
 from counterprobe.structure import commit_order, refuse_empty
-from counterprobe.structure.watch import CommitWatch, commit_in_order
+from counterprobe.structure.watch import CommitWatch, commit_in_order, left_singly
 from counterprobe.unmasking import Unmasking
 
 __all__ = ["Compressed", "CompressedReport"]
@@ -49,12 +49,7 @@ class CompressedReport:
                 f"the recovered graph has cycles; {self.num_repaired} of their positions were "
                 "committed singly"
             )
-        if self.num_left:
-            said.append(
-                "on the way a row was read that the recovered structure does not imply; the "
-                f"{self.num_left} positions left were committed singly, but what had been "
-                "committed together by then may have broken a dependence"
-            )
+        said.extend(left_singly(self.num_left))
         if self.num_layers:
             said.append(self.findings.assumption)
         return said
@@ -88,7 +83,7 @@ class Compressed(CompressedSettings, Sampler):
             refuse_empty(findings, run.residual)
         order = commit_order(findings.edges, findings.is_resolved, run.residual)
         run.transcript.note("terminal", positions=run.residual, edges=findings.edges)
-        watch = CommitWatch(findings.terms, order.alone)
+        watch = run.once("watch", lambda: CommitWatch(findings.terms, order.alone))
         num_left = commit_in_order(run, order, watch, decisions.generator("rehearsal"))
         return CompressedReport(
             findings, len(order.singles), len(order.repaired), len(order.layers), num_left

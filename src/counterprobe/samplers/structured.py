@@ -8,18 +8,43 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from counterprobe.errors import Infeasible
 from counterprobe.graph import check_edges
 from counterprobe.probing.compressed.findings import Terms
 from counterprobe.samplers.base import Sampler
 from counterprobe.samplers.settings import require_count
 from counterprobe.streams import Decisions
 from counterprobe.structure.order import CommitOrder, commit_order
-from counterprobe.structure.watch import CommitWatch, commit_in_order
+from counterprobe.structure.watch import CommitWatch, commit_in_order, left_singly
 from counterprobe.unmasking import Unmasking
 
-__all__ = ["Structured"]
+__all__ = ["Structured", "StructuredReport"]
 
 IntArray = NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class StructuredReport:
+    """Diagnostics of one run.
+
+    Attributes
+    ----------
+    num_left : int
+        Positions committed singly after a row was read that the structure does not imply.
+    is_watched : bool
+        Whether there were terms to compare rows with.
+    """
+
+    num_left: int
+    is_watched: bool
+
+    @property
+    def notes(self) -> list[str]:
+        """What did not agree, or could not be compared."""
+        said = left_singly(self.num_left)
+        if not self.is_watched:
+            said.append("the structure has no fitted terms, so no row was compared with it")
+        return said
 
 
 @dataclass(frozen=True)
@@ -93,6 +118,14 @@ class Structured(Sampler):
 
     def unmask(self, run: Unmasking, decisions: Decisions) -> object:
         """Commit by the order while rows are what the terms imply."""
+        if run.length < self.length:
+            raise Infeasible(
+                f"the structure has {self.length} positions, the run {run.length}; discover the "
+                "structure of this oracle"
+            )
         order = self.order(run.residual)
-        watch = CommitWatch(self.terms, order.alone)
-        return commit_in_order(run, order, watch, decisions.generator("rehearsal"))
+        watch = run.once("watch", lambda: CommitWatch(self.terms, order.alone))
+        return StructuredReport(
+            commit_in_order(run, order, watch, decisions.generator("rehearsal")),
+            self.terms is not None,
+        )

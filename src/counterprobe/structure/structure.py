@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -18,13 +18,13 @@ from numpy.typing import ArrayLike, NDArray
 
 from counterprobe.errors import Infeasible, StructureError
 from counterprobe.ledger import Ledger
-from counterprobe.lockstep import Lockstep, Many
 from counterprobe.oracle import Oracle, Readouts
 from counterprobe.probing.compressed import CompressedSettings, Findings, compressed_screen
 from counterprobe.probing.compressed.findings import Sample, Terms
 from counterprobe.probing.compressed.keeping import pooled
 from counterprobe.results import versions
 from counterprobe.rows import to_numpy
+from counterprobe.run.batches import SampleBatch
 from counterprobe.states import MASK, StateArray
 from counterprobe.streams import Streams
 from counterprobe.structure import file
@@ -170,8 +170,8 @@ class Structure:
         unexplained = float(self.misfit[self.is_resolved].max(initial=0.0))
         return SAME_ROW + 2 * max(self.row_error, self.precision, min(unexplained, ROUNDED))
 
-    def check(self, oracle: Oracle) -> int:
-        """Make sure that an oracle is the one this was found with; return the probes it took.
+    def check(self, oracle: Oracle) -> Ledger:
+        """Make sure that an oracle is the one this was found with; return what that cost.
 
         Raises
         ------
@@ -184,7 +184,7 @@ class Structure:
                 f"tokens, the oracle has {oracle.length} and {oracle.vocab_size}; discover its own"
             )
         if len(self.sample_position) == 0:
-            return 0
+            return Ledger()
         readouts = Readouts.pairs(self.sample_index, self.sample_position)
         run = Unmasking(oracle, given=self.given)
         rows = run.probe(self.sample_states, readouts)
@@ -204,7 +204,7 @@ class Structure:
                 f"{int(self.sample_position[k])} differs by {distance[k]:.3g} in total variation "
                 f"({allowed:.3g} allowed); discover the structure of this oracle"
             )
-        return run.ledger.probes
+        return run.ledger
 
     def sample(
         self,
@@ -213,9 +213,12 @@ class Structure:
         streams: Streams,
         *,
         check: bool = True,
-        progress: Callable[[int, int], None] | None = None,
-    ) -> Many:
+        progress: bool | Callable[[Progress], None] = False,
+    ) -> SampleBatch:
         """Draw sequences that cost only their commit rounds, one batch of states a round.
+
+        Every row that commits read is compared with what the fitted terms imply; a sequence that
+        disagrees goes on alone, one position at a time, and its result says so.
 
         Parameters
         ----------
@@ -225,23 +228,23 @@ class Structure:
         streams : Streams
         check : bool
             Ask the stored probes again first; they are charged to the whole.
-        progress : callable, optional
-            Called with the rounds done and their number.
+        progress : bool or callable
+            As in ``counterprobe.sample``.
         """
-        probes = self.check(oracle) if check else 0
-        run = Lockstep(oracle, count, streams, given=self.given)
-        batches = self.order.batches
-        for done, batch in enumerate(batches, start=1):
-            run.commit(batch)
-            if progress is not None:
-                progress(done, len(batches))
-        drawn = run.result()
-        if not probes:
-            return drawn
-        whole = drawn.ledger.charge(
-            probes=probes, depth=1, rows_read=len(self.sample_position), stage_width=probes
+        # Here and not above: the call for many sequences stands on samplers, these on structures.
+        from counterprobe.sampling import sample
+
+        checked = self.check(oracle) if check else Ledger()
+        drawn = sample(
+            oracle, self.sampler(), count, seed=streams, given=self.given, progress=progress
         )
-        return Many(drawn.tokens, drawn.ledgers, whole)
+        whole = drawn.ledger.charge(
+            probes=checked.probes,
+            depth=checked.depth,
+            rows_read=checked.rows_read,
+            stage_width=checked.widest_stage,
+        )
+        return replace(drawn, ledger=whole)
 
     def sampler(self) -> Sampler:
         """Return the sampler that commits by this structure, for runs of one's own.
@@ -323,7 +326,7 @@ def discover(
     >>> len(structure.edges), len(structure.unresolved)
     (299, 0)
     >>> many = structure.sample(law.oracle(), 100, cp.Streams(1, 2))
-    >>> many.tokens.shape, many.ledger.depth
+    >>> many.sequences.shape, many.ledger.depth
     ((100, 300), 10)
     """
     chosen = settings or CompressedSettings()

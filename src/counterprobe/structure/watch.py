@@ -26,7 +26,7 @@ from counterprobe.states import MASK, StateArray
 from counterprobe.structure.order import CommitOrder
 from counterprobe.unmasking import Unmasking
 
-__all__ = ["CommitWatch", "commit_in_order"]
+__all__ = ["CommitWatch", "commit_in_order", "left_singly"]
 
 BoolArray = NDArray[np.bool_]
 IntArray = NDArray[np.int64]
@@ -136,6 +136,17 @@ def commit_in_order(
         if watch.disagrees(history, layer, seen[0])[0]:
             return _commit_singly(run)
     return 0
+
+
+def left_singly(num_left: int) -> list[str]:
+    """Say, for a result's notes, that a run ended singly; nothing where it did not."""
+    if not num_left:
+        return []
+    return [
+        "on the way a row was read that the recovered structure does not imply; the "
+        f"{num_left} positions left were committed singly, but what had been committed together "
+        "by then may have broken a dependence"
+    ]
 
 
 def _commit_singly(run: Unmasking) -> int:
