@@ -5,8 +5,6 @@ sampler runs it to completion and returns a ``SampleResult``. ``sample`` does al
 number of sequences.
 """
 
-__version__ = "0.1.0"
-
 from counterprobe import evaluation as evaluation
 from counterprobe import probing as probing
 from counterprobe import samplers as samplers
@@ -47,3 +45,4 @@ from counterprobe.targets import FrozenNoise as FrozenNoise
 from counterprobe.targets import TableLaw as TableLaw
 from counterprobe.targets import families as families
 from counterprobe.threads import set_num_threads as set_num_threads
+from counterprobe.version import __version__ as __version__

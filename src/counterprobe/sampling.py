@@ -21,13 +21,14 @@ from counterprobe.errors import BudgetExceeded, Infeasible
 from counterprobe.oracle import IncrementalOracle, Oracle
 from counterprobe.run.batches import SampleBatch
 from counterprobe.run.door import Door, ReplyCheck
-from counterprobe.run.gathered import Gathering, Seat, Whole
+from counterprobe.run.gathered import Gathering, Seat
 from counterprobe.run.ledger import Right
 from counterprobe.run.lockstep import Lockstep
 from counterprobe.run.results import SampleResult, StopReason
 from counterprobe.run.standing import Progress
 from counterprobe.run.transcript import Level
 from counterprobe.run.unmasking import Unmasking
+from counterprobe.run.whole import Whole
 from counterprobe.samplers.base import Sampler, require_complete
 from counterprobe.samplers.registry import build_sampler
 from counterprobe.states import MASK, StateArray, all_masked, as_states

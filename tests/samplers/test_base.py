@@ -43,14 +43,17 @@ def test_a_spawned_process_draws_the_same(forest_law):
     with multiprocessing.get_context("spawn").Pool(1) as pool:
         # A sampler is a callable that pickles, so the child needs no code of this test.
         elsewhere = [pool.apply(sampler, (run, STREAMS)) for sampler, run in runs]
-        many = pool.apply(cp.samplers.OneBatch().sample_many, (forest_law.oracle(), 3, STREAMS))
+        options = {"seed": STREAMS, "progress": False}
+        order = (forest_law.oracle(), cp.samplers.Threshold(), 3)
+        many = pool.apply(cp.sample, order, options)
     for (sampler, run), result in zip(runs, elsewhere, strict=True):
         here = sampler(run, STREAMS)
         assert result.tokens.tolist() == here.tokens.tolist()
         assert result.round_of_position.tolist() == here.round_of_position.tolist()
         assert result.ledger == here.ledger
-    expected = cp.samplers.OneBatch().sample_many(forest_law.oracle(), 3, STREAMS)
-    assert many.tokens.tolist() == expected.tokens.tolist()
+    expected = cp.sample(*order, **options)
+    assert many.sequences.tolist() == expected.sequences.tolist()
+    assert many.ledger == expected.ledger
 
 
 # ----- The base class -----------------------------------------------------------------------
@@ -115,7 +118,8 @@ def test_a_schedule_is_enough_to_be_a_sampler(law):
         [i for i in range(law.length) if i not in evens],
     ]
     assert result.ledger.total == result.ledger.depth == 2
-    assert Halves().sample_many(law.oracle(), 1, STREAMS).tokens[0].tolist() == list(result.tokens)
+    many = cp.sample(law.oracle(), Halves(), 2, seed=STREAMS, progress=False)
+    assert many.sequences[0].tolist() == list(result.tokens)
 
 
 def test_diagnostics_and_notes_reach_the_result(law):
@@ -146,8 +150,8 @@ def test_an_infeasible_rule_becomes_a_stop_reason(law):
 def test_a_sampler_without_a_rule_is_an_error(law):
     with pytest.raises(TypeError, match="Empty must override schedule or unmask"):
         sample(Empty(), law)
-    with pytest.raises(ValueError, match="'empty' chooses batches from replies"):
-        Empty().sample_many(law.oracle(), 2, STREAMS)
+    with pytest.raises(TypeError, match="Empty must override schedule or unmask"):
+        cp.sample(law.oracle(), Empty(), 2, progress=False)
 
 
 def test_a_bad_oracle_leaves_the_run_with_what_was_committed():

@@ -15,8 +15,8 @@ from counterprobe.evaluation import (
     exact_output_law,
     information_curve,
 )
-from counterprobe.evaluation.information import subset_entropies
 from counterprobe.samplers.best_sizes import curve_cost
+from counterprobe.targets.information import subset_entropies
 
 STREAMS = cp.Streams(61, 62)
 FIVE_BITS = cp.TableLaw(np.random.default_rng(9).dirichlet(np.full(32, 0.5)).reshape((2,) * 5))
@@ -373,7 +373,7 @@ def test_unknown_knobs_fail_and_list_the_valid_ones(name):
         (s.ChenCongLi("tc"), r"needs dependence, TC of .*evaluation.dependence\(law\).total"),
         (s.ChenCongLi("dtc"), r"needs dependence, DTC of .*evaluation.dependence\(law\).dual"),
         (s.ChenCongLi("both"), r"the smaller of TC and DTC .*dependence\(law\).smaller"),
-        (s.InformationCurve(2), r"needs curve, .*evaluation.information_curve\(law\) computes"),
+        (s.InformationCurve(2), r"needs curve, .*targets.information_curve\(law\) computes"),
         (s.CentroidLayers(), r"needs edges, the law's forest: pass edges=law.edges"),
     ],
 )

@@ -5,7 +5,7 @@ from typing import ClassVar, Literal
 
 import pytest
 
-from counterprobe.ledger import Right
+from counterprobe.run.ledger import Right
 from counterprobe.samplers import (
     SAMPLERS,
     OneBatch,

@@ -9,10 +9,10 @@ import pytest
 import counterprobe as cp
 from counterprobe import testing
 from counterprobe.oracle import Readouts
+from counterprobe.run.unmasking import Request
 from counterprobe.samplers import Sampler
 from counterprobe.testing import ConformanceError
 from counterprobe.testing import sampler_checks as checks
-from counterprobe.unmasking import Request
 
 IDS = {"ids": lambda check: check.__name__}
 

@@ -5,12 +5,12 @@ import numpy as np
 import counterprobe as cp
 from counterprobe import testing
 from counterprobe.oracle import Readouts
+from counterprobe.run.unmasking import Request
 from counterprobe.testing.stages import (
     ListingUnmasking,
     asked_by_stage,
     first_other_stage,
 )
-from counterprobe.unmasking import Request
 
 
 def test_requests_are_listed_before_anything_is_asked(counted, table_law):

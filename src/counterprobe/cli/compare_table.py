@@ -10,7 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from counterprobe.evaluation.comparison import Comparison
-from counterprobe.ledger import Right
+from counterprobe.run.ledger import Right
 from counterprobe.samplers import Sampler
 
 __all__ = ["label", "show_comparison"]

@@ -6,7 +6,6 @@ from typing import Annotated
 
 import typer
 
-from counterprobe import __version__
 from counterprobe.cli.compare import compare
 from counterprobe.cli.plan import plan
 from counterprobe.cli.reference import reference
@@ -15,6 +14,7 @@ from counterprobe.cli.sample import sample
 from counterprobe.cli.samplers import samplers
 from counterprobe.cli.study import study
 from counterprobe.cli.verify import verify
+from counterprobe.version import __version__
 
 __all__ = ["app", "main"]
 

@@ -14,7 +14,7 @@ from counterprobe.cli.records import run_record
 from counterprobe.cli.targets import Target
 from counterprobe.evaluation import run_trial
 from counterprobe.evaluation.batch_kl import DEFAULT_DRAWS
-from counterprobe.results import versions
+from counterprobe.run.results import versions
 from counterprobe.samplers import build_sampler
 from counterprobe.states import fingerprint
 from counterprobe.streams import Streams

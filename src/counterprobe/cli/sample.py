@@ -23,7 +23,7 @@ from counterprobe.cli.targets import (
 )
 from counterprobe.evaluation import Trial, run_trial
 from counterprobe.evaluation.batch_kl import DEFAULT_DRAWS
-from counterprobe.results import StopReason
+from counterprobe.run.results import StopReason
 from counterprobe.samplers import Sampler, build_sampler
 from counterprobe.streams import Streams
 from counterprobe.targets.law import ForestLaw

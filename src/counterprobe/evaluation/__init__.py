@@ -8,9 +8,6 @@ from counterprobe.evaluation.batch_kl import reference_kl as reference_kl
 from counterprobe.evaluation.comparison import Comparison as Comparison
 from counterprobe.evaluation.comparison import compare_sampler as compare_sampler
 from counterprobe.evaluation.draw_tree import draw_tree_law as draw_tree_law
-from counterprobe.evaluation.information import Dependence as Dependence
-from counterprobe.evaluation.information import dependence as dependence
-from counterprobe.evaluation.information import information_curve as information_curve
 from counterprobe.evaluation.output_law import OutputLaw as OutputLaw
 from counterprobe.evaluation.output_law import exact_output_law as exact_output_law
 from counterprobe.evaluation.output_law import seed_averaged_risk as seed_averaged_risk
@@ -18,3 +15,6 @@ from counterprobe.evaluation.screens import rows_exact as rows_exact
 from counterprobe.evaluation.screens import screen_separated as screen_separated
 from counterprobe.evaluation.trial import Trial as Trial
 from counterprobe.evaluation.trial import run_trial as run_trial
+from counterprobe.targets.information import Dependence as Dependence
+from counterprobe.targets.information import dependence as dependence
+from counterprobe.targets.information import information_curve as information_curve

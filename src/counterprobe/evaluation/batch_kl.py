@@ -19,10 +19,10 @@ from numpy.typing import ArrayLike, NDArray
 
 from counterprobe.evaluation.factors import make_piece_scratch
 from counterprobe.evaluation.pieces import batch_dependence
-from counterprobe.ledger import Right
 from counterprobe.oracle import Oracle, Readouts
-from counterprobe.results import SampleResult, StopReason
 from counterprobe.rows import ClassedRows, Rows, to_numpy
+from counterprobe.run.ledger import Right
+from counterprobe.run.results import SampleResult, StopReason
 from counterprobe.states import MASK, StateArray, as_states, check_batch, mix64
 from counterprobe.targets.inference import make_scratch
 from counterprobe.targets.law import ForestLaw, ForestOracle

@@ -14,7 +14,7 @@ import numpy as np
 from counterprobe.errors import CounterprobeError
 from counterprobe.evaluation.batch_kl import DEFAULT_DRAWS
 from counterprobe.evaluation.trial import Law, Trial, Watch, run_trial
-from counterprobe.results import StopReason
+from counterprobe.run.results import StopReason
 from counterprobe.samplers.base import Sampler
 from counterprobe.streams import Streams
 from counterprobe.targets.law import ForestLaw

@@ -19,12 +19,12 @@ from numpy.typing import NDArray
 
 from counterprobe.evaluation.batch_kl import DEFAULT_DRAWS, BatchKL, batch_kl
 from counterprobe.oracle import Oracle
-from counterprobe.results import SampleResult
+from counterprobe.run.results import SampleResult
+from counterprobe.run.unmasking import Progress, Unmasking
 from counterprobe.samplers.base import Sampler
 from counterprobe.streams import Streams
 from counterprobe.targets.law import ForestLaw
 from counterprobe.targets.table import TableLaw
-from counterprobe.unmasking import Progress, Unmasking
 
 __all__ = ["Law", "Trial", "Watch", "run_trial", "token_digest"]
 

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from counterprobe.errors import Infeasible
 from counterprobe.rows import Rows
-from counterprobe.unmasking import Unmasking
+from counterprobe.run.unmasking import Unmasking
 
 __all__ = ["Banks", "read_banks", "tail_threshold", "threshold_floor"]
 

@@ -21,9 +21,9 @@ from counterprobe.oracle import Readouts
 from counterprobe.probing.selectors import RowSelector, select_rows, top_votes
 from counterprobe.probing.votes import Candidates, VoteBook
 from counterprobe.rows import Rows, to_numpy
+from counterprobe.run.unmasking import Request, Unmasking
 from counterprobe.states import MASK, StateArray
 from counterprobe.threads import run_in_parts
-from counterprobe.unmasking import Request, Unmasking
 
 __all__ = ["Chunk", "Screen", "ScreenRows", "draw_colorings", "packed_screen", "probe_states"]
 

@@ -17,71 +17,34 @@ import contextvars
 import threading
 from collections import OrderedDict, deque
 from collections.abc import Callable, Hashable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from queue import Empty, SimpleQueue
 from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from counterprobe.checks import check_rows
 from counterprobe.errors import BudgetExceeded, CounterprobeError, Infeasible
 from counterprobe.oracle import IncrementalOracle, Oracle, Readouts, Session
 from counterprobe.rows import Rows
 from counterprobe.run.door import Door
-from counterprobe.run.ledger import Ledger
+from counterprobe.run.joined import Asked, ask_together, cut
 from counterprobe.run.transcript import Event, Note
 from counterprobe.states import StateArray
 
-__all__ = ["Gathering", "Seat", "Whole"]
+__all__ = ["Gathering", "Seat"]
 
 IntArray = NDArray[np.int64]
 T = TypeVar("T")
 
-# Numbers in the states of one call, at most: replies are larger still.
-MOST_NUMBERS = 1 << 24
 # Results shared between runs that are kept: after a few commits hardly any history comes again.
 MOST_KNOWN = 256
 # Seconds until a run that waits looks whether the others still go on: nobody may be there to say.
 LONGEST_WAIT = 1.0
 
 
-class Whole:
-    """The ledger of runs side by side: submissions add up, stage k of every run is one stage."""
-
-    def __init__(self) -> None:
-        self._sum = Ledger()
-        self._widths: list[int] = []
-        self._widest = 0
-
-    def charge(self, event: Event, stage: int) -> None:
-        """Add a stage of one run."""
-        self._sum = event.charge(self._sum)
-        if event.submissions:
-            self.reach(stage + 1)
-            self._widths[stage] += event.submissions
-            self._widest = max(self._widest, self._widths[stage])
-
-    def reach(self, depth: int) -> None:
-        """Be at least as deep as a run."""
-        self._widths.extend([0] * (depth - len(self._widths)))
-
-    @property
-    def ledger(self) -> Ledger:
-        """Charges so far."""
-        return replace(self._sum, depth=len(self._widths), widest_stage=self._widest)
-
-
 class _Stopped(BaseException):
     """Raised where a run waits, to end it; samplers that catch ``Exception`` let it pass."""
-
-
-@dataclass(slots=True)
-class _Asked:
-    """A run asks for rows."""
-
-    states: StateArray
-    readouts: Readouts
 
 
 @dataclass(slots=True)
@@ -145,7 +108,7 @@ class Seat:
 
     def rows(self, states: StateArray, readouts: Readouts) -> Rows:
         """Ask together with the others."""
-        rows: Rows = self._wait(_Asked(states, readouts))
+        rows: Rows = self._wait(Asked(states, readouts))
         return rows
 
     def once(self, key: Hashable, door: Door, compute: Callable[[], T]) -> T:
@@ -194,7 +157,7 @@ class Seat:
             self.check_going()
             return reply
 
-    def _wait(self, message: _Asked | _Known) -> Any:
+    def _wait(self, message: Asked | _Known) -> Any:
         self._gathering.outbox.put((self, message))
         return self.await_turn()
 
@@ -235,7 +198,7 @@ class Gathering:
 
     def __init__(self, oracle: Oracle, at_once: int) -> None:
         self.oracle = oracle
-        self.outbox: SimpleQueue[tuple[Seat, _Asked | _Known | _Ended]] = SimpleQueue()
+        self.outbox: SimpleQueue[tuple[Seat, Asked | _Known | _Ended]] = SimpleQueue()
         self.is_stopping = False
         self._at_once = at_once
         self._is_incremental = isinstance(oracle, IncrementalOracle)
@@ -257,7 +220,7 @@ class Gathering:
         results: dict[int, T] = {}
         started = 0
         ready: deque[tuple[Seat, Rows | None]] = deque()
-        asking: list[tuple[Seat, _Asked]] = []
+        asking: list[tuple[Seat, Asked]] = []
         hoping: list[tuple[Seat, _Known]] = []
         try:
             while len(results) < count:
@@ -266,7 +229,7 @@ class Gathering:
                     started += 1
                 while ready:
                     seat, message = self._turn(*ready.popleft())
-                    if isinstance(message, _Asked):
+                    if isinstance(message, Asked):
                         asking.append((seat, message))
                     elif isinstance(message, _Known):
                         hoping.append((seat, message))
@@ -331,7 +294,7 @@ class Gathering:
             ended.error = error
         self.outbox.put((seat, ended))
 
-    def _turn(self, seat: Seat, reply: Rows | None) -> tuple[Seat, _Asked | _Known | _Ended]:
+    def _turn(self, seat: Seat, reply: Rows | None) -> tuple[Seat, Asked | _Known | _Ended]:
         """Let one run move until it waits again or ends."""
         seat.inbox.put(reply)
         return self.outbox.get()
@@ -357,53 +320,16 @@ class Gathering:
 
     # ----- Asking --------------------------------------------------------------------------
 
-    def _answer(self, asking: Sequence[tuple[Seat, _Asked]]) -> list[tuple[Seat, Rows | None]]:
+    def _answer(self, asking: Sequence[tuple[Seat, Asked]]) -> list[tuple[Seat, Rows | None]]:
         """Ask the oracle for everybody, in as few calls as memory allows."""
         answered: list[tuple[Seat, Rows | None]] = []
-        part: list[tuple[Seat, _Asked]] = []
-        size = 0
-        for seat, asked in asking:
-            if part and size + asked.states.size > MOST_NUMBERS:
-                answered.extend(self._answer_part(part))
-                part, size = [], 0
-            part.append((seat, asked))
-            size += asked.states.size
-        return [*answered, *self._answer_part(part)]
-
-    def _answer_part(self, part: Sequence[tuple[Seat, _Asked]]) -> list[tuple[Seat, Rows | None]]:
-        try:
-            replies = _ask_together(self.oracle, [asked for _, asked in part])
-        except Exception as problem:
-            numbers = ", ".join(str(seat.index) for seat, _ in part)
-            problem.add_note(f"while the oracle was asked for sequences {numbers}")
-            raise
-        return [(seat, reply) for (seat, _), reply in zip(part, replies, strict=True)]
-
-
-def _ask_together(oracle: Oracle, asked: Sequence[_Asked]) -> list[Rows]:
-    """Ask for several batches of states as one; return their rows one by one."""
-    if len(asked) == 1:
-        return [oracle.rows(asked[0].states, asked[0].readouts)]
-    states = np.concatenate([one.states for one in asked])
-    readouts = _joined([one.readouts for one in asked], [len(one.states) for one in asked])
-    rows = oracle.rows(states, readouts)
-    if not isinstance(rows, Rows) or len(rows) != len(readouts):
-        name = str(getattr(oracle, "name", type(oracle).__name__))
-        check_rows(rows, readouts, oracle.vocab_size, name, warn_on_zero=False)
-    ends = np.cumsum([len(one.readouts) for one in asked])
-    starts = np.concatenate([[0], ends[:-1]])
-    return [rows.take(np.arange(low, high)) for low, high in zip(starts, ends, strict=True)]
-
-
-def _joined(parts: Sequence[Readouts], num_states: Sequence[int]) -> Readouts:
-    """Read from several batches of states as from one."""
-    shared = parts[0].shared
-    if shared is not None and all(
-        part.shared is not None and np.array_equal(part.shared, shared) for part in parts
-    ):
-        return Readouts.same(sum(num_states), shared)
-    starts = np.cumsum([0, *num_states[:-1]])
-    return Readouts.pairs(
-        np.concatenate([p.state_index + low for p, low in zip(parts, starts, strict=True)]),
-        np.concatenate([part.position for part in parts]),
-    )
+        for part in cut([asked for _, asked in asking]):
+            seats = [seat for seat, _ in asking[len(answered) : len(answered) + len(part)]]
+            try:
+                replies = ask_together(self.oracle, part)
+            except Exception as problem:
+                numbers = ", ".join(str(seat.index) for seat in seats)
+                problem.add_note(f"while the oracle was asked for sequences {numbers}")
+                raise
+            answered.extend(zip(seats, replies, strict=True))
+        return answered

@@ -79,7 +79,10 @@ class Ledger:
 
     @property
     def depth_without_rights(self) -> int:
-        """The depth if every batch had to be fixed before its commit's reply."""
+        """The depth of one run if every batch had to be fixed before its commit's reply.
+
+        For many runs side by side it is an upper bound: their selected commits share stages.
+        """
         return self.depth + self.selected_commits
 
     def charge(

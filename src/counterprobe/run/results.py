@@ -41,7 +41,7 @@ class StopReason(Enum):
 
 def versions() -> dict[str, str]:
     """Return what a result depends on: package, stream layout, NumPy, Python."""
-    from counterprobe import __version__
+    from counterprobe.version import __version__
 
     return {
         "counterprobe": __version__,

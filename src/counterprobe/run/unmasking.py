@@ -120,7 +120,8 @@ class Unmasking(Standing):
         """Compute something that the history and the decision seed determine.
 
         Alone, a run simply computes it. Runs that share a memory compute it once for each distinct
-        history of a seed; the others take over its result and its charges.
+        history of a seed; the others take over its result, which nobody may change, and its
+        charges.
 
         Parameters
         ----------

@@ -14,11 +14,9 @@ from dataclasses import asdict, dataclass
 from typing import Any, ClassVar, Self
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from counterprobe.errors import BudgetExceeded, CounterprobeError, Infeasible
-from counterprobe.lockstep import Lockstep, Many
-from counterprobe.oracle import Oracle
 from counterprobe.run.ledger import Right
 from counterprobe.run.results import SampleResult, StopReason, versions
 from counterprobe.run.unmasking import Unmasking
@@ -142,38 +140,6 @@ class Sampler(ABC):
     def settings(self) -> dict[str, Any]:
         """The settings by name."""
         return asdict(self)
-
-    def sample_many(
-        self,
-        oracle: Oracle,
-        count: int,
-        streams: Streams,
-        *,
-        given: ArrayLike | None = None,
-    ) -> Many:
-        """Draw many sequences in lockstep: one batch of states a round.
-
-        Only for rules whose batches do not depend on replies. Sequence k is the one that
-        ``Unmasking(oracle, sequence=k)`` would give with the same streams.
-
-        Parameters
-        ----------
-        oracle : Oracle
-        count : int
-        streams : Streams
-        given : array_like of int, shape (N,) or (count, N), optional
-            Context; its masked positions must be the same in every sequence.
-        """
-        run = Lockstep(oracle, count, streams, given=given)
-        batches = self.schedule(run.residual, streams.decisions)
-        if batches is None:
-            raise ValueError(
-                f"sampler {self.name!r} chooses batches from replies, so sequences cannot run in "
-                "lockstep; call it on one Unmasking a sequence"
-            )
-        for batch in batches:
-            run.commit(batch)
-        return run.result()
 
 
 def require_complete(name: str, num_left: int, length: int) -> None:

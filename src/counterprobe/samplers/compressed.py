@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from counterprobe.probing.compressed import CompressedSettings, Findings, compressed_screen
+from counterprobe.run.unmasking import Unmasking
 from counterprobe.samplers.base import Sampler
 from counterprobe.streams import Decisions
 from counterprobe.structure import commit_order, refuse_empty
 from counterprobe.structure.watch import CommitWatch, commit_in_order, left_singly
-from counterprobe.unmasking import Unmasking
 
 __all__ = ["Compressed", "CompressedReport"]
 

@@ -19,12 +19,12 @@ from typing import Any, ClassVar, Literal, Self, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from counterprobe.evaluation.information import dependence, information_curve
 from counterprobe.samplers.base import Sampler, Sweep
 from counterprobe.samplers.best_sizes import best_sizes
 from counterprobe.samplers.quotas import POWERS, balanced_sizes, cut
 from counterprobe.samplers.settings import require, require_count, require_one_of
 from counterprobe.streams import Decisions
+from counterprobe.targets.information import dependence, information_curve
 
 __all__ = ["ChenCongLi", "InformationCurve", "LiCai"]
 
@@ -228,7 +228,7 @@ class InformationCurve(_RandomOrder):
             "curve",
             self.curve,
             "the law's information curve",
-            "counterprobe.evaluation.information_curve(law)",
+            "counterprobe.targets.information_curve(law)",
         )
         entropies = np.asarray(told, dtype=np.float64)
         if len(entropies) != count:

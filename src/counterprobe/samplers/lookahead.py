@@ -15,13 +15,13 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from counterprobe.ledger import Right
 from counterprobe.rows import Rows, to_numpy
+from counterprobe.run.ledger import Right
+from counterprobe.run.unmasking import Unmasking
 from counterprobe.samplers.base import Sampler, Sweep
 from counterprobe.samplers.settings import require, require_count
 from counterprobe.samplers.stepwise import Reply, best_first, gumbel, score_rows
 from counterprobe.streams import Decisions
-from counterprobe.unmasking import Unmasking
 
 __all__ = ["InfoGain", "LookUM"]
 

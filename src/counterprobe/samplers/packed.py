@@ -28,6 +28,7 @@ from counterprobe.probing.drafts import (
 from counterprobe.probing.packed import Screen, ScreenRows, draw_colorings, packed_screen
 from counterprobe.probing.selectors import SELECTORS, RowSelector, top_votes
 from counterprobe.radii import RowRadii
+from counterprobe.run.unmasking import Unmasking
 from counterprobe.samplers.base import Sampler
 from counterprobe.streams import Decisions
 from counterprobe.structure.order import commit_order
@@ -40,7 +41,6 @@ from counterprobe.theory.parameters import (
     peel_phase_cap,
     round_cap,
 )
-from counterprobe.unmasking import Unmasking
 
 __all__ = ["Packed", "PackedPlan", "PackedReport", "PackedTheory", "ScreenReport", "run_packed"]
 

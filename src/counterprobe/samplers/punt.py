@@ -15,15 +15,15 @@ from typing import ClassVar, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from counterprobe.ledger import Right
 from counterprobe.oracle import Readouts
 from counterprobe.rows import Rows, to_numpy
 from counterprobe.run.candidates import Candidates
+from counterprobe.run.ledger import Right
+from counterprobe.run.unmasking import Request, Unmasking
 from counterprobe.samplers.base import Sampler, Sweep
 from counterprobe.samplers.settings import require, require_one_of
 from counterprobe.samplers.stepwise import best_first, score_rows
 from counterprobe.streams import Decisions
-from counterprobe.unmasking import Request, Unmasking
 
 __all__ = ["PUNT"]
 

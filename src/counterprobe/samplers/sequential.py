@@ -9,11 +9,11 @@ from typing import ClassVar, Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from counterprobe.ledger import Right
 from counterprobe.rows import Rows, to_numpy
+from counterprobe.run.ledger import Right
+from counterprobe.run.unmasking import Unmasking
 from counterprobe.samplers.base import Sampler
 from counterprobe.streams import Decisions
-from counterprobe.unmasking import Unmasking
 
 __all__ = ["Sequential"]
 

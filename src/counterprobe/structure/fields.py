@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from counterprobe.errors import StructureError
 from counterprobe.graph import check_edges
-from counterprobe.ledger import Ledger
+from counterprobe.run.ledger import Ledger
 from counterprobe.states import MASK
 
 __all__ = [

@@ -17,20 +17,20 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from counterprobe.errors import Infeasible, StructureError
-from counterprobe.ledger import Ledger
 from counterprobe.oracle import Oracle, Readouts
 from counterprobe.probing.compressed import CompressedSettings, Findings, compressed_screen
 from counterprobe.probing.compressed.findings import Sample, Terms
 from counterprobe.probing.compressed.keeping import pooled
-from counterprobe.results import versions
 from counterprobe.rows import to_numpy
 from counterprobe.run.batches import SampleBatch
+from counterprobe.run.ledger import Ledger
+from counterprobe.run.results import versions
+from counterprobe.run.unmasking import Progress, Unmasking
 from counterprobe.states import MASK, StateArray
 from counterprobe.streams import Streams
 from counterprobe.structure import file
 from counterprobe.structure.fields import ARRAYS, no_terms
 from counterprobe.structure.order import CommitOrder, commit_order
-from counterprobe.unmasking import Progress, Unmasking
 
 if TYPE_CHECKING:
     from counterprobe.samplers.base import Sampler

@@ -22,9 +22,9 @@ from counterprobe.probing.compressed.implied import (
     tokens_of,
 )
 from counterprobe.rows import ClassedRows, Rows
+from counterprobe.run.unmasking import Unmasking
 from counterprobe.states import MASK, StateArray
 from counterprobe.structure.order import CommitOrder
-from counterprobe.unmasking import Unmasking
 
 __all__ = ["CommitWatch", "commit_in_order", "left_singly"]
 

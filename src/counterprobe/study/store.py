@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from counterprobe.errors import CounterprobeError
-from counterprobe.results import versions
+from counterprobe.run.results import versions
 from counterprobe.study.config import StudyConfig, config_from_dict
 
 __all__ = ["Record", "Store", "StoreError", "canonical"]

@@ -17,16 +17,16 @@ import numpy as np
 
 from counterprobe.evaluation import BatchKL, BatchKLMeter, Trial, reference_kl, run_trial
 from counterprobe.evaluation.pieces import ENUMERATED_ARITY
-from counterprobe.ledger import Ledger
 from counterprobe.oracle import Readouts, Session
 from counterprobe.rows import Rows
+from counterprobe.run.ledger import Ledger
+from counterprobe.run.unmasking import Unmasking
 from counterprobe.samplers import Sampler, build_sampler
 from counterprobe.states import StateArray
 from counterprobe.streams import STREAMS_VERSION, Streams
 from counterprobe.study.budgets import search_budget
 from counterprobe.targets import families
 from counterprobe.targets.law import ForestLaw
-from counterprobe.unmasking import Unmasking
 
 __all__ = ["do_work", "reference_key", "run_key", "search_key"]
 

@@ -15,10 +15,13 @@ import numpy as np
 
 from counterprobe.evaluation.draw_tree import draw_tree_law
 from counterprobe.evaluation.output_law import exact_output_law
-from counterprobe.ledger import Ledger, Right
 from counterprobe.oracle import Oracle
-from counterprobe.results import SampleResult, StopReason
+from counterprobe.run.ledger import Ledger, Right
+from counterprobe.run.results import SampleResult, StopReason
+from counterprobe.run.transcript import Level
+from counterprobe.run.unmasking import Unmasking
 from counterprobe.samplers.base import Sampler
+from counterprobe.sampling import sample
 from counterprobe.states import MASK, StateArray
 from counterprobe.streams import Streams
 from counterprobe.targets import families
@@ -26,8 +29,6 @@ from counterprobe.testing.laws import Law, degenerate_laws, small_laws, tiny_law
 from counterprobe.testing.require import ConformanceError, require
 from counterprobe.testing.stages import ListingUnmasking, asked_by_stage, first_other_stage
 from counterprobe.testing.wrappers import CountingOracle, PiecewiseOracle
-from counterprobe.transcript import Level
-from counterprobe.unmasking import Unmasking
 
 __all__ = ["SAMPLER_CHECKS", "SamplerCheck", "check_sampler", "check_stages"]
 
@@ -305,22 +306,20 @@ def check_complete_input(sampler: Sampler, laws: Laws = None) -> None:
         )
 
 
-def check_lockstep(sampler: Sampler, laws: Laws = None) -> None:
-    """Require of batches that need no reply the same sequences in lockstep as one by one."""
+def check_side_by_side(sampler: Sampler, laws: Laws = None) -> None:
+    """Require of sequences drawn side by side the tokens and ledgers of one by one."""
     for told, law, _ in _cases(sampler, laws):
-        if told.schedule(np.arange(law.length), STREAMS.decisions) is None:
-            continue
         oracle = CountingOracle(law.oracle())
-        many = told.sample_many(oracle, 3, STREAMS)
-        require(many.ledger.total == oracle.states, sampler.name, "lockstep is charged wrong")
-        for k in range(3):
+        together = sample(oracle, told, 3, seed=STREAMS, progress=False)
+        require(
+            (together.ledger.total, together.ledger.rows_read)
+            == (oracle.states, oracle.rows_read),
+            sampler.name,
+            "sequences side by side are charged wrong",
+        )
+        for k, result in enumerate(together.results):
             alone = told(Unmasking(law.oracle(), sequence=k), STREAMS)
-            require(
-                np.array_equal(many.tokens[k], alone.tokens)  # type: ignore[arg-type]
-                and many.ledgers[k] == alone.ledger,
-                sampler.name,
-                f"sequence {k} differs in lockstep",
-            )
+            require(_same(result, alone), sampler.name, f"sequence {k} differs beside others")
 
 
 def check_settings(sampler: Sampler, laws: Laws = None) -> None:
@@ -372,7 +371,7 @@ SAMPLER_CHECKS: tuple[SamplerCheck, ...] = (
     check_batch_invariance,
     check_given_context,
     check_complete_input,
-    check_lockstep,
+    check_side_by_side,
     check_settings,
     check_exactness,
 )

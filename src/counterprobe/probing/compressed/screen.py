@@ -34,9 +34,9 @@ from counterprobe.probing.compressed.keeping import Keeper
 from counterprobe.probing.compressed.neighbourhoods import Neighbourhoods
 from counterprobe.probing.compressed.readings import MOST_COORDINATES, Readings
 from counterprobe.rows import ClassedRows, Rows
+from counterprobe.run.unmasking import Request, Unmasking
 from counterprobe.states import MASK, mix64
 from counterprobe.streams import Decisions
-from counterprobe.unmasking import Request, Unmasking
 
 __all__ = ["compressed_screen"]
 

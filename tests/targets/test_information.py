@@ -6,8 +6,8 @@ import pytest
 import counterprobe as cp
 from counterprobe.evaluation import dependence, information_curve
 from counterprobe.evaluation import information as information_module
-from counterprobe.evaluation.information import subset_entropies
 from counterprobe.evaluation.output_law import class_table
+from counterprobe.targets.information import subset_entropies
 
 
 def tables() -> list[cp.TableLaw]:
