@@ -55,8 +55,8 @@ def test_a_context_that_gives_everything_needs_no_commit():
     law = cp.families.path(6, target_seed=1)
     given = np.zeros(6, dtype=int)
     for sampler in (CentroidLayers().informed_by(law), CentroidLayers(edges=())):
-        many = sampler.sample_many(law.oracle(), 2, STREAMS, given=given)
-        assert many.tokens.tolist() == [[0] * 6] * 2
+        many = cp.sample(law.oracle(), sampler, 2, seed=STREAMS, given=given)
+        assert many.sequences.tolist() == [[0] * 6] * 2
         assert many.ledger.total == 0
 
 

@@ -123,7 +123,7 @@ def test_halving_agrees_with_the_plain_recursion():
 
 def test_no_schedule_beats_the_optimum():
     law = cp.TableLaw(np.random.default_rng(5).dirichlet(np.full(64, 0.3)).reshape((2,) * 6))
-    curve = cp.targets.information_curve(law)
+    curve = cp.evaluation.information_curve(law)
     for sampler in (LiCai(0.3), ChenCongLi("tc", 0.3), ChenCongLi("dtc", 0.3)):
         sizes = sampler.informed_by(law).sizes(6)
         best = InformationCurve(len(sizes)).informed_by(law).sizes(6)

@@ -373,7 +373,7 @@ def test_unknown_knobs_fail_and_list_the_valid_ones(name):
         (s.ChenCongLi("tc"), r"needs dependence, TC of .*evaluation.dependence\(law\).total"),
         (s.ChenCongLi("dtc"), r"needs dependence, DTC of .*evaluation.dependence\(law\).dual"),
         (s.ChenCongLi("both"), r"the smaller of TC and DTC .*dependence\(law\).smaller"),
-        (s.InformationCurve(2), r"needs curve, .*targets.information_curve\(law\) computes"),
+        (s.InformationCurve(2), r"needs curve, .*evaluation.information_curve\(law\) computes"),
         (s.CentroidLayers(), r"needs edges, the law's forest: pass edges=law.edges"),
     ],
 )

@@ -5,8 +5,8 @@ import pytest
 
 import counterprobe as cp
 from counterprobe.evaluation import dependence, information_curve
-from counterprobe.evaluation import information as information_module
 from counterprobe.evaluation.output_law import class_table
+from counterprobe.targets import information as information_module
 from counterprobe.targets.information import subset_entropies
 
 

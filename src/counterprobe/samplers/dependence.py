@@ -228,7 +228,7 @@ class InformationCurve(_RandomOrder):
             "curve",
             self.curve,
             "the law's information curve",
-            "counterprobe.targets.information_curve(law)",
+            "counterprobe.evaluation.information_curve(law)",
         )
         entropies = np.asarray(told, dtype=np.float64)
         if len(entropies) != count:
