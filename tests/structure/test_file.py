@@ -134,7 +134,7 @@ def test_files_of_the_first_format_load_untested() -> None:
     assert structure.check(law.oracle()).probes == 3
     np.testing.assert_array_equal(
         structure.sample(law.oracle(), 2, STREAMS).sequences,
-        found.sample(law.oracle(), 2, STREAMS).tokens,
+        found.sample(law.oracle(), 2, STREAMS).sequences,
     )
 
 

@@ -11,8 +11,8 @@ import counterprobe as cp
 from counterprobe.oracle import Readouts
 from counterprobe.probing.banks import banks_from_lists
 from counterprobe.probing.compressed.columns import Columns
+from counterprobe.probing.compressed.data import Data, Known
 from counterprobe.probing.compressed.design import balanced_choices
-from counterprobe.probing.compressed.fitting import Data, Known
 from counterprobe.probing.compressed.readings import Readings
 
 IntArray = NDArray[np.int64]

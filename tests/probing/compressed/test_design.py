@@ -11,6 +11,7 @@ import counterprobe as cp
 from counterprobe.graph import components
 from counterprobe.probing.banks import Banks
 from counterprobe.probing.compressed.columns import Columns
+from counterprobe.probing.compressed.data import Known
 from counterprobe.probing.compressed.design import (
     balanced_choices,
     code_length,
@@ -19,7 +20,6 @@ from counterprobe.probing.compressed.design import (
     sides,
     steer,
 )
-from counterprobe.probing.compressed.fitting import Known
 
 NO_EDGES = np.empty((0, 2), dtype=np.int64)
 

@@ -4,14 +4,13 @@ import numpy as np
 import pytest
 from scipy.special import softmax
 
+from counterprobe.probing.compressed.data import Data, Known
 from counterprobe.probing.compressed.fitting import (
     CLEAN,
     MAX_PARAMETERS,
     RANK,
     SQUARES,
     WORST,
-    Data,
-    Known,
     Scratch,
     check_fits,
     fit,

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import counterprobe as cp
+from counterprobe.probing.compressed.knowledge import Knowledge
 from counterprobe.probing.compressed.neighbourhoods import (
     CLAIMED_PRICE,
     FIT_ROUNDING,
@@ -31,7 +32,7 @@ def start(probed, settled=()) -> Neighbourhoods:
     """Return neighbourhoods that know nothing yet."""
     is_settled = np.zeros(probed.law.length, dtype=np.bool_)
     is_settled[list(settled)] = True
-    return Neighbourhoods(probed.readings, is_settled, TOLERANCE)
+    return Neighbourhoods(probed.readings, Knowledge(is_settled), TOLERANCE)
 
 
 def name_members(found: Neighbourhoods, members: dict[int, list[int]]) -> None:
@@ -39,7 +40,8 @@ def name_members(found: Neighbourhoods, members: dict[int, list[int]]) -> None:
     for j, named in members.items():
         found.members[j, : len(named)] = named
         found.count[j] = len(named)
-        found.is_resolved[j] = found.has_claims[j] = True
+        found.knowledge.resolve(np.array([j]))
+        found.has_claims[j] = True
 
 
 def neighbours(edges, j: int) -> list[int]:
@@ -71,7 +73,7 @@ def forest(classed_law, probing):
 
 def test_a_forest_is_found(forest):
     _, found = forest
-    assert found.is_resolved.all()
+    assert found.knowledge.is_resolved.all()
     assert pairs(found.edges()) == pairs(FOREST)
     assert pairs(found.edges(tentative=True)) == pairs(FOREST)
     assert len(found.contradictions()) == 0
@@ -95,7 +97,7 @@ def test_tokens_with_columns_of_their_own_give_the_same_forest(classed_law, prob
     probed.probe_at_random(300)
     found = start(probed)
     improve(found)
-    assert found.is_resolved.all()
+    assert found.knowledge.is_resolved.all()
     assert pairs(found.edges()) == pairs(FOREST)
 
 
@@ -105,7 +107,7 @@ def test_an_independent_law_has_no_edges(classed_law, probing):
     found = start(probed)
     assert found.improve() == 9
     assert found.edges().shape == (0, 2)
-    assert found.is_resolved.all()
+    assert found.knowledge.is_resolved.all()
 
 
 def test_without_a_ranking_only_what_was_named_is_considered(classed_law, probing):
@@ -113,11 +115,11 @@ def test_without_a_ranking_only_what_was_named_is_considered(classed_law, probin
     probed.probe_at_random(120)
     found = start(probed)
     found.improve(rank=False)
-    assert found.is_resolved.tolist() == [False, False, False, False, True]
+    assert found.knowledge.is_resolved.tolist() == [False, False, False, False, True]
     name_members(found, {0: [1]})
     found.improve(rank=False)
     # Position 1 has been claimed; 2 and 3 have nobody to consider.
-    assert found.is_resolved.tolist() == [True, True, False, False, True]
+    assert found.knowledge.is_resolved.tolist() == [True, True, False, False, True]
     found.improve()
     assert pairs(found.edges()) == [[0, 1], [2, 3]]
 
@@ -128,9 +130,9 @@ def test_settled_positions_are_left_alone(classed_law, probing):
     masked[:, [1, 8]] = False
     probed.probe(masked)
     found = start(probed, settled=[1, 8])
-    assert found.is_resolved.tolist() == [i in (1, 8) for i in range(FOREST_LENGTH)]
+    assert found.knowledge.is_resolved.tolist() == [i in (1, 8) for i in range(FOREST_LENGTH)]
     improve(found)
-    assert found.is_resolved.all()
+    assert found.knowledge.is_resolved.all()
     assert found.count[[1, 8]].tolist() == [0, 0]
     assert found.recheck() == 0
     everybody = start(probed, settled=range(FOREST_LENGTH))
@@ -142,10 +144,10 @@ def test_settled_positions_are_left_alone(classed_law, probing):
 
 def test_edges_need_a_resolved_end_and_tentative_ones_do_not(forest):
     _, found = forest
-    found.is_resolved[[8, 9]] = False
+    found.knowledge.reopen([8, 9])
     assert pairs(found.edges()) == pairs(FOREST[:-1])
     assert pairs(found.edges(tentative=True)) == pairs(FOREST)
-    found.is_resolved[9] = True
+    found.knowledge.resolve(9)
     assert pairs(found.edges()) == pairs(FOREST)
 
 
@@ -153,9 +155,10 @@ def test_a_position_named_in_vain_is_a_contradiction(forest):
     _, found = forest
     found.count[8] = 0  # 9 names 8, which is resolved and names nobody
     assert found.contradictions().tolist() == [8, 9]
-    found.is_resolved[8] = False
+    found.knowledge.reopen(8)
     assert found.contradictions().tolist() == []
-    found.is_resolved[[8, 9]] = True, False
+    found.knowledge.resolve([8])
+    found.knowledge.reopen([9])
     assert found.contradictions().tolist() == []
 
 
@@ -216,7 +219,7 @@ def test_an_unresolved_position_has_no_evidence(forest):
     probed, found = forest
     probed.probe_at_random(40)
     found.recheck()
-    found.is_resolved[2] = False
+    found.knowledge.reopen(2)
     assert found.evidence[2] == 0
     assert np.delete(found.evidence, 2).min() > 0
 
@@ -226,7 +229,7 @@ def test_a_wrong_neighbourhood_is_reopened(forest, j):
     _, found = forest
     found.count[j] -= 1
     assert found.recheck() == 1
-    assert np.flatnonzero(~found.is_resolved).tolist() == [j]
+    assert np.flatnonzero(~found.knowledge.is_resolved).tolist() == [j]
     assert found.misfit[j] > TOLERANCE
     assert found.evidence[j] == 0
     # The search puts it right.
@@ -246,7 +249,7 @@ def test_a_neighbour_that_was_never_varied_is_missed_until_it_is(classed_law, pr
     data.weight[0, :60][~same] = 0
     found = start(probed)
     improve(found)
-    assert found.is_resolved[0]
+    assert found.knowledge.is_resolved[0]
     assert found.count[0] == 0
     probed.probe(masked)
     assert found.recheck() == 1
@@ -314,9 +317,9 @@ def test_terms_taken_over_are_the_laws_own(classed_law, probing, columns):
 
 def test_a_hub_is_explained_by_what_its_leaves_say(classed_law, probing):
     probed, found, states = probed_star(classed_law, probing)
-    assert not found.is_resolved[0]
+    assert not found.knowledge.is_resolved[0]
     improve(found)
-    assert found.is_resolved[0]
+    assert found.knowledge.is_resolved[0]
     assert found.count[0] == 0
     assert found.misfit[0] < 2 * TOLERANCE
     assert pairs(found.edges()) == pairs(star(LEAVES))

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from counterprobe.probing.compressed.fitting import Data, Known
+from counterprobe.probing.compressed.data import Data, Known
 from counterprobe.probing.compressed.ranking import (
     LONGEST_BLOCK,
     MOST_CONTRASTS,

@@ -304,7 +304,7 @@ def until_resolved(law: cp.ForestLaw) -> _CompressedScreen:
     )
     rng = running._generator()
     running._submit("first", rng.random((64, law.length)) < 0.33, rng)
-    while not running.found.is_resolved.all():
+    while not running.knowledge.is_resolved.all():
         running._step()
     return running
 
@@ -316,7 +316,8 @@ def forget(running: _CompressedScreen, i: int, j: int) -> None:
         kept = [m for m in found.members[a, : found.count[a]] if m != b]
         found.count[a] = len(kept)
         found.members[a, : len(kept)] = kept
-        found.is_resolved[a] = found.has_claims[a] = True
+        found.knowledge.resolve(a)
+        found.has_claims[a] = True
 
 
 def test_validation_finds_an_edge_deleted_before_it(monkeypatch) -> None:
@@ -341,7 +342,7 @@ def test_validation_finds_an_edge_deleted_before_it(monkeypatch) -> None:
         running.readings._weight[:] = 0.0
         monkeypatch.setattr(running, "_improve", lambda: None)
         running._validate(running._pending())
-        reopened = set(np.flatnonzero(~running.found.is_resolved).tolist())
+        reopened = set(np.flatnonzero(~running.knowledge.is_resolved).tolist())
         assert reopened == ({i, j} if deleted else set())
 
 

@@ -5,12 +5,11 @@ import math
 import numpy as np
 import pytest
 
+from counterprobe.probing.compressed.data import Data, Known
 from counterprobe.probing.compressed.fitting import (
     CLEAN,
     RANK,
     SQUARES,
-    Data,
-    Known,
     fit,
     list_probes,
     new_scratch,

@@ -45,14 +45,14 @@ class Certificate:
         terms, disagreement = fitted_terms(found)
         length = len(terms.unary)
         self.columns = found.readings.columns
-        self.is_certified = found.is_resolved & ~found.is_settled
+        self.is_certified = found.knowledge.is_found
         is_free = self.is_certified.copy()
-        is_free[repair_order(length, terms.edges, found.is_resolved)] = False
+        is_free[repair_order(length, terms.edges, found.knowledge.is_resolved)] = False
         self.layers = list(centroid_layers(length, terms.edges, is_free))
-        self.implied = ImpliedLaw.of(terms, ~is_free & ~found.is_settled)
+        self.implied = ImpliedLaw.of(terms, ~is_free & ~found.knowledge.is_settled)
         self.is_compared, self._is_bad = np.zeros((2, length), dtype=np.bool_)
         self._failed_rehearsal = False
-        inside = found.is_resolved[terms.edges].all(axis=1)
+        inside = found.knowledge.is_resolved[terms.edges].all(axis=1)
         self._label = components(length, terms.edges[inside])
         if terms.tolerance <= 3 * EXACT:
             # With noise, the terms of rare tokens may differ by anything.

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from counterprobe.compiled import kernel
 from counterprobe.graph import adjacency, components
 from counterprobe.probing.compressed.columns import Columns
-from counterprobe.probing.compressed.fitting import Known
+from counterprobe.probing.compressed.data import Known
 
 __all__ = ["balanced_choices", "code_length", "code_words", "independent_masks", "sides", "steer"]
 

@@ -62,7 +62,7 @@ def fitted_terms(found: Neighbourhoods) -> tuple[Terms, FloatArray]:
     length, width = all_mask.shape
     is_present = all_mask > ABSENT
     reference = all_mask.argmax(axis=1)
-    is_fitted = found.is_resolved & ~found.is_settled
+    is_fitted = found.knowledge.is_found
     is_complete = is_fitted.copy()
     # What each source adds to the log-row of its reader: own fits first, then terms taken over.
     reader, slot = found.named(is_fitted)

@@ -17,7 +17,9 @@ from contextlib import contextmanager
 import numpy as np
 from numpy.typing import NDArray
 
-from counterprobe.probing.compressed.fitting import RANK, WORST, Known, check_fits
+from counterprobe.probing.compressed.data import Known
+from counterprobe.probing.compressed.fitting import RANK, WORST, check_fits
+from counterprobe.probing.compressed.knowledge import Knowledge
 from counterprobe.probing.compressed.ranking import leftovers, rank_sources
 from counterprobe.probing.compressed.readings import Readings
 from counterprobe.probing.compressed.search import search_neighbourhoods
@@ -48,23 +50,22 @@ CLAIMED_PRICE = 1.0
 
 
 class Neighbourhoods:
-    """The state of knowledge of a screen.
+    """What is thought of every position, and why.
 
     Parameters
     ----------
     readings : Readings
-    is_settled : ndarray of bool, shape (N,)
-        Positions that need no neighbourhood: given ones.
+    knowledge : Knowledge
+        Changed as neighbourhoods are found or doubted.
     tolerance : float
         Total variation that counts as explained.
     """
 
-    def __init__(self, readings: Readings, is_settled: BoolArray, tolerance: float) -> None:
+    def __init__(self, readings: Readings, knowledge: Knowledge, tolerance: float) -> None:
         length, width = readings.length, readings.importance.shape[1]
         self.readings = readings
+        self.knowledge = knowledge
         self.tolerance = tolerance
-        self.is_settled = is_settled
-        self.is_resolved = is_settled.copy()
         self.members = np.zeros((length, OWN_MEMBERS), dtype=np.int64)
         self.count = np.zeros(length, dtype=np.int64)
         self.has_claims = np.zeros(length, dtype=np.bool_)
@@ -97,7 +98,7 @@ class Neighbourhoods:
         fresh = self._seen - self._seen_at_change
         matters = self.readings.importance >= RELEVANT_MASS
         least = np.where(matters, fresh, np.iinfo(np.int64).max).min(axis=1)
-        return np.where(self.is_resolved & ~self.is_settled, np.maximum(least, 0), 0)
+        return np.where(self.knowledge.is_found, np.maximum(least, 0), 0)
 
     def named(self, by: BoolArray) -> tuple[IntArray, IntArray]:
         """Return (position, slot) of the members that some positions name."""
@@ -107,18 +108,23 @@ class Neighbourhoods:
 
     def edges(self, *, tentative: bool = False) -> IntArray:
         """Return the pairs that a resolved end names, or any end."""
-        by = np.ones_like(self.has_claims) if tentative else self.has_claims & self.is_resolved
+        by = np.ones_like(self.has_claims) if tentative else self._claims_stand
         position, slot = self.named(by)
         pairs = np.stack([position, self.members[position, slot]], axis=1)
         return np.unique(np.sort(pairs, axis=1), axis=0).reshape(-1, 2)
 
+    @property
+    def _claims_stand(self) -> BoolArray:
+        """Whose members count: positions that are resolved by them."""
+        return self.has_claims & self.knowledge.is_resolved
+
     def contradictions(self) -> IntArray:
         """Return the resolved positions of which one names the other in vain."""
-        position, slot = self.named(self.has_claims & self.is_resolved)
+        position, slot = self.named(self._claims_stand)
         other = self.members[position, slot]
         few = np.bincount(other, minlength=len(self.count)) <= OWN_CLAIMS
         names_back = (self._members_of(other) == position[:, None]).any(axis=1)
-        in_vain = self.is_resolved[other] & ~names_back & few[other]
+        in_vain = self.knowledge.is_resolved[other] & ~names_back & few[other]
         return np.unique(np.concatenate([position[in_vain], other[in_vain]]))
 
     def _members_of(self, position: IntArray) -> IntArray:
@@ -180,7 +186,7 @@ class Neighbourhoods:
 
     def recheck(self) -> int:
         """Fit every resolved position again; reopen and count those no longer explained."""
-        readouts = np.flatnonzero(self.is_resolved & ~self.is_settled)
+        readouts = np.flatnonzero(self.knowledge.is_found)
         known = self.known(readouts)
         outcome, seen = self._fit(readouts, known)
         self.misfit[readouts] = outcome[:, WORST]
@@ -190,7 +196,7 @@ class Neighbourhoods:
         self._signature[readouts] = signature
         self._seen_at_change[changed] = self._seen[changed]
         is_bad = outcome[:, WORST] > self._tolerances(known)
-        self.is_resolved[readouts[is_bad]] = False
+        self.knowledge.reopen(readouts[is_bad])
         return int(is_bad.sum())
 
     def _fit(self, readouts: IntArray, known: Known) -> tuple[FloatArray, IntArray]:
@@ -220,7 +226,7 @@ class Neighbourhoods:
 
     def hubs(self) -> tuple[IntArray, Known]:
         """Return the positions that take terms over, and these; their constants are refitted."""
-        everything = np.flatnonzero(~self.is_settled)
+        everything = np.flatnonzero(~self.knowledge.is_settled)
         known = self.known(everything)
         counts = np.diff(known.start)
         is_hub = counts > 0
@@ -247,7 +253,7 @@ class Neighbourhoods:
         rank : bool
             Rank all sources anew; otherwise only those named before are considered.
         """
-        readouts = np.flatnonzero(~self.is_resolved)
+        readouts = np.flatnonzero(~self.knowledge.is_resolved)
         if len(readouts) == 0:
             return 0
         known, data = self.known(readouts), self.readings.data
@@ -256,7 +262,7 @@ class Neighbourhoods:
             with self._timed("ranking"):
                 left = leftovers(readouts, data, self.members, self.count, known)
                 # A resolved position has named its neighbours already.
-                favour = np.where(self.is_resolved, RESOLVED_FAVOUR, 1.0)
+                favour = np.where(self.knowledge.is_resolved, RESOLVED_FAVOUR, 1.0)
                 lists.append(rank_sources(left, readouts, data, favour, SHORTLIST)[0])
         shortlist, price = self._priced(readouts, lists)
         with self._timed("fitting"):
@@ -271,7 +277,7 @@ class Neighbourhoods:
                 self.members,
                 self.count,
             )
-        self.is_resolved[readouts] = explained
+        self.knowledge.resolve(readouts[explained])
         self.has_claims[readouts] = explained
         # Terms of earlier members must not be taken over: fit the new ones first.
         self.is_determined[readouts] = False

@@ -13,9 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from counterprobe.compiled import allocating_kernel, inlined, kernel
+from counterprobe.probing.compressed.data import Data, Known
 from counterprobe.probing.compressed.fitting import (
-    Data,
-    Known,
     fit,
     list_probes,
     new_scratch,

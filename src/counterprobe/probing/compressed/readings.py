@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from counterprobe.oracle import Readouts
 from counterprobe.probing.compressed.columns import Columns
-from counterprobe.probing.compressed.fitting import Data
+from counterprobe.probing.compressed.data import Data
 from counterprobe.rows import Rows, to_numpy
 
 __all__ = ["MOST_COORDINATES", "Readings"]

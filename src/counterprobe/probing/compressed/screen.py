@@ -31,6 +31,7 @@ from counterprobe.probing.compressed.findings import (
 )
 from counterprobe.probing.compressed.implied import fitted_terms
 from counterprobe.probing.compressed.keeping import Keeper
+from counterprobe.probing.compressed.knowledge import Knowledge
 from counterprobe.probing.compressed.neighbourhoods import Neighbourhoods
 from counterprobe.probing.compressed.readings import MOST_COORDINATES, Readings
 from counterprobe.rows import ClassedRows, Rows
@@ -107,7 +108,8 @@ class _CompressedScreen:
             tolerance = 3 * self.readings.row_error
         is_given = np.ones(run.length, dtype=np.bool_)
         is_given[self.residual] = False
-        self.found = Neighbourhoods(self.readings, is_given, tolerance)
+        self.knowledge = Knowledge(is_given)
+        self.found = Neighbourhoods(self.readings, self.knowledge, tolerance)
         self.num_choices = int(self.columns.num_choices[self.residual].max())
         size = len(self.residual)
         self.needed = needed_evidence(size, self.num_choices, settings.failure_budget)
@@ -118,8 +120,6 @@ class _CompressedScreen:
         self.keeper = Keeper(run.length, self.residual, rows, decisions.generator("sample"))
         # Components as validated last; a component that is not among them is pending.
         self.validated: set[int] = set()
-        self.is_given_up = np.zeros(run.length, dtype=np.bool_)
-        self.is_retested = np.zeros(run.length, dtype=np.bool_)
         self.seconds = 0.0
         self.idle = self.most_resolved = 0
         self.unseen, self.least_evidence = 0, -1
@@ -151,12 +151,12 @@ class _CompressedScreen:
                 f"no position has two columns to vary: no token reaches the bank threshold "
                 f"{self.columns.banks.threshold:.3g}; lower bank_threshold"
             )
-            found.is_resolved &= found.is_settled
-        if not self.reason and not found.is_resolved.all():
+            self.knowledge.reopen(self.residual)
+        if not self.reason and not self.knowledge.is_resolved.all():
             self.reason = UNEXPLAINED
         return Findings(
             edges=found.edges(),
-            is_resolved=found.is_resolved.copy(),
+            is_resolved=self.knowledge.is_resolved.copy(),
             evidence=found.evidence,
             misfit=found.misfit,
             needed=self.needed,
@@ -174,19 +174,17 @@ class _CompressedScreen:
         """Run batches until nothing is left to do; what lacks evidence then is not resolved."""
         while self._step():
             pass
-        found = self.found
-        found.is_resolved &= found.is_settled | (found.evidence >= self.needed)
+        self.knowledge.reopen(np.flatnonzero(self._lacks_evidence()))
 
     def _certify(self) -> Certificate | None:
         """Compare what was found with rows of the law; None where that cannot be done."""
-        found = self.found
-        if self.readings.is_sketch or not (found.is_resolved & ~found.is_settled).any():
+        if self.readings.is_sketch or not self.knowledge.is_found.any():
             return None
         if self.readings.num_probes + REHEARSALS > self.max_probes:
-            found.is_resolved &= found.is_settled
+            self.knowledge.reopen(self.residual)
             self.reason = f"the budget of {self.max_probes} probes is spent"
             return None
-        certificate = Certificate(found)
+        certificate = Certificate(self.found)
         certificate.compare_all_mask(self.history, self.all_mask_rows)
         rng = self._generator()
         masked, choices = certificate.rehearse(rng)
@@ -200,40 +198,33 @@ class _CompressedScreen:
         resolved and certified, whatever was refuted is given up: next to positions that no
         neighbourhood explains, a certificate says little.
         """
-        found = self.found
-        found.is_resolved[refuted] = False
+        self.knowledge.reopen(np.flatnonzero(refuted))
         self._run_batches()
         certificate = self._certify()
-        if certificate is not None and found.is_resolved[refuted].all():
+        if certificate is not None and self.knowledge.is_resolved[refuted].all():
             again = certificate.is_refuted
             if not again.any():
                 return again
             refuted = refuted | again
-        found.is_resolved[refuted] = False
+        self.knowledge.reopen(np.flatnonzero(refuted))
         self.reason = "; ".join(filter(None, [self.reason, REFUTED]))
         return refuted
 
     def _step(self) -> bool:
         """Do what is most urgent; say whether anything was left to do."""
-        found = self.found
-        unresolved = ~found.is_resolved & ~self.is_given_up
-        if unresolved.any():
-            return self._batch("resolve", unresolved, self._batch_size(unresolved.sum()))
+        is_open = self.knowledge.is_open
+        if is_open.any():
+            return self._batch("resolve", is_open, self._batch_size(is_open.sum()))
         self.idle = self.most_resolved = 0  # whatever opens again is a new matter
-        retest = found.contradictions()
-        retest = retest[~self.is_retested[retest]]
-        if len(retest):
-            self.is_retested[retest] = True
-            found.is_resolved[retest] = False
+        if self.knowledge.retest(self.found.contradictions()):
             return True
         pending = self._pending()
         if len(pending):
             return self._validate(pending)
-        evidence = found.evidence
-        lacking = found.is_resolved & ~found.is_settled & (evidence < self.needed)
+        lacking = self._lacks_evidence()
         if not lacking.any():
             return False
-        least = int(evidence[lacking].min())
+        least = int(self.found.evidence[lacking].min())
         self.unseen = 0 if least > self.least_evidence else self.unseen + 1
         self.least_evidence = least
         if self.unseen >= self.settings.patience:
@@ -241,6 +232,10 @@ class _CompressedScreen:
             return False
         short = self.needed - least
         return self._batch("evidence", lacking, min(short + short // 4 + 1, 64))
+
+    def _lacks_evidence(self) -> BoolArray:
+        """Find the resolved positions whose neighbourhood has explained too few probes."""
+        return self.knowledge.is_found & (self.found.evidence < self.needed)
 
     def _batch_size(self, num_unresolved: int) -> int:
         share = num_unresolved / len(self.residual)
@@ -254,10 +249,10 @@ class _CompressedScreen:
         size = min(size, left)
         if size <= 0:
             self.reason = f"the budget of {self.max_probes} probes is spent"
-            self.is_given_up |= ~self.found.is_resolved
+            self.knowledge.give_up()
             return purpose == "resolve"
         rng = self._generator()
-        rate = np.where(self.found.is_settled | self.is_given_up, 0.0, MASK_RATE)
+        rate = np.where(self._can_mask(), MASK_RATE, 0.0)
         if purpose == "evidence" and urgent.sum() <= FEW * len(self.residual):
             rate[urgent] = FEW_MASK_RATE
         masked = design.independent_masks(
@@ -265,12 +260,12 @@ class _CompressedScreen:
         )
         self._submit(purpose, masked, rng)
         if purpose == "resolve":
-            resolved = int(self.found.is_resolved.sum())
+            resolved = int(self.knowledge.is_resolved.sum())
             self.idle = 0 if resolved > self.most_resolved else self.idle + 1
             self.most_resolved = max(resolved, self.most_resolved)
             if self.idle >= self.settings.patience:
                 self.idle = 0
-                self.is_given_up |= ~self.found.is_resolved
+                self.knowledge.give_up()
         return True
 
     # ----- Probes --------------------------------------------------------------------------
@@ -314,12 +309,12 @@ class _CompressedScreen:
         found = self.found
         reopened = found.recheck()
         self._improve()
-        self.is_given_up &= ~found.is_resolved
+        self.knowledge.take_back()
         self._report(purpose, len(states), reopened)
 
     def _report(self, purpose: str, probes: int, num_reopened: int) -> None:
         """Note where the screen stands after a stage of probes."""
-        edges, num_resolved = self.found.edges(), int(self.found.is_resolved.sum())
+        edges, num_resolved = self.found.edges(), int(self.knowledge.is_resolved.sum())
         report = BatchReport(purpose, probes, num_resolved, num_reopened, len(edges))
         self.reports.append(report)
         self.run.transcript.note("compressed", purpose=purpose, probes=probes, edges=edges)
@@ -327,7 +322,7 @@ class _CompressedScreen:
     def _improve(self) -> None:
         """Search neighbourhoods until nothing more is resolved."""
         for k in range(4):
-            unresolved = int((~self.found.is_resolved).sum())
+            unresolved = int((~self.knowledge.is_resolved).sum())
             if unresolved == 0:
                 return
             # Ranking everything again is the expensive part while little is known.
@@ -341,7 +336,7 @@ class _CompressedScreen:
         """Fill in what every revealed position shows."""
         tokens = self.columns.show(choices, rng.random(choices.shape))
         states = np.where(masked, MASK, tokens).astype(np.int32)
-        given = self.found.is_settled
+        given = self.knowledge.is_settled
         states[:, given] = self.history[given]
         choices[masked] = -1
         choices[:, given] = -1
@@ -359,10 +354,9 @@ class _CompressedScreen:
 
     def _pending(self) -> IntArray:
         """Return the resolved positions whose component has not been validated as it is."""
-        found = self.found
         label, keys = self._components()
         done = np.array([key in self.validated for key in keys], dtype=np.bool_)
-        mine = found.is_resolved & ~found.is_settled
+        mine = self.knowledge.is_found
         return np.flatnonzero(mine & ~done[label]) if len(keys) else np.empty(0, dtype=np.int64)
 
     def _validation_cost(self) -> int:
@@ -373,9 +367,7 @@ class _CompressedScreen:
 
     def _components(self) -> tuple[IntArray, list[int]]:
         """Label the recovered components, each with a key that its positions and edges make."""
-        edges = self.found.edges()
-        inside = ~(self.is_given_up[edges].any(axis=1))
-        edges = edges[inside]
+        edges = self._edges_inside()
         label = components(self.run.length, edges)
         count = int(label.max()) + 1
         keys = np.zeros(count, dtype=np.uint64)
@@ -384,12 +376,19 @@ class _CompressedScreen:
         np.add.at(keys, label[edges[:, 0]], hashed)
         return label, [int(key) for key in keys]
 
+    def _can_mask(self) -> BoolArray:
+        """Find the positions that a probe may mask: neither given nor given up."""
+        return ~self.knowledge.is_settled & ~self.knowledge.is_given_up
+
+    def _edges_inside(self) -> IntArray:
+        """Return the edges between positions that were not given up."""
+        edges = self.found.edges()
+        return edges[~self.knowledge.is_given_up[edges].any(axis=1)]
+
     def _validate(self, pending: IntArray) -> bool:
         """Vary everything, mask one side of each component, and switch sides by code words."""
-        found, length = self.found, self.run.length
-        edges = found.edges()
-        edges = edges[~self.is_given_up[edges].any(axis=1)]
-        label, side = design.sides(length, edges)
+        edges = self._edges_inside()
+        label, side = design.sides(self.run.length, edges)
         changed = np.unique(label[pending])
         rng = self._generator()
         # Components validated before need to be told from the changed ones only.
@@ -398,7 +397,7 @@ class _CompressedScreen:
         word[changed] = np.arange(len(changed))
         flip = rng.random(len(word)) < 0.5
         code = words[word] ^ np.where(word == len(changed), flip, False)[:, None]
-        can_mask = ~found.is_settled & ~self.is_given_up
+        can_mask = self._can_mask()
         masks = [can_mask & (code[label, b] ^ side) for b in range(words.shape[1])]
         for mask in masks:  # an odd cycle has no two sides
             both = edges[mask[edges].all(axis=1)]
@@ -414,7 +413,7 @@ class _CompressedScreen:
         probes = len(stages) * len(masked) + REHEARSALS
         if self.readings.num_probes + probes > self.max_probes:
             self.reason = f"the budget of {self.max_probes} probes is spent"
-            found.is_resolved[pending] = False
+            self.knowledge.reopen(pending)
             return False
         before = set(self._components()[1])
         for steered in stages:

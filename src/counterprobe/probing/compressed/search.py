@@ -13,14 +13,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from counterprobe.compiled import allocating_kernel, inlined
+from counterprobe.probing.compressed.data import Data, Known
 from counterprobe.probing.compressed.fitting import (
     CLEAN,
     MAX_PARAMETERS,
     RANK,
     SQUARES,
     WORST,
-    Data,
-    Known,
     Scratch,
     fit,
     list_probes,
