@@ -14,9 +14,8 @@ import numpy as np
 from _timing import TimedOracle, alternate, arguments, report
 
 import counterprobe as cp
-from counterprobe.probing import draw_colorings, packed_screen, read_banks
-from counterprobe.probing.packed import Screen
-from counterprobe.probing.votes import VoteBook
+from counterprobe.probing import ScreenSettings, draw_colorings, packed_screen, read_banks
+from counterprobe.probing.packed.votes import VoteBook
 
 COLORS, COLORINGS = 4, 60
 
@@ -24,7 +23,7 @@ COLORS, COLORINGS = 4, 60
 def screen_once(length: int, repeats: int) -> dict[str, float]:
     """Run whole screens and keep the fastest."""
     law = cp.families.matching(length, target_seed=196)
-    screen = Screen(COLORS, COLORINGS, degree_cutoff=8, chunk_size=length, tv_cut=2e-12)
+    screen = ScreenSettings(COLORS, COLORINGS, degree_cutoff=8, chunk_size=length, tv_cut=2e-12)
     best = {"total": float("inf"), "oracle": 0.0}
     for attempt in range(repeats + 1):
         oracle = TimedOracle(law.oracle())

@@ -7,12 +7,10 @@ from fractions import Fraction
 import numpy as np
 import pytest
 import torch
-from numpy.typing import NDArray
 
 from counterprobe import ClassedRows, DenseRows, Rows, TokenClasses
+from counterprobe.arrays import FloatArray
 from counterprobe.rows import concatenate, to_numpy
-
-FloatArray = NDArray[np.float64]
 
 
 def random_classes(draw: np.random.Generator, *, in_order: bool = False) -> TokenClasses:

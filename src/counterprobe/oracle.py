@@ -16,16 +16,16 @@ from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from counterprobe.arrays import IntArray, StateArray
 from counterprobe.compiled import kernel
 from counterprobe.errors import OracleError
 from counterprobe.rows import DenseRows, Rows, concatenate
-from counterprobe.states import MASK, StateArray, as_states
+from counterprobe.states import MASK, as_states
 
 __all__ = ["CallableOracle", "IncrementalOracle", "LawOracle", "Oracle", "Readouts", "Session"]
 
-IntArray = NDArray[np.int64]
 
 # An exact oracle still rounds: below this a difference between two rows means nothing.
 NUMERICAL_FLOOR = 1e-12

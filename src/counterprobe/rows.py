@@ -20,13 +20,12 @@ import array_api_compat
 import numpy as np
 from numpy.typing import NDArray
 
+from counterprobe.arrays import FloatArray, IntArray
 from counterprobe.classes import TokenClasses, above_classed, draw_classed
 
 __all__ = ["ClassedRows", "DenseRows", "Rows", "concatenate"]
 
 Array = Any  # a NumPy array, or an array-API array on its own device
-FloatArray = NDArray[np.float64]
-IntArray = NDArray[np.int64]
 
 
 class Rows(ABC):

@@ -14,9 +14,10 @@ from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from counterprobe.arguments import whole_number
+from counterprobe.arrays import IntArray, StateArray
 from counterprobe.errors import BudgetExceeded, Infeasible
 from counterprobe.oracle import IncrementalOracle, Oracle
 from counterprobe.run.batches import SampleBatch
@@ -31,12 +32,11 @@ from counterprobe.run.unmasking import Unmasking
 from counterprobe.run.whole import Whole
 from counterprobe.samplers.base import Sampler, require_complete
 from counterprobe.samplers.registry import build_sampler
-from counterprobe.states import MASK, StateArray, all_masked, as_states
+from counterprobe.states import MASK, all_masked, as_states
 from counterprobe.streams import Streams
 
 __all__ = ["Orders", "sample"]
 
-IntArray = NDArray[np.int64]
 Orders = Literal["shared", "fresh"]
 Tell = Callable[[Progress], None]
 

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from counterprobe.arrays import IntArray, StateArray
 from counterprobe.compiled import allocating_kernel
 
 __all__ = ["MASK", "all_masked", "as_states", "check_batch", "fingerprint", "mix64"]
@@ -24,8 +25,6 @@ __all__ = ["MASK", "all_masked", "as_states", "check_batch", "fingerprint", "mix
 MASK = -1
 STATE_DTYPE = np.int32
 
-IntArray = NDArray[np.int64]
-StateArray = NDArray[np.int32]
 HashArray = NDArray[np.uint64]
 
 

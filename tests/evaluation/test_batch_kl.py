@@ -5,10 +5,10 @@ import math
 
 import numpy as np
 import pytest
-from numpy.typing import NDArray
 
 import counterprobe as cp
 from batch_kl_definition import CLOSE, assert_measured, draw_case, enumerate_kl, star
+from counterprobe.arrays import FloatArray
 from counterprobe.evaluation import (
     BatchKL,
     BatchKLMeter,
@@ -18,8 +18,6 @@ from counterprobe.evaluation import (
 )
 from counterprobe.samplers import OneBatch, RandomBalanced, Sampler
 from counterprobe.samplers.base import Infeasible
-
-FloatArray = NDArray[np.float64]
 
 STREAMS = cp.Streams(3, 4)
 

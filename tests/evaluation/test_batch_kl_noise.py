@@ -5,7 +5,6 @@ from dataclasses import dataclass
 
 import numpy as np
 import pytest
-from numpy.typing import NDArray
 
 import counterprobe as cp
 from batch_kl_definition import (
@@ -17,11 +16,8 @@ from batch_kl_definition import (
     draw_case,
     wobble,
 )
+from counterprobe.arrays import FloatArray, StateArray
 from counterprobe.evaluation import batch_kl_of_batches
-
-FloatArray = NDArray[np.float64]
-StateArray = NDArray[np.int32]
-
 
 # ----- Rows that are not exact ------------------------------------------------------------------
 

@@ -7,16 +7,13 @@ from collections.abc import Sequence
 
 import numpy as np
 import pytest
-from numpy.typing import NDArray
 from scipy import special, stats
 
 import counterprobe as cp
 from batch_kl_definition import Parts, asking, dense_noise, draw_parts, enumerate_kl, star
+from counterprobe.arrays import FloatArray, IntArray
 from counterprobe.evaluation import batch_kl, batch_kl_of_batches, reference_kl
 from counterprobe.samplers import RandomBalanced
-
-FloatArray = NDArray[np.float64]
-IntArray = NDArray[np.int64]
 
 STREAMS = cp.Streams(3, 4)
 

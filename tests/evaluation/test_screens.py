@@ -11,9 +11,14 @@ from counterprobe.evaluation.screens import (
     screen_separated,
 )
 from counterprobe.probing.banks import read_banks
-from counterprobe.probing.packed import Screen, ScreenRows, draw_colorings, packed_screen
-from counterprobe.probing.selectors import empty_on_overflow, top_votes
-from counterprobe.probing.votes import Candidates
+from counterprobe.probing.packed.screen import (
+    ScreenRows,
+    ScreenSettings,
+    draw_colorings,
+    packed_screen,
+)
+from counterprobe.probing.packed.selectors import empty_on_overflow, top_votes
+from counterprobe.probing.packed.votes import Nominees
 
 # The paper's 15 vertices, from zero: a hub with eight leaves and two paths of three.
 EXAMPLE_EDGES = np.array(
@@ -52,7 +57,11 @@ def law_on(edges, length: int, rng: np.random.Generator) -> cp.ForestLaw:
 
 
 def screen_law(
-    law: cp.ForestLaw, screen: Screen, rng: np.random.Generator, given=None, selector=top_votes
+    law: cp.ForestLaw,
+    screen: ScreenSettings,
+    rng: np.random.Generator,
+    given=None,
+    selector=top_votes,
 ) -> tuple[ScreenRows, np.ndarray]:
     """Run one screen with the exact oracle; return its rows and its colors."""
     run = cp.Unmasking(law.oracle(), given=given)
@@ -62,8 +71,10 @@ def screen_law(
     return packed_screen(run, screen, banks.columns(draft), draft, colors, selector), colors
 
 
-def exact_settings(num_colors: int, num_colorings: int, cutoff: int, length: int) -> Screen:
-    return Screen(
+def exact_settings(
+    num_colors: int, num_colorings: int, cutoff: int, length: int
+) -> ScreenSettings:
+    return ScreenSettings(
         num_colors=num_colors,
         num_colorings=num_colorings,
         degree_cutoff=cutoff,
@@ -154,7 +165,7 @@ def test_a_lone_or_empty_residual_is_separated():
 def test_rows_exact_compares_low_degree_rows():
     def rows(*named: list[int]) -> ScreenRows:
         sizes = [len(row) for row in named]
-        empty = Candidates(np.zeros(5, dtype=np.int64), *np.empty((2, 0), dtype=np.int64))
+        empty = Nominees(np.zeros(5, dtype=np.int64), *np.empty((2, 0), dtype=np.int64))
         source = np.array([i for row in named for i in row], dtype=np.int64)
         return ScreenRows(np.arange(4), np.concatenate([[0], np.cumsum(sizes)]), source, empty)
 

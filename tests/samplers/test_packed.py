@@ -12,9 +12,9 @@ import counterprobe as cp
 from counterprobe.evaluation.screens import residual_edges, screen_separated
 from counterprobe.graph import centroid_layers
 from counterprobe.probing.banks import read_banks
-from counterprobe.probing.drafts import most_likely_draft
-from counterprobe.probing.packed import draw_colorings, packed_screen
-from counterprobe.probing.selectors import SELECTORS, top_votes
+from counterprobe.probing.packed.fillers import most_likely_filler
+from counterprobe.probing.packed.screen import draw_colorings, packed_screen
+from counterprobe.probing.packed.selectors import SELECTORS, top_votes
 from counterprobe.radii import RowRadii, row_radii
 from counterprobe.samplers import Packed, PackedTheory
 from counterprobe.samplers.packed import (
@@ -1113,6 +1113,6 @@ def test_default_draft_and_selector_are_the_standard_ones():
     by_name = sample(Packed(), law.oracle())
     run = cp.Unmasking(law.oracle())
     run.begin(STREAMS)
-    run_packed(run, STREAMS.decisions, plan, draft=most_likely_draft, selector=top_votes)
+    run_packed(run, STREAMS.decisions, plan, draft=most_likely_filler, selector=top_votes)
     assert run.state.tolist() == by_name.tokens.tolist()
     assert run.ledger == by_name.ledger

@@ -10,8 +10,8 @@ import pytest
 
 import counterprobe as cp
 from counterprobe.probing.banks import read_banks
-from counterprobe.probing.drafts import DraftContext, rare_draft
-from counterprobe.probing.packed import Chunk, draw_colorings, probe_states
+from counterprobe.probing.packed.fillers import FillerContext, rare_filler
+from counterprobe.probing.packed.screen import Chunk, draw_colorings, probe_states
 from counterprobe.streams import STREAMS_VERSION
 from counterprobe.study.config import config_from_dict, load_preset
 from counterprobe.study.export import read_rows
@@ -113,7 +113,7 @@ def test_the_cut_parts_neighbours_from_what_lies_behind_them(family, through):
     law = cp.families.build(family, 8192, 171)
     run, rng = cp.Unmasking(law.oracle()), np.random.default_rng(1)
     banks = read_banks(run, settings["bank_threshold"], run.row_error)
-    draft = rare_draft(DraftContext(run.state, banks, 0), rng)
+    draft = rare_filler(FillerContext(run.state, banks, 0), rng)
     columns = banks.columns(draft)
     assert len(columns) == 2
     few = np.bincount(law.edges.ravel(), minlength=8192) <= 3  # a hub's own row says nothing

@@ -8,17 +8,15 @@ from dataclasses import dataclass
 
 import numpy as np
 import pytest
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 import counterprobe as cp
+from counterprobe.arrays import FloatArray, IntArray, StateArray
 from counterprobe.evaluation import (
     BatchKL,
     batch_kl_of_batches,
 )
 
-FloatArray = NDArray[np.float64]
-IntArray = NDArray[np.int64]
-StateArray = NDArray[np.int32]
 Edges = list[list[int]]
 Rows = Callable[[StateArray, IntArray], FloatArray]
 

@@ -9,14 +9,10 @@ from types import ModuleType
 
 import numpy as np
 import pytest
-from numpy.typing import NDArray
 
 import counterprobe as cp
+from counterprobe.arrays import FloatArray, IntArray, StateArray
 from counterprobe.targets import forests, inference
-
-FloatArray = NDArray[np.float64]
-IntArray = NDArray[np.int64]
-StateArray = NDArray[np.int32]
 
 # Vocabulary size and largest length for each number of classes: at most 4,096 sequences.
 SMALL = {1: (2, 9), 2: (3, 7), 3: (5, 5), 4: (6, 4), 5: (7, 4)}

@@ -15,23 +15,22 @@ from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from counterprobe.arrays import FloatArray, IntArray, StateArray
 from counterprobe.evaluation.factors import make_piece_scratch
 from counterprobe.evaluation.pieces import batch_dependence
 from counterprobe.oracle import Oracle, Readouts
 from counterprobe.rows import ClassedRows, Rows, to_numpy
 from counterprobe.run.ledger import Right
 from counterprobe.run.results import SampleResult, StopReason
-from counterprobe.states import MASK, StateArray, as_states, check_batch, mix64
+from counterprobe.states import MASK, as_states, check_batch, mix64
 from counterprobe.targets.inference import make_scratch
 from counterprobe.targets.law import ForestLaw, ForestOracle
 from counterprobe.targets.table import TableLaw, TableOracle
 
 __all__ = ["BatchKL", "BatchKLMeter", "batch_kl", "batch_kl_of_batches", "reference_kl"]
 
-FloatArray = NDArray[np.float64]
-IntArray = NDArray[np.int64]
 
 DEFAULT_DRAWS = 128
 

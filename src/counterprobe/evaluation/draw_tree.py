@@ -12,23 +12,20 @@ import itertools
 from collections.abc import Iterator
 
 import numpy as np
-from numpy.typing import NDArray
 
+from counterprobe.arrays import FloatArray, IntArray, StateArray
 from counterprobe.oracle import Oracle
 from counterprobe.rows import Rows, to_numpy
 from counterprobe.run.ledger import Right
 from counterprobe.run.results import StopReason
 from counterprobe.run.unmasking import Unmasking
 from counterprobe.samplers.base import Sampler
-from counterprobe.states import StateArray
 from counterprobe.streams import Streams
 from counterprobe.targets.law import ForestLaw
 from counterprobe.targets.table import TableLaw
 
 __all__ = ["draw_tree_law"]
 
-FloatArray = NDArray[np.float64]
-IntArray = NDArray[np.int64]
 Draws = tuple[tuple[int, ...], ...]
 
 MAX_REPLAYS = 1 << 16

@@ -10,13 +10,10 @@ from math import exp, log
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from counterprobe.arrays import FloatArray, IntArray
 from counterprobe.compiled import inlined, kernel
 from counterprobe.targets.inference import ForestArrays, Scratch
-
-FloatArray = NDArray[np.float64]
-IntArray = NDArray[np.int64]
 
 # Factors of at most this arity are enumerated, as in the paper ...
 ENUMERATED_ARITY = 4

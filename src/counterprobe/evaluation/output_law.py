@@ -20,6 +20,7 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from counterprobe.arrays import FloatArray, IntArray, StateArray
 from counterprobe.errors import CounterprobeError
 from counterprobe.oracle import Oracle, Readouts
 from counterprobe.rows import ClassedRows, Rows, to_numpy
@@ -28,15 +29,13 @@ from counterprobe.run.ledger import Right
 from counterprobe.run.results import StopReason
 from counterprobe.run.unmasking import Unmasking
 from counterprobe.samplers.base import Sampler
-from counterprobe.states import MASK, StateArray
+from counterprobe.states import MASK
 from counterprobe.streams import Streams
 from counterprobe.targets.law import ForestLaw
 from counterprobe.targets.table import TableLaw
 
 __all__ = ["OutputLaw", "RiskEstimate", "class_table", "exact_output_law", "seed_averaged_risk"]
 
-FloatArray = NDArray[np.float64]
-IntArray = NDArray[np.int64]
 T = TypeVar("T")
 
 MAX_SEQUENCES = 1 << 16

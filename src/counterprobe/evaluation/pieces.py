@@ -15,8 +15,8 @@ is skipped, not computed. Here a batch is cut into its factors; ``factors.py`` c
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
+from counterprobe.arrays import FloatArray, IntArray, StateArray
 from counterprobe.compiled import inlined, kernel
 from counterprobe.evaluation.factors import ENUMERATED_ARITY as ENUMERATED_ARITY
 from counterprobe.evaluation.factors import (
@@ -29,10 +29,6 @@ from counterprobe.evaluation.factors import (
     scramble,
 )
 from counterprobe.targets.inference import ForestArrays, Scratch, collect_component, up_step
-
-FloatArray = NDArray[np.float64]
-IntArray = NDArray[np.int64]
-StateArray = NDArray[np.int32]
 
 
 @kernel

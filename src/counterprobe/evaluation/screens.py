@@ -8,14 +8,13 @@ neighbourhoods. The first implies the second inside the paper's class, not the o
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from counterprobe.arrays import IntArray
 from counterprobe.graph import adjacency
-from counterprobe.probing.packed import ScreenRows
+from counterprobe.probing.packed.screen import ScreenRows
 
 __all__ = ["is_separating", "residual_edges", "rows_exact", "screen_separated"]
-
-IntArray = NDArray[np.int64]
 
 
 def residual_edges(edges: ArrayLike, residual: ArrayLike, length: int) -> IntArray:

@@ -3,14 +3,12 @@
 import heapq
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from counterprobe.arrays import BoolArray, IntArray
 from counterprobe.compiled import allocating_kernel
 from counterprobe.graph.edges import check_alive, check_edges, keep_alive
 from counterprobe.graph.neighbours import Adjacency, neighbour_rows
-
-IntArray = NDArray[np.int64]
-BoolArray = NDArray[np.bool_]
 
 
 def cycle_vertices(num_vertices: int, edges: ArrayLike) -> BoolArray:

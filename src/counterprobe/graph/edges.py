@@ -5,8 +5,7 @@ import operator
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-IntArray = NDArray[np.int64]
-BoolArray = NDArray[np.bool_]
+from counterprobe.arrays import BoolArray, IntArray
 
 
 def check_edges(num_vertices: int, edges: ArrayLike) -> IntArray:

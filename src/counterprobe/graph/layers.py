@@ -1,14 +1,12 @@
 """Centroids of forests, and the layers that deleting them again and again leaves."""
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from counterprobe.arrays import BoolArray, IntArray
 from counterprobe.compiled import allocating_kernel
 from counterprobe.graph.edges import check_alive, check_edges, keep_alive
 from counterprobe.graph.rooted import RootedForest, root_checked
-
-IntArray = NDArray[np.int64]
-BoolArray = NDArray[np.bool_]
 
 
 def centroids(num_vertices: int, edges: ArrayLike, alive: ArrayLike | None = None) -> IntArray:

@@ -3,14 +3,13 @@
 from dataclasses import dataclass, fields
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from counterprobe.arrays import IntArray
 from counterprobe.compiled import allocating_kernel
 from counterprobe.errors import NotAForestError
 from counterprobe.graph.edges import check_edges
 from counterprobe.graph.neighbours import label_components, neighbour_rows
-
-IntArray = NDArray[np.int64]
 
 # A cycle may have 200,000 vertices; an error message shows one whole only up to this length.
 _LONGEST_SHOWN_CYCLE = 12

@@ -14,13 +14,12 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from counterprobe.arrays import IntArray
 from counterprobe.errors import Infeasible
 from counterprobe.rows import Rows
 from counterprobe.run.unmasking import Unmasking
 
 __all__ = ["Banks", "read_banks", "tail_threshold", "threshold_floor"]
-
-IntArray = NDArray[np.int64]
 
 
 def threshold_floor(row_error: float, vocab_size: int, frequency_constant: float = 1.0) -> float:

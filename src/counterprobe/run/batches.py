@@ -14,10 +14,11 @@ from typing import Any, BinaryIO
 import numpy as np
 from numpy.typing import NDArray
 
+from counterprobe.arrays import StateArray
 from counterprobe.run.ledger import Ledger, Right
 from counterprobe.run.results import SampleResult, StopReason, first_tokens
 from counterprobe.run.transcript import Transcript
-from counterprobe.states import MASK, StateArray
+from counterprobe.states import MASK
 from counterprobe.streams import Streams
 
 __all__ = ["SampleBatch"]

@@ -12,15 +12,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from counterprobe.arrays import IntArray, StateArray
 from counterprobe.oracle import Readouts
 from counterprobe.rows import Rows
-from counterprobe.states import MASK, StateArray
+from counterprobe.states import MASK
 
 __all__ = ["CandidateBook", "Candidates"]
-
-IntArray = NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)

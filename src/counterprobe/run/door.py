@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from counterprobe.arguments import whole_number
+from counterprobe.arrays import IntArray, StateArray
 from counterprobe.checks import check_rows
 from counterprobe.errors import BudgetExceeded
 from counterprobe.oracle import IncrementalOracle, Oracle, Readouts, Session, require_oracle
@@ -31,13 +32,12 @@ from counterprobe.run.transcript import (
     Operation,
     Transcript,
 )
-from counterprobe.states import StateArray, as_states, fingerprint
+from counterprobe.states import as_states, fingerprint
 
 __all__ = ["Door", "ReplyCheck", "Stage", "Watch", "check_budget"]
 
 logger = logging.getLogger("counterprobe")
 
-IntArray = NDArray[np.int64]
 Tell = Callable[[Operation], None]
 NOWHERE: IntArray = np.empty(0, dtype=np.int64)
 

@@ -10,16 +10,11 @@ import math
 from dataclasses import dataclass
 from typing import Protocol
 
-import numpy as np
-from numpy.typing import NDArray
-
+from counterprobe.arrays import IntArray, StateArray
 from counterprobe.rows import Rows
-from counterprobe.states import StateArray
 from counterprobe.streams import CommitNoise
 
 __all__ = ["Draw", "NoisyDraw", "as_temperature"]
-
-IntArray = NDArray[np.int64]
 
 
 def as_temperature(temperature: float) -> float:

@@ -21,20 +21,16 @@ from dataclasses import dataclass, field
 from queue import Empty, SimpleQueue
 from typing import Any, TypeVar
 
-import numpy as np
-from numpy.typing import NDArray
-
+from counterprobe.arrays import IntArray, StateArray
 from counterprobe.errors import BudgetExceeded, CounterprobeError, Infeasible
 from counterprobe.oracle import IncrementalOracle, Oracle, Readouts, Session
 from counterprobe.rows import Rows
 from counterprobe.run.door import Door
 from counterprobe.run.joined import Asked, ask_together, cut
 from counterprobe.run.transcript import Event, Note
-from counterprobe.states import StateArray
 
 __all__ = ["Gathering", "Seat"]
 
-IntArray = NDArray[np.int64]
 T = TypeVar("T")
 
 # Results shared between runs that are kept: after a few commits hardly any history comes again.

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from counterprobe.arrays import IntArray, StateArray
 from counterprobe.states import (
     MASK,
-    StateArray,
     all_masked,
     as_states,
     fingerprint,
@@ -16,8 +16,6 @@ from counterprobe.states import (
 )
 
 __all__ = ["History"]
-
-IntArray = NDArray[np.int64]
 
 
 class History:

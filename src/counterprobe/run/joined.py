@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from counterprobe.arrays import StateArray
 from counterprobe.checks import check_rows
 from counterprobe.oracle import Oracle, Readouts
 from counterprobe.rows import Rows
-from counterprobe.states import StateArray
 
 __all__ = ["Asked", "ask_together", "cut"]
 

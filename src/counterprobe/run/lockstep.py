@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from counterprobe.arguments import whole_number
+from counterprobe.arrays import IntArray, StateArray
 from counterprobe.oracle import Oracle, Readouts
 from counterprobe.rows import Rows, concatenate
 from counterprobe.run.batches import SampleBatch
@@ -27,7 +28,6 @@ from counterprobe.run.transcript import Event, Transcript
 from counterprobe.run.unmasking import Observe
 from counterprobe.states import (
     MASK,
-    StateArray,
     all_masked,
     as_states,
     check_batch,
@@ -38,7 +38,6 @@ from counterprobe.streams import Streams, require_streams
 
 __all__ = ["Lockstep"]
 
-IntArray = NDArray[np.int64]
 HashArray = NDArray[np.uint64]
 
 

@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from counterprobe.arrays import StateArray
 from counterprobe.run.ledger import Ledger, Right
 from counterprobe.run.transcript import Transcript
-from counterprobe.states import StateArray
 from counterprobe.streams import STREAMS_VERSION, Streams
 
 __all__ = ["SampleResult", "StopReason", "first_tokens", "versions"]

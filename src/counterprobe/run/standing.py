@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from counterprobe.arguments import whole_number
+from counterprobe.arrays import IntArray, StateArray
 from counterprobe.oracle import Readouts
 from counterprobe.radii import RowRadii, row_radii
 from counterprobe.run.door import Door
@@ -16,11 +16,8 @@ from counterprobe.run.drawing import as_temperature
 from counterprobe.run.history import History
 from counterprobe.run.ledger import Ledger, Right
 from counterprobe.run.transcript import Transcript
-from counterprobe.states import StateArray
 
 __all__ = ["Progress", "Request", "Standing"]
-
-IntArray = NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)

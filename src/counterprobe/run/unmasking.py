@@ -12,8 +12,9 @@ from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import Protocol, TypeVar
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from counterprobe.arrays import IntArray
 from counterprobe.oracle import Oracle, Readouts
 from counterprobe.rows import Rows
 from counterprobe.run.candidates import CandidateBook, Candidates
@@ -27,7 +28,6 @@ from counterprobe.streams import Streams, require_streams
 
 __all__ = ["Memory", "Observe", "Progress", "Request", "Unmasking"]
 
-IntArray = NDArray[np.int64]
 T = TypeVar("T")
 Consume = Callable[[Request, Rows], None]
 Observe = Callable[[IntArray, Rows], object]

@@ -6,9 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
-import numpy as np
-from numpy.typing import NDArray
-
+from counterprobe.arrays import IntArray
 from counterprobe.samplers.base import Sampler, Sweep
 from counterprobe.samplers.quotas import POWERS, cut, reveal_chances
 from counterprobe.samplers.settings import require, require_count, require_one_of
@@ -16,7 +14,6 @@ from counterprobe.streams import Decisions
 
 __all__ = ["Ancestral"]
 
-IntArray = NDArray[np.int64]
 Reveal = Literal["independent", "quota"]
 
 

@@ -6,17 +6,13 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import ClassVar
 
-import numpy as np
-from numpy.typing import NDArray
-
+from counterprobe.arrays import IntArray
 from counterprobe.samplers.base import Sampler, Sweep
 from counterprobe.samplers.quotas import POWERS, balanced_sizes, cut
 from counterprobe.samplers.settings import require_count
 from counterprobe.streams import Decisions
 
 __all__ = ["OneBatch", "RandomBalanced"]
-
-IntArray = NDArray[np.int64]
 
 
 @dataclass(frozen=True)

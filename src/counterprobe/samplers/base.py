@@ -14,8 +14,8 @@ from dataclasses import asdict, dataclass
 from typing import Any, ClassVar, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
+from counterprobe.arrays import IntArray
 from counterprobe.errors import BudgetExceeded, CounterprobeError, Infeasible
 from counterprobe.run.ledger import Right
 from counterprobe.run.results import SampleResult, StopReason, versions
@@ -23,8 +23,6 @@ from counterprobe.run.unmasking import Unmasking
 from counterprobe.streams import Decisions, Streams, require_streams
 
 __all__ = ["Sampler", "Sweep", "require_complete"]
-
-IntArray = NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)

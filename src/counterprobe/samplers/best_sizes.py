@@ -9,14 +9,12 @@ layer of the recursion takes O(N log N) by halving instead of O(N^2).
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from counterprobe.arrays import FloatArray, IntArray
 from counterprobe.compiled import inlined, kernel
 
 __all__ = ["best_sizes", "curve_cost"]
-
-FloatArray = NDArray[np.float64]
-IntArray = NDArray[np.int64]
 
 
 def curve_cost(curve: ArrayLike, sizes: ArrayLike) -> float:

@@ -7,15 +7,13 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
+from counterprobe.arrays import IntArray
 from counterprobe.samplers.base import Sampler
 from counterprobe.streams import Decisions
 from counterprobe.structure.order import commit_order
 
 __all__ = ["CentroidLayers"]
-
-IntArray = NDArray[np.int64]
 
 
 @dataclass(frozen=True)

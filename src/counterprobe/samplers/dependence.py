@@ -17,8 +17,8 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Literal, Self, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 
+from counterprobe.arrays import IntArray
 from counterprobe.samplers.base import Sampler, Sweep
 from counterprobe.samplers.best_sizes import best_sizes
 from counterprobe.samplers.quotas import POWERS, balanced_sizes, cut
@@ -28,7 +28,6 @@ from counterprobe.targets.information import dependence, information_curve
 
 __all__ = ["ChenCongLi", "InformationCurve", "LiCai"]
 
-IntArray = NDArray[np.int64]
 T = TypeVar("T")
 Kind = Literal["tc", "dtc", "both"]
 ACCURACIES = (0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0)

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
+from counterprobe.arrays import IntArray
 from counterprobe.samplers.base import Sweep
 from counterprobe.samplers.settings import require, require_one_of
 from counterprobe.samplers.stepwise import (
@@ -27,8 +27,6 @@ from counterprobe.samplers.stepwise import (
 from counterprobe.streams import Decisions
 
 __all__ = ["EntropyBounded"]
-
-IntArray = NDArray[np.int64]
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,7 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from counterprobe.arrays import IntArray
 from counterprobe.rows import Rows, to_numpy
 from counterprobe.samplers.base import Sweep
 from counterprobe.samplers.settings import require, require_count, require_one_of
@@ -16,8 +17,6 @@ from counterprobe.samplers.stepwise import Choose, Confidence, Reply, Stepwise, 
 from counterprobe.streams import Decisions
 
 __all__ = ["KLASS"]
-
-IntArray = NDArray[np.int64]
 
 
 @dataclass(frozen=True)

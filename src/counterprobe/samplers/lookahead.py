@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
+from counterprobe.arrays import IntArray
 from counterprobe.rows import Rows, to_numpy
 from counterprobe.run.ledger import Right
 from counterprobe.run.unmasking import Unmasking
@@ -24,9 +24,6 @@ from counterprobe.samplers.stepwise import Reply, best_first, gumbel, score_rows
 from counterprobe.streams import Decisions
 
 __all__ = ["InfoGain", "LookUM"]
-
-IntArray = NDArray[np.int64]
-FloatArray = NDArray[np.float64]
 
 
 @dataclass(frozen=True)

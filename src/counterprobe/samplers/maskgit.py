@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
+from counterprobe.arrays import IntArray
 from counterprobe.samplers.base import Sweep
 from counterprobe.samplers.quotas import POWERS, cosine_masked
 from counterprobe.samplers.settings import require, require_count, require_one_of
@@ -22,8 +22,6 @@ from counterprobe.samplers.stepwise import (
 from counterprobe.streams import Decisions
 
 __all__ = ["MaskGIT"]
-
-IntArray = NDArray[np.int64]
 
 
 @dataclass(frozen=True)

@@ -16,17 +16,23 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import stats
 
+from counterprobe.arrays import IntArray
 from counterprobe.errors import CounterprobeError
 from counterprobe.probing.banks import Banks, read_banks, tail_threshold, threshold_floor
-from counterprobe.probing.drafts import (
-    DRAFTS,
-    Draft,
-    DraftContext,
-    make_draft,
-    most_likely_draft,
+from counterprobe.probing.packed.fillers import (
+    FILLERS,
+    Filler,
+    FillerContext,
+    make_filler,
+    most_likely_filler,
 )
-from counterprobe.probing.packed import Screen, ScreenRows, draw_colorings, packed_screen
-from counterprobe.probing.selectors import SELECTORS, RowSelector, top_votes
+from counterprobe.probing.packed.screen import (
+    ScreenRows,
+    ScreenSettings,
+    draw_colorings,
+    packed_screen,
+)
+from counterprobe.probing.packed.selectors import SELECTORS, RowSelector, top_votes
 from counterprobe.radii import RowRadii
 from counterprobe.run.unmasking import Unmasking
 from counterprobe.samplers.base import Sampler
@@ -44,7 +50,6 @@ from counterprobe.theory.parameters import (
 
 __all__ = ["Packed", "PackedPlan", "PackedReport", "PackedTheory", "ScreenReport", "run_packed"]
 
-IntArray = NDArray[np.int64]
 Guard = Literal["none", "peel", "repair", "centroid"]
 
 # Tuned defaults, for forests whose typical degree is two to four: an edge is seen in 7 of 8
@@ -78,7 +83,7 @@ class PackedPlan:
     """
 
     mode: Literal["theory", "tuned"]
-    screen: Screen
+    screen: ScreenSettings
     bank_threshold: float
     row_error: float
     phase_cap: int
@@ -170,7 +175,7 @@ def run_packed(
     decisions: Decisions,
     plan: PackedPlan,
     *,
-    draft: Draft = most_likely_draft,
+    draft: Filler = most_likely_filler,
     selector: RowSelector = top_votes,
 ) -> PackedReport:
     """Run the paper's box to completion.
@@ -182,7 +187,7 @@ def run_packed(
     decisions : Decisions
         Colorings and draft choices have separate keys.
     plan : PackedPlan
-    draft : Draft
+    draft : Filler
     selector : RowSelector
     """
     # 1. Preprocess: one all-mask readout.
@@ -214,13 +219,13 @@ def _screen(
     decisions: Decisions,
     plan: PackedPlan,
     banks: Banks,
-    draft: Draft,
+    draft: Filler,
     selector: RowSelector,
     index: int,
 ) -> tuple[ScreenRows, NDArray[np.int32]]:
     """Fix a draft, then draw fresh colors for all positions, then run the screen."""
-    context = DraftContext(run.state, banks, index)
-    filler = make_draft(draft, context, decisions.generator("draft", index), run.vocab_size)
+    context = FillerContext(run.state, banks, index)
+    filler = make_filler(draft, context, decisions.generator("draft", index), run.vocab_size)
     colors = draw_colorings(
         plan.screen.num_colorings,
         plan.screen.num_colors,
@@ -412,7 +417,7 @@ class PackedTheory(Sampler):
             )
         return PackedPlan(
             mode="theory",
-            screen=Screen(
+            screen=ScreenSettings(
                 num_colors=public.num_colors,
                 num_colorings=public.num_colorings,
                 degree_cutoff=public.degree_cutoff,
@@ -452,7 +457,7 @@ class Packed(Sampler):
         Leave out source colors that no residual position has.
     selector : {"top-votes", "empty-on-overflow"}
     draft : {"most-likely", "rare"}
-        Background tokens of a screen, see ``probing/drafts.py``.
+        Background tokens of a screen, see ``probing/packed/fillers.py``.
     """
 
     name: ClassVar[str] = "packed"
@@ -479,8 +484,8 @@ class Packed(Sampler):
     def __post_init__(self) -> None:
         """Check what does not depend on the target."""
         _selector(self.selector)
-        if self.draft not in DRAFTS:
-            raise ValueError(f"draft must be one of {', '.join(DRAFTS)}; got {self.draft!r}")
+        if self.draft not in FILLERS:
+            raise ValueError(f"draft must be one of {', '.join(FILLERS)}; got {self.draft!r}")
         least: dict[str, tuple[Any, float]] = {
             "num_colors": (self.num_colors, 2),
             "num_colorings": (self.num_colorings, 1),
@@ -528,7 +533,7 @@ class Packed(Sampler):
             rounds = round_cap(length, theory_cutoff, phases)
         return PackedPlan(
             mode="tuned",
-            screen=Screen(
+            screen=ScreenSettings(
                 num_colors=colors,
                 num_colorings=colorings,
                 degree_cutoff=cutoff,
@@ -548,7 +553,7 @@ class Packed(Sampler):
         """Run the box with tuned settings."""
         plan = self.plan(run.length, run.vocab_size, run.row_error)
         return run_packed(
-            run, decisions, plan, draft=DRAFTS[self.draft], selector=_selector(self.selector)
+            run, decisions, plan, draft=FILLERS[self.draft], selector=_selector(self.selector)
         )
 
 

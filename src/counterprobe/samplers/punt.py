@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
+from counterprobe.arrays import BoolArray, IntArray
 from counterprobe.oracle import Readouts
 from counterprobe.rows import Rows, to_numpy
 from counterprobe.run.candidates import Candidates
@@ -27,8 +27,6 @@ from counterprobe.streams import Decisions
 
 __all__ = ["PUNT"]
 
-IntArray = NDArray[np.int64]
-BoolArray = NDArray[np.bool_]
 RankBy = Literal["confidence", "entropy"]
 Tests = Literal["successive", "parallel"]
 

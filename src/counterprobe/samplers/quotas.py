@@ -8,9 +8,10 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from counterprobe.arrays import IntArray
+
 __all__ = ["POWERS", "balanced_sizes", "block_of", "cosine_masked", "cut", "reveal_chances"]
 
-IntArray = NDArray[np.int64]
 
 # Numbers of steps that a sweep tries.
 POWERS = tuple(1 << k for k in range(15))

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import ClassVar, Literal, get_args
 
 import numpy as np
-from numpy.typing import NDArray
 
+from counterprobe.arrays import IntArray
 from counterprobe.rows import Rows, to_numpy
 from counterprobe.run.ledger import Right
 from counterprobe.run.unmasking import Unmasking
@@ -17,7 +17,6 @@ from counterprobe.streams import Decisions
 
 __all__ = ["Sequential"]
 
-IntArray = NDArray[np.int64]
 Order = Literal["index", "random", "confidence", "entropy"]
 
 

@@ -17,6 +17,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from counterprobe.arrays import FloatArray, IntArray
 from counterprobe.rows import Rows, to_numpy
 from counterprobe.run.ledger import Right
 from counterprobe.run.unmasking import Unmasking
@@ -36,8 +37,6 @@ __all__ = [
     "score_rows",
 ]
 
-IntArray = NDArray[np.int64]
-FloatArray = NDArray[np.float64]
 Confidence = Literal["row", "candidate"]
 Score = Literal["confidence", "margin", "entropy"]
 

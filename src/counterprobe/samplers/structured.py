@@ -6,8 +6,8 @@ from dataclasses import dataclass, field, fields
 from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
+from counterprobe.arrays import IntArray
 from counterprobe.errors import Infeasible
 from counterprobe.graph import check_edges
 from counterprobe.probing.compressed.findings import Terms
@@ -19,8 +19,6 @@ from counterprobe.structure.order import CommitOrder, commit_order
 from counterprobe.structure.watch import CommitWatch, commit_in_order, left_singly
 
 __all__ = ["Structured", "StructuredReport"]
-
-IntArray = NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)

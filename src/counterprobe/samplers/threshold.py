@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
+from counterprobe.arrays import IntArray
 from counterprobe.samplers.base import Sweep
 from counterprobe.samplers.settings import require, require_count, require_one_of
 from counterprobe.samplers.stepwise import Choose, Confidence, Reply, Stepwise, best_first, prefix
@@ -20,7 +20,6 @@ from counterprobe.streams import Decisions
 
 __all__ = ["Factor", "Threshold"]
 
-IntArray = NDArray[np.int64]
 BATCH_BOUND = "batch TC <= sum of entropies - largest; greedy: joint mode if (n+1)(1 - conf) <= 1"
 
 

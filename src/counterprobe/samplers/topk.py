@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
+from counterprobe.arrays import IntArray
 from counterprobe.samplers.base import Sweep
 from counterprobe.samplers.quotas import POWERS, balanced_sizes, block_of, reveal_chances
 from counterprobe.samplers.settings import require, require_count, require_one_of
@@ -31,7 +31,6 @@ from counterprobe.streams import Decisions
 
 __all__ = ["Dream", "LLaDA"]
 
-IntArray = NDArray[np.int64]
 Remasking = Literal["low_confidence", "random"]
 
 

@@ -11,14 +11,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from counterprobe.arrays import BoolArray, IntArray
 from counterprobe.graph import centroid_layers, repair_order
 
 __all__ = ["CommitOrder", "commit_order"]
-
-BoolArray = NDArray[np.bool_]
-IntArray = NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from counterprobe.arrays import BoolArray, FloatArray, IntArray, StateArray
 from counterprobe.errors import Infeasible, StructureError
 from counterprobe.oracle import Oracle, Readouts
 from counterprobe.probing.compressed import CompressedSettings, Findings, compressed_screen
@@ -26,7 +27,7 @@ from counterprobe.run.batches import SampleBatch
 from counterprobe.run.ledger import Ledger
 from counterprobe.run.results import versions
 from counterprobe.run.unmasking import Progress, Unmasking
-from counterprobe.states import MASK, StateArray
+from counterprobe.states import MASK
 from counterprobe.streams import Streams
 from counterprobe.structure import file
 from counterprobe.structure.fields import ARRAYS, no_terms
@@ -37,9 +38,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Structure", "discover", "refuse_empty"]
 
-BoolArray = NDArray[np.bool_]
-FloatArray = NDArray[np.float64]
-IntArray = NDArray[np.int64]
 
 # Replies of an exact oracle may differ by rounding, from machine to machine.
 SAME_ROW = 1e-9

@@ -11,8 +11,8 @@ context that the others are seen in: a *rehearsal* then looks before anything is
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
+from counterprobe.arrays import BoolArray, IntArray, StateArray
 from counterprobe.oracle import Readouts
 from counterprobe.probing.compressed.design import code_words, sides
 from counterprobe.probing.compressed.findings import Terms
@@ -23,13 +23,10 @@ from counterprobe.probing.compressed.implied import (
 )
 from counterprobe.rows import ClassedRows, Rows
 from counterprobe.run.unmasking import Unmasking
-from counterprobe.states import MASK, StateArray
+from counterprobe.states import MASK
 from counterprobe.structure.order import CommitOrder
 
 __all__ = ["CommitWatch", "commit_in_order", "left_singly"]
-
-BoolArray = NDArray[np.bool_]
-IntArray = NDArray[np.int64]
 
 
 class CommitWatch:

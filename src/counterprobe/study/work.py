@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from counterprobe.arrays import StateArray
 from counterprobe.evaluation import BatchKL, BatchKLMeter, Trial, reference_kl, run_trial
 from counterprobe.evaluation.pieces import ENUMERATED_ARITY
 from counterprobe.oracle import Readouts, Session
@@ -22,7 +23,6 @@ from counterprobe.rows import Rows
 from counterprobe.run.ledger import Ledger
 from counterprobe.run.unmasking import Unmasking
 from counterprobe.samplers import Sampler, build_sampler
-from counterprobe.states import StateArray
 from counterprobe.streams import STREAMS_VERSION, Streams
 from counterprobe.study.budgets import search_budget
 from counterprobe.targets import families

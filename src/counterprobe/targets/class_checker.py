@@ -17,15 +17,13 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from counterprobe.arrays import FloatArray, IntArray
 from counterprobe.graph import Adjacency, adjacency
 from counterprobe.targets.law import ForestLaw
 
 __all__ = ["ClassConstants", "EdgeResponse", "check_class"]
 
-FloatArray = NDArray[np.float64]
-IntArray = NDArray[np.int64]
 
 # Entries of the arrays of one chunk: a few tens of megabytes in all.
 _CHUNK = 1 << 20

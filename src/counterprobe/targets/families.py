@@ -15,8 +15,9 @@ from pathlib import Path
 from typing import Literal
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from counterprobe.arrays import IntArray
 from counterprobe.classes import TokenClasses
 from counterprobe.graph import check_forest
 from counterprobe.streams import keyed_generator
@@ -48,8 +49,6 @@ __all__ = [
     "two_type_path",
 ]
 
-IntArray = NDArray[np.int64]
-FloatArray = NDArray[np.float64]
 Signs = Literal["same", "mixed"]
 Tables = Literal["rank-one", "random"]
 

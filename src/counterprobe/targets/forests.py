@@ -11,6 +11,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from counterprobe.arrays import FloatArray, IntArray
+
 __all__ = [
     "binary_tree",
     "caterpillar",
@@ -23,9 +25,6 @@ __all__ = [
     "read_edge_list",
     "stars",
 ]
-
-IntArray = NDArray[np.int64]
-FloatArray = NDArray[np.float64]
 
 
 def _join(left: NDArray[np.integer], right: NDArray[np.integer]) -> IntArray:

@@ -19,10 +19,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from counterprobe.arrays import StateArray
 from counterprobe.classes import TokenClasses
 from counterprobe.oracle import LawOracle, Readouts
 from counterprobe.rows import ClassedRows, DenseRows
-from counterprobe.states import MASK, StateArray
+from counterprobe.states import MASK
 from counterprobe.streams import keyed_generator
 from counterprobe.targets import forests
 from counterprobe.targets.law import ForestLaw

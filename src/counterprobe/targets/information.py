@@ -14,6 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from counterprobe.arrays import FloatArray
 from counterprobe.graph import adjacency
 from counterprobe.rows import DenseRows, to_numpy
 from counterprobe.targets.law import ForestLaw
@@ -21,7 +22,6 @@ from counterprobe.targets.table import TableLaw
 
 __all__ = ["Dependence", "dependence", "information_curve", "subset_entropies"]
 
-FloatArray = NDArray[np.float64]
 
 # Neighbourhoods of at most this many joint classes are enumerated.
 MAX_NEIGHBOURHOOD = 1 << 14

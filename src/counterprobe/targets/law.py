@@ -16,20 +16,18 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from counterprobe.arrays import FloatArray, IntArray, StateArray
 from counterprobe.classes import TokenClasses
 from counterprobe.graph import RootedForest, check_edges, root_forest
 from counterprobe.oracle import NUMERICAL_FLOOR, LawOracle, Readouts
 from counterprobe.rows import ClassedRows, Rows
-from counterprobe.states import MASK, StateArray, as_states
+from counterprobe.states import MASK, as_states
 from counterprobe.targets import inference
 from counterprobe.targets.inference import MAX_SPREAD, ForestArrays, Scratch
 from counterprobe.targets.session import ForestSession
 from counterprobe.threads import run_in_parts
 
 __all__ = ["ForestLaw", "ForestOracle"]
-
-FloatArray = NDArray[np.float64]
-IntArray = NDArray[np.int64]
 
 
 class ForestLaw:

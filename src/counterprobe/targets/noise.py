@@ -19,20 +19,18 @@ from functools import cached_property
 from typing import Any, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
+from counterprobe.arrays import FloatArray, IntArray, StateArray
 from counterprobe.checks import check_rows
 from counterprobe.classes import TokenClasses
 from counterprobe.oracle import Oracle, Readouts
 from counterprobe.radii import row_radii
 from counterprobe.rows import DenseRows, Rows, to_numpy
-from counterprobe.states import MASK, StateArray, all_masked, fingerprint, mix64
+from counterprobe.states import MASK, all_masked, fingerprint, mix64
 from counterprobe.streams import keyed_generator
 
 __all__ = ["FrozenNoise"]
 
-FloatArray = NDArray[np.float64]
-IntArray = NDArray[np.int64]
 Metric = Literal["hellinger", "kl"]
 Direction = Literal["random", "hide", "fake"]
 Curve = Callable[[FloatArray, FloatArray, FloatArray], FloatArray]

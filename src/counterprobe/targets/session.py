@@ -11,10 +11,10 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from counterprobe.arrays import IntArray, StateArray
 from counterprobe.classes import TokenClasses
 from counterprobe.compiled import kernel
 from counterprobe.rows import ClassedRows
-from counterprobe.states import StateArray
 from counterprobe.targets.inference import (
     ForestArrays,
     Scratch,
@@ -22,8 +22,6 @@ from counterprobe.targets.inference import (
     make_scratch,
     rows_of_state,
 )
-
-IntArray = NDArray[np.int64]
 
 
 class ForestSession:

@@ -11,15 +11,14 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from counterprobe.arrays import FloatArray, StateArray
 from counterprobe.errors import OracleError
 from counterprobe.oracle import NUMERICAL_FLOOR, LawOracle, Readouts
 from counterprobe.rows import DenseRows, Rows
-from counterprobe.states import MASK, StateArray, as_states
+from counterprobe.states import MASK, as_states
 
 __all__ = ["TableLaw", "TableOracle"]
 
-FloatArray = NDArray[np.float64]
-IntArray = NDArray[np.int64]
 
 # 2^26 doubles are half a gigabyte; a law that large has better forms.
 MAX_CELLS = 1 << 26

@@ -8,17 +8,13 @@ probes found them independent breaks this law by an amount that grows with N.
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
+from counterprobe.arrays import FloatArray, IntArray, StateArray
 from counterprobe.oracle import NUMERICAL_FLOOR, Readouts
 from counterprobe.rows import DenseRows, Rows
-from counterprobe.states import StateArray
 from counterprobe.targets.table import TableLaw
 
 __all__ = ["HiddenTopic"]
-
-FloatArray = NDArray[np.float64]
-IntArray = NDArray[np.int64]
 
 
 class HiddenTopic:

@@ -10,12 +10,13 @@ from collections.abc import Callable
 
 import numpy as np
 
+from counterprobe.arrays import StateArray
 from counterprobe.checks import check_rows
 from counterprobe.errors import OracleError
 from counterprobe.oracle import IncrementalOracle, Oracle, Readouts
 from counterprobe.radii import row_radii
 from counterprobe.rows import Rows, to_numpy
-from counterprobe.states import MASK, StateArray
+from counterprobe.states import MASK
 from counterprobe.targets.law import ForestLaw
 from counterprobe.targets.table import TableLaw
 from counterprobe.testing.require import ConformanceError, require

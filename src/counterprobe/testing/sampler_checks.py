@@ -13,6 +13,7 @@ from dataclasses import FrozenInstanceError, fields
 
 import numpy as np
 
+from counterprobe.arrays import StateArray
 from counterprobe.evaluation.draw_tree import draw_tree_law
 from counterprobe.evaluation.output_law import exact_output_law
 from counterprobe.oracle import Oracle
@@ -22,7 +23,7 @@ from counterprobe.run.transcript import Level
 from counterprobe.run.unmasking import Unmasking
 from counterprobe.samplers.base import Sampler
 from counterprobe.sampling import sample
-from counterprobe.states import MASK, StateArray
+from counterprobe.states import MASK
 from counterprobe.streams import Streams
 from counterprobe.targets import families
 from counterprobe.testing.laws import Law, degenerate_laws, small_laws, tiny_laws

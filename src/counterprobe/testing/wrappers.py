@@ -6,10 +6,10 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from counterprobe.arrays import StateArray
 from counterprobe.oracle import Oracle, Readouts
 from counterprobe.radii import row_radii
 from counterprobe.rows import Rows, concatenate
-from counterprobe.states import StateArray
 
 __all__ = ["CountingOracle", "PiecewiseOracle"]
 

@@ -8,17 +8,13 @@ import pytest
 from numpy.typing import ArrayLike, NDArray
 
 import counterprobe as cp
+from counterprobe.arrays import BoolArray, FloatArray, IntArray
 from counterprobe.oracle import Readouts
 from counterprobe.probing.banks import banks_from_lists
 from counterprobe.probing.compressed.columns import Columns
 from counterprobe.probing.compressed.data import Data, Known
 from counterprobe.probing.compressed.design import balanced_choices
 from counterprobe.probing.compressed.readings import Readings
-
-IntArray = NDArray[np.int64]
-FloatArray = NDArray[np.float64]
-BoolArray = NDArray[np.bool_]
-
 
 # ----- Made-up data ---------------------------------------------------------------------------
 

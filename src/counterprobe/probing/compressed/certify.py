@@ -11,20 +11,17 @@ common is not what its edges say.
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
+from counterprobe.arrays import BoolArray, IntArray, StateArray
 from counterprobe.graph import centroid_layers, components, repair_order
 from counterprobe.oracle import Readouts
 from counterprobe.probing.compressed.implied import ImpliedLaw, fitted_terms
 from counterprobe.probing.compressed.neighbourhoods import Neighbourhoods
 from counterprobe.probing.compressed.readings import EXACT
 from counterprobe.rows import Rows
-from counterprobe.states import StateArray
 
 __all__ = ["REHEARSALS", "Certificate"]
 
-BoolArray = NDArray[np.bool_]
-IntArray = NDArray[np.int64]
 
 # Probes that certification takes.
 REHEARSALS = 2

@@ -13,16 +13,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from counterprobe.arrays import FloatArray, IntArray
 from counterprobe.compiled import kernel
 from counterprobe.probing.banks import Banks
 from counterprobe.rows import ClassedRows, Rows
 
 __all__ = ["Columns"]
-
-FloatArray = NDArray[np.float64]
-IntArray = NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)

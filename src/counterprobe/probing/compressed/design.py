@@ -14,16 +14,13 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
+from counterprobe.arrays import BoolArray, FloatArray, IntArray
 from counterprobe.compiled import kernel
 from counterprobe.graph import adjacency, components
 from counterprobe.probing.compressed.columns import Columns
 from counterprobe.probing.compressed.data import Known
 
 __all__ = ["balanced_choices", "code_length", "code_words", "independent_masks", "sides", "steer"]
-
-BoolArray = NDArray[np.bool_]
-FloatArray = NDArray[np.float64]
-IntArray = NDArray[np.int64]
 
 
 def balanced_choices(num_probes: int, num_choices: IntArray, rng: np.random.Generator) -> IntArray:

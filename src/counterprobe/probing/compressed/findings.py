@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from counterprobe.arrays import BoolArray, FloatArray, IntArray
 from counterprobe.oracle import Readouts
 
 __all__ = [
@@ -18,10 +19,6 @@ __all__ = [
     "default_max_probes",
     "needed_evidence",
 ]
-
-BoolArray = NDArray[np.bool_]
-FloatArray = NDArray[np.float64]
-IntArray = NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)

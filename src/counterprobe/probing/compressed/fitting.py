@@ -15,6 +15,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from counterprobe.arrays import FloatArray, IntArray
 from counterprobe.compiled import allocating_kernel, inlined, kernel
 from counterprobe.probing.compressed.data import Data, Known
 
@@ -27,8 +28,6 @@ __all__ = [
     "new_scratch",
 ]
 
-FloatArray = NDArray[np.float64]
-IntArray = NDArray[np.int64]
 
 MAX_PARAMETERS = 256
 # A pivot this small against its diagonal means that the probes do not determine the parameter.

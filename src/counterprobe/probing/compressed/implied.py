@@ -13,22 +13,19 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from counterprobe.arrays import BoolArray, FloatArray, IntArray, StateArray
 from counterprobe.classes import TokenClasses
 from counterprobe.graph import components
 from counterprobe.oracle import Readouts
 from counterprobe.probing.compressed.findings import Terms
 from counterprobe.probing.compressed.neighbourhoods import Neighbourhoods
 from counterprobe.rows import ClassedRows, Rows, to_numpy
-from counterprobe.states import MASK, StateArray
+from counterprobe.states import MASK
 from counterprobe.targets.law import ForestLaw
 
 __all__ = ["ImpliedLaw", "coordinates_of", "fitted_terms", "tokens_of"]
 
-BoolArray = NDArray[np.bool_]
-FloatArray = NDArray[np.float64]
-IntArray = NDArray[np.int64]
 
 # Log-weights this far below the largest are as good as nothing; a forest law permits e^69.
 DEEPEST = 60.0

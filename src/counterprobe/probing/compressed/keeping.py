@@ -13,18 +13,15 @@ from __future__ import annotations
 
 import array_api_compat
 import numpy as np
-from numpy.typing import NDArray
 
+from counterprobe.arrays import BoolArray, FloatArray, IntArray, StateArray
 from counterprobe.oracle import Readouts
 from counterprobe.probing.compressed.findings import Sample
 from counterprobe.rows import Rows, to_numpy
-from counterprobe.states import MASK, StateArray, mix64
+from counterprobe.states import MASK, mix64
 
 __all__ = ["Keeper", "pooled"]
 
-BoolArray = NDArray[np.bool_]
-FloatArray = NDArray[np.float64]
-IntArray = NDArray[np.int64]
 
 # States to keep, if there are so many; there are more where validation has more blocks.
 ENOUGH_STATES = 12

@@ -7,12 +7,10 @@ that a settled position is never reopened and a reopened one is never left count
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
+
+from counterprobe.arrays import BoolArray, IntArray
 
 __all__ = ["Knowledge"]
-
-BoolArray = NDArray[np.bool_]
-IntArray = NDArray[np.int64]
 
 
 class Knowledge:

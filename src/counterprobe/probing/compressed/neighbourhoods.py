@@ -17,6 +17,7 @@ from contextlib import contextmanager
 import numpy as np
 from numpy.typing import NDArray
 
+from counterprobe.arrays import BoolArray, FloatArray, IntArray
 from counterprobe.probing.compressed.data import Known
 from counterprobe.probing.compressed.fitting import RANK, WORST, check_fits
 from counterprobe.probing.compressed.knowledge import Knowledge
@@ -28,9 +29,6 @@ from counterprobe.threads import run_in_parts
 
 __all__ = ["Neighbourhoods"]
 
-BoolArray = NDArray[np.bool_]
-FloatArray = NDArray[np.float64]
-IntArray = NDArray[np.int64]
 
 # Neighbours that a readout fits itself, and claims on it above which it takes them over instead.
 OWN_MEMBERS = 8

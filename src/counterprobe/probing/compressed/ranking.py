@@ -12,6 +12,7 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
+from counterprobe.arrays import FloatArray, IntArray
 from counterprobe.compiled import allocating_kernel, inlined, kernel
 from counterprobe.probing.compressed.data import Data, Known
 from counterprobe.probing.compressed.fitting import (
@@ -23,9 +24,7 @@ from counterprobe.threads import run_in_parts
 
 __all__ = ["leftovers", "rank_sources", "rank_sources_plain"]
 
-FloatArray = NDArray[np.float64]
 SingleArray = NDArray[np.float32]
-IntArray = NDArray[np.int64]
 
 # Products that are held at once, and readouts in a block at most: long blocks multiply faster.
 PRODUCTS_AT_ONCE = 2**26

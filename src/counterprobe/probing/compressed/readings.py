@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from counterprobe.arrays import FloatArray, IntArray
 from counterprobe.oracle import Readouts
 from counterprobe.probing.compressed.columns import Columns
 from counterprobe.probing.compressed.data import Data
@@ -22,8 +23,6 @@ from counterprobe.rows import Rows, to_numpy
 
 __all__ = ["MOST_COORDINATES", "Readings"]
 
-FloatArray = NDArray[np.float64]
-IntArray = NDArray[np.int64]
 T = TypeVar("T", bound=np.generic)
 
 MOST_COORDINATES = 32

@@ -16,6 +16,7 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
+from counterprobe.arrays import BoolArray, IntArray
 from counterprobe.graph import components
 from counterprobe.oracle import Readouts
 from counterprobe.probing.banks import banks_from_lists, threshold_floor
@@ -41,9 +42,6 @@ from counterprobe.streams import Decisions
 
 __all__ = ["compressed_screen"]
 
-BoolArray = NDArray[np.bool_]
-FloatArray = NDArray[np.float64]
-IntArray = NDArray[np.int64]
 
 # States of one request.
 STATES_AT_ONCE = 16

@@ -12,6 +12,7 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
+from counterprobe.arrays import FloatArray, IntArray
 from counterprobe.compiled import allocating_kernel, inlined
 from counterprobe.probing.compressed.data import Data, Known
 from counterprobe.probing.compressed.fitting import (
@@ -29,8 +30,6 @@ from counterprobe.threads import run_in_parts
 
 __all__ = ["search_neighbourhoods"]
 
-FloatArray = NDArray[np.float64]
-IntArray = NDArray[np.int64]
 
 # Pairs are tried among this many of the best sources.
 PAIR_LIST = 8

@@ -7,10 +7,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-FloatArray = NDArray[np.float64]
-IntArray = NDArray[np.int64]
+from counterprobe.arrays import FloatArray, IntArray
+
 IndexArray = NDArray[np.int32]
-StateArray = NDArray[np.int32]
 
 # Largest ratio of two entries of a unary row or a pair table; see the package docstring.
 MAX_SPREAD = 1e30

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from counterprobe.arrays import IntArray, StateArray
 from counterprobe.compiled import inlined
-from counterprobe.targets.inference.arrays import ForestArrays, IntArray, Scratch, StateArray
+from counterprobe.targets.inference.arrays import ForestArrays, Scratch
 from counterprobe.targets.inference.steps import (
     class_at,
     down_step,

@@ -8,14 +8,9 @@ from __future__ import annotations
 
 import numpy as np
 
+from counterprobe.arrays import IntArray, StateArray
 from counterprobe.compiled import inlined
-from counterprobe.targets.inference.arrays import (
-    DE_BRUIJN,
-    ForestArrays,
-    IntArray,
-    Scratch,
-    StateArray,
-)
+from counterprobe.targets.inference.arrays import DE_BRUIJN, ForestArrays, Scratch
 from counterprobe.targets.inference.steps import (
     class_at,
     down_step,

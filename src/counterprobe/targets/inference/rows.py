@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
+from counterprobe.arrays import FloatArray, IntArray, StateArray
 from counterprobe.compiled import kernel
-from counterprobe.targets.inference.arrays import (
-    FloatArray,
-    ForestArrays,
-    IntArray,
-    Scratch,
-    StateArray,
-)
+from counterprobe.targets.inference.arrays import ForestArrays, Scratch
 from counterprobe.targets.inference.components import component_rows
 from counterprobe.targets.inference.marked import marked_rows
 from counterprobe.targets.inference.sweep import sweep_rows

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from math import frexp, ldexp
 
+from counterprobe.arrays import StateArray
 from counterprobe.compiled import inlined
-from counterprobe.targets.inference.arrays import ForestArrays, Scratch, StateArray
+from counterprobe.targets.inference.arrays import ForestArrays, Scratch
 
 # Nine factors of at least 1e-30 stay well inside the doubles; see the package docstring.
 RESCALE_EVERY = 8

@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
+from counterprobe.arrays import FloatArray, IntArray, StateArray
 from counterprobe.compiled import inlined, kernel
-from counterprobe.targets.inference.arrays import (
-    FloatArray,
-    ForestArrays,
-    IntArray,
-    Scratch,
-    StateArray,
-)
+from counterprobe.targets.inference.arrays import ForestArrays, Scratch
 from counterprobe.targets.inference.steps import class_at, down_step, has_masked_parent, up_step
 
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from math import log
 
+from counterprobe.arrays import FloatArray, IntArray
 from counterprobe.compiled import kernel
-from counterprobe.targets.inference.arrays import FloatArray, ForestArrays, IntArray, Scratch
+from counterprobe.targets.inference.arrays import ForestArrays, Scratch
 from counterprobe.targets.inference.steps import RESCALE_EVERY, up_step
 
 _LOG_2 = log(2.0)

@@ -8,14 +8,12 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from numpy.typing import NDArray
 
-from counterprobe.probing import votes
-from counterprobe.probing.votes import Candidates, VoteBook, count_plain
+from counterprobe.arrays import BoolArray, IntArray
+from counterprobe.probing.packed import votes
+from counterprobe.probing.packed.votes import Nominees, VoteBook, count_plain
 from counterprobe.threads import num_threads, set_num_threads
 
-IntArray = NDArray[np.int64]
-BoolArray = NDArray[np.bool_]
 Triples = list[tuple[int, int, int]]
 
 derandomised = settings(derandomize=True, deadline=None, max_examples=150)
@@ -42,7 +40,7 @@ def draw(
     return response, rng.integers(num_colors, size=(num_colorings, num_positions))
 
 
-def triples(candidates: Candidates) -> Triples:
+def triples(candidates: Nominees) -> Triples:
     """All (readout, source, votes), in the order in which they are stored."""
     return list(
         zip(
@@ -69,7 +67,7 @@ def by_definition(response: BoolArray, colors: IntArray, fraction: float) -> Tri
     return found
 
 
-def assert_same(ours: Candidates, expected: Candidates) -> None:
+def assert_same(ours: Nominees, expected: Nominees) -> None:
     for name in ("start", "source", "votes"):
         np.testing.assert_array_equal(getattr(ours, name), getattr(expected, name), strict=True)
 

@@ -3,29 +3,29 @@
 import numpy as np
 import pytest
 
-from counterprobe.probing.selectors import (
+from counterprobe.probing.packed.selectors import (
     SELECTORS,
     empty_on_overflow,
     select_rows,
     top_votes,
 )
-from counterprobe.probing.votes import Candidates
+from counterprobe.probing.packed.votes import Nominees
 
 # Positions of the residual set in these tests: readout k of the candidates is RESIDUAL[k].
 RESIDUAL = np.array([2, 3, 5, 8, 11, 12])
 
 
-def candidates(*rows: dict[int, int]) -> Candidates:
+def candidates(*rows: dict[int, int]) -> Nominees:
     """Build candidate rows from {index into the residual: votes}, one dict a readout."""
     counts = [len(row) for row in rows]
-    return Candidates(
+    return Nominees(
         np.concatenate([[0], np.cumsum(counts)]).astype(np.int64),
         np.array([i for row in rows for i in sorted(row)], dtype=np.int64),
         np.array([row[i] for row in rows for i in sorted(row)], dtype=np.int64),
     )
 
 
-def selected(found: Candidates, cutoff: int, selector) -> list[list[int]]:
+def selected(found: Nominees, cutoff: int, selector) -> list[list[int]]:
     start, source = select_rows(found, RESIDUAL[: len(found.start) - 1], cutoff, selector)
     assert start.dtype == source.dtype == np.int64
     return [row.tolist() for row in np.split(source, start[1:-1])]

@@ -16,26 +16,32 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from counterprobe.arrays import FloatArray, IntArray, StateArray
 from counterprobe.compiled import kernel
 from counterprobe.oracle import Readouts
-from counterprobe.probing.selectors import RowSelector, select_rows, top_votes
-from counterprobe.probing.votes import Candidates, VoteBook
+from counterprobe.probing.packed.selectors import RowSelector, select_rows, top_votes
+from counterprobe.probing.packed.votes import Nominees, VoteBook
 from counterprobe.rows import Rows, to_numpy
 from counterprobe.run.unmasking import Request, Unmasking
-from counterprobe.states import MASK, StateArray
+from counterprobe.states import MASK
 from counterprobe.threads import run_in_parts
 
-__all__ = ["Chunk", "Screen", "ScreenRows", "draw_colorings", "packed_screen", "probe_states"]
+__all__ = [
+    "Chunk",
+    "ScreenRows",
+    "ScreenSettings",
+    "draw_colorings",
+    "packed_screen",
+    "probe_states",
+]
 
-FloatArray = NDArray[np.float64]
-IntArray = NDArray[np.int64]
 
 # States of one request: enough to share the overhead, few enough to stay in cache.
 STATES_AT_ONCE = 64
 
 
 @dataclass(frozen=True, slots=True)
-class Screen:
+class ScreenSettings:
     """The public settings of a screen.
 
     Attributes
@@ -83,14 +89,14 @@ class ScreenRows:
     start : ndarray of int, shape (n + 1,)
     source : ndarray of int
         Row of ``residual[k]``: positions ``source[start[k]:start[k + 1]]``, increasing.
-    candidates : Candidates
+    candidates : Nominees
         Candidate rows before selection, by index into ``residual``.
     """
 
     residual: IntArray
     start: IntArray
     source: IntArray
-    candidates: Candidates
+    candidates: Nominees
 
     @property
     def num_overflowed(self) -> int:
@@ -126,7 +132,7 @@ def chunks_of(
     coloring: int,
     colors: NDArray[np.int32],
     residual: IntArray,
-    screen: Screen,
+    screen: ScreenSettings,
 ) -> Iterator[Chunk]:
     """List the non-empty readout chunks of one coloring, in color then position order."""
     mine = colors[residual]
@@ -181,7 +187,7 @@ def _fill_states(
 
 def packed_screen(
     run: Unmasking,
-    screen: Screen,
+    screen: ScreenSettings,
     columns: IntArray,
     draft: IntArray,
     colors: NDArray[np.int32],

@@ -1,8 +1,8 @@
-"""Drafts: the background tokens of one screen.
+"""Fillers: the background tokens of one screen, which the paper calls its draft.
 
-Definition "Zero-query screen draft". A draft is fixed before the screen's colors are drawn, from
+Definition "Zero-query screen draft". A filler is fixed before the screen's colors are drawn, from
 public data, the history and past replies; it submits nothing, and its tokens are never committed.
-Any function of a :class:`DraftContext` and its own randomness will do.
+Any function of a :class:`FillerContext` and its own randomness will do.
 """
 
 from __future__ import annotations
@@ -11,18 +11,23 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from counterprobe.arrays import IntArray, StateArray
 from counterprobe.probing.banks import Banks
-from counterprobe.states import MASK, StateArray
+from counterprobe.states import MASK
 
-__all__ = ["DRAFTS", "Draft", "DraftContext", "make_draft", "most_likely_draft", "rare_draft"]
-
-IntArray = NDArray[np.int64]
+__all__ = [
+    "FILLERS",
+    "Filler",
+    "FillerContext",
+    "make_filler",
+    "most_likely_filler",
+    "rare_filler",
+]
 
 
 @dataclass(frozen=True, slots=True)
-class DraftContext:
+class FillerContext:
     """What a draft may look at.
 
     Attributes
@@ -40,15 +45,15 @@ class DraftContext:
     screen_index: int
 
 
-Draft = Callable[[DraftContext, np.random.Generator], IntArray]
+Filler = Callable[[FillerContext, np.random.Generator], IntArray]
 
 
-def most_likely_draft(context: DraftContext, rng: np.random.Generator) -> IntArray:
+def most_likely_filler(context: FillerContext, rng: np.random.Generator) -> IntArray:
     """Return the standard draft: each position's most likely token under the all-mask rows."""
     return context.banks.most_likely
 
 
-def rare_draft(context: DraftContext, rng: np.random.Generator) -> IntArray:
+def rare_filler(context: FillerContext, rng: np.random.Generator) -> IntArray:
     """Return a uniformly random token outside each position's bank and other than its tail.
 
     In a large vocabulary that is almost surely a rare token, and it differs from every column:
@@ -74,11 +79,11 @@ def rare_draft(context: DraftContext, rng: np.random.Generator) -> IntArray:
     return np.where(free > 0, drawn + passed, banks.most_likely)
 
 
-DRAFTS: dict[str, Draft] = {"most-likely": most_likely_draft, "rare": rare_draft}
+FILLERS: dict[str, Filler] = {"most-likely": most_likely_filler, "rare": rare_filler}
 
 
-def make_draft(
-    draft: Draft, context: DraftContext, rng: np.random.Generator, vocab_size: int
+def make_filler(
+    draft: Filler, context: FillerContext, rng: np.random.Generator, vocab_size: int
 ) -> IntArray:
     """Call a draft and check it; committed positions take their values."""
     tokens = np.asarray(draft(context, rng))

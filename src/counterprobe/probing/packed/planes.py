@@ -9,10 +9,9 @@ that win are ever decoded.
 import numpy as np
 from numpy.typing import NDArray
 
+from counterprobe.arrays import BoolArray, IntArray
 from counterprobe.compiled import inlined, kernel
 
-IntArray = NDArray[np.int64]
-BoolArray = NDArray[np.bool_]
 WordArray = NDArray[np.uint64]
 ColorArray = NDArray[np.int32]
 RowArray = NDArray[np.uint32]

@@ -5,20 +5,25 @@ import pytest
 
 import counterprobe as cp
 from counterprobe.probing.banks import read_banks
-from counterprobe.probing.drafts import DraftContext, make_draft, most_likely_draft, rare_draft
+from counterprobe.probing.packed.fillers import (
+    FillerContext,
+    make_filler,
+    most_likely_filler,
+    rare_filler,
+)
 from counterprobe.samplers.packed import Packed, run_packed
 
 STREAMS = cp.Streams(31, 32)
 
 
 @pytest.fixture
-def context() -> DraftContext:
+def context() -> FillerContext:
     """Five positions over four tokens, the second and the last one committed."""
     marginals = np.tile([0.1, 0.4, 0.4, 0.1], (5, 1))
     marginals[3] = 0.7, 0.1, 0.1, 0.1
     oracle = cp.CallableOracle(lambda s: np.broadcast_to(marginals, (len(s), 5, 4)), 5, 4)
     state = np.array([cp.MASK, 3, cp.MASK, cp.MASK, 0], dtype=np.int32)
-    return DraftContext(state, read_banks(cp.Unmasking(oracle, given=state), 0.3, 0.0), 0)
+    return FillerContext(state, read_banks(cp.Unmasking(oracle, given=state), 0.3, 0.0), 0)
 
 
 @pytest.fixture
@@ -27,20 +32,20 @@ def rng() -> np.random.Generator:
 
 
 def test_standard_draft_is_the_most_likely_token_with_ties_to_the_smallest(context, rng):
-    draft = make_draft(most_likely_draft, context, rng, 4)
+    draft = make_filler(most_likely_filler, context, rng, 4)
     assert draft.tolist() == [1, 3, 1, 0, 0]
     assert draft.dtype == np.int64
 
 
 def test_committed_positions_take_their_values_whatever_a_draft_says(context, rng):
     # A draft need not know the history: what it says of a committed position is not even checked.
-    draft = make_draft(lambda c, r: np.array([2, -1, 3, 0, 99]), context, rng, 4)
+    draft = make_filler(lambda c, r: np.array([2, -1, 3, 0, 99]), context, rng, 4)
     assert draft.tolist() == [2, 3, 3, 0, 0]
 
 
 @pytest.mark.parametrize("reply", [[0, 1, 2, 3, 3], np.array([0, 1, 2, 3, 3], dtype=np.uint8)])
 def test_a_draft_may_return_any_integers(reply, context, rng):
-    assert make_draft(lambda c, r: reply, context, rng, 4).tolist() == [0, 3, 2, 3, 0]
+    assert make_filler(lambda c, r: reply, context, rng, 4).tolist() == [0, 3, 2, 3, 0]
 
 
 @pytest.mark.parametrize(
@@ -57,7 +62,7 @@ def test_a_draft_may_return_any_integers(reply, context, rng):
 )
 def test_bad_drafts_are_refused(reply, complaint, context, rng):
     with pytest.raises(ValueError, match=complaint):
-        make_draft(lambda c, r: reply, context, rng, 4)
+        make_filler(lambda c, r: reply, context, rng, 4)
 
 
 def test_a_draft_cannot_change_what_preprocessing_learned(context, rng):
@@ -66,7 +71,7 @@ def test_a_draft_cannot_change_what_preprocessing_learned(context, rng):
         return context.banks.most_likely
 
     with pytest.raises(ValueError, match="read-only"):
-        make_draft(careless, context, rng, 4)
+        make_filler(careless, context, rng, 4)
 
 
 # ----- In a run -------------------------------------------------------------------------------
@@ -92,7 +97,7 @@ def test_a_draft_sees_the_history_and_the_number_of_screens(star):
 
     def draft(context, rng):
         seen.append((context.screen_index, context.state))
-        return most_likely_draft(context, rng)
+        return most_likely_filler(context, rng)
 
     run, report = run_with(draft, star, degree_cutoff=4)
     assert [index for index, _ in seen] == [0, 1] == list(range(len(report.screens)))
@@ -167,8 +172,8 @@ def rare_choices(threshold: float, marginals: list[float]) -> list[set[int]]:
     size = len(marginals)
     oracle = cp.CallableOracle(lambda s: np.broadcast_to(law, (len(s), 2, size)), 2, size)
     run = cp.Unmasking(oracle)
-    context = DraftContext(run.state, read_banks(run, threshold, 0.0), 0)
-    draws = [rare_draft(context, np.random.default_rng(k)) for k in range(200)]
+    context = FillerContext(run.state, read_banks(run, threshold, 0.0), 0)
+    draws = [rare_filler(context, np.random.default_rng(k)) for k in range(200)]
     return [set(column.tolist()) for column in np.array(draws).T]
 
 

@@ -17,11 +17,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from counterprobe.probing.planes import (
+from counterprobe.arrays import BoolArray, IntArray
+from counterprobe.probing.packed.planes import (
     ROWS_PER_PASS,
-    BoolArray,
     ColorArray,
-    IntArray,
     PairArray,
     RowArray,
     WordArray,
@@ -32,7 +31,7 @@ from counterprobe.probing.planes import (
 )
 from counterprobe.threads import run_in_parts
 
-__all__ = ["Candidates", "VoteBook", "count_plain"]
+__all__ = ["Nominees", "VoteBook", "count_plain"]
 
 # 256 words of each of 60 x 4 rows are 480 KiB: they stay in the second-level cache while a block
 # of sources passes over them. Loops over fewer than 128 words spend their time starting.
@@ -47,7 +46,7 @@ _BUFFER_PAIRS = 1 << 16
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Candidates:
+class Nominees:
     """Ordered pairs that won, in compressed rows by readout; the arrays are read-only.
 
     Attributes
@@ -173,7 +172,7 @@ class VoteBook:
         bits = np.unpackbits(octets, axis=2, count=self.num_positions, bitorder="little")
         return bits.astype(np.bool_)
 
-    def count(self, colors: ArrayLike, majority_fraction: float = 0.5) -> Candidates:
+    def count(self, colors: ArrayLike, majority_fraction: float = 0.5) -> Nominees:
         """Find the pairs whose vote total is greater than ``majority_fraction * M``.
 
         The total of source ``i`` at readout ``j`` is the number of colorings ``t`` with
@@ -229,7 +228,7 @@ class VoteBook:
 
 def count_plain(
     response: ArrayLike, colors: ArrayLike, majority_fraction: float = 0.5
-) -> Candidates:
+) -> Nominees:
     """Count every vote of every pair: the definition that :meth:`VoteBook.count` must match.
 
     Parameters
@@ -249,7 +248,7 @@ def count_plain(
     readout, source = np.nonzero(votes.T > majority_fraction * num_colorings)
     start = np.zeros(num_positions + 1, dtype=np.int64)
     np.cumsum(np.bincount(readout, minlength=num_positions), out=start[1:])
-    return Candidates(start, source, votes[source, readout])
+    return Nominees(start, source, votes[source, readout])
 
 
 # ----- Helpers ----------------------------------------------------------------------------------
@@ -305,7 +304,7 @@ def _row_numbers(colors: ColorArray, num_colors: int) -> RowArray:
     return rows
 
 
-def _gather(num_positions: int, found: list[PairArray]) -> Candidates:
+def _gather(num_positions: int, found: list[PairArray]) -> Nominees:
     """Sort pairs by readout; within a readout they stay in the order in which they come."""
     start = np.zeros(num_positions + 1, dtype=np.int64)
     for pairs in found:
@@ -315,4 +314,4 @@ def _gather(num_positions: int, found: list[PairArray]) -> Candidates:
     cursor = start[:-1].copy()
     for pairs in found:
         place(pairs, cursor, source, votes)
-    return Candidates(start, source, votes)
+    return Nominees(start, source, votes)

@@ -8,12 +8,12 @@ import pytest
 import torch
 
 import counterprobe as cp
-from counterprobe.probing import packed
 from counterprobe.probing.banks import Banks, read_banks
-from counterprobe.probing.packed import (
+from counterprobe.probing.packed import screen as packed
+from counterprobe.probing.packed.screen import (
     Chunk,
-    Screen,
     ScreenRows,
+    ScreenSettings,
     chunks_of,
     diameters_exceed,
     diameters_exceed_plain,
@@ -21,8 +21,8 @@ from counterprobe.probing.packed import (
     packed_screen,
     probe_states,
 )
-from counterprobe.probing.selectors import empty_on_overflow, top_votes
-from counterprobe.probing.votes import Candidates
+from counterprobe.probing.packed.selectors import empty_on_overflow, top_votes
+from counterprobe.probing.packed.votes import Nominees
 from counterprobe.states import MASK, fingerprint, mix64
 from counterprobe.streams import keyed_generator
 
@@ -47,8 +47,8 @@ def nonsense(length: int, vocab_size: int, seed: int, wild: float = 1.0) -> cp.C
     return cp.CallableOracle(function, length, vocab_size)
 
 
-def screen_of(**settings) -> Screen:
-    return Screen(**{"degree_cutoff": 3, "chunk_size": 2, "tv_cut": 0.0, **settings})
+def screen_of(**settings) -> ScreenSettings:
+    return ScreenSettings(**{"degree_cutoff": 3, "chunk_size": 2, "tv_cut": 0.0, **settings})
 
 
 def rows_by_position(rows: ScreenRows) -> dict[int, list[int]]:
@@ -77,7 +77,7 @@ def plain_state(history, draft, column, colors, source_color: int, chunk) -> np.
     return state
 
 
-def plain_votes(oracle, history, screen: Screen, columns, draft, colors) -> np.ndarray:
+def plain_votes(oracle, history, screen: ScreenSettings, columns, draft, colors) -> np.ndarray:
     """Count every vote of every ordered pair (source, readout) from the paper's formulas."""
     length = len(history)
     residual = [int(i) for i in np.flatnonzero(np.asarray(history) == cp.MASK)]
@@ -105,7 +105,7 @@ def plain_votes(oracle, history, screen: Screen, columns, draft, colors) -> np.n
 
 
 @pytest.fixture
-def example() -> tuple[Banks, np.ndarray, Screen]:
+def example() -> tuple[Banks, np.ndarray, ScreenSettings]:
     """Banks, coloring and settings of the paper's 15 positions; d = J = 9."""
     banks = Banks(
         0.3,
@@ -119,7 +119,7 @@ def example() -> tuple[Banks, np.ndarray, Screen]:
     colors = np.full(15, 2, dtype=np.int32)
     colors[[0, 3]], colors[[9, 12]] = 0, 1
     public = cp.theory.calibrate(15, 2048, epsilon=0.5, degree_cutoff=9, chunk_count=9)
-    screen = Screen(
+    screen = ScreenSettings(
         num_colors=public.num_colors,
         num_colorings=1,
         degree_cutoff=9,
@@ -179,7 +179,7 @@ def test_skipping_empty_colors_submits_the_occupied_ones_only(example, counted):
     banks, colors, screen = example
     oracle = counted(nonsense(15, 4, 1))
     run = cp.Unmasking(oracle)
-    skipping = Screen(80, 1, 9, 2, 0.0, skip_empty_colors=True)
+    skipping = ScreenSettings(80, 1, 9, 2, 0.0, skip_empty_colors=True)
     draft = banks.most_likely
     rows = packed_screen(run, skipping, banks.columns(draft), draft, colors[None, :])
     assert oracle.states == run.ledger.probes == 8 * 3 * 2
@@ -194,7 +194,7 @@ def test_claims_and_peel_set_of_the_65_vertex_survivor():
     hub_of = {7 + 9 * i + j: 1 + i for i in range(6) for j in range(9)}
     named = {**hub_of, **dict.fromkeys(range(61, 65), 0)}
     sizes = [1 if v in named else 0 for v in range(65)]
-    empty = Candidates(np.zeros(66, dtype=np.int64), *np.empty((2, 0), dtype=np.int64))
+    empty = Nominees(np.zeros(66, dtype=np.int64), *np.empty((2, 0), dtype=np.int64))
     rows = ScreenRows(
         residual=np.arange(65),
         start=np.concatenate([[0], np.cumsum(sizes)]),
@@ -218,7 +218,7 @@ def test_claims_and_peel_set_of_the_65_vertex_survivor():
 
 
 def test_either_end_reports_an_edge():
-    empty = Candidates(np.zeros(5, dtype=np.int64), *np.empty((2, 0), dtype=np.int64))
+    empty = Nominees(np.zeros(5, dtype=np.int64), *np.empty((2, 0), dtype=np.int64))
     rows = ScreenRows(
         residual=np.array([1, 4, 6, 9]),
         start=np.array([0, 1, 1, 3, 3]),
@@ -234,7 +234,7 @@ def test_either_end_reports_an_edge():
 
 
 def test_no_rows_no_edges():
-    empty = Candidates(np.zeros(3, dtype=np.int64), *np.empty((2, 0), dtype=np.int64))
+    empty = Nominees(np.zeros(3, dtype=np.int64), *np.empty((2, 0), dtype=np.int64))
     rows = ScreenRows(np.arange(2), np.zeros(3, dtype=np.int64), np.empty(0, dtype=int), empty)
     assert rows.edges().shape == (0, 2)
     assert rows.num_overflowed == 0
@@ -352,7 +352,7 @@ def check_against_plain(seed: int, **limits) -> int:
     run = cp.Unmasking(oracle, given=history)
     columns = rng.integers(vocab_size, size=(int(rng.integers(1, 4)), length))
     draft = np.where(history == cp.MASK, rng.integers(vocab_size, size=length), history)
-    screen = Screen(
+    screen = ScreenSettings(
         num_colors=int(rng.integers(2, 6)),
         num_colorings=int(rng.integers(1, 6)),
         degree_cutoff=int(rng.integers(1, 4)),

@@ -13,11 +13,11 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
-from counterprobe.probing.votes import Candidates
+from counterprobe.arrays import IntArray
+from counterprobe.probing.packed.votes import Nominees
 
 __all__ = ["SELECTORS", "RowSelector", "empty_on_overflow", "select_rows", "top_votes"]
 
-IntArray = NDArray[np.int64]
 
 RowSelector = Callable[[int, IntArray, IntArray, int], IntArray]
 """``selector(readout, candidates, votes, cutoff)`` returns the candidates to keep, by position."""
@@ -42,13 +42,13 @@ SELECTORS: dict[str, RowSelector] = {
 
 
 def select_rows(
-    candidates: Candidates, residual: IntArray, cutoff: int, selector: RowSelector
+    candidates: Nominees, residual: IntArray, cutoff: int, selector: RowSelector
 ) -> tuple[IntArray, IntArray]:
     """Apply a selector to every row and check its contract.
 
     Parameters
     ----------
-    candidates : Candidates
+    candidates : Nominees
         By index into ``residual``.
     residual : ndarray of int, shape (n,)
         Positions screened, increasing; a selector sees these.

@@ -1,0 +1,1 @@
+"""The paper's packed randomized-color screen: fillers, probes, votes, row selectors."""
