@@ -1,0 +1,88 @@
+"""The tree's own rules: imports point downwards, and the public names are those listed."""
+
+import ast
+from pathlib import Path
+
+import pytest
+
+import counterprobe as cp
+
+SOURCE = Path(cp.__file__).parent
+
+# Everything may import what stands in an earlier line, or beside it in its own folder or file.
+LAYERS = [
+    "version errors arrays arguments",
+    "files extras compiled threads states classes",
+    "graph rows",
+    "streams oracle",
+    "radii checks",
+    "run",
+    "progress targets theory",
+    "probing",
+    "structure",
+    "samplers",
+    "sampling evaluation",
+    "study plots testing",
+    "cli",
+]
+LEVEL = {name: level for level, line in enumerate(LAYERS) for name in line.split()}
+
+PUBLIC = """
+BudgetExceeded CallableOracle Candidates ClassedRows CompressedSettings CounterprobeError DenseRows
+ForestLaw FrozenNoise Infeasible Ledger Level Lockstep MASK NotAForestError Oracle OracleError
+Progress Readouts Request Right Rows SampleBatch SampleResult StopReason Streams Structure
+StructureError TableLaw TokenClasses Unmasking ZeroProbabilityWarning discover evaluation families
+probing sample samplers set_num_threads theory
+""".split()
+
+
+def modules() -> list[tuple[Path, str]]:
+    """Every module with the first part of its name below the package."""
+    files = sorted(SOURCE.rglob("*.py"))
+    return [(f, f.relative_to(SOURCE).with_suffix("").parts[0]) for f in files]
+
+
+def imported_parts(file: Path) -> set[str]:
+    """First parts of what a module imports when it is loaded."""
+    parts: set[str] = set()
+    for node in ast.parse(file.read_text(encoding="utf-8")).body:
+        names: list[str] = []
+        if isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            assert node.level == 0, f"{file} imports relatively"
+            names = [f"{node.module}.{alias.name}" for alias in node.names]
+        for name in names:
+            package, _, rest = name.partition(".")
+            if package == "counterprobe":
+                parts.add(rest.partition(".")[0])
+    return parts
+
+
+@pytest.mark.parametrize(("file", "part"), modules(), ids=lambda value: str(value)[-60:])
+def test_imports_point_downwards(file: Path, part: str) -> None:
+    if part in ("__init__", "__main__"):
+        return
+    assert part in LEVEL, f"say where {part} stands, in LAYERS"
+    for other in imported_parts(file) - {part, ""}:
+        if part == "cli" and other not in LEVEL:  # the package's own names
+            assert hasattr(cp, other)
+            continue
+        assert LEVEL[other] < LEVEL[part], f"{file} imports {other}, which does not stand below"
+
+
+def test_public_names_are_those_listed() -> None:
+    names = {name for name in vars(cp) if not name.startswith("_")}
+    submodules = {name for name in names if name in LEVEL or (SOURCE / name).is_dir()}
+    assert names - (submodules - set(PUBLIC)) == set(PUBLIC)
+
+
+@pytest.mark.parametrize(("file", "part"), modules(), ids=lambda value: str(value)[-60:])
+def test_files_and_functions_fit_a_reader(file: Path, part: str) -> None:
+    text = file.read_text(encoding="utf-8")
+    assert text.count("\n") < 450, "two ideas? split on the noun"
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.FunctionDef):
+            lines = (node.end_lineno or node.lineno) - node.lineno + 1
+            why = text.splitlines()[max(node.lineno - 2 - len(node.decorator_list), 0)]
+            assert lines < 90 or why.startswith("# Long:"), f"{node.name} has {lines} lines"
