@@ -18,7 +18,11 @@ class NotAForestError(CounterprobeError, ValueError):
 
 
 class Infeasible(CounterprobeError):
-    """A rule cannot start with these parameters; it becomes a result's stop, not a crash."""
+    """A rule cannot start or go on; it becomes a result's stop, not a crash."""
+
+
+class InfeasibleWarning(UserWarning):
+    """A run made submissions and drew nothing: the text says why, and what to try."""
 
 
 class StructureError(CounterprobeError):

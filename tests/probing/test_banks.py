@@ -9,6 +9,7 @@ import counterprobe as cp
 from counterprobe.probing.banks import (
     Banks,
     banks_from_lists,
+    bounded_threshold,
     read_banks,
     tail_threshold,
     threshold_floor,
@@ -306,3 +307,42 @@ def test_the_standard_floor_leaves_a_token_outside_every_bank():
         assert banks.max_size <= math.floor(1 / (threshold - row_error)) < vocab_size
         for i in range(6):
             assert banks.tail[i] not in bank(banks, i)
+
+
+# ----- Bounded banks --------------------------------------------------------------------------
+
+
+def zipf_rows(length: int, vocab_size: int, seed: int = 0) -> cp.DenseRows:
+    """Return rows whose masses fall as 1/rank, the ranks permuted at every position."""
+    rng = np.random.default_rng(seed)
+    masses = 1.0 / np.arange(1, vocab_size + 1)
+    masses /= masses.sum()
+    return cp.DenseRows(np.stack([rng.permutation(masses) for _ in range(length)]))
+
+
+@pytest.mark.parametrize("most", [1, 4, 16])
+@pytest.mark.parametrize("row_error", [0.0, 1e-3])
+def test_a_threshold_is_raised_no_further_than_the_largest_bank_asks(most, row_error):
+    rows = zipf_rows(5, 2000)
+    raised = bounded_threshold(rows, row_error, 4 / 2000, most)
+    sizes = np.diff(rows.above(raised - row_error)[0])
+    assert 1 <= sizes.min() and sizes.max() <= most
+    below = np.diff(rows.above(raised * 2**-0.26 - row_error)[0])
+    assert below.max() > most
+
+
+def test_a_threshold_that_is_high_enough_is_kept():
+    assert bounded_threshold(zipf_rows(5, 2000), 0.0, 0.05, 16) == 0.05
+    assert bounded_threshold(zipf_rows(5, 16), 0.0, 0.0, 16) == 0.0
+
+
+def test_every_token_in_the_bank_is_bounded_too():
+    raised = bounded_threshold(zipf_rows(3, 500), 0.07, 0.0, 16)
+    assert np.diff(zipf_rows(3, 500).above(raised - 0.07)[0]).max() <= 16
+
+
+def test_tokens_that_are_alike_are_not_chosen_among():
+    # 64 candidates of one mass: any bound below 64 would leave none of them in the bank.
+    masses = np.full(2048, 0.5 / (2048 - 64))
+    masses[:64] = 1 / 128
+    assert bounded_threshold(cp.DenseRows(masses[None, :]), 0.0, 4 / 2048, 16) == 4 / 2048

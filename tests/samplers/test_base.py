@@ -138,7 +138,8 @@ def test_a_rule_that_stops_early_is_an_error(law):
 
 
 def test_an_infeasible_rule_becomes_a_stop_reason(law):
-    result = sample(Unwilling(), law)
+    with pytest.warns(cp.InfeasibleWarning, match="unwilling drew nothing after 1 submission:"):
+        result = sample(Unwilling(), law)
     assert result.tokens is None
     assert result.stop is cp.StopReason.INFEASIBLE
     assert result.reason == "3 colors are too few for degree 7"

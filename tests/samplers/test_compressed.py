@@ -100,7 +100,8 @@ def test_unresolved_positions_are_committed_singly_and_the_law_kept() -> None:
 
 def test_a_budget_that_resolves_nothing_is_infeasible_unless_singles_are_allowed() -> None:
     law = cp.families.build("path", 100, 196)
-    refused = Compressed(max_probes=10, first_batch=8)(cp.Unmasking(law.oracle()), STREAMS)
+    with pytest.warns(cp.InfeasibleWarning, match="drew nothing after 9 submissions"):
+        refused = Compressed(max_probes=10, first_batch=8)(cp.Unmasking(law.oracle()), STREAMS)
     assert refused.stop is cp.StopReason.INFEASIBLE
     assert refused.tokens is None
     assert "resolved none of 100 positions" in refused.reason

@@ -8,6 +8,7 @@ import logging
 import math
 import os
 import sys
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, ParamSpec
@@ -17,7 +18,7 @@ from rich.console import Console, Group
 from rich.table import Table
 from rich.text import Text
 
-from counterprobe.errors import CounterprobeError
+from counterprobe.errors import CounterprobeError, InfeasibleWarning
 from counterprobe.evaluation import BatchKL
 from counterprobe.extras import MissingExtra
 from counterprobe.files import whole_file
@@ -52,7 +53,9 @@ def friendly(command: Callable[P, None]) -> Callable[P, None]:
     @functools.wraps(command)
     def wrapped(*args: P.args, **kwargs: P.kwargs) -> None:
         try:
-            command(*args, **kwargs)
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", InfeasibleWarning)  # every command says it itself
+                command(*args, **kwargs)
         except typer.Exit:
             raise
         except KeyboardInterrupt:

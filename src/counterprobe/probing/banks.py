@@ -8,6 +8,7 @@ token outside the bank), and its most likely token.
 
 from __future__ import annotations
 
+import bisect
 import math
 from dataclasses import dataclass
 
@@ -19,7 +20,10 @@ from counterprobe.errors import Infeasible
 from counterprobe.rows import Rows
 from counterprobe.run.unmasking import Unmasking
 
-__all__ = ["Banks", "read_banks", "tail_threshold", "threshold_floor"]
+__all__ = ["Banks", "bounded_threshold", "read_banks", "tail_threshold", "threshold_floor"]
+
+# Thresholds tried in each doubling.
+STEPS_AN_OCTAVE = 4
 
 
 def threshold_floor(row_error: float, vocab_size: int, frequency_constant: float = 1.0) -> float:
@@ -70,6 +74,41 @@ def tail_threshold(
             f"the nearest feasible tail_tolerance is {least!r}"
         )
     return max(feasible)
+
+
+def bounded_threshold(rows: Rows, row_error: float, threshold: float, most: int) -> float:
+    """Raise a threshold until no bank has more than ``most`` tokens.
+
+    With a large vocabulary the paper's floor ``4 / V`` lets hundreds of tokens into a bank, and a
+    screen costs in proportion to the largest. The result is the first of ``2^(-m/4)`` that is
+    high enough. It stays where it was when that would leave most banks empty: where the likely
+    tokens of a position are alike there is no choosing among them.
+
+    Parameters
+    ----------
+    rows : Rows
+        The all-mask rows.
+    row_error : float
+        The buffer below the threshold.
+    threshold : float
+        Where to start.
+    most : int
+        Tokens that a bank may have.
+    """
+
+    def sizes(value: float) -> IntArray:
+        return np.diff(rows.above(value - row_error)[0])
+
+    before = sizes(threshold)
+    if before.max(initial=0) <= most:
+        return threshold
+    octaves = math.ceil(math.log2(1 / max(threshold, 1 / rows.vocab_size)))
+    exponents = np.arange(-STEPS_AN_OCTAVE * octaves, 1) / STEPS_AN_OCTAVE
+    grid = [value for value in 2.0**exponents if value > threshold]
+    first = bisect.bisect_left(grid, True, key=lambda t: bool(sizes(t).max() <= most))
+    raised = float(grid[min(first, len(grid) - 1)])
+    empty = (sizes(raised) == 0) & (before > 0)
+    return threshold if 2 * empty.sum() > (before > 0).sum() else raised
 
 
 @dataclass(frozen=True, slots=True)

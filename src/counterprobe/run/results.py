@@ -26,8 +26,8 @@ class StopReason(Enum):
 
     COMPLETED = "every position was committed"
     INFEASIBLE = (
-        "the public parameters admit no feasible preprocessing, so nothing was submitted; "
-        "loosen the tail tolerance or use an oracle with smaller row error"
+        "the rule cannot go on with these settings and this oracle: the run's reason says why; "
+        "loosen the tail tolerance or use an oracle with smaller row error, or another sampler"
     )
     BUDGET_SPENT = (
         "the next submission would have passed max_submissions, so it was not made; permit more, "

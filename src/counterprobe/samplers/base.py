@@ -8,6 +8,7 @@ run. ``samplers/balanced.py`` is the shortest example.
 from __future__ import annotations
 
 import time
+import warnings
 from abc import ABC
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
@@ -16,7 +17,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 
 from counterprobe.arrays import IntArray
-from counterprobe.errors import BudgetExceeded, CounterprobeError, Infeasible
+from counterprobe.errors import BudgetExceeded, CounterprobeError, Infeasible, InfeasibleWarning
 from counterprobe.run.ledger import Right
 from counterprobe.run.results import SampleResult, StopReason, versions
 from counterprobe.run.unmasking import Unmasking
@@ -109,6 +110,10 @@ class Sampler(ABC):
                 diagnostics = self.unmask(run, streams.decisions)
         except Infeasible as outcome:
             stop, reason = StopReason.INFEASIBLE, str(outcome)
+            if run.ledger.total:  # nobody expects None for what was paid
+                paid = f"{run.ledger.total} submission{'s' if run.ledger.total > 1 else ''}"
+                said = f"{self.name} drew nothing after {paid}: {reason}"
+                warnings.warn(said, InfeasibleWarning, stacklevel=2)
         except BudgetExceeded as outcome:
             stop, reason = StopReason.BUDGET_SPENT, str(outcome)
         if stop is StopReason.COMPLETED:

@@ -37,13 +37,16 @@ class CompressedReport:
 
     @property
     def notes(self) -> list[str]:
-        """How many positions were committed singly, and why; what was assumed, and not tested."""
+        """How many positions were committed singly, and why; what was done and assumed."""
         said = []
         if self.num_singles:
+            helps = f". What to try: {self.findings.advice}" if self.findings.advice else ""
             said.append(
                 f"{self.num_singles} of {len(self.findings.is_resolved)} positions were committed "
-                f"singly: {self.findings.reason}"
+                f"singly: {self.findings.reason}{helps}"
             )
+        if self.findings.column_note:
+            said.append(self.findings.column_note)
         if self.num_repaired:
             said.append(
                 f"the recovered graph has cycles; {self.num_repaired} of their positions were "

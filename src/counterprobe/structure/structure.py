@@ -48,9 +48,13 @@ ROUNDED = 1e-4
 def refuse_empty(findings: Findings, residual: IntArray) -> None:
     """Raise ``Infeasible`` when a screen resolved nothing at all."""
     if len(residual) > 1 and not findings.is_resolved[residual].any():
+        probes = sum(batch.probes for batch in findings.batches)
+        helps = f"{findings.advice}, or " if findings.advice else ""
         raise Infeasible(
-            f"the screen resolved none of {len(residual)} positions: {findings.reason}. Permit "
-            "more probes (max_probes), or allow every position to be committed singly (fallback)"
+            f"the screen resolved none of {len(residual)} positions with {probes} probes: "
+            f"{findings.reason}. What to try: {helps}commit every position singly "
+            "(fallback=True), or use a sampler that needs no structure, such as punt or "
+            "entropy-bounded"
         )
 
 
@@ -70,7 +74,8 @@ class Structure:
     evidence : ndarray of int, shape (N,)
         Clean probes explained since the neighbourhood was chosen.
     misfit : ndarray of float, shape (N,)
-        Worst total variation between a clean row and its reconstruction.
+        Worst total variation between a clean row and its reconstruction; NaN where nothing was
+        fitted.
     needed : int
         Evidence that every resolved position has at least.
     reason : str
@@ -165,7 +170,8 @@ class Structure:
         what was measured: a model that rounds otherwise in another batch leaves that much
         unexplained. What another oracle declares of itself never counts.
         """
-        unexplained = float(self.misfit[self.is_resolved].max(initial=0.0))
+        fitted = self.misfit[self.is_resolved & ~np.isnan(self.misfit)]
+        unexplained = float(fitted.max(initial=0.0))
         return SAME_ROW + 2 * max(self.row_error, self.precision, min(unexplained, ROUNDED))
 
     def check(self, oracle: Oracle) -> Ledger:

@@ -5,7 +5,12 @@ import pytest
 
 import counterprobe as cp
 from counterprobe.probing.banks import Banks
-from counterprobe.probing.compressed.columns import Columns
+from counterprobe.probing.compressed.columns import (
+    MOST_BANK_TOKENS,
+    MOST_COORDINATES,
+    Columns,
+    default_thresholds,
+)
 
 
 def banks_of(lists: list[list[int]], vocab_size: int) -> Banks:
@@ -233,3 +238,55 @@ def test_tail_tokens_are_uniform_over_their_group(case, seed_of, chi_square, fal
     moved[first] += counts[second] // 5
     moved[second] -= counts[second] // 5
     assert chi_square(moved, inside / inside.sum()) < level
+
+
+# ----- How many -------------------------------------------------------------------------------
+
+
+def falling(vocab_size: int) -> np.ndarray:
+    masses = 1.0 / np.arange(1, vocab_size + 1)
+    return masses / masses.sum()
+
+
+@pytest.mark.parametrize("vocab_size", [33, 300, 50_000])
+@pytest.mark.parametrize("row_error", [1e-12, 1e-3, 0.1])
+def test_dense_rows_have_a_bounded_number_of_columns(vocab_size, row_error):
+    rows = cp.DenseRows(np.tile(falling(vocab_size), (3, 1)))
+    usual, threshold = default_thresholds(rows, row_error)
+    assert threshold >= usual
+    sizes = np.diff(rows.above(threshold - row_error)[0])
+    assert 1 <= sizes.min() and sizes.max() <= MOST_BANK_TOKENS
+
+
+def test_few_tokens_have_a_column_each():
+    rows = cp.DenseRows(falling(MOST_COORDINATES)[None, :])
+    assert default_thresholds(rows, 1e-12) == (0.0, 0.0)
+
+
+def test_classed_rows_need_no_more_bank_tokens_than_classes():
+    classes = cp.TokenClasses.build(2, np.minimum(np.arange(50_000), 2), within=falling(50_000))
+    rows = cp.ClassedRows(np.tile([0.2, 0.2, 0.6], (2, 1)), classes, np.arange(2))
+    usual, threshold = default_thresholds(rows, 1e-12)
+    assert usual == 4 / 50_000
+    assert 2 <= np.diff(rows.above(threshold)[0]).max() <= 3
+
+
+def test_the_candidates_of_the_hard_family_keep_their_columns():
+    law = cp.families.hard_matching(16, target_seed=3)
+    run = cp.Unmasking(law.oracle())
+    rows = run.preprocess()
+    usual, threshold = default_thresholds(rows, run.row_error)
+    assert threshold == usual == 4 / 2048
+
+
+@pytest.mark.parametrize(
+    ("columns", "is_mixed"),
+    [
+        (dense_columns([[0, 1], [0]], 4), True),
+        (dense_columns([[0, 1, 2], [1, 2, 3]], 4), False),
+        (classed_columns([[0]], cp.TokenClasses.build(1, [0, 1, 1, 1])), False),
+    ],
+    ids=["dense with a tail", "dense with a tail of one", "classed"],
+)
+def test_only_dense_tails_may_hold_tokens_that_act_differently(columns, is_mixed):
+    assert columns.has_mixed_tail == is_mixed

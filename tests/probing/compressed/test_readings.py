@@ -9,9 +9,8 @@ from scipy import stats
 import counterprobe as cp
 from counterprobe.oracle import Readouts
 from counterprobe.probing.banks import banks_from_lists
-from counterprobe.probing.compressed.columns import Columns
+from counterprobe.probing.compressed.columns import MOST_COORDINATES, Columns
 from counterprobe.probing.compressed.readings import (
-    MOST_COORDINATES,
     NUM_SKETCHES,
     SINGLE_PRECISION,
     Readings,

@@ -16,10 +16,42 @@ import numpy as np
 
 from counterprobe.arrays import FloatArray, IntArray
 from counterprobe.compiled import kernel
-from counterprobe.probing.banks import Banks
+from counterprobe.probing.banks import Banks, bounded_threshold, threshold_floor
 from counterprobe.rows import ClassedRows, Rows
 
-__all__ = ["Columns"]
+__all__ = ["MOST_BANK_TOKENS", "MOST_COORDINATES", "Columns", "default_thresholds"]
+
+# Dense rows of no more tokens than this are kept as they are, and every token has a column.
+MOST_COORDINATES = 32
+# Tokens with a column of their own at one position, unless the threshold is given: the probes that
+# evidence takes grow in proportion.
+MOST_BANK_TOKENS = 16
+# Where the paper's floor passes this, it tells tokens apart no more: all of them start in banks.
+COARSE = 0.25
+
+
+def default_thresholds(rows: Rows, row_error: float) -> tuple[float, float]:
+    """Return the bank threshold as the paper has it, and as it is used.
+
+    The first is the floor ``4 max(row_error, 1/V)``, or zero (every token) where that is coarse or
+    tokens are few. The second is raised until no bank has more than ``MOST_BANK_TOKENS`` tokens;
+    the others go to the tail groups. The tail groups of classed rows tell apart all that differ,
+    so their banks need no more tokens than there are classes.
+
+    Parameters
+    ----------
+    rows : Rows
+        The all-mask rows.
+    row_error : float
+    """
+    most = MOST_BANK_TOKENS
+    if isinstance(rows, ClassedRows):
+        most = min(most, rows.classes.num_classes)
+    elif rows.vocab_size <= MOST_COORDINATES:
+        return 0.0, 0.0
+    floor = threshold_floor(row_error, rows.vocab_size)
+    usual = 0.0 if floor > COARSE else floor
+    return usual, bounded_threshold(rows, row_error, usual, most)
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,6 +147,14 @@ class Columns:
             choice_of_coordinate,
             coordinate_of_choice,
         )
+
+    @property
+    def has_mixed_tail(self) -> bool:
+        """Whether some tail group holds tokens that may act differently: those of dense rows."""
+        num_groups = self.group_start.shape[1] - 1
+        is_dense = self.choice_of_coordinate.shape[1] > num_groups
+        outside = self.banks.vocab_size - self.banks.sizes
+        return is_dense and bool((outside > 1).any())
 
     @property
     def width(self) -> int:

@@ -37,7 +37,8 @@ class CompressedSettings:
         Probes permitted; by default :func:`default_max_probes`.
     bank_threshold : float, optional
         Tokens of at least this all-mask mass get a column of their own; by default the paper's
-        floor ``4 max(row_error, 1/V)``, or zero (every token) where that passes 1/4.
+        floor ``4 max(row_error, 1/V)``, or zero (every token) where that passes 1/4, raised
+        until no position has more than 16 such tokens (classed rows: than classes).
     tolerance : float, optional
         Total variation that counts as explained; three row errors by default.
     patience : int
@@ -159,7 +160,8 @@ class Findings:
     evidence : ndarray of int, shape (N,)
         Clean probes explained since the neighbourhood was chosen.
     misfit : ndarray of float, shape (N,)
-        Worst total variation between a clean row and its reconstruction.
+        Worst total variation between a clean row and its reconstruction, by the best
+        neighbourhood found where none explains it; NaN where nothing was fitted.
     needed : int
         Evidence that every resolved position has at least.
     num_choices : int
@@ -176,6 +178,11 @@ class Findings:
     num_compared, num_refuted : int
         Positions of which a row was compared with what the terms imply, under the law; positions
         given up because one of their component disagreed.
+    advice : str
+        What to try where positions are unresolved; empty if none is.
+    bank_threshold, usual_threshold : float
+        Mass from which a token has a column of its own: as it was used, and before it was raised
+        to bound the number of columns.
     """
 
     edges: IntArray
@@ -191,6 +198,20 @@ class Findings:
     terms: Terms | None = None
     num_compared: int = 0
     num_refuted: int = 0
+    advice: str = ""
+    bank_threshold: float = 0.0
+    usual_threshold: float = 0.0
+
+    @property
+    def column_note(self) -> str:
+        """What was done to bound the number of columns; empty if nothing."""
+        if self.bank_threshold <= self.usual_threshold:
+            return ""
+        return (
+            f"the bank threshold was raised from {self.usual_threshold:.2g} to "
+            f"{self.bank_threshold:.2g}, which leaves {self.num_choices} columns a position at "
+            "most; tokens of one tail group count as alike, and bank_threshold sets it otherwise"
+        )
 
     @property
     def assumption(self) -> str:

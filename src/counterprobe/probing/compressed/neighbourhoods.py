@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from counterprobe.arrays import BoolArray, FloatArray, IntArray
 from counterprobe.probing.compressed.data import Known
-from counterprobe.probing.compressed.fitting import RANK, WORST, check_fits
+from counterprobe.probing.compressed.fitting import CLEAN, RANK, WORST, check_fits
 from counterprobe.probing.compressed.knowledge import Knowledge
 from counterprobe.probing.compressed.ranking import leftovers, rank_sources
 from counterprobe.probing.compressed.readings import Readings
@@ -71,7 +71,7 @@ class Neighbourhoods:
         choices = readings.columns.width
         self.terms = np.zeros((length, OWN_MEMBERS, choices, width))
         self.is_determined = np.zeros((length, OWN_MEMBERS, choices), dtype=np.bool_)
-        self.misfit = np.zeros(length)
+        self.misfit = np.full(length, np.nan)
         self._seen = np.zeros((length, width), dtype=np.int64)
         self._seen_at_change = np.zeros((length, width), dtype=np.int64)
         self._signature = np.zeros(length, dtype=np.uint64)
@@ -196,6 +196,15 @@ class Neighbourhoods:
         is_bad = outcome[:, WORST] > self._tolerances(known)
         self.knowledge.reopen(readouts[is_bad])
         return int(is_bad.sum())
+
+    def measure(self, readouts: IntArray) -> None:
+        """Set the misfit of positions that nothing explains to what their best fit leaves.
+
+        It stays NaN where the clean probes are too few to contradict a fit.
+        """
+        outcome, _ = self._fit(readouts, self.known(readouts))
+        is_judged = outcome[:, CLEAN] > outcome[:, RANK]
+        self.misfit[readouts] = np.where(is_judged, outcome[:, WORST], np.nan)
 
     def _fit(self, readouts: IntArray, known: Known) -> tuple[FloatArray, IntArray]:
         """Fit neighbourhoods as they are, and keep their constants and terms."""

@@ -17,15 +17,14 @@ from numpy.typing import NDArray
 
 from counterprobe.arrays import FloatArray, IntArray
 from counterprobe.oracle import Readouts
-from counterprobe.probing.compressed.columns import Columns
+from counterprobe.probing.compressed.columns import MOST_COORDINATES, Columns
 from counterprobe.probing.compressed.data import Data
 from counterprobe.rows import Rows, to_numpy
 
-__all__ = ["MOST_COORDINATES", "Readings"]
+__all__ = ["Readings"]
 
 T = TypeVar("T", bound=np.generic)
 
-MOST_COORDINATES = 32
 NUM_SKETCHES = 16
 # Below this an oracle is exact.
 EXACT = 1e-9

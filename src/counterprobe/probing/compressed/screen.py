@@ -19,10 +19,11 @@ from numpy.typing import NDArray
 from counterprobe.arrays import BoolArray, IntArray
 from counterprobe.graph import components
 from counterprobe.oracle import Readouts
-from counterprobe.probing.banks import banks_from_lists, threshold_floor
+from counterprobe.probing.banks import banks_from_lists
 from counterprobe.probing.compressed import design
 from counterprobe.probing.compressed.certify import REHEARSALS, Certificate
-from counterprobe.probing.compressed.columns import Columns
+from counterprobe.probing.compressed.columns import Columns, default_thresholds
+from counterprobe.probing.compressed.explain import explain
 from counterprobe.probing.compressed.findings import (
     BatchReport,
     CompressedSettings,
@@ -34,8 +35,8 @@ from counterprobe.probing.compressed.implied import fitted_terms
 from counterprobe.probing.compressed.keeping import Keeper
 from counterprobe.probing.compressed.knowledge import Knowledge
 from counterprobe.probing.compressed.neighbourhoods import Neighbourhoods
-from counterprobe.probing.compressed.readings import MOST_COORDINATES, Readings
-from counterprobe.rows import ClassedRows, Rows
+from counterprobe.probing.compressed.readings import Readings
+from counterprobe.rows import Rows
 from counterprobe.run.unmasking import Request, Unmasking
 from counterprobe.states import MASK, mix64
 from counterprobe.streams import Decisions
@@ -56,14 +57,6 @@ WORTHWHILE = 0.05
 WIDEST_ROW = 6.0
 # Runs of K probes in a validation stage, at least.
 LEAST_BLOCKS = 6
-UNEXPLAINED = (
-    "no neighbourhood explains their rows often enough: they are not sums of pairwise terms, are "
-    "saturated, or tokens of one tail group act differently"
-)
-REFUTED = (
-    "what their neighbourhoods imply is not what was read where commits happen: the law is not "
-    "pairwise, or a token acts only where probes rarely look"
-)
 
 
 def compressed_screen(
@@ -92,9 +85,9 @@ class _CompressedScreen:
         self.history = run.state
         self.all_mask_rows = rows = run.preprocess()
         row_error = run.row_error
-        threshold = settings.bank_threshold
+        threshold = self.usual_threshold = settings.bank_threshold
         if threshold is None:
-            threshold = _default_threshold(rows, row_error)
+            self.usual_threshold, threshold = default_thresholds(rows, row_error)
         start, tokens = rows.above(threshold - row_error)
         banks = banks_from_lists(self.history, self.residual, rows, start, tokens, threshold)
         self.columns = Columns.of(banks, rows)
@@ -121,7 +114,7 @@ class _CompressedScreen:
         self.seconds = 0.0
         self.idle = self.most_resolved = 0
         self.unseen, self.least_evidence = 0, -1
-        self.reason = ""
+        self.is_spent = self.is_refuted = False
 
     # ----- The loop ------------------------------------------------------------------------
 
@@ -145,13 +138,11 @@ class _CompressedScreen:
                     refuted = self._try_again(refuted)
                 num_compared, num_refuted = int(certificate.is_compared.sum()), int(refuted.sum())
         else:
-            self.reason = (
-                f"no position has two columns to vary: no token reaches the bank threshold "
-                f"{self.columns.banks.threshold:.3g}; lower bank_threshold"
-            )
             self.knowledge.reopen(self.residual)
-        if not self.reason and not self.knowledge.is_resolved.all():
-            self.reason = UNEXPLAINED
+        terms = None if self.readings.is_sketch else fitted_terms(found)[0]
+        reason, advice = explain(
+            found, self.needed, self.max_probes, is_spent=self.is_spent, is_refuted=self.is_refuted
+        )
         return Findings(
             edges=found.edges(),
             is_resolved=self.knowledge.is_resolved.copy(),
@@ -159,13 +150,16 @@ class _CompressedScreen:
             misfit=found.misfit,
             needed=self.needed,
             num_choices=self.num_choices,
-            reason=self.reason,
+            reason=reason,
             batches=tuple(self.reports),
             sample=self.keeper.sample(),
             seconds={"probing": self.seconds, **found.seconds},
-            terms=None if self.readings.is_sketch else fitted_terms(found)[0],
+            terms=terms,
             num_compared=num_compared,
             num_refuted=num_refuted,
+            advice=advice,
+            bank_threshold=self.columns.banks.threshold,
+            usual_threshold=float(self.usual_threshold or 0.0),
         )
 
     def _run_batches(self) -> None:
@@ -180,7 +174,7 @@ class _CompressedScreen:
             return None
         if self.readings.num_probes + REHEARSALS > self.max_probes:
             self.knowledge.reopen(self.residual)
-            self.reason = f"the budget of {self.max_probes} probes is spent"
+            self.is_spent = True
             return None
         certificate = Certificate(self.found)
         certificate.compare_all_mask(self.history, self.all_mask_rows)
@@ -205,7 +199,7 @@ class _CompressedScreen:
                 return again
             refuted = refuted | again
         self.knowledge.reopen(np.flatnonzero(refuted))
-        self.reason = "; ".join(filter(None, [self.reason, REFUTED]))
+        self.is_refuted = True
         return refuted
 
     def _step(self) -> bool:
@@ -246,7 +240,7 @@ class _CompressedScreen:
             left -= self._validation_cost()
         size = min(size, left)
         if size <= 0:
-            self.reason = f"the budget of {self.max_probes} probes is spent"
+            self.is_spent = True
             self.knowledge.give_up()
             return purpose == "resolve"
         rng = self._generator()
@@ -410,7 +404,7 @@ class _CompressedScreen:
         stages = [False, True] if self._steer(masked, trial, rng) else [False]
         probes = len(stages) * len(masked) + REHEARSALS
         if self.readings.num_probes + probes > self.max_probes:
-            self.reason = f"the budget of {self.max_probes} probes is spent"
+            self.is_spent = True
             self.knowledge.reopen(pending)
             return False
         before = set(self._components()[1])
@@ -420,20 +414,13 @@ class _CompressedScreen:
         return True
 
 
-def _default_threshold(rows: Rows, row_error: float) -> float:
-    """Return the paper's floor; zero, every token, where that is coarse or tokens are few."""
-    floor = threshold_floor(row_error, rows.vocab_size)
-    few = not isinstance(rows, ClassedRows) and rows.vocab_size <= MOST_COORDINATES
-    return 0.0 if few or floor > 0.25 else floor
-
-
 def _nothing_to_find(run: Unmasking) -> Findings:
     """One position, or one token, depends on nothing and costs nothing to find out about."""
     return Findings(
         edges=np.empty((0, 2), dtype=np.int64),
         is_resolved=np.ones(run.length, dtype=np.bool_),
         evidence=np.zeros(run.length, dtype=np.int64),
-        misfit=np.zeros(run.length),
+        misfit=np.full(run.length, np.nan),
         needed=0,
         num_choices=0,
         reason="",
