@@ -94,6 +94,31 @@ def test_single_precision_may_sum_to_one_less_exactly_than_double():
         check(spoiled(1, [0.5, 0.51]).astype(np.float32))
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])
+def test_a_softmax_in_low_precision_may_be_widened_afterwards(dtype):
+    logits = torch.from_numpy(np.random.default_rng(0).normal(size=(50, 997))).to(dtype)
+    softmax = torch.softmax(logits, dim=1)
+    readouts = cp.Readouts.same(50, [0])
+    for widened in (softmax.double(), softmax.double().numpy()):
+        rows = cp.DenseRows(widened)
+        assert float(abs(rows.masses.sum(1) - 1).max()) > 1e-8
+        assert check_rows(rows, readouts, 997, "mine", warn_on_zero=False) is False
+
+
+def test_a_widened_row_that_was_never_normalised_is_still_refused():
+    rows = spoiled(1, [0.5, 0.51]).astype(np.float32).astype(np.float64)
+    with pytest.raises(cp.OracleError, match=r"sums to 1\.00999999"):
+        check(rows)
+
+
+@pytest.mark.parametrize(
+    "logits", [[-2.0, 1.5], [3.0, 1.5], [-0.1, -2.3]], ids=["mixed", "positive", "log"]
+)
+def test_logits_are_told_what_they_lack(logits):
+    with pytest.raises(cp.OracleError, match=r"if these are logits .* return their softmax"):
+        check(spoiled(1, logits))
+
+
 def test_no_rows_have_nothing_wrong():
     assert check(np.empty((0, 2)), cp.Readouts.same(1, [])) is False
 

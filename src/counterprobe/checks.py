@@ -21,8 +21,9 @@ __all__ = ["ZeroProbabilityWarning", "check_rows"]
 
 # Rows of a half-precision model sum to one within about this, also when widened afterwards.
 SUM_TOLERANCE = 1e-3
-# Rows in double precision must do better.
+# Rows in double precision must do better, unless all their numbers were single before.
 SUM_TOLERANCE_DOUBLE = 1e-8
+LOGITS = "if these are logits or log-probabilities, return their softmax"
 
 
 class ZeroProbabilityWarning(UserWarning):
@@ -37,6 +38,14 @@ def _sum_tolerance(masses: Any) -> float:
     epsilon = float(xp.finfo(masses.dtype).eps)
     # Rounding moves each entry, and so the sum, by at most epsilon / 2 of itself (bfloat16: 0.4%).
     return SUM_TOLERANCE_DOUBLE if epsilon < 1e-12 else max(SUM_TOLERANCE, epsilon / 2)
+
+
+def _was_single(masses: Any) -> bool:
+    """Whether every number is one of single precision: a softmax that was widened afterwards."""
+    xp = array_api_compat.array_namespace(masses)
+    if not xp.isdtype(masses.dtype, "real floating"):
+        return False
+    return bool(xp.all(xp.astype(xp.astype(masses, xp.float32), masses.dtype) == masses))
 
 
 def check_rows(
@@ -82,16 +91,19 @@ def check_rows(
         total = to_numpy(xp.sum(widened(masses), axis=1)).astype(np.float64)
     least = to_numpy(xp.min(masses, axis=1)).astype(np.float64)
     tolerance = _sum_tolerance(masses)
-    wrong = ~(np.isfinite(total) & (least >= 0) & (np.abs(total - 1) <= tolerance))
+    is_row = np.isfinite(total) & (least >= 0)
+    wrong = ~(is_row & (np.abs(total - 1) <= tolerance))
+    if wrong.any() and tolerance < SUM_TOLERANCE and _was_single(masses):
+        wrong = ~(is_row & (np.abs(total - 1) <= SUM_TOLERANCE))
     if wrong.any():
         k = int(np.argmax(wrong))
         where = f"state {int(readouts.state_index[k])}, position {int(readouts.position[k])}"
         if not np.isfinite(total[k]):
             problem = "holds a value that is not finite"
         elif least[k] < 0:
-            problem = f"holds a negative probability {least[k]:g}"
+            problem = f"holds a negative probability {least[k]:g}; {LOGITS}"
         else:
-            problem = f"sums to {total[k]:.9g} instead of 1; normalise it (softmax of the logits)"
+            problem = f"sums to {total[k]:.9g} instead of 1; normalise it, or {LOGITS}"
         raise OracleError(f"oracle {name!r}: the row at {where} {problem}")
     has_zero = bool((least == 0).any())
     if has_zero and warn_on_zero:

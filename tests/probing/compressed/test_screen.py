@@ -254,7 +254,8 @@ def test_a_row_is_no_evidence_about_a_token_that_it_rules_out() -> None:
         assert missed(law, findings) == set()
 
 
-def test_rows_in_single_precision_are_resolved() -> None:
+@pytest.mark.parametrize("given_as", [np.float32, np.float64], ids=["single", "widened"])
+def test_rows_in_single_precision_are_resolved(given_as: type) -> None:
     length, vocab_size, draw = 60, 6, np.random.default_rng(6)
     law = cp.ForestLaw(
         draw.uniform(0.5, 1.5, size=(length, vocab_size)),
@@ -268,7 +269,7 @@ def test_rows_in_single_precision_are_resolved() -> None:
         readouts = cp.Readouts.every_masked(states)
         rows = exact.rows(states, readouts).dense()
         table[readouts.state_index, readouts.position] = rows
-        return table
+        return table.astype(given_as)
 
     findings, _ = screen(cp.CallableOracle(single, length, vocab_size))
     assert pairs(findings.edges) == pairs(law.edges)

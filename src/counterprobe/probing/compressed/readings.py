@@ -41,6 +41,8 @@ SATURATED_WEIGHT = 1e-30
 VISIBLE_MASS = 1e-4
 # Rows kept in single precision are no better than this.
 SINGLE_PRECISION = 2e-6
+# Rows that were made in double precision sum to one better than this.
+DOUBLE_SUM = 1e-10
 SMALLEST = 1e-300
 
 
@@ -69,9 +71,10 @@ class Readings:
         rng: np.random.Generator,
     ) -> None:
         stored = to_numpy(rows.masses)
-        if stored.dtype == np.float32:
-            row_error = max(row_error, SINGLE_PRECISION)
         masses = stored.astype(np.float64)
+        is_off = np.abs(masses.sum(axis=1) - 1).max(initial=0.0) > DOUBLE_SUM
+        if stored.dtype == np.float32 or is_off:
+            row_error = max(row_error, SINGLE_PRECISION)
         length, width = len(columns.num_choices), masses.shape[1]
         self.columns = columns
         self.row_error = row_error
