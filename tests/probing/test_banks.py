@@ -11,9 +11,8 @@ from counterprobe.probing.banks import (
     banks_from_lists,
     bounded_threshold,
     read_banks,
-    tail_threshold,
-    threshold_floor,
 )
+from counterprobe.theory.thresholds import tail_threshold, threshold_floor
 
 A, B, C, D = range(4)
 

@@ -13,11 +13,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from counterprobe.errors import Infeasible
-from counterprobe.probing.banks import threshold_floor
 from counterprobe.targets import families, forests
 from counterprobe.targets.class_checker import ClassConstants, check_class
 from counterprobe.targets.law import ForestLaw
 from counterprobe.targets.two_type import two_type_forest
+from counterprobe.theory.thresholds import threshold_floor
 
 __all__ = ["HUB_EPSILON", "HUB_VOCAB", "SHAPES", "Instance", "family_instance", "shape_instance"]
 

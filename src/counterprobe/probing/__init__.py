@@ -2,7 +2,6 @@
 
 from counterprobe.probing.banks import Banks as Banks
 from counterprobe.probing.banks import read_banks as read_banks
-from counterprobe.probing.banks import tail_threshold as tail_threshold
 from counterprobe.probing.packed.fillers import Filler as Filler
 from counterprobe.probing.packed.fillers import FillerContext as FillerContext
 from counterprobe.probing.packed.fillers import most_likely_filler as most_likely_filler

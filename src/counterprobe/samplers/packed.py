@@ -18,7 +18,7 @@ from scipy import stats
 
 from counterprobe.arrays import IntArray
 from counterprobe.errors import CounterprobeError
-from counterprobe.probing.banks import Banks, read_banks, tail_threshold, threshold_floor
+from counterprobe.probing.banks import Banks, read_banks
 from counterprobe.probing.packed.fillers import (
     FILLERS,
     Filler,
@@ -47,6 +47,7 @@ from counterprobe.theory.parameters import (
     peel_phase_cap,
     round_cap,
 )
+from counterprobe.theory.thresholds import tail_threshold, threshold_floor
 
 __all__ = ["Packed", "PackedPlan", "PackedReport", "PackedTheory", "ScreenReport", "run_packed"]
 

@@ -175,8 +175,9 @@ def check_arrays(arrays: Mapping[str, NDArray[Any]], vocab_size: int, row_width:
     for name in ("is_resolved", "is_tested"):
         if arrays[name].view(np.uint8).max(initial=0) > 1:
             refuse(f"{name} must hold only true and false")
-    for name in ("misfit", "sample_rows"):
-        if not (np.isfinite(arrays[name]) & (arrays[name] >= 0)).all():
+    unfitted = np.isnan(arrays["misfit"]) & ((given != MASK) | ~arrays["is_resolved"])
+    for name, is_missing in (("misfit", unfitted), ("sample_rows", False)):
+        if not (np.isfinite(arrays[name]) & (arrays[name] >= 0) | is_missing).all():
             refuse(f"{name} must be finite and at least 0")
     for name in ("unary", "tables"):
         if not (arrays[name] < math.inf).all():

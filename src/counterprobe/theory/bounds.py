@@ -14,7 +14,6 @@ from dataclasses import dataclass, replace
 from scipy import stats
 
 from counterprobe.errors import Infeasible
-from counterprobe.probing.banks import tail_threshold, threshold_floor
 from counterprobe.theory.lower import (
     LowerBound,
     hard_family_bound,
@@ -29,6 +28,7 @@ from counterprobe.theory.parameters import (
     check_exponent,
     probe_cap,
 )
+from counterprobe.theory.thresholds import tail_threshold, threshold_floor
 
 __all__ = [
     "Feasibility",

@@ -16,8 +16,9 @@ import numpy as np
 
 from counterprobe.arrays import FloatArray, IntArray
 from counterprobe.compiled import kernel
-from counterprobe.probing.banks import Banks, bounded_threshold, threshold_floor
+from counterprobe.probing.banks import Banks, bounded_threshold
 from counterprobe.rows import ClassedRows, Rows
+from counterprobe.theory.thresholds import threshold_floor
 
 __all__ = ["MOST_BANK_TOKENS", "MOST_COORDINATES", "Columns", "default_thresholds"]
 

@@ -11,13 +11,12 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numpy.typing import NDArray
 
+from counterprobe.arrays import FloatArray
 from counterprobe.probing.compressed.neighbourhoods import OWN_MEMBERS, Neighbourhoods
 
 __all__ = ["explain"]
 
-FloatArray = NDArray[np.float64]
 
 # More than this is rarely noise, and as noise it would drown the edges of most laws.
 LIKELY_NOISE = 0.03
