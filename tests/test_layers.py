@@ -30,11 +30,12 @@ LAYERS = [
 LEVEL = {name: level for level, line in enumerate(LAYERS) for name in line.split()}
 
 PUBLIC = """
-BudgetExceeded CallableOracle Candidates ClassedRows CompressedSettings CounterprobeError DenseRows
-ForestLaw FrozenNoise Infeasible InfeasibleWarning Ledger Level Lockstep MASK NotAForestError Oracle OracleError
-Progress Readouts Request Right Rows SampleBatch SampleResult StopReason Streams Structure
-StructureError TableLaw TokenClasses Unmasking ZeroProbabilityWarning discover evaluation families
-probing sample samplers set_num_threads theory
+BudgetExceeded CallableOracle Candidates ClassedRows CompressedSettings CounterprobeError
+DenseRows ForestLaw FrozenNoise Infeasible InfeasibleWarning Ledger Level Lockstep MASK
+NotAForestError Oracle OracleError Progress Readouts Request Right Rows SampleBatch
+SampleResult StopReason Streams Structure StructureError TableLaw TokenClasses Unmasking
+ZeroProbabilityWarning discover evaluation families probing sample samplers set_num_threads
+theory
 """.split()
 
 

@@ -3,7 +3,6 @@
 import itertools
 import math
 import re
-from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -17,14 +16,11 @@ from counterprobe.probing.packed.screen import draw_colorings, packed_screen
 from counterprobe.probing.packed.selectors import SELECTORS, top_votes
 from counterprobe.radii import RowRadii, row_radii
 from counterprobe.samplers import Packed, PackedTheory
-from counterprobe.samplers.packed import (
-    FALSE_PAIRS,
-    SCREEN_FAILURE,
-    TYPICAL_DEGREE,
-    enough_colorings,
-    run_packed,
-)
+from counterprobe.samplers.packed import run_packed
 from counterprobe.states import fingerprint, mix64
+from counterprobe.theory.colorings import (
+    enough_colorings,
+)
 
 STREAMS = cp.Streams(51, 52)
 # Settings of theory mode under which the two-type law on 10 to 15 positions is resolved:
@@ -429,52 +425,6 @@ def test_a_small_vocabulary_is_probed_whole(vocab_size, row_error, threshold):
 @pytest.mark.parametrize(("count", "size"), [(1, 15), (2, 8), (9, 2), (15, 1), (99, 1)])
 def test_chunk_size_comes_from_the_original_length(count, size):
     assert Packed(chunk_count=count).plan(15, 64, 0.0).screen.chunk_size == size
-
-
-def plain_tail(trials: int, chance: Fraction, at_most: int) -> Fraction:
-    """P(Binomial(trials, chance) <= at_most), in fractions."""
-    return sum(
-        (
-            math.comb(trials, k) * chance**k * (1 - chance) ** (trials - k)
-            for k in range(at_most + 1)
-        ),
-        Fraction(0),
-    )
-
-
-@pytest.mark.parametrize(
-    ("length", "num_colors", "fraction"),
-    [(4, 8, 0.65), (100, 8, 0.65), (30, 4, 0.5), (30, 16, 0.4), (1, 3, 0.5), (50, 80, 0.5)],
-)
-def test_enough_colorings_is_the_first_that_exact_tails_allow(length, num_colors, fraction):
-    seen = 1 - Fraction(1, num_colors)
-    crowded = 1 - seen**TYPICAL_DEGREE
-
-    def is_enough(colorings: int) -> bool:
-        needed = math.floor(fraction * colorings)
-        lost = length * plain_tail(colorings, seen, needed)
-        false = length**2 * (1 - plain_tail(colorings, crowded, needed))
-        return lost <= SCREEN_FAILURE and (false <= FALSE_PAIRS or fraction <= crowded)
-
-    colorings = enough_colorings(length, num_colors, fraction)
-    assert is_enough(colorings)
-    assert not any(is_enough(fewer) for fewer in range(1, colorings))
-
-
-def test_enough_colorings_grows_with_the_length():
-    counts = [enough_colorings(length, 8, 0.65) for length in (1, 2, 5, 20, 100, 512, 4096, 65536)]
-    assert counts == sorted(counts)
-    assert counts[0] < counts[-1]
-    # Logarithmic: doubling the length adds a few colorings.
-    assert counts[-1] - counts[-2] < 30
-
-
-@pytest.mark.parametrize(
-    ("num_colors", "fraction"), [(2, 0.5), (8, 0.875), (8, 0.9), (4, 0.75), (2, 0.65)]
-)
-def test_a_fraction_too_high_for_the_colors_is_refused(num_colors, fraction):
-    with pytest.raises(ValueError, match=r"majority_fraction must lie below 1 - 1/num_colors"):
-        enough_colorings(100, num_colors, fraction)
 
 
 # ----- Banks and rows in the box --------------------------------------------------------------

@@ -110,28 +110,13 @@ def plan(
         kl_tolerance=kl_tolerance,
         failure_budget=failure_budget,
     )
-    record: dict[str, Any] = {
-        "n": n,
-        "vocab": vocab,
-        "s": s,
-        "epsilon": epsilon,
-        "case": case,
-        "cutoff_rule": cutoff,
-        "cutoff_clipped": clipped,
-        "parameters": {**asdict(public), "risk_bound": public.risk_bound},
-        "target_risk": public.target_risk,
-        "meets_target": public.meets_target,
-        "feasible_by_lemma": feasible.by_lemma,
-        "feasible_directly": feasible.directly,
-        "infeasible_reason": feasible.reason,
-        "threshold": feasible.threshold,
+    record = _record(public, cutoff, clipped, s, feasible, lower) | {
         "caps": asdict(caps),
         "tight": {
             "num_colors": tight.num_colors,
             "num_colorings": tight.num_colorings,
             "caps": asdict(tight_caps),
         },
-        "lower_bound": asdict(lower),
         "total_below_n": feasible.directly and caps.total < n,
         "below_n_from": crossing,
     }
@@ -170,6 +155,34 @@ def plan(
     if not feasible.directly:
         output.complain(f"infeasible: {feasible.reason}")
         raise typer.Exit(output.INFEASIBLE)
+
+
+def _record(
+    public: Calibration,
+    cutoff: str,
+    clipped: bool,
+    s: float,
+    feasible: bounds.Feasibility,
+    lower: bounds.LowerBound,
+) -> dict[str, Any]:
+    """Return what does not depend on caps, as plain values."""
+    return {
+        "n": public.length,
+        "vocab": public.vocab_size,
+        "s": s,
+        "epsilon": public.epsilon,
+        "case": public.case,
+        "cutoff_rule": cutoff,
+        "cutoff_clipped": clipped,
+        "parameters": {**asdict(public), "risk_bound": public.risk_bound},
+        "target_risk": public.target_risk,
+        "meets_target": public.meets_target,
+        "feasible_by_lemma": feasible.by_lemma,
+        "feasible_directly": feasible.directly,
+        "infeasible_reason": feasible.reason,
+        "threshold": feasible.threshold,
+        "lower_bound": asdict(lower),
+    }
 
 
 def _at_cutoff(public: Calibration, s: float, cutoff: str) -> tuple[Calibration, bool]:

@@ -1,9 +1,9 @@
 """The paper's complete sampler: screen, peel, certify, repair, centroid layers, guarded.
 
 Algorithm "Randomized complete packed-screen sampler" of the appendix. ``run_packed`` is its box;
-the machinery stands in ``probing/`` and ``graph/``. :class:`PackedTheory` takes the paper's
-public formulas, :class:`Packed` takes settings of its own and derives the rest from N and the
-oracle alone; both run the same box.
+the machinery stands in ``probing/packed/`` and ``graph/``. ``PackedTheory`` takes the paper's
+public formulas (``packed_theory.py``), :class:`Packed` takes settings of its own and derives the
+rest from N and the oracle alone; both run the same box.
 """
 
 from __future__ import annotations
@@ -14,10 +14,8 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import stats
 
 from counterprobe.arrays import IntArray
-from counterprobe.errors import CounterprobeError
 from counterprobe.probing.banks import Banks, read_banks
 from counterprobe.probing.packed.fillers import (
     FILLERS,
@@ -33,23 +31,19 @@ from counterprobe.probing.packed.screen import (
     packed_screen,
 )
 from counterprobe.probing.packed.selectors import SELECTORS, RowSelector, top_votes
-from counterprobe.radii import RowRadii
 from counterprobe.run.unmasking import Unmasking
 from counterprobe.samplers.base import Sampler
 from counterprobe.streams import Decisions
 from counterprobe.structure.order import commit_order
-from counterprobe.theory.hypotheses import check_hypotheses
+from counterprobe.theory.colorings import enough_colorings
 from counterprobe.theory.parameters import (
     MIN_CUTOFF,
-    Calibration,
-    Case,
-    calibrate,
     peel_phase_cap,
     round_cap,
 )
-from counterprobe.theory.thresholds import tail_threshold, threshold_floor
+from counterprobe.theory.thresholds import threshold_floor
 
-__all__ = ["Packed", "PackedPlan", "PackedReport", "PackedTheory", "ScreenReport", "run_packed"]
+__all__ = ["Packed", "PackedPlan", "PackedReport", "ScreenReport", "row_selector", "run_packed"]
 
 Guard = Literal["none", "peel", "repair", "centroid"]
 
@@ -59,11 +53,6 @@ Guard = Literal["none", "peel", "repair", "centroid"]
 DEFAULT_COLORS = 8
 DEFAULT_FRACTION = 0.65
 DEFAULT_CUTOFF = 8
-TYPICAL_DEGREE = 3
-# Chance that a screen loses one of N edges, and expected number of false pairs among N^2.
-SCREEN_FAILURE = 0.02
-FALSE_PAIRS = 1.0
-MAX_COLORINGS = 100_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -306,136 +295,11 @@ class _Log:
         )
 
 
-def _selector(name: str) -> RowSelector:
+def row_selector(name: str) -> RowSelector:
+    """Return what decides which candidates an overflowing row keeps, by its name."""
     if name not in SELECTORS:
         raise ValueError(f"selector must be one of {', '.join(SELECTORS)}; got {name!r}")
     return SELECTORS[name]
-
-
-@dataclass(frozen=True)
-class PackedTheory(Sampler):
-    """The paper's sampler with its public formulas.
-
-    Parameters
-    ----------
-    epsilon : float
-        Target accuracy.
-    degree_cutoff : int
-        d, at least 9 and at most N - 1.
-    case : {"tv", "kl"}
-        The accuracy case, see ``theory.calibrate``.
-    chunk_count : int, optional
-        J; d by default.
-    hellinger_radius, kl_tolerance, kl_row_budget : float, optional
-        What the oracle may err by and what is aimed at, in place of what epsilon implies.
-    edge_signal, tail_tolerance, failure_budget : float, optional
-        In place of the calibration's.
-    response_constant, response_exponent, frequency_constant : float
-        The class constants L, alpha and C.
-    selector : {"top-votes", "empty-on-overflow"}
-    waive_guarantee : bool
-        Run even where a hypothesis of the guarantee fails; the result says which.
-    """
-
-    name: ClassVar[str] = "packed-theory"
-    summary: ClassVar[str] = "the paper's sampler with its public formulas"
-    source: ClassVar[str] = "the paper, appendix 'Algorithmic construction'"
-    bound: ClassVar[str] = (
-        "inside the paper's class, TV risk <= 3 eps/4 with Hellinger oracles or KL risk <= "
-        "eps^2/2 with row-KL oracles; with other budgets, theory.Calibration.risk_bound"
-    )
-
-    epsilon: float = 0.5
-    degree_cutoff: int = 9
-    case: Case = "tv"
-    chunk_count: int | None = None
-    hellinger_radius: float | None = None
-    kl_tolerance: float | None = None
-    kl_row_budget: float | None = None
-    edge_signal: float | None = None
-    tail_tolerance: float | None = None
-    failure_budget: float | None = None
-    response_constant: float = 1.0
-    response_exponent: float = 1.0
-    frequency_constant: float = 1.0
-    selector: str = "top-votes"
-    waive_guarantee: bool = False
-
-    def __post_init__(self) -> None:
-        """Check what does not depend on the target."""
-        _selector(self.selector)
-        if self.response_constant < 0 or self.response_exponent <= 0:
-            raise ValueError(
-                "response_constant must not be negative and response_exponent must be positive, "
-                f"got {self.response_constant!r} and {self.response_exponent!r}"
-            )
-        if self.frequency_constant < 1:
-            raise ValueError(
-                f"frequency_constant must be at least 1, got {self.frequency_constant!r}"
-            )
-
-    def calibration(self, length: int, vocab_size: int) -> Calibration:
-        """Return the public parameters for a target's size."""
-        return calibrate(
-            length,
-            vocab_size,
-            epsilon=self.epsilon,
-            degree_cutoff=self.degree_cutoff,
-            case=self.case,
-            chunk_count=self.chunk_count,
-            hellinger_radius=self.hellinger_radius,
-            kl_tolerance=self.kl_tolerance,
-            kl_row_budget=self.kl_row_budget,
-            edge_signal=self.edge_signal,
-            tail_tolerance=self.tail_tolerance,
-            failure_budget=self.failure_budget,
-        )
-
-    def plan(self, length: int, vocab_size: int, radii: RowRadii) -> PackedPlan:
-        """Fix everything before the first submission; may raise ``Infeasible``.
-
-        Parameters
-        ----------
-        length, vocab_size : int
-        radii : RowRadii
-            What the oracle declares about its rows.
-        """
-        public = self.calibration(length, vocab_size)
-        hypotheses = check_hypotheses(public, radii)
-        threshold = tail_threshold(
-            public.row_error,
-            vocab_size,
-            public.tail_tolerance,
-            response_constant=self.response_constant,
-            response_exponent=self.response_exponent,
-            frequency_constant=self.frequency_constant,
-        )
-        broken = [hypothesis for hypothesis in hypotheses if not hypothesis.holds]
-        if broken and not self.waive_guarantee:
-            raise ValueError(
-                f"{broken[0].problem}; choose another epsilon or signal, or run without the "
-                "guarantee by waive_guarantee=true"
-            )
-        return PackedPlan(
-            mode="theory",
-            screen=ScreenSettings(
-                num_colors=public.num_colors,
-                num_colorings=public.num_colorings,
-                degree_cutoff=public.degree_cutoff,
-                chunk_size=public.chunk_size,
-                tv_cut=2 * public.row_error,
-            ),
-            bank_threshold=threshold,
-            row_error=public.row_error,
-            phase_cap=public.phase_cap,
-            round_cap=public.round_cap,
-            hypotheses={hypothesis.name: hypothesis.holds for hypothesis in hypotheses},
-        )
-
-    def unmask(self, run: Unmasking, decisions: Decisions) -> object:
-        """Run the box with the paper's formulas."""
-        plan = self.plan(run.length, run.vocab_size, run.row_radii)
-        return run_packed(run, decisions, plan, selector=_selector(self.selector))
 
 
 @dataclass(frozen=True)
@@ -484,7 +348,7 @@ class Packed(Sampler):
 
     def __post_init__(self) -> None:
         """Check what does not depend on the target."""
-        _selector(self.selector)
+        row_selector(self.selector)
         if self.draft not in FILLERS:
             raise ValueError(f"draft must be one of {', '.join(FILLERS)}; got {self.draft!r}")
         least: dict[str, tuple[Any, float]] = {
@@ -554,37 +418,5 @@ class Packed(Sampler):
         """Run the box with tuned settings."""
         plan = self.plan(run.length, run.vocab_size, run.row_error)
         return run_packed(
-            run, decisions, plan, draft=FILLERS[self.draft], selector=_selector(self.selector)
+            run, decisions, plan, draft=FILLERS[self.draft], selector=row_selector(self.selector)
         )
-
-
-def enough_colorings(length: int, num_colors: int, majority_fraction: float) -> int:
-    """Return the fewest colorings that keep N edges and reject non-edges, by exact tails.
-
-    An edge is seen under a coloring when its ends differ in color, with chance ``1 - 1/p``; it is
-    lost when at most ``majority_fraction * M`` colorings see it. The union over N edges must not
-    exceed ``SCREEN_FAILURE``. A non-edge seems seen when its color is that of a neighbour of the
-    readout; at a readout of degree three that happens with chance ``1 - (1 - 1/p)^3`` at most,
-    and over N^2 pairs at most ``FALSE_PAIRS`` of them may win.
-    """
-    seen = 1 - 1 / num_colors
-    crowded = 1 - seen**TYPICAL_DEGREE
-    if majority_fraction >= seen:
-        raise ValueError(
-            f"majority_fraction must lie below 1 - 1/num_colors = {seen:.3g}, got "
-            f"{majority_fraction!r}; an edge is only seen when its ends differ in color"
-        )
-    # Few colors cannot reject crowded readouts; then only the edges decide.
-    rejects = majority_fraction > crowded
-    for first in range(1, MAX_COLORINGS, 512):
-        counts = np.arange(first, first + 512)
-        needed = np.floor(majority_fraction * counts)
-        lost = length * np.asarray(stats.binom.cdf(needed, counts, seen))
-        false = length**2 * np.asarray(stats.binom.sf(needed, counts, crowded))
-        good = (lost <= SCREEN_FAILURE) & ((false <= FALSE_PAIRS) | (not rejects))
-        if good.any():
-            return int(counts[np.argmax(good)])
-    raise CounterprobeError(
-        f"no number of colorings below {MAX_COLORINGS:,} is enough; move majority_fraction away "
-        "from 1 - 1/num_colors and from the crowded readouts' rate"
-    )

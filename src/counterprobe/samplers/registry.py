@@ -16,7 +16,8 @@ from counterprobe.samplers.entropy_bounded import EntropyBounded
 from counterprobe.samplers.klass import KLASS
 from counterprobe.samplers.lookahead import InfoGain, LookUM
 from counterprobe.samplers.maskgit import MaskGIT
-from counterprobe.samplers.packed import Packed, PackedTheory
+from counterprobe.samplers.packed import Packed
+from counterprobe.samplers.packed_theory import PackedTheory
 from counterprobe.samplers.punt import PUNT
 from counterprobe.samplers.sequential import Sequential
 from counterprobe.samplers.spread import Spread
