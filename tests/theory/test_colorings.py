@@ -1,5 +1,8 @@
 """Colorings by exact tails: the first number that keeps edges and rejects the rest."""
 
+import math
+from fractions import Fraction
+
 import pytest
 
 from counterprobe.theory.colorings import (
