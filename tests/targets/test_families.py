@@ -345,3 +345,26 @@ def test_every_family_has_a_function_of_its_name(family):
     np.testing.assert_array_equal(law.edges, named.edges)
     np.testing.assert_array_equal(law.pair, named.pair)
     np.testing.assert_array_equal(law.unary, named.unary)
+
+
+@pytest.mark.parametrize("family", families.FAMILIES)
+@pytest.mark.parametrize("length", [12.0, "12", None, 12.5])
+def test_a_length_that_is_no_integer_is_named(family, length):
+    with pytest.raises(ValueError, match="length must be an integer, got"):
+        families.build(family, length)
+    with pytest.raises(ValueError, match="length must be an integer, got"):
+        getattr(families, family.replace("-", "_"))(length)
+
+
+def test_a_numpy_integer_is_a_length():
+    assert families.path(np.int64(12)).length == 12
+    with pytest.raises(ValueError, match=r"length must be an integer, got 12\.0"):
+        families.from_edges(12.0, [[0, 1]], [0.1])
+
+
+def test_a_file_without_edges_does_not_say_how_many_positions_there_are(tmp_path):
+    file = tmp_path / "edges.txt"
+    file.write_text("")
+    with pytest.raises(ValueError, match="holds no edge, so the number of positions is not known"):
+        families.from_file(file)
+    assert families.from_file(file, 5).length == 5

@@ -134,6 +134,7 @@ def build(
     """
     if family not in FAMILIES:
         raise ValueError(f"unknown family {family!r}; known families: {', '.join(FAMILIES)}")
+    length = forests.check_length(length)
     if length < 2:
         raise ValueError(f"a target needs at least 2 positions, got n = {length}")
     if family in SHAPES:
@@ -186,6 +187,7 @@ def from_edges(
     relabel : bool
         Permute the labels at random, so that nothing can be read off positions.
     """
+    length = forests.check_length(length)
     joined = check_forest(length, edges)  # before relabelling: errors name the caller's labels
     strength = np.asarray(weights, dtype=np.float64)
     if strength.shape != (len(joined),):
@@ -245,8 +247,12 @@ def from_file(
 ) -> ForestLaw:
     """Build a target from an edge list file, ``i j [w]`` a line; positions keep their labels."""
     edges, weights = forests.read_edge_list(file, weight)
-    needed = int(edges.max()) + 1 if len(edges) else 2
-    size = needed if length is None else length
+    if length is None and len(edges) == 0:
+        raise ValueError(
+            f"{file} holds no edge, so the number of positions is not known; list edges as 'i j', "
+            "or give the number of positions"
+        )
+    size = int(edges.max()) + 1 if length is None else length
     return from_edges(size, edges, weights, target_seed, name=Path(file).name, relabel=False)
 
 

@@ -6,6 +6,7 @@ your own.
 
 from __future__ import annotations
 
+import operator
 from pathlib import Path
 
 import numpy as np
@@ -16,6 +17,7 @@ from counterprobe.arrays import FloatArray, IntArray
 __all__ = [
     "binary_tree",
     "caterpillar",
+    "check_length",
     "double_star",
     "matching",
     "path",
@@ -25,6 +27,14 @@ __all__ = [
     "read_edge_list",
     "stars",
 ]
+
+
+def check_length(length: object) -> int:
+    """Return a number of positions as an integer; refuse what is none, such as 12.0."""
+    try:
+        return operator.index(length)  # type: ignore[arg-type]
+    except TypeError:
+        raise ValueError(f"length must be an integer, got {length!r}") from None
 
 
 def _join(left: NDArray[np.integer], right: NDArray[np.integer]) -> IntArray:

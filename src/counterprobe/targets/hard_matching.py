@@ -95,6 +95,7 @@ def hard_matching(
     coupling : float, optional
         theta in ``(0, rho]``; rho by default.
     """
+    length = forests.check_length(length)
     theta = trigger_mass if coupling is None else coupling
     if length < 2 or length % 2:
         raise ValueError(f"length must be even and at least 2, got {length}")

@@ -64,6 +64,7 @@ def two_type_path(
     length: int, target_seed: int = 0, *, vocab_size: int = 2048, rank_exponent: float = 1.5
 ) -> ForestLaw:
     """Put the two-type kernel on a path with randomly permuted labels."""
+    length = forests.check_length(length)
     label = keyed_generator(target_seed, "labels").permutation(length)
     return two_type_forest(
         length,
