@@ -1,7 +1,10 @@
 """The trade-off picture's numbers."""
 
+import re
+
 import pytest
 
+from counterprobe.cli import tradeoff
 from counterprobe.cli.tradeoff import cap_curves, lower_bound_of, plot_tradeoff
 from counterprobe.theory import bounds, calibrate
 
@@ -31,3 +34,22 @@ def test_the_picture_names_the_target_error(tmp_path) -> None:
     picture = tmp_path / "tradeoff.svg"
     plot_tradeoff(str(picture), public, 1.5, lower_bound_of(public, 1.5, 0.03))
     assert "lower bound at TV error 0.03, rounds" in picture.read_text()
+
+
+def test_the_picture_shows_one_size_and_its_legend_covers_nothing(tmp_path) -> None:
+    public = calibrate(1000, 10**6, epsilon=0.1, degree_cutoff=9)
+    picture = tmp_path / "tradeoff.svg"
+    plot_tradeoff(str(picture), public, 1.5, lower_bound_of(public, 1.5))
+    text = picture.read_text()
+    sizes = set(re.findall(r"N = ([\d,]*\d)", text))
+    assert sizes == {"1,000"}
+    for rule in ("sequential: no probes", "one-batch: no probes", "packed, tuned: measured"):
+        assert rule in text
+
+
+def test_runs_are_of_the_size_that_is_drawn(monkeypatch) -> None:
+    (_, zero, rounds), one, packed = tradeoff._runs(200)
+    assert (zero, rounds, one[1:]) == (0, 200, (0, 1))
+    assert packed[1] > 200 > packed[2]
+    monkeypatch.setattr(tradeoff, "MEASURED_LENGTH", 100)
+    assert len(tradeoff._runs(200)) == 2  # too large to run for a picture
