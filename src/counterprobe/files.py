@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-__all__ = ["whole_file"]
+__all__ = ["check_whole_file", "whole_file"]
 
 
 @contextmanager
@@ -38,7 +38,7 @@ def whole_file(file: str | os.PathLike[str]) -> Iterator[Path]:
         return
     if not target.parent.is_dir():
         raise FileNotFoundError(f"cannot write {file}: there is no folder {target.parent}")
-    partial = target.with_name(f".{target.name}.{secrets.token_hex(4)}.partial")
+    partial = _beside(target)
     try:
         yield partial
         with partial.open("rb+") as written:
@@ -46,3 +46,20 @@ def whole_file(file: str | os.PathLike[str]) -> Iterator[Path]:
         os.replace(partial, target)
     finally:
         partial.unlink(missing_ok=True)
+
+
+def check_whole_file(file: str | os.PathLike[str]) -> None:
+    """Raise ``OSError`` if :func:`whole_file` could not write: try it, and leave nothing."""
+    target = Path(file).resolve()
+    if target.exists() and not target.is_file():
+        return  # opening a pipe would wait for its reader
+    partial = _beside(target)
+    try:
+        partial.touch(exist_ok=False)
+    finally:
+        partial.unlink(missing_ok=True)
+
+
+def _beside(target: Path) -> Path:
+    """Return a name in the same folder that nobody else uses."""
+    return target.with_name(f".{target.name}.{secrets.token_hex(4)}.partial")

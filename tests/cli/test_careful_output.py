@@ -3,7 +3,10 @@
 import json
 import os
 import stat
+import subprocess
+import sys
 import threading
+from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
@@ -81,6 +84,49 @@ def test_an_infeasible_run_says_that_the_kl_does_not_apply() -> None:
     assert outcome.exit_code == 3
     assert "does not apply" in outcome.output
     assert "was not run" in outcome.output
+
+
+@pytest.mark.parametrize("command", ["sample", "compare", "plan", "verify", "samplers"])
+def test_a_file_that_cannot_be_made_is_refused_before_the_run(command, tmp_path) -> None:
+    # The name itself fits; the one it is first written under does not.
+    file = tmp_path / ("x" * 250 + ".j")
+    outcome = runner.invoke(app, [command, "--json", str(file)])
+    assert outcome.exit_code == 2
+    assert outcome.stdout == ""
+    assert "cannot write" in outcome.stderr and "file name too long" in outcome.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_file_that_may_be_written_but_not_replaced_is_refused(tmp_path, monkeypatch) -> None:
+    file = tmp_path / "run.json"
+    file.write_text("{}")
+
+    def refuse(*_: object, **__: object) -> None:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(Path, "touch", refuse)  # as in a folder of somebody else
+    with pytest.raises(ValueError, match=r"cannot write .*run\.json: permission denied"):
+        output.check_writable(str(file))
+
+
+@pytest.mark.parametrize("arguments", [["samplers"], ["samplers", "--json", "-"]])
+def test_a_reader_that_goes_away_is_no_failure(arguments) -> None:
+    program = "from counterprobe.cli.main import main; main()"
+    source, sink = os.pipe()
+    os.close(source)  # nobody will ever read
+    command = [sys.executable, "-c", program, *arguments]
+    process = subprocess.run(command, stdout=sink, stderr=subprocess.PIPE, check=False)
+    os.close(sink)
+    assert (process.returncode, process.stderr) == (0, b"")
+
+
+def test_an_edge_list_without_edges_is_refused(tmp_path) -> None:
+    file = tmp_path / "edges.txt"
+    file.write_text("# nothing yet\n")
+    outcome = runner.invoke(app, ["sample", "--edges", str(file)])
+    assert outcome.exit_code == 2
+    assert "edges.txt holds no edge, so the number of positions is not known" in outcome.stderr
+    assert runner.invoke(app, ["sample", "--edges", str(file), "--n", "3"]).exit_code == 0
 
 
 def test_a_negative_seed_is_named() -> None:

@@ -1,4 +1,4 @@
-"""The table of ``counterprobe compare``, narrow enough for eighty columns."""
+"""The table of ``counterprobe compare``, at any width of the terminal."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ import math
 from collections.abc import Sequence
 
 from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 
+from counterprobe.cli.tables import Column, print_table
 from counterprobe.evaluation.comparison import Comparison
 from counterprobe.run.ledger import Right
 from counterprobe.samplers import Sampler
@@ -17,6 +17,19 @@ __all__ = ["label", "show_comparison"]
 
 # What is left of zero after a sum of logarithms.
 ROUNDING = 1e-12
+COLUMNS = (
+    Column("sampler"),
+    Column("total"),
+    Column("without S", 4),
+    Column("depth"),
+    Column("widest stage", 5),
+    Column("commits", 6),
+    Column("rights", 2),
+    Column("batch KL"),
+    Column("SE", 1),
+    Column("seconds", 3),
+    Column("exact", 7),
+)
 LETTERS = {
     Right.SELECT_AFTER_REPLY: "S",
     Right.COMMIT_CANDIDATES: "C",
@@ -34,17 +47,7 @@ def label(sampler: Sampler) -> str:
 
 def show_comparison(console: Console, title: str, compared: Sequence[Comparison]) -> None:
     """Print one line a sampler, and what the letters mean."""
-    table = Table(title=title, title_justify="left", box=None, padding=(0, 1, 0, 0))
-    table.add_column("sampler", overflow="fold")
-    # Narrow headings: eleven columns must fit eighty characters.
-    for heading in (
-        "sub-\nmis-\nsions", "with-\nout S", "depth", "wid-\nest", "com-\nmits", "ri-\nghts",
-        "batch KL", "SE", "sec-\nonds", "ex-\nact",
-    ):  # fmt: skip
-        table.add_column(heading, justify="right", no_wrap=True)
-    for entry in compared:
-        table.add_row(*_cells(entry))
-    console.print(table)
+    print_table(console, title, COLUMNS, [_cells(entry) for entry in compared])
     for note in _notes(compared):
         console.print(Text(note, style="dim"))
 
@@ -52,8 +55,8 @@ def show_comparison(console: Console, title: str, compared: Sequence[Comparison]
 def _notes(compared: Sequence[Comparison]) -> list[str]:
     samplers = [entry.sampler for entry in compared]
     notes = [
-        "Rights: S selects after the reply, C commits candidates, V verifies, M masks again; "
-        "'without S' is the total if each such selection were a probe."
+        "Total: submissions. Rights: S selects after the reply, C commits candidates, V verifies, "
+        "M masks again; 'without S' is the total if each such selection were a probe."
     ]
     told = ", ".join(f"{rule.name} {rule.knows}" for rule in samplers if rule.knows)
     if told:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Annotated
 
 import typer
 
+from counterprobe.cli import output
 from counterprobe.cli.compare import compare
 from counterprobe.cli.plan import plan
 from counterprobe.cli.reference import reference
@@ -60,5 +62,14 @@ app.add_typer(study, name="study")
 
 
 def main() -> None:
-    """Run the command line."""
-    app()
+    """Run the command line; a reader that goes away, as in ``| head``, is no failure."""
+    code: int | str | None = output.DONE
+    try:
+        app()
+    except SystemExit as ended:
+        code = ended.code
+    try:
+        sys.stdout.flush()
+    except BrokenPipeError:
+        output.silence_output()
+    sys.exit(code)

@@ -21,7 +21,7 @@ from rich.text import Text
 from counterprobe.errors import CounterprobeError, InfeasibleWarning
 from counterprobe.evaluation import BatchKL
 from counterprobe.extras import MissingExtra
-from counterprobe.files import whole_file
+from counterprobe.files import check_whole_file, whole_file
 from counterprobe.progress import run_progress
 
 __all__ = [
@@ -48,7 +48,10 @@ P = ParamSpec("P")
 
 
 def friendly(command: Callable[P, None]) -> Callable[P, None]:
-    """Turn errors into one line and an exit code; ``COUNTERPROBE_DEBUG=1`` shows the traceback."""
+    """Turn errors into one line and an exit code; ``COUNTERPROBE_DEBUG=1`` shows the traceback.
+
+    The help text is wrapped anew: its lines are as wide as the terminal, not as the source.
+    """
 
     @functools.wraps(command)
     def wrapped(*args: P.args, **kwargs: P.kwargs) -> None:
@@ -61,10 +64,9 @@ def friendly(command: Callable[P, None]) -> Callable[P, None]:
         except KeyboardInterrupt:
             complain("interrupted")
             raise typer.Exit(INTERRUPTED) from None
-        except BrokenPipeError:
-            # The reader went away; there is nobody to tell. Keep the interpreter from flushing.
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-            raise typer.Exit(FAILED) from None
+        except BrokenPipeError:  # the reader has seen enough, as in `| head`
+            silence_output()
+            raise typer.Exit(DONE) from None
         except Exception as problem:
             if os.environ.get("COUNTERPROBE_DEBUG"):
                 raise
@@ -74,7 +76,21 @@ def friendly(command: Callable[P, None]) -> Callable[P, None]:
             complain(text if named else f"{type(problem).__name__}: {text}")
             raise typer.Exit(BAD_INPUT if is_input else FAILED) from None
 
+    paragraphs = (command.__doc__ or "").split("\n\n")
+    wrapped.__doc__ = "\n\n".join(" ".join(text.split()) for text in paragraphs)
     return wrapped
+
+
+def silence_output() -> None:
+    """Send the rest of standard output nowhere, so that the interpreter's last flush succeeds."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+class _PipedConsole(Console):
+    """A console whose reader may go away: commands end quietly, and not with an error."""
+
+    def on_broken_pipe(self) -> None:
+        raise BrokenPipeError
 
 
 def complain(text: str) -> None:
@@ -90,20 +106,25 @@ def announce(text: str) -> None:
 
 def console_for(json_file: str | None) -> Console:
     """Return where tables go: standard output, or nowhere when JSON is printed there."""
-    return Console(quiet=json_file == "-", highlight=False)
+    return _PipedConsole(quiet=json_file == "-", highlight=False)
 
 
 def check_writable(file: str | None) -> None:
     """Refuse an output file that cannot be written, before anything is computed."""
     if file is None or file == "-":
         return
-    folder = Path(file).resolve().parent
-    if not folder.is_dir():
-        raise ValueError(f"cannot write {file}: the folder {folder} does not exist")
-    if Path(file).is_dir():
+    target = Path(file).resolve()
+    if not target.parent.is_dir():
+        raise ValueError(f"cannot write {file}: the folder {target.parent} does not exist")
+    if target.is_dir():
         raise ValueError(f"cannot write {file}: it is a folder")
-    if not os.access(file if Path(file).exists() else folder, os.W_OK):
+    if target.exists() and not os.access(target, os.W_OK):
         raise ValueError(f"cannot write {file}: no permission")
+    try:
+        check_whole_file(target)
+    except OSError as problem:
+        why = problem.strerror or str(problem)
+        raise ValueError(f"cannot write {file}: {why[:1].lower()}{why[1:]}") from None
 
 
 def write_json(file: str | None, content: Any) -> None:

@@ -30,7 +30,7 @@ PANEL = "Target"
 Family = Annotated[
     str | None,
     typer.Option(
-        help=f"Family of the hidden forest: {', '.join(families.FAMILIES)}. [default: path]",
+        help=f"Family of the hidden forest, path by default: {', '.join(families.FAMILIES)}.",
         rich_help_panel=PANEL,
     ),
 ]

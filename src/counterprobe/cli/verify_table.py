@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from rich.console import Console
-from rich.table import Table
 
 from counterprobe.cli.instances import Instance
+from counterprobe.cli.tables import Column, print_table
 from counterprobe.samplers import Sampler
 from counterprobe.theory.parameters import Calibration
 
@@ -36,28 +36,40 @@ def show_cases(
         Conditions of the class that the law violates.
     """
     measure = "TV" if public.case == "tv" else "KL"
-    table = Table(
-        title=f"{sampler.name} on {instance.law.name}, N = {public.length}, "
-        f"V = {public.vocab_size}: exact {measure} risk",
-        title_justify="left",
-        pad_edge=False,
+    verdicts = [
+        ("holds" if all(entry["hypotheses"].values()) else "no claim")
+        if entry["holds"]
+        else "VIOLATED"
+        for entry in cases
+    ]
+    print_table(
+        console,
+        f"{sampler.name} on {instance.law.name}, N = {public.length}, V = {public.vocab_size}: "
+        f"exact {measure} risk",
+        [
+            Column("oracle"),
+            Column("risk"),
+            Column("SE over seeds", 1),
+            Column("bound"),
+            Column("slack", 3),
+            Column("safe seeds", 2),
+            Column("peeled", 2),
+            Column("verdict"),
+        ],
+        [
+            [
+                entry["oracle"],
+                f"{entry['risk']:.3e}",
+                f"{entry['risk_se']:.1e}",
+                f"{entry['bound']:.4g}",
+                f"{entry['slack']:.3e}",
+                f"{entry['safe_seeds']}/{entry['seeds']}",
+                f"{entry['peeled']}",
+                verdict,
+            ]
+            for entry, verdict in zip(cases, verdicts, strict=True)
+        ],
     )
-    headings = ("oracle", "risk", "SE", "bound", "slack", "safe", "peeled", "verdict")
-    for heading in headings:
-        table.add_column(heading, justify="left" if heading == "oracle" else "right")
-    for entry in cases:
-        verdict = "holds" if all(entry["hypotheses"].values()) else "no claim"
-        table.add_row(
-            entry["oracle"],
-            f"{entry['risk']:.3e}",
-            f"{entry['risk_se']:.1e}",
-            f"{entry['bound']:.4g}",
-            f"{entry['slack']:.3e}",
-            f"{entry['safe_seeds']}/{entry['seeds']}",
-            f"{entry['peeled']}",
-            verdict if entry["holds"] else "VIOLATED",
-        )
-    console.print(table)
     if instance.note:
         console.print(instance.note)
         if not any(entry["peeled"] for entry in cases):
