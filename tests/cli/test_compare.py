@@ -9,6 +9,7 @@ from typer.testing import CliRunner, Result
 
 import counterprobe as cp
 import counterprobe.cli.compare as compare_module
+import counterprobe.evaluation.comparison as comparison_module
 from counterprobe.cli.compare import parse_samplers
 from counterprobe.cli.main import app
 from counterprobe.evaluation import batch_kl
@@ -22,7 +23,8 @@ def invoke(*arguments: object) -> Result:
 def json_of(*arguments: object) -> dict:
     result = invoke(*arguments, "--json", "-")
     assert result.exit_code == 0, result.stderr
-    assert result.stderr == ""
+    notes = result.stderr.splitlines()
+    assert all(line.startswith("counterprobe: note: ") for line in notes), notes
     return json.loads(result.stdout)
 
 
@@ -70,6 +72,33 @@ def test_the_table_fits_eighty_columns_and_names_everything():
         assert f"\n{name}" in result.stdout
     assert "centroid-layers its forest" in result.stdout
     assert "biases the output" in " ".join(result.stdout.split())
+
+
+@pytest.mark.parametrize("width", [40, 80, 100, 160])
+def test_every_width_has_whole_words_and_whole_names(width):
+    names = "information-curve,one-batch,punt:epsilon=1e-9,random-balanced:batches=3"
+    result = CliRunner(env={"COLUMNS": str(width)}).invoke(
+        app, ["compare", "--n", "30", "--samplers", names, "--runs", "1"]
+    )
+    assert result.exit_code == 0, result.stderr
+    assert max(len(line.rstrip()) for line in result.stdout.splitlines()) <= width
+    assert "…" not in result.stdout
+    lines = result.stdout.splitlines()
+    for name in ("information-curve", "one-batch", "punt", "random-balanced"):
+        assert [line for line in lines if line.split()[:1] == [name]], name
+    words = result.stdout.split("information-curve")[0].split()
+    for heading in ("sampler", "total", "depth", "batch", "KL"):
+        assert heading in words
+    hidden = {"commits", "exact"} - set(words)
+    assert (hidden == set()) == (width >= 100)
+    said = " ".join(result.stdout.split())
+    assert all(heading in said for heading in ("commits", "exact"))  # in the table, or left out
+
+
+def test_the_default_list_holds_the_strongest_peers():
+    chosen = {sampler.name: sampler for sampler in parse_samplers(compare_module.DEFAULT)}
+    assert "compressed" in chosen
+    assert chosen["punt"].epsilon == 1e-9
 
 
 def test_a_run_of_compare_is_the_run_of_sample():
@@ -165,6 +194,34 @@ def test_an_interrupted_comparison_keeps_what_was_computed(tmp_path, monkeypatch
     assert "interrupted" in result.stderr
     assert "one-batch" in result.stdout
     assert [e["sampler"] for e in json.loads(file.read_text())["samplers"]] == ["one-batch"]
+
+
+def test_an_interrupted_sampler_keeps_its_finished_runs(monkeypatch):
+    usual = comparison_module.run_trial
+    count = []
+
+    def interrupted(*arguments, **options):
+        count.append(1)
+        if len(count) == 3:
+            raise KeyboardInterrupt
+        return usual(*arguments, **options)
+
+    monkeypatch.setattr(comparison_module, "run_trial", interrupted)
+    result = invoke("--n", 20, "--samplers", "one-batch,spread", "--runs", 5)
+    assert result.exit_code == 130
+    assert "\none-batch" in result.stdout
+    assert "spread" not in result.stdout
+    assert "Interrupted: 2 of 10 runs were finished." in result.stdout
+
+
+def test_an_interruption_before_the_first_run_shows_no_empty_table(monkeypatch):
+    def interrupted(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(comparison_module, "run_trial", interrupted)
+    result = invoke("--n", 20, "--samplers", "one-batch", "--runs", 5)
+    assert result.exit_code == 130
+    assert result.stdout == "Interrupted: 0 of 5 runs were finished.\n"
 
 
 def test_every_sampler_sees_every_target():

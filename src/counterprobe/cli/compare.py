@@ -9,6 +9,7 @@ import typer
 
 from counterprobe.cli import output
 from counterprobe.cli.compare_table import label, show_comparison
+from counterprobe.cli.foresight import check_memory, say_costs
 from counterprobe.cli.plots import check_plot, quality_plot
 from counterprobe.cli.records import run_record
 from counterprobe.cli.targets import (
@@ -22,6 +23,8 @@ from counterprobe.cli.targets import (
     TargetSeed,
     Weight,
 )
+from counterprobe.cli.warmup import warm_up
+from counterprobe.evaluation import Trial
 from counterprobe.evaluation.batch_kl import DEFAULT_DRAWS
 from counterprobe.evaluation.comparison import Comparison, compare_sampler, swept
 from counterprobe.samplers import SAMPLERS, Sampler, build_sampler
@@ -32,7 +35,7 @@ SAMPLER = "Samplers"
 OUTPUT = "Output"
 DEFAULT = (
     "one-batch,random-balanced,spread,maskgit,llada,threshold,entropy-bounded,punt,"
-    "packed,centroid-layers,sequential"
+    "punt:epsilon=1e-9,packed,compressed,centroid-layers,sequential"
 )
 
 
@@ -51,6 +54,7 @@ def compare(
         typer.Option(
             help="Names, separated by commas; settings follow colons, as in "
             "llada:steps=64:block_length=32. 'all' is every sampler with its defaults.",
+            show_default="a dozen, one of each kind",
             rich_help_panel=SAMPLER,
         ),
     ] = DEFAULT,
@@ -120,16 +124,23 @@ def compare(
         Target(family, edges, n, target_seed + k, weight, signs, classes, tables)
         for k in range(targets)
     ]
+    check_memory(drawn[0], chosen)
     laws = [target.build() for target in drawn]
     law = laws[0]
     seeds = list(range(seed, seed + runs))
     measured = kl_draws if evaluate else None
     compared: list[Comparison] = []
     lines: dict[str, list[Comparison]] = {}
+    say_costs(chosen, law.length, law.vocab_size)
+    finished: list[Trial] = []
 
     def run(rule: Sampler, what: str) -> Comparison:
+        finished.clear()
+        warm_up(drawn[0], rule)
         with output.run_progress(what) as progress:
-            return compare_sampler(laws, rule, seeds, draws=measured, progress=progress)
+            return compare_sampler(
+                laws, rule, seeds, draws=measured, progress=progress, keep=finished.append
+            )
 
     interrupted = False
     try:
@@ -142,10 +153,16 @@ def compare(
                 line.append(run(point, f"{rule.name} {k + 1}/{len(points)}"))
     except KeyboardInterrupt:  # what was computed is still shown and written
         interrupted = True
+        if finished and len(compared) < len(chosen):
+            compared.append(Comparison(rule, tuple(finished), False))
     console = output.console_for(json)
     over = f"mean of {_count(runs, 'run')}" + (f" on {targets} targets" if targets > 1 else "")
     title = f"{law.name}, N = {law.length:,}"
-    show_comparison(console, f"{title}, V = {law.vocab_size:,}, {over}", compared)
+    if compared:
+        show_comparison(console, f"{title}, V = {law.vocab_size:,}, {over}", compared)
+    if interrupted:
+        done = sum(len(entry.trials) for entry in compared)
+        console.print(f"Interrupted: {done} of {len(chosen) * runs * targets} runs were finished.")
     output.write_json(
         json,
         {

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import math
 from typing import Annotated, Any
 
 import typer
 from rich.console import Console
-from rich.table import Table
 
 from counterprobe.cli import output
+from counterprobe.cli.foresight import check_memory, say_costs
 from counterprobe.cli.records import run_record
+from counterprobe.cli.tables import Column, print_table
 from counterprobe.cli.targets import (
     Classes,
     Edges,
@@ -21,6 +23,7 @@ from counterprobe.cli.targets import (
     TargetSeed,
     Weight,
 )
+from counterprobe.cli.warmup import warm_up
 from counterprobe.evaluation import Trial, run_trial
 from counterprobe.evaluation.batch_kl import DEFAULT_DRAWS
 from counterprobe.run.results import StopReason
@@ -114,14 +117,18 @@ def sample(
     if json == "-" and tokens == "-":
         raise ValueError("--json - and --tokens - cannot both print to standard output")
     target = Target(family, edges, n, target_seed, weight, signs, classes, tables)
-    law = target.build()
     chosen = build_sampler(sampler, output.parse_settings(settings or []))
     other = build_sampler(against) if against else None
+    rules = [chosen] if other is None else [chosen, other]
+    check_memory(target, rules)
+    law = target.build()
     streams = Streams.from_seed(seed)
+    say_costs(rules, law.length, law.vocab_size)
 
     measured = kl_draws if evaluate else None
 
     def run(rule: Sampler) -> tuple[Trial, dict[str, Any]]:
+        warm_up(target, rule)
         with output.run_progress(rule.name) as progress:
             trial = run_trial(
                 law, rule, streams, draws=measured, temperature=temperature, progress=progress
@@ -171,20 +178,21 @@ def _show(console: Console, law: ForestLaw, trial: Trial) -> None:
 
 
 def _compare(console: Console, trials: list[Trial]) -> None:
-    table = Table(title="\nSide by side, same target and seeds", title_justify="left")
-    for heading in ("sampler", "submissions", "depth", "widest stage", "batch KL", "seconds"):
-        table.add_column(heading, justify="left" if heading == "sampler" else "right")
-    for trial in trials:
-        result = trial.result
-        table.add_row(
-            result.sampler,
-            f"{result.ledger.total:,}",
-            f"{result.ledger.depth:,}",
-            f"{result.ledger.widest_stage:,}",
-            output.format_kl(trial.kl),
-            f"{result.seconds:.2f}",
-        )
-    console.print(table)
+    console.print()
+    print_table(
+        console,
+        "Side by side, same target and seeds",
+        [
+            Column("sampler"),
+            Column("submissions"),
+            Column("depth"),
+            Column("widest stage", 4),
+            Column("batch KL"),
+            Column("SE", 1),
+            Column("seconds", 3),
+        ],
+        [_cells(trial) for trial in trials],
+    )
     one, other = (trial.result for trial in trials)
     first, second = one.ledger, other.ledger
     ratio, depth = second.total / max(1, first.total), second.depth / max(1, first.depth)
@@ -192,6 +200,19 @@ def _compare(console: Console, trials: list[Trial]) -> None:
         f"{one.sampler} made {_times(ratio, 'submissions')} and "
         f"{_times(depth, 'sequential stages')} than {other.sampler}."
     )
+
+
+def _cells(trial: Trial) -> list[str]:
+    result, kl = trial.result, trial.kl
+    return [
+        result.sampler,
+        f"{result.ledger.total:,}",
+        f"{result.ledger.depth:,}",
+        f"{result.ledger.widest_stage:,}",
+        "-" if kl is None or math.isnan(kl.value) else f"{kl.value:.3g}",
+        "-" if kl is None or not kl.standard_error else f"{kl.standard_error:.2g}",
+        f"{result.seconds:.2f}",
+    ]
 
 
 def _times(ratio: float, what: str) -> str:

@@ -6,7 +6,7 @@ A :class:`Comparison` sums up the trials of one sampler, each a run with its bat
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -92,6 +92,7 @@ def compare_sampler(
     *,
     draws: int | None = DEFAULT_DRAWS,
     progress: Watch | None = None,
+    keep: Callable[[Trial], None] | None = None,
 ) -> Comparison:
     """Run a sampler on each law with each seed; others on the same laws and seeds compare with it.
 
@@ -106,6 +107,8 @@ def compare_sampler(
         Each sets the decision and the commit seed of one run.
     draws, progress
         As in :func:`run_trial`.
+    keep : callable, optional
+        Given each trial when it is finished: what there is if the rest is interrupted.
     """
     trials: list[Trial] = []
     is_exact = True
@@ -116,6 +119,8 @@ def compare_sampler(
             for seed in seeds:
                 streams = Streams.from_seed(seed)
                 trials.append(run_trial(law, told, streams, draws=draws, progress=progress))
+                if keep is not None:
+                    keep(trials[-1])
     except (ValueError, CounterprobeError) as problem:
         return Comparison(sampler, tuple(trials), False, str(problem))
     return Comparison(sampler, tuple(trials), is_exact)

@@ -50,6 +50,8 @@ class Sampler(ABC):
     """What the rule is told about the hidden law, if anything; see :meth:`informed_by`."""
     sweep: ClassVar[Sweep | None] = None
     """What ``counterprobe compare --plot`` varies."""
+    bytes_a_position: ClassVar[int] = 400
+    """Working memory beside the law's; N single commits leave a transcript of this size."""
 
     @property
     def rights(self) -> Right:
@@ -62,6 +64,13 @@ class Sampler(ABC):
         For a sampler that was told about a law: every target of which that is true.
         """
         return False
+
+    def foreseen_submissions(self, length: int, vocab_size: int) -> int | None:
+        """Return about how many submissions a run makes, if it is known beforehand to pass N.
+
+        None when that is not known: most rules never make more than N.
+        """
+        return None
 
     def informed_by(self, law: Any) -> Self:
         """Return this sampler told what it must know about a law; itself if it needs nothing.

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from counterprobe.probing.compressed import CompressedSettings, Findings, compressed_screen
+from counterprobe.probing.compressed.certify import REHEARSALS
+from counterprobe.probing.compressed.screen import LEAST_BLOCKS
 from counterprobe.run.unmasking import Unmasking
 from counterprobe.samplers.base import Sampler
 from counterprobe.streams import Decisions
@@ -73,11 +75,17 @@ class Compressed(CompressedSettings, Sampler):
     """
 
     name: ClassVar[str] = "compressed"
+    bytes_a_position: ClassVar[int] = 17_000
     summary: ClassVar[str] = "the whole graph from O(log N) probes, then centroid layers"
     source: ClassVar[str] = "this library, docs/compressed.md"
     bound: ClassVar[str] = "exact whenever the recovered graph contains the residual forest"
 
     fallback: bool = False
+
+    def foreseen_submissions(self, length: int, vocab_size: int) -> int | None:
+        """Return what discovery costs at least: a first batch, validation and rehearsals."""
+        least = self.first_batch + 2 * LEAST_BLOCKS + REHEARSALS
+        return 1 + (least if self.max_probes is None else min(least, self.max_probes))
 
     def unmask(self, run: Unmasking, decisions: Decisions) -> object:
         """Discover, then commit what is unresolved singly and the rest in layers."""

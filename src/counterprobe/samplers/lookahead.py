@@ -122,6 +122,10 @@ class InfoGain(_Lookahead):
         require("threshold", self.threshold, at_least=0)
         require_count("block_length", self.block_length)
 
+    def foreseen_submissions(self, length: int, vocab_size: int) -> int | None:
+        """Return the actions looked at, if no block is ever sure."""
+        return self.candidates * -(-length // self.tokens_per_action)
+
     def exact_for(self, length: int) -> bool:
         """Claim the chain rule, in most-confident order, for a single action a step."""
         one_each = self.candidates == 1 and self.tokens_per_action == 1 and self.threshold > 1
@@ -192,6 +196,10 @@ class LookUM(_Lookahead):
         require_count("tokens_per_action", self.tokens_per_action)
         require_count("pool", self.pool)
         require("sharpness", self.sharpness, at_least=0, finite=False)
+
+    def foreseen_submissions(self, length: int, vocab_size: int) -> int | None:
+        """Return the paths looked at."""
+        return self.paths * -(-length // self.tokens_per_action)
 
     def exact_for(self, length: int) -> bool:
         """Claim the chain rule for a single path of one position."""

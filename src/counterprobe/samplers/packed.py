@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from counterprobe.arrays import IntArray
+from counterprobe.errors import CounterprobeError
 from counterprobe.probing.banks import Banks, read_banks
 from counterprobe.probing.packed.fillers import (
     FILLERS,
@@ -43,7 +44,15 @@ from counterprobe.theory.parameters import (
 )
 from counterprobe.theory.thresholds import threshold_floor
 
-__all__ = ["Packed", "PackedPlan", "PackedReport", "ScreenReport", "row_selector", "run_packed"]
+__all__ = [
+    "Packed",
+    "PackedPlan",
+    "PackedReport",
+    "ScreenReport",
+    "row_selector",
+    "run_packed",
+    "screen_cost",
+]
 
 Guard = Literal["none", "peel", "repair", "centroid"]
 
@@ -53,6 +62,8 @@ Guard = Literal["none", "peel", "repair", "centroid"]
 DEFAULT_COLORS = 8
 DEFAULT_FRACTION = 0.65
 DEFAULT_CUTOFF = 8
+# Columns of a typical position, where a cost is foreseen: two likely tokens and the tail.
+TYPICAL_COLUMNS = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,7 +196,7 @@ def run_packed(
     rounds = _Rounds(run, plan.round_cap)
     log = _Log(plan, banks)
     while not run.is_complete:
-        # 2 and 3. Draft, then fresh colors, then the screen.
+        # 2 and 3. Filler, then fresh colors, then the screen.
         index = len(log.screens)
         probes_before = run.ledger.probes
         screening = functools.partial(_screen, run, decisions, plan, banks, draft, selector, index)
@@ -326,6 +337,7 @@ class Packed(Sampler):
     """
 
     name: ClassVar[str] = "packed"
+    bytes_a_position: ClassVar[int] = 2_500
     summary: ClassVar[str] = "the paper's sampler with tuned settings"
     source: ClassVar[str] = "the paper, section 'Finite-size experiments'"
     bound: ClassVar[str] = (
@@ -375,6 +387,14 @@ class Packed(Sampler):
         if fraction is not None and not 0 <= fraction < 1:
             raise ValueError(f"majority_fraction must lie in [0, 1), got {fraction!r}")
 
+    def foreseen_submissions(self, length: int, vocab_size: int) -> int | None:
+        """Return the cost of one screen, or None where the settings admit none."""
+        try:
+            plan = self.plan(length, vocab_size, 0.0)
+        except (ValueError, CounterprobeError):
+            return None
+        return screen_cost(plan.screen)
+
     def plan(self, length: int, vocab_size: int, oracle_row_error: float) -> PackedPlan:
         """Fix everything before the first submission, from N and the oracle alone."""
         colors = DEFAULT_COLORS if self.num_colors is None else self.num_colors
@@ -420,3 +440,9 @@ class Packed(Sampler):
         return run_packed(
             run, decisions, plan, draft=FILLERS[self.draft], selector=row_selector(self.selector)
         )
+
+
+def screen_cost(screen: ScreenSettings) -> int:
+    """Return the submissions of one screen at a typical number of columns."""
+    pairs = screen.num_colors * (screen.num_colors - 1)
+    return 1 + TYPICAL_COLUMNS * screen.num_colorings * pairs

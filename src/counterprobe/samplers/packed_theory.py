@@ -5,11 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
+from counterprobe.errors import CounterprobeError
 from counterprobe.probing.packed.screen import ScreenSettings
 from counterprobe.radii import RowRadii
 from counterprobe.run.unmasking import Unmasking
 from counterprobe.samplers.base import Sampler
-from counterprobe.samplers.packed import PackedPlan, row_selector, run_packed
+from counterprobe.samplers.packed import PackedPlan, row_selector, run_packed, screen_cost
 from counterprobe.streams import Decisions
 from counterprobe.theory.hypotheses import check_hypotheses
 from counterprobe.theory.parameters import Calibration, Case, calibrate
@@ -44,6 +45,7 @@ class PackedTheory(Sampler):
     """
 
     name: ClassVar[str] = "packed-theory"
+    bytes_a_position: ClassVar[int] = 2_500
     summary: ClassVar[str] = "the paper's sampler with its public formulas"
     source: ClassVar[str] = "the paper, appendix 'Algorithmic construction'"
     bound: ClassVar[str] = (
@@ -137,6 +139,14 @@ class PackedTheory(Sampler):
             round_cap=public.round_cap,
             hypotheses={hypothesis.name: hypothesis.holds for hypothesis in hypotheses},
         )
+
+    def foreseen_submissions(self, length: int, vocab_size: int) -> int | None:
+        """Return the cost of one screen, or None where it is infeasible."""
+        try:
+            plan = self.plan(length, vocab_size, RowRadii.exact())
+        except (ValueError, CounterprobeError):
+            return None
+        return screen_cost(plan.screen)
 
     def unmask(self, run: Unmasking, decisions: Decisions) -> object:
         """Run the box with the paper's formulas."""
