@@ -282,7 +282,7 @@ def high_degree(edges, residual, length: int, cutoff: int) -> int:
 def check_peel_bounds(
     seed: int, cutoff: int, num_hubs: int, num_colorings: int
 ) -> tuple[bool, int]:
-    """ScreenSettings and peel once; return whether the screen succeeded and how many hubs there were."""
+    """Screen and peel once; return whether the screen succeeded and how many hubs there were."""
     rng = np.random.default_rng([seed, cutoff])
     edges, length = hub_tree(rng, cutoff, num_hubs)
     law = cp.families.two_type_forest(length, edges, vocab_size=64)

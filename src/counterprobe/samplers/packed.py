@@ -196,7 +196,7 @@ def run_packed(
     rounds = _Rounds(run, plan.round_cap)
     log = _Log(plan, banks)
     while not run.is_complete:
-        # 2 and 3. Filler, then fresh colors, then the screen.
+        # 2 and 3. Draft, then fresh colors, then the screen.
         index = len(log.screens)
         probes_before = run.ledger.probes
         screening = functools.partial(_screen, run, decisions, plan, banks, draft, selector, index)

@@ -9,6 +9,7 @@ import torch
 
 import counterprobe as cp
 from counterprobe.probing.banks import Banks, read_banks
+from counterprobe.probing.packed import screen as packed
 from counterprobe.probing.packed.screen import (
     Chunk,
     ScreenRows,
@@ -20,7 +21,6 @@ from counterprobe.probing.packed.screen import (
     packed_screen,
     probe_states,
 )
-from counterprobe.probing.packed.screen import screen as packed
 from counterprobe.probing.packed.selectors import empty_on_overflow, top_votes
 from counterprobe.probing.packed.votes import Nominees
 from counterprobe.states import MASK, fingerprint, mix64

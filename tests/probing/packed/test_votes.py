@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from counterprobe.arrays import BoolArray, IntArray
-from counterprobe.probing.packed.screen import votes
+from counterprobe.probing.packed import votes
 from counterprobe.probing.packed.votes import Nominees, VoteBook, count_plain
 from counterprobe.threads import num_threads, set_num_threads
 

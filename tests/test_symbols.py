@@ -1,0 +1,68 @@
+"""docs/symbols.md: every code name in its tables is one that the source defines."""
+
+import ast
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+PAGE = ROOT / "docs" / "symbols.md"
+
+
+def definitions() -> dict[str, set[str]]:
+    """Return what the source defines: the members of each class, and under "" every name.
+
+    Functions, classes, arguments, fields, attributes and constants count; a name that is only
+    used, or a local variable, does not.
+    """
+    found: dict[str, set[str]] = {"": set()}
+    for file in (ROOT / "src").rglob("*.py"):
+        tree = ast.parse(file.read_text(encoding="utf-8"))
+        for node in ast.walk(tree):
+            if isinstance(node, ast.ClassDef):
+                members = found.setdefault(node.name, set())
+                for inside in ast.walk(node):
+                    members |= _names(inside)
+                found[""] |= {node.name} | members
+            found[""] |= _names(node)
+        for node in tree.body:
+            if isinstance(node, ast.Assign):
+                found[""] |= {t.id for t in node.targets if isinstance(t, ast.Name)}
+    return found
+
+
+def _names(node: ast.AST) -> set[str]:
+    if isinstance(node, ast.FunctionDef):
+        return {node.name}
+    if isinstance(node, ast.arg):
+        return {node.arg}
+    if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
+        return {node.target.id}
+    if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
+        return {node.attr}
+    return set()
+
+
+def code_names() -> list[str]:
+    """Return the code names of the tables, shapes and formulas left out."""
+    names = []
+    for line in PAGE.read_text(encoding="utf-8").splitlines():
+        if line.startswith("| ") and not line.startswith("| paper |"):
+            names += re.findall(r"`([A-Za-z_][\w.]*)`", line)
+    return sorted(set(names) - {"None"})
+
+
+DEFINED = definitions()
+
+
+@pytest.mark.parametrize("name", code_names())
+def test_a_code_name_of_the_table_exists(name):
+    owner, _, member = name.rpartition(".")
+    assert member in DEFINED.get(owner, set()), f"{name} is not defined in src"
+
+
+def test_the_tables_are_read():
+    assert len(code_names()) > 90
+    assert "no_such_name" not in DEFINED[""]
+    assert "sizes" in DEFINED["Banks"]
