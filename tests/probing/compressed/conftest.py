@@ -28,10 +28,10 @@ def build_data(
     precision: ArrayLike | None = None,
     importance: ArrayLike | None = None,
     is_sketch: bool = False,
-    visible_weight: float = 0.0,
-    visible_mass: float = 0.0,
+    least_weight: float = 0.0,
+    seen: ArrayLike | None = None,
 ) -> Data:
-    """Return data in the types that readings have; a masked position was read."""
+    """Return data in the types that readings have; a masked position was read, and shows all."""
     shown = np.ascontiguousarray(choices, dtype=np.int16)
     length, num_probes = shown.shape
     values = np.ascontiguousarray(logs, dtype=np.float64)
@@ -50,8 +50,11 @@ def build_data(
         if importance is None
         else np.ascontiguousarray(importance, dtype=np.float64),
         is_sketch,
-        float(visible_weight),
-        float(visible_mass),
+        float(least_weight),
+        (np.full(shown.shape, 2**width - 1) if seen is None else np.asarray(seen)).astype(
+            np.uint32
+        ),
+        np.full(length, 2**width - 1, dtype=np.int64),
     )
 
 
@@ -146,6 +149,49 @@ def class_law(
     return cp.ForestLaw(rng.uniform(0.4, 1.0, size=(length, 3)), edges, pair, classes=classes)
 
 
+def rare_token_law(
+    mass: float,
+    strength: float,
+    leaves: int,
+    *,
+    keeps_marginals: bool,
+    open_share: float = 0.98,
+    vocab_size: int = 5,
+    length: int = 40,
+) -> cp.ForestLaw:
+    """Return two centres, 0 and 1, that depend on each other through a gated rare token alone.
+
+    Their last token is ruled out by a factor ``exp(-strength)`` for each leaf that does not show
+    token 0. Under the law leaves nearly always do; of probes with five tokens, one in ``5^leaves``
+    opens all gates of a centre.
+
+    Parameters
+    ----------
+    mass : float
+        All-mask mass of the last token, before the centres are tied.
+    keeps_marginals : bool
+        Tie the centres without changing their marginals: both have the last token, or neither.
+        Otherwise having it together is twenty times likelier than if they were apart.
+    """
+    edges = [[0, 1]]
+    edges += [[0, 2 + i] for i in range(leaves)] + [[1, 2 + leaves + i] for i in range(leaves)]
+    unary = np.ones((length, vocab_size))
+    unary[2 : 2 + 2 * leaves] = (1 - open_share) / (vocab_size - 1)
+    unary[2 : 2 + 2 * leaves, 0] = open_share
+    gate = np.ones((vocab_size, vocab_size))
+    gate[-1, 1:] = np.exp(-strength)
+    openness = (open_share + (1 - open_share) * np.exp(-strength)) ** leaves
+    unary[:2, -1] = mass / (1 - mass) * (vocab_size - 1) / openness
+    tie = np.array([[1.0, 1.0], [1.0, 20.0]])
+    if keeps_marginals:
+        apart = 1e-9 * mass
+        joint = np.array([[1 - mass - apart, apart], [apart, mass - apart]])
+        tie = joint / np.outer(joint.sum(axis=1), joint.sum(axis=0))
+    is_last = (np.arange(vocab_size) == vocab_size - 1).astype(int)
+    between = tie[np.ix_(is_last, is_last)]
+    return cp.ForestLaw(unary, edges, np.stack([between] + [gate] * (2 * leaves)))
+
+
 @dataclass
 class Probed:
     """A law, the readings of some probes of it, and what it takes to make more."""
@@ -181,6 +227,7 @@ def start_probing(
     oracle: object = None,
     row_error: float | None = None,
     as_dense: bool = False,
+    tolerance: float | None = None,
     seed: int = 0,
 ) -> Probed:
     """Read the all-mask rows of a law, and form banks, columns and empty readings.
@@ -198,7 +245,7 @@ def start_probing(
     banks = banks_from_lists(state[0], everywhere, rows, start, tokens, threshold)
     columns = Columns.of(banks, rows)
     rng = np.random.default_rng(seed)
-    readings = Readings(columns, everywhere, rows, error, rng)
+    readings = Readings(columns, everywhere, rows, error, rng, tolerance=tolerance)
     return Probed(law, columns, readings, oracle, rng, as_dense)
 
 
@@ -206,6 +253,12 @@ def start_probing(
 def classed_law() -> Callable[..., cp.ForestLaw]:
     """Return the function that builds a law with three token classes on given edges."""
     return class_law
+
+
+@pytest.fixture
+def rare_token() -> Callable[..., cp.ForestLaw]:
+    """Return the function that ties two centres through a gated rare token."""
+    return rare_token_law
 
 
 @pytest.fixture

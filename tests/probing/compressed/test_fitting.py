@@ -74,7 +74,7 @@ class PlainFit:
             solved = np.linalg.lstsq(weighted, root[:, c] * left[:, c])
             self.solution[:, c], self.rank = solved[0], int(solved[2])
         self.residual = left - self.design @ self.solution
-        self.clean = int((weight[probes] >= data.visible_weight).sum())
+        self.clean = int((weight[probes] >= data.least_weight).sum())
         squares = precision * data.importance[j] * self.residual**2
         self.squares = float((weights * squares).sum())
         if data.is_sketch:
@@ -286,7 +286,7 @@ def test_saturated_rows_take_part_but_are_no_evidence(make_data):
         rng.normal(size=(10, 3)),
         num_choices=2,
         weight=weight,
-        visible_weight=1e-5,
+        least_weight=1e-5,
     )
     scratch = run_fit(data, 0, [1])
     assert scratch.outcome[CLEAN] == 7
@@ -298,7 +298,7 @@ def test_a_saturated_row_counts_where_nothing_else_is_known(make_data):
     weight = np.ones((2, 5))
     weight[0, 4] = 1e-30
     logs = [[0.0, 0.0]] * 4 + [[7.0, -7.0]]
-    data = two_choice_data(make_data, [0, 0, 0, 0, 1], logs, 2, weight=weight, visible_weight=1e-4)
+    data = two_choice_data(make_data, [0, 0, 0, 0, 1], logs, 2, weight=weight, least_weight=1e-4)
     scratch = run_fit(data, 0, [1])
     np.testing.assert_allclose(scratch.solution[:2], [[0, 0], [7, -7]], atol=1e-12)
     assert scratch.outcome[[CLEAN, RANK]].tolist() == [4, 2]
@@ -306,6 +306,33 @@ def test_a_saturated_row_counts_where_nothing_else_is_known(make_data):
     alone = run_fit(data, 0)
     np.testing.assert_allclose(alone.solution[0], [0, 0], atol=1e-12)
     assert alone.outcome[WORST] == pytest.approx(0.5, abs=1e-5)
+
+
+@pytest.mark.parametrize("light", [1e-11, 1e-20])
+def test_saturated_rows_tell_two_strong_neighbours_from_the_constant(make_data, light):
+    # Where the neighbours differ they cancel; where they agree the row is saturated.
+    shown = np.array([[0, 1, 0, 1] * 6, [1, 0, 0, 1] * 6])
+    odds = 8.0 * (2 - shown.sum(axis=0) * 2)
+    weight = np.ones((3, 24))
+    weight[0, odds != 0] = light
+    logs = np.stack([odds, np.zeros(24)], axis=1)
+    data = two_choice_data(make_data, shown, logs, 2, weight=weight, least_weight=1e-15)
+    scratch = run_fit(data, 0, [1, 2])
+    assert scratch.outcome[RANK] == 3
+    assert scratch.outcome[WORST] < 1e-12
+    np.testing.assert_allclose(scratch.solution[:3, 0], [16.0, -16.0, -16.0], atol=1e-6)
+
+
+def test_the_rank_is_that_of_the_coordinate_that_determines_most(make_data):
+    # The last coordinate has no weight where choices 1 and 2 are shown.
+    shown = np.tile([0, 1, 2], 6)
+    precision = np.ones((2, 18, 3))
+    precision[0, shown > 0, 2] = 0.0
+    logs = np.random.default_rng(10).normal(size=(18, 3))
+    data = two_choice_data(make_data, shown, logs, precision=precision)
+    assert run_fit(data, 0, [1]).outcome[RANK] == 3
+    weightless = two_choice_data(make_data, shown, logs, precision=precision[..., [2, 2, 2]])
+    assert run_fit(weightless, 0, [1]).outcome[RANK] == 1
 
 
 def test_the_worst_probe_is_judged_in_total_variation(make_data):
@@ -382,14 +409,14 @@ def test_room_beyond_the_last_probe_is_not_read(make_data):
 class Fits:
     """What ``check_fits`` leaves, with everything it was not asked to write set to -7."""
 
-    def __init__(self, data: Data, readouts, members, count, known: Known, bounds=None):
+    def __init__(self, data: Data, readouts, members, count, known: Known, bounds=None, since=0):
         length, width = data.logs.shape[0], data.logs.shape[2]
         slots, most = members.shape[1], int(data.num_choices.max())
         self.constant = np.full((length, width), -7.0)
         self.terms = np.full((length, slots, most, width), -7.0)
         self.is_determined = np.zeros((length, slots, most), dtype=np.bool_)
         self.outcome = np.full((len(readouts), 4), -7.0)
-        self.seen = np.full((len(readouts), data.logs.shape[2]), -7)
+        self.evidence = np.full((len(readouts), 2), -7)
         for low, high in bounds or [(0, len(readouts))]:
             check_fits(
                 low,
@@ -402,8 +429,9 @@ class Fits:
                 self.constant,
                 self.terms,
                 self.is_determined,
+                np.full(length, since),
                 self.outcome,
-                self.seen,
+                self.evidence,
             )
 
 
@@ -465,6 +493,28 @@ def test_check_fits_does_one_fit_a_readout(make_data, nothing_known):
         assert_same(scratch, PlainFit(data, j, members[j, : count[j]]))
         np.testing.assert_array_equal(fits.outcome[r], scratch.outcome)
         np.testing.assert_array_equal(fits.constant[j], scratch.solution[0])
+
+
+@pytest.mark.parametrize("since", [0, 7, 12])
+def test_check_fits_counts_what_any_missed_neighbour_would_show_in(
+    make_data, nothing_known, since
+):
+    rng = np.random.default_rng(13)
+    shown = rng.integers(0, 2, size=12)
+    seen = np.zeros((2, 12), dtype=np.int64)
+    # Three coordinates: all seen, two, one, and a probe that is not clean.
+    seen[0] = [0b111, 0b111, 0b011, 0b100, 0b101, 0b110] * 2
+    shown[10] = -1
+    data = two_choice_data(make_data, shown, np.zeros((12, 3)), 2, seen=seen)
+    members = np.ones((2, 1), dtype=np.int64)
+    fits = Fits(
+        data, np.array([0]), members, np.array([1, 0]), nothing_known(1, data), since=since
+    )
+    clean = [t for t in range(since, 12) if t != 10]
+    least = min(
+        sum(1 for t in clean if seen[0, t] & c and seen[0, t] & (7 - c)) for c in (1, 2, 4)
+    )
+    assert fits.evidence[0].tolist() == [least, len(clean)]
 
 
 def test_check_fits_in_parts_is_the_same(neighbourhoods, nothing_known):

@@ -1,6 +1,7 @@
 """Neighbourhoods of real laws: found, taken over from the other end, doubted and reopened."""
 
 import math
+from functools import partial
 
 import numpy as np
 import pytest
@@ -9,12 +10,12 @@ import counterprobe as cp
 from counterprobe.probing.compressed.knowledge import Knowledge
 from counterprobe.probing.compressed.neighbourhoods import (
     CLAIMED_PRICE,
-    FIT_ROUNDING,
     MARGIN,
     MUTUAL_PRICE,
     OWN_CLAIMS,
     Neighbourhoods,
 )
+from counterprobe.probing.compressed.readings import FIT_ROUNDING
 
 TOLERANCE = 1e-9
 # A path of four, a star with three leaves, a pair, and an isolated position.
@@ -32,7 +33,7 @@ def start(probed, settled=()) -> Neighbourhoods:
     """Return neighbourhoods that know nothing yet."""
     is_settled = np.zeros(probed.law.length, dtype=np.bool_)
     is_settled[list(settled)] = True
-    return Neighbourhoods(probed.readings, Knowledge(is_settled), TOLERANCE)
+    return Neighbourhoods(probed.readings, Knowledge(is_settled))
 
 
 def name_members(found: Neighbourhoods, members: dict[int, list[int]]) -> None:
@@ -56,6 +57,12 @@ def improve(found: Neighbourhoods) -> None:
     """Search until nothing more is resolved."""
     for _ in range(4):
         found.improve()
+
+
+@pytest.fixture
+def probing(probing):
+    """Return the function that starts to probe a law, with the tolerance of this module."""
+    return partial(probing, tolerance=TOLERANCE)
 
 
 @pytest.fixture
@@ -213,6 +220,54 @@ def test_evidence_starts_again_when_a_neighbourhood_changes(forest):
     found.count[4] = 3
     found.recheck()
     assert found.evidence[4] == 0
+
+
+def rare_class_law(mass: float) -> cp.ForestLaw:
+    """Return a pair whose first position has a class of small mass, and an isolated position."""
+    classes = cp.TokenClasses.build(3, np.arange(6) % 3)
+    unary = np.array([[1 - 2 * mass, mass, mass], [1.0, 1.0, 1.0], [1.0, 1.0, 1.0]])
+    # The last classes rule each other out.
+    pair = np.ones((3, 3))
+    pair[2, 2] = 1e-12
+    return cp.ForestLaw(unary, [[0, 1]], pair, classes=classes)
+
+
+def test_a_probe_counts_only_if_any_missed_neighbour_would_show_in_it(probing):
+    probed = probing(rare_class_law(0.01))
+    probed.probe_at_random(200)
+    found = start(probed)
+    improve(found)
+    assert pairs(found.edges()) == [[0, 1]]
+    states, _ = probed.probe_at_random(60)
+    found.recheck()
+    clean = (states[:, 0] == cp.MASK) & (states[:, 1] != cp.MASK)
+    ruled_out = clean & (states[:, 1] % 3 == 2)
+    assert ruled_out.sum() > 3
+    assert found.evidence[0] == clean.sum() - ruled_out.sum()
+    assert found.shows_all.tolist() == [False, False, True]
+    per_evidence = (clean.sum() + 2) / (found.evidence[0] + 2)
+    np.testing.assert_allclose(found.clean_per_evidence[[0, 2]], [per_evidence, 1])
+
+
+@pytest.mark.parametrize(("mass", "is_exempt"), [(1e-4, False), (2e-6, False), (0.5e-6, True)])
+def test_only_classes_of_no_visible_mass_need_no_evidence(probing, mass, is_exempt):
+    probed = probing(rare_class_law(mass))
+    assert probed.readings.visible_mass == pytest.approx(1e-6, rel=0.2)
+    probed.probe_at_random(200)
+    found = start(probed)
+    name_members(found, {0: [1], 1: [0], 2: []})
+    found.recheck()
+    # From here on the class is ruled out whenever position 0 is read.
+    masked = np.zeros((40, 3), dtype=np.bool_)
+    masked[:, 0] = True
+    choices = np.full((40, 3), 2)
+    choices[:, 0] = -1
+    first = probed.readings.open(choices)
+    states = np.where(masked, cp.MASK, 2).astype(np.int32)
+    readouts = cp.Readouts.every_masked(states)
+    probed.readings.take(first, readouts, probed.oracle.rows(states, readouts))
+    found.recheck()
+    assert found.evidence[0] == (40 if is_exempt else 0)
 
 
 def test_an_unresolved_position_has_no_evidence(forest):

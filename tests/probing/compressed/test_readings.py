@@ -11,7 +11,9 @@ from counterprobe.oracle import Readouts
 from counterprobe.probing.banks import banks_from_lists
 from counterprobe.probing.compressed.columns import MOST_COORDINATES, Columns
 from counterprobe.probing.compressed.readings import (
+    FIT_ROUNDING,
     NUM_SKETCHES,
+    SATURATED_WEIGHT,
     SINGLE_PRECISION,
     Readings,
 )
@@ -89,6 +91,7 @@ def test_choices_are_kept_where_shown_and_weights_where_read(classed_law, probin
     np.testing.assert_array_equal(data.choices[:, :30], choices.T)
     np.testing.assert_array_equal(data.choices[:, :30] < 0, masked)
     np.testing.assert_array_equal(data.weight[:, :30] > 0, masked)
+    np.testing.assert_array_equal(data.seen[:, :30], np.where(masked, 0b111, 0))
     assert (data.weight[:, 30:] == 0).all()
     assert (data.choices[:, 30:] == -1).all()
 
@@ -100,7 +103,7 @@ def test_growth_beyond_64_probes_keeps_what_was_there(classed_law, probing):
     before = probed.readings.data
     kept = {
         name: getattr(before, name)[:, :51].copy()
-        for name in ("choices", "logs", "weight", "precision")
+        for name in ("choices", "logs", "weight", "precision", "seen")
     }
     assert before.choices.shape[1] == 64
     batches += [probed.probe_at_random(count) for count in (30, 200)]
@@ -146,7 +149,9 @@ def test_given_positions_have_no_rows(classed_law):
 # ----- Weights --------------------------------------------------------------------------------
 
 
-def plain_readings(all_mask, row_error: float = 1e-12, dtype=np.float64) -> Readings:
+def plain_readings(
+    all_mask, row_error: float = 1e-12, dtype=np.float64, *, tolerance: float | None = None
+) -> Readings:
     """Return readings of positions with the given dense all-mask rows."""
     masses = np.asarray(all_mask, dtype=dtype)
     length = len(masses)
@@ -155,7 +160,8 @@ def plain_readings(all_mask, row_error: float = 1e-12, dtype=np.float64) -> Read
     state = np.full(length, cp.MASK)
     start, tokens = rows.above(0.0)
     columns = Columns.of(banks_from_lists(state, everywhere, rows, start, tokens, 0.0), rows)
-    return Readings(columns, everywhere, rows, row_error, np.random.default_rng(0))
+    rng = np.random.default_rng(0)
+    return Readings(columns, everywhere, rows, row_error, rng, tolerance=tolerance)
 
 
 def keep(readings: Readings, masses) -> None:
@@ -174,20 +180,75 @@ def test_rows_count_by_the_mass_that_is_not_on_one_token():
     weight = readings.data.weight[0, :6]
     np.testing.assert_allclose(weight[:4], (free[:4] / (free[:4] + 0.02)) ** 2, rtol=1e-5)
     assert weight[1] == pytest.approx(0.25)
-    assert (weight[4:] == np.float32(1e-30)).all()
+    assert (weight[4:] == np.float32(SATURATED_WEIGHT)).all()
+
+
+def seen(readings: Readings, count: int) -> list[int]:
+    """Return which coordinates the first rows of position 0 show, one bit each."""
+    return readings.data.seen[0, :count].tolist()
 
 
 def test_a_saturated_row_is_no_evidence():
     readings = plain_readings([[0.5, 0.5]])
-    free = np.array([2e-4, 0.5e-4, 1e-12])
+    free = np.array([2e-7, 0.5e-7, 1e-12, 0.0])
+    keep(readings, np.stack([1 - free, free], axis=1))
+    # Neither about the token it rules out, nor about the one that has all the mass: no split.
+    assert seen(readings, 4) == [0b11, 0b01, 0b01, 0b01]
+    # With noise, two row errors must be left.
+    noisy = plain_readings([[0.5, 0.5]], row_error=1e-3)
+    free = np.array([2e-2, 1e-3])
+    keep(noisy, np.stack([free, 1 - free], axis=1))
+    assert seen(noisy, 2) == [0b11, 0b10]
+
+
+def test_rows_too_saturated_to_be_wrong_are_not_fitted_by():
+    readings = plain_readings([[0.5, 0.5]])
+    free = np.array([2e-4, 2e-9, 0.5e-9, 1e-12])
     keep(readings, np.stack([1 - free, free], axis=1))
     data = readings.data
-    assert (data.weight[0, :3] >= data.visible_weight).tolist() == [True, False, False]
-    # With noise, a row must leave ten row errors.
+    assert (data.weight[0, :4] >= data.least_weight).tolist() == [True, True, False, False]
+    # With noise, a row must leave two row errors.
     noisy = plain_readings([[0.5, 0.5]], row_error=1e-3)
     free = np.array([2e-2, 1e-3])
     keep(noisy, np.stack([1 - free, free], axis=1))
-    assert (noisy.data.weight[0, :2] >= noisy.data.visible_weight).tolist() == [True, False]
+    assert (noisy.data.weight[0, :2] >= noisy.data.least_weight).tolist() == [True, False]
+
+
+@pytest.mark.parametrize(
+    ("row_error", "tolerance", "visible_mass"),
+    [
+        (1e-12, None, 1e3 * (3e-12 + FIT_ROUNDING)),
+        (1e-12, 1e-9, 1e3 * (1e-9 + FIT_ROUNDING)),
+        (1e-9, None, 1e3 * (3e-9 + FIT_ROUNDING)),
+        (1e-12, 1e-5, 1e-4),
+        (1e-5, None, 1e-4),
+        (1e-3, None, 2e-3),
+        (1e-3, 1e-12, 2e-3),
+    ],
+)
+def test_the_visible_mass_follows_from_the_tolerance(row_error, tolerance, visible_mass):
+    readings = plain_readings([[0.5, 0.5]], row_error, tolerance=tolerance)
+    assert readings.visible_mass == pytest.approx(visible_mass)
+
+
+@pytest.mark.parametrize("mass", [1e-7, 1e-4, 0.3])
+def test_a_visible_mass_shows_a_change_of_its_odds_by_a_two_hundredth(mass):
+    # A factor on one coordinate moves the row by more than twice what may pass as explained.
+    readings = plain_readings([[0.5, 0.5]])
+    row = np.array([mass * 1.05, 1 - mass * 1.05])
+    keep(readings, row[None])
+    assert seen(readings, 1) == [0b11]
+    for factor in (1.005, 1 / 1.005):
+        moved = row * [factor, 1.0]
+        moved /= moved.sum()
+        assert np.abs(moved - row).sum() / 2 > 2 * (readings.tolerance + FIT_ROUNDING)
+
+
+def test_coordinates_of_no_visible_mass_need_no_evidence():
+    readings = plain_readings([[0.5, 0.5 - 1.05e-5, 1e-5, 5e-8], [0.25] * 4])
+    assert readings.data.relevant.tolist() == [0b0111, 0b1111]
+    noisy = plain_readings([[0.5, 0.5 - 1.05e-5, 1e-5, 5e-8], [0.25] * 4], row_error=1e-4)
+    assert noisy.data.relevant.tolist() == [0b0011, 0b1111]
 
 
 def test_logs_are_finite_where_a_token_is_impossible():
@@ -263,6 +324,15 @@ def test_a_large_vocabulary_is_sketched_and_a_smaller_one_is_not():
     assert data.logs.shape == (2, 64, NUM_SKETCHES)
     assert data.is_sketch
     np.testing.assert_allclose(data.importance.sum(axis=1), 1)
+
+
+def test_a_sketch_shows_all_its_coordinates_or_none():
+    readings = plain_readings(np.full((1, MANY), 1 / MANY))
+    rows = np.zeros((2, MANY))
+    rows[:, 0], rows[:, 1] = [1 - 1e-6, 1 - 1e-8], [1e-6, 1e-8]
+    keep(readings, rows)
+    assert seen(readings, 2) == [2**NUM_SKETCHES - 1, 0]
+    assert readings.data.relevant.tolist() == [2**NUM_SKETCHES - 1]
 
 
 def test_sketches_add_when_neighbours_are_revealed(classed_law, probing):

@@ -5,9 +5,13 @@ import pytest
 
 import counterprobe as cp
 from counterprobe.probing.compressed import CompressedSettings, compressed_screen
-from counterprobe.probing.compressed.design import sides
+from counterprobe.probing.compressed.design import independent_masks, sides
 from counterprobe.probing.compressed.findings import Findings, needed_evidence
-from counterprobe.probing.compressed.screen import _CompressedScreen
+from counterprobe.probing.compressed.screen import (
+    FEW_MASK_RATE,
+    MASK_RATE,
+    _CompressedScreen,
+)
 from counterprobe.targets import forests
 from counterprobe.targets.hard_matching import HardMatchingOracle
 
@@ -82,6 +86,70 @@ def test_strong_hubs_saturate_and_are_resolved_all_the_same(leaves: int, signs: 
         findings, _ = screen(law.oracle(), seed)
         assert pairs(findings.edges) == pairs(law.edges)
         assert findings.is_resolved.all()
+
+
+@pytest.mark.parametrize("log_coupling", [4.0, 8.0, 12.0])
+def test_strong_couplings_of_two_classes_are_told_apart(log_coupling: float) -> None:
+    # Where both neighbours agree the row is saturated; only such rows tell them from the constant.
+    length = 256
+    law = cp.ForestLaw(
+        np.ones((length, 2)),
+        shuffled(forests.path(length), length),
+        np.exp(log_coupling * np.eye(2)),
+    )
+    findings, _ = screen(law.oracle())
+    assert pairs(findings.edges) == pairs(law.edges)
+    assert findings.is_resolved.all()
+    if log_coupling > 8:
+        # Validation may have met a saturated row; only half of the other probes reveal a given
+        # neighbour, and more of them are needed.
+        inside = np.bincount(law.edges.ravel()) == 2
+        needed = needed_evidence(length, 2, 0.01, reveal_rate=0.5)
+        assert findings.evidence[inside].min() >= needed > 2 * findings.needed
+
+
+def skewed_tree(
+    kind: str, length: int, classes: int, unary: float, pair: float, seed: int = 0
+) -> cp.ForestLaw:
+    """Return a tree with normal log-weights of given strengths."""
+    draw = np.random.default_rng(seed)
+    edges = (
+        forests.binary_tree(length)
+        if kind == "binary"
+        else forests.random_recursive_tree(length, draw)
+    )
+    return cp.ForestLaw(
+        np.exp(unary * draw.normal(size=(length, classes))),
+        draw.permutation(length)[edges],
+        np.exp(pair * draw.normal(size=(len(edges), classes, classes))),
+    )
+
+
+@pytest.mark.parametrize("kind", ["binary", "recursive"])
+@pytest.mark.parametrize(
+    ("classes", "unary", "pair"), [(3, 3.0, 0.5), (4, 2.0, 0.5), (3, 2.0, 2.0), (3, 0.0, 5.0)]
+)
+def test_skewed_trees_are_resolved(kind: str, classes: int, unary: float, pair: float) -> None:
+    law = skewed_tree(kind, 300, classes, unary, pair)
+    findings, _ = screen(law.oracle())
+    assert findings.is_resolved.all()
+    assert pairs(law.edges) <= pairs(findings.edges)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["binary", "recursive"])
+@pytest.mark.parametrize(
+    ("classes", "unary", "pair"),
+    [(3, 3.0, 0.5), (4, 3.0, 0.5), (3, 2.0, 2.0), (3, 0.0, 5.0), (4, 0.0, 5.0)],
+)
+def test_what_skewed_trees_leave_unresolved_does_not_grow_with_their_size(
+    kind: str, classes: int, unary: float, pair: float
+) -> None:
+    for seed in (0, 1):
+        law = skewed_tree(kind, 2000, classes, unary, pair, seed)
+        findings, _ = screen(law.oracle())
+        assert missed(law, findings) == set()
+        assert (~findings.is_resolved).sum() <= 4
 
 
 def test_an_edge_between_two_classes_of_rare_tokens_is_seen() -> None:
@@ -254,6 +322,102 @@ def test_a_row_is_no_evidence_about_a_token_that_it_rules_out() -> None:
         assert missed(law, findings) == set()
 
 
+RARE_TOKENS = [
+    (1e-5, 25.0, 4, True),
+    (1e-4, 12.0, 3, False),
+    (5e-4, 30.0, 6, True),
+    (1.5e-3, 15.0, 4, False),
+    (1.9e-3, 15.0, 4, True),
+    (1.9e-3, 25.0, 4, True),
+    (1.9e-3, 25.0, 4, False),
+    (5e-3, 8.0, 5, True),
+    (2e-2, 8.0, 3, True),
+    (2e-2, 10.0, 3, False),
+    (2e-2, 20.0, 5, False),
+    (2e-2, 30.0, 6, True),
+]
+
+
+def assert_centres_are_safe(law: cp.ForestLaw, seed: int) -> None:
+    """Whatever is committed together is independent."""
+    result = cp.samplers.Compressed()(cp.Unmasking(law.oracle()), cp.Streams.from_seed(seed))
+    assert cp.evaluation.batch_kl(law, result).value == 0.0
+    assert missed(law, result.diagnostics.findings) == set()
+
+
+@pytest.mark.parametrize(("mass", "strength", "leaves", "keeps_marginals"), RARE_TOKENS)
+def test_a_rare_token_behind_gates_certifies_nothing(
+    rare_token, mass: float, strength: float, leaves: int, keeps_marginals: bool
+) -> None:
+    law = rare_token(mass, strength, leaves, keeps_marginals=keeps_marginals)
+    if keeps_marginals:
+        np.testing.assert_allclose(law.class_marginals[:2, -1], mass, rtol=1e-6)
+    assert_centres_are_safe(law, 0)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("mass", "strength", "leaves", "keeps_marginals"), RARE_TOKENS)
+def test_a_rare_token_behind_gates_certifies_nothing_at_other_seeds(
+    rare_token, mass: float, strength: float, leaves: int, keeps_marginals: bool
+) -> None:
+    for vocab_size in (3, 5, 8):
+        law = rare_token(
+            mass, strength, leaves, keeps_marginals=keeps_marginals, vocab_size=vocab_size
+        )
+        for seed in (1, 2):
+            assert_centres_are_safe(law, seed)
+
+
+def test_positions_that_lack_evidence_are_not_masked_together(rare_token, monkeypatch) -> None:
+    # What they miss may be each other: each must be revealed while the other is read.
+    law = rare_token(2e-2, 25.0, 3, keeps_marginals=True, vocab_size=3)
+    running = _CompressedScreen(
+        cp.Unmasking(law.oracle()), cp.Streams.from_seed(0).decisions, CompressedSettings()
+    )
+    plain, gated = [], []
+
+    def spy(size, edges, rate, urgent, rng):
+        if running.knowledge.is_resolved.all():  # a batch for evidence
+            shows_all = running.found.shows_all
+            plain.extend(rate[urgent & shows_all])
+            gated.extend(rate[urgent & ~shows_all])
+        return independent_masks(size, edges, rate, urgent, rng)
+
+    monkeypatch.setattr("counterprobe.probing.compressed.design.independent_masks", spy)
+    running.discover()
+    # Positions that see everything are masked more often: validation has covered them.
+    assert set(plain) == {FEW_MASK_RATE}
+    assert set(gated) == {MASK_RATE}
+
+
+def test_gates_that_are_nearly_always_closed_leave_their_centres_unresolved(rare_token) -> None:
+    law = rare_token(1.9e-3, 15.0, 4, keeps_marginals=True)
+    for seed in range(6):
+        findings, _ = screen(law.oracle(), seed)
+        assert missed(law, findings) == set()
+        # The leaves see their centres, and are not held up.
+        assert findings.is_resolved[2:].all()
+
+
+def test_two_groups_of_tokens_that_are_never_seen_together_are_no_evidence() -> None:
+    # Positions 0 and 1 each copy the half of the vocabulary that their gate shows; the edge
+    # between them favours equal halves. Within a half all tokens are always seen.
+    length, vocab_size = 40, 4
+    half = np.arange(vocab_size) // 2
+    same = half[:, None] == half
+    draw = np.random.default_rng(5)
+    law = cp.ForestLaw(
+        draw.uniform(0.5, 1.5, size=(length, vocab_size)),
+        [[0, 1], [0, 2], [1, 3]],
+        np.stack([np.where(same, 3.0, 1.0)] + [np.where(same, 1.0, np.exp(-40.0))] * 2),
+    )
+    for seed in range(6):
+        result = cp.samplers.Compressed()(cp.Unmasking(law.oracle()), cp.Streams.from_seed(seed))
+        assert cp.evaluation.batch_kl(law, result).value == 0.0
+        assert missed(law, result.diagnostics.findings) == set()
+        assert result.diagnostics.findings.is_resolved[4:].all()
+
+
 @pytest.mark.parametrize("given_as", [np.float32, np.float64], ids=["single", "widened"])
 def test_rows_in_single_precision_are_resolved(given_as: type) -> None:
     length, vocab_size, draw = 60, 6, np.random.default_rng(6)
@@ -355,6 +519,60 @@ def test_a_false_non_edge_on_a_path_is_reopened() -> None:
     while running._step():
         pass
     assert pairs(running.found.edges()) == pairs(law.edges)
+
+
+# ----- Budgets --------------------------------------------------------------------------------
+
+
+def test_what_a_budget_certifies_has_all_its_evidence() -> None:
+    law = cp.families.build("path", 100, 196)
+    findings, ledger = screen(law.oracle(), max_probes=110)
+    assert ledger.probes <= 110
+    assert "110 probes" in findings.reason
+    assert findings.is_resolved.any()
+    assert findings.evidence[findings.is_resolved].min() >= findings.needed
+    assert not findings.evidence[~findings.is_resolved].any()
+
+
+@pytest.mark.parametrize("most", [1, 10, 63, 65])
+def test_the_first_batch_keeps_to_the_budget(most: int) -> None:
+    law = cp.families.build("path", 100, 196)
+    findings, ledger = screen(law.oracle(), max_probes=most)
+    assert 0 < ledger.probes <= most
+    assert not findings.is_resolved.any()
+    assert f"{most} probes" in findings.reason
+
+
+def test_validation_is_kept_in_reserve() -> None:
+    law = cp.families.build("path", 512, 196)
+    findings, ledger = screen(law.oracle(), max_probes=110)
+    assert ledger.probes <= 110
+    # Resolving more would have taken every probe, and left nothing to certify it by.
+    assert not findings.is_resolved.all()
+    assert [batch.purpose for batch in findings.batches][-1] in ("validate", "evidence")
+    assert findings.is_resolved.sum() > 200
+
+
+def test_probes_are_spent_on_what_gathers_evidence() -> None:
+    law = cp.families.build("path", 200, 196)
+    running = _CompressedScreen(
+        cp.Unmasking(law.oracle()), cp.Streams.from_seed(1).decisions, CompressedSettings()
+    )
+    shown = running.found._shown  # probes that counted, and clean ones
+    running.knowledge.resolve(np.arange(200))
+    missing = np.zeros(200, dtype=np.int64)
+    assert not running._worthwhile(missing).any()
+    # Position 3 has counted all its probes, position 5 none of two hundred.
+    missing[[3, 5]] = 10
+    shown[3], shown[5] = 20, (0, 200)
+    assert np.flatnonzero(running._worthwhile(missing)).tolist() == [3]
+    # One probe in ten: too slow for three positions, not for as many as it would save.
+    shown[:] = 10, 100
+    missing[:] = 0
+    missing[:3] = 30
+    assert not running._worthwhile(missing).any()
+    missing[:] = 30
+    assert running._worthwhile(missing).all()
 
 
 # ----- Settings, context, seeds ---------------------------------------------------------------

@@ -216,7 +216,7 @@ def test_saturated_rows_are_no_spare_probes(additive, make_data, nothing_known):
     made = additive(3, 60, {0: [1]}, seed=14)
     dim = np.full((3, 60), 1e-6)
     data = make_data(
-        made.data.choices, made.data.logs, made.data.num_choices, weight=dim, visible_weight=1e-4
+        made.data.choices, made.data.logs, made.data.num_choices, weight=dim, least_weight=1e-4
     )
     assert Searched(made.data, [1, 2], nothing_known(1, made.data)).explained[0]
     assert not Searched(data, [1, 2], nothing_known(1, data)).explained[0]
@@ -237,6 +237,20 @@ def test_no_more_members_than_there_is_room_for(additive, nothing_known):
     assert not narrow.explained[0]
     assert narrow.count[0] == 2
     assert Searched(made.data, everyone(6), known, most=3).explained[0]
+
+
+def test_no_pair_is_taken_where_there_is_room_for_one(additive, nothing_known):
+    # One neighbour helps by itself; the other two only together.
+    made = additive(6, 160, {0: [1, 2, 3]}, num_choices=2, mask_rate=0.2, seed=21)
+    known = nothing_known(1, made.data)
+    price = np.array([[1.0, 60.0, 60.0]])
+    roomy = Searched(made.data, [1, 2, 3], known, price=price, most=3)
+    assert roomy.explained[0]
+    assert roomy.found() == [1, 2, 3]
+    assert max(gain_of(made.data, 0, [1, i]) for i in (2, 3)) < 60
+    narrow = Searched(made.data, [1, 2, 3], known, price=price, most=2)
+    assert not narrow.explained[0]
+    assert narrow.found() == [1]
 
 
 def test_more_parameters_than_a_fit_holds_are_not_tried(additive, nothing_known):

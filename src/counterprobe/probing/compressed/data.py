@@ -35,11 +35,13 @@ class Data(NamedTuple):
         Weight of each coordinate in sums of squares.
     is_sketch : bool
         Whether coordinates are sketches of a log-row instead of the log-row.
-    visible_weight : float
+    least_weight : float
         Log-rows of a lower weight are too saturated to fit by.
-    visible_mass : float
-        Coordinates of a smaller mass could move without being seen: a row that leaves them so
-        little is no evidence about them.
+    seen : ndarray of int, shape (N, T)
+        Which coordinates of a row had mass to move, one bit each: the row is no evidence about
+        the others. Zero where nothing was read.
+    relevant : ndarray of int, shape (N,)
+        Which coordinates of a position need evidence, one bit each.
     """
 
     num_probes: int
@@ -50,8 +52,9 @@ class Data(NamedTuple):
     num_choices: IntArray
     importance: FloatArray
     is_sketch: bool
-    visible_weight: float
-    visible_mass: float
+    least_weight: float
+    seen: NDArray[np.uint32]
+    relevant: IntArray
 
 
 class Known(NamedTuple):

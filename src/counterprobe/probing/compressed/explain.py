@@ -61,7 +61,7 @@ def explain(
         )
     found.measure(unresolved)
     misfit = found.misfit[unresolved]
-    left = misfit[misfit > found.tolerance]
+    left = misfit[misfit > found.readings.tolerance]
     reasons, advice = [], []
     if is_spent:
         reasons.append(f"the budget of {max_probes} probes is spent")
@@ -100,7 +100,7 @@ def _unexplained(found: Neighbourhoods, left: FloatArray) -> str:
         )
     return (
         f"no neighbourhood explains them: {typical:.2g} of total variation is left at the typical "
-        f"position and {largest:.2g} at the worst, {found.tolerance:.2g} is allowed; "
+        f"position and {largest:.2g} at the worst, {found.readings.tolerance:.2g} is allowed; "
         f"{', '.join(causes[:-1])} or {causes[-1]}"
     )
 

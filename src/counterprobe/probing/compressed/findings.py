@@ -18,6 +18,7 @@ __all__ = [
     "Sample",
     "default_max_probes",
     "needed_evidence",
+    "nothing_to_find",
 ]
 
 
@@ -69,17 +70,20 @@ class CompressedSettings:
                 raise ValueError(f"{name} must lie in [0, 1], got {value!r}")
 
 
-def needed_evidence(num_positions: int, num_choices: int, failure_budget: float) -> int:
+def needed_evidence(
+    num_positions: int, num_choices: int, failure_budget: float, *, reveal_rate: float = 1.0
+) -> int:
     """Return the clean probes that a readout's neighbourhood must explain after it was chosen.
 
     A missed neighbour acts through at least one of its K choices, so a probe that reveals it stays
     blind to it with chance ``q = 1 - 1/K`` at most; an edge is missed only if both of its ends are
-    blind, so each needs ``log(N / budget) / (2 log(1/q))`` probes. With one choice nothing can be
-    learned, and no number is enough.
+    blind, so each needs ``log(N / budget) / (2 log(1/q))`` probes. Where only a share of them
+    reveals it, ``q = 1 - share/K``. With one choice nothing can be learned, and no number is
+    enough.
     """
     if num_choices < 2:
         return 0
-    blind = 1 - 1 / num_choices
+    blind = 1 - reveal_rate / num_choices
     return math.ceil(math.log(num_positions / failure_budget) / (2 * math.log(1 / blind)))
 
 
@@ -226,3 +230,19 @@ class Findings:
                 "all-mask rows and commits"
             )
         return said
+
+
+def nothing_to_find(length: int) -> Findings:
+    """One position, or one token, depends on nothing and costs nothing to find out about."""
+    return Findings(
+        edges=np.empty((0, 2), dtype=np.int64),
+        is_resolved=np.ones(length, dtype=np.bool_),
+        evidence=np.zeros(length, dtype=np.int64),
+        misfit=np.full(length, np.nan),
+        needed=0,
+        num_choices=0,
+        reason="",
+        batches=(),
+        sample=None,
+        seconds={},
+    )

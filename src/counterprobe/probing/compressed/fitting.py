@@ -18,6 +18,13 @@ from numpy.typing import NDArray
 from counterprobe.arrays import FloatArray, IntArray
 from counterprobe.compiled import allocating_kernel, inlined, kernel
 from counterprobe.probing.compressed.data import Data, Known
+from counterprobe.probing.compressed.evidence import least_cut
+from counterprobe.probing.compressed.solving import (
+    ILL_CONDITIONED,
+    back_substitute,
+    rotate_in,
+    solve_normal,
+)
 
 __all__ = [
     "MAX_PARAMETERS",
@@ -30,8 +37,6 @@ __all__ = [
 
 
 MAX_PARAMETERS = 256
-# A pivot this small against its diagonal means that the probes do not determine the parameter.
-PIVOT = 1e-9
 
 # What a fit reports.
 CLEAN, RANK, SQUARES, WORST = range(4)
@@ -44,8 +49,7 @@ class Scratch(NamedTuple):
     its choice 0; ``determined`` says which of them the probes determine; ``residual`` is the
     log-row minus its reconstruction on clean probes; ``outcome`` is indexed by CLEAN (clean
     probes in which the row was not saturated), RANK, SQUARES (weighted residual sum of squares)
-    and WORST (largest total variation). ``seen`` counts, coordinate by coordinate, the clean
-    probes in which it had mass to move. ``probes`` is filled by :func:`list_probes`.
+    and WORST (largest total variation). ``probes`` is filled by :func:`list_probes`.
     """
 
     gram: FloatArray
@@ -53,10 +57,13 @@ class Scratch(NamedTuple):
     determined: NDArray[np.bool_]
     is_clean: NDArray[np.bool_]
     residual: FloatArray
-    seen: IntArray
     outcome: FloatArray
     probes: IntArray
     nobody: IntArray
+    row: FloatArray
+    value: FloatArray
+    sets: IntArray
+    parts: IntArray
 
 
 @allocating_kernel
@@ -68,10 +75,13 @@ def new_scratch(num_probes: int, width: int) -> Scratch:
         np.empty(MAX_PARAMETERS, dtype=np.bool_),
         np.empty(num_probes, dtype=np.bool_),
         np.empty((num_probes, width)),
-        np.empty(width, dtype=np.int64),
         np.empty(4),
         np.empty(num_probes + 1, dtype=np.int64),
         np.empty(0, dtype=np.int64),
+        np.empty(MAX_PARAMETERS),
+        np.empty(width),
+        np.empty(num_probes, dtype=np.int64),
+        np.empty(64, dtype=np.int64),
     )
 
 
@@ -110,7 +120,7 @@ def fit(
     known, terms : shape (k,), (k, K, C)
         Neighbours whose terms are known.
     judge : bool
-        Whether to compare rows as well: the outcome WORST, and ``seen``.
+        Whether to compare rows as well: the outcome WORST.
     """
     outcome = scratch.outcome
     width = data.logs.shape[2]
@@ -128,7 +138,7 @@ def fit(
         )
         if not scratch.is_clean[t]:
             continue
-        if data.weight[j, t] >= data.visible_weight:
+        if data.weight[j, t] >= data.least_weight:
             clean += 1
         for c in range(width):
             value = data.logs[j, t, c]
@@ -142,15 +152,13 @@ def fit(
         outcome[SQUARES] = 0.0
         return
     if data.precision.shape[2] == 0:
-        _accumulate(data, j, members, size, 0, width, scratch)
-        outcome[RANK] = _solve(scratch, size, 0, width)
+        outcome[RANK] = _solve(data, j, members, size, 0, width, scratch)
     else:
         for c in range(width):
-            _accumulate(data, j, members, size, c, c + 1, scratch)
-            outcome[RANK] = max(outcome[RANK], _solve(scratch, size, c, c + 1))
+            rank = _solve(data, j, members, size, c, c + 1, scratch)
+            outcome[RANK] = max(outcome[RANK], rank)
     outcome[SQUARES] = 0.0
     outcome[WORST] = 0.0
-    scratch.seen[:] = 0
     for n in range(num_read):
         t = scratch.probes[n]
         if not scratch.is_clean[t]:
@@ -172,12 +180,21 @@ def fit(
             continue
         if data.is_sketch:
             distance = 0.5 * math.sqrt(squares)
-            if data.weight[j, t] >= data.visible_weight:
-                for c in range(width):
-                    scratch.seen[c] += 1
         else:
             distance = _distance(data, j, t, scratch)
         outcome[WORST] = max(outcome[WORST], distance)
+
+
+@inlined
+def _solve(
+    data: Data, j: int, members: IntArray, size: int, low: int, high: int, scratch: Scratch
+) -> int:
+    """Solve for the coordinates ``low .. high - 1``, which share weights; return the rank."""
+    _accumulate(data, j, members, size, low, high, scratch)
+    rank = solve_normal(scratch.gram, scratch.solution, scratch.determined, size, low, high)
+    if rank == ILL_CONDITIONED:
+        rank = _solve_graded(data, j, members, size, low, high, scratch)
+    return rank
 
 
 @inlined
@@ -195,9 +212,7 @@ def _accumulate(
         t = scratch.probes[n]
         if not scratch.is_clean[t]:
             continue
-        w = np.float64(data.weight[j, t])
-        if data.precision.shape[2] > 0:
-            w *= np.float64(data.precision[j, t, low])
+        w = _weight(data, j, t, low)
         gram[0, 0] += w
         for c in range(low, high):
             solution[0, c] += w * scratch.residual[t, c]
@@ -232,7 +247,7 @@ def _all_shown(data: Data, t: int, positions: IntArray) -> bool:
 
 @inlined
 def _distance(data: Data, j: int, t: int, scratch: Scratch) -> float:
-    """Total variation between the row read and its reconstruction; notes what the row shows."""
+    """Total variation between the row read and its reconstruction."""
     logs, residual = data.logs, scratch.residual
     width = logs.shape[2]
     top = logs[j, t, 0]
@@ -247,49 +262,64 @@ def _distance(data: Data, j: int, t: int, scratch: Scratch) -> float:
     distance = 0.0
     for c in range(width):
         read = math.exp(logs[j, t, c] - top) / mass
-        if data.visible_mass <= read <= 1.0 - data.visible_mass:
-            scratch.seen[c] += 1
         distance += abs(read - math.exp(logs[j, t, c] - residual[t, c] - peak) / other)
     return 0.5 * distance
 
 
-@inlined
-def _solve(scratch: Scratch, size: int, low: int, high: int) -> int:
-    """Cholesky in place; parameters that the probes do not determine are set to zero."""
-    gram, solution, determined = scratch.gram, scratch.solution, scratch.determined
-    rank = 0
+@kernel
+def _solve_graded(
+    data: Data, j: int, members: IntArray, size: int, low: int, high: int, scratch: Scratch
+) -> int:
+    """Solve by rotations, heavier rows first; return the rank.
+
+    Weights are taken in steps of a hundred, which is order enough: it is rows far lighter than
+    others that must not come before them.
+    """
+    triangle, solution, row, value = scratch.gram, scratch.solution, scratch.row, scratch.value
+    num_read = scratch.probes[data.num_probes]
     for p in range(size):
-        diagonal = gram[p, p]
-        for k in range(p):
-            if determined[k]:
-                diagonal -= gram[p, k] * gram[p, k]
-        determined[p] = diagonal > PIVOT * gram[p, p]
-        if not determined[p]:
-            continue
-        rank += 1
-        root = math.sqrt(diagonal)
-        gram[p, p] = root
-        for q in range(p + 1, size):
-            value = gram[q, p]
-            for k in range(p):
-                if determined[k]:
-                    value -= gram[q, k] * gram[p, k]
-            gram[q, p] = value / root
-    for c in range(low, high):
-        for p in range(size):
-            value = solution[p, c] if determined[p] else 0.0
-            for k in range(p):
-                if determined[p] and determined[k]:
-                    value -= gram[p, k] * solution[k, c]
-            solution[p, c] = value / gram[p, p] if determined[p] else 0.0
-        for p in range(size - 1, -1, -1):
-            if determined[p]:
-                value = solution[p, c]
-                for k in range(p + 1, size):
-                    if determined[k]:
-                        value -= gram[k, p] * solution[k, c]
-                solution[p, c] = value / gram[p, p]
+        for q in range(p, size):
+            triangle[p, q] = 0.0
+        for c in range(low, high):
+            solution[p, c] = 0.0
+    above = np.inf
+    while True:
+        heaviest = 0.0
+        for n in range(num_read):
+            t = scratch.probes[n]
+            if scratch.is_clean[t] and _weight(data, j, t, low) < above:
+                heaviest = max(heaviest, _weight(data, j, t, low))
+        if heaviest == 0.0:
+            break
+        for n in range(num_read):
+            t = scratch.probes[n]
+            weight = _weight(data, j, t, low)
+            if not scratch.is_clean[t] or weight >= above or weight < 0.01 * heaviest:
+                continue
+            root = math.sqrt(weight)
+            row[:size] = 0.0
+            row[0] = root
+            first = 1
+            for m in range(len(members)):
+                a = data.choices[members[m], t]
+                if a > 0:
+                    row[first + a - 1] = root
+                first += data.num_choices[members[m]] - 1
+            for c in range(low, high):
+                value[c] = root * scratch.residual[t, c]
+            rotate_in(triangle, solution, row, value, weight, size, low, high)
+        above = 0.01 * heaviest
+    rank: int = back_substitute(triangle, solution, scratch.determined, size, low, high)
     return rank
+
+
+@inlined
+def _weight(data: Data, j: int, t: int, c: int) -> float:
+    """Weight of one coordinate of a log-row."""
+    weight = np.float64(data.weight[j, t])
+    if data.precision.shape[2] > 0:
+        weight *= np.float64(data.precision[j, t, c])
+    return weight
 
 
 @allocating_kernel
@@ -304,8 +334,9 @@ def check_fits(
     constant: FloatArray,
     terms: FloatArray,
     is_determined: NDArray[np.bool_],
+    since: IntArray,
     outcome: FloatArray,
-    seen: IntArray,
+    evidence: IntArray,
 ) -> None:
     """Fit fixed neighbourhoods, and keep their constants and terms.
 
@@ -317,8 +348,13 @@ def check_fits(
     members, count : shape (N, D), (N,)
     constant, terms, is_determined : shape (N, C), (N, D, K, C), (N, D, K)
         Written at the readouts.
-    outcome, seen : shape (R, 4), (R, C)
+    since : shape (N,)
+        The probe from which on each neighbourhood is on trial.
+    outcome : shape (R, 4)
         Written.
+    evidence : shape (R, 2)
+        Written: clean probes since then that any missed neighbour would have been seen in, and
+        clean probes since then.
     """
     width = data.logs.shape[2]
     scratch = new_scratch(data.num_probes, width)
@@ -337,7 +373,14 @@ def check_fits(
             scratch,
         )
         outcome[r] = scratch.outcome
-        seen[r] = scratch.seen
+        fresh = 0
+        for n in range(scratch.probes[data.num_probes]):
+            t = scratch.probes[n]
+            if scratch.is_clean[t] and t >= since[j]:
+                scratch.sets[fresh] = data.seen[j, t]
+                fresh += 1
+        evidence[r, 0] = least_cut(scratch.sets, fresh, data.relevant[j], scratch.parts)
+        evidence[r, 1] = fresh
         constant[j] = scratch.solution[0]
         first = 1
         for m in range(count[j]):

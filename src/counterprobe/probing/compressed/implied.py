@@ -102,7 +102,7 @@ def fitted_terms(found: Neighbourhoods) -> tuple[Terms, FloatArray]:
     apart = np.abs(by_end[0] - by_end[1]) * np.minimum(first, second)
     disagreement = np.where(is_own.all(axis=0), apart.max(axis=(1, 2), initial=0.0), 0.0)
     return Terms(
-        np.where(is_present, unary, -np.inf), edges, tables, is_complete, found.tolerance
+        np.where(is_present, unary, -np.inf), edges, tables, is_complete, found.readings.tolerance
     ), disagreement
 
 

@@ -22,7 +22,7 @@ from counterprobe.probing.compressed.data import Known
 from counterprobe.probing.compressed.fitting import CLEAN, RANK, WORST, check_fits
 from counterprobe.probing.compressed.knowledge import Knowledge
 from counterprobe.probing.compressed.ranking import leftovers, rank_sources
-from counterprobe.probing.compressed.readings import Readings
+from counterprobe.probing.compressed.readings import FIT_ROUNDING, Readings
 from counterprobe.probing.compressed.search import search_neighbourhoods
 from counterprobe.states import mix64
 from counterprobe.threads import run_in_parts
@@ -35,10 +35,6 @@ OWN_MEMBERS = 8
 OWN_CLAIMS = 4
 SHORTLIST = 16
 RESOLVED_FAVOUR = 0.3
-# Rounding in a reconstructed row.
-FIT_ROUNDING = 1e-10
-# Coordinates with less all-mask mass than this need no evidence of their own.
-RELEVANT_MASS = 2e-3
 # Clean probes beyond the parameters before a neighbourhood may count as an explanation.
 SPARE = 6
 # What a source must gain, in log-likelihood: out of N, or when its other end names the readout.
@@ -55,15 +51,12 @@ class Neighbourhoods:
     readings : Readings
     knowledge : Knowledge
         Changed as neighbourhoods are found or doubted.
-    tolerance : float
-        Total variation that counts as explained.
     """
 
-    def __init__(self, readings: Readings, knowledge: Knowledge, tolerance: float) -> None:
+    def __init__(self, readings: Readings, knowledge: Knowledge) -> None:
         length, width = readings.length, readings.importance.shape[1]
         self.readings = readings
         self.knowledge = knowledge
-        self.tolerance = tolerance
         self.members = np.zeros((length, OWN_MEMBERS), dtype=np.int64)
         self.count = np.zeros(length, dtype=np.int64)
         self.has_claims = np.zeros(length, dtype=np.bool_)
@@ -72,9 +65,11 @@ class Neighbourhoods:
         self.terms = np.zeros((length, OWN_MEMBERS, choices, width))
         self.is_determined = np.zeros((length, OWN_MEMBERS, choices), dtype=np.bool_)
         self.misfit = np.full(length, np.nan)
-        self._seen = np.zeros((length, width), dtype=np.int64)
-        self._seen_at_change = np.zeros((length, width), dtype=np.int64)
+        # The neighbourhood as it was when it last changed, and what it has explained since.
         self._signature = np.zeros(length, dtype=np.uint64)
+        self._since = np.zeros(length, dtype=np.int64)
+        self._rank_then = np.zeros(length, dtype=np.int64)
+        self._shown = np.zeros((length, 2), dtype=np.int64)
         self.seconds = {"ranking": 0.0, "fitting": 0.0}
 
     @contextmanager
@@ -90,13 +85,21 @@ class Neighbourhoods:
     def evidence(self) -> IntArray:
         """Clean probes that each neighbourhood explained since it was last changed.
 
-        Counted for the coordinate that was seen least, of those with some all-mask mass, and less
-        the parameters that the later probes were first to determine.
+        Only probes that would have shown any missed neighbour count, less the parameters that the
+        later probes were first to determine.
         """
-        fresh = self._seen - self._seen_at_change
-        matters = self.readings.importance >= RELEVANT_MASS
-        least = np.where(matters, fresh, np.iinfo(np.int64).max).min(axis=1)
-        return np.where(self.knowledge.is_found, np.maximum(least, 0), 0)
+        return np.where(self.knowledge.is_found, np.maximum(self._shown[:, 0], 0), 0)
+
+    @property
+    def shows_all(self) -> BoolArray:
+        """Positions whose every clean probe, since then, would have shown any missed neighbour."""
+        fresh: BoolArray = self._shown[:, 1] == self._shown[:, 0]
+        return fresh
+
+    @property
+    def clean_per_evidence(self) -> FloatArray:
+        """Clean probes that each position takes for one that counts, as far as one can tell."""
+        return (np.maximum(self._shown[:, 1], 0) + 2) / (self.evidence + 2)
 
     def named(self, by: BoolArray) -> tuple[IntArray, IntArray]:
         """Return (position, slot) of the members that some positions name."""
@@ -178,7 +181,7 @@ class Neighbourhoods:
 
     def _tolerances(self, known: Known) -> FloatArray:
         """Terms taken over add rounding, but no licence: noise that adds up is not explained."""
-        return self.tolerance + FIT_ROUNDING * (1 + np.sqrt(np.diff(known.start)))
+        return self.readings.tolerance + FIT_ROUNDING * (1 + np.sqrt(np.diff(known.start)))
 
     # ----- Checking and improving ----------------------------------------------------------
 
@@ -186,13 +189,16 @@ class Neighbourhoods:
         """Fit every resolved position again; reopen and count those no longer explained."""
         readouts = np.flatnonzero(self.knowledge.is_found)
         known = self.known(readouts)
-        outcome, seen = self._fit(readouts, known)
-        self.misfit[readouts] = outcome[:, WORST]
-        self._seen[readouts] = seen - outcome[:, RANK, None].astype(np.int64)
         signature = self._signatures(readouts, known)
-        changed = readouts[signature != self._signature[readouts]]
+        has_changed = signature != self._signature[readouts]
         self._signature[readouts] = signature
-        self._seen_at_change[changed] = self._seen[changed]
+        self._since[readouts[has_changed]] = self.readings.num_probes
+        outcome, shown = self._fit(readouts, known)
+        self.misfit[readouts] = outcome[:, WORST]
+        rank = outcome[:, RANK].astype(np.int64)
+        self._rank_then[readouts[has_changed]] = rank[has_changed]
+        # A probe that first shows a choice only determines a parameter.
+        self._shown[readouts] = shown - (rank - self._rank_then[readouts])[:, None]
         is_bad = outcome[:, WORST] > self._tolerances(known)
         self.knowledge.reopen(readouts[is_bad])
         return int(is_bad.sum())
@@ -209,7 +215,7 @@ class Neighbourhoods:
     def _fit(self, readouts: IntArray, known: Known) -> tuple[FloatArray, IntArray]:
         """Fit neighbourhoods as they are, and keep their constants and terms."""
         outcome = np.zeros((len(readouts), 4))
-        seen = np.zeros((len(readouts), self.constant.shape[1]), dtype=np.int64)
+        shown = np.zeros((len(readouts), 2), dtype=np.int64)
         data = self.readings.data
         with self._timed("fitting"):
             run_in_parts(
@@ -224,12 +230,13 @@ class Neighbourhoods:
                     self.constant,
                     self.terms,
                     self.is_determined,
+                    self._since,
                     outcome,
-                    seen,
+                    shown,
                 ),
                 len(readouts),
             )
-        return outcome, seen
+        return outcome, shown
 
     def hubs(self) -> tuple[IntArray, Known]:
         """Return the positions that take terms over, and these; their constants are refitted."""

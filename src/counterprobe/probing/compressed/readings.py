@@ -36,9 +36,15 @@ BUFFER = 0.01
 QUARTER_WEIGHT_MASS = 0.02
 # With less than this left a row is saturated: it only counts where nothing else is known.
 SATURATED = 1e-9
-SATURATED_WEIGHT = 1e-30
-# A coordinate with less mass than this, or two row errors, could move unseen.
+SATURATED_WEIGHT = 1e-20
+# Rounding in a reconstructed row.
+FIT_ROUNDING = 1e-10
+# A mass p shows a factor e^d on its odds if p tanh(d / 2) passes twice the tolerance: at a
+# thousand tolerances, a change of 0.4%. No mass above 1e-4 is asked for, but two row errors are.
+VISIBLE_TOLERANCES = 1e3
 VISIBLE_MASS = 1e-4
+# Ten tolerances left in a row are enough for it to be fitted wrongly.
+FITTED_TOLERANCES = 10
 # Rows kept in single precision are no better than this.
 SINGLE_PRECISION = 2e-6
 # Rows that were made in double precision sum to one better than this.
@@ -60,6 +66,8 @@ class Readings:
         Total-variation radius of the oracle's rows.
     rng : numpy.random.Generator
         Draws the signs of sketches.
+    tolerance : float, optional
+        Total variation that counts as explained; three row errors by default.
     """
 
     def __init__(
@@ -69,6 +77,8 @@ class Readings:
         rows: Rows,
         row_error: float,
         rng: np.random.Generator,
+        *,
+        tolerance: float | None = None,
     ) -> None:
         stored = to_numpy(rows.masses)
         masses = stored.astype(np.float64)
@@ -87,12 +97,17 @@ class Readings:
             self.importance = np.full((length, NUM_SKETCHES), 1.0 / NUM_SKETCHES)
         else:
             self.importance = np.maximum(self.all_mask, 1e-3)
-        self._visible_mass = max(VISIBLE_MASS, 2 * row_error)
-        self._visible_weight = _precision(self._visible_mass)
+        self.tolerance = 3 * row_error if tolerance is None else tolerance
+        slack = self.tolerance + FIT_ROUNDING
+        self.visible_mass = max(min(VISIBLE_TOLERANCES * slack, VISIBLE_MASS), 2 * row_error)
+        fitted_mass = max(min(FITTED_TOLERANCES * slack, VISIBLE_MASS), 2 * row_error)
+        self._least_weight = _precision(fitted_mass)
+        self._relevant = self._visible(self.all_mask).astype(np.int64)
         self.num_probes = 0
         self._choices = np.full((length, 64), -1, dtype=np.int16)
         self._logs = np.zeros((length, 64, self.importance.shape[1]))
         self._weight = np.zeros((length, 64), dtype=np.float32)
+        self._seen = np.zeros((length, 64), dtype=np.uint32)
         # Noise of one row error moves the log of a mass p by row_error / p.
         self._weighs_coordinates = row_error > EXACT and not self.is_sketch
         room = (64, self.importance.shape[1]) if self._weighs_coordinates else (0, 0)
@@ -115,8 +130,9 @@ class Readings:
             self.columns.num_choices,
             self.importance,
             self.is_sketch,
-            self._visible_weight,
-            self._visible_mass,
+            self._least_weight,
+            self._seen,
+            self._relevant,
         )
 
     def open(self, choices: IntArray) -> int:
@@ -132,6 +148,7 @@ class Readings:
             self._choices = _doubled(self._choices, -1)
             self._logs = _doubled(self._logs, 0)
             self._weight = _doubled(self._weight, 0)
+            self._seen = _doubled(self._seen, 0)
             self._precision = _doubled(self._precision, 0)
         self._choices[:, first:needed] = choices.T
         self.num_probes = needed
@@ -144,6 +161,7 @@ class Readings:
         logs, weight = self.coordinates(position, masses)
         self._logs[position, probe] = logs
         self._weight[position, probe] = weight
+        self._seen[position, probe] = self._visible(masses)
         if self._weighs_coordinates:
             noise = 10 * self.row_error
             self._precision[position, probe] = (masses / (masses + noise)) ** 2 + 1e-9
@@ -157,6 +175,21 @@ class Readings:
             logs = (logs * np.sqrt(all_mask)) @ self._signs
         free = 1.0 - masses.max(axis=1)
         return logs, np.where(free < SATURATED, SATURATED_WEIGHT, _precision(free))
+
+    def _visible(self, masses: FloatArray) -> NDArray[np.uint32]:
+        """Return the coordinates that have mass to move, one bit each; a sketch shows all or none.
+
+        A row with all its mass on one coordinate shows no other, and splits none from it.
+        """
+        if self.is_sketch:
+            is_seen = np.broadcast_to(
+                1.0 - masses.max(axis=1, keepdims=True) >= self.visible_mass,
+                (len(masses), NUM_SKETCHES),
+            )
+        else:
+            is_seen = masses >= self.visible_mass
+        bits = np.uint32(1) << np.arange(is_seen.shape[1], dtype=np.uint32)
+        return np.asarray(is_seen @ bits)
 
 
 def _precision(free: Any) -> Any:

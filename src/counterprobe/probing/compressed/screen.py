@@ -30,6 +30,7 @@ from counterprobe.probing.compressed.findings import (
     Findings,
     default_max_probes,
     needed_evidence,
+    nothing_to_find,
 )
 from counterprobe.probing.compressed.implied import fitted_terms
 from counterprobe.probing.compressed.keeping import Keeper
@@ -55,6 +56,8 @@ FEW_MASK_RATE = 0.85
 WORTHWHILE = 0.05
 # Masked hubs whose log-row would spread more than this have their neighbours steered.
 WIDEST_ROW = 6.0
+# Probes that a resolved position is worth: it saves a commit in every sequence drawn.
+WORTH = 8
 # Runs of K probes in a validation stage, at least.
 LEAST_BLOCKS = 6
 
@@ -72,7 +75,7 @@ def compressed_screen(
     settings : CompressedSettings
     """
     if len(run.residual) < 2 or run.vocab_size == 1:
-        return _nothing_to_find(run)
+        return nothing_to_find(run.length)
     return _CompressedScreen(run, decisions, settings).discover()
 
 
@@ -92,19 +95,25 @@ class _CompressedScreen:
         banks = banks_from_lists(self.history, self.residual, rows, start, tokens, threshold)
         self.columns = Columns.of(banks, rows)
         self.readings = Readings(
-            self.columns, self.residual, rows, row_error, decisions.generator("sketch")
+            self.columns,
+            self.residual,
+            rows,
+            row_error,
+            decisions.generator("sketch"),
+            tolerance=settings.tolerance,
         )
-        tolerance = settings.tolerance
-        if tolerance is None:
-            tolerance = 3 * self.readings.row_error
         is_given = np.ones(run.length, dtype=np.bool_)
         is_given[self.residual] = False
         self.knowledge = Knowledge(is_given)
-        self.found = Neighbourhoods(self.readings, self.knowledge, tolerance)
+        self.found = Neighbourhoods(self.readings, self.knowledge)
         self.num_choices = int(self.columns.num_choices[self.residual].max())
-        size = len(self.residual)
-        self.needed = needed_evidence(size, self.num_choices, settings.failure_budget)
-        budget = settings.failure_budget
+        size, budget = len(self.residual), settings.failure_budget
+        self.needed = needed_evidence(size, self.num_choices, budget)
+        # Masks are drawn at this rate at most where it matters, so that a missed neighbour was
+        # revealed in at least the other half of the probes.
+        self.needed_at_random = needed_evidence(
+            size, self.num_choices, budget, reveal_rate=1 - MASK_RATE
+        )
         most = settings.max_probes
         self.max_probes = most or default_max_probes(size, self.num_choices, budget)
         self.reports: list[BatchReport] = []
@@ -113,7 +122,6 @@ class _CompressedScreen:
         self.validated: set[int] = set()
         self.seconds = 0.0
         self.idle = self.most_resolved = 0
-        self.unseen, self.least_evidence = 0, -1
         self.is_spent = self.is_refuted = False
 
     # ----- The loop ------------------------------------------------------------------------
@@ -166,7 +174,7 @@ class _CompressedScreen:
         """Run batches until nothing is left to do; what lacks evidence then is not resolved."""
         while self._step():
             pass
-        self.knowledge.reopen(np.flatnonzero(self._lacks_evidence()))
+        self.knowledge.reopen(np.flatnonzero(self._missing_evidence()))
 
     def _certify(self) -> Certificate | None:
         """Compare what was found with rows of the law; None where that cannot be done."""
@@ -213,21 +221,38 @@ class _CompressedScreen:
         pending = self._pending()
         if len(pending):
             return self._validate(pending)
-        lacking = self._lacks_evidence()
-        if not lacking.any():
+        missing = self._missing_evidence()
+        worthwhile = self._worthwhile(missing)
+        if not worthwhile.any():
             return False
-        least = int(self.found.evidence[lacking].min())
-        self.unseen = 0 if least > self.least_evidence else self.unseen + 1
-        self.least_evidence = least
-        if self.unseen >= self.settings.patience:
-            # Their rows are saturated in nearly every probe: no amount of these is evidence.
-            return False
-        short = self.needed - least
-        return self._batch("evidence", lacking, min(short + short // 4 + 1, 64))
+        short = int(missing[worthwhile].max())
+        return self._batch("evidence", worthwhile, min(short + short // 4 + 1, 64))
 
-    def _lacks_evidence(self) -> BoolArray:
-        """Find the resolved positions whose neighbourhood has explained too few probes."""
-        return self.knowledge.is_found & (self.found.evidence < self.needed)
+    def _missing_evidence(self) -> IntArray:
+        """Return how many more probes each resolved neighbourhood must explain.
+
+        Where every probe would show any missed neighbour, validation reads each of them while all
+        others show everything, and the count only guards what lies within one component. Elsewhere
+        the count carries the guarantee, and only probes that reveal the missed neighbour help.
+        """
+        needed = np.where(self.found.shows_all, self.needed, self.needed_at_random)
+        missing = np.maximum(needed - self.found.evidence, 0)
+        return np.where(self.knowledge.is_found, missing, 0)
+
+    def _worthwhile(self, missing: IntArray) -> BoolArray:
+        """Find the positions whose missing evidence is worth its probes, at the pace so far.
+
+        A row that is saturated in nearly every probe gathers next to none, and its position is
+        committed singly instead.
+        """
+        lacking = np.flatnonzero(missing)
+        probes = missing[lacking] * self.found.clean_per_evidence[lacking] / MASK_RATE
+        order = np.argsort(probes, kind="stable")
+        worth = np.maximum(WORTH * np.arange(1, len(lacking) + 1), 4 * self.needed_at_random)
+        is_paid = probes[order] <= worth
+        worthwhile = np.zeros(len(missing), dtype=np.bool_)
+        worthwhile[lacking[order[: np.flatnonzero(is_paid).max(initial=-1) + 1]]] = True
+        return worthwhile
 
     def _batch_size(self, num_unresolved: int) -> int:
         share = num_unresolved / len(self.residual)
@@ -246,7 +271,7 @@ class _CompressedScreen:
         rng = self._generator()
         rate = np.where(self._can_mask(), MASK_RATE, 0.0)
         if purpose == "evidence" and urgent.sum() <= FEW * len(self.residual):
-            rate[urgent] = FEW_MASK_RATE
+            rate[urgent & self.found.shows_all] = FEW_MASK_RATE
         masked = design.independent_masks(
             size, self.found.edges(tentative=True), rate, urgent, rng
         )
@@ -412,22 +437,6 @@ class _CompressedScreen:
             self._submit("validate", masked, rng, steered=steered)
         self.validated = before & set(self._components()[1])
         return True
-
-
-def _nothing_to_find(run: Unmasking) -> Findings:
-    """One position, or one token, depends on nothing and costs nothing to find out about."""
-    return Findings(
-        edges=np.empty((0, 2), dtype=np.int64),
-        is_resolved=np.ones(run.length, dtype=np.bool_),
-        evidence=np.zeros(run.length, dtype=np.int64),
-        misfit=np.full(run.length, np.nan),
-        needed=0,
-        num_choices=0,
-        reason="",
-        batches=(),
-        sample=None,
-        seconds={},
-    )
 
 
 def _parts(states: NDArray[np.int32]) -> Iterator[NDArray[np.int32]]:
