@@ -26,6 +26,13 @@ def test_the_version():
     assert result.stdout == f"counterprobe {cp.__version__}\n"
 
 
+def test_the_package_can_be_run_as_a_module():
+    command = [sys.executable, "-m", "counterprobe", "--version"]
+    result = subprocess.run(command, capture_output=True, text=True, timeout=300)
+    assert (result.returncode, result.stderr) == (0, "")
+    assert result.stdout == f"counterprobe {cp.__version__}\n"
+
+
 @pytest.mark.parametrize("flag", ["-h", "--help"])
 def test_help_lists_commands_and_exit_codes(flag):
     result = CliRunner(env={"COLUMNS": "200"}).invoke(app, [flag])

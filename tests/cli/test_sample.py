@@ -81,7 +81,10 @@ def test_the_record_has_every_field():
     assert record["total"] == record["preprocessing"] + record["probes"] + record["commits"] == 4
     assert record["depth"] == 4
     assert (record["family"], record["n"], record["vocab"]) == ("path", 40, 2048)
-    assert (record["sampler"], record["settings"]) == ("random-balanced", {"batches": 4})
+    assert (record["sampler"], record["settings"]) == (
+        "random-balanced",
+        {"batches": 4, "larger_first": True},
+    )
     assert (record["rights"], record["stop"]) == ([], "completed")
     assert record["batch_kl"] > 0
 

@@ -7,8 +7,8 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from counterprobe.cli.main import app
-from counterprobe.study import Store, read_config
-from counterprobe.study.config import config_from_dict, load_preset
+from counterprobe.study import Store, Study, read_config
+from counterprobe.study.config import PRESETS, config_from_dict, load_preset
 from counterprobe.study.export import read_rows
 from counterprobe.study.table import NOTE, lines_of, to_csv, to_markdown
 
@@ -213,6 +213,18 @@ def test_the_smoke_preset_runs(tmp_path):
     assert result.exit_code == 0, result.stderr
     lines = json.loads(report.read_text())["lines"]
     assert len(lines) == 8
+    with Store(tmp_path / "study.db") as store:
+        study = Study(store.config("smoke"), store.records())
+    for cell in study.cells:  # a real selection: candidates fail and candidates pass
+        verdicts = [c.screened_passes for c in study.state(cell).candidates]
+        assert verdicts.count(True) >= 2
+        assert verdicts.count(False) >= 2
+        assert verdicts.count(None) > 0  # and some are too expensive to be looked at
+    developed = [
+        c.development_passes for cell in study.cells for c in study.state(cell).candidates
+        if c.is_developed
+    ]  # fmt: skip
+    assert {True, False} == set(developed)
     for line in lines:
         assert line["passed"] == line["runs"] == 2
         if line["method"] == "packed":
@@ -223,8 +235,8 @@ def test_the_smoke_preset_runs(tmp_path):
 
 def test_presets_are_listed_and_printed(tmp_path):
     listed = invoke("presets").stdout
-    for name in ("paper", "quick", "smoke"):
-        assert load_preset(name).description in listed
+    for name in PRESETS:
+        assert load_preset(name).description in " ".join(listed.split())
     printed = invoke("presets", "quick").stdout
     assert config_from_dict(tomllib.loads(printed), "x") == load_preset("quick")
     (tmp_path / "mine.toml").write_text(printed)
@@ -239,7 +251,7 @@ def test_what_is_refused(ran, config, tmp_path):
     cases = [
         (("run",), 2, "choose one of --preset NAME and --config FILE"),
         (("run", "--preset", "smoke", "--config", config), 2, "choose one of"),
-        (("run", "--preset", "papers"), 2, "presets: paper, quick, smoke"),
+        (("run", "--preset", "papers"), 2, "presets: paper, strict, tuned-by-hand, quick, smoke"),
         (("run", "--config", tmp_path / "x.toml"), 2, "No such file"),
         (("run", "--config", config, "--sampler", "packd"), 2, "unknown sampler 'packd'"),
         (("run", "--config", config, "--store", foreign), 1, "is not a study's store"),
@@ -255,7 +267,7 @@ def test_what_is_refused(ran, config, tmp_path):
         (("table", "--data", tmp_path / "x.csv"), 2, "No such file"),
         (("figure", "--store", ran[0], "--output", tmp_path / "x.gif"), 2, "must end in .png"),
         (("export", "--store", ran[0], "--output", tmp_path / "x.xls"), 2, "must end in .parquet"),
-        (("presets", "papers"), 2, "presets: paper, quick, smoke"),
+        (("presets", "papers"), 2, "presets: paper, strict, tuned-by-hand, quick, smoke"),
     ]
     for arguments, code, message in cases:
         result = invoke(*arguments)

@@ -39,6 +39,19 @@ def test_sizes_differ_by_at_most_one_and_cover_everything(batches):
     assert sorted(order_of(parts)) == list(range(23))
 
 
+@pytest.mark.parametrize("batches", [2, 5, 9, 22])
+def test_the_larger_batches_come_first_or_last(batches):
+    parts = {
+        first: list(RandomBalanced(batches, first).schedule(np.arange(23), STREAMS.decisions))
+        for first in (True, False)
+    }
+    sizes = {first: [len(part) for part in found] for first, found in parts.items()}
+    assert sizes[True] == sorted(sizes[True], reverse=True)
+    assert sizes[False] == sorted(sizes[False])
+    assert sizes[True][0] > sizes[True][-1]
+    assert order_of(parts[True]) == order_of(parts[False])
+
+
 def test_budgets_share_one_permutation():
     assert len({tuple(order_of(schedule(batches))) for batches in (1, 2, 7, 23)}) == 1
     other = RandomBalanced(7).schedule(np.arange(23), cp.Streams(53, 52).decisions)

@@ -4,8 +4,17 @@ import json
 
 import pytest
 
+from counterprobe.study.config import config_from_dict
 from counterprobe.study.export import COLUMNS, read_rows, rows_of, write_rows
+from counterprobe.study.protocol import Study
+from counterprobe.study.store import Record, canonical
 from counterprobe.study.table import lines_of, to_csv
+from counterprobe.study.work import search_key
+
+SEARCHED = (
+    "family", "length", "draw", "stream", "sampler", "budget", "first", "width", "threshold",
+    "kl_draws",
+)  # fmt: skip
 
 
 @pytest.fixture
@@ -32,6 +41,25 @@ def test_every_run_is_there_with_its_seeds_and_verdict(finished, rows):
         assert row["threshold"] == share * finished.reference(row["family"])
         assert row["passes"] == (row["batch_kl"] + 2 * row["batch_kl_se"] <= row["threshold"])
         assert json.loads(row["versions"])["streams"]
+
+
+def test_variants_of_the_baseline_are_told_apart(tiny, finished):
+    variant = {"larger_first": False}
+    content = {**tiny.as_dict(), "random": {"variants": [{}, variant]}}
+    study = Study(config_from_dict(content, "x"), dict(finished.records))
+    for task in study.pending():
+        like = search_key(**{k: v for k, v in task.key.items() if k in SEARCHED})
+        record = finished.records[canonical(like)]
+        study.add(task, Record(task.key, record.result, record.seconds, "", {}, {}))
+    methods = ["random-balanced", "random-balanced (larger_first=false)"]
+    rows = [row for row in rows_of(study) if row["phase"] == "random search"]
+    assert sorted({row["method"] for row in rows}) == methods
+    for row in rows:
+        is_variant = row["method"] == methods[1]
+        settings = {"batches": row["budget"]} | (variant if is_variant else {})
+        assert json.loads(row["settings"]) == settings
+    lines = lines_of(rows_of(study))
+    assert [line.method for line in lines[:3]] == ["packed", *methods]
 
 
 @pytest.mark.parametrize("ending", ["csv", "parquet"])

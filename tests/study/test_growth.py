@@ -29,6 +29,25 @@ def test_the_interval_is_students():
     assert str(fit) == f"{fit.exponent:.3f} [{fit.low:.3f}, {fit.high:.3f}]"
 
 
+def test_totals_that_do_not_vary_have_no_interval():
+    fit = fit_growth({100: 10.0, 200: 13.0, 400: 15.0}, varies=False)
+    assert fit.exponent == pytest.approx(fit_growth({100: 10.0, 200: 13.0, 400: 15.0}).exponent)
+    assert (fit.low, fit.high) == (None, None)
+    assert str(fit).endswith("(no interval: runs differ by less than 1%)")
+
+
+@pytest.mark.parametrize(("spread", "varies"), [(0, False), (9, False), (11, True)])
+def test_an_interval_needs_runs_that_differ_by_more_than_a_few_commits(spread, varies):
+    lines = [
+        TableLine("a", n, "m", 1000.0, 1000, 1000 + (spread if n == 20 else 0), 0.0, 0.0, 6, 6,
+                  1.0, 1.0, 1.0, 1.0)
+        for n in (10, 20, 40)
+    ]  # fmt: skip
+    fit = growth_of(lines)["a", "m"]
+    assert fit.varies is varies
+    assert (fit.low is not None) is varies
+
+
 def test_two_sizes_have_no_interval_and_one_has_no_growth():
     fit = fit_growth({100: 10.0, 200: 20.0})
     assert fit.exponent == pytest.approx(1.0)

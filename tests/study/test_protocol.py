@@ -6,7 +6,7 @@ import pytest
 
 import counterprobe as cp
 from counterprobe.evaluation import reference_kl
-from counterprobe.study.config import config_from_dict, load_preset
+from counterprobe.study.config import PRESETS, config_from_dict, load_preset
 from counterprobe.study.protocol import Cell, Study, passes
 from counterprobe.study.store import Record
 
@@ -66,7 +66,7 @@ def test_screening_uses_the_first_development_pair_only(study):
     tasks = [task for task in study.pending() if task.phase == "screening"]
     assert len(tasks) == 6
     assert {(t.key["draw"], t.key["stream"], t.key["kl_draws"]) for t in tasks} == {(171, 271, 32)}
-    for preset in ("paper", "quick", "smoke"):
+    for preset in PRESETS:
         config = load_preset(preset)
         touched = {task.key["draw"] for task in Study(config, {}).pending()
                    if task.phase == "screening"}  # fmt: skip
@@ -101,6 +101,44 @@ def test_candidates_alike_in_the_chosen_settings_do_not_both_develop():
     tasks = [task for task in study.pending() if task.phase == "development"]
     chosen = {(t.key["settings"]["num_colors"], t.key["settings"]["num_colorings"]) for t in tasks}
     assert chosen == {(3, 5), (4, None)}
+
+
+def test_from_the_cheapest_on_screening_ends_when_nothing_left_can_matter():
+    """Levels come one after another, and both ways to screen develop the same candidates."""
+    grid = [{"num_colors": [3, 4, 5, 6], "num_colorings": [4, 8, 16], "degree_cutoff": [8, 9]}]
+    content = {**CONFIG.as_dict(), "grid": {"packed": grid},
+               "differ_in": ["num_colors", "num_colorings"]}  # fmt: skip
+    developed, screened = {}, {}
+    for screening in ("all", "cheapest-first"):
+        study = Study(config_from_dict({**content, "screening": screening}, "x"), {})
+
+        def outcome(settings, draw, stream):
+            p, m = settings["num_colors"], settings["num_colorings"]
+            return record(3 * p * (p - 1) * m + settings["degree_cutoff"], 0.0 if m > 4 else 1.0)
+
+        rounds = 0
+        while finish(study, "screening", outcome):
+            rounds += 1
+        assert (rounds > 1) == (screening == "cheapest-first")
+        judged = study.state(CELL).candidates
+        developed[screening] = [c.settings for c in judged if c.is_developed]
+        screened[screening] = sum(c.screened_total is not None for c in judged)
+        assert study.state(CELL).expected == screened[screening] + 2 * 6 + 6 + 6
+    assert developed["all"] == developed["cheapest-first"]
+    assert [(s["num_colors"], s["num_colorings"]) for s in developed["all"]] == [(3, 8), (3, 16)]
+    # (3, 16) costs 296. Two columns of one screen with five colors and eight colorings take 322,
+    # but with six and four, 242: so that is looked at too.
+    assert (screened["all"], screened["cheapest-first"]) == (24, 14)
+
+
+def test_every_variant_of_the_baseline_is_searched_on_every_pair():
+    variants = [{}, {"larger_first": False}]
+    content = {**CONFIG.as_dict(), "random": {"variants": variants}}
+    study = Study(config_from_dict(content, "x"), {})
+    tasks = [task for task in study.pending() if task.phase == "random search"]
+    assert len(tasks) == 2 * 6
+    assert [task.key.get("settings", {}) for task in tasks] == [{}] * 6 + [variants[1]] * 6
+    assert study.expected() == Study(CONFIG, {}).expected() + 6
 
 
 def test_the_smallest_mean_that_passes_on_every_pair_is_frozen(study):

@@ -11,7 +11,7 @@ from counterprobe.study.config import config_from_dict
 from counterprobe.study.export import rows_of
 from counterprobe.study.protocol import Cell, Study
 from counterprobe.study.store import Record
-from counterprobe.study.table import NOTE, lines_of, time_spent, to_csv, to_markdown
+from counterprobe.study.table import NOTE, TableLine, lines_of, time_spent, to_csv, to_markdown
 
 
 @pytest.fixture
@@ -67,7 +67,25 @@ def test_markdown_has_every_line_and_says_what_is_left_out(rows):
         assert float(found["largest K"]) == pytest.approx(line.batch_kl, rel=1e-2)
     assert NOTE in text
     assert "excluded" in NOTE
-    assert text.count("(no interval from 2 sizes)") == 4
+    assert text.count("(no interval") == 4
+
+
+def test_a_line_whose_runs_do_not_vary_has_no_interval():
+    def line(method: str, length: int, least: int, most: int) -> TableLine:
+        mean = (least + most) / 2
+        return TableLine("path", length, method, mean, least, most, 0.0, 0.0, 6, 6, 1.0, 1.0, 1.0,
+                         1.0)  # fmt: skip
+
+    lines = [line("packed", n, 10 * n, 10 * n + 1) for n in (100, 200, 400)]
+    lines += [line("random-balanced", n, n // 2, n) for n in (100, 200, 400)]
+    shown = {
+        words[2].strip(): words[3].strip()
+        for words in (row.split("|") for row in to_markdown(lines).splitlines())
+        if len(words) == 5
+    }
+    assert "no interval" in shown["packed"]
+    assert "[" not in shown["packed"]
+    assert "[" in shown["random-balanced"]
 
 
 def test_csv_comes_back_to_the_last_bit(rows):

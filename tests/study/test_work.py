@@ -103,6 +103,24 @@ def test_a_baseline_that_must_know_the_law_is_told_it():
     assert batch_kl(law, alone, draws=32).passes(1e-9)
 
 
+def test_a_baseline_with_settings_of_its_own_is_searched_with_them():
+    plain = search_key("path", 150, 4, 5, threshold=1e-9, **SEARCH)
+    assert "settings" not in plain  # the key that stores of earlier versions hold
+    assert search_key("path", 150, 4, 5, threshold=1e-9, **SEARCH, settings={}) == plain
+    reverse = {"larger_first": False}
+    key = search_key("path", 150, 4, 5, threshold=1e-9, **SEARCH, settings=reverse)
+    assert key == {**plain, "settings": reverse}
+    law = cp.families.path(150, 4)
+    found = {}
+    for name, asked in (("first", plain), ("last", key)):
+        result, _ = do_work(asked)
+        sampler = RandomBalanced(result["budget"], larger_first=name == "first")
+        run = sampler(cp.Unmasking(law.oracle()), cp.Streams.from_seed(5))
+        assert result["batch_kl"] == batch_kl(law, run, draws=32).value
+        found[name] = result
+    assert found["first"]["observed"] != found["last"]["observed"]
+
+
 def test_a_key_has_everything_that_determines_the_run():
     key = run_key("path", 60, 7, 9, "packed", {}, 16)
     assert key["settings"] == Packed().settings  # defaults included: a changed default is new

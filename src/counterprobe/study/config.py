@@ -33,7 +33,9 @@ __all__ = [
     "read_config",
 ]
 
-PRESETS = ("paper", "quick", "smoke")
+PRESETS = ("paper", "strict", "tuned-by-hand", "quick", "smoke")
+# Which candidates are screened: each one, or from the cheapest on until none left can matter.
+SCREENINGS = ("all", "cheapest-first")
 # A grid entry's keys that are not settings of the sampler.
 GRID_KEYS = ("families", "votes")
 VOTE_KEYS = ("degree", "miss")
@@ -84,13 +86,16 @@ class RandomSearch:
     """The baseline whose budget is searched for each run.
 
     ``first`` budgets, as fractions of N, are looked at before the bisection; ``width`` is the
-    widest bracket between an unsafe and a safe budget that may remain, as a fraction of N.
+    widest bracket between an unsafe and a safe budget that may remain, as a fraction of N. Each of
+    the ``variants`` is a table of further settings, searched on every pair; an empty table is the
+    sampler as it stands.
     """
 
     sampler: str = "random-balanced"
     budget: str = "batches"
     first: tuple[float, ...] = ()
     width: float = 0.05
+    variants: tuple[Mapping[str, Any], ...] = ({},)
 
 
 @dataclass(frozen=True)
@@ -109,6 +114,10 @@ class StudyConfig:
         How many screened candidates reach development.
     differ_in : tuple of str
         Settings in which those must differ.
+    screening : {"all", "cheapest-first"}
+        Whether every candidate is screened, or only those that may be among the chosen: from the
+        cheapest on, as far as costs are known in advance (``foresight.py``), until enough have
+        passed and all others must cost more. Both choose the same candidates.
     seeds, draws, accuracy, reference
     random : RandomSearch or None
         None leaves the baseline out.
@@ -124,6 +133,7 @@ class StudyConfig:
     sampler: str = "packed"
     candidates: int = 6
     differ_in: tuple[str, ...] = ("num_colors", "degree_cutoff")
+    screening: str = "all"
     seeds: Seeds = Seeds()
     draws: Draws = Draws()
     accuracy: Accuracy = Accuracy()
@@ -272,6 +282,10 @@ def _check(config: StudyConfig) -> None:
             raise ValueError(f"accuracy.{name} must be positive")
     if min(config.sizes) < 2 or config.candidates < 1:
         raise ValueError("sizes must be at least 2 and candidates at least 1")
+    if config.screening not in SCREENINGS:
+        raise ValueError(
+            f"screening must be one of {', '.join(SCREENINGS)}; got {config.screening!r}"
+        )
     _check_reference(config)
     _check_samplers(config)
 
@@ -313,11 +327,21 @@ def _check_samplers(config: StudyConfig) -> None:
             for candidate in settings:
                 build_sampler(config.sampler, candidate)
     if config.random is not None:
-        build_sampler(config.random.sampler, {config.random.budget: 1})
-        if not 0 < config.random.width < 1:
-            raise ValueError(f"random.width must lie in (0, 1), got {config.random.width!r}")
-        if any(not 0 < share <= 1 for share in config.random.first):
-            raise ValueError(f"random.first must lie in (0, 1], got {list(config.random.first)}")
+        _check_random(config.random)
+
+
+def _check_random(random: RandomSearch) -> None:
+    variants = [dict(variant) for variant in random.variants]
+    if not variants or any(variant in variants[:k] for k, variant in enumerate(variants)):
+        raise ValueError(f"random.variants must list at least one, each once; got {variants}")
+    for variant in variants:
+        if random.budget in variant:
+            raise ValueError(f"random.variants must leave {random.budget} to the search")
+        build_sampler(random.sampler, {**variant, random.budget: 1})
+    if not 0 < random.width < 1:
+        raise ValueError(f"random.width must lie in (0, 1), got {random.width!r}")
+    if any(not 0 < share <= 1 for share in random.first):
+        raise ValueError(f"random.first must lie in (0, 1], got {list(random.first)}")
 
 
 def _check_entry(where: str, entry: Mapping[str, Any]) -> None:

@@ -74,10 +74,10 @@ def _row(study: Study, cell: Cell, task: Task, record: Record) -> Row:
         "phase": task.phase,
         "family": cell.family,
         "length": cell.length,
-        "method": key["sampler"],
+        "method": _method(key),
         "draw": key["draw"],
         "stream": key["stream"],
-        "settings": _text(key.get("settings", {key.get("budget"): result.get("budget")})),
+        "settings": _text(_settings(key, result)),
         "stop": result["stop"],
         "reason": result["reason"],
         **{name: result[name] for name in LEDGER},
@@ -97,6 +97,21 @@ def _row(study: Study, cell: Cell, task: Task, record: Record) -> Row:
         "versions": _text(record.versions),
         "machine": _text(record.machine),
     }
+
+
+def _settings(key: Row, result: Row) -> Row:
+    """Return a run's settings; of a search, those of the budget it found."""
+    chosen: Row = key.get("settings", {})
+    return {**chosen, key["budget"]: result["budget"]} if key["work"] == "search" else chosen
+
+
+def _method(key: Row) -> str:
+    """Name a sampler, and the variant of a baseline that has several."""
+    variant = key.get("settings") if key["work"] == "search" else None
+    if not variant:
+        return str(key["sampler"])
+    words = ", ".join(f"{name}={_text(value)}" for name, value in sorted(variant.items()))
+    return f"{key['sampler']} ({words})"
 
 
 def write_rows(rows: Sequence[Row], file: str | Path) -> None:

@@ -1,11 +1,12 @@
 """The paper's protocol as a function of what is finished: which runs come next, what is frozen.
 
-For each cell (family, N): every candidate of the grid is screened on the first development draw
-and stream; the cheapest passing ones that differ in the chosen settings are run on all
-development pairs; of those that complete and pass on all of them, the one with the smallest mean
-total is frozen and evaluated on fresh draws and streams. Budget searches of the random baseline
-stand beside that. Nothing here runs anything: a :class:`Study` looks at finished results and lists
-what is missing, so a study that was stopped anywhere continues from there.
+For each cell (family, N): the candidates of the grid are screened on the first development draw
+and stream, all of them or as many as can matter (``screening.py``); the cheapest passing ones that
+differ in the chosen settings are run on all development pairs; of those that complete and pass on
+all of them, the one with the smallest mean total is frozen and evaluated on fresh draws and
+streams. Budget searches of the random baseline stand beside that. Nothing here runs anything: a
+:class:`Study` looks at finished results and lists what is missing, so a study that was stopped
+anywhere continues from there.
 """
 
 from __future__ import annotations
@@ -17,7 +18,15 @@ from functools import cached_property
 from statistics import fmean
 from typing import Any
 
+from counterprobe.samplers import build_sampler
 from counterprobe.study.config import StudyConfig
+from counterprobe.study.screening import (
+    Level,
+    cheapest_diverse,
+    cost_levels,
+    levels_needed,
+    passes,
+)
 from counterprobe.study.store import Record, canonical
 from counterprobe.study.work import reference_key, run_key, search_key
 
@@ -55,7 +64,7 @@ class Task:
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A candidate's settings and how it did so far; None while its runs are missing."""
+    """A candidate's settings and how it did so far; None while its runs are missing, if ever."""
 
     settings: Plain
     screened_total: int | None = None
@@ -91,13 +100,6 @@ class CellState:
     expected: int
 
 
-def passes(result: Mapping[str, Any], threshold: float) -> bool:
-    """Whether a run completed and its ``K + 2 SE`` is at most the threshold."""
-    kl, error = result["batch_kl"], result["batch_kl_se"]
-    measured = kl is not None and error is not None
-    return result["stop"] == "completed" and measured and kl + 2 * error <= threshold
-
-
 class Study:
     """A study and what is finished of it.
 
@@ -123,6 +125,7 @@ class Study:
         self._settings = {
             cell: config.candidate_settings(cell.family, cell.length) for cell in self.cells
         }
+        self._levels = {cell: self._levels_of(cell) for cell in self.cells}
         # Tasks are built once, and a cell is looked at again only when one of its runs is done.
         self._tasks: dict[Any, list[Task]] = {}
         self._states: dict[Cell, CellState] = {}
@@ -184,23 +187,23 @@ class Study:
         pairs = len(config.seeds.development_draws) * len(config.seeds.development_streams)
         few = min(config.candidates, len(settings))
         runs = len(config.seeds.evaluation_draws) * len(config.seeds.proposal_streams)
-        expected = len(settings) + few * pairs + runs + self._num_searches()
 
-        screening = self._once(
-            ("screening", cell),
-            lambda: [self._tuning_task("screening", cell, entry, 0, 0) for entry in settings],
-        )
-        tasks = screening + searches
-        screened = [self._result(task) for task in screening]
         limit = self.threshold(cell.family, "development")
-        if limit is None or any(result is None for result in screened):
+        choose = None if limit is None else functools.partial(self._choose, cell, limit)
+        screening = self._screening_tasks(cell)
+        needed, is_over = levels_needed(
+            self._levels[cell], lambda k: self._result(screening[k]), choose, config.candidates
+        )
+        screened = [screening[k] for k in needed]
+        done = {k: found for k in needed if (found := self._result(screening[k])) is not None}
+        expected = len(screened) + few * pairs + runs + self._num_searches()
+        if limit is None or choose is None or not is_over:
             candidates = tuple(
-                Candidate(entry, None if result is None else result["total"])
-                for entry, result in zip(settings, screened, strict=True)
+                Candidate(entry, done[k]["total"] if k in done else None)
+                for k, entry in enumerate(settings)
             )
-            return CellState(cell, candidates, None, "", tuple(tasks), expected)
-        done = [result for result in screened if result is not None]
-        chosen = self._cheapest_diverse(settings, done, limit)
+            return CellState(cell, candidates, None, "", (*screened, *searches), expected)
+        chosen = choose(done)
         expected += (len(chosen) - few) * pairs
 
         development = {
@@ -210,14 +213,14 @@ class Study:
             )
             for k in chosen
         }
-        tasks = screening + [task for k in chosen for task in development[k]] + searches
+        tasks = screened + [task for k in chosen for task in development[k]] + searches
         candidates = tuple(
-            self._judge(entry, result, limit, development.get(k))
-            for k, (entry, result) in enumerate(zip(settings, done, strict=True))
+            self._judge(entry, done.get(k), limit, development.get(k))
+            for k, entry in enumerate(settings)
         )
         failure, frozen = "", None
         if not chosen:
-            failure = f"none of {len(settings)} candidates passed screening"
+            failure = f"none of {len(done)} candidates passed screening"
         elif all(candidates[k].development_mean is not None for k in chosen):
             passing = [k for k in chosen if candidates[k].development_passes]
             if passing:
@@ -303,6 +306,33 @@ class Study:
         )
         return Task(phase, cell, key)
 
+    def _screening_tasks(self, cell: Cell) -> list[Task]:
+        """Return the screening run of every candidate, whether or not it will be needed."""
+        return self._once(
+            ("screening", cell),
+            lambda: [
+                self._tuning_task("screening", cell, entry, 0, 0) for entry in self._settings[cell]
+            ],
+        )
+
+    def _levels_of(self, cell: Cell) -> list[Level]:
+        """Return the order of screening: by least cost, or all candidates at once."""
+        settings = self._settings[cell]
+        if self.config.screening == "all":
+            return [(0, list(range(len(settings))))]
+        samplers = [build_sampler(self.config.sampler, entry) for entry in settings]
+        return cost_levels(samplers, cell.length)
+
+    def _choose(self, cell: Cell, limit: float, screened: Mapping[int, Plain]) -> list[int]:
+        """Return the candidates that develop."""
+        return cheapest_diverse(
+            self._settings[cell],
+            screened,
+            limit,
+            differ_in=self.config.differ_in,
+            count=self.config.candidates,
+        )
+
     def _development_tasks(self, cell: Cell, settings: Plain) -> list[Task]:
         seeds = self.config.seeds
         return [
@@ -315,7 +345,8 @@ class Study:
         seeds = self.config.seeds
         if self.config.random is None:
             return 0
-        return len(seeds.evaluation_draws) * len(seeds.random_streams)
+        pairs = len(seeds.evaluation_draws) * len(seeds.random_streams)
+        return pairs * len(self.config.random.variants)
 
     def _search_tasks(self, cell: Cell) -> list[Task]:
         """Return the budget searches, once the threshold is known."""
@@ -335,30 +366,23 @@ class Study:
 
         def build() -> list[Task]:
             return [
-                Task("random search", cell, key(cell.family, cell.length, draw, stream))
+                Task(
+                    "random search",
+                    cell,
+                    key(cell.family, cell.length, draw, stream, settings=variant),
+                )
+                for variant in random.variants
                 for draw in seeds.evaluation_draws
                 for stream in seeds.random_streams
             ]
 
         return self._once(("random search", cell), build)
 
-    def _cheapest_diverse(
-        self, settings: list[Plain], screened: list[Plain], limit: float
-    ) -> list[int]:
-        """Return the cheapest passing candidates, no two alike in all of ``differ_in``."""
-        passing = [k for k, result in enumerate(screened) if passes(result, limit)]
-        chosen: list[int] = []
-        seen = set()
-        for k in sorted(passing, key=lambda k: (screened[k]["total"], k)):
-            kind = canonical({name: settings[k].get(name) for name in self.config.differ_in})
-            if kind not in seen and len(chosen) < self.config.candidates:
-                seen.add(kind)
-                chosen.append(k)
-        return chosen
-
     def _judge(
-        self, settings: Plain, screened: Plain, limit: float, development: list[Task] | None
+        self, settings: Plain, screened: Plain | None, limit: float, development: list[Task] | None
     ) -> Candidate:
+        if screened is None:
+            return Candidate(settings)
         results = [self._result(task) for task in development or []]
         finished = [result for result in results if result is not None]
         is_whole = development is not None and len(finished) == len(results)

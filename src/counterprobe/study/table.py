@@ -58,12 +58,13 @@ class TableLine:
 
 def lines_of(rows: Sequence[Row]) -> list[TableLine]:
     """Summarise exported rows; families in their order, then size, proposal before baseline."""
-    groups: dict[tuple[str, int, str], list[Row]] = {}
+    groups: dict[tuple[str, int, str, str], list[Row]] = {}
     for row in rows:
         if row["phase"] in REPORTED:
-            groups.setdefault((row["family"], row["length"], row["phase"]), []).append(row)
+            place = row["family"], row["length"], row["phase"], row["method"]
+            groups.setdefault(place, []).append(row)
     order = {family: k for k, family in enumerate(dict.fromkeys(row["family"] for row in rows))}
-    places = sorted(groups, key=lambda p: (order[p[0]], p[1], REPORTED.index(p[2])))
+    places = sorted(groups, key=lambda p: (order[p[0]], p[1], REPORTED.index(p[2]), p[3]))
     return [_line(groups[place]) for place in places]
 
 

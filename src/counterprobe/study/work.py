@@ -81,14 +81,16 @@ def search_key(
     width: float,
     threshold: float,
     kl_draws: int,
+    settings: Mapping[str, Any] | None = None,
 ) -> Plain:
-    """Return the key of one budget search."""
-    return {
+    """Return the key of one budget search; it names settings only where there are any."""
+    key = {
         "work": "search", "family": family, "length": length, "draw": draw, "stream": stream,
         "sampler": sampler, "budget": budget, "first": list(first), "width": width,
         "threshold": threshold, "kl_draws": kl_draws, "kl_seed": EVALUATION_SEED,
         "streams_version": STREAMS_VERSION,
     }  # fmt: skip
+    return {**key, "settings": dict(settings)} if settings else key
 
 
 def do_work(key: Plain) -> tuple[Plain, Plain]:
@@ -132,7 +134,7 @@ def _search(key: Plain) -> tuple[Plain, Plain]:
     observed: list[Plain] = []
     kls: dict[int, BatchKL] = {}
 
-    told = build_sampler(key["sampler"]).informed_by(law)
+    told = build_sampler(key["sampler"], key.get("settings", {})).informed_by(law)
 
     def sampler_at(budget: int) -> Sampler:
         return replace(told, **{key["budget"]: budget})

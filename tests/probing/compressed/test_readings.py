@@ -245,9 +245,9 @@ def test_a_visible_mass_shows_a_change_of_its_odds_by_a_two_hundredth(mass):
 
 
 def test_coordinates_of_no_visible_mass_need_no_evidence():
-    readings = plain_readings([[0.5, 0.5 - 1.05e-5, 1e-5, 5e-8], [0.25] * 4])
+    readings = plain_readings([[0.5, 0.5 - 1.005e-5, 1e-5, 5e-8], [0.25] * 4])
     assert readings.data.relevant.tolist() == [0b0111, 0b1111]
-    noisy = plain_readings([[0.5, 0.5 - 1.05e-5, 1e-5, 5e-8], [0.25] * 4], row_error=1e-4)
+    noisy = plain_readings([[0.5, 0.5 - 1.005e-5, 1e-5, 5e-8], [0.25] * 4], row_error=1e-4)
     assert noisy.data.relevant.tolist() == [0b0011, 0b1111]
 
 

@@ -188,7 +188,9 @@ class _CompressedScreen:
         certificate.compare_all_mask(self.history, self.all_mask_rows)
         rng = self._generator()
         masked, choices = certificate.rehearse(rng)
+        left_open = np.flatnonzero(~self.knowledge.is_resolved)
         self._submit("rehearse", masked, rng, choices=choices, certificate=certificate)
+        self.knowledge.reopen(left_open)  # what a rehearsal explains has no evidence yet
         return certificate
 
     def _try_again(self, refuted: BoolArray) -> BoolArray:
@@ -261,8 +263,7 @@ class _CompressedScreen:
     def _batch(self, purpose: str, urgent: BoolArray, size: int) -> bool:
         """Mask independent sets, urgent positions first, and look again at what is unresolved."""
         left = self.max_probes - self.readings.num_probes
-        if purpose == "resolve":
-            left -= self._validation_cost()
+        left -= self._validation_cost() if purpose == "resolve" else REHEARSALS
         size = min(size, left)
         if size <= 0:
             self.is_spent = True
