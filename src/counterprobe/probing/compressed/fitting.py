@@ -190,8 +190,9 @@ def _solve(
     data: Data, j: int, members: IntArray, size: int, low: int, high: int, scratch: Scratch
 ) -> int:
     """Solve for the coordinates ``low .. high - 1``, which share weights; return the rank."""
-    _accumulate(data, j, members, size, low, high, scratch)
-    rank = solve_normal(scratch.gram, scratch.solution, scratch.determined, size, low, high)
+    span = _accumulate(data, j, members, size, low, high, scratch)
+    gram, solution, determined = scratch.gram, scratch.solution, scratch.determined
+    rank = solve_normal(gram, solution, determined, size, low, high, span)
     if rank == ILL_CONDITIONED:
         rank = _solve_graded(data, j, members, size, low, high, scratch)
     return rank
@@ -200,8 +201,9 @@ def _solve(
 @inlined
 def _accumulate(
     data: Data, j: int, members: IntArray, size: int, low: int, high: int, scratch: Scratch
-) -> None:
-    """Set up the normal equations of the coordinates ``low .. high - 1``, which share weights."""
+) -> float:
+    """Set up the normal equations; return the lightest weight over the heaviest."""
+    lightest, heaviest = np.inf, 0.0
     gram, solution = scratch.gram, scratch.solution
     for a in range(size):
         for b in range(a + 1):
@@ -213,6 +215,7 @@ def _accumulate(
         if not scratch.is_clean[t]:
             continue
         w = _weight(data, j, t, low)
+        lightest, heaviest = min(lightest, w), max(heaviest, w)
         gram[0, 0] += w
         for c in range(low, high):
             solution[0, c] += w * scratch.residual[t, c]
@@ -232,6 +235,7 @@ def _accumulate(
                 for c in range(low, high):
                     solution[row, c] += w * scratch.residual[t, c]
             first += data.num_choices[members[m]] - 1
+    return lightest / heaviest if heaviest > 0.0 else 1.0
 
 
 @inlined

@@ -24,6 +24,8 @@ __all__ = ["ILL_CONDITIONED", "back_substitute", "rotate_in", "solve_normal"]
 ILL_CONDITIONED = -1
 # Normal equations lose what a pivot has lost against its diagonal: nine digits of sixteen here.
 PIVOT = 1e-9
+# Weights that differ by less than this leave no pivot so small.
+GRADED = 1e-6
 # A row whose remainder is this small against the row itself lies in the span of earlier rows.
 # Designs of zeros and ones leave remainders of rounding, 1e-15, or of one over their size.
 IN_SPAN = 1e-9
@@ -37,6 +39,7 @@ def solve_normal(
     size: int,
     low: int,
     high: int,
+    span: float,
 ) -> int:
     """Cholesky in place; return the rank, or ``ILL_CONDITIONED`` without a solution.
 
@@ -46,9 +49,12 @@ def solve_normal(
         The lower triangle, destroyed.
     solution : shape (P, C)
         Right-hand sides, columns ``low .. high - 1``; overwritten by the solutions. A parameter
-        that no row shows is set to zero.
+        that the rows do not determine is set to zero.
     determined : shape (P,)
         Written.
+    span : float
+        The lightest weight over the heaviest. Unless it is small, a pivot that is lost means that
+        no row determines its parameter; otherwise it may be that light rows do.
     """
     rank = 0
     for p in range(size):
@@ -56,12 +62,12 @@ def solve_normal(
         for k in range(p):
             if determined[k]:
                 diagonal -= gram[p, k] * gram[p, k]
-        determined[p] = gram[p, p] > 0.0
+        determined[p] = diagonal > PIVOT * gram[p, p]
         if not determined[p]:
+            if span < GRADED and gram[p, p] > 0.0:
+                rank = ILL_CONDITIONED
+                break
             continue
-        if diagonal <= PIVOT * gram[p, p]:
-            rank = ILL_CONDITIONED
-            break
         rank += 1
         root = math.sqrt(diagonal)
         gram[p, p] = root
