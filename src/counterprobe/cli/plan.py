@@ -72,7 +72,7 @@ def plan(
 
     counterprobe plan --n 1000000 --vocab 65536 --s 2 --epsilon 0.1 --cutoff best
 
-    counterprobe plan --case kl --kl-tolerance 0.01 --failure-budget 1e-6 --target-error 0.05
+    counterprobe plan --n 1000000 --vocab 65536 --s 2 --case kl --kl-tolerance 0.01
     """
     output.check_writable(json)
     output.check_writable(plot)
