@@ -203,9 +203,7 @@ def test_files(tmp_path):
         read_config(file)
     with pytest.raises(FileNotFoundError):
         read_config(tmp_path / "none.toml")
-    with pytest.raises(
-        ValueError, match="unknown preset 'papers'; presets: paper, strict, tuned-by-hand"
-    ):
+    with pytest.raises(ValueError, match="unknown preset 'papers'; presets: paper, strict"):
         load_preset("papers")
 
 
