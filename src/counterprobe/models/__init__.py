@@ -1,0 +1,1 @@
+"""Models that answer masked states: any torch model, Hugging Face, antibodies, proteins."""

@@ -1,0 +1,129 @@
+"""Calling a torch model: ids in, logits out, whatever shape the model returns them in."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from counterprobe.errors import OracleError
+from counterprobe.extras import load_extra
+
+if TYPE_CHECKING:
+    import torch
+else:
+    torch = load_extra("torch", "torch", "counterprobe.models.calling", package="PyTorch")
+
+__all__ = ["Calling", "device_of"]
+
+IntArray = NDArray[np.int64]
+
+
+class Calling:
+    """A model that maps ids to logits, and how it wants to be called.
+
+    Parameters
+    ----------
+    model : callable
+    name : str
+        For error messages.
+    device : optional
+        Where ids go; by default the device of the model's parameters.
+    attention_mask : bool, optional
+        Whether to pass an attention mask of ones; by default where the model takes one.
+
+    Attributes
+    ----------
+    num_evaluated : int
+        States that went through the model so far.
+    """
+
+    def __init__(
+        self,
+        model: Callable[..., Any],
+        name: str,
+        *,
+        device: Any = None,
+        attention_mask: bool | None = None,
+    ) -> None:
+        if getattr(model, "training", False):
+            raise ValueError(
+                "model must be in evaluation mode, or dropout makes its rows random: call "
+                "model.eval()"
+            )
+        self._model = model
+        self._name = name
+        self.device = device_of(model) if device is None else torch.device(device)
+        wants_mask = _takes_attention_mask(model) if attention_mask is None else attention_mask
+        self._wants_mask = wants_mask
+        self.num_evaluated = 0
+
+    def __call__(self, ids: IntArray) -> torch.Tensor:
+        """Return logits of shape ``(B, L, W)`` for ids of shape ``(B, L)``."""
+        on_device = torch.as_tensor(ids, device=self.device)
+        masks = {"attention_mask": torch.ones_like(on_device)} if self._wants_mask else {}
+        try:
+            with torch.no_grad():
+                reply = self._model(on_device, **masks)
+        except IndexError as problem:
+            raise OracleError(
+                f"oracle {self._name!r}: the model cannot read one of the ids 0..{int(ids.max())},"
+                f" or a sequence of {ids.shape[1]} ({problem}); check mask_id, the vocabulary and "
+                "the length"
+            ) from problem
+        logits = _logits_of(reply)
+        if logits is None or logits.ndim != 3 or tuple(logits.shape[:2]) != ids.shape:
+            got = type(reply).__name__ if logits is None else tuple(logits.shape)
+            raise OracleError(
+                f"oracle {self._name!r} must return logits of shape (B, L, W) for ids of shape "
+                f"{ids.shape}, got {got}"
+            )
+        self.num_evaluated += len(ids)
+        return logits.detach()
+
+    def check_mask_id(self, mask_id: int, num_outputs: int | None = None) -> None:
+        """Refuse a mask that the model cannot read: on a GPU that would be fatal.
+
+        A module reads as many ids as its (largest) embedding has rows. Otherwise the mask is one
+        of the ids that the model gives logits for, or the one after the last.
+        """
+        parts: list[Any] = []
+        if hasattr(self._model, "get_input_embeddings"):
+            parts = [self._model.get_input_embeddings()]
+        elif isinstance(self._model, torch.nn.Module):
+            parts = list(self._model.modules())
+        sizes = [part.num_embeddings for part in parts if isinstance(part, torch.nn.Embedding)]
+        most = max(sizes) if sizes else num_outputs + 1 if num_outputs is not None else None
+        if mask_id < 0 or (most is not None and mask_id >= most):
+            known = f", 0..{most - 1}" if most is not None else ""
+            raise ValueError(f"mask_id must be an id that the model reads{known}; got {mask_id}")
+
+
+def device_of(model: Any) -> torch.device:
+    """Return where a module's parameters are; a plain function is taken to work on the host."""
+    if isinstance(model, torch.nn.Module):
+        for tensor in (*model.parameters(), *model.buffers()):
+            return tensor.device
+    return torch.device("cpu")
+
+
+def _takes_attention_mask(model: Callable[..., Any]) -> bool:
+    called = model.forward if isinstance(model, torch.nn.Module) else model
+    try:
+        return "attention_mask" in inspect.signature(called).parameters
+    except (TypeError, ValueError):  # some builtins have no signature
+        return False
+
+
+def _logits_of(reply: Any) -> torch.Tensor | None:
+    """Find the logits in what a model returned."""
+    if isinstance(reply, Mapping) and "logits" in reply:
+        reply = reply["logits"]
+    elif hasattr(reply, "logits"):
+        reply = reply.logits
+    elif isinstance(reply, (tuple, list)) and reply:
+        reply = reply[0]
+    return reply if isinstance(reply, torch.Tensor) else None

@@ -1,0 +1,127 @@
+"""How far a model's rows move when the same state is asked in other company.
+
+A network in single or half precision rounds differently in a batch of another size, so one state
+has slightly different rows each time. An oracle must be frozen, and probes compare rows: whatever
+such rounding does is declared as the oracle's row error, so that it never becomes a vote.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import array_api_compat
+import numpy as np
+
+from counterprobe.errors import OracleError
+from counterprobe.oracle import NUMERICAL_FLOOR, Readouts
+from counterprobe.rows import Rows, to_numpy
+from counterprobe.states import MASK, StateArray
+
+__all__ = ["Repeatability", "measure_repeatability"]
+
+Ask = Callable[[StateArray, Readouts], Rows]
+
+# The largest of a few dozen gaps is not the largest there is.
+MARGIN = 4.0
+# Rows that move this far are random, or mix the states of a batch: no rounding does that.
+LARGEST = 0.2
+# A softmax rounds each probability a few times, whatever was measured.
+ROUNDINGS = 8
+NUM_STATES = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Repeatability:
+    """What was seen.
+
+    Attributes
+    ----------
+    gap : float
+        The largest total variation between rows of one state in different batches.
+    row_error : float
+        What to declare: the gap with a margin, and never less than the precision itself.
+    num_states : int
+        States evaluated to find out.
+    """
+
+    gap: float
+    row_error: float
+    num_states: int
+
+
+def measure_repeatability(
+    ask: Ask,
+    given: StateArray,
+    vocab_size: int,
+    *,
+    largest_batch: int,
+    name: str,
+) -> Repeatability:
+    """Ask for a few states alone, together, and in a larger batch, and compare.
+
+    Parameters
+    ----------
+    ask : callable
+        Rows of states, as an oracle gives them.
+    given : ndarray of int, shape (N,)
+        The template's context; its masked positions are filled more and more.
+    vocab_size : int
+    largest_batch : int
+        No batch is larger than this.
+    name : str
+        The oracle's name, for errors.
+    """
+    states = _some_states(given, vocab_size)
+    readouts = Readouts.every_masked(states)
+    together = ask(states, readouts)
+    asked = len(states)
+    again = ask(states, readouts)
+    asked += len(states)
+    gap = _gap(together, again)
+    if gap > LARGEST:
+        raise OracleError(
+            f"oracle {name!r} gave another row the second time (total variation {gap:.2g}): "
+            "switch off dropout with model.eval(), and fix any other randomness"
+        )
+    for k in range(len(states)):
+        mine = np.flatnonzero(readouts.state_index == k)
+        alone = ask(states[k : k + 1], Readouts.same(1, readouts.position[mine]))
+        asked += 1
+        gap = max(gap, _gap(together.take(mine), alone))
+    copies = -(-min(16, largest_batch) // len(states))
+    if copies > 1:
+        many = np.tile(states[::-1], (copies, 1))
+        mine = np.flatnonzero(readouts.state_index == 0)
+        # The first state stands last in every copy.
+        last = Readouts.pairs(np.full(len(mine), len(many) - 1), readouts.position[mine])
+        gap = max(gap, _gap(together.take(mine), ask(many, last)))
+        asked += len(many)
+    if gap > LARGEST:
+        raise OracleError(
+            f"oracle {name!r}: rows move by {gap:.2g} in total variation when the same state is "
+            "asked in another batch: the model must not mix the states of a batch (batch "
+            "normalisation does; call model.eval())"
+        )
+    masses = together.masses
+    epsilon = float(array_api_compat.array_namespace(masses).finfo(masses.dtype).eps)
+    return Repeatability(gap, max(NUMERICAL_FLOOR, ROUNDINGS * epsilon, MARGIN * gap), asked)
+
+
+def _some_states(given: StateArray, vocab_size: int) -> StateArray:
+    """Return states with all, then fewer of the masked positions masked."""
+    draw = np.random.default_rng(0)
+    masked = np.flatnonzero(given == MASK)
+    if len(masked) == 0:
+        masked = np.arange(len(given))
+    states = np.tile(given, (NUM_STATES, 1))
+    for k in range(NUM_STATES):
+        shown = len(masked) * k // NUM_STATES
+        order = draw.permutation(masked)
+        states[k, order[:shown]] = draw.integers(0, vocab_size, size=shown)
+        states[k, order[shown:]] = MASK
+    return states.astype(np.int32)
+
+
+def _gap(one: Rows, other: Rows) -> float:
+    return float(to_numpy(one.total_variation(other)).max(initial=0.0))

@@ -1,0 +1,149 @@
+"""Rows of a torch model: they stay on their device, and large vocabularies go through in pieces.
+
+``DenseRows`` holds torch tensors already; its reductions are written for small batches, with
+several temporaries of the size of the batch. Here every reduction walks over pieces of rows, so
+that the temporaries of a thousand rows over 128,000 tokens fit beside the model, and cumulative
+sums are taken in double precision, so that rare tokens are drawn at their own rate. What a row
+gives never depends on the rows beside it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from counterprobe.extras import load_extra
+from counterprobe.rows import DenseRows, Rows, to_numpy, widened
+
+if TYPE_CHECKING:
+    import torch
+else:
+    torch = load_extra("torch", "torch", "counterprobe.models.rows", package="PyTorch")
+
+__all__ = ["TorchRows"]
+
+FloatArray = NDArray[np.float64]
+IntArray = NDArray[np.int64]
+
+# Numbers in a temporary: 2^25 are 256 MB in double precision.
+PIECE = 1 << 25
+
+
+@dataclass(frozen=True, slots=True)
+class TorchRows(DenseRows):
+    """One probability per token, in a torch tensor that stays on its device.
+
+    Parameters
+    ----------
+    probabilities : Tensor of float, shape (n, V)
+    """
+
+    probabilities: Any
+
+    def _pieces(self) -> Iterator[slice]:
+        count, vocab_size = self.probabilities.shape
+        step = max(1, PIECE // max(1, vocab_size))
+        for low in range(0, max(1, count), step):
+            yield slice(low, low + step)
+
+    def _reduce(self, function: Callable[[torch.Tensor], torch.Tensor]) -> torch.Tensor:
+        """Join what a function of a few rows returns for all of them."""
+        parts = [function(widened(self.probabilities[piece])) for piece in self._pieces()]
+        return parts[0] if len(parts) == 1 else torch.cat(parts)
+
+    def _reduce_with(
+        self, other: Rows, function: Callable[[Any, Any], torch.Tensor]
+    ) -> torch.Tensor:
+        """Join what a function of a few rows of two batches returns for all of them."""
+        q = other.dense()
+        if not isinstance(q, torch.Tensor):
+            q = torch.as_tensor(q, device=self.probabilities.device)
+        parts = [
+            function(widened(self.probabilities[piece]), widened(q[piece]))
+            for piece in self._pieces()
+        ]
+        return parts[0] if len(parts) == 1 else torch.cat(parts)
+
+    def with_masses(self, masses: Any) -> TorchRows:
+        """Return rows with other probabilities."""
+        return TorchRows(masses)
+
+    def take(self, index: IntArray) -> TorchRows:
+        """Return the rows at ``index``, in that order; a run of neighbours is not copied."""
+        index = np.asarray(index)
+        if len(index) and np.array_equal(index, np.arange(index[0], index[0] + len(index))):
+            return TorchRows(self.probabilities[int(index[0]) : int(index[0]) + len(index)])
+        where = torch.as_tensor(index, dtype=torch.int64, device=self.probabilities.device)
+        return TorchRows(self.probabilities[where])
+
+    def entropy(self) -> torch.Tensor:
+        """Return the Shannon entropy of each row, in nats."""
+        return self._reduce(lambda p: torch.special.entr(p).sum(dim=1))
+
+    def total_variation(self, other: Rows) -> torch.Tensor:
+        """Return ``sum |p - q| / 2`` for each pair of rows."""
+        return self._reduce_with(other, lambda p, q: (p - q).abs_().sum(dim=1) / 2)
+
+    def squared_hellinger(self, other: Rows) -> torch.Tensor:
+        """Return ``1 - sum sqrt(p q)`` for each pair of rows, without cancellation."""
+        return self._reduce_with(
+            other, lambda p, q: (p.sqrt() - q.sqrt()).square_().sum(dim=1) / 2
+        )
+
+    def kl(self, other: Rows) -> torch.Tensor:
+        """Return ``sum p log(p / q)`` for each pair of rows, infinite where q misses mass of p."""
+        # xlogy(0, 0) is 0, and xlogy(p, 0) minus infinity.
+        return self._reduce_with(
+            other, lambda p, q: (torch.xlogy(p, p) - torch.xlogy(p, q)).sum(dim=1)
+        )
+
+    def margin(self) -> torch.Tensor:
+        """Return the difference of the two largest probabilities of each row."""
+        if self.vocab_size == 1:
+            return self._reduce(lambda p: p[:, 0])
+        return self._reduce(_top_two_difference)
+
+    def top(self) -> tuple[IntArray, torch.Tensor]:
+        """Return each row's most probable token (ties to the smallest) and its probability."""
+        best = self.probabilities.amax(dim=1)
+        tokens = [
+            # argmax of the mask: frameworks differ in which of several maxima they return.
+            (self.probabilities[piece] == best[piece, None]).to(torch.int8).argmax(dim=1)
+            for piece in self._pieces()
+        ]
+        return to_numpy(torch.cat(tokens)).astype(np.int64), best
+
+    def above(self, threshold: float) -> tuple[IntArray, IntArray]:
+        """List the tokens of probability at least ``threshold``; see :meth:`Rows.above`."""
+        counts = self._reduce(lambda p: (p >= threshold).sum(dim=1))
+        tokens = self._reduce(lambda p: (p >= threshold).nonzero()[:, 1])
+        start = np.concatenate([[0], np.cumsum(to_numpy(counts))]).astype(np.int64)
+        return start, to_numpy(tokens).astype(np.int64)
+
+    def draw(self, uniforms: FloatArray) -> IntArray:
+        """Turn one uniform in ``[0, 1)`` a row into a token, in token order."""
+        if len(self) == 0:
+            return np.empty(0, dtype=np.int64)
+        device = self.probabilities.device
+        # Apple's devices have no double precision.
+        wide = torch.float32 if device.type == "mps" else torch.float64
+        u = torch.as_tensor(np.asarray(uniforms), dtype=wide, device=device)
+        tokens = []
+        for piece in self._pieces():
+            p = self.probabilities[piece]
+            cdf = p.cumsum(dim=1, dtype=wide)
+            target = u[piece, None] * cdf[:, -1:]
+            chosen = torch.searchsorted(cdf, target, right=True)[:, 0]
+            # Rounding may push u * total up to the total: stay on the last token that has mass.
+            last = self.vocab_size - 1 - (p.flip(1) > 0).to(torch.int8).argmax(dim=1)
+            tokens.append(torch.minimum(chosen, last))
+        return to_numpy(torch.cat(tokens)).astype(np.int64)
+
+
+def _top_two_difference(p: torch.Tensor) -> torch.Tensor:
+    best = p.topk(2, dim=1).values
+    return best[:, 0] - best[:, 1]
