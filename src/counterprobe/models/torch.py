@@ -70,8 +70,8 @@ class TorchOracle:
         The most states in one call; by default as many as are sure to fit. It is halved when
         memory runs out.
     row_error : float, optional
-        Total-variation radius to declare; by default it is measured, which costs some dozens of
-        evaluations.
+        Total-variation radius to declare; by default it is measured, which costs a dozen
+        evaluations (some dozens on a GPU).
     device : optional
         Where ids go; by default the device of the model's parameters.
     name : str, optional
@@ -140,7 +140,7 @@ class TorchOracle:
                 self.rows,
                 template.given,
                 template.vocab_size,
-                largest_batch=self._batch.value,
+                largest_batch=min(self._batch.value, 6 if self.device.type == "cpu" else 64),
                 name=self.name,
             )
 
