@@ -1,0 +1,336 @@
+"""Hugging Face models: tiny ones with random weights, built on the spot."""
+
+import json
+import pickle
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+import transformers
+from tokenizers import Tokenizer, models, pre_tokenizers, processors
+
+import counterprobe as cp
+from counterprobe import MASK, testing
+from counterprobe.models.transformers import LanguageModel
+from counterprobe.oracle import Readouts
+from counterprobe.rows import to_numpy
+
+WORDS = ["paris", "is", "the", "capital", "of", "france", "a", "cat", "sat", "on", "mat", "."]
+
+
+def bert_tokenizer() -> transformers.PreTrainedTokenizerFast:
+    """Special tokens first and a mask among them, as BERT has it."""
+    vocabulary = {
+        word: k for k, word in enumerate(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *WORDS])
+    }
+    tokenizer = Tokenizer(models.WordLevel(vocabulary, unk_token="[UNK]"))
+    tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
+    tokenizer.post_processor = processors.TemplateProcessing(
+        single="[CLS] $A [SEP]", special_tokens=[("[CLS]", 2), ("[SEP]", 3)]
+    )
+    return transformers.PreTrainedTokenizerFast(
+        tokenizer_object=tokenizer,
+        pad_token="[PAD]",
+        unk_token="[UNK]",
+        cls_token="[CLS]",
+        sep_token="[SEP]",
+        mask_token="[MASK]",
+    )
+
+
+def causal_tokenizer(**special: str) -> transformers.PreTrainedTokenizerFast:
+    """Words first, special tokens last, as models made from left-to-right ones have it."""
+    vocabulary = {word: k for k, word in enumerate([*WORDS, "<unk>", "<end>", "<turn>", "<hole>"])}
+    tokenizer = Tokenizer(models.WordLevel(vocabulary, unk_token="<unk>"))
+    tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
+    return transformers.PreTrainedTokenizerFast(
+        tokenizer_object=tokenizer,
+        unk_token="<unk>",
+        eos_token="<end>",
+        additional_special_tokens=["<turn>"],
+        **special,
+    )
+
+
+SMALL = {
+    "hidden_size": 16,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 2,
+    "intermediate_size": 32,
+    "initializer_range": 0.6,
+}
+
+
+def bert() -> LanguageModel:
+    config = transformers.BertConfig(vocab_size=17, max_position_embeddings=32, **SMALL)
+    return LanguageModel(transformers.BertForMaskedLM(config).eval(), bert_tokenizer())
+
+
+def roberta() -> LanguageModel:
+    config = transformers.RobertaConfig(
+        vocab_size=17, max_position_embeddings=34, pad_token_id=1, type_vocab_size=1, **SMALL
+    )
+    return LanguageModel(transformers.RobertaForMaskedLM(config).eval(), bert_tokenizer())
+
+
+def esm() -> LanguageModel:
+    config = transformers.EsmConfig(
+        vocab_size=17,
+        pad_token_id=0,
+        mask_token_id=4,
+        max_position_embeddings=34,
+        position_embedding_type="rotary",
+        token_dropout=True,
+        **SMALL,
+    )
+    return LanguageModel(transformers.EsmForMaskedLM(config).eval(), bert_tokenizer())
+
+
+def llada(*, is_causal: bool = False) -> LanguageModel:
+    """A stand-in for LLaDA: a Llama without a causal mask, whose tokenizer has no mask."""
+    config = transformers.LlamaConfig(
+        vocab_size=20, num_key_value_heads=2, max_position_embeddings=64, **SMALL
+    )
+    config.is_causal = is_causal
+    config.mask_token_id = 15
+    model = transformers.LlamaForCausalLM(config).eval()
+    return LanguageModel(model, causal_tokenizer())
+
+
+def dream() -> LanguageModel:
+    """A stand-in for Dream: a Qwen2 without a causal mask, with logits shifted by one place."""
+    config = transformers.Qwen2Config(
+        vocab_size=20, num_key_value_heads=2, max_position_embeddings=64, **SMALL
+    )
+    config.is_causal = False
+    model = transformers.Qwen2ForCausalLM(config).eval()
+    return LanguageModel(model, causal_tokenizer(mask_token="<hole>"), shift=True)
+
+
+MODELS = {"bert": bert, "roberta": roberta, "esm": esm, "llada": llada, "dream": dream}
+
+
+def build(name: str, **options) -> LanguageModel:
+    with torch.random.fork_rng():
+        torch.manual_seed(5)
+        return MODELS[name](**options)
+
+
+@pytest.fixture(params=list(MODELS))
+def language_model(request) -> LanguageModel:
+    return build(request.param)
+
+
+TEXT = "paris is the [MASK] of [MASK] ."
+
+
+# ----- What they are asked and what they answer ---------------------------------------------
+
+
+def test_a_text_with_masks_becomes_a_template_and_comes_back(language_model):
+    template = language_model.template(TEXT)
+    assert (template.length, len(template.masked)) == (7, 2)
+    assert template.masked.tolist() == [3, 5]
+    assert template.text(template.given).replace(" ", "") == TEXT.replace(" ", "")
+    word = {int(k): language_model.tokenizer.convert_ids_to_tokens(int(k))
+            for k in template.vocabulary}  # fmt: skip
+    assert set(WORDS) <= set(word.values())
+    token = {name: t for t, name in enumerate(word.values())}
+    filled = template.given.copy()
+    filled[[3, 5]] = token["capital"], token["france"]
+    assert template.text(filled) == "paris is the capital of france ."
+
+
+def test_special_tokens_are_never_drawn(language_model):
+    tokenizer = language_model.tokenizer
+    names = {tokenizer.convert_ids_to_tokens(int(k)) for k in language_model.vocabulary}
+    end = {"<end>"} if tokenizer.eos_token == "<end>" else set()
+    assert names == set(WORDS) | end  # an answer of fixed length is filled up with its end
+    assert language_model.mask_id not in language_model.vocabulary
+
+
+def test_rows_are_the_softmax_of_the_model_s_own_logits(language_model):
+    template = language_model.template(TEXT)
+    oracle = language_model.oracle(template)
+    rows = oracle.rows(template.given[None], Readouts.same(1, template.masked))
+    ids = torch.from_numpy(template.fill(template.given))
+    with torch.no_grad():
+        logits = language_model.model(ids, attention_mask=torch.ones_like(ids)).logits[0]
+    if language_model.is_shifted:
+        logits = torch.cat([logits[:1], logits[:-1]])
+    logits = logits.double()[template.slots[template.masked]][:, template.vocabulary.copy()]
+    np.testing.assert_allclose(
+        to_numpy(rows.dense()), torch.softmax(logits, dim=1).numpy(), atol=1e-5
+    )
+
+
+def test_they_pass_the_conformance_suite_of_oracles(language_model):
+    testing.check_oracle(language_model.oracle(TEXT))
+
+
+def test_rows_depend_on_both_sides_of_a_mask(language_model):
+    template = language_model.template("[MASK] cat sat on [MASK] mat")
+    oracle = language_model.oracle(template, row_error=0.0)
+    states = np.tile(template.given, (3, 1))
+    states[1, 1], states[2, 5] = 3, 3
+    rows = oracle.rows(states, Readouts.same(3, [4]))
+    distance = to_numpy(rows.take(np.array([1, 2])).total_variation(rows.take(np.array([0, 0]))))
+    assert (distance > 1e-4).all()
+
+
+# About the law, or that there are at least ten positions.
+MUST_BE_TOLD = {
+    "centroid-layers",
+    "chen-cong-li",
+    "information-curve",
+    "li-cai",
+    "packed-theory",
+}
+
+
+def test_every_sampler_fills_a_template(language_model):
+    template = language_model.template("the [MASK] [MASK] on [MASK] [MASK] [MASK]")
+    oracle = language_model.oracle(template)
+    for name, sampler in cp.samplers.SAMPLERS.items():
+        before = oracle.num_evaluated
+        run = cp.Unmasking(oracle, given=template.given)
+        try:
+            result = sampler()(run, cp.Streams.from_seed(4))
+        except ValueError as refusal:
+            assert name in MUST_BE_TOLD, refusal
+            continue
+        assert oracle.num_evaluated - before == result.ledger.total, name
+        if result.tokens is None:
+            assert name == "compressed", (name, result.reason)
+            continue
+        known = template.given != MASK
+        assert np.array_equal(result.tokens[known], template.given[known]), name
+
+
+# ----- Where they come from -----------------------------------------------------------------
+
+
+def saved(model: LanguageModel, folder: Path, **options) -> Path:
+    model.model.save_pretrained(folder, **options)
+    model.tokenizer.save_pretrained(folder)
+    return folder
+
+
+@pytest.mark.parametrize("name", ["bert", "roberta", "esm", "llada"])
+def test_a_folder_gives_the_same_rows_as_the_live_model(name, tmp_path):
+    live = build(name)
+    loaded = LanguageModel.from_folder(saved(live, tmp_path / name), device="cpu")
+    assert loaded.name == name
+    template = live.template(TEXT)
+    assert np.array_equal(loaded.template(TEXT).frame, template.frame)
+    readouts = Readouts.same(1, template.masked)
+    one = live.oracle(template).rows(template.given[None], readouts)
+    other = loaded.oracle(template).rows(template.given[None], readouts)
+    np.testing.assert_allclose(to_numpy(one.dense()), to_numpy(other.dense()), atol=1e-6)
+
+
+def test_half_precision_is_kept_and_declared(tmp_path):
+    folder = saved(build("bert"), tmp_path)
+    loaded = LanguageModel.from_folder(folder, device="cpu", dtype=torch.bfloat16)
+    oracle = loaded.oracle(TEXT)
+    assert next(loaded.model.parameters()).dtype == torch.bfloat16
+    rows = oracle.rows(oracle.template.given[None], Readouts.same(1, [3]))
+    assert rows.dense().dtype == torch.float32
+
+
+# ----- What is refused ----------------------------------------------------------------------
+
+
+def test_a_left_to_right_model_is_refused():
+    with pytest.raises(ValueError, match="both sides of a mask, but 'llama' sees only the left"):
+        build("llada", is_causal=True)
+
+
+def test_a_model_without_a_mask_is_refused():
+    model = build("llada").model
+    model.config.mask_token_id = None
+    with pytest.raises(ValueError, match="mask_id must be given: neither"):
+        LanguageModel(model, causal_tokenizer())
+    assert LanguageModel(model, causal_tokenizer(), mask_id=15).mask_id == 15
+    with pytest.raises(ValueError, match=r"an id that the model reads, 0..19; got 20"):
+        LanguageModel(model, causal_tokenizer(), mask_id=20)
+
+
+def test_a_model_in_training_mode_is_refused():
+    model = build("bert")
+    with pytest.raises(ValueError, match=r"evaluation mode.*model.eval\(\)"):
+        LanguageModel(model.model.train(), model.tokenizer)
+
+
+def test_a_text_that_is_too_long_is_refused():
+    for name, most in (("bert", 32), ("roberta", 32)):
+        model = build(name)
+        assert model.max_length == most
+        model.oracle("cat " * (most - 3) + "[MASK]")
+        with pytest.raises(ValueError, match=f"at most {most} tokens, special ones included; got"):
+            model.template("cat " * (most - 2) + "[MASK]")
+
+
+def test_allowed_words_are_one_token_each():
+    model = build("bert")
+    template = model.template(TEXT, allowed={3: ["capital", "cat"], 5: "france"})
+    result = cp.samplers.OneBatch()(
+        cp.Unmasking(model.oracle(template), given=template.given), cp.Streams.from_seed(1)
+    )
+    assert template.text(result.tokens) in (
+        "paris is the capital of france .",
+        "paris is the cat of france .",
+    )
+    with pytest.raises(ValueError, match="must be one token of the tokenizer, got 'elephant'"):
+        model.template(TEXT, allowed={3: "elephant"})
+
+
+def test_ids_can_stand_for_a_text():
+    model = build("bert")
+    template = model.template([2, 5, 4, 4, 3])
+    assert template.masked.tolist() == [1, 2]
+    assert template.text(template.given) == "paris[MASK][MASK]"
+
+
+def test_a_folder_that_is_none_is_refused(tmp_path):
+    with pytest.raises(ValueError, match=r"must hold a Hugging Face model, with config.json; got"):
+        LanguageModel.from_folder(tmp_path)
+    with pytest.raises(ValueError, match=r"must hold a Hugging Face model"):
+        LanguageModel.from_folder("bert-base-uncased")
+
+
+def test_weights_that_do_not_match_are_refused(tmp_path):
+    folder = saved(build("bert"), tmp_path)
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps({**config, "num_hidden_layers": 3}))
+    with pytest.raises(ValueError, match=r"do not match the model: they lack .*layer\.2.* more"):
+        LanguageModel.from_folder(folder)
+    (folder / "config.json").write_text(json.dumps({**config, "intermediate_size": 48}))
+    with pytest.raises(ValueError, match=r"cannot be loaded|have another shape") as error:
+        LanguageModel.from_folder(folder)
+    assert "\n" not in str(error.value)
+
+
+def test_a_pickle_that_is_no_state_dict_is_refused(tmp_path):
+    folder = saved(build("bert"), tmp_path)
+    (folder / "model.safetensors").unlink()
+    (folder / "pytorch_model.bin").write_bytes(pickle.dumps({"weights": Path("x")}, protocol=2))
+    with pytest.raises(ValueError, match="cannot be loaded") as error:
+        LanguageModel.from_folder(folder)
+    assert "\n" not in str(error.value)
+
+
+def test_code_in_a_folder_is_not_run_unless_it_is_trusted(tmp_path):
+    folder = saved(build("bert"), tmp_path)
+    config = json.loads((folder / "config.json").read_text())
+    config.update(
+        model_type="homemade",
+        architectures=["Homemade"],
+        auto_map={"AutoConfig": "code.Config", "AutoModel": "code.Homemade"},
+    )
+    (folder / "config.json").write_text(json.dumps(config))
+    (folder / "code.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'w')\n")
+    with pytest.raises(ValueError, match="if you trust that code, pass trust_remote_code=True"):
+        LanguageModel.from_folder(folder)
+    assert not (tmp_path / "ran").exists()
