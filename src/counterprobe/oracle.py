@@ -24,7 +24,16 @@ from counterprobe.errors import OracleError
 from counterprobe.rows import DenseRows, Rows, concatenate
 from counterprobe.states import MASK, as_states
 
-__all__ = ["CallableOracle", "IncrementalOracle", "LawOracle", "Oracle", "Readouts", "Session"]
+__all__ = [
+    "BatchIncrementalOracle",
+    "CallableOracle",
+    "IncrementalOracle",
+    "LawOracle",
+    "Oracle",
+    "Readouts",
+    "Session",
+    "Sessions",
+]
 
 
 # An exact oracle still rounds: below this a difference between two rows means nothing.
@@ -222,6 +231,28 @@ class IncrementalOracle(Oracle, Protocol):
 
     def session(self, state: StateArray) -> Session:
         """Open a session at a state of shape ``(N,)``."""
+        ...
+
+
+@runtime_checkable
+class Sessions(Protocol):
+    """Many growing histories held at once; each pair names a sequence and a position."""
+
+    def push(self, committed: Readouts, tokens: IntArray) -> None:
+        """Reveal committed values, one token a pair."""
+        ...
+
+    def rows(self, readouts: Readouts) -> Rows:
+        """Return one row a pair, given what was pushed to its sequence so far."""
+        ...
+
+
+@runtime_checkable
+class BatchIncrementalOracle(IncrementalOracle, Protocol):
+    """An oracle that can follow many runs at once, whatever each of them commits."""
+
+    def sessions(self, states: StateArray) -> Sessions:
+        """Open sessions at states of shape ``(B, N)``."""
         ...
 
 

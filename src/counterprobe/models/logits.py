@@ -47,6 +47,11 @@ class Softmax:
         self._name = name
         self._on_device: dict[Any, tuple[torch.Tensor, torch.Tensor | None]] = {}
 
+    @property
+    def vocab_size(self) -> int:
+        """Number of tokens V."""
+        return self._template.vocab_size
+
     def _tables(self, device: torch.device) -> tuple[torch.Tensor, torch.Tensor | None]:
         """Return the vocabulary and the forbidden tokens of each kind of position."""
         if device not in self._on_device:
@@ -83,30 +88,47 @@ class Softmax:
         first_state : int
             The index that errors give to state 0.
         """
-        width = int(logits.shape[-1])
-        if int(self._template.vocabulary.max(initial=0)) >= width:
-            raise OracleError(
-                f"oracle {self._name!r}: the model gives logits for {width} ids, but the "
-                f"vocabulary reaches id {int(self._template.vocabulary.max())}"
-            )
-        vocabulary, forbidden = self._tables(logits.device)
-        is_whole = len(self._template.vocabulary) == width and bool(
-            (self._template.vocabulary == np.arange(width)).all()
-        )
-        step = max(1, PIECE // width)
+        step = max(1, PIECE // int(logits.shape[-1]))
         for low in range(0, len(positions), step):
             piece = slice(low, low + step)
             states = torch.as_tensor(state_index[piece], device=logits.device)
             where = torch.as_tensor(read_at[piece], device=logits.device)
-            scores = logits[states, where]
-            if not is_whole:
-                scores = scores[:, vocabulary]
-            scores = scores.to(out.dtype) / self._temperature
-            if forbidden is not None and self._template.kind is not None:
-                kind = torch.as_tensor(self._template.kind[positions[piece]], device=logits.device)
-                scores = scores.masked_fill(forbidden[kind], -torch.inf)
-            normalise(scores, out[piece])
-            self._check(out[piece], scores, first_state + state_index[piece], positions[piece])
+            self.write_scores(
+                logits[states, where],
+                first_state + state_index[piece],
+                positions[piece],
+                out[piece],
+            )
+
+    def write_scores(
+        self, scores: torch.Tensor, state_index: IntArray, positions: IntArray, out: torch.Tensor
+    ) -> None:
+        """Write one row for each of some scores.
+
+        Parameters
+        ----------
+        scores : Tensor, shape (r, W)
+            The logits of each row.
+        state_index, positions : ndarray of int, shape (r,)
+            Where each row belongs: errors name the state, and positions have their own tokens.
+        out : Tensor, shape (r, V)
+        """
+        width = int(scores.shape[1])
+        ids = self._template.vocabulary
+        if int(ids.max()) >= width:
+            raise OracleError(
+                f"oracle {self._name!r}: the model gives logits for {width} ids, but the "
+                f"vocabulary reaches id {int(ids.max())}"
+            )
+        vocabulary, forbidden = self._tables(scores.device)
+        if len(ids) != width or not (ids == np.arange(width)).all():
+            scores = scores[:, vocabulary]
+        scores = scores.to(out.dtype) / self._temperature
+        if forbidden is not None and self._template.kind is not None:
+            kind = torch.as_tensor(self._template.kind[positions], device=scores.device)
+            scores = scores.masked_fill(forbidden[kind], -torch.inf)
+        normalise(scores, out)
+        self._check(out, scores, state_index, positions)
 
     def _check(
         self, rows: torch.Tensor, scores: torch.Tensor, state_index: IntArray, positions: IntArray

