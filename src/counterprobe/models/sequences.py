@@ -4,32 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 
 from counterprobe.models.letters import Letters
 from counterprobe.models.template import Allowed, Template
 from counterprobe.models.torch import TorchOracle
-from counterprobe.oracle import Oracle
 
-__all__ = ["MaskedModel", "SequenceModel"]
-
-
-@runtime_checkable
-class MaskedModel(Protocol):
-    """What a loader returns: it reads templates and makes an oracle for each."""
-
-    @property
-    def name(self) -> str:
-        """What it is called in results and errors."""
-        ...
-
-    def template(self, text: str, *, allowed: Allowed | None = None) -> Template:
-        """Read a text with masks."""
-        ...
-
-    def oracle(self, template: Template | str, **options: Any) -> Oracle:
-        """Return the oracle of one template."""
-        ...
+__all__ = ["SequenceModel"]
 
 
 @dataclass(frozen=True, slots=True)
