@@ -13,6 +13,9 @@ from counterprobe.models.torch import TorchOracle
 from counterprobe.oracle import Readouts
 from counterprobe.rows import to_numpy
 
+# About the law; or their guarantee is infeasible for so few tokens.
+MUST_BE_TOLD = {"centroid-layers", "chen-cong-li", "information-curve", "li-cai", "packed-theory"}
+
 
 def softmax(logits: np.ndarray) -> np.ndarray:
     wide = logits.astype(np.float64)
@@ -145,6 +148,17 @@ def test_a_vocabulary_of_131072_is_read_in_pieces():
         assert float(rows.entropy()[k]) == pytest.approx(entropy, rel=1e-5)
 
 
+def test_one_state_a_call_gives_the_same_bits_in_any_company(denoiser):
+    oracle = TorchOracle(denoiser(), length=12, mask_id=7, batch_size=1)
+    states = some_states(12, 7, 40, seed=2)
+    readouts = Readouts.every_masked(states)
+    together = to_numpy(oracle.rows(states, readouts).dense())
+    for k in range(len(states)):
+        mine = np.flatnonzero(readouts.state_index == k)
+        alone = oracle.rows(states[k : k + 1], Readouts.same(1, readouts.position[mine]))
+        assert np.array_equal(to_numpy(alone.dense()), together[mine])
+
+
 # ----- The vocabulary, and what is allowed --------------------------------------------------
 
 
@@ -179,11 +193,13 @@ def test_tokens_that_are_not_allowed_have_probability_zero_without_a_warning(den
     oracle = TorchOracle(denoiser(), length=12, mask_id=7, allowed=allowed)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        for seed in range(20):
-            run = cp.Unmasking(oracle)
-            result = cp.samplers.MaskGIT(4)(run, cp.Streams.from_seed(seed))
-            for position, tokens in allowed.items():
-                assert result.tokens[position] in tokens
+        for name, sampler in cp.samplers.SAMPLERS.items():
+            if name in MUST_BE_TOLD:
+                continue
+            result = sampler()(cp.Unmasking(oracle), cp.Streams.from_seed(6))
+            assert result.tokens is not None or name == "compressed", name
+            for position, tokens in allowed.items() if result.tokens is not None else ():
+                assert result.tokens[position] in tokens, name
     rows = to_numpy(oracle.rows(np.full((1, 12), MASK), Readouts.same(1, [2, 5, 0])).dense())
     assert (rows[0, [0, 2, 3, 5, 6]] == 0).all()
     assert rows[1].tolist() == [1, 0, 0, 0, 0, 0, 0]

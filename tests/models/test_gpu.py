@@ -1,0 +1,121 @@
+"""The same models on a GPU: rows stay there, and say the same."""
+
+import numpy as np
+import pytest
+import torch
+
+import counterprobe as cp
+from counterprobe import MASK, DenseRows, models, testing
+from counterprobe.models.rows import TorchRows
+from counterprobe.models.torch import TorchOracle
+from counterprobe.oracle import Readouts
+from counterprobe.rows import to_numpy
+
+pytestmark = pytest.mark.gpu
+
+HEAVY = "EVQLVESGGGLVQPGGSLRLSCAASGFNIKXXXXXWVRQAPGKGLEWVARIYPTNGYTRYADSVKGRFTIS"
+
+
+def some_states(length: int, vocab_size: int, count: int) -> np.ndarray:
+    draw = np.random.default_rng(1)
+    states = draw.integers(0, vocab_size, size=(count, length)).astype(np.int32)
+    states[draw.random(states.shape) < draw.random((count, 1))] = MASK
+    return states
+
+
+@pytest.mark.parametrize("name", ["sapiens-heavy", "proteinmpnn"])
+def test_models_go_to_the_gpu_and_their_rows_agree_with_the_host_s(name):
+    here, there = (models.load(name, device=device) for device in ("cpu", None))
+    text = "X" * 76
+    one, other = here.oracle(text), there.oracle(text)
+    states = some_states(76, 20, 20)
+    readouts = Readouts.every_masked(states)
+    rows = other.rows(states, readouts)
+    assert rows.dense().device.type == "cuda"
+    np.testing.assert_allclose(
+        to_numpy(rows.dense()), to_numpy(one.rows(states, readouts).dense()), atol=1e-4
+    )
+    testing.check_oracle(other)
+
+
+def test_every_sampler_runs_and_is_charged_what_the_model_saw(denoiser):
+    oracle = TorchOracle(denoiser(24, 7).cuda(), length=24, mask_id=7)
+    told = {"centroid-layers", "chen-cong-li", "information-curve", "li-cai", "packed-theory"}
+    for name, sampler in cp.samplers.SAMPLERS.items():
+        if name in told:
+            continue
+        before = oracle.num_evaluated
+        result = sampler()(cp.Unmasking(oracle), cp.Streams.from_seed(4))
+        assert oracle.num_evaluated - before == result.ledger.total, name
+        assert result.tokens is not None or name == "compressed", name
+
+
+def test_reductions_on_the_gpu_agree_with_numpy_rows():
+    draw = np.random.default_rng(2)
+    p, q = draw.dirichlet(np.full(50, 0.3), size=(2, 300))
+    mine, theirs = (
+        [kind(value) for value in (p, q)]
+        for kind in (lambda v: TorchRows(torch.from_numpy(v).cuda()), DenseRows)
+    )
+    for name in ("total_variation", "squared_hellinger", "kl"):
+        found, expected = (getattr(one, name)(other) for one, other in (mine, theirs))
+        np.testing.assert_allclose(to_numpy(found), expected, atol=1e-12)
+    for name in ("entropy", "margin"):
+        found, expected = (getattr(one, name)() for one, _ in (mine, theirs))
+        np.testing.assert_allclose(to_numpy(found), expected, atol=1e-12)
+    uniforms = draw.random(300)
+    assert np.array_equal(mine[0].draw(uniforms), theirs[0].draw(uniforms))
+    for found, expected in zip(mine[0].above(0.05), theirs[0].above(0.05), strict=True):
+        assert np.array_equal(found, expected)
+    order = draw.permutation(300)
+    assert np.array_equal(mine[0].take(order).draw(uniforms[order]), mine[0].draw(uniforms)[order])
+
+
+def test_memory_that_runs_out_halves_the_batch():
+    total = torch.cuda.mem_get_info()[1]
+
+    def model(ids):
+        torch.empty(len(ids) * (total // 6), dtype=torch.uint8, device="cuda")
+        return torch.zeros(*ids.shape, 4, device="cuda")
+
+    oracle = TorchOracle(
+        model, length=3, mask_id=4, allowed=range(4), row_error=0.0, batch_size=32, device="cuda"
+    )
+    states = np.full((32, 3), MASK, dtype=np.int32)
+    assert len(oracle.rows(states, Readouts.every_masked(states))) == 96
+    assert oracle.batch_size == 4
+
+
+def test_a_vocabulary_of_131072_in_half_precision_is_reduced_in_pieces():
+    table = torch.randn(64, 131_072, device="cuda", dtype=torch.bfloat16) * 3
+
+    def model(ids):
+        return table[ids % 64]
+
+    oracle = TorchOracle(
+        model, length=64, mask_id=131_072, row_error=0.0, device="cuda", batch_size=16
+    )
+    states = np.full((48, 64), MASK, dtype=np.int32)
+    states[:, :32] = np.random.default_rng(3).integers(0, 1000, (48, 32))
+    readouts = Readouts.every_masked(states)
+    torch.cuda.reset_peak_memory_stats()
+    rows = oracle.rows(states, readouts)
+    held = len(rows) * 131_072 * 4
+    assert torch.cuda.max_memory_allocated() < held + 3 * 2**30
+    torch.cuda.reset_peak_memory_stats()
+    entropy, top = to_numpy(rows.entropy()), to_numpy(rows.top()[1])
+    rows.draw(np.random.default_rng(4).random(len(rows)))
+    assert torch.cuda.max_memory_allocated() < held + 3 * 2**30
+    exact = torch.softmax(table[131_072 % 64].double(), dim=0)
+    np.testing.assert_allclose(entropy, float(torch.special.entr(exact).sum()), rtol=1e-5)
+    np.testing.assert_allclose(top, float(exact.max()), rtol=1e-5)
+
+
+def test_an_infill_on_the_gpu_keeps_its_context():
+    model = models.load("sapiens-heavy")
+    template = model.template(HEAVY)
+    many = cp.Lockstep(model.oracle(template), 64, cp.Streams(1, 2), given=template.given)
+    for position in template.masked:
+        many.commit([position])
+    for text in template.texts(many.states):
+        assert text[:30] == HEAVY[:30] and text[35:] == HEAVY[35:] and "X" not in text
