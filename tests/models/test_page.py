@@ -20,5 +20,5 @@ def test_the_page_runs(capsys):
 def test_every_model_is_named_with_its_command_licence_and_size():
     for entry in BUILT_IN:
         assert f"`{entry.name}`" in PAGE
-        assert entry.install.partition(" && ")[2] or entry.install in PAGE
+        assert (entry.install.partition(" && ")[2] or entry.install) in PAGE
         assert f"{entry.size.partition(',')[0]}, {entry.licence}" in PAGE

@@ -236,9 +236,11 @@ def test_a_whole_sequence_costs_one_pass_whatever_the_number_of_batches(folding,
     oracle = folding.oracle(order="commit", row_error=1e-6)
     for batches in (1, 8, 76):
         decoded.clear()
+        before = oracle.num_evaluated
         run = cp.Unmasking(oracle)
-        cp.samplers.RandomBalanced(batches)(run, cp.Streams.from_seed(1))
+        result = cp.samplers.RandomBalanced(batches)(run, cp.Streams.from_seed(1))
         assert sum(decoded) == 76
+        assert oracle.num_evaluated - before == result.ledger.total == batches
 
 
 def test_rows_read_again_after_a_commit_are_decoded_again(folding):

@@ -12,6 +12,7 @@ probed. Context that was given counts as decoded before everything else, by inde
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -47,6 +48,11 @@ class CommitOrderOracle:
     temperature : float
     row_error : float
         What rounding does.
+
+    Attributes
+    ----------
+    num_evaluated : int
+        Histories whose rows were asked for so far: a run asks once a commit.
     """
 
     trusted = True
@@ -64,6 +70,7 @@ class CommitOrderOracle:
         self.template = template
         self.temperature = float(temperature)
         self.row_error = row_error
+        self.num_evaluated = 0
         self._decoder = decoder
         self._softmax = Softmax(template, temperature, name)
 
@@ -95,7 +102,10 @@ class CommitOrderOracle:
     def sessions(self, states: StateArray) -> CommitOrderSessions:
         """Follow many runs at once from states of shape ``(B, N)``."""
         states = as_states(states, self.length, self.vocab_size)
-        return CommitOrderSessions(self._decoder, self._softmax, states)
+        return CommitOrderSessions(self._decoder, self._softmax, states, self._count)
+
+    def _count(self, evaluated: int) -> None:
+        self.num_evaluated += evaluated
 
 
 class CommitOrderSessions:
@@ -107,9 +117,18 @@ class CommitOrderSessions:
     softmax : Softmax
     states : ndarray of int, shape (B, N)
         Where they start; what is revealed there counts as decoded by index.
+    count : callable
+        Told how many histories rows were asked of.
     """
 
-    def __init__(self, decoder: Decoder, softmax: Softmax, states: StateArray) -> None:
+    def __init__(
+        self,
+        decoder: Decoder,
+        softmax: Softmax,
+        states: StateArray,
+        count: Callable[[int], None],
+    ) -> None:
+        self._count = count
         self._decoder = decoder
         self._softmax = softmax
         self._states = decoder.start(len(states))
@@ -126,6 +145,7 @@ class CommitOrderSessions:
     def rows(self, readouts: Readouts) -> TorchRows:
         """Return the rows of masked positions, given what was pushed so far."""
         self._settle()
+        self._count(len(np.unique(readouts.state_index)))
         self._decode(readouts.state_index, readouts.position)
         logits = self._decoder.logits(
             self._states, *self._on_device(readouts.state_index, readouts.position)
