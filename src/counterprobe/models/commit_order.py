@@ -30,7 +30,7 @@ from counterprobe.states import MASK, StateArray, as_states
 if TYPE_CHECKING:
     import torch
 else:
-    torch = load_extra("torch", "torch", "counterprobe.models.commit_order", package="PyTorch")
+    torch = load_extra("torch", "torch", "a torch model", package="PyTorch")
 
 __all__ = ["CommitOrderOracle", "CommitOrderSessions"]
 

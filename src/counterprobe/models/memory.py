@@ -13,7 +13,7 @@ from counterprobe.extras import load_extra
 if TYPE_CHECKING:
     import torch
 else:
-    torch = load_extra("torch", "torch", "counterprobe.models.memory", package="PyTorch")
+    torch = load_extra("torch", "torch", "a torch model", package="PyTorch")
 
 __all__ = ["BatchSize", "is_out_of_memory"]
 

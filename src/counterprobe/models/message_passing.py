@@ -21,7 +21,7 @@ from counterprobe.models.memory import BatchSize
 if TYPE_CHECKING:
     import torch
 else:
-    torch = load_extra("torch", "torch", "counterprobe.models.message_passing", package="PyTorch")
+    torch = load_extra("torch", "torch", "a torch model", package="PyTorch")
 
 __all__ = ["Decoder", "DecoderStates"]
 

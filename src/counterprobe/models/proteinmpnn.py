@@ -40,7 +40,7 @@ from counterprobe.states import MASK, StateArray, as_states
 if TYPE_CHECKING:
     import torch
 else:
-    torch = load_extra("torch", "torch", "counterprobe.models.proteinmpnn", package="PyTorch")
+    torch = load_extra("torch", "torch", "a torch model", package="PyTorch")
 
 __all__ = ["INSTALL", "IndexOrderOracle", "InverseFolding", "load_proteinmpnn"]
 

@@ -22,7 +22,7 @@ from counterprobe.rows import DenseRows, Rows, to_numpy, widened
 if TYPE_CHECKING:
     import torch
 else:
-    torch = load_extra("torch", "torch", "counterprobe.models.rows", package="PyTorch")
+    torch = load_extra("torch", "torch", "a torch model", package="PyTorch")
 
 __all__ = ["TorchRows"]
 

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from torch import nn
     from torch.nn import functional
 else:
-    torch = load_extra("torch", "torch", "counterprobe.models.sapiens", package="PyTorch")
+    torch = load_extra("torch", "torch", "a torch model", package="PyTorch")
     nn, functional = torch.nn, torch.nn.functional
 
 __all__ = ["INSTALL", "load_sapiens"]

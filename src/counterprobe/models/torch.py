@@ -28,7 +28,7 @@ from counterprobe.states import StateArray, as_states
 if TYPE_CHECKING:
     import torch
 else:
-    torch = load_extra("torch", "torch", "counterprobe.models.torch", package="PyTorch")
+    torch = load_extra("torch", "torch", "a torch model", package="PyTorch")
 
 __all__ = ["TorchOracle"]
 

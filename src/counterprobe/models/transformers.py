@@ -25,7 +25,7 @@ from counterprobe.models.weights import default_device
 if TYPE_CHECKING:
     import torch
 else:
-    torch = load_extra("torch", "transformers", "counterprobe.models.transformers")
+    torch = load_extra("torch", "transformers", "a language model", package="PyTorch")
 
 __all__ = ["LanguageModel"]
 

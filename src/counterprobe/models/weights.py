@@ -18,7 +18,7 @@ from counterprobe.extras import MissingExtra, load_extra
 if TYPE_CHECKING:
     import torch
 else:
-    torch = load_extra("torch", "torch", "counterprobe.models.weights", package="PyTorch")
+    torch = load_extra("torch", "torch", "a torch model", package="PyTorch")
 
 __all__ = ["default_device", "fill_in", "package_folder", "read_checkpoint", "tensors_of"]
 
