@@ -400,4 +400,6 @@ def concatenate(batches: Sequence[Rows]) -> Rows:
                 np.concatenate([rows.positions for rows in classed]),
             )
     arrays = [rows.dense() for rows in batches]
-    return DenseRows(array_api_compat.array_namespace(*arrays).concat(arrays, axis=0))
+    joined = array_api_compat.array_namespace(*arrays).concat(arrays, axis=0)
+    # A kind of dense rows stays what it is: joined rows must draw as their parts do.
+    return first.with_masses(joined) if isinstance(first, DenseRows) else DenseRows(joined)

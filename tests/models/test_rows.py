@@ -87,6 +87,17 @@ def test_a_token_without_mass_is_never_drawn():
     assert rows.draw(np.array([0.0, 0.5, 1 - 2**-53])).tolist() == [1, 2, 2]
 
 
+def test_tempered_rows_are_of_the_same_kind_and_draw_the_same():
+    p, _ = pair(13, 50)
+    rows, plain = TorchRows(torch.from_numpy(p)), DenseRows(p)
+    uniforms = np.random.default_rng(14).random(50)
+    for temperature in (0, 1e-3, 0.5, 2.0):
+        mine, theirs = rows.tempered(temperature), plain.tempered(temperature)
+        assert isinstance(mine, TorchRows)
+        np.testing.assert_allclose(to_numpy(mine.dense()), theirs.dense(), atol=1e-12)
+        assert np.array_equal(mine.draw(uniforms), theirs.draw(uniforms))
+
+
 def test_rows_of_no_readouts_reduce_to_nothing():
     rows = TorchRows(torch.empty((0, 4)))
     assert len(rows.entropy()) == len(rows.draw(np.empty(0))) == len(rows.top()[0]) == 0
@@ -105,6 +116,7 @@ def test_parts_join_and_come_apart():
     rows = TorchRows(torch.from_numpy(p))
     parts = [rows.take(np.arange(0, 9)), rows.take(np.arange(9, 23))]
     joined = concatenate(parts)
+    assert isinstance(joined, TorchRows)
     assert np.array_equal(to_numpy(joined.dense()), p)
     assert np.array_equal(to_numpy(rows.take(np.array([5, 2, 5])).dense()), p[[5, 2, 5]])
     assert isinstance(rows.with_masses(rows.masses), TorchRows)

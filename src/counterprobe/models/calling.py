@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import inspect
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
@@ -91,10 +92,11 @@ class Calling:
         of the ids that the model gives logits for, or the one after the last.
         """
         parts: list[Any] = []
-        if hasattr(self._model, "get_input_embeddings"):
-            parts = [self._model.get_input_embeddings()]
-        elif isinstance(self._model, torch.nn.Module):
+        if isinstance(self._model, torch.nn.Module):
             parts = list(self._model.modules())
+            # Models of transformers may have the method without an answer.
+            with contextlib.suppress(AttributeError, NotImplementedError):
+                parts = [self._model.get_input_embeddings()]  # type: ignore[operator]
         sizes = [part.num_embeddings for part in parts if isinstance(part, torch.nn.Embedding)]
         most = max(sizes) if sizes else num_outputs + 1 if num_outputs is not None else None
         if mask_id < 0 or (most is not None and mask_id >= most):

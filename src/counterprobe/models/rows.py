@@ -101,6 +101,20 @@ class TorchRows(DenseRows):
             other, lambda p, q: (torch.xlogy(p, p) - torch.xlogy(p, q)).sum(dim=1)
         )
 
+    def tempered(self, temperature: float) -> TorchRows:
+        """Return rows proportional to ``p ** (1 / temperature)``; at 0, all mass on the top."""
+        out = torch.zeros_like(widened(self.probabilities))
+        if temperature == 0:
+            top = torch.as_tensor(self.top()[0], device=out.device)
+            out[torch.arange(len(self), device=out.device), top] = 1
+            return TorchRows(out)
+        for piece in self._pieces():
+            p = widened(self.probabilities[piece])
+            # Relative to the largest, so that a small temperature underflows to 0, never to 0 / 0.
+            out[piece] = (p / p.amax(dim=1, keepdim=True)) ** (1 / temperature)
+            out[piece] /= out[piece].sum(dim=1, keepdim=True)
+        return TorchRows(out)
+
     def margin(self) -> torch.Tensor:
         """Return the difference of the two largest probabilities of each row."""
         if self.vocab_size == 1:

@@ -92,7 +92,7 @@ class LanguageModel:
             drawn_special = [] if is_masked_lm or end is None else [end]
         self.vocabulary = self._drawn_ids(drawn_special)
         self.max_length = _longest_input(model, tokenizer)
-        if not is_masked_lm:
+        if not is_masked_lm and len(self.vocabulary) > 1:
             self._check_both_sides()
 
     @classmethod
