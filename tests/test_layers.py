@@ -24,7 +24,7 @@ LAYERS = [
     "structure",
     "samplers",
     "sampling evaluation",
-    "study plots testing",
+    "study plots testing models",
     "cli",
 ]
 LEVEL = {name: level for level, line in enumerate(LAYERS) for name in line.split()}

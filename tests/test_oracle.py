@@ -197,8 +197,6 @@ def test_a_reply_of_the_wrong_shape_names_the_oracle_and_the_shape(reply, messag
     [
         ({"length": 0}, "length must be at least 1, got 0"),
         ({"vocab_size": 0}, "vocab_size must be at least 1, got 0"),
-        ({"length": 12.0}, r"length must be an integer, got 12\.0"),
-        ({"vocab_size": "8"}, "vocab_size must be an integer, got '8'"),
         ({"row_error": -0.1}, r"row_error must lie in \[0, 1\], got -0.1"),
         ({"row_error": 1.1}, r"row_error must lie in \[0, 1\], got 1.1"),
         ({"row_error": float("nan")}, "row_error must lie in"),

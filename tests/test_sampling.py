@@ -435,6 +435,15 @@ class Interrupted(Sampler):
                 threading.Event().wait(0.2)
 
 
+@pytest.fixture
+def ctrl_c_arrives():
+    """Receive Ctrl-C as a shell in the foreground would let us; background shells ignore it."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("ctrl_c_arrives")
 def test_ctrl_c_ends_every_sequence(law, counted):
     for oracle in (law.oracle(), counted(law.oracle())):
         with pytest.raises(KeyboardInterrupt):
@@ -442,6 +451,7 @@ def test_ctrl_c_ends_every_sequence(law, counted):
         assert running() == 0
 
 
+@pytest.mark.usefixtures("ctrl_c_arrives")
 def test_ctrl_c_inside_the_oracle_ends_every_sequence(table_law, counted):
     class Slow(counted):
         def rows(self, states, readouts):
@@ -522,7 +532,7 @@ def test_a_seed_and_its_streams_are_the_same(law):
 
 def test_settings_reach_a_sampler_by_name(law):
     batch = cp.sample(law.oracle(), "random-balanced", 2, batches=2, progress=False)
-    assert batch.results[0].settings == {"batches": 2}
+    assert batch.results[0].settings == {"batches": 2, "larger_first": True}
     assert batch.ledger.depth == 2
 
 

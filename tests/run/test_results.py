@@ -33,7 +33,7 @@ def test_batches_are_the_commits_in_order_with_positions_increasing(result):
 
 def test_a_result_says_where_it_came_from(result, law):
     assert result.sampler == "random-balanced"
-    assert result.settings == {"batches": 2}
+    assert result.settings == {"batches": 2, "larger_first": True}
     assert result.streams == STREAMS
     assert result.sequence == 2
     assert result.oracle_name == law.oracle().name
@@ -54,7 +54,7 @@ def test_a_result_can_be_drawn_again_from_what_it_records(result, law):
 def test_a_summary_is_plain_values(result):
     summary = json.loads(json.dumps(result.summary()))
     assert summary["sampler"] == "random-balanced"
-    assert summary["settings"] == {"batches": 2}
+    assert summary["settings"] == {"batches": 2, "larger_first": True}
     assert summary["total"] == summary["commits"] == 2
     assert (summary["decision_seed"], summary["commit_seed"], summary["sequence"]) == (8, 9, 2)
     assert summary["stop"] == "completed"

@@ -136,7 +136,10 @@ def test_values_that_are_not_text_are_left_to_the_sampler(knobs):
 def test_every_sampler_is_described(knobs):
     described = {entry["name"]: entry for entry in describe_samplers()}
     assert list(described) == sorted(SAMPLERS)
-    assert described["random-balanced"]["settings"] == {"batches": 64}
+    assert described["random-balanced"]["settings"] == {
+        "batches": 64,
+        "larger_first": True,
+    }
     assert described["one-batch"]["settings"] == {}
     assert described["sequential"]["settings"] == {"order": "index"}
     assert described["knobs"]["rights"] == ["verify", "remask"]

@@ -28,6 +28,7 @@ from counterprobe.evaluation import Trial
 from counterprobe.evaluation.batch_kl import DEFAULT_DRAWS
 from counterprobe.evaluation.comparison import Comparison, compare_sampler, swept
 from counterprobe.samplers import SAMPLERS, Sampler, build_sampler
+from counterprobe.targets.law import ForestLaw
 
 __all__ = ["compare"]
 
@@ -58,6 +59,13 @@ def compare(
             rich_help_panel=SAMPLER,
         ),
     ] = DEFAULT,
+    max_submissions: Annotated[
+        int | None,
+        typer.Option(
+            help="Stop a run before more submissions than this; the table says so.",
+            rich_help_panel=SAMPLER,
+        ),
+    ] = None,
     runs: Annotated[
         int, typer.Option(help="Runs of each sampler on each target.", rich_help_panel=SAMPLER)
     ] = 3,
@@ -139,7 +147,13 @@ def compare(
         warm_up(drawn[0], rule)
         with output.run_progress(what) as progress:
             return compare_sampler(
-                laws, rule, seeds, draws=measured, progress=progress, keep=finished.append
+                laws,
+                rule,
+                seeds,
+                draws=measured,
+                max_submissions=max_submissions,
+                progress=progress,
+                keep=finished.append,
             )
 
     interrupted = False
@@ -175,15 +189,7 @@ def compare(
             "runs": runs,
             "samplers": [_summary(entry) for entry in compared],
             "sweeps": {name: [_summary(point) for point in line] for name, line in lines.items()},
-            "records": [
-                run_record(*case, entry.sampler, one, trial)
-                for entry in compared
-                for (case, one), trial in zip(
-                    itertools.product(zip(drawn, laws, strict=True), seeds),
-                    entry.trials,
-                    strict=False,  # an error may have ended the trials
-                )
-            ],
+            "records": _records(drawn, laws, seeds, compared),
         },
     )
     if interrupted:
@@ -213,6 +219,21 @@ def parse_samplers(text: str) -> list[Sampler]:
 
 def _count(number: int, what: str) -> str:
     return f"{number} {what}" + ("" if number == 1 else "s")
+
+
+def _records(
+    drawn: list[Target], laws: list[ForestLaw], seeds: list[int], compared: list[Comparison]
+) -> list[dict[str, Any]]:
+    """Return every run as plain values, sampler by sampler."""
+    return [
+        run_record(*case, entry.sampler, one, trial)
+        for entry in compared
+        for (case, one), trial in zip(
+            itertools.product(zip(drawn, laws, strict=True), seeds),
+            entry.trials,
+            strict=False,  # an error may have ended the trials
+        )
+    ]
 
 
 def _summary(entry: Comparison) -> dict[str, Any]:

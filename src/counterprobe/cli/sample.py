@@ -66,6 +66,13 @@ def sample(
             rich_help_panel=SAMPLER,
         ),
     ] = 1.0,
+    max_submissions: Annotated[
+        int | None,
+        typer.Option(
+            help="Stop before more submissions than this, and say what was paid.",
+            rich_help_panel=SAMPLER,
+        ),
+    ] = None,
     against: Annotated[
         str | None,
         typer.Option(help="Run a second sampler and compare.", rich_help_panel=SAMPLER),
@@ -131,7 +138,13 @@ def sample(
         warm_up(target, rule)
         with output.run_progress(rule.name) as progress:
             trial = run_trial(
-                law, rule, streams, draws=measured, temperature=temperature, progress=progress
+                law,
+                rule,
+                streams,
+                draws=measured,
+                temperature=temperature,
+                max_submissions=max_submissions,
+                progress=progress,
             )
         return trial, run_record(target, law, rule, seed, trial)
 
@@ -150,6 +163,9 @@ def sample(
     if result.stop is StopReason.INFEASIBLE:
         output.complain(f"infeasible: {result.reason}")
         raise typer.Exit(output.INFEASIBLE)
+    if result.stop is StopReason.BUDGET_SPENT:
+        output.complain(f"stopped: {result.reason}")
+        raise typer.Exit(output.FAILED)
 
 
 def _show(console: Console, law: ForestLaw, trial: Trial) -> None:

@@ -91,6 +91,7 @@ def compare_sampler(
     seeds: Sequence[int],
     *,
     draws: int | None = DEFAULT_DRAWS,
+    max_submissions: int | None = None,
     progress: Watch | None = None,
     keep: Callable[[Trial], None] | None = None,
 ) -> Comparison:
@@ -105,7 +106,7 @@ def compare_sampler(
     sampler : Sampler
     seeds : sequence of int
         Each sets the decision and the commit seed of one run.
-    draws, progress
+    draws, max_submissions, progress
         As in :func:`run_trial`.
     keep : callable, optional
         Given each trial when it is finished: what there is if the rest is interrupted.
@@ -118,7 +119,16 @@ def compare_sampler(
             is_exact &= told.exact_for(law.length)
             for seed in seeds:
                 streams = Streams.from_seed(seed)
-                trials.append(run_trial(law, told, streams, draws=draws, progress=progress))
+                trials.append(
+                    run_trial(
+                        law,
+                        told,
+                        streams,
+                        draws=draws,
+                        max_submissions=max_submissions,
+                        progress=progress,
+                    )
+                )
                 if keep is not None:
                     keep(trials[-1])
     except (ValueError, CounterprobeError) as problem:

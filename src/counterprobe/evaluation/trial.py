@@ -83,6 +83,7 @@ def run_trial(
     draws: int | None = DEFAULT_DRAWS,
     seed: int = 0,
     temperature: float = 1.0,
+    max_submissions: int | None = None,
     oracle: Oracle | None = None,
     progress: Watch | None = None,
 ) -> Trial:
@@ -100,6 +101,8 @@ def run_trial(
         Evaluation seed of those draws.
     temperature : float
         Of the drawn tokens.
+    max_submissions : int, optional
+        A run that would need more stops before it, with what was paid.
     oracle : Oracle, optional
         The law's own oracle in another guise, such as one that takes the time: the same rows
         under the same name.
@@ -108,7 +111,10 @@ def run_trial(
     """
     told = sampler.informed_by(law)
     asked = law.oracle() if oracle is None else oracle
-    result = told(Unmasking(asked, temperature=temperature, progress=progress), streams)
+    run = Unmasking(
+        asked, temperature=temperature, max_submissions=max_submissions, progress=progress
+    )
+    result = told(run, streams)
     if draws is None:
         return Trial(result, None)
     started = time.perf_counter()

@@ -13,11 +13,11 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from counterprobe.arrays import IntArray
 from counterprobe.models.letters import AMINO_ACIDS
 
 __all__ = ["SHIPPED", "Backbone"]
 
-IntArray = NDArray[np.int64]
 FloatArray = NDArray[np.float32]
 
 ATOMS = ("N", "CA", "C", "O")

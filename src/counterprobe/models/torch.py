@@ -12,8 +12,8 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from counterprobe.arrays import StateArray
 from counterprobe.errors import OracleError
 from counterprobe.extras import load_extra
 from counterprobe.models.calling import Calling
@@ -23,7 +23,7 @@ from counterprobe.models.repeatability import Repeatability, measure_repeatabili
 from counterprobe.models.rows import TorchRows
 from counterprobe.models.template import Allowed, Template, names_tokens
 from counterprobe.oracle import Readouts
-from counterprobe.states import StateArray, as_states
+from counterprobe.states import as_states
 
 if TYPE_CHECKING:
     import torch
@@ -32,7 +32,6 @@ else:
 
 __all__ = ["TorchOracle"]
 
-IntArray = NDArray[np.int64]
 
 # Bytes of logits in one call when nothing is said: on the host, and at most on a device.
 HOST_BYTES = 1 << 27

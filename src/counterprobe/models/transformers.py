@@ -14,8 +14,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from counterprobe.arrays import IntArray
 from counterprobe.extras import load_extra
 from counterprobe.models.calling import Calling
 from counterprobe.models.template import Allowed, Template
@@ -29,7 +30,6 @@ else:
 
 __all__ = ["LanguageModel"]
 
-IntArray = NDArray[np.int64]
 
 # How templates spell the mask, whatever the tokenizer calls it.
 MASK_MARK = "[MASK]"
