@@ -31,9 +31,9 @@ __all__ = ["ImpliedLaw", "coordinates_of", "fitted_terms", "tokens_of"]
 DEEPEST = 60.0
 # A coordinate of less all-mask mass is absent: the position has no such token.
 ABSENT = 1e-30
-# Rounding of terms and of message passing, in total variation: 1e-14 on ordinary laws, 2e-7 where
-# tables of strength five saturate most rows.
-IMPLIED_ROUNDING = 1e-6
+# Rounding of terms and of message passing, in total variation: 1e-14 on ordinary laws, up to 1e-5
+# where tables of strength five saturate most rows.
+IMPLIED_ROUNDING = 3e-5
 # Fits are held to a tolerance of three row errors; noise of one row error in every row moved
 # implied rows by 0.5 to 2.2 of them.
 TOLERANCES = 2.0
