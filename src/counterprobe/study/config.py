@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import Any
 
 from counterprobe.samplers import SAMPLERS, build_sampler
-from counterprobe.study.votes import enough_votes
 from counterprobe.targets.families import FAMILIES
+from counterprobe.theory.outvoting import enough_votes
 
 __all__ = [
     "PRESETS",

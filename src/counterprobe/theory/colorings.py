@@ -1,4 +1,4 @@
-"""How many colorings a screen needs, by exact binomial tails.
+"""How many colorings a screen needs when a majority decides, by exact binomial tails.
 
 One coloring shows an edge when its ends differ in color; a majority of all colorings decides. The
 paper's formula (``parameters.coloring_count``) is a Chernoff bound with room to spare; here the
