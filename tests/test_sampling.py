@@ -7,7 +7,7 @@ import sys
 import threading
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -556,7 +556,7 @@ def test_bad_arguments_are_refused_before_anything_is_asked(law, counted):
         "count must be at least 1, got 0": {"count": 0},
         r"count must be a whole number, got 1\.5": {"count": 1.5},
         "seed must be a non-negative integer, got -1": {"seed": -1},
-        "orders must be one of shared, fresh; got 'new'": {"orders": "new"},
+        "orders must be shared, fresh or a number of groups; got 'new'": {"orders": "new"},
         rf"given must have shape \({n},\) or \(3, {n}\), got \(2, {n}\)": {
             "given": np.full((2, n), MASK)
         },
@@ -628,3 +628,59 @@ def test_the_example_of_the_design_runs_as_written():
         "completed",
     )
     assert cp.evaluation.batch_kl(law, result).value == 0.0
+
+
+@pytest.mark.parametrize("rule", ["random-balanced", "maskgit", "punt", "threshold", "compressed"])
+def test_groups_share_decisions_and_log_probs_are_those_of_the_rows(law, rule):
+    many = cp.sample(law.oracle(), rule, 5, seed=3, orders=2, log_probs=True, progress=False)
+    seeds = [result.streams.decision_seed for result in many.results]
+    assert seeds[:3] == [seeds[0]] * 3
+    assert seeds[3:] == [seeds[3]] * 2
+    assert seeds[0] != seeds[3]
+    assert many.log_probs is not None
+    for result, total in zip(many.results, many.log_probs, strict=True):
+        expected = 0.0
+        for state, batch in zip(result.history[:-1], result.batches, strict=True):
+            rows = law.oracle().rows(state[None, :], cp.Readouts.same(1, batch))
+            expected += float(rows.log_prob(result.tokens[batch]).sum())
+        assert total == pytest.approx(expected)
+
+
+@pytest.mark.parametrize("rule", ["random-balanced", "threshold"])
+def test_every_commit_round_is_told(law, rule):
+    steps = []
+    many = cp.sample(law.oracle(), rule, 3, seed=3, on_step=steps.append, progress=False)
+    seen = [[], [], []]
+    for step in steps:
+        for k, state in zip(step.sequences, step.states, strict=True):
+            assert step.round == len(seen[k])
+            seen[k].append(state.tolist())
+    for k, history in enumerate(many.histories):
+        assert history[1:].tolist() == seen[k]
+        assert (history[0] == cp.MASK).all()
+        assert history[-1].tolist() == many.sequences[k].tolist()
+
+
+def test_a_number_of_groups_above_the_count_is_fresh_orders(law):
+    fresh = cp.sample(law.oracle(), "random-balanced", 4, orders="fresh", progress=False)
+    many = cp.sample(law.oracle(), "random-balanced", 4, orders=9, progress=False)
+    assert fresh.sequences.tolist() == many.sequences.tolist()
+
+
+@pytest.mark.parametrize("suffix", [".jsonl", ".npz"])
+def test_scores_and_texts_survive_a_file(law, tmp_path, suffix):
+    drawn = cp.sample(law.oracle(), "random-balanced", 3, log_probs=True, progress=False)
+    scores = drawn.token_log_probs.copy()
+    scores[0, 0], scores[1, 1] = np.nan, -np.inf
+    drawn = replace(
+        drawn, texts=("a", "<b>", "ü"), token_log_probs=scores, log_likelihoods=scores[:, :2],
+        measuring=cp.Ledger(probes=7),
+    )  # fmt: skip
+    path = tmp_path / f"drawn{suffix}"
+    drawn.save(path)
+    read = cp.SampleBatch.load(path)
+    assert read.texts == drawn.texts
+    assert read.measuring == drawn.measuring
+    assert np.array_equal(read.token_log_probs, scores, equal_nan=True)
+    assert np.array_equal(read.log_likelihoods, scores[:, :2], equal_nan=True)
+    assert np.array_equal(read.log_probs, drawn.log_probs)

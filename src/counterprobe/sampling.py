@@ -7,8 +7,9 @@ as one batch a step. Those who write samplers use ``sampler(run, streams)`` on o
 
 from __future__ import annotations
 
+import itertools
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
@@ -19,9 +20,10 @@ from numpy.typing import ArrayLike
 from counterprobe.arguments import whole_number
 from counterprobe.arrays import IntArray, StateArray
 from counterprobe.errors import BudgetExceeded, Infeasible
-from counterprobe.oracle import IncrementalOracle, Oracle
+from counterprobe.oracle import BatchIncrementalOracle, IncrementalOracle, Oracle
 from counterprobe.run.batches import SampleBatch
 from counterprobe.run.door import Door, ReplyCheck
+from counterprobe.run.drawing import ScoredDraw, as_temperature
 from counterprobe.run.gathered import Gathering, Seat
 from counterprobe.run.ledger import Right
 from counterprobe.run.lockstep import Lockstep
@@ -35,10 +37,32 @@ from counterprobe.samplers.registry import build_sampler
 from counterprobe.states import MASK, all_masked, as_states
 from counterprobe.streams import Streams
 
-__all__ = ["Orders", "sample"]
+__all__ = ["Orders", "Step", "sample"]
 
 Orders = Literal["shared", "fresh"]
 Tell = Callable[[Progress], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """What a commit round left behind.
+
+    Attributes
+    ----------
+    round : int
+        Rounds before this one, in each of these sequences.
+    sequences : ndarray of int, shape (k,)
+        Which sequences committed: all of them where they move in lockstep, one elsewhere.
+    states : ndarray of int, shape (k, N)
+        Their tokens so far, ``MASK`` elsewhere.
+    """
+
+    round: int
+    sequences: IntArray
+    states: StateArray
+
+
+OnStep = Callable[[Step], object]
 
 # Sequences side by side, by default.
 AT_ONCE = 256
@@ -51,13 +75,15 @@ def sample(
     *,
     seed: int | Streams = 0,
     given: ArrayLike | None = None,
-    orders: Orders = "shared",
+    orders: Orders | int = "shared",
     max_submissions: int | None = None,
     temperature: float = 1.0,
     rights: Right = ~Right.NONE,
     record: Level = Level.LEDGER,
     trusted: bool | None = None,
     at_once: int = AT_ONCE,
+    log_probs: bool = False,
+    on_step: OnStep | None = None,
     progress: bool | Tell = True,
     **settings: Any,
 ) -> SampleBatch:
@@ -79,15 +105,20 @@ def sample(
         Sets decision and commit seeds.
     given : array_like of int, shape (N,) or (count, N), optional
         Context, ``MASK`` elsewhere: for all, or one a sequence, which may mask other positions.
-    orders : {"shared", "fresh"}
+    orders : {"shared", "fresh"} or int
         Whether all sequences share decision randomness (and so what it costs to decide), or each
-        has its own: orders, schedules, screens.
+        has its own: orders, schedules, screens. A number makes that many groups of neighbouring
+        sequences, of which each shares its own.
     max_submissions : int, optional
         Of each sequence. A submission that would pass it is not made; the sequence stops there.
     temperature, rights, record, trusted
         As in ``Unmasking``.
     at_once : int
         Sequences side by side, at most: larger batches for the oracle, and more memory.
+    log_probs : bool
+        Keep how probable every token was in the row it was drawn from; it costs no submission.
+    on_step : callable, optional
+        Called with a :class:`Step` after every commit round.
     progress : bool or callable
         Show a bar when there is a terminal; or call this with a ``Progress`` of the whole, from
         one thread at a time.
@@ -105,21 +136,22 @@ def sample(
     True
     """
     count = whole_number("count", count, at_least=1)
-    if orders not in get_args(Orders):
-        raise ValueError(f"orders must be one of {', '.join(get_args(Orders))}; got {orders!r}")
     order = _Order(
         oracle=oracle,
         rule=_rule(sampler, settings),
         count=count,
         streams=seed if isinstance(seed, Streams) else Streams.from_seed(seed),
         given=_contexts(oracle, given, count, trusted),
-        is_fresh=orders == "fresh",
+        groups=_groups(orders, count),
+        is_shared=orders in ("shared", 1),
         max_submissions=max_submissions,
         temperature=temperature,
         rights=rights,
         record=Level(record),
         trusted=trusted,
         at_once=whole_number("at_once", at_once, at_least=1),
+        log_probs=log_probs,
+        on_step=on_step,
     )
     with _told(progress, order.rule.name) as tell:
         batches = _common_batches(order)
@@ -137,17 +169,37 @@ class _Order:
     count: int
     streams: Streams
     given: StateArray
-    is_fresh: bool
+    groups: int
+    is_shared: bool
     max_submissions: int | None
     temperature: float
     rights: Right
     record: Level
     trusted: bool | None
     at_once: int
+    log_probs: bool
+    on_step: OnStep | None
 
-    def streams_of(self, sequence: int) -> Streams:
-        """Return the seeds of one sequence."""
-        return self.streams.with_fresh_decisions(sequence) if self.is_fresh else self.streams
+    def streams_of_group(self, group: int) -> Streams:
+        """Return the seeds of one group of sequences."""
+        return self.streams if self.is_shared else self.streams.with_fresh_decisions(group)
+
+    def group_of(self, sequence: int) -> int:
+        """Return the group of a sequence: as ``np.array_split`` deals them out."""
+        small, larger = divmod(self.count, self.groups)
+        if sequence < larger * (small + 1):
+            return sequence // (small + 1)
+        return larger + (sequence - larger * (small + 1)) // small
+
+
+def _groups(orders: Orders | int, count: int) -> int:
+    """Return how many groups of sequences decide on their own."""
+    if isinstance(orders, str):
+        if orders not in get_args(Orders):
+            known = ", ".join(get_args(Orders))
+            raise ValueError(f"orders must be {known} or a number of groups; got {orders!r}")
+        return 1 if orders == "shared" else count
+    return min(whole_number("orders", orders, at_least=1), count)
 
 
 def _rule(sampler: str | Sampler, settings: dict[str, Any]) -> Sampler:
@@ -200,26 +252,38 @@ def _told(progress: bool | Tell, label: str) -> Iterator[Tell | None]:
 # ----- Lockstep -----------------------------------------------------------------------------
 
 
-def _common_batches(order: _Order) -> Iterable[IntArray] | None:
-    """Return the batches of all sequences, where they are the same and lockstep is the best way.
+def _common_batches(order: _Order) -> list[Iterator[IntArray]] | None:
+    """Return the batches of each group, where lockstep is the best way.
 
-    Oracles with sessions follow each sequence more cheaply than they answer batches.
+    Oracles with sessions follow each sequence more cheaply than they answer batches; those that
+    can follow many at once are told of all of them in lockstep. Where every sequence decides on
+    its own, its batches are as many arrays, which is worth it for those alone.
     """
     masked = order.given == MASK
-    is_common = not order.is_fresh and not order.rule.rights and (masked == masked[0]).all()
-    has_session = isinstance(order.oracle, IncrementalOracle)
+    is_common = not order.rule.rights and (masked == masked[0]).all() and masked.any()
+    follows_many = isinstance(order.oracle, BatchIncrementalOracle)
+    has_session = isinstance(order.oracle, IncrementalOracle) and not follows_many
     if order.count == 1 or not is_common or has_session or order.record != Level.LEDGER:
         return None
-    if not masked.any():
+    if order.groups == order.count and not follows_many:
         return None
-    try:
-        return order.rule.schedule(np.flatnonzero(masked[0]), order.streams.decisions)
-    except Infeasible:
-        return None  # every run finds out for itself
+    residual = np.flatnonzero(masked[0])
+    schedules = []
+    for group in range(order.groups):
+        try:
+            batches = order.rule.schedule(residual, order.streams_of_group(group).decisions)
+        except Infeasible:
+            return None  # every run finds out for itself
+        if batches is None:
+            return None
+        schedules.append(iter(batches))
+    return schedules
 
 
-def _in_lockstep(order: _Order, batches: Iterable[IntArray], tell: Tell | None) -> SampleBatch:
-    """Commit the same batches in every sequence."""
+def _in_lockstep(
+    order: _Order, schedules: list[Iterator[IntArray]], tell: Tell | None
+) -> SampleBatch:
+    """Commit the same batches in every sequence of a group."""
     run = Lockstep(
         order.oracle,
         order.count,
@@ -229,20 +293,28 @@ def _in_lockstep(order: _Order, batches: Iterable[IntArray], tell: Tell | None) 
         temperature=order.temperature,
         at_once=order.at_once,
         max_submissions=order.max_submissions,
+        groups=order.groups,
+        score=order.log_probs,
     )
     total = order.given.size
     stop, reason = StopReason.COMPLETED, None
+    everyone = np.arange(order.count)
     try:
-        for batch in batches:
-            run.commit(batch)
+        for number in itertools.count():
+            batches = [next(schedule, None) for schedule in schedules]
+            if all(batch is None for batch in batches):
+                break
+            run.commit_groups(batches)
+            if order.on_step is not None:
+                order.on_step(Step(number, everyone, run.states))
             if tell is not None:
-                left = order.count * len(run.residual)
-                tell(Progress("commit", total - left, total, run.ledger))
+                tell(Progress("commit", total - run.num_left, total, run.ledger))
     except BudgetExceeded as outcome:
         stop, reason = StopReason.BUDGET_SPENT, str(outcome)
     if stop is StopReason.COMPLETED:
-        require_complete(order.rule.name, len(run.residual), order.given.shape[1])
-    return run.result(order.rule.name, order.rule.settings, stop, reason)
+        require_complete(order.rule.name, run.num_left, order.given.shape[1])
+    streams = [order.streams_of_group(group) for group in range(order.groups)]
+    return run.result(order.rule.name, order.rule.settings, stop, reason, streams)
 
 
 # ----- Gathered -----------------------------------------------------------------------------
@@ -253,6 +325,7 @@ def _side_by_side(order: _Order, tell: Tell | None) -> SampleBatch:
     whole = Whole()
     check = ReplyCheck(order.oracle, order.trusted)
     tally = None if tell is None else _Tally(tell, order.given, whole)
+    scores = np.full(order.given.shape, np.nan) if order.log_probs else None
 
     def work(oracle: Oracle, sequence: int, seat: Seat | None) -> SampleResult:
         door = Door(
@@ -262,17 +335,31 @@ def _side_by_side(order: _Order, tell: Tell | None) -> SampleBatch:
             check=check,
             watch=whole,
         )
+        streams = order.streams_of_group(order.group_of(sequence))
+        draw = None
+        if scores is not None:
+            noise = streams.commit_noise(order.given.shape[1], sequence)
+            draw = ScoredDraw(noise, scores[sequence], as_temperature(order.temperature))
+        heard: list[Tell] = [] if tally is None else [tally.of(sequence)]
+
+        def tell_all(now: Progress) -> None:
+            for hear in heard:
+                hear(now)
+
         run = Unmasking(
             oracle,
             given=order.given[sequence],
             rights=order.rights,
             temperature=order.temperature,
             sequence=sequence,
-            progress=None if tally is None else tally.of(sequence),
+            progress=tell_all if heard or order.on_step else None,
             memory=seat,
             door=door,
+            draw=draw,
         )
-        return order.rule(run, order.streams_of(sequence))
+        if order.on_step is not None:
+            heard.append(_step_teller(order.on_step, run, sequence))
+        return order.rule(run, streams)
 
     if order.count == 1:
         results = [work(order.oracle, 0, None)]
@@ -280,7 +367,18 @@ def _side_by_side(order: _Order, tell: Tell | None) -> SampleBatch:
         gathering = Gathering(order.oracle, order.at_once)
         results = gathering.run(order.count, lambda seat: work(seat, seat.index, seat))
     sequences = np.stack([result.state for result in results])
-    return SampleBatch(sequences, order.given, results, whole.ledger)
+    return SampleBatch(sequences, order.given, results, whole.ledger, token_log_probs=scores)
+
+
+def _step_teller(on_step: OnStep, run: Unmasking, sequence: int) -> Tell:
+    """Return what tells of every commit of one run."""
+
+    def tell(progress: Progress) -> None:
+        if progress.operation == "commit":
+            rounds = progress.ledger.commits
+            on_step(Step(rounds - 1, np.array([sequence]), run.state[None, :]))
+
+    return tell
 
 
 class _Tally:

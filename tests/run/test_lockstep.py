@@ -205,3 +205,103 @@ def test_a_plain_seed_is_refused_and_whole_floats_are_taken(law):
     assert len(cp.Lockstep(law.oracle(), 3.0, STREAMS).states) == 3
     with pytest.raises(ValueError, match=r"count must be a whole number, got 2\.5"):
         cp.Lockstep(law.oracle(), 2.5, STREAMS)
+
+
+class Following:
+    """An exact oracle that follows many histories at once and answers no states."""
+
+    trusted = True
+
+    def __init__(self, law):
+        self.exact = law.oracle()
+        self.length, self.vocab_size = law.length, law.vocab_size
+        self.row_error, self.name = self.exact.row_error, self.exact.name
+        self.asked = 0
+
+    def rows(self, states, readouts):
+        raise AssertionError("it follows; nobody should show it states")
+
+    def session(self, state):
+        raise AssertionError("many sequences share their sessions")
+
+    def sessions(self, states):
+        return _Sessions(self, states.copy())
+
+
+class _Sessions:
+    def __init__(self, oracle, states):
+        self.oracle, self.states = oracle, states
+
+    def push(self, committed, tokens):
+        self.states[committed.state_index, committed.position] = tokens
+
+    def rows(self, readouts):
+        self.oracle.asked += len(np.unique(readouts.state_index))
+        return self.oracle.exact.rows(self.states, readouts)
+
+
+@pytest.mark.parametrize("at_once", [1, 2, 3, 100])
+def test_groups_commit_batches_of_their_own(law, counted, at_once):
+    oracle = counted(law.oracle())
+    streams = [STREAMS.with_fresh_decisions(k) for k in range(3)]
+    rules = [RandomBalanced(2), RandomBalanced(3), Sequential("random")]
+    run = cp.Lockstep(oracle, 7, STREAMS, groups=3, at_once=at_once, score=True)
+    waiting = [
+        list(rule.schedule(run.residual, s.decisions))
+        for rule, s in zip(rules, streams, strict=True)
+    ]
+    for k in range(max(map(len, waiting))):
+        run.commit_groups([w[k] if k < len(w) else None for w in waiting])
+    many = run.result("mixed", streams=streams)
+    assert run.num_left == 0
+    assert many.ledger.total == oracle.states == sum(one.total for one in many.ledgers)
+    assert many.ledger.rows_read == oracle.rows_read == 7 * law.length
+    assert many.ledger.depth == max(one.depth for one in many.ledgers)
+    for k, group in enumerate([0, 0, 0, 1, 1, 2, 2]):
+        unmasking = cp.Unmasking(law.oracle(), sequence=k)
+        single = rules[group](unmasking, streams[group])
+        assert many.sequences[k].tolist() == single.tokens.tolist()
+        assert many.results[k].ledger == single.ledger
+        assert many.results[k].round_of_position.tolist() == single.round_of_position.tolist()
+        assert many.results[k].streams == streams[group]
+        for one, other in zip(
+            many.results[k].transcript.entries, single.transcript.entries, strict=True
+        ):
+            assert one.positions.tolist() == other.positions.tolist()
+            assert one.fingerprints.tolist() == other.fingerprints.tolist()
+
+
+def test_a_round_needs_a_batch_a_group_and_something_to_commit(law):
+    run = cp.Lockstep(law.oracle(), 4, STREAMS, groups=2)
+    with pytest.raises(ValueError, match="batches must be 2, one a group; got 1"):
+        run.commit_groups([[0]])
+    with pytest.raises(ValueError, match="every batch is None"):
+        run.commit_groups([None, None])
+    with pytest.raises(ValueError, match="groups must be at most count = 4, got 5"):
+        cp.Lockstep(law.oracle(), 4, STREAMS, groups=5)
+
+
+@pytest.mark.parametrize("at_once", [2, 100])
+def test_an_oracle_that_follows_many_histories_is_told_of_them(law, at_once):
+    oracle = Following(law)
+    given = np.full(law.length, MASK)
+    given[1] = 1
+    many = cp.sample(
+        oracle, RandomBalanced(3), 5, seed=STREAMS, given=given, at_once=at_once, orders=2
+    )
+    plain = cp.sample(law.oracle(), RandomBalanced(3), 5, seed=STREAMS, given=given, orders=2)
+    assert many.sequences.tolist() == plain.sequences.tolist()
+    assert many.ledgers == plain.ledgers
+    assert many.ledger.total == oracle.asked
+
+
+def test_scores_are_the_log_rows_of_what_was_drawn(law):
+    run = cp.Lockstep(law.oracle(), 3, STREAMS, score=True, temperature=0.7)
+    batch = [2, 0]
+    rows = law.oracle().rows(run.states[:1], cp.Readouts.same(1, batch)).tempered(0.7).dense()
+    tokens = run.commit(batch)
+    scores = run.result().token_log_probs
+    assert scores is not None
+    for k in range(3):
+        assert scores[k, batch] == pytest.approx(np.log(rows[[0, 1], tokens[k]]))
+    assert np.isnan(np.delete(scores, batch, axis=1)).all()

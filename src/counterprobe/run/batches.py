@@ -7,14 +7,14 @@ import json
 import math
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, BinaryIO
 
 import numpy as np
 from numpy.typing import NDArray
 
-from counterprobe.arrays import StateArray
+from counterprobe.arrays import FloatArray, StateArray
 from counterprobe.run.ledger import Ledger, Right
 from counterprobe.run.results import SampleResult, StopReason, first_tokens
 from counterprobe.run.transcript import Transcript
@@ -26,6 +26,8 @@ __all__ = ["SampleBatch"]
 FORMAT = "counterprobe samples 1"
 _COUNTS = [count.name for count in fields(Ledger)]
 _ARRAYS = ("sequences", "given", "round_of_position")
+# There only if they were asked for.
+_MEASURED = ("token_log_probs", "log_likelihoods")
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -43,17 +45,31 @@ class SampleBatch:
     ledger : Ledger
         Of the whole: what many sequences share was charged once, and stage k of all of them is
         one stage, so that the depth is that of the longest run.
+    token_log_probs : ndarray of float, shape (count, N), optional
+        Log-probability of each token in the row it was drawn from, at its commit; NaN where
+        nothing was drawn. None where it was not asked for.
+    texts : tuple of str, optional
+        The sequences spelled out, where there is a template.
+    log_likelihoods : ndarray of float, shape (count, orders), optional
+        Log-probability of each finished sequence by the chain rule in random orders.
+    measuring : Ledger
+        What was evaluated for measuring, apart from ``ledger``.
     """
 
     sequences: StateArray
     given: StateArray
     results: Sequence[SampleResult]
     ledger: Ledger
+    token_log_probs: FloatArray | None = None
+    texts: tuple[str, ...] | None = None
+    log_likelihoods: FloatArray | None = None
+    measuring: Ledger = field(default_factory=Ledger)
 
     def __post_init__(self) -> None:
         """Freeze the arrays."""
-        self.sequences.setflags(write=False)
-        self.given.setflags(write=False)
+        for array in (self.sequences, self.given, self.token_log_probs, self.log_likelihoods):
+            if array is not None:
+                array.setflags(write=False)
 
     def __len__(self) -> int:
         """Return the number of sequences."""
@@ -88,6 +104,24 @@ class SampleBatch:
         committed = int(((self.given == MASK) & (self.sequences != MASK)).sum())
         return committed / self.ledger.total if self.ledger.total else math.nan
 
+    @property
+    def log_probs(self) -> FloatArray | None:
+        """Log-probability of each sequence's tokens in the rows they were drawn from, summed.
+
+        For a rule that fixes its batches before their replies, this is the log-probability with
+        which it draws the sequence; rules that choose among drawn values have no such number, and
+        for them it is a score. None where it was not asked for.
+        """
+        if self.token_log_probs is None:
+            return None
+        total: FloatArray = np.nansum(self.token_log_probs, axis=1)
+        return total
+
+    @property
+    def histories(self) -> list[StateArray]:
+        """The states of each sequence from its context to its end, shape ``(rounds + 1, N)``."""
+        return [result.history for result in self.results]
+
     def summary(self) -> dict[str, Any]:
         """Return the whole as plain values, without its sequences."""
         first = self.results[0]
@@ -121,13 +155,19 @@ class SampleBatch:
             "temperature": first.temperature,
             "versions": first.versions,
             "ledger": _counts(self.ledger),
+            "measuring": _counts(self.measuring),
         }
         records = [_record(result) for result in self.results]
+        for record, text in zip(records, self.texts or (), strict=False):
+            record["text"] = text
         arrays: dict[str, NDArray[Any]] = {
             "sequences": self.sequences,
             "given": self.given,
             "round_of_position": np.stack([r.round_of_position for r in self.results]),
         }
+        for name in _MEASURED:
+            if getattr(self, name) is not None:
+                arrays[name] = getattr(self, name)
         target = Path(path)
         partial = target.with_name(f".{target.name}.{os.getpid()}.partial")
         try:
@@ -153,7 +193,16 @@ class SampleBatch:
                 _result(header, record, *(arrays[name][k] for name in _ARRAYS))
                 for k, record in enumerate(records)
             ]
-            return cls(arrays["sequences"], arrays["given"], results, Ledger(**header["ledger"]))
+            spelled = [record["text"] for record in records if "text" in record]
+            return cls(
+                arrays["sequences"],
+                arrays["given"],
+                results,
+                Ledger(**header["ledger"]),
+                texts=tuple(spelled) if len(spelled) == len(records) else None,
+                measuring=Ledger(**header.get("measuring", {})),
+                **{name: arrays[name] for name in _MEASURED if name in arrays},
+            )
         except OSError:
             raise
         except Exception as problem:  # whatever a damaged archive makes NumPy and json raise
@@ -234,6 +283,13 @@ def _result(
     )
 
 
+_LINE_NAMES = {
+    "sequences": "tokens",
+    "given": "given",
+    "round_of_position": "rounds",
+    "token_log_probs": "token_log_probs",
+    "log_likelihoods": "log_likelihoods",
+}
 Parts = tuple[dict[str, Any], list[dict[str, Any]], dict[str, NDArray[Any]]]
 
 
@@ -243,12 +299,18 @@ def _write_lines(
     records: list[dict[str, Any]],
     arrays: dict[str, NDArray[Any]],
 ) -> None:
-    names = dict(zip(_ARRAYS, ("tokens", "given", "rounds"), strict=True))
     lines = [header]
     for k, record in enumerate(records):
-        lines.append({**record, **{names[name]: arrays[name][k].tolist() for name in _ARRAYS}})
+        lines.append({**record, **{_LINE_NAMES[n]: _numbers(a[k]) for n, a in arrays.items()}})
     for line in lines:
         file.write((json.dumps(line, allow_nan=False) + "\n").encode())
+
+
+def _numbers(array: NDArray[Any]) -> list[Any]:
+    """Return a row as a list; what JSON has no number for becomes null or a word."""
+    if array.dtype.kind != "f":
+        return list(array.tolist())
+    return [None if math.isnan(x) else _plain(x) for x in array.tolist()]
 
 
 def _read_lines(path: str | os.PathLike[str]) -> Parts:
@@ -259,12 +321,17 @@ def _read_lines(path: str | os.PathLike[str]) -> Parts:
         "given": np.array([record["given"] for record in records], dtype=np.int32),
         "round_of_position": np.array([record["rounds"] for record in records], dtype=np.int64),
     }
+    for name in _MEASURED:
+        if _LINE_NAMES[name] in records[0]:
+            rows = [record[_LINE_NAMES[name]] for record in records]
+            arrays[name] = np.array(rows, dtype=np.float64)  # null is NaN, words are infinities
     return header, records, arrays
 
 
 def _read_arrays(path: str | os.PathLike[str]) -> Parts:
     whole = io.BytesIO(Path(path).read_bytes())  # NumPy leaves a file open that it cannot read
     with np.load(whole, allow_pickle=False) as archive:
-        arrays = {name: archive[name] for name in _ARRAYS}
+        names = [*_ARRAYS, *(name for name in _MEASURED if name in archive)]
+        arrays = {name: archive[name] for name in names}
         header = json.loads(str(archive["about"]))
     return header, header["records"], arrays

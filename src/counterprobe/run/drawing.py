@@ -10,11 +10,11 @@ import math
 from dataclasses import dataclass
 from typing import Protocol
 
-from counterprobe.arrays import IntArray, StateArray
-from counterprobe.rows import Rows
+from counterprobe.arrays import FloatArray, IntArray, StateArray
+from counterprobe.rows import Rows, to_numpy
 from counterprobe.streams import CommitNoise
 
-__all__ = ["Draw", "NoisyDraw", "as_temperature"]
+__all__ = ["Draw", "NoisyDraw", "ScoredDraw", "as_temperature"]
 
 
 def as_temperature(temperature: float) -> float:
@@ -61,3 +61,31 @@ class NoisyDraw:
         """Return one token a position."""
         drawn_from = rows if self.temperature == 1 else rows.tempered(self.temperature)
         return drawn_from.draw(self.noise.uniforms(positions, index))
+
+
+@dataclass(frozen=True, slots=True)
+class ScoredDraw:
+    """Draw by commit noise, and note how probable every drawn token was.
+
+    A position that is drawn several times, as a candidate that is not kept, has the score of its
+    last draw: the one that was committed.
+
+    Parameters
+    ----------
+    noise : CommitNoise
+    scores : ndarray of float, shape (N,)
+        Where the log-probabilities go.
+    temperature : float
+        They are those of the tempered rows.
+    """
+
+    noise: CommitNoise
+    scores: FloatArray
+    temperature: float = 1.0
+
+    def __call__(self, state: StateArray, positions: IntArray, rows: Rows, index: int) -> IntArray:
+        """Return one token a position."""
+        drawn_from = rows if self.temperature == 1 else rows.tempered(self.temperature)
+        tokens = drawn_from.draw(self.noise.uniforms(positions, index))
+        self.scores[positions] = to_numpy(drawn_from.log_prob(tokens))
+        return tokens

@@ -1,30 +1,39 @@
 """Many sequences in lockstep: each commit round submits one batch of states.
 
-For samples that share one structure or one schedule. Every sequence has its own ledger and its
-own commit noise, so sequence k is the same whether it is drawn alone or among a thousand. The
-ledger of the whole adds up the submissions and counts a round of all sequences as one stage.
+For samples that share one structure or one schedule, or that fall into groups of which each has a
+schedule of its own. Every sequence has its own ledger and its own commit noise, so sequence k is
+the same whether it is drawn alone or among a thousand. The ledger of the whole adds up the
+submissions and counts a round of all sequences as one stage. Oracles that can follow many
+histories at once are told what was committed instead of being shown whole states.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any, overload
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from counterprobe.arguments import whole_number
 from counterprobe.arrays import IntArray, StateArray
-from counterprobe.oracle import Oracle, Readouts
-from counterprobe.rows import Rows, concatenate
+from counterprobe.oracle import BatchIncrementalOracle, Oracle, Readouts, Sessions
+from counterprobe.rows import Rows, concatenate, to_numpy
 from counterprobe.run.batches import SampleBatch
-from counterprobe.run.door import Door, check_budget
+from counterprobe.run.door import Door, Stage, check_budget
 from counterprobe.run.drawing import as_temperature
-from counterprobe.run.ledger import Ledger, Right
-from counterprobe.run.results import SampleResult, StopReason, versions
-from counterprobe.run.transcript import Event, Transcript
+from counterprobe.run.ledger import Ledger
+from counterprobe.run.results import StopReason
+from counterprobe.run.rounds import (
+    Common,
+    Part,
+    Results,
+    Round,
+    common_positions,
+    every_position,
+    ledger_of,
+)
 from counterprobe.run.unmasking import Observe
 from counterprobe.states import (
     MASK,
@@ -38,11 +47,9 @@ from counterprobe.streams import Streams, require_streams
 
 __all__ = ["Lockstep"]
 
-HashArray = NDArray[np.uint64]
-
 
 class Lockstep:
-    """A batch of runs that commit the same positions in the same rounds.
+    """A batch of runs that commit in the same rounds, and in a group the same positions.
 
     Parameters
     ----------
@@ -61,6 +68,11 @@ class Lockstep:
         States handed to the oracle in one call, at most; all of them by default.
     max_submissions : int, optional
         Of each sequence; a round that would pass it raises ``BudgetExceeded`` and is not made.
+    groups : int
+        The sequences fall into this many runs of neighbours, nearly equal in size; each may
+        commit other positions.
+    score : bool
+        Keep the log-probability of every drawn token.
 
     Attributes
     ----------
@@ -79,9 +91,14 @@ class Lockstep:
         temperature: float = 1.0,
         at_once: int | None = None,
         max_submissions: int | None = None,
+        groups: int = 1,
+        score: bool = False,
     ) -> None:
         self.door = Door(oracle, trusted=trusted)
         count = whole_number("count", count, at_least=1)
+        groups = whole_number("groups", groups, at_least=1)
+        if groups > count:
+            raise ValueError(f"groups must be at most count = {count}, got {groups}")
         require_streams(streams)
         length = self.door.length
         self._states = all_masked(length, count)
@@ -101,7 +118,11 @@ class Lockstep:
         if max_submissions is not None:
             max_submissions = whole_number("max_submissions", max_submissions)
         self._max_rounds = max_submissions
-        self._rounds: list[_Round] = []
+        self._members = np.array_split(np.arange(count), groups)
+        self._rounds: list[Round] = []
+        self._scores = np.full(self._states.shape, np.nan) if score else None
+        self._follows = oracle if isinstance(oracle, BatchIncrementalOracle) else None
+        self._sessions: dict[int, Sessions] = {}
         self._started = time.perf_counter()
 
     @property
@@ -110,14 +131,28 @@ class Lockstep:
         return self._states.copy()
 
     @property
+    def num_groups(self) -> int:
+        """Number of groups."""
+        return len(self._members)
+
+    @property
+    def num_left(self) -> int:
+        """Uncommitted positions of all sequences together."""
+        return int((self._states == MASK).sum())
+
+    @property
     def residual(self) -> IntArray:
-        """Positions still uncommitted."""
+        """Positions still uncommitted in the first sequence: in all of them, for one group."""
         return np.flatnonzero(self._states[0] == MASK)
 
     @property
     def ledgers(self) -> list[Ledger]:
         """One ledger a sequence, of its commits alone."""
-        return [self._one_ledger()] * len(self._states)
+        return [
+            ledger
+            for group, members in enumerate(self._members)
+            for ledger in [ledger_of(self._rounds, group)] * len(members)
+        ]
 
     @property
     def ledger(self) -> Ledger:
@@ -140,25 +175,23 @@ class Lockstep:
         ndarray of int, shape (count, n)
             The drawn tokens, in the order of ``batch``.
         """
-        positions = check_batch(batch, self._states[0])
-        check_budget(self._max_rounds, len(self._rounds) + 1)
-        count = len(self._states)
-        tokens = np.empty((count, len(positions)), dtype=np.int32)
         seen: list[Rows] = []
-        with self.door.stage("probe") as stage:
-            for low in range(0, count, self._at_once):
-                part = slice(low, min(low + self._at_once, count))
-                states = self._states[part].copy()
-                readouts = Readouts.same(len(states), positions)
-                rows = stage.ask(states, readouts, self._prints[part])
-                tokens[part] = self._drawn(part, positions, rows)
-                if observe is not None:
-                    seen.append(rows)
-            stage.commit(positions)
-            self._settle(positions, tokens)
+        drawn = self._commit([batch] * self.num_groups, None if observe is None else seen)
         if observe is not None:
-            observe(positions, concatenate(seen))
-        return tokens
+            observe(np.asarray(batch, dtype=np.int64), concatenate(seen))
+        return np.concatenate([tokens for tokens in drawn if tokens is not None])
+
+    def commit_groups(self, batches: Sequence[ArrayLike | None]) -> None:
+        """Commit one batch in each group; None where a group is complete.
+
+        Parameters
+        ----------
+        batches : sequence of array_like of int
+            Uncommitted positions, chosen before the replies.
+        """
+        if len(batches) != self.num_groups:
+            raise ValueError(f"batches must be {self.num_groups}, one a group; got {len(batches)}")
+        self._commit(batches, None)
 
     def result(
         self,
@@ -166,6 +199,7 @@ class Lockstep:
         settings: dict[str, Any] | None = None,
         stop: StopReason = StopReason.COMPLETED,
         reason: str | None = None,
+        streams: Sequence[Streams] | None = None,
     ) -> SampleBatch:
         """Return the sequences and ledgers so far.
 
@@ -178,116 +212,118 @@ class Lockstep:
         stop : StopReason
         reason : str, optional
             The stop in one sentence; the reason's own text by default.
+        streams : sequence of Streams, optional
+            Of each group, where each had decision randomness of its own.
         """
-        common = _Common(
+        common = Common(
             given=self._given,
             states=self.states,
+            group_of=np.repeat(np.arange(self.num_groups), [len(m) for m in self._members]),
             rounds=tuple(self._rounds),
-            ledger=self._one_ledger(),
             stop=stop,
             reason=reason or stop.value,
             sampler=sampler,
             settings=settings or {},
-            streams=self._streams,
+            streams=tuple(streams or [self._streams] * self.num_groups),
             oracle_name=self.door.check.name,
             seconds=time.perf_counter() - self._started,
             temperature=self._temperature,
         )
-        return SampleBatch(common.states, self._given, _Results(common), self.ledger)
+        return SampleBatch(
+            common.states,
+            self._given,
+            Results(common),
+            self.ledger,
+            token_log_probs=None if self._scores is None else self._scores.copy(),
+        )
 
-    def _drawn(self, part: slice, positions: IntArray, rows: Rows) -> NDArray[np.int32]:
-        uniforms = np.concatenate([noise.uniforms(positions) for noise in self._noise[part]])
+    # ----- Inside --------------------------------------------------------------------------
+
+    def _commit(
+        self, batches: Sequence[ArrayLike | None], seen: list[Rows] | None
+    ) -> list[NDArray[np.int32] | None]:
+        """Commit one batch a group; return the tokens of each, shape ``(members, n)``."""
+        chosen = [
+            None if batch is None else check_batch(batch, self._states[members[0]])
+            for batch, members in zip(batches, self._members, strict=True)
+        ]
+        moving = [k for k, positions in enumerate(chosen) if positions is not None]
+        if not moving:
+            raise ValueError("a round must commit something: every batch is None")
+        most = max(ledger_of(self._rounds, k).commits for k in moving)
+        check_budget(self._max_rounds, most + 1)
+        committed = [self._tokens_left(k, chosen[k]) for k in range(self.num_groups)]
+        shared = common_positions(chosen)
+        with self.door.stage("probe") as stage:
+            for low in range(0, len(self._states), self._at_once):
+                part = Part.of(low, self._at_once, self._members, chosen)
+                if part is not None:
+                    rows = self._ask(stage, low, part, shared)
+                    self._draw(part, rows, committed)
+                    if seen is not None:
+                        seen.append(rows)
+            stage.commit(every_position(chosen) if shared is None else shared)
+            self._settle(chosen, committed)
+        return committed
+
+    def _tokens_left(self, group: int, positions: IntArray | None) -> NDArray[np.int32] | None:
+        """Make room for the tokens of a group."""
+        if positions is None:
+            return None
+        return np.empty((len(self._members[group]), len(positions)), dtype=np.int32)
+
+    def _ask(self, stage: Stage, low: int, part: Part, shared: IntArray | None) -> Rows:
+        """Ask for the rows of one call."""
+        states, prints = self._states[part.sequences], self._prints[part.sequences]
+        if shared is not None:
+            readouts = Readouts.same(len(states), shared)
+        else:
+            readouts = Readouts.pairs(part.index, part.position)
+        if self._follows is None:
+            return stage.ask(states, readouts, prints)
+        if low not in self._sessions:
+            start = self._states[low : low + self._at_once].copy()
+            self._sessions[low] = self._follows.sessions(start)
+        here = Readouts.pairs(part.sequences[part.index] - low, part.position)
+        return stage.ask(states, readouts, prints, lambda: self._sessions[low].rows(here))
+
+    def _draw(self, part: Part, rows: Rows, committed: Sequence[NDArray[np.int32] | None]) -> None:
+        """Draw the tokens of one call, and keep their scores."""
+        uniforms = np.concatenate(
+            [self._noise[k].uniforms(where) for k, where in part.positions_of()]
+        )
         drawn_from = rows if self._temperature == 1 else rows.tempered(self._temperature)
-        tokens = drawn_from.draw(uniforms).reshape(-1, len(positions))
-        return tokens.astype(np.int32)
+        tokens = drawn_from.draw(uniforms)
+        if self._scores is not None:
+            scores = to_numpy(drawn_from.log_prob(tokens))
+            self._scores[part.sequences[part.index], part.position] = scores
+        end = 0
+        for group, rank, size, width in part.shares:
+            share = committed[group]
+            assert share is not None
+            start, end = end, end + size * width
+            share[rank : rank + size] = tokens[start:end].reshape(size, width)
 
-    def _settle(self, positions: IntArray, tokens: NDArray[np.int32]) -> None:
-        self._rounds.append(_Round(positions, self._prints))
-        change = (tokens - self._states[:, positions]).astype(np.int64).astype(np.uint64)
-        weights = fingerprint_weights(self._states.shape[1])[positions]
-        with np.errstate(over="ignore"):
-            self._prints = self._prints + (change * weights).sum(axis=1, dtype=np.uint64)
-        self._states[:, positions] = tokens
-
-    def _one_ledger(self) -> Ledger:
-        """Return what one sequence was charged: one submission a round."""
-        commits = len(self._rounds)
-        rows_read = sum(len(a_round.positions) for a_round in self._rounds)
-        return Ledger(
-            commits=commits, depth=commits, rows_read=rows_read, widest_stage=min(1, commits)
-        )
-
-
-@dataclass(frozen=True, slots=True)
-class _Round:
-    """A batch, and the fingerprints of the states it was committed at, shape (count,)."""
-
-    positions: IntArray
-    prints: HashArray
-
-
-@dataclass(frozen=True, slots=True)
-class _Common:
-    """What the results of all sequences are made from."""
-
-    given: StateArray
-    states: StateArray
-    rounds: tuple[_Round, ...]
-    ledger: Ledger
-    stop: StopReason
-    reason: str
-    sampler: str
-    settings: dict[str, Any]
-    streams: Streams
-    oracle_name: str
-    seconds: float
-    temperature: float
-
-
-class _Results(Sequence[SampleResult]):
-    """One result a sequence, made when it is looked at: a thousand transcripts are a lot."""
-
-    def __init__(self, common: _Common) -> None:
-        self._common = common
-
-    def __len__(self) -> int:
-        return len(self._common.states)
-
-    @overload
-    def __getitem__(self, index: int) -> SampleResult: ...
-
-    @overload
-    def __getitem__(self, index: slice) -> list[SampleResult]: ...
-
-    def __getitem__(self, index: int | slice) -> SampleResult | list[SampleResult]:
-        if isinstance(index, slice):
-            return [self[k] for k in range(len(self))[index]]
-        k = range(len(self))[index]
-        common = self._common
-        state = common.states[k]
-        round_of = np.where(common.given[k] == MASK, -2, -1).astype(np.int64)
-        events: list[Any] = []
-        for number, a_round in enumerate(common.rounds):
-            round_of[a_round.positions] = number
-            size = len(a_round.positions)
-            events.append(Event("commit", 1, size, a_round.positions, a_round.prints[k : k + 1]))
-        return SampleResult(
-            tokens=state.astype(np.int64) if common.stop is StopReason.COMPLETED else None,
-            state=state,
-            ledger=common.ledger,
-            rights=Right.NONE,
-            stop=common.stop,
-            reason=common.reason,
-            given=common.given[k],
-            round_of_position=round_of,
-            sampler=common.sampler,
-            settings=common.settings,
-            diagnostics=None,
-            streams=common.streams,
-            oracle_name=common.oracle_name,
-            seconds=common.seconds,
-            versions=versions(),
-            transcript=Transcript(entries=events),
-            sequence=k,
-            temperature=common.temperature,
-        )
+    def _settle(
+        self,
+        chosen: Sequence[IntArray | None],
+        committed: Sequence[NDArray[np.int32] | None],
+    ) -> None:
+        self._rounds.append(Round(tuple(chosen), self._prints))
+        self._prints = self._prints.copy()
+        for members, positions, tokens in zip(self._members, chosen, committed, strict=True):
+            if positions is None or tokens is None:
+                continue
+            where = slice(int(members[0]), int(members[-1]) + 1)
+            before = self._states[where][:, positions]
+            change = (tokens - before).astype(np.int64).astype(np.uint64)
+            weights = fingerprint_weights(self._states.shape[1])[positions]
+            with np.errstate(over="ignore"):
+                self._prints[where] += (change * weights).sum(axis=1, dtype=np.uint64)
+            self._states[where, positions] = tokens
+        for low, sessions in self._sessions.items():
+            part = Part.of(low, self._at_once, self._members, chosen)
+            if part is not None:
+                pushed = self._states[part.sequences[part.index], part.position]
+                here = Readouts.pairs(part.sequences[part.index] - low, part.position)
+                sessions.push(here, pushed.astype(np.int64))

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from counterprobe.arrays import StateArray
 from counterprobe.run.ledger import Ledger, Right
 from counterprobe.run.transcript import Transcript
+from counterprobe.states import MASK
 from counterprobe.streams import STREAMS_VERSION, Streams
 
 __all__ = ["SampleResult", "StopReason", "first_tokens", "versions"]
@@ -141,6 +142,14 @@ class SampleResult:
         first = int(np.searchsorted(rounds, 0))
         cuts = np.flatnonzero(np.diff(rounds[first:])) + 1
         return [part for part in np.split(order[first:], cuts) if len(part)]
+
+    @property
+    def history(self) -> StateArray:
+        """The states from the context to the end, shape ``(rounds + 1, N)``."""
+        last = int(self.round_of_position.max(initial=-1))
+        rounds = np.arange(-1, last + 1)[:, None]
+        is_known = (self.round_of_position >= -1) & (self.round_of_position <= rounds)
+        return np.where(is_known, self.state, MASK).astype(np.int32)
 
     @property
     def notes(self) -> list[str]:

@@ -1,0 +1,174 @@
+"""Rounds of many sequences at once: what each group commits, and the results that follow."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, overload
+
+import numpy as np
+from numpy.typing import NDArray
+
+from counterprobe.arrays import IntArray, StateArray
+from counterprobe.run.ledger import Ledger, Right
+from counterprobe.run.results import SampleResult, StopReason, versions
+from counterprobe.run.transcript import Event, Transcript
+from counterprobe.states import MASK
+from counterprobe.streams import Streams
+
+__all__ = ["Common", "Part", "Results", "Round", "common_positions", "every_position", "ledger_of"]
+
+
+def common_positions(chosen: Sequence[IntArray | None]) -> IntArray | None:
+    """Return what every group commits, if it is the same in the same order."""
+    first = chosen[0]
+    if first is None:
+        return None
+    same = all(other is not None and np.array_equal(first, other) for other in chosen)
+    return first if same else None
+
+
+def every_position(chosen: Sequence[IntArray | None]) -> IntArray:
+    """Return what groups commit in one round, each position once."""
+    return np.unique(np.concatenate([positions for positions in chosen if positions is not None]))
+
+
+def ledger_of(rounds: Sequence[Round], group: int) -> Ledger:
+    """Return what a sequence of a group was charged: one submission a round."""
+    sizes = [len(batch) for batch in (one.chosen[group] for one in rounds) if batch is not None]
+    commits = len(sizes)
+    return Ledger(
+        commits=commits, depth=commits, rows_read=sum(sizes), widest_stage=min(1, commits)
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """What one call to the oracle reads.
+
+    Attributes
+    ----------
+    sequences : ndarray of int
+        The sequences that commit something.
+    index, position : ndarray of int
+        Which of them, and where, row by row.
+    shares : list
+        Group, first member here, number of members here and size of the batch, in order.
+    """
+
+    sequences: IntArray
+    index: IntArray
+    position: IntArray
+    shares: list[tuple[int, int, int, int]]
+
+    @classmethod
+    def of(
+        cls,
+        low: int,
+        at_once: int,
+        members: Sequence[IntArray],
+        chosen: Sequence[IntArray | None],
+    ) -> Part | None:
+        """Return the part of some neighbouring sequences; None if none of them moves."""
+        sequences, index, position, shares = [], [], [], []
+        count = 0
+        for group, (who, positions) in enumerate(zip(members, chosen, strict=True)):
+            first, last = max(low, int(who[0])), min(low + at_once, int(who[-1]) + 1)
+            if positions is None or first >= last:
+                continue
+            size = last - first
+            sequences.append(np.arange(first, last))
+            index.append(np.repeat(np.arange(count, count + size), len(positions)))
+            position.append(np.tile(positions, size))
+            shares.append((group, first - int(who[0]), size, len(positions)))
+            count += size
+        if not shares:
+            return None
+        joined = [np.concatenate(parts) for parts in (sequences, index, position)]
+        return cls(joined[0], joined[1], joined[2], shares)
+
+    def positions_of(self) -> Iterator[tuple[int, IntArray]]:
+        """Yield each sequence with its positions."""
+        sizes = np.repeat([s[3] for s in self.shares], [s[2] for s in self.shares])
+        ends = np.cumsum(sizes)
+        for sequence, low, high in zip(self.sequences, ends - sizes, ends, strict=True):
+            yield int(sequence), self.position[low:high]
+
+
+@dataclass(frozen=True, slots=True)
+class Round:
+    """A batch of each group, and the fingerprints of the states before it, shape (count,)."""
+
+    chosen: tuple[IntArray | None, ...]
+    prints: NDArray[np.uint64]
+
+
+@dataclass(frozen=True, slots=True)
+class Common:
+    """What the results of all sequences are made from."""
+
+    given: StateArray
+    states: StateArray
+    group_of: IntArray
+    rounds: tuple[Round, ...]
+    stop: StopReason
+    reason: str
+    sampler: str
+    settings: dict[str, Any]
+    streams: tuple[Streams, ...]
+    oracle_name: str
+    seconds: float
+    temperature: float
+
+
+class Results(Sequence[SampleResult]):
+    """One result a sequence, made when it is looked at: a thousand transcripts are a lot."""
+
+    def __init__(self, common: Common) -> None:
+        self._common = common
+
+    def __len__(self) -> int:
+        """Return the number of sequences."""
+        return len(self._common.states)
+
+    @overload
+    def __getitem__(self, index: int) -> SampleResult: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> list[SampleResult]: ...
+
+    def __getitem__(self, index: int | slice) -> SampleResult | list[SampleResult]:
+        """Make the result of a sequence, or of several."""
+        if isinstance(index, slice):
+            return [self[k] for k in range(len(self))[index]]
+        k = range(len(self))[index]
+        common = self._common
+        state = common.states[k]
+        round_of = np.where(common.given[k] == MASK, -2, -1).astype(np.int64)
+        events: list[Any] = []
+        group = int(common.group_of[k])
+        for a_round in common.rounds:
+            batch = a_round.chosen[group]
+            if batch is not None:
+                round_of[batch] = len(events)
+                events.append(Event("commit", 1, len(batch), batch, a_round.prints[k : k + 1]))
+        return SampleResult(
+            tokens=state.astype(np.int64) if common.stop is StopReason.COMPLETED else None,
+            state=state,
+            ledger=ledger_of(common.rounds, group),
+            rights=Right.NONE,
+            stop=common.stop,
+            reason=common.reason,
+            given=common.given[k],
+            round_of_position=round_of,
+            sampler=common.sampler,
+            settings=common.settings,
+            diagnostics=None,
+            streams=common.streams[group],
+            oracle_name=common.oracle_name,
+            seconds=common.seconds,
+            versions=versions(),
+            transcript=Transcript(entries=events),
+            sequence=k,
+            temperature=common.temperature,
+        )
