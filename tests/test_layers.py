@@ -25,6 +25,7 @@ LAYERS = [
     "samplers",
     "sampling evaluation",
     "study plots testing models",
+    "infilling",
     "cli",
 ]
 LEVEL = {name: level for level, line in enumerate(LAYERS) for name in line.split()}
@@ -34,8 +35,8 @@ BudgetExceeded CallableOracle Candidates ClassedRows CompressedSettings Counterp
 DenseRows ForestLaw FrozenNoise Infeasible InfeasibleWarning Ledger Level Lockstep MASK
 NotAForestError Oracle OracleError Progress Readouts Request Right Rows SampleBatch
 SampleResult StopReason Streams Structure StructureError TableLaw TokenClasses Unmasking
-ZeroProbabilityWarning discover evaluation families probing sample samplers set_num_threads
-theory
+ZeroProbabilityWarning discover evaluation families fill_mask infill models probing sample
+samplers set_num_threads theory
 """.split()
 
 

@@ -6,6 +6,7 @@ number of sequences.
 """
 
 from counterprobe import evaluation as evaluation
+from counterprobe import models as models
 from counterprobe import probing as probing
 from counterprobe import samplers as samplers
 from counterprobe import theory as theory
@@ -18,6 +19,8 @@ from counterprobe.errors import InfeasibleWarning as InfeasibleWarning
 from counterprobe.errors import NotAForestError as NotAForestError
 from counterprobe.errors import OracleError as OracleError
 from counterprobe.errors import StructureError as StructureError
+from counterprobe.infilling import fill_mask as fill_mask
+from counterprobe.infilling import infill as infill
 from counterprobe.oracle import CallableOracle as CallableOracle
 from counterprobe.oracle import Oracle as Oracle
 from counterprobe.oracle import Readouts as Readouts

@@ -9,6 +9,8 @@ import typer
 
 from counterprobe.cli import output
 from counterprobe.cli.compare import compare
+from counterprobe.cli.infill import infill
+from counterprobe.cli.models import models
 from counterprobe.cli.plan import plan
 from counterprobe.cli.reference import reference
 from counterprobe.cli.reproduce import reproduce
@@ -52,6 +54,8 @@ def _options(
 
 
 app.command()(sample)
+app.command()(infill)
+app.command()(models)
 app.command()(compare)
 app.command()(reproduce)
 app.command()(reference)

@@ -158,13 +158,15 @@ class InverseFolding:
         )
         if order == "index":
             return by_index
-        return CommitOrderOracle(
+        by_commit = CommitOrderOracle(
             self.decoder,
             template,
             f"{self.name}, commit order",
             temperature=temperature,
             row_error=by_index.row_error,
         )
+        by_commit.num_evaluated = by_index.num_evaluated  # measuring was done by index
+        return by_commit
 
 
 class IndexOrderOracle:

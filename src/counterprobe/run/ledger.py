@@ -107,6 +107,11 @@ class Ledger:
             self.selected_commits + selected_commits,
         )
 
+    def __add__(self, other: Ledger) -> Ledger:
+        """Return the ledger of one run after the other."""
+        counts = asdict(other)
+        return self.charge(stage_width=counts.pop("widest_stage"), **counts)
+
     def as_dict(self) -> dict[str, int]:
         """Return the counts and the sums by name."""
         return {

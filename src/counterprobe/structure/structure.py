@@ -242,13 +242,7 @@ class Structure:
         drawn = sample(
             oracle, self.sampler(), count, seed=streams, given=self.given, progress=progress
         )
-        whole = drawn.ledger.charge(
-            probes=checked.probes,
-            depth=checked.depth,
-            rows_read=checked.rows_read,
-            stage_width=checked.widest_stage,
-        )
-        return replace(drawn, ledger=whole)
+        return replace(drawn, ledger=drawn.ledger + checked)
 
     def sampler(self) -> Sampler:
         """Return the sampler that commits by this structure, for runs of one's own.

@@ -1,0 +1,7 @@
+"""From a model and a text with masks to finished texts, in one call."""
+
+from counterprobe.infilling.call import InfillStep as InfillStep
+from counterprobe.infilling.call import infill as infill
+from counterprobe.infilling.completions import Completion as Completion
+from counterprobe.infilling.completions import Completions as Completions
+from counterprobe.infilling.completions import fill_mask as fill_mask

@@ -1,0 +1,179 @@
+"""``infill``: finished sequences from a model and a text with masks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from numpy.typing import ArrayLike
+
+from counterprobe.arguments import whole_number
+from counterprobe.infilling.task import Task, make_task
+from counterprobe.models import Template
+from counterprobe.models.template import Allowed
+from counterprobe.run.batches import SampleBatch
+from counterprobe.run.ledger import Ledger
+from counterprobe.run.standing import Progress
+from counterprobe.samplers.base import Sampler
+from counterprobe.sampling import AT_ONCE, Orders, Step, sample
+from counterprobe.streams import Streams
+from counterprobe.structure import Structure
+
+__all__ = ["DEFAULT_SAMPLER", "InfillStep", "infill"]
+
+# Steady without a structure: it stops adding positions to a batch when they may depend much.
+DEFAULT_SAMPLER = "entropy-bounded"
+
+
+@dataclass(frozen=True, slots=True)
+class InfillStep(Step):
+    """A commit round, with the task it belongs to.
+
+    Attributes
+    ----------
+    task : Task
+    """
+
+    task: Task
+
+    @property
+    def texts(self) -> tuple[str, ...] | None:
+        """The sequences so far, spelled with their masks; None where nothing can spell."""
+        return self.task.texts(self.states)
+
+
+def infill(
+    model: Any,
+    template: Template | str | ArrayLike | None = None,
+    *,
+    sampler: str | Sampler | None = None,
+    count: int = 1,
+    seed: int | Streams = 0,
+    structure: Structure | None = None,
+    allowed: Allowed | None = None,
+    temperature: float = 1.0,
+    likelihood_orders: int = 0,
+    orders: Orders | int = "shared",
+    max_submissions: int | None = None,
+    at_once: int = AT_ONCE,
+    callback_on_step_end: Callable[[InfillStep], object] | None = None,
+    progress: bool | Callable[[Progress], None] = True,
+    model_options: Mapping[str, Any] | None = None,
+    oracle_options: Mapping[str, Any] | None = None,
+    **settings: Any,
+) -> SampleBatch:
+    """Fill in the masks of a text, jointly, any number of times.
+
+    Parameters
+    ----------
+    model
+        A name that ``counterprobe models`` lists, the folder of a Hugging Face model, a pair of
+        such a model and its tokenizer, what ``models.load`` returns, or any oracle.
+    template : str, Template or array_like of int, optional
+        The text with masks, ``"EVQL[MASK][MASK]S"``; protein models also read ``X``. A model that
+        knows its length masks everything without one. For an oracle: tokens, ``MASK`` elsewhere.
+    sampler : str or Sampler, optional
+        ``counterprobe samplers`` lists them; settings follow as keywords. By default the
+        structure's own, or ``"entropy-bounded"``.
+    count : int
+        Number of sequences.
+    seed : int or Streams
+    structure : Structure, optional
+        Found before for this very context; it is asked a few probes again first, which are
+        charged to the whole.
+    allowed
+        Which tokens may stand where: ``{3: "AVL"}``, or one string for every position.
+    temperature : float
+        Logits are divided by it, a declared change of the law; 0 takes the likeliest tokens.
+    likelihood_orders : int
+        Score every finished sequence by the chain rule in this many random orders; what that
+        evaluates is charged to ``measuring``.
+    orders, max_submissions, at_once, progress
+        As in ``sample``.
+    callback_on_step_end : callable, optional
+        Called with an :class:`InfillStep` after every commit round: its ``round``, ``sequences``,
+        ``states`` and ``texts``. What it raises ends the call.
+    model_options : mapping, optional
+        For loading a model by name: ``device``; ``backbone`` of ProteinMPNN.
+    oracle_options : mapping, optional
+        For the model's oracle: ``row_error``, ``batch_size``; ``order`` of ProteinMPNN.
+    **settings
+        Of the sampler by name, or of the structure's: ``batches=8``.
+
+    Returns
+    -------
+    SampleBatch
+        With ``texts``, ``log_probs`` and, on request, ``log_likelihoods``; its ``ledger`` has
+        every evaluation that drawing took. A text without a mask comes back as it is, and costs
+        nothing.
+
+    Examples
+    --------
+    >>> import counterprobe as cp
+    >>> designs = cp.infill(
+    ...     "sapiens-heavy",
+    ...     "EVQLVESGGGLVQPGGSLRLSCXXSGFXXS",
+    ...     count=3,
+    ...     progress=False,
+    ...     model_options={"device": "cpu"},
+    ... )
+    >>> len(designs.texts), designs.texts[0][:22], "X" in designs.texts[0]
+    (3, 'EVQLVESGGGLVQPGGSLRLSC', False)
+    """
+    count = whole_number("count", count, at_least=1)
+    likelihood_orders = whole_number("likelihood_orders", likelihood_orders)
+    if structure is not None and isinstance(sampler, (str, Sampler)):
+        raise ValueError("give a sampler or a structure, which has its own, not both")
+    task = make_task(
+        model,
+        template,
+        allowed=allowed,
+        temperature=temperature,
+        model_options=model_options,
+        oracle_options=oracle_options,
+    )
+    on_step = None
+    if callback_on_step_end is not None:
+        on_step = _spelled(callback_on_step_end, task)
+    checked = Ledger()
+    if structure is not None:
+        checked = structure.check(task.oracle)
+        sampler, settings = structure.sampler(**settings), {}
+    drawn = sample(
+        task.oracle,
+        sampler or DEFAULT_SAMPLER,
+        count,
+        seed=seed,
+        given=task.given,
+        orders=orders,
+        max_submissions=max_submissions,
+        temperature=task.temperature,
+        at_once=at_once,
+        log_probs=True,
+        on_step=on_step,
+        progress=progress,
+        **settings,
+    )
+    measuring = Ledger(probes=task.num_measured)
+    scores = None
+    if likelihood_orders:
+        from counterprobe.evaluation.likelihood import log_likelihoods
+
+        scored = log_likelihoods(
+            task.oracle, drawn.sequences, given=drawn.given, orders=likelihood_orders
+        )
+        scores = scored.values
+        measuring = measuring + scored.ledger
+    return replace(
+        drawn,
+        texts=task.texts(drawn.sequences),
+        ledger=drawn.ledger + checked,
+        log_likelihoods=scores,
+        measuring=measuring,
+    )
+
+
+def _spelled(callback: Callable[[InfillStep], object], task: Task) -> Callable[[Step], object]:
+    """Return what hands steps on with their texts."""
+    return lambda step: callback(InfillStep(step.round, step.sequences, step.states, task))

@@ -1,0 +1,204 @@
+"""What is to be filled in, and by what: every way of naming model and text becomes one task."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from counterprobe.arrays import StateArray
+from counterprobe.models import MaskedModel, Template, load
+from counterprobe.models.template import Allowed
+from counterprobe.oracle import Oracle, Readouts, require_oracle
+from counterprobe.rows import Rows
+from counterprobe.states import all_masked, as_states
+
+__all__ = ["Task", "as_model", "make_task"]
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """An oracle, the context it starts from, and how its tokens are spelled.
+
+    Attributes
+    ----------
+    oracle : Oracle
+    given : ndarray of int, shape (N,)
+        Context, ``MASK`` where something is to be filled in.
+    template : Template, optional
+        What spells the sequences; a plain oracle has none.
+    num_measured : int
+        States that were evaluated to build the oracle.
+    temperature : float
+        What is left to do when tokens are drawn: 1 where the oracle's law has it already.
+    """
+
+    oracle: Oracle
+    given: StateArray
+    template: Template | None
+    num_measured: int
+    temperature: float
+
+    def texts(self, states: StateArray) -> tuple[str, ...] | None:
+        """Spell states, masks included; None where nothing can spell."""
+        return None if self.template is None else tuple(self.template.texts(states))
+
+
+class _Unasked:
+    """Stands for a model that has nothing to do: nothing is masked, so it is never built."""
+
+    row_error = 0.0
+    trusted = True
+
+    def __init__(self, name: str, template: Template) -> None:
+        self.name = name
+        self.length, self.vocab_size = template.length, template.vocab_size
+
+    def rows(self, states: StateArray, readouts: Readouts) -> Rows:
+        raise AssertionError("nothing is masked, so nothing is asked")
+
+
+def make_task(
+    model: Any,
+    template: Template | str | ArrayLike | None = None,
+    *,
+    allowed: Allowed | None = None,
+    temperature: float = 1.0,
+    model_options: Mapping[str, Any] | None = None,
+    oracle_options: Mapping[str, Any] | None = None,
+) -> Task:
+    """Join a model and a text.
+
+    Parameters
+    ----------
+    model
+        A name that ``counterprobe models`` lists, the folder of a Hugging Face model, a pair of
+        such a model and its tokenizer, what ``models.load`` returns, or an oracle.
+    template : Template, str or array_like of int, optional
+        The text with masks. Without one, an oracle's own, or everything masked where a model
+        knows its length.
+    allowed
+        See :meth:`Template.allow`.
+    temperature : float
+        Of a model's logits; an oracle's law is its own.
+    model_options, oracle_options : mapping, optional
+        For loading a model by name, and for ``model.oracle``.
+    """
+    known = as_model(model, model_options)
+    if known is None:
+        if oracle_options:
+            raise ValueError(
+                f"{', '.join(sorted(oracle_options))} must be settled where the oracle is made"
+            )
+        return _task_of_oracle(model, template, allowed, temperature)
+    if not isinstance(template, Template):
+        template = _read(known, template, allowed)
+    elif allowed is not None:
+        template = template.allow(allowed)
+    if template.is_complete:
+        return Task(_Unasked(known.name, template), template.given, template, 0, temperature)
+    options = dict(oracle_options or {})
+    left = temperature
+    if temperature > 0:  # 0 is no law of a model: it is how tokens are drawn
+        options, left = {"temperature": temperature, **options}, 1.0
+    oracle = known.oracle(template, **options)
+    return Task(oracle, template.given, template, int(getattr(oracle, "num_evaluated", 0)), left)
+
+
+def as_model(model: Any, options: Mapping[str, Any] | None = None) -> MaskedModel | None:
+    """Return the model that is meant; None for an oracle, which has no texts to read.
+
+    Parameters
+    ----------
+    model
+        See :func:`make_task`.
+    options : mapping, optional
+        What its loader takes.
+    """
+    if isinstance(model, (str, Path)):
+        if (Path(model) / "config.json").is_file():
+            folder: MaskedModel = _language_model().from_folder(model, **dict(options or {}))
+            return folder
+        return load(str(model), **dict(options or {}))
+    if isinstance(model, tuple) and len(model) == 2:
+        pair: MaskedModel = _language_model()(*model, **dict(options or {}))
+        return pair
+    if options:
+        raise ValueError(
+            f"model options go with a model's name; {type(model).__name__} is loaded already, so "
+            f"put {', '.join(sorted(options))} there"
+        )
+    if callable(getattr(model, "template", None)) and callable(getattr(model, "oracle", None)):
+        checked: MaskedModel = model
+        return checked
+    if callable(model) and not hasattr(model, "rows"):
+        raise ValueError(
+            f"model must be a name, a model with a tokenizer or an oracle, got "
+            f"{type(model).__name__}; wrap a network in models.TorchOracle(network, length=..., "
+            "mask_id=...), or pass the pair (network, tokenizer)"
+        )
+    require_oracle(model)
+    return None
+
+
+def _language_model() -> Any:
+    from counterprobe.models.transformers import LanguageModel  # torch, when it is needed
+
+    return LanguageModel
+
+
+def _read(model: MaskedModel, text: Any, allowed: Allowed | None) -> Template:
+    """Let a model read a text."""
+    if text is not None:
+        return model.template(text, allowed=allowed)
+    try:
+        blank: Template = model.template(allowed=allowed)  # type: ignore[call-arg]
+    except TypeError:
+        raise ValueError(
+            f"template must be a text with masks, such as 'EVQL[MASK][MASK]S', for {model.name!r}"
+        ) from None
+    return blank
+
+
+def _task_of_oracle(
+    oracle: Oracle, template: Any, allowed: Allowed | None, temperature: float
+) -> Task:
+    """Make the task of an oracle, which has a template of its own or works with numbers."""
+    own = getattr(oracle, "template", None)
+    if allowed is not None:
+        raise ValueError("allowed must be settled where the oracle is made")
+    if isinstance(template, str):
+        raise ValueError(
+            "an oracle reads no text: make it of the text, as in model.oracle(text), or pass the "
+            f"model; got {template[:40]!r}"
+        )
+    if isinstance(template, Template):
+        if own is None or not _reads_alike(own, template):
+            raise ValueError(
+                "template must be the one that the oracle was made of: leave it out, or make the "
+                "oracle of this one"
+            )
+        return Task(oracle, template.given, template, 0, temperature)
+    if template is not None:
+        given = as_states(template, oracle.length, oracle.vocab_size, name="template")
+        if len(given) != 1:
+            raise ValueError(f"template must be one sequence, got {len(given)}")
+        return Task(oracle, given[0].copy(), own, 0, temperature)
+    given = own.given if own is not None else all_masked(oracle.length)
+    return Task(oracle, np.array(given, dtype=np.int32), own, 0, temperature)
+
+
+def _reads_alike(one: Template, other: Template) -> bool:
+    """Whether two templates differ at most in what is given."""
+    arrays = [
+        (t.slots, t.vocabulary, np.delete(t.frame, t.slots), t.kind, t.permitted)
+        for t in (one, other)
+    ]
+    return all(
+        (a is None and b is None) or (a is not None and b is not None and np.array_equal(a, b))
+        for a, b in zip(*arrays, strict=True)
+    )

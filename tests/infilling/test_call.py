@@ -1,0 +1,172 @@
+"""One call from a model and a text to finished texts."""
+
+import numpy as np
+import pytest
+
+import counterprobe as cp
+from counterprobe import models
+from counterprobe.samplers import SAMPLERS
+
+CPU = {"device": "cpu"}
+
+
+def test_texts_are_the_sequences_spelled_and_context_stays(forest_law, spelled):
+    drawn = cp.infill(spelled(forest_law), "XXBXX", sampler="sequential", count=6, progress=False)
+    assert len(drawn.texts) == 6
+    for text, tokens in zip(drawn.texts, drawn.sequences, strict=True):
+        assert text == "".join("ABC"[t] for t in tokens)
+        assert text[2] == "B"
+    plain = cp.sample(
+        forest_law.oracle(), "sequential", 6, given=[-1, -1, 1, -1, -1], progress=False
+    )
+    assert plain.sequences.tolist() == drawn.sequences.tolist()
+
+
+@pytest.mark.parametrize("name", sorted(SAMPLERS))
+def test_every_sampler_fills_in_with_as_many_evaluations_as_it_is_charged(
+    forest_law, spelled, name
+):
+    model = spelled(forest_law)
+    sampler = SAMPLERS[name]
+    try:
+        sampler = sampler()
+    except TypeError:
+        pytest.skip("needs a structure")
+    before = model.network.states
+    try:
+        drawn = cp.infill(model, "XXBXX", sampler=sampler.informed_by(forest_law), count=3,
+                          progress=False)  # fmt: skip
+    except (ValueError, cp.CounterprobeError) as refusal:
+        assert len(str(refusal).splitlines()) == 1
+        return
+    asked = model.network.states - before
+    assert asked == drawn.ledger.total + drawn.measuring.total
+    for result in drawn.results:
+        assert result.stop is not cp.StopReason.COMPLETED or (result.tokens >= 0).all()
+
+
+def test_a_text_without_a_mask_comes_back_and_costs_nothing(forest_law, spelled):
+    model = spelled(forest_law)
+    drawn = cp.infill(model, "ABCAB", count=2, progress=False, likelihood_orders=0)
+    assert drawn.texts == ("ABCAB", "ABCAB")
+    assert drawn.ledger == drawn.measuring == cp.Ledger()
+    assert model.network.states == 0
+    assert drawn.log_probs.tolist() == [0.0, 0.0]
+
+
+def test_a_step_has_its_texts(forest_law, spelled):
+    steps = []
+    drawn = cp.infill(
+        spelled(forest_law), "XXBXX", sampler="random-balanced", batches=2, count=2,
+        callback_on_step_end=steps.append, progress=False,
+    )  # fmt: skip
+    assert [step.round for step in steps] == [0, 1]
+    assert steps[0].texts[0].count("X") == 2
+    assert steps[1].texts == drawn.texts
+
+
+def test_what_a_callback_raises_ends_the_call(forest_law, spelled):
+    def stop(step):
+        raise RuntimeError("enough")
+
+    with pytest.raises(RuntimeError, match="enough"):
+        cp.infill(spelled(forest_law), "XXBXX", callback_on_step_end=stop, progress=False)
+
+
+def test_log_probs_of_a_sequential_draw_are_the_laws_own(forest_law, spelled):
+    drawn = cp.infill(spelled(forest_law), "XXXXX", sampler="sequential", count=4, progress=False)
+    exact = [float(forest_law.log_prob(tokens)) for tokens in drawn.sequences]
+    assert drawn.log_probs == pytest.approx(exact)
+
+
+def test_likelihoods_are_measured_and_charged_apart(forest_law, spelled):
+    model = spelled(forest_law)
+    drawn = cp.infill(model, "XXXXX", sampler="one-batch", count=3, likelihood_orders=2,
+                      progress=False)  # fmt: skip
+    exact = np.array([float(forest_law.log_prob(tokens)) for tokens in drawn.sequences])
+    assert drawn.log_likelihoods == pytest.approx(np.stack([exact, exact], axis=1))
+    assert drawn.ledger.total == 3
+    assert model.network.states == drawn.ledger.total + drawn.measuring.total
+
+
+def test_temperature_is_that_of_the_models_law(forest_law, spelled):
+    model = spelled(forest_law)
+    cold = cp.infill(model, "XXXXX", sampler="sequential", count=3, temperature=0, progress=False)
+    assert len(set(cold.texts)) == 1
+    warm = cp.infill(model, "XXXXX", sampler="one-batch", count=300, temperature=3.0,
+                     progress=False)  # fmt: skip
+    rows = forest_law.oracle().rows(np.full((1, 5), -1, dtype=np.int32), cp.Readouts.same(1, [0]))
+    tempered = rows.tempered(3.0)
+    expected = tempered.log_prob(warm.sequences[:1, 0])
+    assert warm.token_log_probs[0, 0] == pytest.approx(float(expected[0]))
+
+
+def test_oracles_and_networks_are_taken_too(forest_law, spelled):
+    model = spelled(forest_law)
+    oracle = model.oracle("XXBXX")
+    by_oracle = cp.infill(oracle, count=2, progress=False)
+    by_model = cp.infill(model, "XXBXX", count=2, progress=False)
+    assert by_oracle.texts == by_model.texts
+    again = cp.infill(oracle, model.template("XXBXA"), progress=False)
+    assert again.texts[0].endswith("A")
+    plain = cp.infill(forest_law.oracle(), [-1, -1, 1, -1, -1], count=2, progress=False)
+    assert plain.texts is None
+    assert plain.sequences.tolist() == by_model.sequences.tolist()
+
+
+def test_allowed_letters_are_the_only_ones_drawn(forest_law, spelled):
+    drawn = cp.infill(
+        spelled(forest_law), "XXXXX", sampler="one-batch", allowed={0: "C", 3: "AB"}, count=40,
+        progress=False,
+    )  # fmt: skip
+    assert {text[0] for text in drawn.texts} == {"C"}
+    assert {text[3] for text in drawn.texts} <= {"A", "B"}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ({"model": "sapiens-heavi", "template": "X"}, "did you mean 'sapiens-heavy'"),
+        ({"model": "sapiens-heavy", "model_options": CPU}, "template must be a text with masks"),
+        ({"model": print, "template": "X"}, "wrap a network in models.TorchOracle"),
+        ({"model": 3, "template": "X"}, "oracle"),
+        (
+            {"model": "sapiens-heavy", "template": "EVQZ", "model_options": CPU},
+            "'Z' at position 3",
+        ),
+        (
+            {"model": "sapiens-heavy", "template": "EVQX", "allowed": "", "model_options": CPU},
+            "allowed must",
+        ),
+    ],
+)
+def test_bad_input_is_refused_in_one_line(arguments, said):
+    with pytest.raises((ValueError, cp.CounterprobeError)) as refusal:
+        cp.infill(**arguments, progress=False)
+    assert said in str(refusal.value)
+    assert len(str(refusal.value).splitlines()) == 1
+
+
+def test_what_contradicts_an_oracle_is_refused(forest_law, spelled):
+    model = spelled(forest_law)
+    oracle = model.oracle("XXBXX")
+    for arguments, said in (
+        ({"template": "XXBXX"}, "an oracle reads no text"),
+        ({"allowed": "AB"}, "allowed must be settled where the oracle is made"),
+        ({"template": model.template("XXBXX", allowed="AB")}, "the one that the oracle was made"),
+        ({"oracle_options": {"row_error": 0.1}}, "row_error must be settled"),
+        ({"model_options": {"device": "cpu"}}, "is loaded already"),
+    ):
+        with pytest.raises(ValueError, match=said):
+            cp.infill(oracle, progress=False, **arguments)
+
+
+def test_real_antibodies_are_filled_in():
+    heavy = models.load("sapiens-heavy", device="cpu")
+    drawn = cp.infill(
+        heavy, "EVQLVESGGGLVQPGGSLRLSCAASGXXXXSYAMSWVRQ", sampler="spread", batches=2, count=4,
+        likelihood_orders=1, progress=False,
+    )  # fmt: skip
+    assert drawn.tokens_per_forward == 2
+    assert all(text.startswith("EVQLVESGGGLVQPGGSLRLSCAASG") for text in drawn.texts)
+    assert drawn.log_likelihoods.shape == (4, 1)
