@@ -1,0 +1,6 @@
+"""Benchmarks are scripts: what they share is imported from their own folder."""
+
+import sys
+from pathlib import Path
+
+sys.path.append(str(Path(__file__).parents[2] / "benchmarks"))
