@@ -89,21 +89,15 @@ def throughput(repeats: int) -> dict[str, float]:
     oracle = antibody.oracle(template)
     protein = models.load("proteinmpnn", backbone="1ake", device="cuda")
     kept = protein.oracle(order="commit")
-    batches = np.array_split(np.random.default_rng(0).permutation(kept.length), 8)
     figures = {}
     for count in (1, 256):
-        masked = np.full((count, kept.length), cp.MASK, dtype=np.int32)
 
         def infill(count: int = count) -> None:
-            many = cp.Lockstep(oracle, count, cp.Streams(1, 2), given=template.given)
-            for position in template.masked:
-                many.commit([position])
+            given = template.given
+            cp.sample(oracle, "sequential", count, given=given, at_once=count, progress=False)
 
-        def design(count: int = count, masked: np.ndarray = masked) -> None:
-            sessions = kept.sessions(masked)
-            for batch in batches:
-                readouts = Readouts.same(count, batch)
-                sessions.push(readouts, sessions.rows(readouts).draw(np.full(len(readouts), 0.5)))
+        def design(count: int = count) -> None:
+            cp.sample(kept, "random-balanced", count, batches=8, at_once=count, progress=False)
 
         best = alternate({"infill": infill, "design": design}, repeats=repeats)
         for name, what in (("infill", "sapiens_20_positions"), ("design", "proteinmpnn_1ake_8")):
