@@ -1,10 +1,17 @@
-"""Measures of a finished run; passive, never an oracle submission."""
+"""Measures of finished runs.
+
+Those that know the law are passive and submit nothing. Those that do not (``chain_rule``,
+``likelihood``) ask the oracle, and are charged for it in a ledger of their own.
+"""
 
 from counterprobe.evaluation.batch_kl import BatchKL as BatchKL
 from counterprobe.evaluation.batch_kl import BatchKLMeter as BatchKLMeter
 from counterprobe.evaluation.batch_kl import batch_kl as batch_kl
 from counterprobe.evaluation.batch_kl import batch_kl_of_batches as batch_kl_of_batches
 from counterprobe.evaluation.batch_kl import reference_kl as reference_kl
+from counterprobe.evaluation.chain_rule import ChainRuleKL as ChainRuleKL
+from counterprobe.evaluation.chain_rule import plan_kl as plan_kl
+from counterprobe.evaluation.chain_rule import run_kl as run_kl
 from counterprobe.evaluation.comparison import Comparison as Comparison
 from counterprobe.evaluation.comparison import compare_sampler as compare_sampler
 from counterprobe.evaluation.draw_tree import draw_tree_law as draw_tree_law

@@ -1,0 +1,340 @@
+"""The batch KL without a known law: what product commits break, by the oracle's own chain rule.
+
+``batch_kl`` needs the law. A learned model has none that is known, but its rows define the joint
+law of a batch, one position after another (``chains.py``), and the divergence from the product is
+a sum of divergences of rows. :func:`run_kl` prices finished runs of any sampler, :func:`plan_kl`
+a plan of batches before anything is drawn with it. Both are unbiased, state a standard error over
+samples, and charge every evaluation to a ledger of their own.
+
+Two directions are measured, and they are different quantities:
+
+- ``"product"``, the batch KL K of the paper: ``KL(product || joint)`` of every batch, at histories
+  that the sampler itself draws.
+- ``"joint"``: ``KL(joint || product)``, the total correlation of every batch, at histories that
+  are drawn one position at a time.
+
+Rows of a learned model are consistent with no law, so that the joint law of a batch depends on the
+order of its positions; both quantities are means over uniformly random orders inside a batch. With
+the rows of an exact law every order gives the same, and "product" is ``batch_kl`` in expectation.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from counterprobe.arguments import whole_number
+from counterprobe.arrays import FloatArray, IntArray
+from counterprobe.evaluation.chains import (
+    Chain,
+    Limits,
+    chain_divergences,
+    choose_steps,
+    in_groups,
+)
+from counterprobe.evaluation.plan_runs import PlanRun, as_plans, contexts_of
+from counterprobe.oracle import Oracle, Readouts, require_oracle
+from counterprobe.rows import Rows
+from counterprobe.run.batches import SampleBatch
+from counterprobe.run.door import Door, ReplyCheck
+from counterprobe.run.ledger import Ledger, Right
+from counterprobe.run.results import SampleResult, StopReason
+from counterprobe.run.whole import Whole
+from counterprobe.streams import keyed_generator
+
+__all__ = ["ChainRuleKL", "Direction", "plan_kl", "run_kl"]
+
+Direction = Literal["product", "joint"]
+
+# States in one call, by default.
+AT_ONCE = 256
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ChainRuleKL:
+    """An estimated batch KL, in nats a sequence.
+
+    Attributes
+    ----------
+    value : float
+        Mean over samples.
+    standard_error : float
+        Of that mean, between samples; NaN for a single sample.
+    per_round : ndarray of float, shape (R,)
+        What each round contributes; they sum to ``value``.
+    per_sample : ndarray of float, shape (samples,)
+        Samples of two plans with one seed may be compared pair by pair.
+    samples : int
+    direction : {"product", "joint"}
+        Which divergence; see the module.
+    ledger : Ledger
+        What measuring was charged, all of it as probes.
+    """
+
+    value: float
+    standard_error: float
+    per_round: FloatArray
+    per_sample: FloatArray
+    samples: int
+    direction: Direction
+    ledger: Ledger
+
+    def __post_init__(self) -> None:
+        """Freeze the arrays."""
+        self.per_round.setflags(write=False)
+        self.per_sample.setflags(write=False)
+
+    @classmethod
+    def of(cls, terms: FloatArray, direction: Direction, ledger: Ledger) -> ChainRuleKL:
+        """Sum up terms of shape (samples, R)."""
+        per_sample = terms.sum(axis=1)
+        return cls(
+            value=float(per_sample.mean()),
+            standard_error=standard_error(per_sample),
+            per_round=terms.mean(axis=0),
+            per_sample=per_sample,
+            samples=len(terms),
+            direction=direction,
+            ledger=ledger,
+        )
+
+    def passes(self, threshold: float) -> bool:
+        """Whether the value and two standard errors are at most the threshold."""
+        return self.value + 2 * self.standard_error <= threshold
+
+
+def standard_error(values: FloatArray) -> float:
+    """Return the standard error of a mean; NaN for fewer than two values, or infinite ones."""
+    if len(values) < 2 or not np.isfinite(values).all():
+        return math.nan
+    return float(values.std(ddof=1) / math.sqrt(len(values)))
+
+
+def plan_kl(
+    oracle: Oracle,
+    plans: Sequence[ArrayLike] | Sequence[Sequence[ArrayLike]],
+    *,
+    samples: int,
+    given: ArrayLike | None = None,
+    direction: Direction = "product",
+    terms: int | None = None,
+    seed: int = 0,
+    at_once: int = AT_ONCE,
+) -> ChainRuleKL:
+    """Price a plan of batches: run it on a few samples and expand every batch by the chain rule.
+
+    Parameters
+    ----------
+    oracle : Oracle
+        Its rows must be a function of the state alone: one whose rows depend on the order of
+        commits refuses, and ProteinMPNN is priced with ``order="index"``.
+    plans : sequence of batches, or of such sequences
+        One plan, or several: sample k follows plan ``k mod len(plans)``. Batches are committed as
+        listed and may leave positions out.
+    samples : int
+    given : array_like of int, shape (N,) or (samples, N), optional
+        Context, ``MASK`` elsewhere.
+    direction : {"product", "joint"}
+        See the module; "product" draws as the plan itself would, "joint" one position at a time.
+    terms : int, optional
+        With "product", evaluate only this many randomly chosen steps a batch, weighted so that
+        the estimate stays unbiased; one is often enough, since all positions are read from it.
+    seed : int
+        Of values and orders: sample k has the same whatever the plan and the number of samples.
+    at_once : int
+        States in one call of the oracle, at most.
+
+    Returns
+    -------
+    ChainRuleKL
+        A batch of m positions costs m evaluations a sample, ``1 + terms`` if fewer; a batch of one
+        costs one and contributes exactly zero.
+
+    Examples
+    --------
+    >>> import counterprobe as cp
+    >>> from counterprobe.evaluation import plan_kl, reference_kl
+    >>> law = cp.families.matching(8, target_seed=1)
+    >>> kl = plan_kl(law.oracle(), [range(8)], samples=400)
+    >>> abs(kl.value - reference_kl(law)) < 4 * kl.standard_error
+    True
+    """
+    if direction not in get_args(Direction):
+        raise ValueError(
+            f"direction must be one of {', '.join(get_args(Direction))}; got {direction!r}"
+        )
+    if terms is not None:
+        terms = whole_number("terms", terms, at_least=1)
+        if direction == "joint":
+            raise ValueError(
+                "terms must be left out with direction 'joint', which draws position by position "
+                f"and so evaluates every step; got {terms}"
+            )
+    samples = whole_number("samples", samples, at_least=1)
+    require_oracle(oracle)
+    check = ReplyCheck(oracle)
+    contexts = contexts_of(oracle, given, samples)
+    run = PlanRun(as_plans(plans, contexts), contexts, seed)
+    whole = Whole()
+    limits = Limits.of(whole_number("at_once", at_once, at_least=1), oracle.vocab_size)
+    found = np.zeros((samples, run.num_rounds))
+    for group in in_groups(run.largest_batches, limits):
+        door = Door(oracle, check=check, watch=whole)
+        if direction == "joint":
+            found[group] = run.joint_terms(door, group)
+        else:
+            found[group] = run.product_terms(door, group, limits, terms)
+    return ChainRuleKL.of(found, direction, whole.ledger)
+
+
+def run_kl(
+    oracle: Oracle,
+    results: SampleBatch | SampleResult | Iterable[SampleResult],
+    *,
+    terms: int | None = None,
+    seed: int = 0,
+    at_once: int = AT_ONCE,
+) -> ChainRuleKL:
+    """Price finished runs of any sampler: their batch KL, product to joint.
+
+    The values that a run committed are draws from the product, so that every state is known
+    beforehand and all of them are one stage. Rules that choose a batch after they have seen its
+    values (the right ``COMMIT_CANDIDATES``) leave no such draws: their batches are drawn afresh,
+    in a second stage. What such a choice does to the output is no part of the batch KL.
+
+    Parameters
+    ----------
+    oracle : Oracle
+        The one that the runs used, whose rows must be a function of the state alone.
+    results : SampleBatch, SampleResult, or iterable of SampleResult
+        Completed, at temperature 1 (a temperature that the oracle itself declares is part of its
+        law), without verifying or masking again.
+    terms : int, optional
+        Evaluate only this many randomly chosen steps a batch, weighted so that the estimate stays
+        unbiased.
+    seed : int
+        Of the order inside batches, and of fresh values.
+    at_once : int
+        States in one call of the oracle, at most.
+
+    Returns
+    -------
+    ChainRuleKL
+        A batch of m > 1 positions costs m evaluations, ``1 + terms`` if fewer; a batch of one
+        costs nothing and contributes exactly zero.
+    """
+    if terms is not None:
+        terms = whole_number("terms", terms, at_least=1)
+    require_oracle(oracle)
+    runs = _runs(results)
+    check = ReplyCheck(oracle)
+    for run in runs:
+        _check_run(run, check.name)
+    chains, place = _chains_of(runs, terms, seed)
+    is_fresh = any(Right.COMMIT_CANDIDATES in run.rights for run in runs)
+    whole = Whole()
+    limits = Limits.of(whole_number("at_once", at_once, at_least=1), oracle.vocab_size)
+    values = np.zeros(len(chains))
+    for group in in_groups([len(chain) for chain in chains], limits):
+        door = Door(oracle, check=check, watch=whole)
+        values[group] = _price(door, chains[group], limits, place[group], seed, is_fresh)
+    found = np.zeros((len(runs), max(len(run.batches) for run in runs)))
+    found[tuple(place.T)] = values
+    return ChainRuleKL.of(found, "product", whole.ledger)
+
+
+# ----- Finished runs ------------------------------------------------------------------------
+
+
+def _runs(results: SampleBatch | SampleResult | Iterable[SampleResult]) -> list[SampleResult]:
+    if isinstance(results, SampleResult):
+        return [results]
+    runs = list(results.results if isinstance(results, SampleBatch) else results)
+    if not runs:
+        raise ValueError("results must hold at least one finished run, got none")
+    return runs
+
+
+def _check_run(run: SampleResult, oracle_name: str) -> None:
+    """Refuse a run to which the measure does not apply."""
+    which = f"run {run.sequence} of {run.sampler}"
+    if run.stop is not StopReason.COMPLETED:
+        raise ValueError(f"{which} must be complete, but it stopped: {run.stop}; leave it out")
+    if run.temperature != 1:
+        raise ValueError(
+            f"{which} must have drawn at temperature 1, got {run.temperature}: its tokens are not "
+            "draws from the oracle's rows; set the temperature of the oracle instead"
+        )
+    unlike = run.rights & (Right.VERIFY | Right.REMASK)
+    if unlike:
+        raise ValueError(
+            f"{which} must only commit, but it used the right {', '.join(unlike.names())}: the "
+            "batch KL does not apply to it"
+        )
+    if run.oracle_name != oracle_name:
+        raise ValueError(
+            f"{which} used oracle {run.oracle_name!r}, not {oracle_name!r}; pass the one it used"
+        )
+
+
+def _chains_of(
+    runs: Sequence[SampleResult], terms: int | None, seed: int
+) -> tuple[list[Chain], IntArray]:
+    """Return a chain for every batch of at least two, and the (run, round) of each."""
+    chains: list[Chain] = []
+    place: list[tuple[int, int]] = []
+    for k, run in enumerate(runs):
+        rng = keyed_generator(seed, "chain order", k)
+        state = run.given.copy()
+        for t, batch in enumerate(run.batches):
+            if len(batch) > 1:
+                order = rng.permutation(batch)
+                steps, weight = choose_steps(len(batch), terms, rng)
+                tokens = run.state[order].astype(np.int64)
+                chains.append(Chain(state.copy(), order, tokens, steps, weight))
+                place.append((k, t))
+            state[batch] = run.state[batch]
+    return chains, np.array(place, dtype=np.int64).reshape(-1, 2)
+
+
+def _price(
+    door: Door,
+    chains: Sequence[Chain],
+    limits: Limits,
+    place: IntArray,
+    seed: int,
+    is_fresh: bool,
+) -> FloatArray:
+    """Ask for the rows at the starts and along the chains of a group."""
+    first_row = np.cumsum([0, *(len(chain) for chain in chains[:-1])])
+    states = np.stack([chain.start for chain in chains])
+    readouts = Readouts.pairs(
+        np.repeat(np.arange(len(chains)), [len(chain) for chain in chains]),
+        np.concatenate([chain.positions for chain in chains]),
+    )
+    with door.stage("probe") as stage:
+        start = stage.ask(states, readouts)
+        if not is_fresh:
+            return chain_divergences(stage.ask, chains, start, first_row, limits)
+    chains = _drawn_afresh(chains, start, place, seed)
+    with door.stage("probe") as stage:
+        return chain_divergences(stage.ask, chains, start, first_row, limits)
+
+
+def _drawn_afresh(chains: Sequence[Chain], start: Rows, place: IntArray, seed: int) -> list[Chain]:
+    """Return the chains with values drawn from the rows at their starts."""
+    uniforms = [
+        keyed_generator(seed, "chain values", *where).random(len(chain))
+        for chain, where in zip(chains, place.tolist(), strict=True)
+    ]
+    tokens = start.draw(np.concatenate(uniforms))
+    cuts = np.cumsum([len(chain) for chain in chains])[:-1]
+    return [
+        Chain(chain.start, chain.positions, mine, chain.steps, chain.weight)
+        for chain, mine in zip(chains, np.split(tokens, cuts), strict=True)
+    ]
