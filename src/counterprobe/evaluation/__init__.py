@@ -15,6 +15,10 @@ from counterprobe.evaluation.chain_rule import run_kl as run_kl
 from counterprobe.evaluation.comparison import Comparison as Comparison
 from counterprobe.evaluation.comparison import compare_sampler as compare_sampler
 from counterprobe.evaluation.draw_tree import draw_tree_law as draw_tree_law
+from counterprobe.evaluation.likelihood import LogLikelihoods as LogLikelihoods
+from counterprobe.evaluation.likelihood import OrderDisagreement as OrderDisagreement
+from counterprobe.evaluation.likelihood import log_likelihoods as log_likelihoods
+from counterprobe.evaluation.likelihood import order_disagreement as order_disagreement
 from counterprobe.evaluation.output_law import OutputLaw as OutputLaw
 from counterprobe.evaluation.output_law import exact_output_law as exact_output_law
 from counterprobe.evaluation.output_law import seed_averaged_risk as seed_averaged_risk

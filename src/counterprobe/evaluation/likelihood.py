@@ -1,0 +1,257 @@
+"""How probable the oracle finds given sequences, by the chain rule in stated random orders.
+
+``log p(x) = sum_k log q_{o_k}(x_{o_k} | context, x_{o_1} .. x_{o_(k-1)})`` for an order o of the
+masked positions. With the rows of an exact law every order gives the same number. A learned model
+is consistent with no law, and its orders disagree; by how much is a measure of the model itself,
+below which differences between samplers mean little.
+
+A model likes what is ordinary: a sampler that repeats one likely sequence scores higher than one
+that draws from the model's law, whose mean is minus its entropy. So a log-likelihood is read
+beside that of a sequential reference and beside the diversity, never alone.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from counterprobe.arguments import whole_number
+from counterprobe.arrays import FloatArray, IntArray, StateArray
+from counterprobe.evaluation.plan_runs import contexts_of
+from counterprobe.oracle import Oracle, Readouts, require_oracle
+from counterprobe.rows import to_numpy
+from counterprobe.run.door import Door
+from counterprobe.run.ledger import Ledger
+from counterprobe.states import MASK, as_states
+from counterprobe.streams import keyed_generator
+
+__all__ = ["LogLikelihoods", "OrderDisagreement", "log_likelihoods", "order_disagreement"]
+
+# States in one call, by default.
+AT_ONCE = 256
+
+
+@dataclass(frozen=True, slots=True)
+class OrderDisagreement:
+    """How far apart two random orders put one sequence, in nats.
+
+    Attributes
+    ----------
+    mean_absolute : float
+        Mean absolute difference between two orders of one sequence.
+    standard_deviation : float
+        Of one order's log-likelihood around the mean of all orders of its sequence.
+    sequences : int
+        Sequences that were compared.
+    """
+
+    mean_absolute: float
+    standard_deviation: float
+    sequences: int
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class LogLikelihoods:
+    """Log-likelihoods of sequences, in nats.
+
+    Attributes
+    ----------
+    values : ndarray of float, shape (count, orders)
+        One a sequence and order; minus infinity for a sequence that the oracle excludes, NaN for
+        one that is not complete.
+    num_tokens : ndarray of int, shape (count,)
+        Positions of each sequence that were scored: those that no context gave.
+    ledger : Ledger
+        What measuring was charged, as probes.
+    """
+
+    values: FloatArray
+    num_tokens: IntArray
+    ledger: Ledger
+
+    def __post_init__(self) -> None:
+        """Freeze the arrays."""
+        self.values.setflags(write=False)
+        self.num_tokens.setflags(write=False)
+
+    @property
+    def per_sequence(self) -> FloatArray:
+        """The mean over orders, shape ``(count,)``."""
+        mean: FloatArray = self.values.mean(axis=1)
+        return mean
+
+    @property
+    def per_token(self) -> FloatArray:
+        """Nats a scored position, shape ``(count,)``; NaN where nothing was masked."""
+        scored = np.where(self.num_tokens == 0, np.nan, self.num_tokens)
+        ratio: FloatArray = self.per_sequence / scored
+        return ratio
+
+    @property
+    def disagreement(self) -> OrderDisagreement:
+        """How far apart the orders are; of complete sequences, and NaN for a single order."""
+        known = self.values[np.isfinite(self.values).all(axis=1)]
+        orders = self.values.shape[1]
+        if orders < 2 or not len(known):
+            return OrderDisagreement(math.nan, math.nan, len(known))
+        first, second = np.triu_indices(orders, 1)
+        gaps = np.abs(known[:, first] - known[:, second])
+        variance = known.var(axis=1, ddof=1).mean()
+        return OrderDisagreement(float(gaps.mean()), math.sqrt(variance), len(known))
+
+
+def log_likelihoods(
+    oracle: Oracle,
+    sequences: ArrayLike,
+    *,
+    given: ArrayLike | None = None,
+    orders: int = 1,
+    seed: int = 0,
+    at_once: int = AT_ONCE,
+) -> LogLikelihoods:
+    """Score sequences by the chain rule, each in fresh random orders of its own.
+
+    Every state is known beforehand: all of them are one stage, streamed.
+
+    Parameters
+    ----------
+    oracle : Oracle
+        Its rows must be a function of the state alone: one whose rows depend on the order of
+        commits refuses.
+    sequences : array_like of int, shape (count, N) or (N,)
+        Tokens; a sequence that still has a mask is not scored.
+    given : array_like of int, shape (N,) or (count, N), optional
+        Context, ``MASK`` at the positions to score: everything by default.
+    orders : int
+        Random orders a sequence; two or more show how much they disagree.
+    seed : int
+        Order k of sequence s depends on the seed, s and k alone.
+    at_once : int
+        States in one call of the oracle, at most.
+
+    Examples
+    --------
+    >>> import numpy as np, counterprobe as cp
+    >>> law = cp.TableLaw(np.array([[0.5, 0.1], [0.1, 0.3]]))
+    >>> scored = log_likelihoods(law.oracle(), [[0, 0], [1, 0]], orders=2)
+    >>> np.exp(scored.values).round(3).tolist(), scored.ledger.total
+    ([[0.5, 0.5], [0.1, 0.1]], 8)
+    """
+    require_oracle(oracle)
+    orders = whole_number("orders", orders, at_least=1)
+    at_once = whole_number("at_once", at_once, at_least=1)
+    tokens = as_states(sequences, oracle.length, oracle.vocab_size, name="sequences")
+    contexts = contexts_of(oracle, given, len(tokens))
+    _check_context(tokens, contexts)
+    values = np.zeros((len(tokens), orders))
+    is_complete = (tokens != MASK).all(axis=1)
+    values[~is_complete] = np.nan
+    door = Door(oracle)
+    with door.stage("probe") as stage:
+        for steps in _steps(tokens, contexts, np.flatnonzero(is_complete), orders, seed, at_once):
+            readouts = Readouts.pairs(np.arange(len(steps.states)), steps.position)
+            rows = stage.ask(steps.states, readouts)
+            shown = tokens[steps.sequence, steps.position].astype(np.int64)
+            log_prob = to_numpy(rows.log_prob(shown)).astype(np.float64)
+            np.add.at(values, (steps.sequence, steps.order), log_prob)
+    num_tokens = (contexts == MASK).sum(axis=1).astype(np.int64)
+    return LogLikelihoods(values, num_tokens, door.ledger)
+
+
+def order_disagreement(
+    oracle: Oracle,
+    sequences: ArrayLike,
+    *,
+    given: ArrayLike | None = None,
+    orders: int = 2,
+    seed: int = 0,
+) -> OrderDisagreement:
+    """Measure how far apart random orders put the same sequences; zero for an exact law.
+
+    Parameters
+    ----------
+    oracle, sequences, given, seed
+        As in :func:`log_likelihoods`.
+    orders : int
+        At least two.
+    """
+    orders = whole_number("orders", orders, at_least=2)
+    scored = log_likelihoods(oracle, sequences, given=given, orders=orders, seed=seed)
+    return scored.disagreement
+
+
+@dataclass(frozen=True, slots=True)
+class _Steps:
+    """States to submit; from each the row of one position is read."""
+
+    states: StateArray
+    position: IntArray
+    sequence: IntArray
+    order: IntArray
+
+
+def _check_context(tokens: StateArray, contexts: StateArray) -> None:
+    wrong = (contexts != MASK) & (tokens != contexts)
+    if wrong.any():
+        row, column = (int(k) for k in np.argwhere(wrong)[0])
+        raise ValueError(
+            f"sequences must agree with given, got {int(tokens[row, column])} and not "
+            f"{int(contexts[row, column])} in sequence {row} at position {column}"
+        )
+
+
+def _steps(
+    tokens: StateArray,
+    contexts: StateArray,
+    complete: IntArray,
+    orders: int,
+    seed: int,
+    at_once: int,
+) -> Iterator[_Steps]:
+    """Yield the steps of every chain, some at a time."""
+    waiting: list[_Steps] = []
+    room = at_once
+    for s in complete.tolist():
+        masked = np.flatnonzero(contexts[s] == MASK)
+        for k in range(orders):
+            order = keyed_generator(seed, "likelihood order", s, k).permutation(masked)
+            low = 0
+            while low < len(order):
+                high = min(low + room, len(order))
+                waiting.append(_part(tokens[s], contexts[s], order, low, high, s, k))
+                room -= high - low
+                low = high
+                if room == 0:
+                    yield _joined(waiting)
+                    waiting, room = [], at_once
+    if waiting:
+        yield _joined(waiting)
+
+
+def _part(
+    tokens: StateArray,
+    context: StateArray,
+    order: IntArray,
+    low: int,
+    high: int,
+    sequence: int,
+    index: int,
+) -> _Steps:
+    """Lay out steps low to high of one chain."""
+    steps = np.arange(low, high)
+    states = np.repeat(context[None, :], len(steps), axis=0)
+    states[:, order] = np.where(np.arange(len(order)) < steps[:, None], tokens[order], MASK)
+    return _Steps(states, order[steps], np.full(len(steps), sequence), np.full(len(steps), index))
+
+
+def _joined(parts: list[_Steps]) -> _Steps:
+    return _Steps(
+        np.concatenate([part.states for part in parts]),
+        np.concatenate([part.position for part in parts]),
+        np.concatenate([part.sequence for part in parts]),
+        np.concatenate([part.order for part in parts]),
+    )
