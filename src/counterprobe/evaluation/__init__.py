@@ -26,6 +26,12 @@ from counterprobe.evaluation.screens import rows_exact as rows_exact
 from counterprobe.evaluation.screens import screen_separated as screen_separated
 from counterprobe.evaluation.trial import Trial as Trial
 from counterprobe.evaluation.trial import run_trial as run_trial
+from counterprobe.evaluation.two_sample import Diversity as Diversity
+from counterprobe.evaluation.two_sample import FrequencyDifference as FrequencyDifference
+from counterprobe.evaluation.two_sample import TwoSampleTest as TwoSampleTest
+from counterprobe.evaluation.two_sample import diversity as diversity
+from counterprobe.evaluation.two_sample import frequency_difference as frequency_difference
+from counterprobe.evaluation.two_sample import two_sample_test as two_sample_test
 from counterprobe.targets.information import Dependence as Dependence
 from counterprobe.targets.information import dependence as dependence
 from counterprobe.targets.information import information_curve as information_curve
