@@ -22,6 +22,8 @@ from counterprobe.evaluation.likelihood import order_disagreement as order_disag
 from counterprobe.evaluation.output_law import OutputLaw as OutputLaw
 from counterprobe.evaluation.output_law import exact_output_law as exact_output_law
 from counterprobe.evaluation.output_law import seed_averaged_risk as seed_averaged_risk
+from counterprobe.evaluation.quality import Quality as Quality
+from counterprobe.evaluation.quality import assess as assess
 from counterprobe.evaluation.screens import rows_exact as rows_exact
 from counterprobe.evaluation.screens import screen_separated as screen_separated
 from counterprobe.evaluation.trial import Trial as Trial

@@ -1,0 +1,236 @@
+"""How good samples are when no law is known: every measure of a batch of sequences, together.
+
+:func:`assess` puts side by side what product commits broke (``chain_rule``), how probable the
+oracle finds the sequences and how far its own orders disagree (``likelihood``), whether they may
+be told from a reference, and how varied they are (``two_sample``). No single one suffices: a batch
+KL does not see the bias of choosing among drawn values, a log-likelihood rewards dull samples, and
+a test only sees what its number of sequences shows. ``docs/quality.md`` says when each misleads.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from counterprobe.arrays import FloatArray, StateArray
+from counterprobe.evaluation.chain_rule import AT_ONCE, ChainRuleKL, run_kl, standard_error
+from counterprobe.evaluation.likelihood import LogLikelihoods, log_likelihoods
+from counterprobe.evaluation.two_sample import (
+    Diversity,
+    FrequencyDifference,
+    TwoSampleTest,
+    diversity,
+    frequency_difference,
+    two_sample_test,
+)
+from counterprobe.oracle import Oracle
+from counterprobe.run.batches import SampleBatch
+from counterprobe.run.ledger import Ledger, Right
+from counterprobe.run.results import SampleResult
+from counterprobe.states import MASK, as_states
+
+__all__ = ["Quality", "assess"]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Quality:
+    """What was measured of a batch of sequences.
+
+    Attributes
+    ----------
+    completed : int
+        Sequences that were measured: the complete ones.
+    batch_kl : ChainRuleKL or None
+        None where it does not apply, as a note says.
+    likelihood : LogLikelihoods
+        Of each complete sequence, in random orders.
+    diversity : Diversity
+        Over the masked positions.
+    test : TwoSampleTest or None
+        Against the reference; None without one, or with fewer than two sequences.
+    frequencies : FrequencyDifference or None
+        Between these sequences and the reference, over the masked positions.
+    ledger : Ledger
+        What measuring was charged; what drawing was charged is the batch's own.
+    notes : tuple of str
+        What could not be measured, and what a measure does not see here.
+    """
+
+    completed: int
+    batch_kl: ChainRuleKL | None
+    likelihood: LogLikelihoods
+    diversity: Diversity
+    test: TwoSampleTest | None
+    frequencies: FrequencyDifference | None
+    ledger: Ledger
+    notes: tuple[str, ...]
+
+    @property
+    def log_likelihood_per_token(self) -> float:
+        """Mean over sequences, in nats a masked position; NaN where nothing was masked."""
+        return float(self._per_token.mean()) if len(self._per_token) else math.nan
+
+    @property
+    def log_likelihood_per_token_se(self) -> float:
+        """Standard error of that mean, between sequences."""
+        return standard_error(self._per_token)
+
+    @property
+    def _per_token(self) -> FloatArray:
+        per_token = self.likelihood.per_token
+        return per_token[~np.isnan(per_token)]
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return everything as plain values, for JSON."""
+        kl, test, apart = self.batch_kl, self.test, self.likelihood.disagreement
+        return {
+            "completed": self.completed,
+            "batch_kl": None if kl is None else kl.value,
+            "batch_kl_se": None if kl is None else kl.standard_error,
+            "batch_kl_per_round": None if kl is None else kl.per_round.tolist(),
+            "log_likelihood_per_token": self.log_likelihood_per_token,
+            "log_likelihood_per_token_se": self.log_likelihood_per_token_se,
+            "order_disagreement": apart.mean_absolute,
+            "order_standard_deviation": apart.standard_deviation,
+            "squared_mmd": None if test is None else dict(test.squared_mmd),
+            "p_value": None if test is None else dict(test.p_value),
+            "bandwidth": None if test is None else test.bandwidth,
+            "permutations": None if test is None else test.permutations,
+            "largest_site_difference": _largest(self.frequencies),
+            "mean_pair_difference": (
+                None if self.frequencies is None else self.frequencies.mean_pair
+            ),
+            "mean_distance": self.diversity.mean_distance,
+            "num_distinct": self.diversity.num_distinct,
+            "num_positions": self.diversity.num_positions,
+            "measuring": self.ledger.as_dict(),
+            "notes": list(self.notes),
+        }
+
+
+def assess(
+    oracle: Oracle,
+    batch: SampleBatch,
+    reference: SampleBatch | ArrayLike | None = None,
+    *,
+    orders: int = 2,
+    terms: int | None = None,
+    permutations: int = 999,
+    seed: int = 0,
+    at_once: int = AT_ONCE,
+) -> Quality:
+    """Measure sequences without knowing the law that they should follow.
+
+    Parameters
+    ----------
+    oracle : Oracle
+        The one they were drawn with; its rows must be a function of the state alone. One whose
+        rows depend on the order of commits refuses.
+    batch : SampleBatch
+        At least one complete sequence.
+    reference : SampleBatch, or array_like of int of shape (n, N), optional
+        Sequences of the law that is wanted, such as those of ``Sequential("random")`` with
+        ``orders="fresh"`` and another seed.
+    orders : int
+        Random orders in which each sequence is scored; with two, they can be compared.
+    terms : int, optional
+        Evaluate only this many steps of each batch for the batch KL; see :func:`run_kl`.
+    permutations : int
+        Of the test against the reference.
+    seed : int
+        Of orders, steps and shuffles; none of it is the seed of the sequences.
+    at_once : int
+        States in one call of the oracle, at most.
+
+    Examples
+    --------
+    >>> import counterprobe as cp
+    >>> from counterprobe.evaluation import assess
+    >>> oracle = cp.TableLaw([[0.4, 0.1], [0.1, 0.4]]).oracle()
+    >>> drawn = cp.sample(oracle, "one-batch", 50, progress=False)
+    >>> wanted = cp.sample(oracle, "sequential", 50, seed=9, progress=False)
+    >>> found = assess(oracle, drawn, wanted)
+    >>> found.batch_kl.value > 0.1, found.diversity.num_distinct, found.ledger.total
+    (True, 4, 300)
+    """
+    is_complete = (batch.sequences != MASK).all(axis=1)
+    if not is_complete.any():
+        raise ValueError(
+            f"batch must hold a complete sequence, got none of {len(batch)}: "
+            f"{batch.results[0].reason}"
+        )
+    sequences, given = batch.sequences[is_complete], batch.given[is_complete]
+    runs = [batch.results[k] for k in np.flatnonzero(is_complete).tolist()]
+    notes = _notes(runs, len(batch))
+    kl = None
+    if _has_batch_kl(runs):
+        kl = run_kl(oracle, runs, terms=terms, seed=seed, at_once=at_once)
+    scored = log_likelihoods(
+        oracle, sequences, given=given, orders=orders, seed=seed, at_once=at_once
+    )
+    masked = np.flatnonzero((given == MASK).any(axis=0))
+    test = frequencies = None
+    wanted = _reference(reference, oracle)
+    if wanted is not None:
+        frequencies = frequency_difference(sequences, wanted, positions=masked)
+        if min(len(sequences), len(wanted)) < 2:
+            notes.append("a test against the reference needs two sequences of either")
+        else:
+            test = two_sample_test(
+                sequences, wanted, positions=masked, permutations=permutations, seed=seed
+            )
+    return Quality(
+        completed=len(sequences),
+        batch_kl=kl,
+        likelihood=scored,
+        diversity=diversity(sequences, positions=masked),
+        test=test,
+        frequencies=frequencies,
+        ledger=scored.ledger if kl is None else kl.ledger + scored.ledger,
+        notes=tuple(notes),
+    )
+
+
+def _has_batch_kl(runs: list[SampleResult]) -> bool:
+    unlike = Right.VERIFY | Right.REMASK
+    return all(run.temperature == 1 and not run.rights & unlike for run in runs)
+
+
+def _notes(runs: list[SampleResult], count: int) -> list[str]:
+    """Say what the numbers leave out."""
+    notes = []
+    if len(runs) < count:
+        notes.append(f"{count - len(runs)} of {count} sequences are not complete and left out")
+    if any(run.temperature != 1 for run in runs):
+        notes.append(
+            "no batch KL: tokens were drawn at a temperature that the oracle's rows do not have"
+        )
+    elif not _has_batch_kl(runs):
+        notes.append("no batch KL: it does not apply to runs that verify or mask again")
+    if any(Right.COMMIT_CANDIDATES in run.rights for run in runs):
+        notes.append(
+            "choosing among drawn values biases the output, which the batch KL does not see"
+        )
+    return notes
+
+
+def _reference(reference: SampleBatch | ArrayLike | None, oracle: Oracle) -> StateArray | None:
+    """Return the complete sequences of a reference."""
+    if reference is None:
+        return None
+    listed = reference.sequences if isinstance(reference, SampleBatch) else reference
+    states = as_states(listed, oracle.length, oracle.vocab_size, name="reference")
+    complete: StateArray = states[(states != MASK).all(axis=1)]
+    if not len(complete):
+        raise ValueError(f"reference must hold a complete sequence, got none of {len(states)}")
+    return complete
+
+
+def _largest(difference: FrequencyDifference | None) -> float | None:
+    if difference is None or not len(difference.site):
+        return None
+    return float(difference.site.max())
