@@ -56,6 +56,19 @@ def test_measuring_is_charged_apart_from_drawing(forest_law):
     assert found.test is None and found.frequencies is None
 
 
+def test_nothing_is_asked_when_not_wanted(table_law):
+    oracle = CountingOracle(table_law.oracle())
+    batch = draw(oracle, "one-batch")
+    before = oracle.states
+    found = assess(oracle, batch, batch, evaluate=False)
+    assert oracle.states == before
+    assert found.ledger == cp.Ledger()
+    assert found.batch_kl is None and found.likelihood is None
+    assert math.isnan(found.log_likelihood_per_token)
+    assert found.test is not None
+    assert found.as_dict()["order_disagreement"] is None
+
+
 def test_choosing_among_drawn_values_is_said(table_law):
     found = assess(table_law.oracle(), draw(table_law.oracle(), "maskgit"))
     assert len(found.notes) == 1

@@ -8,8 +8,11 @@ from typing import Annotated, Any
 import typer
 
 from counterprobe.cli import output
+from counterprobe.cli.compare_model import MODEL_DEFAULT, compare_on_model, requires_model
 from counterprobe.cli.compare_table import label, show_comparison
 from counterprobe.cli.foresight import check_memory, say_costs
+from counterprobe.cli.infill import MODEL, Backbone, Chains, Device
+from counterprobe.cli.infill import Sequence as Sentence
 from counterprobe.cli.plots import check_plot, quality_plot
 from counterprobe.cli.records import run_record
 from counterprobe.cli.targets import (
@@ -42,6 +45,7 @@ DEFAULT = (
 
 @output.friendly
 def compare(
+    context: typer.Context,
     family: Family = None,
     edges: Edges = None,
     n: Length = None,
@@ -50,15 +54,41 @@ def compare(
     signs: Signs = "same",
     classes: Classes = None,
     tables: Tables = "rank-one",
-    samplers: Annotated[
+    model: Annotated[
+        str | None,
+        typer.Option(
+            help="Compare on a model instead: a name that 'counterprobe models' lists, or the "
+            "folder of a Hugging Face model.",
+            rich_help_panel=MODEL,
+        ),
+    ] = None,
+    sequence: Sentence = None,
+    length: Annotated[
+        int | None,
+        typer.Option(help="Mask this many positions, and nothing else.", rich_help_panel=MODEL),
+    ] = None,
+    backbone: Backbone = None,
+    chains: Chains = None,
+    device: Device = None,
+    count: Annotated[
+        int, typer.Option(help="Sequences that each sampler draws.", rich_help_panel=MODEL)
+    ] = 32,
+    orders: Annotated[
         str,
+        typer.Option(
+            help="'fresh' decisions for every sequence, or 'shared': a screen is paid once.",
+            rich_help_panel=MODEL,
+        ),
+    ] = "fresh",
+    samplers: Annotated[
+        str | None,
         typer.Option(
             help="Names, separated by commas; settings follow colons, as in "
             "llada:steps=64:block_length=32. 'all' is every sampler with its defaults.",
             show_default="a dozen, one of each kind",
             rich_help_panel=SAMPLER,
         ),
-    ] = DEFAULT,
+    ] = None,
     max_submissions: Annotated[
         int | None,
         typer.Option(
@@ -115,9 +145,14 @@ def compare(
     counterprobe compare --family path --n 512 --samplers random-balanced,spread,punt --runs 5
 
     counterprobe compare --n 256 --samplers all --plot quality.png --json quality.json
+
+    counterprobe compare --model sapiens-heavy --sequence EVQLVESGGGLVQPGGSLRLSCXXSGFXXS --count 8
     """
     output.check_writable(json)
     output.check_writable(plot)
+    if requires_model(context):
+        chosen = parse_samplers(MODEL_DEFAULT if samplers is None else samplers)
+        return compare_on_model(context.params, chosen, json)
     if plot is not None:
         if not evaluate:
             raise ValueError("--plot draws the batch KL: leave out --no-evaluate")
@@ -127,7 +162,7 @@ def compare(
             raise ValueError(f"{name} must be at least 1, got {count}")
     if kl_draws < 2:
         raise ValueError(f"--kl-draws must be at least 2, got {kl_draws}")
-    chosen = parse_samplers(samplers)
+    chosen = parse_samplers(DEFAULT if samplers is None else samplers)
     drawn = [
         Target(family, edges, n, target_seed + k, weight, signs, classes, tables)
         for k in range(targets)

@@ -45,9 +45,9 @@ class Quality:
     completed : int
         Sequences that were measured: the complete ones.
     batch_kl : ChainRuleKL or None
-        None where it does not apply, as a note says.
-    likelihood : LogLikelihoods
-        Of each complete sequence, in random orders.
+        None where it does not apply, as a note says, or was not asked for.
+    likelihood : LogLikelihoods or None
+        Of each complete sequence, in random orders; None where it was not asked for.
     diversity : Diversity
         Over the masked positions.
     test : TwoSampleTest or None
@@ -62,7 +62,7 @@ class Quality:
 
     completed: int
     batch_kl: ChainRuleKL | None
-    likelihood: LogLikelihoods
+    likelihood: LogLikelihoods | None
     diversity: Diversity
     test: TwoSampleTest | None
     frequencies: FrequencyDifference | None
@@ -81,12 +81,15 @@ class Quality:
 
     @property
     def _per_token(self) -> FloatArray:
+        if self.likelihood is None:
+            return np.empty(0)
         per_token = self.likelihood.per_token
         return per_token[~np.isnan(per_token)]
 
     def as_dict(self) -> dict[str, Any]:
         """Return everything as plain values, for JSON."""
-        kl, test, apart = self.batch_kl, self.test, self.likelihood.disagreement
+        kl, test = self.batch_kl, self.test
+        apart = None if self.likelihood is None else self.likelihood.disagreement
         return {
             "completed": self.completed,
             "batch_kl": None if kl is None else kl.value,
@@ -94,8 +97,8 @@ class Quality:
             "batch_kl_per_round": None if kl is None else kl.per_round.tolist(),
             "log_likelihood_per_token": self.log_likelihood_per_token,
             "log_likelihood_per_token_se": self.log_likelihood_per_token_se,
-            "order_disagreement": apart.mean_absolute,
-            "order_standard_deviation": apart.standard_deviation,
+            "order_disagreement": None if apart is None else apart.mean_absolute,
+            "order_standard_deviation": None if apart is None else apart.standard_deviation,
             "squared_mmd": None if test is None else dict(test.squared_mmd),
             "p_value": None if test is None else dict(test.p_value),
             "bandwidth": None if test is None else test.bandwidth,
@@ -117,6 +120,7 @@ def assess(
     batch: SampleBatch,
     reference: SampleBatch | ArrayLike | None = None,
     *,
+    evaluate: bool = True,
     orders: int = 2,
     terms: int | None = None,
     permutations: int = 999,
@@ -135,6 +139,8 @@ def assess(
     reference : SampleBatch, or array_like of int of shape (n, N), optional
         Sequences of the law that is wanted, such as those of ``Sequential("random")`` with
         ``orders="fresh"`` and another seed.
+    evaluate : bool
+        Whether to ask the oracle; without, only what sequences themselves show is measured.
     orders : int
         Random orders in which each sequence is scored; with two, they can be compared.
     terms : int, optional
@@ -166,12 +172,16 @@ def assess(
     sequences, given = batch.sequences[is_complete], batch.given[is_complete]
     runs = [batch.results[k] for k in np.flatnonzero(is_complete).tolist()]
     notes = _notes(runs, len(batch))
-    kl = None
-    if _has_batch_kl(runs):
+    kl = scored = None
+    ledger = Ledger()
+    if evaluate and _has_batch_kl(runs):
         kl = run_kl(oracle, runs, terms=terms, seed=seed, at_once=at_once)
-    scored = log_likelihoods(
-        oracle, sequences, given=given, orders=orders, seed=seed, at_once=at_once
-    )
+        ledger += kl.ledger
+    if evaluate:
+        scored = log_likelihoods(
+            oracle, sequences, given=given, orders=orders, seed=seed, at_once=at_once
+        )
+        ledger += scored.ledger
     masked = np.flatnonzero((given == MASK).any(axis=0))
     test = frequencies = None
     wanted = _reference(reference, oracle)
@@ -190,7 +200,7 @@ def assess(
         diversity=diversity(sequences, positions=masked),
         test=test,
         frequencies=frequencies,
-        ledger=scored.ledger if kl is None else kl.ledger + scored.ledger,
+        ledger=ledger,
         notes=tuple(notes),
     )
 

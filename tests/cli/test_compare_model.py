@@ -1,0 +1,188 @@
+"""``counterprobe compare --model``: the table, the JSON, and what it refuses."""
+
+import json
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner, Result
+
+import counterprobe as cp
+import counterprobe.cli.compare_model as module
+from counterprobe import models
+from counterprobe.cli.compare import parse_samplers
+from counterprobe.cli.main import app
+from counterprobe.errors import OracleError
+from counterprobe.evaluation import assess
+from counterprobe.models import registry
+
+SEQUENCE = "EVQLVXXSGGXX"
+BASE = ("--model", "sapiens-heavy", "--sequence", SEQUENCE, "--device", "cpu", "--count", 4)
+
+
+def invoke(*arguments: object, width: int = 160) -> Result:
+    runner = CliRunner(env={"COLUMNS": str(width)})
+    return runner.invoke(app, ["compare", *map(str, arguments)])
+
+
+@pytest.fixture(scope="module")
+def content() -> dict:
+    names = "sequential:order=random,random-balanced:batches=2,maskgit:steps=2,li-cai"
+    result = invoke(*BASE, "--samplers", names, "--seed", 5, "--json", "-")
+    assert result.exit_code == 0, result.stderr
+    return json.loads(result.stdout)
+
+
+@pytest.fixture(scope="module")
+def task():
+    model = models.load("sapiens-heavy", device="cpu")
+    template = model.template(SEQUENCE)
+    return model, model.oracle(template), template
+
+
+def test_every_sampler_is_drawn_and_measured_as_by_hand(content, task):
+    model, oracle, template = task
+    for entry, sampler in zip(
+        content["samplers"][:2],
+        (cp.samplers.Sequential("random"), cp.samplers.RandomBalanced(2)),
+        strict=True,
+    ):
+        batch = cp.sample(
+            oracle, sampler, 4, seed=5, given=template.given, orders="fresh", progress=False
+        )
+        assert entry["texts"] == template.texts(batch.sequences)
+        assert entry["evaluations"] == batch.ledger.total / 4
+        assert entry["tokens_per_forward"] == batch.tokens_per_forward
+        reference = [model.template(text).given for text in content["reference"]["texts"]]
+        quality = assess(oracle, batch, np.stack(reference), seed=5).as_dict()
+        for name in ("batch_kl", "log_likelihood_per_token", "order_disagreement"):
+            assert entry[name] == pytest.approx(quality[name], abs=1e-5)
+        for name in ("p_value", "mean_distance", "num_distinct", "measuring", "notes"):
+            assert entry[name] == quality[name]
+
+
+def test_what_was_asked_for_is_in_the_file(content):
+    assert content["model"] == "sapiens-heavy"
+    assert content["text"] == SEQUENCE
+    assert (content["n"], content["masked"], content["count"], content["seed"]) == (12, 4, 4, 5)
+    assert content["reference"]["total"] == 4 * 4
+    assert len(set(content["reference"]["texts"])) > 1
+    sequential, balanced, maskgit, _ = content["samplers"]
+    assert sequential["batch_kl"] == 0
+    assert balanced["batch_kl"] > 0
+    assert balanced["evaluations"] == maskgit["evaluations"] == 2
+    assert maskgit["evaluations_without_rights"] == 4
+    assert "biases the output" in maskgit["notes"][0]
+
+
+def test_a_sampler_that_must_know_the_law_is_listed_with_its_refusal(content):
+    refused = content["samplers"][3]
+    assert refused["sampler"] == "li-cai"
+    assert refused["completed"] == 0
+    assert refused["evaluations"] is None
+    assert "needs dependence" in refused["reason"]
+
+
+def test_the_table_names_everything_and_fits():
+    result = invoke(*BASE, "--samplers", "one-batch,li-cai", "--no-evaluate", width=120)
+    assert result.exit_code == 0, result.stderr
+    said = " ".join(result.stdout.split())
+    assert "sapiens-heavy, 4 of 12 positions masked, 4 sequences each" in said
+    for heading in ("evaluations", "batch", "MMD", "distance"):
+        assert heading in said
+    assert "li-cai drew nothing: sampler 'li-cai' needs dependence" in said
+    assert "the reference took 16 and measuring 0." in said
+    narrow = invoke(*BASE, "--samplers", "one-batch", "--no-evaluate", width=60)
+    assert max(len(line.rstrip()) for line in narrow.stdout.splitlines()) <= 60
+    assert "Left out for want of width" in narrow.stdout
+
+
+def test_length_masks_everything_and_shared_orders_share():
+    arguments = ("--model", "sapiens-heavy", "--device", "cpu", "--length", 6, "--count", 3)
+    result = invoke(
+        *arguments, "--samplers", "random-balanced:batches=2", "--orders", "shared",
+        "--no-evaluate", "--json", "-",
+    )  # fmt: skip
+    assert result.exit_code == 0, result.stderr
+    found = json.loads(result.stdout)
+    assert (found["text"], found["orders"]) == ("X" * 6, "shared")
+    assert found["samplers"][0]["batch_kl"] is None
+    assert found["samplers"][0]["p_value"] is not None
+
+
+def test_no_sampler_left_is_infeasible():
+    result = invoke(*BASE, "--samplers", "li-cai", "--no-evaluate")
+    assert result.exit_code == 3
+    assert "li-cai: sampler 'li-cai' needs dependence" in result.stderr
+
+
+def test_a_model_that_fails_loses_nothing_of_the_others(monkeypatch, tmp_path):
+    usual = module.sample
+
+    def failing(oracle, sampler, *rest, **options):
+        if sampler.name == "spread":
+            raise OracleError("oracle 'sapiens' returned NaN")
+        return usual(oracle, sampler, *rest, **options)
+
+    monkeypatch.setattr(module, "sample", failing)
+    file = tmp_path / "compare.json"
+    result = invoke(*BASE, "--samplers", "spread,one-batch", "--no-evaluate", "--json", file)
+    assert result.exit_code == 1
+    assert "spread failed: oracle 'sapiens' returned NaN" in result.stderr
+    assert [e["completed"] for e in json.loads(file.read_text())["samplers"]] == [0, 4]
+
+
+def test_an_interruption_keeps_what_was_computed(monkeypatch, tmp_path):
+    usual = module.sample
+
+    def interrupted(oracle, sampler, *rest, **options):
+        if sampler.name == "spread":
+            raise KeyboardInterrupt
+        return usual(oracle, sampler, *rest, **options)
+
+    monkeypatch.setattr(module, "sample", interrupted)
+    file = tmp_path / "compare.json"
+    result = invoke(*BASE, "--samplers", "one-batch,spread", "--no-evaluate", "--json", file)
+    assert result.exit_code == 130
+    assert "Interrupted: 1 of 2 samplers were finished." in result.stdout
+    assert [e["sampler"] for e in json.loads(file.read_text())["samplers"]] == ["one-batch"]
+
+
+def test_the_default_list_has_one_of_each_kind():
+    names = [sampler.name for sampler in parse_samplers(module.MODEL_DEFAULT)]
+    assert names[0] == "sequential"
+    assert {"random-balanced", "spread", "maskgit", "threshold", "entropy-bounded", "punt"} == set(
+        names[1:]
+    )
+
+
+def test_a_model_that_is_not_installed_says_how_to_install_it(monkeypatch):
+    monkeypatch.setattr(registry.ModelEntry, "missing", property(lambda _: ["sapiens"]))
+    result = invoke(*BASE)
+    assert result.exit_code == 2
+    assert "model 'sapiens-heavy' needs sapiens: pip install" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--model", "sapien-heavy"], "model must be one of sapiens-heavy"),
+        ([*BASE, "--family", "path"], "--model brings a law of its own: leave out --family"),
+        ([*BASE, "--n", 20, "--runs", 3], "leave out --n, --runs (--count says"),
+        (["--count", 3], "--count must come with --model"),
+        (["--sequence", "EVQ", "--length", 3], "--sequence, --length must come with --model"),
+        ([*BASE, "--length", 3], "give --sequence or --length"),
+        ([*BASE[:2], "--length", 0], "--length must be at least 1, got 0"),
+        ([*BASE[:2]], "template must be a text with masks"),
+        ([*BASE[:2], "--sequence", "EVQB"], "got 'B' at position 3"),
+        ([*BASE[:2], "--sequence", "EVQ"], "at least one mask, got none"),
+        ([*BASE, "--count", 1], "--count must be at least 2, to know an error; got 1"),
+        ([*BASE, "--orders", "some"], "--orders must be one of shared, fresh; got 'some'"),
+        ([*BASE, "--samplers", "greedy"], "unknown sampler 'greedy'"),
+    ],
+)
+def test_bad_input_is_refused(arguments, message):
+    result = invoke(*arguments)
+    assert result.exit_code == 2, result.stdout
+    assert result.stdout == ""
+    assert message in result.stderr
+    assert len(result.stderr.splitlines()) == 1
