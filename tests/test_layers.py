@@ -22,6 +22,7 @@ LAYERS = [
     "targets",
     "probing",
     "structure",
+    "planning",
     "samplers",
     "sampling evaluation",
     "study plots testing models",

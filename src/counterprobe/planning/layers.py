@@ -1,0 +1,165 @@
+"""Layers: at most one position of every component in a batch, and what the left-out pairs cost.
+
+Positions in different components of a graph that holds every dependence are independent given
+what is committed, so a batch with at most one position a component breaks nothing. Trees take
+their centroids, which halves them in each round; a component with cycles takes the cycle position
+with most neighbours until it is a tree or falls apart. Strong pairs are kept as edges, as many of
+them as the number of batches allows; the others are ignored, and cost their strength once, from
+the first round in which they join two components. Once is enough: over all rounds, what two parts
+A and B lose is ``sum_t I(A_t; B_t | history) <= I(A; B)`` by the chain rule, so that on a forest
+the price is an upper bound. A pair inside a component costs nothing while it stays there.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from scipy import sparse
+from scipy.sparse import csgraph
+
+from counterprobe.arrays import BoolArray, FloatArray, IntArray
+from counterprobe.graph import centroids, components, cycle_vertices
+from counterprobe.planning.plan import Plan
+from counterprobe.planning.strengths import Strengths
+from counterprobe.structure.order import commit_order
+
+__all__ = ["layer_rounds", "layered_plan"]
+
+
+def layered_plan(strengths: Strengths, most_rounds: int) -> tuple[Plan, FloatArray]:
+    """Return the cheapest layers within a number of rounds, and the price of each round.
+
+    Two ways of choosing edges are tried, each with as many edges as fit: all pairs above a cut,
+    and of these a spanning forest of greatest strength.
+
+    Parameters
+    ----------
+    strengths : Strengths
+    most_rounds : int
+        At least 1.
+    """
+    count = len(strengths.positions)
+    pairs = np.argwhere(np.triu(strengths.direct) > 0)
+    strength = strengths.direct[pairs[:, 0], pairs[:, 1]]
+    by_strength = np.argsort(-strength, kind="stable")
+    pairs, strength = pairs[by_strength], strength[by_strength]
+    best: tuple[Plan, FloatArray] | None = None
+    for edges in (pairs, pairs[_spanning(count, pairs, strength)]):
+        kept, batches = _most_edges(count, edges, most_rounds)
+        prices, variance = _ignored(strengths, kept, batches, pairs, strength)
+        dropped = float(prices.sum())
+        if best is None or dropped < best[0].dropped:
+            plan = Plan(
+                batches=tuple(strengths.positions[rows] for rows in batches),
+                estimated_kl=dropped,
+                estimated_kl_se=math.nan if variance is None else math.sqrt(variance),
+                method="layers",
+                dropped=dropped,
+                length=strengths.length,
+            )
+            best = plan, prices
+    assert best is not None
+    return best
+
+
+def layer_rounds(
+    num_vertices: int, edges: IntArray, most_rounds: int | None = None
+) -> list[IntArray] | None:
+    """Return batches with at most one vertex of every component, or None beyond a limit.
+
+    Parameters
+    ----------
+    num_vertices : int
+    edges : ndarray of int, shape (E, 2)
+    most_rounds : int, optional
+        No limit by default.
+
+    Examples
+    --------
+    >>> [batch.tolist() for batch in layer_rounds(4, np.array([[0, 1], [1, 2], [2, 0], [2, 3]]))]
+    [[2], [0, 3], [1]]
+    """
+    limit = num_vertices if most_rounds is None else most_rounds
+    alive = np.ones(num_vertices, dtype=np.bool_)
+    batches: list[IntArray] = []
+    while alive.any():
+        if len(batches) == limit:
+            return None
+        edges = edges[alive[edges].all(axis=1)]
+        on_cycle = cycle_vertices(num_vertices, edges)
+        if not on_cycle.any():
+            batches += commit_order(edges, np.ones_like(alive), np.flatnonzero(alive)).layers
+            break
+        batches.append(_one_each(num_vertices, edges, alive, on_cycle))
+        alive[batches[-1]] = False
+    return batches if len(batches) <= limit else None
+
+
+def _one_each(
+    num_vertices: int, edges: IntArray, alive: BoolArray, on_cycle: BoolArray
+) -> IntArray:
+    """Return the busiest cycle vertex of each component with cycles, the centroid of each tree."""
+    label = components(num_vertices, edges)
+    has_cycle = np.zeros(num_vertices, dtype=np.bool_)
+    has_cycle[label[on_cycle]] = True
+    degree = np.bincount(edges.ravel(), minlength=num_vertices)
+    vertices = np.flatnonzero(on_cycle)
+    ranked = vertices[np.lexsort((vertices, -degree[vertices], label[vertices]))]
+    _, first = np.unique(label[ranked], return_index=True)
+    in_tree = alive & ~has_cycle[label]
+    return np.sort(np.concatenate([ranked[first], centroids(num_vertices, edges, in_tree)]))
+
+
+def _spanning(count: int, pairs: IntArray, strength: FloatArray) -> IntArray:
+    """Return which pairs, ordered by strength, are in a spanning forest of greatest strength.
+
+    The forest of the strongest pairs is the beginning of the forest of all, as Kruskal builds it.
+    """
+    rank = sparse.coo_array(
+        (np.arange(1.0, len(pairs) + 1), (pairs[:, 0], pairs[:, 1])), shape=(count, count)
+    )
+    chosen = csgraph.minimum_spanning_tree(rank.tocsr()).data
+    return np.sort(chosen.astype(np.int64)) - 1
+
+
+def _most_edges(
+    num_vertices: int, edges: IntArray, most_rounds: int
+) -> tuple[IntArray, list[IntArray]]:
+    """Bisect for the most edges, in this order, whose layers fit; return both."""
+    low, high = 0, len(edges) + 1
+    fitting = [np.arange(num_vertices)]  # no edges: everything at once
+    middle = len(edges)
+    while high - low > 1:
+        batches = layer_rounds(num_vertices, edges[:middle], most_rounds)
+        if batches is None:
+            high = middle
+        else:
+            low, fitting = middle, batches
+        middle = (low + high) // 2
+    return edges[:low], fitting
+
+
+def _ignored(
+    strengths: Strengths,
+    kept: IntArray,
+    batches: list[IntArray],
+    pairs: IntArray,
+    strength: FloatArray,
+) -> tuple[FloatArray, float | None]:
+    """Return what ignored pairs cost in each round, and the variance of it all if it is known."""
+    count = len(strengths.positions)
+    alive = np.ones(count, dtype=np.bool_)
+    prices = np.zeros(len(batches))
+    variance = 0.0
+    for t, batch in enumerate(batches):
+        kept = kept[alive[kept].all(axis=1)]
+        label = components(count, kept)
+        joins = label[pairs[:, 0]] != label[pairs[:, 1]]
+        prices[t] = strength[joins].sum()
+        if strengths.variance is not None:
+            variance += float(strengths.variance[pairs[joins, 0], pairs[joins, 1]].sum())
+        alive[batch] = False
+        still = ~joins & alive[pairs].all(axis=1)
+        pairs, strength = pairs[still], strength[still]
+    return prices, None if strengths.variance is None else variance

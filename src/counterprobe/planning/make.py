@@ -1,0 +1,187 @@
+"""Plans from strengths: by number of batches, by budget for a batch, by price of the whole."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable
+from typing import Literal, get_args
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from counterprobe.arguments import whole_number
+from counterprobe.arrays import FloatArray
+from counterprobe.planning.layers import layered_plan
+from counterprobe.planning.plan import Plan
+from counterprobe.planning.price import batch_prices, priced
+from counterprobe.planning.searched import searched_plan
+from counterprobe.planning.strengths import Strengths, check_strength
+
+__all__ = ["PlanMethod", "check_request", "make_plan", "price_curve"]
+
+PlanMethod = Literal["auto", "layers", "search"]
+Offer = tuple[Plan, FloatArray]  # a plan, and the price of each of its batches
+
+
+def make_plan(
+    strength: ArrayLike,
+    *,
+    positions: ArrayLike | None = None,
+    batches: int | None = None,
+    information_budget: float | None = None,
+    target_kl: float | None = None,
+    strength_se: ArrayLike | None = None,
+    noise_floor: float = 0.0,
+    method: PlanMethod = "auto",
+    restarts: int = 2,
+    rng: np.random.Generator,
+) -> Plan:
+    """Plan batches with little dependence inside them.
+
+    Exactly one of ``batches``, ``information_budget`` and ``target_kl`` says how many.
+
+    Parameters
+    ----------
+    strength : array_like of float, shape (N, N)
+        Information between positions that depend on each other directly, in nats: symmetric, the
+        diagonal unread. Negative estimates count as zero; NaN, nothing known, is refused between
+        positions of the plan.
+    positions : array_like of int, optional
+        Positions to commit; all by default.
+    batches : int, optional
+        Batches allowed. As many as there are positions means one each, which is exact whatever
+        the strengths are.
+    information_budget : float, optional
+        Nats allowed inside any one batch: the fewest batches that keep to it.
+    target_kl : float, optional
+        Nats allowed in all: the fewest batches that keep to it.
+    strength_se : array_like of float, shape (N, N), optional
+        Standard errors, for the error of the price. It does not hold that the search has looked
+        for strengths that came out low; measure a price before relying on it.
+    noise_floor : float
+        Strengths of at most this count as zero.
+    method : {"auto", "layers", "search"}
+        ``auto`` takes the cheaper one, and layers where they cost the same.
+    restarts : int
+        Searches for each way of choosing sizes; the cheapest plan is kept.
+    rng : numpy.random.Generator
+        Another state, another plan.
+
+    Examples
+    --------
+    >>> strength = np.diag(np.full(6, 0.3), k=1)
+    >>> make_plan(strength + strength.T, batches=3, rng=np.random.default_rng(0))
+    Plan(3 batches for 7 of 7 positions, layers, about 0 nats)
+    """
+    check_request(batches, information_budget, target_kl, method)
+    searches = whole_number("restarts", restarts, at_least=1)
+    strengths = check_strength(
+        strength, positions, strength_se=strength_se, noise_floor=noise_floor
+    )
+    if len(strengths.positions) == 0:
+        raise ValueError("positions must not be empty: there is nothing to plan")
+
+    def offer(count: int) -> Offer:
+        return _best_offer(strengths, count, method, searches, rng)
+
+    if batches is not None:
+        return offer(int(batches))[0]
+    most = len(strengths.positions)
+    if target_kl is not None:
+        return _fewest(offer, most, lambda found: found[0].estimated_kl <= target_kl)
+    assert information_budget is not None
+    return _fewest(offer, most, lambda found: found[1].max() <= information_budget)
+
+
+def price_curve(
+    strength: ArrayLike,
+    positions: ArrayLike | None,
+    counts: Iterable[int],
+    *,
+    noise_floor: float = 0.0,
+    method: PlanMethod = "auto",
+    restarts: int = 2,
+    rng: np.random.Generator,
+) -> FloatArray:
+    """Return the estimated batch KL of the best plan for each number of batches, in nats.
+
+    Parameters
+    ----------
+    strength, positions, noise_floor, method, restarts, rng
+        As in :func:`make_plan`.
+    counts : iterable of int
+        Numbers of batches.
+    """
+    strengths = check_strength(strength, positions, noise_floor=noise_floor)
+    searches = whole_number("restarts", restarts, at_least=1)
+    prices = []
+    for count in counts:
+        check_request(count, None, None, method)
+        prices.append(_best_offer(strengths, count, method, searches, rng)[0].estimated_kl)
+    return np.array(prices)
+
+
+def check_request(
+    batches: int | None,
+    information_budget: float | None,
+    target_kl: float | None,
+    method: str,
+) -> None:
+    """Refuse anything but one way of saying how many batches, and an unknown method."""
+    asked = {
+        "batches": batches,
+        "information_budget": information_budget,
+        "target_kl": target_kl,
+    }
+    given = [name for name, value in asked.items() if value is not None]
+    if len(given) != 1:
+        raise ValueError(
+            f"give exactly one of {', '.join(asked)}; got {' and '.join(given) or 'none'}"
+        )
+    if batches is not None:
+        whole_number("batches", batches, at_least=1)
+    for name in ("information_budget", "target_kl"):
+        value = asked[name]
+        if value is not None and not 0 <= value < math.inf:
+            raise ValueError(f"{name} must be a number of nats, at least 0, got {value!r}")
+    if method not in get_args(PlanMethod):
+        raise ValueError(
+            f"method must be one of {', '.join(get_args(PlanMethod))}; got {method!r}"
+        )
+
+
+def _best_offer(
+    strengths: Strengths, most: int, method: PlanMethod, restarts: int, rng: np.random.Generator
+) -> Offer:
+    """Return the cheapest plan of at most so many batches."""
+    count = len(strengths.positions)
+    if most >= count:
+        each = list(rng.permutation(count)[:, None])
+        return priced(strengths, each, "search"), np.zeros(count)
+    layered = None
+    if method != "search":
+        layered = layered_plan(strengths, most)
+        if method == "layers" or layered[0].estimated_kl == 0:
+            return layered
+    plan = searched_plan(strengths, most, restarts, rng)
+    if layered is not None and layered[0].estimated_kl <= plan.estimated_kl:
+        return layered
+    rows = [np.searchsorted(strengths.positions, batch) for batch in plan.batches]
+    return plan, batch_prices(strengths, rows)
+
+
+def _fewest(offer: Callable[[int], Offer], most: int, is_enough: Callable[[Offer], bool]) -> Plan:
+    """Double the number of batches until a plan is good enough, then bisect; one each is."""
+    low, high = 0, 1
+    found = offer(high)
+    while not is_enough(found) and high < most:
+        low, high = high, min(2 * high, most)
+        found = offer(high)
+    while high - low > 1:
+        middle = (low + high) // 2
+        tried = offer(middle)
+        if is_enough(tried):
+            high, found = middle, tried
+        else:
+            low = middle
+    return found[0]

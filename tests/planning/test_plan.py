@@ -1,0 +1,65 @@
+"""What a plan holds and says."""
+
+import json
+import math
+
+import numpy as np
+import pytest
+
+from counterprobe.planning import Plan
+
+
+def plan_of(batches, length=6, kl=0.25, se=math.nan, method="search", dropped=0.0) -> Plan:
+    return Plan(tuple(np.array(b) for b in batches), kl, se, method, dropped, length)
+
+
+def test_batches_are_sorted_and_cannot_be_edited() -> None:
+    plan = plan_of([[3, 0], [5]])
+    assert [batch.tolist() for batch in plan.batches] == [[0, 3], [5]]
+    assert plan.positions.tolist() == [0, 3, 5]
+    assert plan.sizes == [2, 1]
+    assert len(plan) == 2
+    with pytest.raises(ValueError, match="read-only"):
+        plan.batches[0][0] = 1
+
+
+def test_it_says_itself_in_one_line() -> None:
+    assert repr(plan_of([[0, 1], [2]])) == (
+        "Plan(2 batches for 3 of 6 positions, search, about 0.25 nats)"
+    )
+    assert "about 0.25 ± 0.03 nats" in repr(plan_of([[0]], se=0.03))
+    assert "no price: no strengths given" in repr(plan_of([[0]], kl=math.nan, method="random"))
+
+
+def test_the_summary_names_sizes_price_and_what_layers_ignore() -> None:
+    lines = plan_of([[0, 1], [2]], se=0.03).summary().splitlines()
+    assert lines == [
+        "2 batches for 3 positions (1 to 2 a batch), by search",
+        "estimated batch KL: about 0.25 ± 0.03 nats",
+    ]
+    layered = plan_of([[0, 1], [2]], method="layers", dropped=0.25).summary()
+    assert layered.endswith("strength of the pairs that layers ignore: 0.25 nats")
+
+
+def test_plain_values_survive_json() -> None:
+    content = plan_of([[0, 1], [2]], kl=math.nan).as_dict()
+    assert json.loads(json.dumps(content, allow_nan=False)) == content
+    assert content["batches"] == [[0, 1], [2]]
+    assert content["num_batches"] == 2
+    assert content["estimated_kl"] is None
+    assert plan_of([[0]], se=0.5).as_dict()["estimated_kl_se"] == 0.5
+
+
+@pytest.mark.parametrize(
+    ("batches", "problem"),
+    [
+        ([[0], []], "must not be empty"),
+        ([[0, 1], [1]], "must be disjoint"),
+        ([[0, 0]], "must be disjoint"),
+        ([[0], [6]], r"positions 0..5, got 0..6"),
+        ([[-1]], r"positions 0..5, got -1..-1"),
+    ],
+)
+def test_wrong_batches_are_refused(batches, problem) -> None:
+    with pytest.raises(ValueError, match=problem):
+        plan_of(batches)

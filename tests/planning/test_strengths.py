@@ -1,0 +1,137 @@
+"""Strengths as planning reads them, and what walks through masked positions add."""
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+
+from counterprobe.planning import strengths as module
+from counterprobe.planning.strengths import check_strength
+
+
+def random_strength(n: int, seed: int, density: float = 1.0) -> np.ndarray:
+    draw = np.random.default_rng(seed)
+    upper = np.triu(draw.uniform(0, 0.1, size=(n, n)) * (draw.random((n, n)) < density), 1)
+    return upper + upper.T
+
+
+def walks_by_listing(direct: np.ndarray, longest: int) -> list[np.ndarray]:
+    """Every walk written out; a walk that has returned to its start is given up."""
+    n = len(direct)
+    step = 1 - np.exp(-2 * direct)
+    found = []
+    for steps in range(2, longest + 1):
+        carried = np.zeros((n, n))
+        for walk in itertools.product(range(n), repeat=steps + 1):
+            if walk[0] not in walk[2:]:
+                carried[walk[0], walk[-1]] += math.prod(
+                    step[a, b] for a, b in itertools.pairwise(walk)
+                )
+        found.append(carried)
+    return found
+
+
+def test_walks_of_two_steps_are_those_that_can_be_listed() -> None:
+    direct = random_strength(5, 1)
+    assert check_strength(direct, longest_walk=2).walks[0] == pytest.approx(
+        walks_by_listing(direct, 2)[0], abs=1e-15
+    )
+
+
+def test_longer_walks_are_those_that_can_be_listed_from_both_ends() -> None:
+    # A walk that returns to one end only is counted half.
+    direct = random_strength(4, 2)
+    step = 1 - np.exp(-2 * direct)
+    two, three = check_strength(direct, longest_walk=3).walks
+    from_one_end = walks_by_listing(direct, 3)[1]
+    assert two == pytest.approx(step @ step - np.diag(np.diag(step @ step)), abs=1e-15)
+    back = np.diag(step @ step)
+    returning = step @ step @ step - np.diag(back) @ step
+    np.fill_diagonal(returning, 0)
+    assert from_one_end == pytest.approx(returning, abs=1e-15)
+    assert three == pytest.approx((returning + returning.T) / 2, abs=1e-15)
+
+
+@pytest.mark.parametrize("n", [1, 2, 30])
+def test_sparse_and_dense_products_agree(n, monkeypatch) -> None:
+    direct = random_strength(n, 3, density=0.1)
+    walks = []
+    for share in (0.0, 2.0):
+        monkeypatch.setattr(module, "SPARSE_SHARE", share)
+        walks.append(check_strength(direct).walks)
+    for dense, sparse in zip(*walks, strict=True):
+        assert isinstance(sparse, np.ndarray)
+        assert dense == pytest.approx(sparse, abs=1e-15)
+
+
+def test_on_a_gaussian_path_two_ends_have_the_information_that_walks_carry() -> None:
+    s = 0.05
+    direct = np.zeros((3, 3))
+    direct[[0, 1, 1, 2], [1, 0, 2, 1]] = s
+    squared = 1 - math.exp(-2 * s)
+    exact = -0.5 * math.log(1 - squared**2)
+    read = check_strength(direct, longest_walk=2).while_masked(1.0)
+    assert read[0, 2] == pytest.approx(exact, abs=1e-15)
+    assert read[0, 1] == s
+
+
+def test_nothing_masked_leaves_the_pairs_alone() -> None:
+    strengths = check_strength(random_strength(6, 4))
+    assert np.array_equal(strengths.while_masked(0.0), strengths.direct)
+    more, most = strengths.while_masked(0.3), strengths.while_masked(1.0)
+    off = ~np.eye(6, dtype=bool)
+    assert (strengths.direct[off] < more[off]).all()
+    assert (more[off] < most[off]).all()
+
+
+def test_rows_are_a_part_of_the_whole() -> None:
+    strengths = check_strength(random_strength(6, 5))
+    rows = np.array([1, 4, 5])
+    whole = strengths.while_masked(0.4)
+    assert np.array_equal(strengths.while_masked(0.4, rows), whole[np.ix_(rows, rows)])
+
+
+def test_walks_never_carry_more_than_the_cap() -> None:
+    strong = np.full((40, 40), 3.0)
+    read = check_strength(strong).while_masked(1.0)
+    off = ~np.eye(40, dtype=bool)
+    assert read[off] == pytest.approx(3.0 - 0.5 * math.log(1 - module.MOST_BY_WALKS))
+
+
+def test_positions_noise_negatives_and_the_diagonal_are_taken_out() -> None:
+    strength = np.array(
+        [[9.0, 0.3, -0.1, 0.02], [0.3, 9.0, 0.5, 0.0], [-0.1, 0.5, 9.0, 0.2], [0.02, 0, 0.2, 9.0]]
+    )
+    read = check_strength(strength, [3, 0, 2], noise_floor=0.02)
+    assert read.positions.tolist() == [0, 2, 3]
+    assert read.direct.tolist() == [[0, 0, 0], [0, 0, 0.2], [0, 0.2, 0]]
+    assert read.total == pytest.approx(0.2)
+    assert read.length == 4
+    assert strength[0, 0] == 9.0  # the caller's matrix is as it was
+
+
+def test_unknown_strengths_are_refused_only_between_positions_of_the_plan() -> None:
+    strength = random_strength(5, 6)
+    strength[2, :] = strength[:, 2] = math.nan
+    check_strength(strength, [0, 1, 3, 4])
+    with pytest.raises(ValueError, match=r"got nan between 0 and 2; give these positions"):
+        check_strength(strength)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "problem"),
+    [
+        ({"strength": np.zeros((2, 3))}, r"strength must have shape \(N, N\), got \(2, 3\)"),
+        ({"strength": [[0, 1], [0.5, 0]]}, "strength must be symmetric, got 1 and 0.5 between 0"),
+        ({"noise_floor": -1.0}, "noise_floor must be at least 0, got -1.0"),
+        ({"noise_floor": math.nan}, "noise_floor must be at least 0, got nan"),
+        ({"strength_se": np.zeros((3, 3))}, r"strength_se must have the shape of strength"),
+        ({"positions": [0, 0]}, "positions must be distinct"),
+        ({"positions": [2]}, r"positions must lie in 0..1, got 2..2"),
+        ({"positions": [0.5]}, "positions must be a flat list of whole numbers"),
+    ],
+)
+def test_bad_input_says_what_is_wrong(arguments, problem) -> None:
+    with pytest.raises(ValueError, match=problem):
+        check_strength(**({"strength": np.zeros((2, 2))} | arguments))
