@@ -126,7 +126,7 @@ def _free(
     strengths = check_strength(strength, np.concatenate(batches))
     if strengths.length != length:
         raise ValueError(
-            f"strength must have shape ({length}, {length}), got length {strengths.length}"
+            f"strength must have shape ({length}, {length}), got {np.shape(strength)}"
         )
     rows = [np.searchsorted(strengths.positions, np.sort(batch)) for batch in batches]
     return priced(strengths, rows, method)

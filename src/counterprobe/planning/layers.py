@@ -30,8 +30,9 @@ __all__ = ["layer_rounds", "layered_plan"]
 def layered_plan(strengths: Strengths, most_rounds: int) -> tuple[Plan, FloatArray]:
     """Return the cheapest layers within a number of rounds, and the price of each round.
 
-    Two ways of choosing edges are tried, each with as many edges as fit: all pairs above a cut,
-    and of these a spanning forest of greatest strength.
+    Three ways of choosing edges are tried: all pairs above a cut, and a spanning forest of them,
+    each as low as the rounds allow; and a forest grown from the strongest pairs whose trees stay
+    small enough for their centroids to fit.
 
     Parameters
     ----------
@@ -45,7 +46,8 @@ def layered_plan(strengths: Strengths, most_rounds: int) -> tuple[Plan, FloatArr
     by_strength = np.argsort(-strength, kind="stable")
     pairs, strength = pairs[by_strength], strength[by_strength]
     best: tuple[Plan, FloatArray] | None = None
-    for edges in (pairs, pairs[_spanning(count, pairs, strength)]):
+    forest = pairs[_spanning(count, pairs, strength)]
+    for edges in (pairs, forest, _grown(count, forest, most_rounds)):
         kept, batches = _most_edges(count, edges, most_rounds)
         prices, variance = _ignored(strengths, kept, batches, pairs, strength)
         dropped = float(prices.sum())
@@ -121,6 +123,23 @@ def _spanning(count: int, pairs: IntArray, strength: FloatArray) -> IntArray:
     )
     chosen = csgraph.minimum_spanning_tree(rank.tocsr()).data
     return np.sort(chosen.astype(np.int64)) - 1
+
+
+def _grown(count: int, forest: IntArray, most_rounds: int) -> IntArray:
+    """Take edges while trees have at most ``2^R - 1`` vertices: their centroids fit R rounds."""
+    top, size = list(range(count)), [1] * count
+    most = (1 << min(most_rounds, 62)) - 1
+    taken = []
+    for k, (i, j) in enumerate(forest.tolist()):
+        while top[i] != i:
+            top[i] = i = top[top[i]]
+        while top[j] != j:
+            top[j] = j = top[top[j]]
+        if size[i] + size[j] <= most:
+            top[i] = j
+            size[j] += size[i]
+            taken.append(k)
+    return forest[taken]
 
 
 def _most_edges(
