@@ -3,26 +3,36 @@
 ::
 
     python benchmarks/denoiser.py train --law all --device cuda --out benchmarks/data/denoisers
+    python benchmarks/denoiser.py evaluate --laws all --device cuda --json FILE --figure FILE
+    python benchmarks/denoiser.py report PART.json ... --json FILE --figure FILE
 
 ``train`` takes about 100 seconds a law on one GPU; with ``--tiny`` it trains networks of two
-layers on laws of 8 positions, in seconds on a processor.
+layers on laws of 8 positions, in seconds on a processor. ``evaluate`` writes what it has after
+every measurement and continues where a file of the same settings ends; with ``--quick`` it draws
+few samples. Laws may be evaluated side by side, each into a file of its own, which ``report``
+joins. Both end with 1 if something could not be measured, and say what.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import sys
 import time
 from dataclasses import asdict
 from pathlib import Path
 
+from denoisers.contestants import Sizes
+from denoisers.evaluation import evaluate
 from denoisers.files import FOLDER, load, save, write_record
 from denoisers.laws import build_law, law_names
+from denoisers.report import draw_figure, table
 from denoisers.row_errors import row_errors
+from denoisers.store import Store
 from denoisers.training import FULL, TINY, Progress, train
 
 
-def train_laws(options: argparse.Namespace) -> None:
+def train_laws(options: argparse.Namespace) -> int:
     """Train one law after another; what is done is on disk before the next begins."""
     settings = TINY if options.tiny else FULL
     for law in law_names(options.law):
@@ -56,6 +66,44 @@ def train_laws(options: argparse.Namespace) -> None:
         write_record(options.out, law, record)
         errors = ", ".join(f"{row['tv_mean']:.4f}" for row in record["row_errors"])
         print(f"{law}: {seconds:.0f} s, row errors {errors}, wrote {file}", flush=True)
+    return 0
+
+
+def evaluate_laws(options: argparse.Namespace) -> int:
+    """Measure trained denoisers, the most telling numbers first."""
+    sizes = Sizes.quick() if options.quick else Sizes()
+    store = Store(options.json, {"sizes": asdict(sizes), "probes": options.probes})
+    evaluate(
+        law_names(options.laws),
+        options.weights,
+        store,
+        sizes=sizes,
+        probes=options.probes,
+        device=options.device,
+        say=lambda line: print(line, flush=True),
+    )
+    return show(store, options.figure)
+
+
+def report_laws(options: argparse.Namespace) -> int:
+    """Join files of several laws; print, write and draw them."""
+    settings = json.loads(options.parts[0].read_text())["settings"]
+    store = Store(None, settings)
+    for part in options.parts:
+        store.merge(part)
+    store.file = options.json
+    store.write()
+    return show(store, options.figure)
+
+
+def show(store: Store, figure: Path | None) -> int:
+    """Draw and print everything, what could not be measured last; return 1 if there is such."""
+    if figure is not None:
+        draw_figure(store.laws, figure)
+    print(table(store.laws))
+    for failure in store.failures:
+        print(f"not measured: {failure}")
+    return 1 if store.failures else 0
 
 
 def parse(words: list[str] | None = None) -> argparse.Namespace:
@@ -70,6 +118,20 @@ def parse(words: list[str] | None = None) -> argparse.Namespace:
     learn.add_argument("--out", type=Path, default=FOLDER, help="folder of the weights")
     learn.add_argument("--tiny", action="store_true", help="small laws and networks: seconds")
     learn.set_defaults(work=train_laws)
+
+    measure = commands.add_parser("evaluate", help="measure samplers on trained denoisers")
+    measure.add_argument("--laws", default="all", help="names separated by commas, or all")
+    measure.add_argument("--weights", type=Path, default=FOLDER, help="folder of the weights")
+    measure.add_argument("--device", default="cpu")
+    measure.add_argument("--probes", type=int, default=128, help="spent on the structure used")
+    measure.add_argument("--quick", action="store_true", help="few samples")
+    measure.set_defaults(work=evaluate_laws)
+    join = commands.add_parser("report", help="join what was measured law by law")
+    join.add_argument("parts", type=Path, nargs="+", help="files that evaluate wrote")
+    join.set_defaults(work=report_laws)
+    for command in (measure, join):
+        command.add_argument("--json", type=Path, help="write the measurements here")
+        command.add_argument("--figure", type=Path, help="draw true KL against evaluations here")
     return parser.parse_args(words)
 
 
@@ -77,11 +139,10 @@ def main(words: list[str] | None = None) -> int:
     """Run a command; bad input ends with one line."""
     options = parse(words)
     try:
-        options.work(options)
+        return options.work(options)
     except ValueError as problem:
         print(f"error: {problem}", file=sys.stderr)
         return 2
-    return 0
 
 
 if __name__ == "__main__":

@@ -11,6 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+import counterprobe as cp
 from counterprobe.graph import root_forest
 
 __all__ = ["ForestTruth"]
@@ -33,6 +34,7 @@ class ForestTruth:
         self, unary: np.ndarray, edges: np.ndarray, pair: np.ndarray, device: object = "cpu"
     ) -> None:
         self.edges = np.asarray(edges, dtype=np.int64)
+        self._weights = (unary, self.edges, pair)
         self.length, self.vocab_size = unary.shape
         self.device = torch.device(device)
         forest = root_forest(self.length, self.edges)
@@ -52,6 +54,10 @@ class ForestTruth:
         # Entry [number, value of its parent, own value]; ones at a root.
         self._tables = torch.as_tensor(tables, device=self.device)
         self._set_chain()
+
+    def library_law(self) -> cp.ForestLaw:
+        """Return the same law as the library has it."""
+        return cp.ForestLaw(*self._weights)
 
     def _set_chain(self) -> None:
         """Write the law as one conditional table a position, given its parent."""

@@ -1,0 +1,129 @@
+"""What is claimed of learned denoisers, and whether the measurements bear it out.
+
+A difference counts when it is larger than two standard errors of the difference.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+__all__ = ["claims", "figures", "structured"]
+
+Entry = Mapping[str, Any]
+Laws = Mapping[str, Mapping[str, Mapping[str, Entry]]]
+
+# Evaluations of a structured sampler that are set against one token at a time.
+FEW = 8
+# Probes within which most edges have to be found.
+ENOUGH_PROBES = 200
+
+
+def structured(samplers: Mapping[str, Entry], most: float = FEW) -> Entry | None:
+    """Return the structured sampler of smallest KL within some evaluations."""
+    known = [
+        entry
+        for entry in samplers.values()
+        if entry.get("kind") == "structured"
+        and entry.get("kl") is not None
+        and entry["evaluations"] <= most
+    ]
+    return min(known, key=lambda entry: entry["kl"], default=None)
+
+
+def sequential(samplers: Mapping[str, Entry]) -> Entry | None:
+    """Return one token at a time, the mean over random orders."""
+    return next(
+        (
+            entry
+            for entry in samplers.values()
+            if entry.get("sampler") == "sequential" and entry.get("kind") == "baseline"
+        ),
+        None,
+    )
+
+
+def claims(laws: Laws) -> list[dict[str, Any]]:
+    """Return each claim with its numbers, and whether it holds."""
+    found = []
+    for law in ("path", "tree", "stars"):
+        parts = laws.get(law, {})
+        found += _discovery(law, parts.get("discovery", {}).values())
+        samplers = parts.get("samplers", {})
+        ours, alone = structured(samplers), sequential(samplers)
+        if ours is None or alone is None or alone.get("kl") is None:
+            continue
+        room = 1.2 if law == "path" else 1.0
+        found.append(
+            {
+                "claim": f"{law}: structured in at most {FEW} evaluations has at most "
+                + ("1.2 times the KL" if law == "path" else "the KL")
+                + " of one token at a time",
+                "structured": ours["kl"],
+                "evaluations": ours["evaluations"],
+                "sequential": alone["kl"],
+                "holds": ours["kl"] <= room * alone["kl"] + 2 * _error(ours, alone, "kl_se"),
+            }
+        )
+        better = [
+            f"{entry['sampler']} {entry['settings']}"
+            for entry in samplers.values()
+            if entry.get("kind") in ("peer", "baseline")
+            and "error" not in entry
+            and entry["evaluations"] <= ours["evaluations"] * 1.01
+            and not _is_worse(entry, ours)
+        ]
+        found.append(
+            {
+                "claim": f"{law}: every peer within as many evaluations is worse",
+                "not_worse": better,
+                "holds": not better,
+            }
+        )
+    return found
+
+
+def _discovery(law: str, screens: Iterable[Entry]) -> list[dict[str, Any]]:
+    """Judge the regression's screens of at most 200 probes, the largest of them, seed by seed."""
+    allowed = [
+        entry
+        for entry in screens
+        if entry.get("estimator") == "regression" and entry["probes"] <= ENOUGH_PROBES
+    ]
+    if not allowed:
+        return []
+    most = max(entry["probes"] for entry in allowed)
+    shares = [entry["found"] / entry["true"] for entry in allowed if entry["probes"] == most]
+    return [
+        {
+            "claim": f"{law}: {most} probes find at least 98% of the edges",
+            "least_share": min(shares),
+            "holds": min(shares) >= 0.98,
+        }
+    ]
+
+
+def _is_worse(entry: Entry, ours: Entry) -> bool:
+    """Whether a sampler is beyond doubt worse: by KL, or by pairs where that is not known."""
+    measure = "kl" if entry.get("kl") is not None else "pair_distance"
+    gap = entry[measure] - ours[measure]
+    return bool(gap > 2 * _error(entry, ours, f"{measure}_se"))
+
+
+def _error(first: Entry, second: Entry, key: str) -> float:
+    return math.hypot(first.get(key) or 0.0, second.get(key) or 0.0)
+
+
+def figures(laws: Laws) -> dict[str, float]:
+    """Return the few numbers that matter, by name."""
+    found: dict[str, float] = {}
+    for law, parts in laws.items():
+        samplers = parts.get("samplers", {})
+        ours, alone = structured(samplers), sequential(samplers)
+        if ours is not None:
+            found[f"{law}.structured_kl"] = ours["kl"]
+            found[f"{law}.structured_evaluations"] = ours["evaluations"]
+        if alone is not None and alone.get("kl") is not None:
+            found[f"{law}.sequential_kl"] = alone["kl"]
+    return found

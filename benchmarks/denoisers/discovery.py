@@ -1,0 +1,87 @@
+"""What a screen finds of the true edges of a law, asking its denoiser only."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+
+import counterprobe as cp
+
+__all__ = ["PROBES", "QUICK_PROBES", "Screen", "edges_found", "find_structure", "screens"]
+
+ESTIMATORS = ("regression", "substitution", "contexts")
+PROBES = (32, 64, 128, 192, 256, 512)
+QUICK_PROBES = (64,)
+
+
+def edges_found(strength: np.ndarray, edges: np.ndarray, true_edges: np.ndarray) -> dict[str, Any]:
+    """Count true edges among what was declared, and among the strongest pairs.
+
+    Parameters
+    ----------
+    strength : ndarray of float, shape (N, N)
+    edges : ndarray of int, shape (E, 2)
+        The pairs a screen stands by.
+    true_edges : ndarray of int, shape (T, 2)
+
+    Returns
+    -------
+    dict
+        ``true``, how many there are; ``declared`` and ``found``, pairs and how many of them are
+        true; ``ranked``, true edges among the T strongest pairs, which needs no cut.
+    """
+    truth = {tuple(sorted(map(int, edge))) for edge in true_edges}
+    declared = {tuple(sorted(map(int, edge))) for edge in edges}
+    first, second = np.triu_indices(len(strength), k=1)
+    strongest = np.argsort(-strength[first, second], kind="stable")[: len(truth)]
+    ranked = {(int(first[k]), int(second[k])) for k in strongest if strength[first[k], second[k]]}
+    return {
+        "true": len(truth),
+        "declared": len(declared),
+        "found": len(declared & truth),
+        "ranked": len(ranked & truth),
+    }
+
+
+@dataclass(frozen=True, slots=True)
+class Screen:
+    """A screen with one estimator, a number of probes and a decision seed."""
+
+    estimator: str
+    probes: int
+    seed: int
+
+    @property
+    def key(self) -> str:
+        """The settings in one line."""
+        return f"{self.estimator} probes={self.probes} seed={self.seed}"
+
+    def found_in(self, oracle: cp.Oracle, true_edges: np.ndarray) -> dict[str, Any]:
+        """Screen an oracle and count what was found."""
+        from counterprobe.probing.soft import SoftSettings, soft_screen
+
+        first = min(self.probes, SoftSettings().first)
+        settings = SoftSettings(probes=self.probes, first=first, estimator=self.estimator)
+        run = cp.Unmasking(oracle)
+        found = soft_screen(run, cp.Streams.from_seed(self.seed).decisions, settings)
+        return {
+            **asdict(self),
+            "evaluations": run.ledger.total,
+            **edges_found(found.strength, found.edges, true_edges),
+        }
+
+
+def screens(probes: Iterable[int], seeds: int) -> Iterator[Screen]:
+    """Yield every estimator at every number of probes."""
+    for count in probes:
+        for estimator in ESTIMATORS:
+            for seed in range(seeds):
+                yield Screen(estimator, count, seed)
+
+
+def find_structure(oracle: cp.Oracle, probes: int, seed: int = 0) -> Any:
+    """Return the structure that samplers are built from."""
+    return cp.discover(oracle, cp.Streams.from_seed(seed), mode="soft", probes=probes)

@@ -1,0 +1,244 @@
+"""The evaluation: rows, discovery, structured samplers and their peers, the most telling first."""
+
+from __future__ import annotations
+
+import time
+import traceback
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+import counterprobe as cp
+from denoisers.contestants import (
+    BUDGETS,
+    Contestant,
+    Sizes,
+    baselines,
+    draw,
+    peers,
+    told_peers,
+)
+from denoisers.discovery import PROBES, QUICK_PROBES, edges_found, find_structure, screens
+from denoisers.files import Trained, load
+from denoisers.oracle import DenoiserOracle
+from denoisers.row_errors import row_errors
+from denoisers.scoring import Draws, Reference, score
+from denoisers.store import Store
+
+__all__ = ["PHASES", "Bench", "evaluate"]
+
+Say = Callable[[str], None]
+
+
+@dataclass
+class Bench:
+    """One law with everything that measurements of it share.
+
+    Parameters
+    ----------
+    trained : Trained
+    sizes : Sizes
+    store : Store
+    probes : int
+        What the structure that samplers use may cost.
+    say : callable
+        Told one line about each measurement.
+    """
+
+    trained: Trained
+    sizes: Sizes
+    store: Store
+    probes: int
+    say: Say
+    oracle: DenoiserOracle = field(init=False)
+    reference: Reference = field(init=False)
+    structure: Any = field(init=False, default=None)
+    budgets: tuple[int, ...] = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Prepare what is shared."""
+        truth = self.trained.truth
+        self.oracle = DenoiserOracle(self.trained)
+        self.reference = Reference.of(truth, self.sizes.reference, self.sizes.entropy)
+        self.budgets = tuple(budget for budget in BUDGETS if budget < truth.length)
+
+    @property
+    def law(self) -> str:
+        """Name of the law."""
+        return self.trained.law
+
+    def measure(self, part: str, key: str, work: Callable[[], dict[str, Any]]) -> None:
+        """Measure unless that is done already; a failure is kept in place of the result."""
+        if self.store.has(self.law, part, key):
+            return
+        started = time.perf_counter()
+        try:
+            found = work()
+        except Exception as problem:  # the rest is still worth measuring
+            traceback.print_exc()
+            found = {"error": f"{type(problem).__name__}: {problem}"}
+        found["seconds"] = time.perf_counter() - started
+        self.store.add(self.law, part, key, found)
+        self.say(f"{self.law} {part} {key}: {_in_short(found)}")
+
+    def contest(self, contestants: Iterable[Contestant]) -> None:
+        """Draw from samplers and score them."""
+        for contestant in contestants:
+
+            def work(contestant: Contestant = contestant) -> dict[str, Any]:
+                draws = draw(self.oracle, contestant)
+                return {
+                    "sampler": contestant.sampler,
+                    "settings": contestant.settings,
+                    "kind": contestant.kind,
+                    **score(draws, self.trained, self.reference),
+                }
+
+            self.measure("samplers", contestant.key, work)
+
+    def find(self) -> None:
+        """Discover the structure once; every structured sampler uses it."""
+        self.structure = find_structure(self.oracle, self.probes)
+
+    def layers(self) -> Contestant:
+        """Return the sampler that commits the found structure layer by layer."""
+        rule = self.structure.sampler(method="layers")
+        return Contestant("layers", {}, rule, "structured", 1, self.sizes.fixed)
+
+    def plans(self) -> Iterable[Contestant]:
+        """Yield the sampler that plans batches by the found strengths, at every budget."""
+        for budget in self.budgets:
+            rule = self.structure.sampler(batches=budget)
+            yield Contestant(
+                "planned",
+                {"batches": budget},
+                rule,
+                "structured",
+                self.sizes.orders,
+                self.sizes.fixed,
+            )
+
+
+# ----- Phases, the most telling first -------------------------------------------------------
+
+
+def rows_phase(bench: Bench) -> None:
+    """How far rows are from the truth, and what the truth itself scores."""
+    trained, sizes = bench.trained, bench.sizes
+    bench.measure(
+        "rows", "errors", lambda: {"rates": row_errors(trained.network, trained.truth, count=500)}
+    )
+
+    def exact() -> dict[str, Any]:
+        generator = torch.Generator(trained.truth.device).manual_seed(12)
+        tokens = trained.truth.sample(sizes.adaptive, generator).cpu().numpy()
+        nothing = np.zeros(len(tokens), dtype=np.int64)
+        draws = Draws(tokens, np.arange(len(tokens)), nothing, nothing, None)
+        return {
+            "sampler": "truth",
+            "settings": {},
+            "kind": "truth",
+            "entropy": bench.reference.entropy,
+            **score(draws, trained, bench.reference),
+        }
+
+    bench.measure("samplers", "truth", exact)
+
+
+def structure_phase(bench: Bench) -> None:
+    """Discovery at one price, then the samplers that use it."""
+
+    def work() -> dict[str, Any]:
+        bench.find()
+        structure = bench.structure
+        found = edges_found(structure.strength, structure.edges, bench.trained.truth.edges)
+        everywhere, decisions = np.arange(bench.oracle.length), cp.Streams(0, 0).decisions
+        layers = list(bench.layers().rule.schedule(everywhere, decisions) or [])
+        return {**found, "evaluations": structure.ledger.total, "layers": len(layers)}
+
+    if bench.store.has(bench.law, "structure", "used"):
+        bench.find()  # samplers that are still missing need it
+    bench.measure("structure", "used", work)
+    if bench.structure is not None:
+        layers = bench.store.part(bench.law, "structure").get("used", {}).get("layers", 0)
+        if 1 < layers < bench.oracle.length:
+            bench.budgets = tuple(sorted({*bench.budgets, layers}))
+        bench.contest([bench.layers()])
+        bench.contest(bench.plans())
+
+
+def baseline_phase(bench: Bench) -> None:
+    """One token at a time, random and spread batches."""
+    bench.contest(baselines(bench.sizes, bench.budgets))
+
+
+def discovery_phase(bench: Bench) -> None:
+    """Probes against edges found, every estimator."""
+    quick = bench.sizes == Sizes.quick()
+    for screen in screens(QUICK_PROBES if quick else PROBES, seeds=1 if quick else 3):
+        bench.measure(
+            "discovery",
+            screen.key,
+            lambda screen=screen: screen.found_in(bench.oracle, bench.trained.truth.edges),
+        )
+
+
+def peer_phase(bench: Bench) -> None:
+    """Rules that adapt to replies, then those that are told something of the law."""
+    bench.contest(told_peers(bench.trained.truth, bench.sizes, bench.budgets))
+    bench.contest(peers(bench.sizes, bench.budgets))
+
+
+PHASES: tuple[Callable[[Bench], None], ...] = (
+    rows_phase,
+    structure_phase,
+    baseline_phase,
+    discovery_phase,
+    peer_phase,
+)
+
+
+def evaluate(
+    laws: Iterable[str],
+    folder: Path,
+    store: Store,
+    *,
+    sizes: Sizes,
+    probes: int,
+    device: object,
+    say: Say,
+) -> None:
+    """Measure every law, phase by phase: each phase of all laws before the next begins.
+
+    Parameters
+    ----------
+    laws : iterable of str
+    folder : Path
+        Of the trained denoisers.
+    store : Store
+    sizes : Sizes
+    probes : int
+        What the structure that samplers use may cost.
+    device : optional
+    say : callable
+        Told one line about each measurement.
+    """
+    benches = [Bench(load(folder, law, device), sizes, store, probes, say) for law in laws]
+    for phase in PHASES:
+        for bench in benches:
+            phase(bench)
+
+
+def _in_short(found: dict[str, Any]) -> str:
+    """Return the numbers of a measurement that people wait for."""
+    shown = ("error", "found", "ranked", "declared", "true", "evaluations", "kl", "kl_se")
+    parts = []
+    for name in (*shown, "pair_distance", "seconds"):
+        value = found.get(name)
+        if value is not None:
+            parts.append(f"{name} {value:.4g}" if isinstance(value, float) else f"{name} {value}")
+    return ", ".join(parts)
