@@ -9,12 +9,6 @@ import torch
 import counterprobe as cp
 from counterprobe.models import Letters, SequenceModel
 
-HEAVY = "EVQLVESGGGLVQPGGSLRLSCAASGFTFSSYAMSWVRQAPGKGLEWVSAISGSGGSTYYADSVKGRFTISRDNSKNTLYLQMNSLRAEDTAVYYC"
-
-
-class LawModel(SequenceModel):
-    """A model over the letters ABC.. whose logits are the log-rows of an exact law."""
-
 
 @pytest.fixture
 def forest_law() -> cp.ForestLaw:

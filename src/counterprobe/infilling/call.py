@@ -9,6 +9,7 @@ from typing import Any
 from numpy.typing import ArrayLike
 
 from counterprobe.arguments import whole_number
+from counterprobe.evaluation.likelihood import log_likelihoods
 from counterprobe.infilling.task import Task, make_task
 from counterprobe.models import Template
 from counterprobe.models.template import Allowed
@@ -158,8 +159,6 @@ def infill(
     measuring = Ledger(probes=task.num_measured)
     scores = None
     if likelihood_orders:
-        from counterprobe.evaluation.likelihood import log_likelihoods
-
         scored = log_likelihoods(
             task.oracle, drawn.sequences, given=drawn.given, orders=likelihood_orders
         )
