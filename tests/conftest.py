@@ -153,6 +153,10 @@ VARIANTS: dict[str, Sampler] = {
     "info-gain blocks": samplers.InfoGain(3, 2, threshold=0.5, block_length=3),
     "lookum pairs": samplers.LookUM(2, 2, pool=3, sharpness=math.inf),
     "lookum one": samplers.LookUM(1),
+    "planned search": samplers.Planned(3, method="search"),
+    "planned layers": samplers.Planned(2, method="layers"),
+    "planned target": samplers.Planned(target_kl=0.05),
+    "planned budget": samplers.Planned(information_budget=0.02),
 }
 
 

@@ -108,7 +108,8 @@ def test_every_sampler_draws_side_by_side_what_it_draws_alone(sampler, law, coun
 @pytest.mark.parametrize("name", sorted(set(SAMPLERS) - {"packed-theory"}))
 def test_every_name_is_known(name, forest_law):
     rule = SAMPLERS[name]().informed_by(forest_law)
-    batch = draw(forest_law.oracle(), name, 5, **rule.settings)
+    told = {knob.name: getattr(rule, knob.name) for knob in fields(rule)}
+    batch = draw(forest_law.oracle(), name, 5, **told)
     for k, result in enumerate(batch.results):
         assert_as_alone(result, alone(rule, forest_law.oracle(), k))
 

@@ -14,7 +14,14 @@ from counterprobe.oracle import Readouts
 from counterprobe.rows import to_numpy
 
 # About the law; or their guarantee is infeasible for so few tokens.
-MUST_BE_TOLD = {"centroid-layers", "chen-cong-li", "information-curve", "li-cai", "packed-theory"}
+MUST_BE_TOLD = {
+    "centroid-layers",
+    "chen-cong-li",
+    "information-curve",
+    "li-cai",
+    "packed-theory",
+    "planned",
+}
 
 
 def softmax(logits: np.ndarray) -> np.ndarray:

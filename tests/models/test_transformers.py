@@ -186,6 +186,7 @@ MUST_BE_TOLD = {
     "information-curve",
     "li-cai",
     "packed-theory",
+    "planned",
 }
 
 

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -35,7 +36,7 @@ MOST_BY_WALKS = 0.9
 SPARSE_SHARE = 0.05
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class Strengths:
     """The strengths between the positions of a plan.
 
@@ -45,19 +46,24 @@ class Strengths:
         Increasing; row and column a of the matrices belong to ``positions[a]``.
     direct : ndarray of float, shape (n, n)
         Nats, symmetric, zero diagonal, nothing negative.
-    walks : tuple of ndarray of float, shape (n, n)
-        Squared correlation by walks over 1, 2, ... masked positions.
     variance : ndarray of float, shape (n, n), or None
         Squared standard errors.
+    longest_walk : int
+        Steps of the longest walk that counts; 1 for pairs alone.
     length : int
         Number of positions N of a whole sequence.
     """
 
     positions: IntArray
     direct: FloatArray
-    walks: tuple[FloatArray, ...]
     variance: FloatArray | None
+    longest_walk: int
     length: int
+
+    @cached_property
+    def walks(self) -> tuple[FloatArray, ...]:
+        """Squared correlation by walks over 1, 2, ... masked positions, each ``(n, n)``."""
+        return tuple(_walks(self.direct, self.longest_walk))
 
     @property
     def total(self) -> float:
@@ -140,7 +146,7 @@ def check_strength(
                 f"strength_se must have the shape of strength, {matrix.shape}, got {errors.shape}"
             )
         variance = _between("strength_se", errors, where) ** 2
-    return Strengths(where, direct, tuple(_walks(direct, longest_walk)), variance, len(matrix))
+    return Strengths(where, direct, variance, longest_walk, len(matrix))
 
 
 def _square(name: str, values: ArrayLike) -> FloatArray:

@@ -17,6 +17,7 @@ from counterprobe.samplers.lookahead import LookUM as LookUM
 from counterprobe.samplers.maskgit import MaskGIT as MaskGIT
 from counterprobe.samplers.packed import Packed as Packed
 from counterprobe.samplers.packed_theory import PackedTheory as PackedTheory
+from counterprobe.samplers.planned import Planned as Planned
 from counterprobe.samplers.punt import PUNT as PUNT
 from counterprobe.samplers.registry import SAMPLERS as SAMPLERS
 from counterprobe.samplers.registry import build_sampler as build_sampler

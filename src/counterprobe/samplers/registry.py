@@ -18,6 +18,7 @@ from counterprobe.samplers.lookahead import InfoGain, LookUM
 from counterprobe.samplers.maskgit import MaskGIT
 from counterprobe.samplers.packed import Packed
 from counterprobe.samplers.packed_theory import PackedTheory
+from counterprobe.samplers.planned import Planned
 from counterprobe.samplers.punt import PUNT
 from counterprobe.samplers.sequential import Sequential
 from counterprobe.samplers.spread import Spread
@@ -51,6 +52,7 @@ SAMPLERS: dict[str, type[Sampler]] = {
         InfoGain,
         LookUM,
         CentroidLayers,
+        Planned,
     )
 }
 
@@ -92,6 +94,7 @@ def describe_samplers() -> list[dict[str, Any]]:
                 "settings": {
                     knob.name: None if knob.default is MISSING else knob.default
                     for knob in fields(cls)
+                    if knob.repr  # a matrix is no setting to show
                 },
                 "rights": cls().rights.names(),
                 "bound": cls.bound,

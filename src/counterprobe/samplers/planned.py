@@ -1,0 +1,152 @@
+"""Commit by a plan: few batches with little of a known dependence inside them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field, fields, replace
+from typing import Any, ClassVar, Self
+
+import numpy as np
+
+from counterprobe.arrays import FloatArray, IntArray
+from counterprobe.planning.make import PlanMethod, check_request, make_plan
+from counterprobe.planning.plan import Plan
+from counterprobe.samplers.base import Sampler, Sweep
+from counterprobe.samplers.quotas import POWERS
+from counterprobe.streams import Decisions
+
+__all__ = ["Planned"]
+
+# When neither a number of batches nor a price is asked for.
+DEFAULT_BATCHES = 16
+# The matrices of a search over so many positions take a gigabyte.
+MOST_POSITIONS = 4096
+
+
+@dataclass(frozen=True)
+class Planned(Sampler):
+    """Commit in batches that a plan chose by the strengths of a structure found before.
+
+    At most one of ``batches``, ``information_budget`` and ``target_kl`` is given; none means 16
+    batches. Every decision seed has a plan of its own, so that what one plan breaks is not broken
+    in all sequences alike.
+
+    Parameters
+    ----------
+    batches : int or None
+        Number of batches.
+    information_budget : float or None
+        Nats allowed inside any one batch.
+    target_kl : float or None
+        Nats allowed in all.
+    method : {"auto", "layers", "search"}
+        How batches are found.
+    strength : ndarray of float, shape (N, N), optional
+        Information between positions that depend on each other directly, in nats; NaN where
+        nothing is known. Not part of the settings that results show.
+    """
+
+    name: ClassVar[str] = "planned"
+    summary: ClassVar[str] = "batches planned so that little known dependence lies inside them"
+    source: ClassVar[str] = "this library, docs/planning.md"
+    knows: ClassVar[str] = "a structure found before"
+    sweep: ClassVar[Sweep | None] = Sweep("batches", POWERS)
+
+    batches: int | None = None
+    information_budget: float | None = None
+    target_kl: float | None = None
+    method: PlanMethod = "auto"
+    strength: FloatArray | None = field(default=None, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        """Check the settings; freeze a copy of the strengths."""
+        check_request(**self._request, method=self.method)
+        if self.strength is not None:
+            matrix = np.array(self.strength, dtype=np.float64)
+            if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1]:
+                raise ValueError(f"strength must have shape (N, N), got {matrix.shape}")
+            matrix.setflags(write=False)
+            object.__setattr__(self, "strength", matrix)
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """The settings by name, without the strengths."""
+        named = {item.name: getattr(self, item.name) for item in fields(self)}
+        del named["strength"]
+        return named
+
+    @property
+    def _request(self) -> dict[str, Any]:
+        """How many batches, in the words of ``make_plan``."""
+        asked = {
+            "batches": self.batches,
+            "information_budget": self.information_budget,
+            "target_kl": self.target_kl,
+        }
+        if all(value is None for value in asked.values()):
+            asked["batches"] = DEFAULT_BATCHES
+        return asked
+
+    def exact_for(self, length: int) -> bool:
+        """One position a batch is the chain rule."""
+        most = self._request["batches"]
+        return most is not None and most >= length
+
+    def informed_by(self, law: Any) -> Self:
+        """Take from a forest law the information of its edges."""
+        if self.strength is not None:
+            return self
+        edges = getattr(law, "edges", None)
+        if edges is None or law.length > MOST_POSITIONS:
+            raise ValueError(
+                f"sampler {self.name!r} needs strengths, which only a forest of at most "
+                f"{MOST_POSITIONS} positions has ready, got {law!r}; pass strength="
+            )
+        strength = np.zeros((law.length, law.length))
+        strength[edges[:, 0], edges[:, 1]] = law.edge_information()
+        return replace(self, strength=strength + strength.T)
+
+    def plan(self, residual: IntArray, decisions: Decisions) -> Plan:
+        """Return the plan of one decision seed.
+
+        Parameters
+        ----------
+        residual : ndarray of int
+            Positions to commit, at least one.
+        decisions : Decisions
+        """
+        if self.strength is None:
+            raise ValueError(
+                f"sampler {self.name!r} needs strength, how much positions tell about each "
+                'other: structure = discover(oracle, mode="soft"), then '
+                "structure.sampler(batches=8)"
+            )
+        self._require_known(residual)
+        return make_plan(
+            self.strength,
+            positions=residual,
+            **self._request,
+            method=self.method,
+            rng=decisions.generator("plan"),
+        )
+
+    def _require_known(self, residual: IntArray) -> None:
+        """Refuse positions that the strengths say nothing about."""
+        assert self.strength is not None
+        if residual.max(initial=-1) >= len(self.strength):
+            unknown = int(residual.max())
+        else:
+            is_unknown = np.isnan(self.strength[np.ix_(residual, residual)])
+            np.fill_diagonal(is_unknown, False)
+            if not is_unknown.any():
+                return
+            # A position given at discovery is unknown to all others, each of them only to it.
+            unknown = int(residual[np.argmax(is_unknown.sum(axis=1))])
+        raise ValueError(
+            f"position {unknown} was not masked when this structure was found, which says nothing "
+            "about it; give it as context again, or discover the structure without it"
+        )
+
+    def schedule(self, residual: IntArray, decisions: Decisions) -> Iterable[IntArray]:
+        """Batches of a fresh plan."""
+        return self.plan(residual, decisions).batches if len(residual) else []
