@@ -60,7 +60,7 @@ class Sizes:
 
     entropy: int = 65_536
     reference: int = 4_096
-    fixed: int = 8_192
+    fixed: int = 4_096
     orders: int = 8
     adaptive: int = 256
 
@@ -112,15 +112,16 @@ def draw(oracle: cp.Oracle, contestant: Contestant, seed: int = 0) -> Draws:
         log_probs=True,
         progress=False,
     )
+    results = list(batch.results)  # each is made when it is looked at
     if batch.num_completed < len(batch):
-        raise ValueError(f"{contestant.key} stopped early: {batch.results[0].reason}")
-    seeds = [result.streams.decision_seed for result in batch.results]
-    decided_by_rows = batch.results[0].rights & ~cp.Right.SELECT_AFTER_REPLY == cp.Right.NONE
+        raise ValueError(f"{contestant.key} stopped early: {results[0].reason}")
+    seeds = [result.streams.decision_seed for result in results]
+    decided_by_rows = results[0].rights & ~cp.Right.SELECT_AFTER_REPLY == cp.Right.NONE
     return Draws(
         tokens=batch.sequences.astype(np.int64),
         order=np.unique(seeds, return_inverse=True)[1],
-        evaluations=np.array([result.ledger.total for result in batch.results]),
-        depth=np.array([result.ledger.depth for result in batch.results]),
+        evaluations=np.array([result.ledger.total for result in results]),
+        depth=np.array([result.ledger.depth for result in results]),
         log_prob=batch.token_log_probs.sum(axis=1) if decided_by_rows else None,
     )
 

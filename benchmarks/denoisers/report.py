@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -10,11 +11,17 @@ from denoisers.claims import Entry, Laws, claims, sequential
 
 __all__ = ["draw_figure", "table"]
 
-# Ours stand out; what others do stays grey, told apart by its mark.
-HIGHLIGHT = {"layers": "#d1495b", "planned": "#00798c"}
-LABELS = {"layers": "layers of the structure found", "planned": "planned by strengths found"}
+# Ours stand out; what others do stays pale, told apart by hue and mark.
+OURS = {
+    "layers": ("#d1495b", "*", 15.0, "layers of the structure found"),
+    "planned": ("#00798c", "o", 6.0, "planned by the strengths found"),
+}
+# As published it looks at drawn values, and has no known log-probability.
+PEERS = {"maskgit": "maskgit, confidence of rows"}
 MARKS = "vs^Dph<>X8Pd"
 TITLES = {"tree": "binary tree", "grid": "grid, 4 x 16", "topic": "pairs with a hidden topic"}
+# A KL that is smaller than this, or negative for want of samples, is drawn here.
+LEAST_KL = 0.005
 
 
 def table(laws: Laws) -> str:
@@ -96,7 +103,7 @@ def draw_figure(laws: Laws, file: Path) -> None:
         }
         - {"sequential"}
     )
-    figure = Figure(figsize=(3.1 * len(shown) + 0.4, 4.4), layout="constrained")
+    figure = Figure(figsize=(max(6.5, 3.1 * len(shown) + 0.4), 4.4), layout="constrained")
     panels = figure.subplots(1, len(shown), squeeze=False)[0]
     for panel, law in zip(panels, shown, strict=True):
         _draw_law(panel, law, laws[law]["samplers"], others)
@@ -105,6 +112,8 @@ def draw_figure(laws: Laws, file: Path) -> None:
     for panel in panels:
         for handle, label in zip(*panel.get_legend_handles_labels(), strict=True):
             handles.setdefault(label, handle)
+    ours = {label for *_, label in OURS.values()}
+    handles = dict(sorted(handles.items(), key=lambda item: item[0] not in ours))
     figure.legend(
         list(handles.values()),
         list(handles),
@@ -121,47 +130,59 @@ def _with_kl(entries: Iterable[Entry], kinds: tuple[str, ...]) -> list[Entry]:
 
 
 def _draw_law(panel: Any, law: str, samplers: Mapping[str, Entry], others: list[str]) -> None:
-    """Draw one panel."""
+    """Draw one panel: one token at a time as a level, others pale, ours on top."""
     panel.set_title(TITLES.get(law, law), fontsize=10)
     panel.set_xscale("log", base=2)
     panel.set_yscale("log")
     panel.set_xlabel("evaluations a sequence")
     panel.xaxis.set_major_formatter(lambda value, _: f"{value:g}")
-    panel.grid(color="0.92", linewidth=0.6)
-    alone = sequential(samplers)
-    if alone is not None and alone.get("kl") is not None:
-        panel.axhline(alone["kl"], color="black", linewidth=1, linestyle="--")
-        panel.plot(
-            alone["evaluations"], alone["kl"], "k.", markersize=9, label="one token at a time"
-        )
-    for name, mark in zip(others, MARKS, strict=False):
-        _line(
-            panel, name, _with_kl(samplers.values(), ("baseline", "peer")), "0.6", mark, 3.5, name
-        )
-    for name, color in HIGHLIGHT.items():
-        entries = _with_kl(samplers.values(), ("structured",))
-        mark, size = ("*", 14) if name == "layers" else ("o", 6)
-        _line(panel, name, entries, color, mark, size, LABELS[name])
+    panel.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
+    panel.grid(color="0.93", linewidth=0.6)
+    _draw_level(panel, sequential(samplers))
+    rivals = _with_kl(samplers.values(), ("baseline", "peer"))
+    for number, (name, mark) in enumerate(zip(others, itertools.cycle(MARKS), strict=False)):
+        mine = _by_evaluations(rivals, name)
+        shade = f"C{number % 10}"
+        panel.plot(*mine[:2], color=shade, alpha=0.45, marker=mark, markersize=3.5, linewidth=0.8)
+        label = PEERS.get(name, name)
+        panel.plot([], [], color=shade, alpha=0.45, marker=mark, markersize=3.5, label=label)
+    found = _with_kl(samplers.values(), ("structured",))
+    for name, (color, mark, size, label) in OURS.items():
+        evaluations, kl, error = _by_evaluations(found, name)
+        if evaluations:
+            panel.errorbar(
+                evaluations,
+                kl,
+                yerr=[2 * width for width in error],
+                color=color,
+                marker=mark,
+                markersize=size,
+                linewidth=1.8,
+                elinewidth=1,
+                label=label,
+                zorder=4,
+            )
 
 
-def _line(
-    panel: Any, name: str, entries: list[Entry], color: str, mark: str, size: float, label: str
-) -> None:
-    """Draw what one sampler reaches at each of its settings, KL below 0.001 drawn there."""
-    mine = sorted(
-        (e for e in entries if e["sampler"] == name), key=lambda entry: entry["evaluations"]
-    )
-    if not mine:
+def _draw_level(panel: Any, alone: Entry | None) -> None:
+    """Draw one token at a time: its mean over orders across the panel, and their range."""
+    if alone is None or alone.get("kl") is None:
         return
-    panel.errorbar(
+    panel.axhline(alone["kl"], color="black", linewidth=1, linestyle="--", zorder=3)
+    if "kl_least_order" in alone:
+        least, largest = alone["kl_least_order"], alone["kl_largest_order"]
+        panel.axhspan(max(least, LEAST_KL), max(largest, LEAST_KL), color="0.9", zorder=0)
+    label = "one token at a time: mean and range of random orders"
+    panel.plot(alone["evaluations"], alone["kl"], "ko", markersize=5, label=label, zorder=3)
+
+
+def _by_evaluations(
+    entries: list[Entry], name: str
+) -> tuple[list[float], list[float], list[float]]:
+    """Return evaluations, KL and its error of one sampler, fewest evaluations first."""
+    mine = sorted((e for e in entries if e["sampler"] == name), key=lambda e: e["evaluations"])
+    return (
         [entry["evaluations"] for entry in mine],
-        [max(entry["kl"], 1e-3) for entry in mine],
-        yerr=[2 * (entry["kl_se"] or 0.0) for entry in mine],
-        color=color,
-        marker=mark,
-        markersize=size,
-        linewidth=1.6 if size > 5 else 0.7,
-        elinewidth=0.8,
-        label=label,
-        zorder=3 if size > 5 else 2,
+        [max(entry["kl"], LEAST_KL) for entry in mine],
+        [entry["kl_se"] or 0.0 for entry in mine],
     )
