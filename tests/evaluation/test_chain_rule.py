@@ -12,6 +12,7 @@ import counterprobe as cp
 from counterprobe import models
 from counterprobe.evaluation import batch_kl_of_batches, plan_kl, run_kl
 from counterprobe.oracle import Readouts
+from counterprobe.planning import random_plan
 from counterprobe.streams import keyed_generator
 from counterprobe.testing import CountingOracle
 
@@ -184,6 +185,18 @@ def test_a_plan_without_batches_is_free(table_law):
     kl = plan_kl(table_law.oracle(), [], samples=3)
     assert kl.value == 0
     assert kl.ledger.total == 0
+
+
+def test_plans_are_batches_that_were_planned(table_law):
+    oracle = table_law.oracle()
+    rng = np.random.default_rng(1)
+    one, other = (random_plan(None, batches, rng, 4) for batches in (2, 3))
+    listed = [list(one.batches), list(other.batches)]
+    for plans, batches in ((one, listed[0]), ([one], listed[:1]), ([one, other], listed)):
+        found = plan_kl(oracle, plans, samples=4, seed=2)
+        assert np.array_equal(
+            found.per_sample, plan_kl(oracle, batches, samples=4, seed=2).per_sample
+        )
 
 
 def test_a_single_sample_has_no_standard_error(table_law):

@@ -39,6 +39,7 @@ from counterprobe.evaluation.chains import (
 )
 from counterprobe.evaluation.plan_runs import PlanRun, as_plans, contexts_of
 from counterprobe.oracle import Oracle, Readouts, require_oracle
+from counterprobe.planning import Plan
 from counterprobe.rows import Rows
 from counterprobe.run.batches import SampleBatch
 from counterprobe.run.door import Door, ReplyCheck
@@ -117,7 +118,7 @@ def standard_error(values: FloatArray) -> float:
 
 def plan_kl(
     oracle: Oracle,
-    plans: Sequence[ArrayLike] | Sequence[Sequence[ArrayLike]],
+    plans: Plan | Sequence[Plan] | Sequence[ArrayLike] | Sequence[Sequence[ArrayLike]],
     *,
     samples: int,
     given: ArrayLike | None = None,
@@ -133,7 +134,7 @@ def plan_kl(
     oracle : Oracle
         Its rows must be a function of the state alone: one whose rows depend on the order of
         commits refuses, and ProteinMPNN is priced with ``order="index"``.
-    plans : sequence of batches, or of such sequences
+    plans : Plan or sequence of batches, or several of either
         One plan, or several: sample k follows plan ``k mod len(plans)``. Batches are committed as
         listed and may leave positions out.
     samples : int

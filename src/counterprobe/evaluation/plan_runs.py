@@ -8,7 +8,7 @@ on common random numbers.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,6 +18,7 @@ from numpy.typing import ArrayLike
 from counterprobe.arrays import FloatArray, IntArray, StateArray
 from counterprobe.evaluation.chains import Chain, Limits, chain_divergences, choose_steps
 from counterprobe.oracle import Oracle, Readouts
+from counterprobe.planning import Plan
 from counterprobe.rows import to_numpy
 from counterprobe.run.door import Door
 from counterprobe.states import all_masked, as_states, check_batch
@@ -25,7 +26,7 @@ from counterprobe.streams import keyed_generator
 
 __all__ = ["PlanRun", "as_plans", "contexts_of"]
 
-Plan = list[IntArray]
+Batches = list[IntArray]
 
 
 def contexts_of(oracle: Oracle, given: ArrayLike | None, count: int) -> StateArray:
@@ -42,29 +43,38 @@ def contexts_of(oracle: Oracle, given: ArrayLike | None, count: int) -> StateArr
     return contexts
 
 
-def as_plans(plans: Sequence[Any], contexts: StateArray) -> list[Plan]:
+def as_plans(plans: Plan | Iterable[Any], contexts: StateArray) -> list[Batches]:
     """Read one plan or several, and check that every sample can follow its own.
 
     Parameters
     ----------
-    plans : sequence of batches, or of such sequences
+    plans : Plan or sequence of batches, or several of either
     contexts : ndarray of int, shape (samples, N)
         Sample k follows plan ``k mod len(plans)``.
     """
-    listed = list(plans)
-    is_one = all(len(item) == 0 or np.ndim(item[0]) == 0 for item in listed)
-    several = [listed] if is_one else listed
-    read: list[Plan] = []
+    several = _several(plans)
+    read: list[Batches] = []
     for k, plan in enumerate(several):
         followers = contexts[k :: len(several)]
         # Masked where it is masked for all who follow this plan.
         state = (followers if len(followers) else contexts).max(axis=0)
-        batches: Plan = []
+        batches: Batches = []
         for batch in plan:
             batches.append(check_batch(np.asarray(batch), state))
             state[batches[-1]] = 0
         read.append(batches)
     return read
+
+
+def _several(plans: Plan | Iterable[Any]) -> list[Any]:
+    """Return one plan as a list of one."""
+    if isinstance(plans, Plan):
+        return [plans.batches]
+    listed = list(plans)
+    if any(isinstance(item, Plan) for item in listed):
+        return [item.batches if isinstance(item, Plan) else item for item in listed]
+    is_one = all(len(item) == 0 or np.ndim(item[0]) == 0 for item in listed)
+    return [listed] if is_one else listed
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +120,7 @@ class PlanRun:
     seed : int
     """
 
-    def __init__(self, plans: list[Plan], contexts: StateArray, seed: int) -> None:
+    def __init__(self, plans: list[Batches], contexts: StateArray, seed: int) -> None:
         self._plans = plans
         self._contexts = contexts
         self._seed = seed
