@@ -19,6 +19,7 @@ from counterprobe.testing.hidden_topic import HiddenTopic as HiddenTopic
 from counterprobe.testing.laws import small_forest as small_forest
 from counterprobe.testing.laws import small_laws as small_laws
 from counterprobe.testing.laws import small_table as small_table
+from counterprobe.testing.noisy_logits import NoisyLogits as NoisyLogits
 from counterprobe.testing.oracle_checks import ORACLE_CHECKS as ORACLE_CHECKS
 from counterprobe.testing.oracle_checks import check_oracle as check_oracle
 from counterprobe.testing.require import ConformanceError as ConformanceError
