@@ -1,0 +1,164 @@
+"""The soft screen: which positions of a learned model depend on each other, and how strongly.
+
+A learned model's rows agree with no law exactly, so nothing is certified here: every pair gets a
+strength in nats with its error, and pairs are listed at a false discovery rate. All-mask rows are
+read once. Then every probe masks a random share of the positions, shows at every other one of its
+likeliest tokens, and reads all masked rows; ``regression.py`` says what moved them. Probes come in
+batches that double the total until the caller has enough.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import numpy as np
+
+from counterprobe.arrays import FloatArray, IntArray, StateArray
+from counterprobe.oracle import Readouts
+from counterprobe.probing.compressed.keeping import Keeper
+from counterprobe.probing.soft.findings import (
+    SoftBatch,
+    SoftFindings,
+    SoftSettings,
+    nothing_to_screen,
+)
+from counterprobe.probing.soft.readings import Coordinates, Readings
+from counterprobe.probing.soft.regression import Pairs, explained_shares, regress
+from counterprobe.probing.soft.sources import draw_levels, shown_tokens
+from counterprobe.rows import Rows
+from counterprobe.run.unmasking import Request, Unmasking
+from counterprobe.states import MASK
+from counterprobe.streams import Decisions
+
+__all__ = ["soft_screen"]
+
+# Numbers in the rows of one request, about.
+NUMBERS_AT_ONCE = 1 << 25
+MOST_STATES_AT_ONCE = 256
+
+IsEnough = Callable[[SoftFindings], bool]
+
+
+def soft_screen(
+    run: Unmasking,
+    decisions: Decisions,
+    settings: SoftSettings,
+    *,
+    is_enough: IsEnough | None = None,
+) -> SoftFindings:
+    """Estimate how strongly the residual positions depend on each other; nothing is committed.
+
+    Parameters
+    ----------
+    run : Unmasking
+        Before its first commit; given context stays shown in every probe.
+    decisions : Decisions
+    settings : SoftSettings
+    is_enough : callable, optional
+        Asked after each batch of probes whether its findings will do; by default all probes of
+        the settings are spent.
+    """
+    if len(run.residual) < 2 or run.vocab_size == 1:
+        return nothing_to_screen(run.length)
+    return _SoftScreen(run, decisions, settings).discover(is_enough)
+
+
+class _SoftScreen:
+    def __init__(self, run: Unmasking, decisions: Decisions, settings: SoftSettings) -> None:
+        self.run = run
+        self.decisions = decisions
+        self.settings = settings
+        self.residual = run.residual
+        rows = run.preprocess()
+        self.sources = shown_tokens(rows, settings.shown, settings.floor)
+        coordinates = Coordinates(rows, self.residual, run.length)
+        self.readings = Readings(coordinates, self.residual, run.length, self.sources.num_levels)
+        self.keeper = Keeper(run.length, self.residual, rows, decisions.generator("soft sample"))
+        width = int(rows.masses.shape[1])
+        at_once = NUMBERS_AT_ONCE // (width * len(self.residual))
+        self.states_at_once = min(max(1, at_once), MOST_STATES_AT_ONCE)
+        self.batches: list[SoftBatch] = []
+
+    def discover(self, is_enough: IsEnough | None) -> SoftFindings:
+        """Probe in batches, each doubling the total, until enough is known."""
+        settings = self.settings
+        if not self.sources.varies.any():
+            return nothing_to_screen(self.run.length)
+        total = min(settings.first, settings.probes)
+        while True:
+            self._submit(total - self.readings.num_probes)
+            is_last = total >= settings.probes
+            if is_last or is_enough is not None:
+                found = self._findings()
+                if is_last or (is_enough is not None and is_enough(found)):
+                    return found
+            total = min(2 * total, settings.probes)
+
+    def _generator(self, purpose: str) -> np.random.Generator:
+        return self.decisions.generator(purpose, self.readings.num_batches)
+
+    def _submit(self, num_probes: int) -> None:
+        """Submit a batch of probes, one stage."""
+        rng = self._generator("soft levels")
+        levels, masked = draw_levels(self.sources, num_probes, self.settings.mask_rate, rng)
+        states = self._states(levels)
+        first = self.readings.open(levels, masked)
+        self.keeper.open(states, None)
+        step = self.states_at_once
+
+        def requests() -> Iterator[Request]:
+            for low in range(0, num_probes, step):
+                part = states[low : low + step]
+                yield Request(part, Readouts.every_masked(part), low)
+
+        def consume(request: Request, rows: Rows) -> None:
+            self.readings.take(first + request.label, request.readouts, rows)
+            self.keeper.take(request.label, request.readouts, rows)
+
+        self.run.stage(requests(), consume)
+
+    def _states(self, levels: IntArray) -> StateArray:
+        """Return the states that show some levels, beside what is given."""
+        tokens = np.concatenate(
+            [self.sources.tokens, np.full((len(self.residual), 1), MASK)], axis=1
+        )
+        states = np.tile(self.run.state, (len(levels), 1))
+        states[:, self.residual] = tokens[np.arange(len(self.residual)), levels]
+        return states
+
+    def _findings(self) -> SoftFindings:
+        """Estimate everything from what was read so far."""
+        readings, settings = self.readings, self.settings
+        pairs = regress(readings, self.sources, settings, self._generator("soft shuffles"))
+        shares = explained_shares(readings, settings, self._generator("soft held out"))
+        strength = self._spread_out(pairs.strength)
+        edges = self._edges(pairs)
+        total = float(pairs.strength.sum() / 2)
+        report = SoftBatch(readings.num_probes, len(edges), pairs.noise_floor, total)
+        self.batches.append(report)
+        self.run.transcript.note("soft", probes=readings.num_probes, edges=edges)
+        explained = np.zeros(self.run.length)
+        explained[self.residual] = shares
+        return SoftFindings(
+            strength=strength,
+            strength_se=self._spread_out(pairs.strength_se),
+            edges=edges,
+            false_discovery_rate=pairs.false_discovery_rate,
+            explained=explained,
+            noise_floor=pairs.noise_floor,
+            num_probes=readings.num_probes,
+            sample=self.keeper.sample(),
+            batches=tuple(self.batches),
+        )
+
+    def _spread_out(self, values: FloatArray) -> FloatArray:
+        """Return values of pairs of residual positions as values of all pairs."""
+        whole = np.zeros((self.run.length, self.run.length))
+        whole[np.ix_(self.residual, self.residual)] = values
+        return whole
+
+    def _edges(self, pairs: Pairs) -> IntArray:
+        """List the discoveries, strongest first."""
+        i, j = np.nonzero(np.triu(pairs.is_edge, 1))
+        order = np.argsort(-pairs.strength[i, j], kind="stable")
+        return np.stack([self.residual[i[order]], self.residual[j[order]]], axis=1)
