@@ -12,7 +12,7 @@ from counterprobe.probing.compressed.findings import Sample
 
 __all__ = ["ESTIMATORS", "SoftBatch", "SoftFindings", "SoftSettings", "nothing_to_screen"]
 
-ESTIMATORS = ("regression",)
+ESTIMATORS = ("regression", "substitution", "contexts")
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,13 +113,14 @@ class SoftFindings:
         Estimated from permuted sources, of what ``edges`` holds; zero if that is nothing.
     explained : ndarray of float, shape (N,)
         Share of a position's movement that its neighbours explain on held-out probes; zero for
-        given positions and for rows that do not move.
+        given positions, for rows that do not move, and where sources varied one at a time.
     noise_floor : float
         Strength that one permuted pair in a hundred reaches, in nats.
     num_probes : int
     sample : Sample or None
         Some probes and their replies, to recognise the oracle by.
     batches : tuple of SoftBatch
+        One for each time that findings were asked for, the last one included.
     """
 
     strength: FloatArray

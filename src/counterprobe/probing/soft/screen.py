@@ -4,7 +4,8 @@ A learned model's rows agree with no law exactly, so nothing is certified here: 
 strength in nats with its error, and pairs are listed at a false discovery rate. All-mask rows are
 read once. Then every probe masks a random share of the positions, shows at every other one of its
 likeliest tokens, and reads all masked rows; ``regression.py`` says what moved them. Probes come in
-batches that double the total until the caller has enough.
+batches that double the total until the caller has enough. For comparison, ``substitution.py``
+varies one source at a time.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from counterprobe.probing.soft.findings import (
 from counterprobe.probing.soft.readings import Coordinates, Readings
 from counterprobe.probing.soft.regression import Pairs, explained_shares, regress
 from counterprobe.probing.soft.sources import draw_levels, shown_tokens
+from counterprobe.probing.soft.substitution import Substitutions, context_cost, draw_contexts
 from counterprobe.rows import Rows
 from counterprobe.run.unmasking import Request, Unmasking
 from counterprobe.states import MASK
@@ -69,40 +71,53 @@ class _SoftScreen:
         self.decisions = decisions
         self.settings = settings
         self.residual = run.residual
-        rows = run.preprocess()
-        self.sources = shown_tokens(rows, settings.shown, settings.floor)
-        coordinates = Coordinates(rows, self.residual, run.length)
-        self.readings = Readings(coordinates, self.residual, run.length, self.sources.num_levels)
-        self.keeper = Keeper(run.length, self.residual, rows, decisions.generator("soft sample"))
-        width = int(rows.masses.shape[1])
+        self.rows = run.preprocess()
+        self.sources = shown_tokens(self.rows, settings.shown, settings.floor)
+        self.coordinates = Coordinates(self.rows, self.residual, run.length)
+        rng = decisions.generator("soft sample")
+        self.keeper = Keeper(run.length, self.residual, self.rows, rng)
+        width = int(self.rows.masses.shape[1])
         at_once = NUMBERS_AT_ONCE // (width * len(self.residual))
         self.states_at_once = min(max(1, at_once), MOST_STATES_AT_ONCE)
         self.batches: list[SoftBatch] = []
 
     def discover(self, is_enough: IsEnough | None) -> SoftFindings:
-        """Probe in batches, each doubling the total, until enough is known."""
-        settings = self.settings
+        """Probe until enough is known or everything is spent."""
         if not self.sources.varies.any():
             return nothing_to_screen(self.run.length)
+        if self.settings.estimator == "regression":
+            return self._vary_everything(is_enough)
+        return self._vary_one_at_a_time(is_enough)
+
+    # ----- All sources at once -------------------------------------------------------------
+
+    def _vary_everything(self, is_enough: IsEnough | None) -> SoftFindings:
+        """Probe in batches, each doubling the total."""
+        settings = self.settings
+        readings = Readings(
+            self.coordinates, self.residual, self.run.length, self.sources.num_levels
+        )
         total = min(settings.first, settings.probes)
         while True:
-            self._submit(total - self.readings.num_probes)
+            self._submit(readings, total - readings.num_probes)
             is_last = total >= settings.probes
             if is_last or is_enough is not None:
-                found = self._findings()
+                batch = readings.num_batches
+                rng = self.decisions.generator("soft shuffles", batch)
+                pairs = regress(readings, self.sources, settings, rng)
+                rng = self.decisions.generator("soft held out", batch)
+                shares = explained_shares(readings, settings, rng)
+                found = self._findings(pairs, shares, readings.num_probes)
                 if is_last or (is_enough is not None and is_enough(found)):
                     return found
             total = min(2 * total, settings.probes)
 
-    def _generator(self, purpose: str) -> np.random.Generator:
-        return self.decisions.generator(purpose, self.readings.num_batches)
-
-    def _submit(self, num_probes: int) -> None:
+    def _submit(self, readings: Readings, num_probes: int) -> None:
         """Submit a batch of probes, one stage."""
-        rng = self._generator("soft levels")
+        rng = self.decisions.generator("soft levels", readings.num_batches)
         levels, masked = draw_levels(self.sources, num_probes, self.settings.mask_rate, rng)
         states = self._states(levels)
-        first = self.readings.open(levels, masked)
+        first = readings.open(levels, masked)
         self.keeper.open(states, None)
         step = self.states_at_once
 
@@ -112,7 +127,7 @@ class _SoftScreen:
                 yield Request(part, Readouts.every_masked(part), low)
 
         def consume(request: Request, rows: Rows) -> None:
-            self.readings.take(first + request.label, request.readouts, rows)
+            readings.take(first + request.label, request.readouts, rows)
             self.keeper.take(request.label, request.readouts, rows)
 
         self.run.stage(requests(), consume)
@@ -126,27 +141,69 @@ class _SoftScreen:
         states[:, self.residual] = tokens[np.arange(len(self.residual)), levels]
         return states
 
-    def _findings(self) -> SoftFindings:
-        """Estimate everything from what was read so far."""
-        readings, settings = self.readings, self.settings
-        pairs = regress(readings, self.sources, settings, self._generator("soft shuffles"))
-        shares = explained_shares(readings, settings, self._generator("soft held out"))
-        strength = self._spread_out(pairs.strength)
+    # ----- One source at a time ------------------------------------------------------------
+
+    def _vary_one_at_a_time(self, is_enough: IsEnough | None) -> SoftFindings:
+        """Substitute with everything masked, or in contexts, batches of which double the total."""
+        settings, size = self.settings, len(self.residual)
+        substitutions = Substitutions(
+            self.run, self.coordinates, settings, self.states_at_once, self._watch
+        )
+        in_contexts = settings.estimator == "contexts"
+        num_masked = max(2, round(settings.mask_rate * size)) if in_contexts else size
+        most = settings.probes // context_cost(num_masked, settings)
+        self._require_context(most, num_masked)
+        if not in_contexts:
+            substitutions.add(self.run.state[None, :], [self.rows])
+            pairs = substitutions.pairs(self.residual)
+            return self._findings(pairs, np.zeros(size), substitutions.num_probes)
+        total = done = 0
+        while True:
+            first = max(1, settings.first // context_cost(num_masked, settings))
+            total = min(max(first, 2 * total), most)
+            rng = self.decisions.generator("soft contexts", len(self.batches))
+            states = draw_contexts(
+                self.run.state, self.residual, self.sources, total - done, num_masked, rng
+            )
+            substitutions.add(states, substitutions.read_contexts(states))
+            done = total
+            pairs = substitutions.pairs(self.residual)
+            found = self._findings(pairs, np.zeros(size), substitutions.num_probes)
+            if done == most or (is_enough is not None and is_enough(found)):
+                return found
+
+    def _require_context(self, most: int, num_masked: int) -> None:
+        if most < 1:
+            settings = self.settings
+            needed = context_cost(num_masked, settings)
+            raise ValueError(
+                f"probes must be at least {needed} for estimator {settings.estimator!r}, which "
+                f"shows {settings.shown} tokens at each of {num_masked} positions, got "
+                f"{settings.probes}; raise probes, lower shown, or take estimator='regression'"
+            )
+
+    def _watch(self, states: StateArray, readouts: Readouts, rows: Rows) -> None:
+        self.keeper.open(states, None)
+        self.keeper.take(0, readouts, rows)
+
+    # ----- Findings ------------------------------------------------------------------------
+
+    def _findings(self, pairs: Pairs, shares: FloatArray, num_probes: int) -> SoftFindings:
+        """Put together what was found so far."""
         edges = self._edges(pairs)
         total = float(pairs.strength.sum() / 2)
-        report = SoftBatch(readings.num_probes, len(edges), pairs.noise_floor, total)
-        self.batches.append(report)
-        self.run.transcript.note("soft", probes=readings.num_probes, edges=edges)
+        self.batches.append(SoftBatch(num_probes, len(edges), pairs.noise_floor, total))
+        self.run.transcript.note("soft", probes=num_probes, edges=edges)
         explained = np.zeros(self.run.length)
         explained[self.residual] = shares
         return SoftFindings(
-            strength=strength,
+            strength=self._spread_out(pairs.strength),
             strength_se=self._spread_out(pairs.strength_se),
             edges=edges,
             false_discovery_rate=pairs.false_discovery_rate,
             explained=explained,
             noise_floor=pairs.noise_floor,
-            num_probes=readings.num_probes,
+            num_probes=num_probes,
             sample=self.keeper.sample(),
             batches=tuple(self.batches),
         )

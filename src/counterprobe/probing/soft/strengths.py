@@ -23,6 +23,7 @@ from counterprobe.probing.soft.sources import Sources
 __all__ = [
     "Effects",
     "directed_strengths",
+    "divergence",
     "information",
     "information_in_context",
     "level_contrasts",
@@ -109,7 +110,7 @@ def information(
     """
     tilts = _tilts(coefficients, mean_row)
     tilts -= np.einsum("ik,ikc->ic", probability, tilts)[:, None]
-    return _divergence(tilts + np.log(mean_row), probability)
+    return divergence(_normalised(tilts + np.log(mean_row)), probability)
 
 
 def information_in_context(
@@ -135,8 +136,8 @@ def information_in_context(
     tilts = _tilts(coefficients[None], mean_row)[0]
     masked = coefficients[-1:] / np.sqrt(mean_row)
     shown = np.concatenate([tilts, masked])[levels]
-    log_rows = (logs - shown)[:, None, :] + tilts
-    return float(_divergence(log_rows, np.broadcast_to(probability, log_rows.shape[:2])).mean())
+    rows = _normalised((logs - shown)[:, None, :] + tilts)
+    return float(divergence(rows, np.broadcast_to(probability, rows.shape[:2])).mean())
 
 
 def _tilts(coefficients: FloatArray, mean_row: FloatArray) -> FloatArray:
@@ -146,21 +147,25 @@ def _tilts(coefficients: FloatArray, mean_row: FloatArray) -> FloatArray:
     return tilts
 
 
-def _divergence(log_rows: FloatArray, probability: FloatArray) -> FloatArray:
+def divergence(rows: FloatArray, probability: FloatArray) -> FloatArray:
     """Return the mean divergence of rows from their mixture, shape (n,).
 
     Parameters
     ----------
-    log_rows : ndarray of float, shape (n, K, C)
-        Up to a constant each.
+    rows : ndarray of float, shape (n, K, C)
     probability : ndarray of float, shape (n, K)
     """
-    rows = np.exp(log_rows - log_rows.max(axis=2, keepdims=True))
-    rows /= rows.sum(axis=2, keepdims=True)
     mixture = np.einsum("ik,ikc->ic", probability, rows)
     ratio = np.log(np.maximum(rows, 1e-300)) - np.log(np.maximum(mixture, 1e-300))[:, None]
-    divergence: FloatArray = np.einsum("ik,ikc->i", probability, rows * ratio)
-    return np.maximum(divergence, 0.0)
+    mean: FloatArray = np.einsum("ik,ikc->i", probability, rows * ratio)
+    return np.maximum(mean, 0.0)
+
+
+def _normalised(log_rows: FloatArray) -> FloatArray:
+    """Return rows whose logs are known up to a constant each."""
+    rows = np.exp(log_rows - log_rows.max(axis=-1, keepdims=True))
+    normalised: FloatArray = rows / rows.sum(axis=-1, keepdims=True)
+    return normalised
 
 
 def _unseen_variance(z: FloatArray, sources: Sources) -> FloatArray:
