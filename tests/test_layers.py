@@ -21,8 +21,8 @@ LAYERS = [
     "progress theory",
     "targets",
     "probing",
-    "structure",
     "planning",
+    "structure",
     "samplers",
     "sampling evaluation",
     "study plots testing models",
@@ -35,9 +35,10 @@ PUBLIC = """
 BudgetExceeded CallableOracle Candidates ClassedRows CompressedSettings CounterprobeError
 DenseRows ForestLaw FrozenNoise Infeasible InfeasibleWarning Ledger Level Lockstep MASK
 NotAForestError Oracle OracleError Progress Readouts Request Right Rows SampleBatch
-SampleResult StopReason Streams Structure StructureError TableLaw TokenClasses Unmasking
-ZeroProbabilityWarning discover evaluation families fill_mask infill models probing sample
-samplers set_num_threads theory
+SampleResult SoftSettings SoftStructure StopReason Streams Structure StructureError TableLaw
+TokenClasses Unmasking
+ZeroProbabilityWarning discover evaluation families fill_mask infill load_structure models
+planning probing sample samplers set_num_threads theory
 """.split()
 
 

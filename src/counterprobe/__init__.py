@@ -7,6 +7,7 @@ number of sequences.
 
 from counterprobe import evaluation as evaluation
 from counterprobe import models as models
+from counterprobe import planning as planning
 from counterprobe import probing as probing
 from counterprobe import samplers as samplers
 from counterprobe import theory as theory
@@ -25,6 +26,7 @@ from counterprobe.oracle import CallableOracle as CallableOracle
 from counterprobe.oracle import Oracle as Oracle
 from counterprobe.oracle import Readouts as Readouts
 from counterprobe.probing.compressed import CompressedSettings as CompressedSettings
+from counterprobe.probing.soft import SoftSettings as SoftSettings
 from counterprobe.rows import ClassedRows as ClassedRows
 from counterprobe.rows import DenseRows as DenseRows
 from counterprobe.rows import Rows as Rows
@@ -42,8 +44,10 @@ from counterprobe.run.unmasking import Unmasking as Unmasking
 from counterprobe.sampling import sample as sample
 from counterprobe.states import MASK as MASK
 from counterprobe.streams import Streams as Streams
+from counterprobe.structure import SoftStructure as SoftStructure
 from counterprobe.structure import Structure as Structure
 from counterprobe.structure import discover as discover
+from counterprobe.structure import load_structure as load_structure
 from counterprobe.targets import ForestLaw as ForestLaw
 from counterprobe.targets import FrozenNoise as FrozenNoise
 from counterprobe.targets import TableLaw as TableLaw

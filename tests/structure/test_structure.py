@@ -417,7 +417,7 @@ def test_terms_of_the_screen_become_those_of_the_structure(
     assert structure.terms is not None
     assert structure.terms.tolerance == structure.tolerance == pytest.approx(3e-12)
     monkeypatch.setattr(
-        "counterprobe.structure.structure.compressed_screen",
+        "counterprobe.structure.discovery.compressed_screen",
         lambda *arguments: replace(compressed_screen(*arguments), terms=None),
     )
     untold = cp.discover(law.oracle(), STREAMS)

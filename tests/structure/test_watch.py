@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 import counterprobe as cp
+from counterprobe.planning.order import commit_order
 from counterprobe.probing.compressed import CompressedSettings, compressed_screen
-from counterprobe.structure import commit_order
 from counterprobe.structure.watch import CommitWatch, commit_in_order
 
 

@@ -19,6 +19,7 @@ from counterprobe.infilling.call import DEFAULT_SAMPLER
 from counterprobe.infilling.writing import KINDS, check_kind, write_texts
 from counterprobe.run.batches import SampleBatch
 from counterprobe.run.results import StopReason
+from counterprobe.structure import SoftStructure, load_structure
 
 __all__ = ["Backbone", "Chains", "Device", "Model", "Order", "Sequence", "infill", "options_of"]
 
@@ -102,6 +103,22 @@ def infill(
             rich_help_panel=SAMPLER,
         ),
     ] = None,
+    structure: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FILE",
+            help="Commit by what 'counterprobe discover' wrote for this model and text.",
+            rich_help_panel=SAMPLER,
+        ),
+    ] = None,
+    batches: Annotated[
+        int | None,
+        typer.Option(
+            help="Batches of a plan, with --structure.",
+            show_default="as few as break 0.1 nats",
+            rich_help_panel=SAMPLER,
+        ),
+    ] = None,
     count: Annotated[int, typer.Option(help="Sequences to draw.", rich_help_panel=SAMPLER)] = 1,
     seed: Annotated[
         int, typer.Option(help="Sets decision and commit seeds.", rich_help_panel=SAMPLER)
@@ -173,20 +190,31 @@ def infill(
         "oracle_options": options_of(order=order),
     }
     text = read_sequence(sequence)
+    known = None if structure is None else load_structure(structure)
+    if batches is not None:
+        if not isinstance(known, SoftStructure):
+            raise ValueError(
+                "--batches goes with --structure and a soft structure; samplers take theirs as "
+                f"--set batches={batches}"
+            )
+        named["batches"] = batches
     console = output.console_for(json)
     if top_k is not None:
-        if out is not None or sampler is not None or named:
-            raise ValueError("--top-k lists completions: leave out --sampler, --set and --out")
+        if out is not None or sampler is not None or structure is not None or named:
+            raise ValueError(
+                "--top-k lists completions: leave out --sampler, --set, --structure and --out"
+            )
         found = fill_mask(model, text, top_k=top_k, **common)
         show_completions(console, model, found)
         output.write_json(json, completions_record(model, found))
         return
     started = time.perf_counter()
-    with output.run_progress(sampler or DEFAULT_SAMPLER) as progress:
+    with output.run_progress(sampler or ("structure" if known else DEFAULT_SAMPLER)) as progress:
         drawn = fill_in(
             model,
             text,
             sampler=sampler,
+            structure=known,
             count=count,
             seed=seed,
             temperature=temperature,

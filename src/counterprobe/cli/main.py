@@ -8,7 +8,9 @@ from typing import Annotated
 import typer
 
 from counterprobe.cli import output
+from counterprobe.cli.advise import advise
 from counterprobe.cli.compare import compare
+from counterprobe.cli.discover import discover
 from counterprobe.cli.infill import infill
 from counterprobe.cli.models import models
 from counterprobe.cli.plan import plan
@@ -55,6 +57,8 @@ def _options(
 
 app.command()(sample)
 app.command()(infill)
+app.command()(discover)
+app.command()(advise)
 app.command()(models)
 app.command()(compare)
 app.command()(reproduce)

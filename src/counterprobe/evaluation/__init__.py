@@ -4,6 +4,8 @@ Those that know the law are passive and submit nothing. Those that do not (``cha
 ``likelihood``) ask the oracle, and are charged for it in a ledger of their own.
 """
 
+from counterprobe.evaluation.advice import Advice as Advice
+from counterprobe.evaluation.advice import advise as advise
 from counterprobe.evaluation.batch_kl import BatchKL as BatchKL
 from counterprobe.evaluation.batch_kl import BatchKLMeter as BatchKLMeter
 from counterprobe.evaluation.batch_kl import batch_kl as batch_kl
@@ -22,6 +24,8 @@ from counterprobe.evaluation.likelihood import order_disagreement as order_disag
 from counterprobe.evaluation.output_law import OutputLaw as OutputLaw
 from counterprobe.evaluation.output_law import exact_output_law as exact_output_law
 from counterprobe.evaluation.output_law import seed_averaged_risk as seed_averaged_risk
+from counterprobe.evaluation.prices import PriceTable as PriceTable
+from counterprobe.evaluation.prices import price_plans as price_plans
 from counterprobe.evaluation.quality import Quality as Quality
 from counterprobe.evaluation.quality import assess as assess
 from counterprobe.evaluation.screens import rows_exact as rows_exact

@@ -19,7 +19,8 @@ from counterprobe.run.standing import Progress
 from counterprobe.samplers.base import Sampler
 from counterprobe.sampling import AT_ONCE, Orders, Step, sample
 from counterprobe.streams import Streams
-from counterprobe.structure import Structure
+from counterprobe.structure import SoftStructure, Structure
+from counterprobe.structure.soft import PLANS
 
 __all__ = ["DEFAULT_SAMPLER", "InfillStep", "infill"]
 
@@ -51,11 +52,11 @@ def infill(
     sampler: str | Sampler | None = None,
     count: int = 1,
     seed: int | Streams = 0,
-    structure: Structure | None = None,
+    structure: Structure | SoftStructure | None = None,
     allowed: Allowed | None = None,
     temperature: float = 1.0,
     likelihood_orders: int = 0,
-    orders: Orders | int = "shared",
+    orders: Orders | int | None = None,
     max_submissions: int | None = None,
     at_once: int = AT_ONCE,
     callback_on_step_end: Callable[[InfillStep], object] | None = None,
@@ -80,7 +81,7 @@ def infill(
     count : int
         Number of sequences.
     seed : int or Streams
-    structure : Structure, optional
+    structure : Structure or SoftStructure, optional
         Found before for this very context; it is asked a few probes again first, which are
         charged to the whole.
     allowed
@@ -90,7 +91,9 @@ def infill(
     likelihood_orders : int
         Score every finished sequence by the chain rule in this many random orders; what that
         evaluates is charged to ``measuring``.
-    orders, max_submissions, at_once, progress
+    orders : {"shared", "fresh"} or int, optional
+        As in ``sample``; by default shared, and 16 groups with a plan each for a soft structure.
+    max_submissions, at_once, progress
         As in ``sample``.
     callback_on_step_end : callable, optional
         Called with an :class:`InfillStep` after every commit round: its ``round``, ``sequences``,
@@ -139,8 +142,10 @@ def infill(
         on_step = _spelled(callback_on_step_end, task)
     checked = Ledger()
     if structure is not None:
-        checked = structure.check(task.oracle)
+        checked = structure.check(task.probed)
         sampler, settings = structure.sampler(**settings), {}
+    if orders is None:
+        orders = PLANS if isinstance(structure, SoftStructure) else "shared"
     drawn = sample(
         task.oracle,
         sampler or DEFAULT_SAMPLER,
@@ -160,7 +165,7 @@ def infill(
     scores = None
     if likelihood_orders:
         scored = log_likelihoods(
-            task.oracle, drawn.sequences, given=drawn.given, orders=likelihood_orders
+            task.probed, drawn.sequences, given=drawn.given, orders=likelihood_orders
         )
         scores = scored.values
         measuring = measuring + scored.ledger

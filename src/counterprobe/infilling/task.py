@@ -43,6 +43,12 @@ class Task:
     num_measured: int
     temperature: float
 
+    @property
+    def probed(self) -> Oracle:
+        """The oracle that can be asked about any state; the same one unless orders matter."""
+        by_index: Oracle | None = getattr(self.oracle, "by_index", None)
+        return self.oracle if by_index is None else by_index
+
     def texts(self, states: StateArray) -> tuple[str, ...] | None:
         """Spell states, masks included; None where nothing can spell."""
         return None if self.template is None else tuple(self.template.texts(states))

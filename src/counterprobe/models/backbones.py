@@ -101,6 +101,18 @@ class Backbone:
         return cls.load(_FOLDER / f"{name}.npz")
 
     @classmethod
+    def named(cls, name: str | Path, chains: str | None = None) -> Backbone:
+        """Return a shipped backbone by its name, or read a PDB file."""
+        return cls.shipped(str(name)) if str(name) in SHIPPED else cls.from_pdb(name, chains)
+
+    @property
+    def distances(self) -> FloatArray:
+        """Distances between alpha carbons in angstroms, shape ``(N, N)``."""
+        places = np.asarray(self.coordinates[:, 1], dtype=np.float64)
+        apart: FloatArray = np.linalg.norm(places[:, None] - places[None], axis=-1)
+        return apart
+
+    @classmethod
     def load(cls, file: str | Path) -> Backbone:
         """Read what :meth:`save` wrote."""
         with np.load(file, allow_pickle=False) as found:

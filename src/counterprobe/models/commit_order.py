@@ -24,7 +24,7 @@ from counterprobe.models.logits import Softmax
 from counterprobe.models.message_passing import Decoder
 from counterprobe.models.rows import TorchRows
 from counterprobe.models.template import Template
-from counterprobe.oracle import Readouts
+from counterprobe.oracle import Oracle, Readouts
 from counterprobe.states import MASK, as_states
 
 if TYPE_CHECKING:
@@ -46,6 +46,8 @@ class CommitOrderOracle:
     temperature : float
     row_error : float
         What rounding does.
+    by_index : Oracle, optional
+        The oracle of the same network and template that can be probed.
 
     Attributes
     ----------
@@ -63,8 +65,10 @@ class CommitOrderOracle:
         *,
         temperature: float,
         row_error: float,
+        by_index: Oracle | None = None,
     ) -> None:
         self.name = name
+        self.by_index = by_index
         self.template = template
         self.temperature = float(temperature)
         self.row_error = row_error

@@ -19,7 +19,7 @@ import numpy as np
 
 from counterprobe.arrays import IntArray, StateArray
 from counterprobe.extras import load_extra
-from counterprobe.models.backbones import SHIPPED, Backbone
+from counterprobe.models.backbones import Backbone
 from counterprobe.models.commit_order import CommitOrderOracle
 from counterprobe.models.letters import AMINO_ACIDS, Letters
 from counterprobe.models.logits import Softmax
@@ -75,10 +75,7 @@ def load_proteinmpnn(
         A GPU where there is one, by default.
     """
     if not isinstance(backbone, Backbone):
-        if str(backbone) in SHIPPED:
-            backbone = Backbone.shipped(str(backbone))
-        else:
-            backbone = Backbone.from_pdb(backbone, chains)
+        backbone = Backbone.named(backbone, chains)
     if weights not in WEIGHTS:
         raise ValueError(f"weights must be one of {', '.join(WEIGHTS)}, got {weights!r}")
     folder = package_folder("proteinmpnn", INSTALL, "proteinmpnn")
@@ -164,6 +161,7 @@ class InverseFolding:
             f"{self.name}, commit order",
             temperature=temperature,
             row_error=by_index.row_error,
+            by_index=by_index,
         )
         by_commit.num_evaluated = by_index.num_evaluated  # measuring was done by index
         return by_commit

@@ -20,9 +20,9 @@ from scipy.sparse import csgraph
 
 from counterprobe.arrays import BoolArray, FloatArray, IntArray
 from counterprobe.graph import centroids, components, cycle_vertices
+from counterprobe.planning.order import commit_order
 from counterprobe.planning.plan import Plan
 from counterprobe.planning.strengths import Strengths
-from counterprobe.structure.order import commit_order
 
 __all__ = ["layer_rounds", "layered_plan"]
 

@@ -9,9 +9,9 @@ from typing import Any, ClassVar, Self
 import numpy as np
 
 from counterprobe.arrays import IntArray
+from counterprobe.planning.order import commit_order
 from counterprobe.samplers.base import Sampler
 from counterprobe.streams import Decisions
-from counterprobe.structure.order import commit_order
 
 __all__ = ["CentroidLayers"]
 

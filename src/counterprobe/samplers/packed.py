@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from counterprobe.arrays import IntArray
 from counterprobe.errors import CounterprobeError
+from counterprobe.planning.order import commit_order
 from counterprobe.probing.banks import Banks, read_banks
 from counterprobe.probing.packed.fillers import (
     FILLERS,
@@ -35,7 +36,6 @@ from counterprobe.probing.packed.selectors import SELECTORS, RowSelector, top_vo
 from counterprobe.run.unmasking import Unmasking
 from counterprobe.samplers.base import Sampler
 from counterprobe.streams import Decisions
-from counterprobe.structure.order import commit_order
 from counterprobe.theory.colorings import enough_colorings
 from counterprobe.theory.parameters import (
     MIN_CUTOFF,

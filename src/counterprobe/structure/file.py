@@ -16,7 +16,7 @@ import os
 import reprlib
 import tempfile
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -25,19 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from counterprobe.errors import StructureError
-from counterprobe.structure.fields import (
-    ARRAYS,
-    FORMAT,
-    LAYOUT,
-    TERMS,
-    VALUES,
-    check_arrays,
-    check_layout,
-    checked_values,
-    is_first_format,
-    no_terms,
-    refuse,
-)
+from counterprobe.structure.fields import FileKind, check_layout, refuse
 
 __all__ = ["digest", "read", "write"]
 
@@ -48,10 +36,10 @@ MOST_HEADER, MOST_DIGEST = 2**22, 2**10
 # ----- Whole files --------------------------------------------------------------------------
 
 
-def write(path: str | os.PathLike[str], values: Mapping[str, Any]) -> None:
+def write(path: str | os.PathLike[str], kind: FileKind, values: Mapping[str, Any]) -> None:
     """Write the fields of a structure to a file, which appears whole or not at all."""
-    arrays = {name: values[name] for name in ARRAYS}
-    header = {"format": FORMAT, **{name: values[name] for name in VALUES}}
+    arrays = {name: values[name] for name in kind.layout}
+    header = {"format": kind.format, **{name: values[name] for name in kind.values}}
     header["ledger"] = asdict(header["ledger"])
     text = json.dumps(header, sort_keys=True, default=_plain_number)
     buffer = io.BytesIO()
@@ -63,7 +51,7 @@ def write(path: str | os.PathLike[str], values: Mapping[str, Any]) -> None:
         **arrays,
     )
     # What could not be read back is not worth keeping.
-    _read_as(f"cannot save to {os.fspath(path)}", buffer)
+    _read_as(f"cannot save to {os.fspath(path)}", buffer, [kind])
     target = Path(path)
     handle, partial = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
     try:
@@ -78,16 +66,23 @@ def write(path: str | os.PathLike[str], values: Mapping[str, Any]) -> None:
         raise
 
 
-def read(path: str | os.PathLike[str]) -> dict[str, Any]:
-    """Read what :func:`write` wrote; raise ``StructureError`` if anything about it is wrong."""
+def read(
+    path: str | os.PathLike[str], kinds: Sequence[FileKind]
+) -> tuple[FileKind, dict[str, Any]]:
+    """Read what :func:`write` wrote: its kind, which must be one of these, and its fields.
+
+    Raises ``StructureError`` if anything about it is wrong.
+    """
     with open(path, "rb") as file:
-        return _read_as(f"cannot read {os.fspath(path)}", file)
+        return _read_as(f"cannot read {os.fspath(path)}", file, kinds)
 
 
-def _read_as(task: str, file: BinaryIO) -> dict[str, Any]:
+def _read_as(
+    task: str, file: BinaryIO, kinds: Sequence[FileKind]
+) -> tuple[FileKind, dict[str, Any]]:
     """Read a file; say in one line what was attempted and why it failed."""
     try:
-        return _read(file)
+        return _read(file, kinds)
     except StructureError as error:
         raise _in_one_line(task, str(error)) from error
     except Exception as error:  # damaged archives make zipfile, NumPy and JSON raise anything
@@ -102,30 +97,40 @@ def _in_one_line(task: str, problem: str) -> StructureError:
     return StructureError(f"{short}; discover the structure again")
 
 
-def _read(file: BinaryIO) -> dict[str, Any]:
+def _read(file: BinaryIO, kinds: Sequence[FileKind]) -> tuple[FileKind, dict[str, Any]]:
     with zipfile.ZipFile(file) as archive:
         members = {info.filename.removesuffix(".npy"): info for info in archive.infolist()}
         if len(members) != len(archive.infolist()):
             refuse("it has two members of one name")
-        expected = {"header", "digest", *ARRAYS}
-        _require_names(members, expected - set(TERMS), expected)
+        _require_names(members, {"header", "digest"}, None)
         text = _text(archive, members["header"], MOST_HEADER)
         header = json.loads(text)
-        is_first = is_first_format(header)
-        names = [name for name in ARRAYS if not (is_first and name in TERMS)]
+        kind = _kind_of(header, kinds)
+        names = list(kind.layout)
         _require_names(members, {"header", "digest", *names}, {"header", "digest", *names})
-        check_layout({name: _head(archive, members[name]) for name in names})
+        check_layout(kind.layout, {name: _head(archive, members[name]) for name in names})
         arrays = {name: _unpack(archive, members[name]) for name in names}
         if _text(archive, members["digest"], MOST_DIGEST) != digest(text, arrays):
             refuse("it was changed after it was saved: its digest does not match")
     for name in names:
-        arrays[name] = np.ascontiguousarray(arrays[name], dtype=LAYOUT[name][0])
-    if is_first:
-        header |= {"row_width": arrays["sample_rows"].shape[1], "precision": 0.0, "tolerance": 0.0}
-        arrays |= no_terms(len(arrays["given"]), len(arrays["edges"]))
-    values = checked_values(header)
-    check_arrays(arrays, values["vocab_size"], values["row_width"])
-    return {**arrays, **values}
+        arrays[name] = np.ascontiguousarray(arrays[name], dtype=kind.layout[name][0])
+    return kind, kind.finish(header, arrays)
+
+
+def _kind_of(header: Any, kinds: Sequence[FileKind]) -> FileKind:
+    """Return the kind that a header names; refuse one that is of none."""
+    if not isinstance(header, dict):
+        refuse(f"its header must be an object, got {reprlib.repr(header)}")
+    found = header.get("format")
+    by_format = {kind.format: kind for kind in kinds}
+    if not isinstance(found, str) or found not in by_format:
+        known = " and ".join(map(repr, by_format))
+        refuse(f"it has the format {reprlib.repr(found)}, this version reads {known}")
+    kind = by_format[found]
+    differing = sorted({"format", *kind.values} ^ set(header))
+    if differing:
+        refuse(f"its header lacks or has too many of {reprlib.repr(differing)}")
+    return kind
 
 
 def digest(text: str, arrays: Mapping[str, NDArray[Any]]) -> str:
@@ -141,9 +146,10 @@ def digest(text: str, arrays: Mapping[str, NDArray[Any]]) -> str:
 # ----- Members of the archive ---------------------------------------------------------------
 
 
-def _require_names(members: Mapping[str, Any], least: set[str], most: set[str]) -> None:
+def _require_names(members: Mapping[str, Any], least: set[str], most: set[str] | None) -> None:
     """Refuse an archive that lacks a member, or has one that no structure has."""
-    missing, further = sorted(least - set(members)), sorted(set(members) - most)
+    missing = sorted(least - set(members))
+    further = [] if most is None else sorted(set(members) - most)
     if missing:
         refuse(f"it is not a structure file: it lacks {', '.join(missing)}")
     if further:

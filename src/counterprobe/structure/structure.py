@@ -1,6 +1,6 @@
 """Structure found once and reused: which positions depend on each other, with the evidence for it.
 
-``discover`` runs the compressed screen and returns a :class:`Structure`. It is the same for every
+A :class:`Structure` is what the compressed screen certified. It is the same for every
 sample, so each further sample costs only its commit rounds: ``structure.sample`` draws many, one
 batch of states a round. A saved structure carries a few probes with their replies, by which it
 recognises the oracle that it was found with.
@@ -10,37 +10,34 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
 
 from counterprobe.arrays import BoolArray, FloatArray, IntArray, StateArray
-from counterprobe.errors import Infeasible, StructureError
-from counterprobe.oracle import Oracle, Readouts
-from counterprobe.probing.compressed import CompressedSettings, Findings, compressed_screen
-from counterprobe.probing.compressed.findings import Sample, Terms
-from counterprobe.probing.compressed.keeping import pooled
-from counterprobe.rows import to_numpy
+from counterprobe.errors import Infeasible
+from counterprobe.oracle import Oracle
+from counterprobe.planning.order import CommitOrder, commit_order
+from counterprobe.probing.compressed import Findings
+from counterprobe.probing.compressed.findings import Terms
 from counterprobe.run.batches import SampleBatch
 from counterprobe.run.ledger import Ledger
-from counterprobe.run.results import versions
-from counterprobe.run.unmasking import Progress, Unmasking
+from counterprobe.run.unmasking import Progress
 from counterprobe.states import MASK
 from counterprobe.streams import Streams
 from counterprobe.structure import file
-from counterprobe.structure.fields import ARRAYS, no_terms
-from counterprobe.structure.order import CommitOrder, commit_order
+from counterprobe.structure.fields import ARRAYS, FIRST_KIND, KIND
+from counterprobe.structure.recognition import SAME_ROW, recognise
 
 if TYPE_CHECKING:
     from counterprobe.samplers.base import Sampler
 
-__all__ = ["Structure", "discover", "refuse_empty"]
+__all__ = ["READ_KINDS", "Structure", "refuse_empty"]
 
 
-# Replies of an exact oracle may differ by rounding, from machine to machine.
-SAME_ROW = 1e-9
+# The kinds of files that hold one.
+READ_KINDS = (KIND, FIRST_KIND)
 # What a structure leaves unexplained beyond this is not rounding.
 ROUNDED = 1e-4
 
@@ -182,33 +179,7 @@ class Structure:
         StructureError
             If length or vocabulary differ, or the stored replies do not come back.
         """
-        if (oracle.length, oracle.vocab_size) != (self.length, self.vocab_size):
-            raise StructureError(
-                f"this structure was found with {self.length} positions and {self.vocab_size} "
-                f"tokens, the oracle has {oracle.length} and {oracle.vocab_size}; discover its own"
-            )
-        if len(self.sample_position) == 0:
-            return Ledger()
-        readouts = Readouts.pairs(self.sample_index, self.sample_position)
-        run = Unmasking(oracle, given=self.given)
-        rows = run.probe(self.sample_states, readouts)
-        masses = np.asarray(to_numpy(rows.masses), dtype=np.float64)
-        if masses.shape[1] != self.row_width:
-            raise StructureError(
-                f"the stored replies had {self.row_width} entries a row, this oracle's have "
-                f"{masses.shape[1]}: it is not the oracle this structure was found with"
-            )
-        masses = pooled(masses, self.sample_rows.shape[1])
-        distance = np.abs(masses - self.sample_rows).sum(axis=1) / 2
-        allowed = self.same_row
-        if not distance.max() <= allowed:  # also when it is not a number
-            k = int(np.argmax(~(distance <= allowed)))
-            raise StructureError(
-                f"the oracle does not give the stored replies: the row of position "
-                f"{int(self.sample_position[k])} differs by {distance[k]:.3g} in total variation "
-                f"({allowed:.3g} allowed); discover the structure of this oracle"
-            )
-        return run.ledger
+        return recognise(self, oracle)
 
     def sample(
         self,
@@ -284,93 +255,9 @@ class Structure:
 
         The file appears whole or not at all.
         """
-        file.write(path, {field.name: getattr(self, field.name) for field in fields(self)})
+        file.write(path, KIND, {field.name: getattr(self, field.name) for field in fields(self)})
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Structure:
         """Read what :meth:`save` wrote; raise ``StructureError`` if it is damaged."""
-        return cls(**file.read(path))
-
-
-def discover(
-    oracle: Oracle,
-    streams: Streams | None = None,
-    *,
-    given: ArrayLike | None = None,
-    settings: CompressedSettings | None = None,
-    fallback: bool = False,
-    progress: Callable[[Progress], None] | None = None,
-) -> Structure:
-    """Find the dependence graph of an oracle.
-
-    Parameters
-    ----------
-    oracle : Oracle
-    streams : Streams, optional
-        Only the decision seed matters; seed 0 by default.
-    given : array_like of int, shape (N,), optional
-        Context; the structure is that of the other positions.
-    settings : CompressedSettings, optional
-    fallback : bool
-        Return a structure even if nothing was resolved.
-    progress : callable, optional
-        As in ``Unmasking``.
-
-    Examples
-    --------
-    >>> import counterprobe as cp
-    >>> law = cp.families.path(length=300, target_seed=196)
-    >>> structure = cp.discover(law.oracle())
-    >>> len(structure.edges), len(structure.unresolved)
-    (299, 0)
-    >>> many = structure.sample(law.oracle(), 100, cp.Streams(1, 2))
-    >>> many.sequences.shape, many.ledger.depth
-    ((100, 300), 10)
-    """
-    chosen = settings or CompressedSettings()
-    seeds = streams or Streams.from_seed(0)
-    run = Unmasking(oracle, given=given, progress=progress)
-    findings = compressed_screen(run, seeds.decisions, chosen)
-    if not fallback:
-        refuse_empty(findings, run.residual)
-    sample = findings.sample or _no_sample(run.length)
-    return Structure(
-        given=run.state,
-        vocab_size=run.vocab_size,
-        edges=findings.edges,
-        is_resolved=findings.is_resolved,
-        evidence=findings.evidence,
-        misfit=findings.misfit,
-        needed=findings.needed,
-        reason=findings.reason,
-        ledger=run.ledger,
-        sample_states=sample.states,
-        sample_index=sample.readouts.state_index,
-        sample_position=sample.readouts.position,
-        sample_rows=sample.rows,
-        row_width=sample.width,
-        row_error=run.row_error,
-        precision=sample.precision,
-        tolerance=findings.terms.tolerance if findings.terms is not None else 0.0,
-        about={
-            "oracle": run.oracle_name,
-            "settings": asdict(chosen),
-            "decision_seed": seeds.decision_seed,
-            "versions": versions(),
-        },
-        **_terms(findings),
-    )
-
-
-def _terms(findings: Findings) -> dict[str, NDArray[Any]]:
-    """Return the fitted terms of a screen, or none."""
-    terms = findings.terms
-    if terms is None:
-        return no_terms(len(findings.is_resolved), len(findings.edges))
-    return {"unary": terms.unary, "tables": terms.tables, "is_tested": terms.is_complete}
-
-
-def _no_sample(length: int) -> Sample:
-    nothing = np.empty(0, dtype=np.int64)
-    states = np.empty((0, length), dtype=np.int32)
-    return Sample(states, Readouts.pairs(nothing, nothing), np.empty((0, 1)), 1, 0.0)
+        return cls(**file.read(path, READ_KINDS)[1])

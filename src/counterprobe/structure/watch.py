@@ -14,6 +14,7 @@ import numpy as np
 
 from counterprobe.arrays import BoolArray, IntArray, StateArray
 from counterprobe.oracle import Readouts
+from counterprobe.planning.order import CommitOrder
 from counterprobe.probing.compressed.design import code_words, sides
 from counterprobe.probing.compressed.findings import Terms
 from counterprobe.probing.compressed.implied import (
@@ -24,7 +25,6 @@ from counterprobe.probing.compressed.implied import (
 from counterprobe.rows import ClassedRows, Rows
 from counterprobe.run.unmasking import Unmasking
 from counterprobe.states import MASK
-from counterprobe.structure.order import CommitOrder
 
 __all__ = ["CommitWatch", "commit_in_order", "left_singly"]
 

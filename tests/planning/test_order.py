@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import counterprobe as cp
-from counterprobe.structure import commit_order
+from counterprobe.planning.order import commit_order
 
 
 def test_unresolved_positions_come_first_then_cycles_then_layers() -> None:

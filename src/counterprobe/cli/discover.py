@@ -1,0 +1,251 @@
+"""``counterprobe discover``: which positions depend on each other, found once and kept."""
+
+from __future__ import annotations
+
+import time
+from typing import Annotated, Any
+
+import numpy as np
+import typer
+from rich.console import Console
+from rich.text import Text
+
+from counterprobe.cli import output
+from counterprobe.cli.infill import (
+    MODEL,
+    Backbone,
+    Chains,
+    Device,
+    Sequence,
+    options_of,
+    read_sequence,
+)
+from counterprobe.cli.plots import check_plot, save_plot
+from counterprobe.cli.structure_plot import structure_figure
+from counterprobe.cli.tables import Column, print_table
+from counterprobe.cli.targets import Edges, Family, Length, Target, TargetSeed, Weight
+from counterprobe.infilling.task import Task, make_task
+from counterprobe.planning import price_curve
+from counterprobe.streams import Streams
+from counterprobe.structure import SoftStructure, Structure
+from counterprobe.structure import discover as find_structure
+
+__all__ = ["discover"]
+
+SCREEN = "Screen"
+OUTPUT = "Output"
+# Pairs and numbers of batches that the terminal shows.
+SHOWN = 10
+COUNTS = (2, 4, 8, 16, 32, 64)
+
+
+@output.friendly
+def discover(
+    model: Annotated[
+        str | None,
+        typer.Option(
+            help="A name that 'counterprobe models' lists, or a folder; a hidden law otherwise.",
+            rich_help_panel=MODEL,
+        ),
+    ] = None,
+    sequence: Sequence = None,
+    device: Device = None,
+    backbone: Backbone = None,
+    chains: Chains = None,
+    family: Family = None,
+    edges: Edges = None,
+    n: Length = None,
+    target_seed: TargetSeed = 196,
+    weight: Weight = None,
+    mode: Annotated[
+        str,
+        typer.Option(
+            help="exact: certified, for exact rows; soft: strengths in nats, for learned ones; "
+            "auto: exact, then soft if that finds nothing.",
+            show_default="soft for models, auto for laws",
+            rich_help_panel=SCREEN,
+        ),
+    ] = "",
+    probes: Annotated[
+        int | None,
+        typer.Option(
+            help="Probes of a soft screen.",
+            show_default="more while plans get cheaper, 512 at most",
+            rich_help_panel=SCREEN,
+        ),
+    ] = None,
+    settings: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set",
+            metavar="KEY=VALUE",
+            help="A setting of the soft screen, such as estimator=substitution; may be repeated.",
+            rich_help_panel=SCREEN,
+        ),
+    ] = None,
+    seed: Annotated[int, typer.Option(help="Of the probes.", rich_help_panel=SCREEN)] = 1,
+    out: Annotated[
+        str | None,
+        typer.Option(metavar="FILE", help="Keep the structure (.npz).", rich_help_panel=OUTPUT),
+    ] = None,
+    plot: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FILE",
+            help="Draw it (.png, .svg or .pdf; needs the extra 'study').",
+            rich_help_panel=OUTPUT,
+        ),
+    ] = None,
+    json: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FILE",
+            help="Write a summary as JSON ('-': print it).",
+            rich_help_panel=OUTPUT,
+        ),
+    ] = None,
+) -> None:
+    """Find which positions depend on each other, once, for many samples.
+
+    For example:
+
+    counterprobe discover --model proteinmpnn --backbone 1ubi --probes 128 --out 1ubi.npz
+
+    counterprobe discover --family path --n 1024 --json -
+    """
+    for file in (json, out, plot):
+        output.check_writable(file)
+    if plot is not None:
+        check_plot(plot)
+    if out is not None and not out.endswith(".npz"):
+        raise ValueError(f"--out must end in .npz, got {out}")
+    task, name = _task(
+        model, sequence, Target(family, edges, n, target_seed, weight),
+        options_of(device=device, backbone=backbone, chains=chains),
+    )  # fmt: skip
+    chosen: dict[str, Any] = {
+        key: _number(v) for key, v in output.parse_settings(settings or []).items()
+    }
+    if probes is not None:
+        chosen["probes"] = probes
+    started = time.perf_counter()
+    with output.run_progress("discover") as progress:
+        found = find_structure(
+            task.oracle,
+            Streams.from_seed(seed),
+            mode=mode or ("auto" if model is None else "soft"),  # type: ignore[call-overload]
+            given=task.given,
+            progress=progress,
+            **chosen,
+        )
+    seconds = time.perf_counter() - started
+    if out is not None:
+        found.save(out)
+    if plot is not None:
+        save_plot(structure_figure(found, name, spelled(task)), plot, dpi=150)
+    console = output.console_for(json)
+    if isinstance(found, SoftStructure):
+        show_soft(console, name, found, seconds, spelled(task))
+    else:
+        show_exact(console, name, found, seconds)
+    output.write_json(json, {"target": name, **found.summary(), "seconds": seconds})
+    for file in (out, plot):
+        if file is not None:
+            console.print(Text(f"Wrote {file}."))
+
+
+def _task(
+    model: str | None, sequence: str | None, target: Target, options: dict[str, Any]
+) -> tuple[Task, str]:
+    """Return what to probe, and what it is called."""
+    if model is not None:
+        if target.family is not None or target.edges is not None or target.n is not None:
+            raise ValueError(
+                "--model brings a law of its own: leave out --family, --edges and --n"
+            )
+        return make_task(model, read_sequence(sequence), model_options=options), model
+    if sequence is not None or options:
+        raise ValueError("--sequence, --device, --backbone and --chains go with --model")
+    law = target.build()
+    return make_task(law.oracle()), law.name
+
+
+def _number(text: str) -> Any:
+    """Read a setting: a whole number, a number, or a word."""
+    for kind in (int, float):
+        try:
+            return kind(text)
+        except ValueError:
+            continue
+    return text
+
+
+def spelled(task: Task) -> list[str]:
+    """Return a name for every position: its number, and its letter where it is given."""
+    names = [str(k) for k in range(len(task.given))]
+    if task.template is not None:
+        letters = task.template.text(task.given)
+        if len(letters) == len(names):
+            names = [f"{letter}{name}" for letter, name in zip(letters, names, strict=True)]
+    return names
+
+
+def show_exact(console: Console, name: str, found: Structure, seconds: float) -> None:
+    """Print what was certified."""
+    summary = found.summary()
+    console.print(
+        output.key_value_table(
+            f"{name}, certified",
+            {
+                "positions": found.length,
+                "edges": len(found.edges),
+                "unresolved positions": summary["unresolved"],
+                "commit rounds of a sample": summary["rounds"],
+                "evaluations": found.ledger.total,
+                "sequential stages": found.ledger.depth,
+                "seconds": f"{seconds:.1f}",
+            },
+        )
+    )
+    if found.reason:
+        console.print(Text(found.reason))
+
+
+def show_soft(
+    console: Console, name: str, found: SoftStructure, seconds: float, names: list[str]
+) -> None:
+    """Print strengths, and what batches would cost by them."""
+    summary = found.summary()
+    console.print(
+        output.key_value_table(
+            f"{name}, soft",
+            {
+                "positions masked": len(found.residual),
+                "edges": len(found.edges),
+                "false discovery rate": f"{found.false_discovery_rate:.3f}",
+                "strength of all pairs, nats": f"{summary['total_strength']:.3f}",
+                "noise floor of a pair, nats": f"{found.noise_floor:.2g}",
+                "movement explained, held out": f"{summary['explained']:.0%}",
+                "evaluations": found.ledger.total,
+                "seconds": f"{seconds:.1f}",
+            },
+        )
+    )
+    strength, error = found.strength, found.strength_se
+    rows = [
+        [f"{names[i]} - {names[j]}", f"{strength[i, j]:.3f}", f"{error[i, j]:.3f}"]
+        for i, j in found.edges[:SHOWN].tolist()
+    ]
+    if rows:
+        print_table(
+            console, "strongest pairs", [Column("pair"), Column("nats"), Column("SE")], rows
+        )
+    masked = len(found.residual)
+    counts = [count for count in COUNTS if count < masked]
+    if counts:
+        prices = price_curve(
+            strength, found.residual, counts, rng=np.random.default_rng(0), restarts=1
+        )
+        cells = [[str(count), f"{price:.3f}"] for count, price in zip(counts, prices, strict=True)]
+        title = "batch KL of plans by these strengths (measure it: counterprobe advise)"
+        print_table(console, title, [Column("batches"), Column("nats")], cells)

@@ -1,0 +1,278 @@
+"""``discover``: certified structure where rows are exact, strengths where they were learned."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import asdict
+from typing import Any, Literal, get_args, overload
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from counterprobe.oracle import Oracle
+from counterprobe.planning import make_plan, price_of_batches
+from counterprobe.probing.compressed import CompressedSettings, Findings, compressed_screen
+from counterprobe.probing.soft import SoftFindings, SoftSettings, soft_screen
+from counterprobe.run.ledger import Ledger
+from counterprobe.run.results import versions
+from counterprobe.run.unmasking import Progress, Unmasking
+from counterprobe.streams import Decisions, Streams
+from counterprobe.structure import file
+from counterprobe.structure.fields import no_terms
+from counterprobe.structure.recognition import no_sample
+from counterprobe.structure.soft import SOFT_KIND, SoftStructure
+from counterprobe.structure.structure import READ_KINDS, Structure, refuse_empty
+
+__all__ = ["Mode", "discover", "load_structure"]
+
+Mode = Literal["auto", "exact", "soft"]
+
+# Rows that are off by more than this, in total variation, explain nothing to rounding.
+EXACT_ROWS = 1e-3
+# A batch of probes must make plans this much cheaper to be followed by another.
+WORTH_MORE = 0.1
+# The plans that decide whether more probes are worth it: their number of batches.
+JUDGED_BATCHES = 8
+
+
+@overload
+def discover(
+    oracle: Oracle,
+    streams: Streams | None = None,
+    *,
+    mode: Literal["exact"],
+    given: ArrayLike | None = None,
+    settings: CompressedSettings | None = None,
+    fallback: bool = False,
+    progress: Callable[[Progress], None] | None = None,
+) -> Structure: ...
+
+
+@overload
+def discover(
+    oracle: Oracle,
+    streams: Streams | None = None,
+    *,
+    mode: Literal["soft"],
+    given: ArrayLike | None = None,
+    settings: SoftSettings | None = None,
+    progress: Callable[[Progress], None] | None = None,
+    **soft: Any,
+) -> SoftStructure: ...
+
+
+@overload
+def discover(
+    oracle: Oracle,
+    streams: Streams | None = None,
+    *,
+    mode: Literal["auto"] = ...,
+    given: ArrayLike | None = None,
+    settings: CompressedSettings | SoftSettings | None = None,
+    fallback: bool = False,
+    progress: Callable[[Progress], None] | None = None,
+    **soft: Any,
+) -> Structure | SoftStructure: ...
+
+
+def discover(
+    oracle: Oracle,
+    streams: Streams | None = None,
+    *,
+    mode: Mode = "auto",
+    given: ArrayLike | None = None,
+    settings: CompressedSettings | SoftSettings | None = None,
+    fallback: bool = False,
+    progress: Callable[[Progress], None] | None = None,
+    **soft: Any,
+) -> Structure | SoftStructure:
+    """Find which positions of an oracle depend on each other.
+
+    Parameters
+    ----------
+    oracle : Oracle
+    streams : Streams, optional
+        Only the decision seed matters; seed 0 by default.
+    mode : {"auto", "exact", "soft"}
+        ``exact``: neighbourhoods that explain rows to rounding, certified. ``soft``: strengths in
+        nats with errors, for rows that a model has learned; it never fails. ``auto``: soft where
+        the declared row error is large or soft settings are given, exact where its settings are;
+        otherwise exact, and soft if that resolves nothing, with both charged.
+    given : array_like of int, shape (N,), optional
+        Context; the structure is that of the other positions.
+    settings : CompressedSettings or SoftSettings, optional
+        Of the mode.
+    fallback : bool
+        Exact mode: return a structure even if nothing was resolved.
+    progress : callable, optional
+        As in ``Unmasking``.
+    **soft
+        Soft mode: settings by name, such as ``probes=128``. Without a number of ``probes``, more
+        are submitted while they make plans cheaper, 512 at most.
+
+    Examples
+    --------
+    >>> import counterprobe as cp
+    >>> law = cp.families.path(length=300, target_seed=196)
+    >>> structure = cp.discover(law.oracle())
+    >>> len(structure.edges), len(structure.unresolved)
+    (299, 0)
+    >>> many = structure.sample(law.oracle(), 100, cp.Streams(1, 2))
+    >>> many.sequences.shape, many.ledger.depth
+    ((100, 300), 10)
+    """
+    if mode not in get_args(Mode):
+        raise ValueError(f"mode must be one of {', '.join(get_args(Mode))}; got {mode!r}")
+    seeds = streams or Streams.from_seed(0)
+    wants_soft = isinstance(settings, SoftSettings) or bool(soft)
+    if mode == "exact" and wants_soft:
+        raise ValueError("soft settings go with mode='soft'; leave them out, or change the mode")
+    if mode == "soft" and (isinstance(settings, CompressedSettings) or fallback):
+        raise ValueError("mode='soft' takes SoftSettings, and needs no fallback")
+    if mode == "auto" and isinstance(settings, CompressedSettings):
+        mode = "exact"
+    run = Unmasking(oracle, given=given, progress=progress)
+    spent = Ledger()
+    if mode == "exact" or (mode == "auto" and not wants_soft and run.row_error <= EXACT_ROWS):
+        assert not isinstance(settings, SoftSettings)
+        chosen = settings or CompressedSettings()
+        findings = compressed_screen(run, seeds.decisions, chosen)
+        resolved = findings.is_resolved[run.residual].any() or len(run.residual) < 2
+        if mode == "exact" or resolved or fallback:
+            if not fallback:
+                refuse_empty(findings, run.residual)
+            return _exact(run, findings, chosen, seeds)
+        spent = run.ledger
+        run = Unmasking(oracle, given=given, progress=progress)
+    return _soft(run, _soft_settings(settings, soft), "probes" in soft, seeds, spent)
+
+
+def load_structure(path: str | os.PathLike[str]) -> Structure | SoftStructure:
+    """Read a structure of either kind; raise ``StructureError`` if it is damaged."""
+    kind, values = file.read(path, [*READ_KINDS, SOFT_KIND])
+    return SoftStructure(**values) if kind is SOFT_KIND else Structure(**values)
+
+
+# ----- Exact --------------------------------------------------------------------------------
+
+
+def _exact(
+    run: Unmasking, findings: Findings, settings: CompressedSettings, seeds: Streams
+) -> Structure:
+    """Return what a compressed screen certified."""
+    sample = findings.sample or no_sample(run.length)
+    return Structure(
+        given=run.state,
+        vocab_size=run.vocab_size,
+        edges=findings.edges,
+        is_resolved=findings.is_resolved,
+        evidence=findings.evidence,
+        misfit=findings.misfit,
+        needed=findings.needed,
+        reason=findings.reason,
+        ledger=run.ledger,
+        sample_states=sample.states,
+        sample_index=sample.readouts.state_index,
+        sample_position=sample.readouts.position,
+        sample_rows=sample.rows,
+        row_width=sample.width,
+        row_error=run.row_error,
+        precision=sample.precision,
+        tolerance=findings.terms.tolerance if findings.terms is not None else 0.0,
+        about=_about(run, settings, seeds),
+        **_terms(findings),
+    )
+
+
+def _about(
+    run: Unmasking, settings: CompressedSettings | SoftSettings, seeds: Streams
+) -> dict[str, Any]:
+    return {
+        "oracle": run.oracle_name,
+        "settings": asdict(settings),
+        "decision_seed": seeds.decision_seed,
+        "versions": versions(),
+    }
+
+
+def _terms(findings: Findings) -> dict[str, NDArray[Any]]:
+    """Return the fitted terms of a screen, or none."""
+    terms = findings.terms
+    if terms is None:
+        return no_terms(len(findings.is_resolved), len(findings.edges))
+    return {"unary": terms.unary, "tables": terms.tables, "is_tested": terms.is_complete}
+
+
+# ----- Soft ---------------------------------------------------------------------------------
+
+
+def _soft_settings(
+    settings: CompressedSettings | SoftSettings | None, named: dict[str, Any]
+) -> SoftSettings:
+    """Return the settings of a soft screen, given whole or by name."""
+    if isinstance(settings, SoftSettings):
+        if named:
+            raise ValueError(f"put {', '.join(sorted(named))} into the settings")
+        return settings
+    try:
+        return SoftSettings(**{"probes": 512, **named})
+    except TypeError:
+        known = ", ".join(SoftSettings.__slots__)
+        raise ValueError(f"soft settings are {known}; got {', '.join(sorted(named))}") from None
+
+
+def _soft(
+    run: Unmasking, settings: SoftSettings, is_fixed: bool, seeds: Streams, spent: Ledger
+) -> SoftStructure:
+    """Run the soft screen and return what it found."""
+    is_enough = None if is_fixed else _Judge(run, seeds.decisions)
+    found = soft_screen(run, seeds.decisions, settings, is_enough=is_enough)
+    sample = found.sample or no_sample(run.length)
+    i, j = np.nonzero(np.triu(found.strength, 1) > 0)
+    return SoftStructure(
+        given=run.state,
+        vocab_size=run.vocab_size,
+        edges=found.edges,
+        pairs=np.stack([i, j], axis=1),
+        pair_strength=found.strength[i, j],
+        pair_strength_se=found.strength_se[i, j],
+        explained=found.explained.copy(),
+        false_discovery_rate=found.false_discovery_rate,
+        noise_floor=found.noise_floor,
+        num_probes=found.num_probes,
+        ledger=spent + run.ledger,
+        sample_states=sample.states,
+        sample_index=sample.readouts.state_index,
+        sample_position=sample.readouts.position,
+        sample_rows=sample.rows,
+        row_width=sample.width,
+        row_error=run.row_error,
+        precision=sample.precision,
+        about=_about(run, settings, seeds),
+    )
+
+
+class _Judge:
+    """Says whether more probes would make plans cheaper.
+
+    The plan of the last batch of probes and a fresh one are priced by the newest strengths, which
+    the last plan has not seen: what the fresh one saves is what the last probes were worth, and
+    at most that is expected of the next ones.
+    """
+
+    def __init__(self, run: Unmasking, decisions: Decisions) -> None:
+        self._positions = run.residual
+        self._decisions = decisions
+        self._last: tuple[Any, ...] | None = None
+
+    def __call__(self, found: SoftFindings) -> bool:
+        """Return True when enough is known."""
+        count = min(JUDGED_BATCHES, len(self._positions))
+        rng = self._decisions.generator("judged plan", found.num_probes)
+        plan = make_plan(found.strength, positions=self._positions, batches=count, rng=rng)
+        last, self._last = self._last, plan.batches
+        if last is None:
+            return False
+        before = price_of_batches(found.strength, last)
+        return before - plan.estimated_kl <= WORTH_MORE * max(before, 0.1)
