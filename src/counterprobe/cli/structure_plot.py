@@ -49,7 +49,11 @@ def structure_figure(
         right = figure.subplots()
         weights = np.ones(len(structure.edges))
         right.set_title(f"{len(structure.edges)} edges, certified")
-    _arcs(right, structure.length, structure.edges, weights, names)
+    shown = structure.residual
+    if 2 * len(shown) > structure.length:
+        shown = np.arange(structure.length)
+    edges = np.searchsorted(shown, structure.edges)
+    _arcs(right, edges, weights, [names[k] for k in shown])
     figure.suptitle(f"{title}: {structure.ledger.total:,} evaluations")
     return figure
 
@@ -76,12 +80,12 @@ def _matrix(figure: Figure, axes: Axes, structure: SoftStructure) -> None:
 
 def _arcs(
     axes: Axes,
-    length: int,
     edges: np.ndarray,
     weights: np.ndarray,
     names: Sequence[str],
 ) -> None:
-    """Draw edges as half circles over the sequence, the strongest on top."""
+    """Draw edges as half circles over named positions, the strongest on top."""
+    length = len(names)
     patches = load_extra("matplotlib.patches", "study", "--plot")
     maps = load_extra("matplotlib", "study", "--plot").colormaps[COLORS]
     order = np.argsort(-weights, kind="stable")[:MOST_ARCS][::-1]
@@ -103,11 +107,11 @@ def _arcs(
         )
     spans = np.abs(edges[order, 0] - edges[order, 1]) if len(order) else np.ones(1)
     axes.set_xlim(-1, length)
-    axes.set_ylim(-0.02 * spans.max(), 0.55 * spans.max())
+    axes.set_ylim(0, 0.55 * spans.max())
     axes.set_yticks([])
     for side in ("left", "right", "top"):
         axes.spines[side].set_visible(False)
     if length <= MOST_NAMES:
-        letters = ["".join(c for c in name if not c.isdigit()) or "." for name in names]
-        axes.set_xticks(range(length), letters, fontsize=6 if length > 60 else 9)
+        short = names if length <= 40 else [name[:1] for name in names]
+        axes.set_xticks(range(length), short, fontsize=6 if length > 60 else 8)
     axes.set_xlabel("position")

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from counterprobe.oracle import Oracle
-from counterprobe.planning import make_plan, price_of_batches
+from counterprobe.planning import Plan, make_plan, price_of_batches
 from counterprobe.probing.compressed import CompressedSettings, Findings, compressed_screen
 from counterprobe.probing.soft import SoftFindings, SoftSettings, soft_screen
 from counterprobe.run.ledger import Ledger
@@ -32,8 +32,11 @@ Mode = Literal["auto", "exact", "soft"]
 EXACT_ROWS = 1e-3
 # A batch of probes must make plans this much cheaper to be followed by another.
 WORTH_MORE = 0.1
-# The plans that decide whether more probes are worth it: their number of batches.
+# The plans that decide whether more probes are worth it: their number of batches, and of plans.
 JUDGED_BATCHES = 8
+JUDGED_PLANS = 4
+# Nats that are not worth more probes.
+CHEAP = 0.01
 
 
 @overload
@@ -256,23 +259,33 @@ def _soft(
 class _Judge:
     """Says whether more probes would make plans cheaper.
 
-    The plan of the last batch of probes and a fresh one are priced by the newest strengths, which
-    the last plan has not seen: what the fresh one saves is what the last probes were worth, and
-    at most that is expected of the next ones.
+    Plans of earlier batches of probes are priced by the newest strengths, by which they were not
+    chosen: a plan looks cheaper than it is by the strengths that it was searched with. When the
+    last doubling of probes hardly made such plans cheaper, the next one will not either.
     """
 
     def __init__(self, run: Unmasking, decisions: Decisions) -> None:
         self._positions = run.residual
         self._decisions = decisions
-        self._last: tuple[Any, ...] | None = None
+        self._plans: list[list[Plan]] = []
 
     def __call__(self, found: SoftFindings) -> bool:
         """Return True when enough is known."""
-        count = min(JUDGED_BATCHES, len(self._positions))
-        rng = self._decisions.generator("judged plan", found.num_probes)
-        plan = make_plan(found.strength, positions=self._positions, batches=count, rng=rng)
-        last, self._last = self._last, plan.batches
-        if last is None:
+        prices = [
+            float(np.mean([price_of_batches(found.strength, plan.batches) for plan in plans]))
+            for plans in self._plans
+        ]
+        self._plans.append(self._made(found))
+        if prices and prices[-1] <= CHEAP:
+            return True
+        if len(prices) < 2:
             return False
-        before = price_of_batches(found.strength, last)
-        return before - plan.estimated_kl <= WORTH_MORE * max(before, 0.1)
+        return prices[-2] - prices[-1] <= max(CHEAP, WORTH_MORE * prices[-2])
+
+    def _made(self, found: SoftFindings) -> list[Plan]:
+        count = min(JUDGED_BATCHES, max(1, len(self._positions) // 2))
+        rng = self._decisions.generator("judged plan", found.num_probes)
+        return [
+            make_plan(found.strength, positions=self._positions, batches=count, rng=rng)
+            for _ in range(JUDGED_PLANS)
+        ]
