@@ -16,41 +16,54 @@ def random_strength(n: int, seed: int, density: float = 1.0) -> np.ndarray:
     return upper + upper.T
 
 
-def walks_by_listing(direct: np.ndarray, longest: int) -> list[np.ndarray]:
-    """Every walk written out; a walk that has returned to its start is given up."""
+def walks_by_listing(direct: np.ndarray, steps: int) -> np.ndarray:
+    """Every walk between different positions written out, but those that turn back."""
     n = len(direct)
     step = 1 - np.exp(-2 * direct)
-    found = []
-    for steps in range(2, longest + 1):
-        carried = np.zeros((n, n))
-        for walk in itertools.product(range(n), repeat=steps + 1):
-            if walk[0] not in walk[2:]:
-                carried[walk[0], walk[-1]] += math.prod(
-                    step[a, b] for a, b in itertools.pairwise(walk)
-                )
-        found.append(carried)
-    return found
+    carried = np.zeros((n, n))
+    for walk in itertools.product(range(n), repeat=steps + 1):
+        turns = any(a == c for a, c in zip(walk, walk[2:], strict=False))
+        if not turns and walk[0] != walk[-1]:
+            carried[walk[0], walk[-1]] += math.prod(
+                step[a, b] for a, b in itertools.pairwise(walk)
+            )
+    return carried
 
 
-def test_walks_of_two_steps_are_those_that_can_be_listed() -> None:
+def test_walks_of_two_and_three_steps_are_those_that_can_be_listed() -> None:
     direct = random_strength(5, 1)
-    assert check_strength(direct, longest_walk=2).walks[0] == pytest.approx(
-        walks_by_listing(direct, 2)[0], abs=1e-15
-    )
-
-
-def test_longer_walks_are_those_that_can_be_listed_from_both_ends() -> None:
-    # A walk that returns to one end only is counted half.
-    direct = random_strength(4, 2)
     step = 1 - np.exp(-2 * direct)
     two, three = check_strength(direct, longest_walk=3).walks
-    from_one_end = walks_by_listing(direct, 3)[1]
-    assert two == pytest.approx(step @ step - np.diag(np.diag(step @ step)), abs=1e-15)
-    back = np.diag(step @ step)
-    returning = step @ step @ step - np.diag(back) @ step
-    np.fill_diagonal(returning, 0)
-    assert from_one_end == pytest.approx(returning, abs=1e-15)
-    assert three == pytest.approx((returning + returning.T) / 2, abs=1e-15)
+    assert two == pytest.approx(walks_by_listing(direct, 2), abs=1e-15)
+    # One walk is taken off twice: there, back, and there again.
+    expected = np.maximum(walks_by_listing(direct, 3) - step**3, 0)
+    assert three == pytest.approx(expected, abs=1e-15)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_on_a_tree_the_only_walk_is_the_path(seed) -> None:
+    draw = np.random.default_rng(seed)
+    n = 12
+    direct = np.zeros((n, n))
+    for child in range(1, n):
+        parent = int(draw.integers(child)) if seed else 0  # a star first
+        direct[child, parent] = direct[parent, child] = draw.uniform(0.05, 0.4)
+    step = 1 - np.exp(-2 * direct)
+    product, steps = step + np.eye(n), np.where(step > 0, 1, np.where(np.eye(n) > 0, 0, n))
+    for k, i, j in itertools.product(range(n), repeat=3):
+        if steps[i, k] + steps[k, j] < steps[i, j]:
+            steps[i, j] = steps[i, k] + steps[k, j]
+            product[i, j] = product[i, k] * product[k, j]
+    for k, walk in enumerate(check_strength(direct).walks, start=2):
+        assert walk == pytest.approx(np.where(steps == k, product, 0), abs=1e-15)
+
+
+def test_walks_of_too_strong_strengths_do_not_grow_without_bound() -> None:
+    walks = check_strength(np.full((50, 50), 0.1)).walks
+    sums = [walk.sum() for walk in walks]
+    assert sums[-1] <= module.MOST_GROWTH**2 * sums[-3] * (1 + 1e-9)
+    weak = check_strength(np.full((50, 50), 0.005)).walks
+    assert weak[0][0, 1] == pytest.approx(48 * (1 - math.exp(-0.01)) ** 2)
 
 
 @pytest.mark.parametrize("n", [1, 2, 30])
@@ -94,7 +107,7 @@ def test_rows_are_a_part_of_the_whole() -> None:
 
 def test_walks_never_carry_more_than_the_cap() -> None:
     strong = np.full((40, 40), 3.0)
-    read = check_strength(strong).while_masked(1.0)
+    read = check_strength(strong, longest_walk=2).while_masked(1.0)
     off = ~np.eye(40, dtype=bool)
     assert read[off] == pytest.approx(3.0 - 0.5 * math.log(1 - module.MOST_BY_WALKS))
 

@@ -26,6 +26,10 @@ from counterprobe.planning.strengths import Strengths
 
 __all__ = ["layer_rounds", "layered_plan"]
 
+# Edges for each position, at most: graphs with more of them are searched better than layered. Nor
+# do more edges than rounds fit, see `layer_rounds`.
+MOST_EDGES = 8
+
 
 def layered_plan(strengths: Strengths, most_rounds: int) -> tuple[Plan, FloatArray]:
     """Return the cheapest layers within a number of rounds, and the price of each round.
@@ -47,7 +51,8 @@ def layered_plan(strengths: Strengths, most_rounds: int) -> tuple[Plan, FloatArr
     pairs, strength = pairs[by_strength], strength[by_strength]
     best: tuple[Plan, FloatArray] | None = None
     forest = pairs[_spanning(count, pairs, strength)]
-    for edges in (pairs, forest, _grown(count, forest, most_rounds)):
+    above_a_cut = pairs[: count * min(most_rounds, MOST_EDGES)]
+    for edges in (above_a_cut, forest, _grown(count, forest, most_rounds)):
         kept, batches = _most_edges(count, edges, most_rounds)
         prices, variance = _ignored(strengths, kept, batches, pairs, strength)
         dropped = float(prices.sum())
@@ -70,6 +75,9 @@ def layer_rounds(
 ) -> list[IntArray] | None:
     """Return batches with at most one vertex of every component, or None beyond a limit.
 
+    In R rounds a vertex has at most R - 1 neighbours that go before it: with more edges than
+    ``(R - 1) n`` there is no need to try.
+
     Parameters
     ----------
     num_vertices : int
@@ -89,6 +97,8 @@ def layer_rounds(
         if len(batches) == limit:
             return None
         edges = edges[alive[edges].all(axis=1)]
+        if len(edges) > (limit - len(batches) - 1) * np.count_nonzero(alive):
+            return None
         on_cycle = cycle_vertices(num_vertices, edges)
         if not on_cycle.any():
             batches += commit_order(edges, np.ones_like(alive), np.flatnonzero(alive)).layers

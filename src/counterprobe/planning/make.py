@@ -63,7 +63,7 @@ def make_plan(
     method : {"auto", "layers", "search"}
         ``auto`` takes the cheaper one, and layers where they cost the same.
     restarts : int
-        Searches for each way of choosing sizes; the cheapest plan is kept.
+        Long searches; the cheapest plan is kept.
     rng : numpy.random.Generator
         Another state, another plan.
 
@@ -164,7 +164,8 @@ def _best_offer(
         if method == "layers" or layered[0].estimated_kl == 0:
             return layered
     plan = searched_plan(strengths, most, restarts, rng)
-    if layered is not None and layered[0].estimated_kl <= plan.estimated_kl:
+    # Layers that ignore everything are one batch.
+    if layered is not None and strengths.total > layered[0].estimated_kl <= plan.estimated_kl:
         return layered
     rows = [np.searchsorted(strengths.positions, batch) for batch in plan.batches]
     return plan, batch_prices(strengths, rows)

@@ -68,7 +68,7 @@ def price_of_batches(
     >>> round(price_of_batches(strength, [[1], [0, 2]]), 4)  # their one link is known by then
     0.0
     >>> round(price_of_batches(strength, [[0, 2], [1]]), 4)
-    0.061
+    0.0575
     """
     sets = [np.asarray(batch, dtype=np.int64) for batch in batches]
     everything = np.concatenate([np.empty(0, dtype=np.int64), *sets])

@@ -17,13 +17,15 @@ import numpy as np
 from counterprobe.arrays import FloatArray, IntArray
 from counterprobe.planning.plan import Method, Plan
 from counterprobe.planning.price import masked_shares, priced
-from counterprobe.planning.search import search_labels
+from counterprobe.planning.search import SWEEPS, search_labels
 from counterprobe.planning.strengths import Strengths
 
 __all__ = ["growing_sizes", "searched_plan"]
 
 # Sizes grow with these powers of the batch number.
 GROWTHS = (0.0, 0.5, 1.0)
+# Swaps tried for each position when sizes are compared.
+SHORT_SWEEPS = 20
 # Matrices that a search reads, at most, and their entries together.
 MOST_LEVELS = 8
 MOST_ENTRIES = 1 << 26
@@ -46,7 +48,7 @@ def searched_plan(
     num_batches : int
         At most the number of positions.
     restarts : int
-        Searches for each way of growing.
+        Searches with the sizes that suit.
     rng : numpy.random.Generator
     growths : sequence of float
         Powers by which sizes may grow.
@@ -54,19 +56,34 @@ def searched_plan(
         What the plan says of itself.
     """
     count = len(strengths.positions)
-    shapes = {tuple(growing_sizes(count, num_batches, growth)) for growth in growths}
+    shapes = sorted({tuple(growing_sizes(count, num_batches, growth)) for growth in growths})
     best: Plan | None = None
-    for shape in sorted(shapes):
-        sizes = np.array(shape, dtype=np.int64)
-        weights, level = _weights(strengths, sizes)
-        for _ in range(restarts):
-            labels, _ = search_labels(weights, level, sizes, rng)
-            batches = [np.flatnonzero(labels == k) for k in range(len(sizes))]
-            plan = priced(strengths, batches, method)
-            if best is None or plan.estimated_kl < best.estimated_kl:
-                best = plan
-    assert best is not None
-    return best
+    if len(shapes) > 1:  # a short search says which sizes suit
+        tried = {shape: _search(strengths, shape, rng, [SHORT_SWEEPS], method) for shape in shapes}
+        shape = min(shapes, key=lambda shape: tried[shape].estimated_kl)
+        best = tried[shape]
+    else:
+        (shape,) = shapes
+    found = _search(strengths, shape, rng, [SWEEPS] * restarts, method)
+    return found if best is None or found.estimated_kl < best.estimated_kl else best
+
+
+def _search(
+    strengths: Strengths,
+    shape: tuple[int, ...],
+    rng: np.random.Generator,
+    sweeps: Sequence[int],
+    method: Method,
+) -> Plan:
+    """Return the cheapest of one search for each number of sweeps, with batches of one shape."""
+    sizes = np.array(shape, dtype=np.int64)
+    weights, level = _weights(strengths, sizes)
+    plans = []
+    for some in sweeps:
+        labels, _ = search_labels(weights, level, sizes, rng, sweeps=some)
+        batches = [np.flatnonzero(labels == k) for k in range(len(sizes))]
+        plans.append(priced(strengths, batches, method))
+    return min(plans, key=lambda plan: plan.estimated_kl)
 
 
 def growing_sizes(count: int, parts: int, growth: float) -> list[int]:

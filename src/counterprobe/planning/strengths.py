@@ -9,8 +9,8 @@ outside the batch is masked, the walks between two of its positions carry about
 
     r_ij(m) = sum over k of m^k (R^(k+1))_ij,
 
-returns to the start left out, which is turned into nats again and added to ``s_ij``. On a forest
-the walk is the one path, up to the turns that walks may make on it.
+turns and returns left out, which is turned into nats again and added to ``s_ij``. On a forest the
+one walk is the path.
 """
 
 from __future__ import annotations
@@ -32,6 +32,8 @@ __all__ = ["Strengths", "check_positions", "check_strength"]
 LONGEST_WALK = 6
 # No walk is worth more than this squared correlation, 1.15 nats.
 MOST_BY_WALKS = 0.9
+# Growth of the sum over all walks by another step, at most.
+MOST_GROWTH = 0.9
 # Matrices of walks with fewer entries than this share are multiplied as sparse ones.
 SPARSE_SHARE = 0.05
 
@@ -177,14 +179,31 @@ def _between(name: str, matrix: FloatArray, positions: IntArray) -> FloatArray:
 
 
 def _walks(direct: FloatArray, longest: int) -> Sequence[FloatArray]:
-    """Squared correlation by walks of 2, 3, ... steps, none of which returns to its start."""
+    """Squared correlation by walks of 2, 3, ... steps that neither turn nor return to their start.
+
+    A walk that goes back and forth along an edge carries nothing new; those that do so in their
+    last step are taken off, ``W_k R - W_(k-1) D`` with D the squares of R summed over rows, which
+    on a star leaves no walk of three steps.
+    """
     one_step = -np.expm1(-2 * direct)
     is_sparse = np.count_nonzero(one_step) < SPARSE_SHARE * one_step.size
     last = sparse.csr_array(one_step) if is_sparse else one_step
-    walk, found = one_step, []
+    turning = (one_step**2).sum(axis=1)
+    before, walk, found = np.zeros_like(direct), one_step, []
     for _ in range(longest - 1):
-        walk = np.asarray(last @ walk)
-        walk = (walk + walk.T) / 2
-        np.fill_diagonal(walk, 0.0)
+        longer = np.asarray(last @ walk) - turning[:, None] * before
+        longer = np.maximum((longer + longer.T) / 2, 0.0)
+        np.fill_diagonal(longer, 0.0)
+        before, walk = walk, longer
         found.append(walk)
-    return found
+    return _damped(one_step, found)
+
+
+def _damped(one_step: FloatArray, walks: list[FloatArray]) -> list[FloatArray]:
+    """Shrink walks whose sum grows with every step: the strengths of no law, or mostly noise."""
+    mass = [float(walk.sum()) for walk in (one_step, *walks)]
+    growth = [(mass[k] / mass[k - 2]) ** 0.5 for k in range(2, len(mass)) if mass[k - 2] > 0]
+    if not growth or growth[-1] <= MOST_GROWTH:
+        return walks
+    shrink = MOST_GROWTH / growth[-1]
+    return [shrink**k * walk for k, walk in enumerate(walks, start=1)]
