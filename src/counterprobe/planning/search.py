@@ -16,8 +16,8 @@ from counterprobe.compiled import kernel
 
 __all__ = ["search_labels", "strength_to_batches"]
 
-# Swaps tried for each position. Fewer gain nothing over descent alone; six times as many gain
-# another two per cent.
+# Swaps tried for each position. On contacts of 214 points in space 60 gained nothing over descent
+# alone, 300 one per cent, 3,000 five.
 SWEEPS = 500
 # Swaps tried, at most: a second of work at a thousand positions.
 MOST_TRIES = 1 << 20

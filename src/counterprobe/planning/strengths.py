@@ -27,8 +27,8 @@ from counterprobe.arrays import FloatArray, IntArray
 
 __all__ = ["Strengths", "check_positions", "check_strength"]
 
-# Steps of the longest walk. With four, prices of eight batches came out too low on paths of 0.17
-# nats an edge; with six and with eight they covered what was measured.
+# Steps of the longest walk. On paths of 0.17 nats an edge, eight batches searched with four broke
+# 0.003 nats, with six 0.001.
 LONGEST_WALK = 6
 # No walk is worth more than this squared correlation, 1.15 nats.
 MOST_BY_WALKS = 0.9
