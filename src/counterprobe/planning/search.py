@@ -58,7 +58,8 @@ def search_labels(
         temperatures = typical * np.geomspace(HOT, COLD, tries)
         anneal(weights, level, labels, sums, pairs, rng.random(tries), temperatures)
         sums = strength_to_batches(weights, level, labels)  # without the roundings of many swaps
-        descend(weights, level, labels, sums, 1e-12 * float(weights.max()))
+        # Well above what roundings add up to, so that no swap is taken and taken back.
+        descend(weights, level, labels, sums, 1e-10 * float(weights.max()))
     return labels, float(sums[labels, np.arange(count)].sum() / 2)
 
 
