@@ -145,7 +145,8 @@ def _regress_one(
     share = gains(fit.inner, inverse) / max(float((fit.residual**2).sum()), 1e-300)
     joint, blocks = joint_coefficients(mine, moved, chosen, group)
     coefficients[chosen], inverse[chosen] = joint, blocks
-    share[chosen], rank[chosen] = _shares_lost(fit, joint, blocks)
+    lost = _lost_without(joint, blocks)
+    share[chosen], rank[chosen] = _shares_lost(fit, lost), [_rank(block) for block in blocks]
     covariance = fit.residual.T @ fit.residual / fit.freedom
     effects = Effects(coefficients, inverse, covariance)
     nats = information(coefficients, weight, sources.probability)
@@ -155,7 +156,11 @@ def _regress_one(
             coefficients[s], weight, sources.probability[s], levels, logs
         )
     out.is_selected[j, chosen] = True
-    out.strength[j], out.variance[j] = directed_strengths(effects, contrasts, nats, sources)
+    strength, variance = directed_strengths(effects, contrasts, nats, sources)
+    # Where columns are nearly as many as reads, sources that entered by chance make each other
+    # look strong; a source is no stronger than when it entered.
+    strength[chosen] *= np.minimum(1.0, fit.entry_gains / np.maximum(lost, 1e-300))
+    out.strength[j], out.variance[j] = strength, variance
     control = fit
     if is_rounding(fit.residual):
         # Nothing is left to compare with: chance is what shuffled sources explain of everything.
@@ -177,22 +182,27 @@ def _regress_one(
     )
 
 
-def _shares_lost(
-    fit: Fit, coefficients: FloatArray, inverse: FloatArray
-) -> tuple[FloatArray, IntArray]:
-    """Return what each source of a fit explains of what is left without it, and its columns.
+def _lost_without(coefficients: FloatArray, inverse: FloatArray) -> FloatArray:
+    """Return what a joint fit would lose without each of its sources, shape (S,)."""
+    # Coefficients in units of their covariance.
+    unit = np.linalg.pinv(inverse, rcond=1e-9, hermitian=True)
+    lost: FloatArray = ((unit @ coefficients) * coefficients).sum(axis=(1, 2))
+    return lost
+
+
+def _rank(block: FloatArray) -> int:
+    return int(np.linalg.matrix_rank(block, hermitian=True))
+
+
+def _shares_lost(fit: Fit, lost: FloatArray) -> FloatArray:
+    """Return what each source of a fit explains of what is left without it.
 
     A source that waits would explain a share of what is left; one that entered is held to the
     same measure. Otherwise whatever entered by chance would look strong beside a residual that it
-    made small, and several that did so together would make each other look strong: the share is
-    at most what it was on entering.
+    made small. The share is at most what it was on entering.
     """
-    # In units of their covariance, coefficients say what would be lost without them.
-    unit = np.linalg.pinv(inverse, rcond=1e-9, hermitian=True)
-    lost = ((unit @ coefficients) * coefficients).sum(axis=(1, 2))
     left = float((fit.residual**2).sum())
-    rank = np.array([np.linalg.matrix_rank(block, hermitian=True) for block in inverse])
-    return np.minimum(lost / np.maximum(left + lost, 1e-300), fit.shares), rank.astype(np.int64)
+    return np.minimum(lost / np.maximum(left + lost, 1e-300), fit.entry_shares)
 
 
 def _shuffled(

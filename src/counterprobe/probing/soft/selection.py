@@ -52,8 +52,8 @@ class Fit(NamedTuple):
     ----------
     sources : ndarray of int, shape (S,)
         Those that entered, first come first.
-    shares : ndarray of float, shape (S,)
-        What each explained, when it entered, of what was left then.
+    entry_gains, entry_shares : ndarray of float, shape (S,)
+        What each explained when it entered, and as a share of what was left then.
     basis : ndarray of float, shape (R, B)
         Orthonormal columns that span them.
     residual : ndarray of float, shape (R, C)
@@ -67,7 +67,8 @@ class Fit(NamedTuple):
     """
 
     sources: IntArray
-    shares: FloatArray
+    entry_gains: FloatArray
+    entry_shares: FloatArray
     basis: FloatArray
     residual: FloatArray
     inner: FloatArray
@@ -131,7 +132,7 @@ def fit_readout(
     gram = centred_gram(columns, group)
     basis = np.empty((num_reads, 0))
     sources: list[int] = []
-    shares: list[float] = []
+    entries: list[tuple[float, float]] = []
     while len(sources) < max_sources and not is_rounding(residual):
         inverse, rank = inverted(gram, num_reads)
         gain = gains(inner, inverse)
@@ -152,10 +153,11 @@ def fit_readout(
         gram -= shared @ shared.transpose(0, 2, 1)
         basis = np.concatenate([basis, fresh], axis=1)
         sources.append(best)
-        shares.append(gain[best] / (left + gain[best]))
+        entries.append((gain[best], gain[best] / (left + gain[best])))
     freedom = max(1, num_reads - 1 - basis.shape[1])
     entered = np.array(sources, dtype=np.int64)
-    return Fit(entered, np.array(shares), basis, residual, inner, gram, freedom)
+    gained = np.array(entries).reshape(-1, 2)
+    return Fit(entered, gained[:, 0], gained[:, 1], basis, residual, inner, gram, freedom)
 
 
 def centred_gram(columns: FloatArray, group: int) -> FloatArray:
