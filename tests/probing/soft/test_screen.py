@@ -284,3 +284,23 @@ def test_a_sample_is_kept_to_recognise_the_oracle_by(noisy_forest: NoisyForest) 
     rows = oracle.rows(sample.states, sample.readouts).dense()
     np.testing.assert_allclose(sample.rows, rows, atol=1e-12)
     assert np.bincount(sample.readouts.position, minlength=64).min() >= 1
+
+
+def test_rows_on_a_device_give_the_same_findings() -> None:
+    torch = pytest.importorskip("torch")
+    draw = np.random.default_rng(9)
+    tables = np.exp(draw.normal(0, 1, (7, 6, 6)))
+    law = cp.ForestLaw(np.exp(draw.normal(size=(8, 6))), [(i, i + 1) for i in range(7)], tables)
+    exact = law.oracle()
+
+    def in_torch(states: NDArray[np.int32]) -> object:
+        out = np.full((*states.shape, 6), 1 / 6)
+        readouts = cp.Readouts.every_masked(states)
+        rows = exact.rows(states, readouts).dense()
+        out[readouts.state_index, readouts.position] = rows
+        return torch.tensor(out)
+
+    found = screen(cp.CallableOracle(in_torch, length=8, vocab_size=6), probes=96)
+    wanted = screen(exact, probes=96)
+    np.testing.assert_allclose(found.strength, wanted.strength, atol=1e-5)
+    np.testing.assert_array_equal(found.edges, wanted.edges)

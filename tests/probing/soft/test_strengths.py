@@ -11,6 +11,7 @@ from counterprobe.oracle import Readouts
 from counterprobe.probing.soft import SoftSettings, soft_screen
 from counterprobe.probing.soft.sources import Sources, shown_tokens
 from counterprobe.probing.soft.strengths import (
+    SMALL,
     Effects,
     directed_strengths,
     information,
@@ -50,7 +51,8 @@ def test_information_of_exact_effects_is_the_mutual_information() -> None:
     # Around the geometric mean of the rows the tilted rows are the rows themselves.
     centre = np.exp(p @ np.log(rows))
     centre /= centre.sum()
-    got = information(coefficients_of(rows, centre), centre, p[None])
+    contrasts = level_contrasts(three_tokens())
+    got = information(coefficients_of(rows, centre), contrasts, centre, p[None])
     assert got[0] == pytest.approx(wanted)
     # In context: whatever the source showed, its own rows come back.
     levels = np.array([0, 2, 1, 3])
@@ -59,9 +61,19 @@ def test_information_of_exact_effects_is_the_mutual_information() -> None:
     assert in_context == pytest.approx(wanted)
 
 
-def test_no_effect_is_no_information() -> None:
+def test_information_of_small_effects_is_half_their_variance() -> None:
     row = np.array([0.2, 0.3, 0.5])
-    assert information(np.zeros((2, 3, 3)), row, np.full((2, 3), 1 / 3)).tolist() == [0, 0]
+    sources = three_tokens(3)
+    contrasts = level_contrasts(sources)
+    effects = np.random.default_rng(2).normal(size=(3, 3, 3)) * np.sqrt(row)
+    # Coefficients move rows only within the rows that sum to one.
+    effects -= (effects * np.sqrt(row)).sum(axis=2, keepdims=True) * np.sqrt(row)
+    effects *= np.array([0.0, 0.15, 0.6])[:, None, None]
+    half = ((contrasts @ effects) ** 2).sum(axis=(1, 2)) / 2
+    assert half[0] == 0 < half[1] < SMALL < half[2]
+    got = information(effects, contrasts, row, sources.probability)
+    np.testing.assert_allclose(got[:2], half[:2])
+    assert got[2] != half[2] and got[2] == pytest.approx(half[2], rel=0.1)
 
 
 def test_noise_alone_has_strength_zero_on_average_and_the_stated_error() -> None:

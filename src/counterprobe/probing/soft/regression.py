@@ -149,7 +149,7 @@ def _regress_one(
     share[chosen], rank[chosen] = _shares_lost(fit, lost), [_rank(block) for block in blocks]
     covariance = fit.residual.T @ fit.residual / fit.freedom
     effects = Effects(coefficients, inverse, covariance)
-    nats = information(coefficients, weight, sources.probability)
+    nats = information(coefficients, contrasts, weight, sources.probability)
     for s in chosen:
         levels = readings.levels[readings.probe[j], s]
         nats[s] = information_in_context(
@@ -175,7 +175,8 @@ def _regress_one(
         shuffled_gain[m] = gains(inner, inverse)
         if m == 0:
             by_chance = Effects(inverse @ inner, inverse, covariance)
-            nats = information(by_chance.coefficients, weight, sources.probability)
+            tilted = by_chance.coefficients
+            nats = information(tilted, contrasts, weight, sources.probability)
             out.shuffled_strength[j] = directed_strengths(by_chance, contrasts, nats, sources)[0]
     out.log_chance[j], out.shuffled_log_chance[:, j] = log_chance(
         share * left, rank, shuffled_gain, shuffled_rank

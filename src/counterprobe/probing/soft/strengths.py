@@ -29,6 +29,9 @@ __all__ = [
     "level_contrasts",
 ]
 
+# Nats up to which half the variance of effects is their information, to a few percent.
+SMALL = 0.01
+
 
 def level_contrasts(sources: Sources) -> FloatArray:
     """Return what turns coefficients of levels into weighted deviations, shape (n, K, K).
@@ -97,20 +100,27 @@ def directed_strengths(
 
 
 def information(
-    coefficients: FloatArray, mean_row: FloatArray, probability: FloatArray
+    coefficients: FloatArray, contrasts: FloatArray, mean_row: FloatArray, probability: FloatArray
 ) -> FloatArray:
     """Return the information of fitted effects around the mean row, shape (n,).
+
+    Effects so small that half their variance is the information are not tilted for it.
 
     Parameters
     ----------
     coefficients : ndarray of float, shape (n, K, C)
+    contrasts : ndarray of float, shape (n, K, K)
     mean_row : ndarray of float, shape (C,)
     probability : ndarray of float, shape (n, K)
         Of the tokens that are levels 0..K-1.
     """
-    tilts = _tilts(coefficients, mean_row)
-    tilts -= np.einsum("ik,ikc->ic", probability, tilts)[:, None]
-    return divergence(_normalised(tilts + np.log(mean_row)), probability)
+    nats: FloatArray = ((contrasts @ coefficients) ** 2).sum(axis=(1, 2)) / 2
+    large = np.flatnonzero(nats > SMALL)
+    tilts = _tilts(coefficients[large], mean_row)
+    p = probability[large]
+    tilts -= np.einsum("ik,ikc->ic", p, tilts)[:, None]
+    nats[large] = divergence(_normalised(tilts + np.log(mean_row)), p)
+    return nats
 
 
 def information_in_context(
