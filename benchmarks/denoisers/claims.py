@@ -105,10 +105,16 @@ def _discovery(law: str, screens: Iterable[Entry]) -> list[dict[str, Any]]:
 
 
 def _is_worse(entry: Entry, ours: Entry) -> bool:
-    """Whether a sampler is beyond doubt worse: by KL, or by pairs where that is not known."""
-    measure = "kl" if entry.get("kl") is not None else "pair_distance"
-    gap = entry[measure] - ours[measure]
-    return bool(gap > 2 * _error(entry, ours, f"{measure}_se"))
+    """Whether a sampler is beyond doubt worse.
+
+    By KL; where that is not known, by the pairs on true edges or by the size of the energy gap.
+    """
+    if entry.get("kl") is not None:
+        return bool(entry["kl"] - ours["kl"] > 2 * _error(entry, ours, "kl_se"))
+    return any(
+        abs(entry[measure]) - abs(ours[measure]) > 2 * _error(entry, ours, f"{measure}_se")
+        for measure in ("edge_distance", "energy_gap")
+    )
 
 
 def _error(first: Entry, second: Entry, key: str) -> float:

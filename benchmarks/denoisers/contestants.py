@@ -55,7 +55,8 @@ class Sizes:
     fixed, orders : int
         Sequences of a rule whose batches need no reply, and the decision seeds they share.
     adaptive : int
-        Sequences of a rule that adapts to replies, each with decisions of its own.
+        Sequences of a rule that adapts to replies, each with decisions of its own; twice as many
+        where it has no log-probability.
     """
 
     entropy: int = 65_536
@@ -147,7 +148,9 @@ def peers(sizes: Sizes, budgets: tuple[int, ...]) -> Iterator[Contestant]:
 
     def adaptive(name: str, **settings: Any) -> Contestant:
         rule = build_sampler(name, settings)
-        return Contestant(name, settings, rule, "peer", 0, sizes.adaptive)
+        # Without a log-probability there is less to go by in each sequence.
+        times = 2 if rule.rights & cp.Right.COMMIT_CANDIDATES else 1
+        return Contestant(name, settings, rule, "peer", 0, times * sizes.adaptive)
 
     for budget in budgets:
         for name in STEPWISE:

@@ -237,7 +237,7 @@ def _in_short(found: dict[str, Any]) -> str:
     """Return the numbers of a measurement that people wait for."""
     shown = ("error", "found", "ranked", "declared", "true", "evaluations", "kl", "kl_se")
     parts = []
-    for name in (*shown, "pair_distance", "seconds"):
+    for name in (*shown, "edge_distance", "seconds"):
         value = found.get(name)
         if value is not None:
             parts.append(f"{name} {value:.4g}" if isinstance(value, float) else f"{name} {value}")

@@ -42,7 +42,7 @@ def table(laws: Laws) -> str:
                 )
         lines.append(
             f"{'sampler':40s} {'evaluations':>11s} {'KL':>8s} {'+-':>7s} {'energy':>8s} "
-            f"{'+-':>7s} {'pairs x 1e4':>11s} {'+-':>7s}"
+            f"{'+-':>7s} {'edges x 1e4':>11s} {'+-':>7s} {'p pairs':>7s}"
         )
         measured = {k: v for k, v in parts.get("samplers", {}).items() if "error" not in v}
         for key, entry in sorted(measured.items(), key=lambda item: _rank(item[1])):
@@ -64,8 +64,8 @@ def _numbers(entry: Entry) -> str:
     )
     return (
         f"{entry['evaluations']:11.1f} {kl} {entry['energy_gap']:8.3f} "
-        f"{_or_nan(entry, 'energy_gap_se'):7.3f} {1e4 * entry['pair_distance']:11.3f} "
-        f"{1e4 * _or_nan(entry, 'pair_distance_se'):7.3f}"
+        f"{_or_nan(entry, 'energy_gap_se'):7.3f} {1e4 * entry['edge_distance']:11.3f} "
+        f"{1e4 * _or_nan(entry, 'edge_distance_se'):7.3f} {entry['p_value_pairs']:7.3f}"
     )
 
 

@@ -7,9 +7,10 @@ over its own draws, without bias and with a standard error. Averaged over decisi
 the mean KL over orders, not the KL of the mixture of orders, which is smaller.
 
 Rules that look at the drawn values before they choose what to keep (MaskGIT, PUNT) have no such
-product. For every rule there are two measures that need draws alone: the energy gap
-``E_q[-log p] - E_p[-log p]``, zero for the truth, and the squared distance between the frequencies
-of all pairs of values, an unbiased MMD.
+product. Every rule therefore has measures that need draws alone: the energy gap
+``E_q[-log p] - E_p[-log p]``, zero for the truth; the squared distance between the frequencies of
+pairs of values and those of exact samples, on the true edges and on all pairs; and the library's
+permutation test of both sets.
 """
 
 from __future__ import annotations
@@ -20,12 +21,16 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
 
+from counterprobe.evaluation.two_sample import two_sample_test
 from denoisers.files import Trained
 from denoisers.laws import Truth
 
 __all__ = ["Draws", "Reference", "pair_distance", "score"]
+
+# Sequences and shuffles of the permutation test.
+TESTED = 512
+PERMUTATIONS = 199
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +59,7 @@ class Draws:
 class Reference:
     """Exact samples of a law, and its entropy estimated from many more of them."""
 
-    tokens: Tensor
+    tokens: np.ndarray
     entropy: float
     entropy_se: float
 
@@ -64,35 +69,38 @@ class Reference:
         generator = torch.Generator(truth.device).manual_seed(seed)
         surprise = -truth.log_prob(truth.sample(entropy_count, generator))
         mean, error = mean_and_error(surprise.cpu().numpy())
-        return cls(truth.sample(count, generator), mean, error)
+        return cls(truth.sample(count, generator).cpu().numpy(), mean, error)
 
 
-def pair_distance(drawn: Tensor, exact: Tensor, vocab_size: int) -> tuple[float, float]:
-    """Return the squared distance between all pair frequencies, mean over pairs, and its error.
+def pair_distance(
+    drawn: np.ndarray, exact: np.ndarray, pairs: np.ndarray, vocab_size: int
+) -> tuple[float, float]:
+    """Return the squared distance between pair frequencies, mean over pairs, and its error.
 
-    The kernel ``C(a, 2) / C(N, 2)`` of two sequences that agree at ``a`` positions is the share of
-    pairs of positions at which they agree; its MMD is the squared distance between the two tables
-    of pair frequencies, averaged over pairs of positions. Unbiased: negative values happen at the
-    truth. The error is that of the draws, by the U-statistic's projection.
+    With ``n_c`` of n draws and ``m_c`` of m exact samples in cell c of a pair's joint table it is
+    the sum over cells of ``n_c (n_c - 1) / (n (n - 1)) + m_c (m_c - 1) / (m (m - 1)) - 2 n_c m_c /
+    (n m)``: unbiased, so that it may be negative near the truth. It is the squared MMD of the
+    kernel "share of the pairs at which two sequences agree". The error is that of the draws, by
+    the projection of the U-statistic.
+
+    Parameters
+    ----------
+    drawn, exact : ndarray of int, shape (n, N) and (m, N)
+    pairs : ndarray of int, shape (P, 2)
+    vocab_size : int
     """
-    length = drawn.shape[1]
-
-    def indicator(tokens: Tensor) -> Tensor:
-        one_hot = torch.nn.functional.one_hot(tokens, vocab_size)
-        return one_hot.flatten(1).float()
-
-    def kernel(first: Tensor, second: Tensor) -> Tensor:
-        agree = (first @ second.T).double()
-        return agree * (agree - 1) / (length * (length - 1))
-
-    x, y = indicator(drawn), indicator(exact)
-    among, across, exactly = kernel(x, x), kernel(x, y), kernel(y, y)
-    n, m = len(x), len(y)
-    inside = (among.sum(dim=1) - among.diagonal()) / (n - 1)
-    outside = across.mean(dim=1)
-    value = inside.mean() - 2 * outside.mean() + (exactly.sum() - m) / (m * (m - 1))
-    error = 2 * (inside - outside).std() / math.sqrt(n)
-    return float(value), float(error)
+    n, m = len(drawn), len(exact)
+    value, lead = 0.0, np.zeros(n)
+    for i, j in pairs:
+        ours = drawn[:, i] * vocab_size + drawn[:, j]
+        theirs = exact[:, i] * vocab_size + exact[:, j]
+        size = vocab_size**2
+        a, b = np.bincount(ours, minlength=size), np.bincount(theirs, minlength=size)
+        value += (a * (a - 1)).sum() / (n * (n - 1)) + (b * (b - 1)).sum() / (m * (m - 1))
+        value -= 2 * (a @ b) / (n * m)
+        lead += (a[ours] - 1) / (n - 1) - b[ours] / m
+    error = 2 * (lead / len(pairs)).std(ddof=1) / math.sqrt(n)
+    return float(value / len(pairs)), float(error)
 
 
 def score(draws: Draws, trained: Trained, reference: Reference) -> dict[str, Any]:
@@ -101,7 +109,13 @@ def score(draws: Draws, trained: Trained, reference: Reference) -> dict[str, Any
     tokens = torch.as_tensor(draws.tokens, dtype=torch.int64, device=device)
     log_truth = trained.truth.log_prob(tokens)
     energy, energy_se = mean_and_error(-log_truth.cpu().numpy(), draws.order)
-    distance, distance_se = pair_distance(tokens, reference.tokens, trained.truth.vocab_size)
+    exact, vocab_size = reference.tokens, trained.truth.vocab_size
+    everywhere = np.column_stack(np.triu_indices(trained.truth.length, k=1))
+    on_edges = pair_distance(draws.tokens, exact, trained.truth.edges, vocab_size)
+    on_pairs = pair_distance(draws.tokens, exact, everywhere, vocab_size)
+    # Some of every order: sequences of one order stand side by side.
+    some = draws.tokens[:: max(1, len(tokens) // TESTED)]
+    test = two_sample_test(some, exact[:TESTED], permutations=PERMUTATIONS)
     found: dict[str, Any] = {
         "count": len(tokens),
         "orders": len(np.unique(draws.order)),
@@ -110,8 +124,12 @@ def score(draws: Draws, trained: Trained, reference: Reference) -> dict[str, Any
         "depth": float(draws.depth.mean()),
         "energy_gap": energy - reference.entropy,
         "energy_gap_se": math.hypot(energy_se, reference.entropy_se),
-        "pair_distance": distance,
-        "pair_distance_se": distance_se,
+        "edge_distance": on_edges[0],
+        "edge_distance_se": on_edges[1],
+        "pair_distance": on_pairs[0],
+        "pair_distance_se": on_pairs[1],
+        "p_value_pairs": test.p_value["pairs"],
+        "p_value_hamming": test.p_value["hamming"],
         "kl": None,
         "kl_se": None,
     }
@@ -119,7 +137,7 @@ def score(draws: Draws, trained: Trained, reference: Reference) -> dict[str, Any
         gap = draws.log_prob - log_truth.cpu().numpy()
         found["kl"], found["kl_se"] = mean_and_error(gap, draws.order)
         if 1 < found["orders"] < len(gap):
-            means = [gap[draws.order == k].mean() for k in np.unique(draws.order)]
+            means = [float(gap[draws.order == k].mean()) for k in np.unique(draws.order)]
             found["kl_least_order"], found["kl_largest_order"] = min(means), max(means)
     return found
 

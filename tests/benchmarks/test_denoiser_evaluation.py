@@ -195,10 +195,10 @@ def test_every_estimator_is_screened_at_every_number_of_probes() -> None:
 
 
 def entry(sampler: str, kind: str, evaluations: float, kl: float | None, **more: Any) -> dict:
-    measured = {"kl_se": 0.01, "pair_distance": 0.5, "pair_distance_se": 0.01, "settings": {}}
-    return (
-        {"sampler": sampler, "kind": kind, "evaluations": evaluations, "kl": kl} | measured | more
-    )
+    found = {"sampler": sampler, "kind": kind, "evaluations": evaluations, "kl": kl, "kl_se": 0.01}
+    distances = {"edge_distance": 0.5, "edge_distance_se": 0.01}
+    energies = {"energy_gap": 0.1, "energy_gap_se": 0.02}
+    return found | {"settings": {}, "p_value_pairs": 0.5} | distances | energies | more
 
 
 def measured(law: str, *entries: dict, **parts: Any) -> dict:
@@ -228,12 +228,13 @@ def test_a_peer_must_be_worse_beyond_its_error() -> None:
     worse = entry("llada", "peer", 6, 0.9)
     unclear = entry("dream", "peer", 5, 0.21)
     many = entry("random-balanced", "baseline", 32, 0.1)
-    by_pairs = entry("maskgit", "peer", 6, None, pair_distance=0.9)
-    not_by_pairs = entry("punt", "peer", 6, None, pair_distance=0.4)
+    by_pairs = entry("maskgit", "peer", 6, None, edge_distance=0.9)
+    by_energy = entry("info-gain", "peer", 6, None, energy_gap=-2.0)
+    by_neither = entry("punt", "peer", 6, None, edge_distance=0.4)
     failed = {"error": "no", "kind": "peer"}
-    fine = claims(measured("tree", ALONE, ours, worse, many, by_pairs, failed))[1]
+    fine = claims(measured("tree", ALONE, ours, worse, many, by_pairs, by_energy, failed))[1]
     assert fine["holds"]
-    doubtful = claims(measured("tree", ALONE, ours, worse, unclear, not_by_pairs))[1]
+    doubtful = claims(measured("tree", ALONE, ours, worse, unclear, by_neither))[1]
     assert not doubtful["holds"]
     assert [name.split()[0] for name in doubtful["not_worse"]] == ["dream", "punt"]
 
@@ -258,8 +259,7 @@ def test_figures_are_flat_numbers() -> None:
 
 
 def test_table_says_what_holds() -> None:
-    more = {"energy_gap": 0.1, "energy_gap_se": None}
-    laws = measured("tree", ALONE | more, entry("layers", "structured", 6, 0.2) | more)
+    laws = measured("tree", ALONE, entry("layers", "structured", 6, 0.2, kl_se=None))
     said = table(laws)
     assert "holds: tree: structured in at most 8 evaluations" in said
 
