@@ -25,7 +25,7 @@ from pathlib import Path
 from denoisers.contestants import Sizes
 from denoisers.evaluation import evaluate
 from denoisers.files import FOLDER, load, save, write_record
-from denoisers.laws import build_law, law_names
+from denoisers.laws import LAWS, build_law, law_names
 from denoisers.report import draw_figure, table
 from denoisers.row_errors import row_errors
 from denoisers.store import Store
@@ -91,6 +91,7 @@ def report_laws(options: argparse.Namespace) -> int:
     store = Store(None, settings)
     for part in options.parts:
         store.merge(part)
+    store.laws = {law: store.laws[law] for law in LAWS if law in store.laws}
     store.file = options.json
     store.write()
     return show(store, options.figure)

@@ -142,7 +142,7 @@ def test_laws_measured_apart_are_joined(
     monkeypatch.setattr(evaluation, "peers", lambda sizes, budgets: iter(()))
     for law in ("path", "grid"):
         assert run(weights, tmp_path, law, name=law) == 0
-    parts = [str(tmp_path / f"{law}.json") for law in ("path", "grid")]
+    parts = [str(tmp_path / f"{law}.json") for law in ("grid", "path")]
     joined = tmp_path / "joined.json"
     assert main(["report", *parts, "--json", str(joined)]) == 0
     assert list(json.loads(joined.read_text())["laws"]) == ["path", "grid"]
