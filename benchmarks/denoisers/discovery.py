@@ -31,18 +31,29 @@ def edges_found(strength: np.ndarray, edges: np.ndarray, true_edges: np.ndarray)
     -------
     dict
         ``true``, how many there are; ``declared`` and ``found``, pairs and how many of them are
-        true; ``ranked``, true edges among the T strongest pairs, which needs no cut.
+        true; ``ranked``, true edges among the T strongest pairs, which needs no cut;
+        ``weakest_edge`` and ``strongest_other``, strengths in nats on either side of the best cut.
+
+    Notes
+    -----
+    A screen asks the network, which couples positions that the law does not: a declared pair that
+    is no true edge may still be one of the network.
     """
     truth = {tuple(sorted(map(int, edge))) for edge in true_edges}
     declared = {tuple(sorted(map(int, edge))) for edge in edges}
     first, second = np.triu_indices(len(strength), k=1)
-    strongest = np.argsort(-strength[first, second], kind="stable")[: len(truth)]
-    ranked = {(int(first[k]), int(second[k])) for k in strongest if strength[first[k], second[k]]}
+    values = strength[first, second]
+    is_true = np.array(
+        [pair in truth for pair in zip(first.tolist(), second.tolist(), strict=True)]
+    )
+    strongest = np.argsort(-values, kind="stable")[: len(truth)]
     return {
         "true": len(truth),
         "declared": len(declared),
         "found": len(declared & truth),
-        "ranked": len(ranked & truth),
+        "ranked": int((is_true & (values > 0))[strongest].sum()),
+        "weakest_edge": float(values[is_true].min(initial=np.inf)),
+        "strongest_other": float(values[~is_true].max(initial=0.0)),
     }
 
 

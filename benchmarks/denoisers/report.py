@@ -38,7 +38,9 @@ def table(laws: Laws) -> str:
             if "error" not in entry:
                 lines.append(
                     f"discovery {key}: {entry['found']} of {entry['true']} edges among "
-                    f"{entry['declared']} declared, {entry['ranked']} ranked first"
+                    f"{entry['declared']} declared, {entry['ranked']} ranked first; weakest "
+                    f"{entry['weakest_edge']:.3g} nats, strongest other pair "
+                    f"{entry['strongest_other']:.3g}"
                 )
         lines.append(
             f"{'sampler':40s} {'evaluations':>11s} {'KL':>8s} {'+-':>7s} {'energy':>8s} "

@@ -178,12 +178,14 @@ def test_edges_are_counted_whichever_end_comes_first() -> None:
     for (i, j), value in {(0, 1): 3.0, (1, 2): 2.0, (0, 3): 1.0}.items():
         strength[i, j] = strength[j, i] = value
     found = edges_found(strength, np.array([(1, 0), (0, 3)]), np.array([(0, 1), (2, 1)]))
-    assert found == {"true": 2, "declared": 2, "found": 1, "ranked": 2}
+    counts = {"true": 2, "declared": 2, "found": 1, "ranked": 2}
+    assert found == counts | {"weakest_edge": 2.0, "strongest_other": 1.0}
 
 
 def test_no_edges_are_counted_where_nothing_is_strong() -> None:
     found = edges_found(np.zeros((3, 3)), np.empty((0, 2), dtype=int), np.array([(0, 1)]))
-    assert found == {"true": 1, "declared": 0, "found": 0, "ranked": 0}
+    counts = {"true": 1, "declared": 0, "found": 0, "ranked": 0}
+    assert found == counts | {"weakest_edge": 0.0, "strongest_other": 0.0}
 
 
 def test_every_estimator_is_screened_at_every_number_of_probes() -> None:
