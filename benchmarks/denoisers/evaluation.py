@@ -13,6 +13,7 @@ import numpy as np
 import torch
 
 import counterprobe as cp
+from denoisers.claims import FEW
 from denoisers.contestants import (
     BUDGETS,
     Contestant,
@@ -32,6 +33,9 @@ from denoisers.store import Store
 __all__ = ["PHASES", "Bench", "evaluate"]
 
 Say = Callable[[str], None]
+
+# Nats that a plan may cost by its own estimate.
+PRICES = (0.1, 0.3, 1.0)
 
 
 @dataclass
@@ -57,6 +61,7 @@ class Bench:
     oracle: DenoiserOracle = field(init=False)
     reference: Reference = field(init=False)
     structure: Any = field(init=False, default=None)
+    asked: tuple[int, ...] = field(init=False)
     budgets: tuple[int, ...] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -64,7 +69,8 @@ class Bench:
         truth = self.trained.truth
         self.oracle = DenoiserOracle(self.trained)
         self.reference = Reference.of(truth, self.sizes.reference, self.sizes.entropy)
-        self.budgets = tuple(budget for budget in BUDGETS if budget < truth.length)
+        self.asked = tuple(budget for budget in BUDGETS if budget <= truth.length)
+        self.budgets = tuple(budget for budget in self.asked if budget < truth.length)
 
     @property
     def law(self) -> str:
@@ -104,23 +110,23 @@ class Bench:
         """Discover the structure once; every structured sampler uses it."""
         self.structure = find_structure(self.oracle, self.probes)
 
-    def layers(self) -> Contestant:
-        """Return the sampler that commits the found structure layer by layer."""
-        rule = self.structure.sampler(method="layers")
-        return Contestant("layers", {}, rule, "structured", 1, self.sizes.fixed)
+    def structured(self, name: str, **settings: Any) -> Contestant:
+        """Return a sampler that commits by the structure found; every seed has its own plan."""
+        method = {"method": "layers"} if name == "layers" else {}
+        rule = self.structure.sampler(**settings, **method)
+        sizes = self.sizes
+        return Contestant(name, settings, rule, "structured", sizes.orders, sizes.fixed)
 
-    def plans(self) -> Iterable[Contestant]:
-        """Yield the sampler that plans batches by the found strengths, at every budget."""
-        for budget in self.budgets:
-            rule = self.structure.sampler(batches=budget)
-            yield Contestant(
-                "planned",
-                {"batches": budget},
-                rule,
-                "structured",
-                self.sizes.orders,
-                self.sizes.fixed,
-            )
+    def layers(self) -> list[Contestant]:
+        """Return the samplers that commit the structure layer by layer, at every budget."""
+        return [self.structured("layers", batches=budget) for budget in self.asked]
+
+    def plans(self) -> list[Contestant]:
+        """Return the samplers that plan by strengths, at every budget and at some prices."""
+        return [
+            *(self.structured("planned", batches=budget) for budget in self.asked),
+            *(self.structured("planned", target_kl=price) for price in PRICES),
+        ]
 
 
 # ----- Phases, the most telling first -------------------------------------------------------
@@ -157,17 +163,20 @@ def structure_phase(bench: Bench) -> None:
         structure = bench.structure
         found = edges_found(structure.strength, structure.edges, bench.trained.truth.edges)
         everywhere, decisions = np.arange(bench.oracle.length), cp.Streams(0, 0).decisions
-        layers = list(bench.layers().rule.schedule(everywhere, decisions) or [])
-        return {**found, "evaluations": structure.ledger.total, "layers": len(layers)}
+        rounds = {
+            len(list(one.rule.schedule(everywhere, decisions) or [])) for one in bench.layers()
+        }
+        return {**found, "evaluations": structure.ledger.total, "rounds": sorted(rounds)}
 
     if bench.store.has(bench.law, "structure", "used"):
         bench.find()  # samplers that are still missing need it
     bench.measure("structure", "used", work)
     if bench.structure is not None:
-        layers = bench.store.part(bench.law, "structure").get("used", {}).get("layers", 0)
-        if 1 < layers < bench.oracle.length:
-            bench.budgets = tuple(sorted({*bench.budgets, layers}))
-        bench.contest([bench.layers()])
+        # Peers are set against layers at as many rounds as those really take.
+        rounds = bench.store.part(bench.law, "structure").get("used", {}).get("rounds", [])
+        few = {number for number in rounds if 1 < number < min(FEW + 1, bench.oracle.length)}
+        bench.budgets = tuple(sorted({*bench.budgets, *few}))
+        bench.contest(bench.layers())
         bench.contest(bench.plans())
 
 

@@ -35,7 +35,12 @@ class Known:
         strength[self.edges[:, 0], self.edges[:, 1]] = 1.0
         return strength + strength.T
 
-    def sampler(self, batches: int | None = None, method: str | None = None) -> Any:
+    def sampler(
+        self,
+        batches: int | None = None,
+        target_kl: float | None = None,
+        method: str | None = None,
+    ) -> Any:
         if method == "layers":
             return CentroidLayers(tuple((int(i), int(j)) for i, j in self.edges))
         return RandomBalanced(batches=batches or 1)
@@ -76,7 +81,9 @@ def test_evaluation_measures_structured_and_peers_and_draws_them(
     assert run(weights, tmp_path, "path,grid", "--figure", str(figure)) == 0
     written = json.loads((tmp_path / "all.json").read_text())
     samplers = written["laws"]["path"]["samplers"]
-    assert samplers["layers"]["evaluations"] == 4.0
+    assert samplers["layers batches=8"]["evaluations"] == 4.0
+    assert samplers["planned target_kl=0.3"]["evaluations"] == 1.0
+    assert written["laws"]["path"]["structure"]["used"]["rounds"] == [4]
     assert {entry["kind"] for entry in samplers.values()} == {
         "truth",
         "structured",
@@ -203,6 +210,10 @@ def entry(sampler: str, kind: str, evaluations: float, kl: float | None, **more:
     return found | {"settings": {}, "p_value_pairs": 0.5} | distances | energies | more
 
 
+def layers(kl: float) -> dict:
+    return entry("layers", "structured", 6, kl, settings={"batches": 8})
+
+
 def measured(law: str, *entries: dict, **parts: Any) -> dict:
     return {law: {"samplers": {str(k): value for k, value in enumerate(entries)}, **parts}}
 
@@ -215,25 +226,29 @@ ALONE = entry("sequential", "baseline", 64, 0.5)
     [("tree", 0.5, True), ("tree", 0.6, False), ("path", 0.6, True), ("path", 0.7, False)],
 )
 def test_structured_is_set_against_one_token_at_a_time(law: str, kl: float, holds: bool) -> None:
-    found = claims(measured(law, ALONE, entry("layers", "structured", 6, kl)))
+    found = claims(measured(law, ALONE, layers(kl)))
     assert found[0]["holds"] == holds
 
 
-def test_structured_sampler_with_too_many_evaluations_does_not_count() -> None:
-    laws = measured("tree", ALONE, entry("planned", "structured", 16, 0.1))
-    assert structured(laws["tree"]["samplers"]) is None
-    assert claims(laws) == []
+def test_only_the_structured_sampler_chosen_beforehand_is_judged() -> None:
+    others = [
+        entry("planned", "structured", 4, 0.1, settings={"batches": 8}),
+        entry("layers", "structured", 16, 0.1, settings={"batches": 16}),
+    ]
+    assert claims(measured("tree", ALONE, *others)) == []
+    laws = measured("tree", ALONE, *others, layers(0.3))
+    assert structured(laws["tree"]["samplers"]) == layers(0.3)
 
 
 def test_a_peer_must_be_worse_beyond_its_error() -> None:
-    ours = entry("layers", "structured", 6, 0.2)
+    ours = layers(0.2)
     worse = entry("llada", "peer", 6, 0.9)
     unclear = entry("dream", "peer", 5, 0.21)
     many = entry("random-balanced", "baseline", 32, 0.1)
     by_pairs = entry("maskgit", "peer", 6, None, edge_distance=0.9)
     by_energy = entry("info-gain", "peer", 6, None, energy_gap=-2.0)
     by_neither = entry("punt", "peer", 6, None, edge_distance=0.4)
-    failed = {"error": "no", "kind": "peer"}
+    failed = {"error": "no"}
     fine = claims(measured("tree", ALONE, ours, worse, many, by_pairs, by_energy, failed))[1]
     assert fine["holds"]
     doubtful = claims(measured("tree", ALONE, ours, worse, unclear, by_neither))[1]
@@ -252,7 +267,7 @@ def test_discovery_is_judged_at_the_most_probes_allowed_and_the_worst_seed() -> 
 
 
 def test_figures_are_flat_numbers() -> None:
-    laws = measured("tree", ALONE, entry("layers", "structured", 6, 0.2))
+    laws = measured("tree", ALONE, layers(0.2))
     assert figures(laws) == {
         "tree.structured_kl": 0.2,
         "tree.structured_evaluations": 6,
@@ -261,7 +276,7 @@ def test_figures_are_flat_numbers() -> None:
 
 
 def test_table_says_what_holds() -> None:
-    laws = measured("tree", ALONE, entry("layers", "structured", 6, 0.2, kl_se=None))
+    laws = measured("tree", ALONE, layers(0.2) | {"kl_se": None})
     said = table(laws)
     assert "holds: tree: structured in at most 8 evaluations" in said
 
