@@ -2,19 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
 
 import counterprobe as cp
+from counterprobe.probing.soft import SoftSettings, soft_screen
 
 __all__ = ["PROBES", "QUICK_PROBES", "Screen", "edges_found", "find_structure", "screens"]
 
-ESTIMATORS = ("regression", "substitution", "contexts")
-PROBES = (32, 64, 128, 192, 256, 512)
-QUICK_PROBES = (64,)
+# Numbers of probes by estimator. Single substitutions show three tokens at each of 64 positions,
+# which costs 192 and no more; a context of theirs costs about 80.
+PROBES: dict[str, tuple[int, ...]] = {
+    "regression": (32, 64, 128, 192, 256, 512),
+    "substitution": (192,),
+    "contexts": (128, 256, 512, 1_024, 2_048),
+}
+QUICK_PROBES: dict[str, tuple[int, ...]] = {
+    "regression": (64,),
+    "substitution": (192,),
+    "contexts": (128,),
+}
 
 
 def edges_found(strength: np.ndarray, edges: np.ndarray, true_edges: np.ndarray) -> dict[str, Any]:
@@ -72,8 +82,6 @@ class Screen:
 
     def found_in(self, oracle: cp.Oracle, true_edges: np.ndarray) -> dict[str, Any]:
         """Screen an oracle and count what was found."""
-        from counterprobe.probing.soft import SoftSettings, soft_screen
-
         first = min(self.probes, SoftSettings().first)
         settings = SoftSettings(probes=self.probes, first=first, estimator=self.estimator)
         run = cp.Unmasking(oracle)
@@ -85,10 +93,10 @@ class Screen:
         }
 
 
-def screens(probes: Iterable[int], seeds: int) -> Iterator[Screen]:
+def screens(probes: Mapping[str, Iterable[int]], seeds: int) -> Iterator[Screen]:
     """Yield every estimator at every number of probes."""
-    for count in probes:
-        for estimator in ESTIMATORS:
+    for estimator, counts in probes.items():
+        for count in counts:
             for seed in range(seeds):
                 yield Screen(estimator, count, seed)
 

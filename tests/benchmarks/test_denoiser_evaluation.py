@@ -10,13 +10,15 @@ import pytest
 from denoiser import main
 from denoisers import evaluation
 from denoisers.claims import claims, figures, structured
-from denoisers.discovery import edges_found, screens
+from denoisers.discovery import PROBES, QUICK_PROBES, Screen, edges_found, screens
+from denoisers.forest import ForestTruth
 from denoisers.laws import build_law
 from denoisers.report import draw_figure, table
 from denoisers.store import Store, plain
 from denoisers.training import TINY
 
 import counterprobe as cp
+from counterprobe.probing.soft.findings import ESTIMATORS
 from counterprobe.samplers import CentroidLayers, RandomBalanced
 
 PNG = b"\x89PNG"
@@ -196,8 +198,18 @@ def test_no_edges_are_counted_where_nothing_is_strong() -> None:
 
 
 def test_every_estimator_is_screened_at_every_number_of_probes() -> None:
-    keys = [screen.key for screen in screens((64, 128), seeds=2)]
-    assert len(keys) == len(set(keys)) == 3 * 2 * 2
+    assert set(PROBES) == set(QUICK_PROBES) == set(ESTIMATORS)
+    keys = [screen.key for screen in screens({"regression": (64, 128), "contexts": (256,)}, 2)]
+    assert len(keys) == len(set(keys)) == 3 * 2
+
+
+@pytest.mark.parametrize(("estimator", "probes"), [("regression", 256), ("substitution", 192)])
+def test_a_screen_of_exact_rows_finds_the_edges(estimator: str, probes: int) -> None:
+    truth = build_law("stars")
+    assert isinstance(truth, ForestTruth)
+    found = Screen(estimator, probes, 0).found_in(truth.library_law().oracle(), truth.edges)
+    assert found["true"] == found["ranked"] == 56
+    assert found["evaluations"] == probes + 1
 
 
 # ----- Claims -------------------------------------------------------------------------------
