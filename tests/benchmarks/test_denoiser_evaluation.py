@@ -101,6 +101,19 @@ def test_evaluation_measures_structured_and_peers_and_draws_them(
     assert "== grid" in capsys.readouterr().out
 
 
+def test_evaluation_discovers_and_plans_with_the_library(
+    weights: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for phase in ("baselines", "peers"):
+        monkeypatch.setattr(evaluation, phase, lambda sizes, budgets: iter(()))
+    assert run(weights, tmp_path, "grid", "--probes", "96") == 0
+    written = json.loads((tmp_path / "all.json").read_text())["laws"]["grid"]
+    assert written["structure"]["used"]["evaluations"] == 97
+    rounds = [written["samplers"][f"layers batches={k}"]["evaluations"] for k in (2, 4, 8)]
+    assert rounds[0] <= 2 and rounds[1] <= 4 and rounds[2] <= 8
+    assert {entry["estimator"] for entry in written["discovery"].values()} == set(ESTIMATORS)
+
+
 @pytest.mark.usefixtures("known_structure")
 def test_evaluation_continues_where_it_ended(
     weights: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
