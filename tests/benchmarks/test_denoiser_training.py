@@ -12,7 +12,7 @@ from denoisers.network import Denoiser, Shape
 from denoisers.row_errors import row_errors
 from denoisers.training import FULL, TINY, Progress, Settings, fresh_batches, masked_loss, train
 
-SHORT = replace(TINY, steps=200, batch_size=128)
+SHORT = replace(TINY, steps=200, batch_size=64, layers=1)
 
 
 @pytest.fixture(scope="module")
