@@ -1,7 +1,9 @@
 """What is claimed of learned denoisers, and whether the measurements bear it out.
 
-The structured sampler that is judged was chosen beforehand: layers of the structure found, in at
-most eight rounds. A difference counts when it is larger than two standard errors of it.
+Two structured samplers are judged, with the same settings on every law: layers of the structure
+found in at most eight rounds, and plans that may cost 0.3 nats by their own estimate. Both were
+settled on after a look at a few hundred sequences of each forest, so that the claims were not made
+blind. A difference counts when it is larger than two standard errors of it.
 """
 
 from __future__ import annotations
@@ -15,24 +17,26 @@ __all__ = ["claims", "figures", "structured"]
 Entry = Mapping[str, Any]
 Laws = Mapping[str, Mapping[str, Mapping[str, Entry]]]
 
-# Rounds of the layers that are judged.
+# Evaluations of what is judged, at most.
 FEW = 8
+JUDGED: tuple[tuple[str, dict[str, float]], ...] = (
+    ("layers", {"batches": FEW}),
+    ("planned", {"target_kl": 0.3}),
+)
 # Probes within which most edges have to be found.
 ENOUGH_PROBES = 200
 
 
-def structured(samplers: Mapping[str, Entry]) -> Entry | None:
-    """Return the structured sampler that is judged, if it was measured."""
-    return next(
-        (
-            entry
-            for entry in samplers.values()
-            if entry.get("sampler") == "layers"
-            and entry["settings"] == {"batches": FEW}
-            and entry.get("kl") is not None
-        ),
-        None,
-    )
+def structured(samplers: Mapping[str, Entry]) -> list[Entry]:
+    """Return the structured samplers that are judged, as far as they were measured."""
+    return [
+        entry
+        for name, settings in JUDGED
+        for entry in samplers.values()
+        if entry.get("sampler") == name
+        and entry["settings"] == settings
+        and entry.get("kl") is not None
+    ]
 
 
 def sequential(samplers: Mapping[str, Entry]) -> Entry | None:
@@ -54,36 +58,46 @@ def claims(laws: Laws) -> list[dict[str, Any]]:
         parts = laws.get(law, {})
         found += _discovery(law, parts.get("discovery", {}).values())
         samplers = parts.get("samplers", {})
-        ours, alone = structured(samplers), sequential(samplers)
-        if ours is None or alone is None or alone.get("kl") is None:
-            continue
-        room = 1.2 if law == "path" else 1.0
-        found.append(
-            {
-                "claim": f"{law}: structured in at most {FEW} evaluations has at most "
-                + ("1.2 times the KL" if law == "path" else "the KL")
-                + " of one token at a time",
-                "structured": ours["kl"],
-                "evaluations": ours["evaluations"],
-                "sequential": alone["kl"],
-                "holds": ours["kl"] <= room * alone["kl"] + 2 * _error(ours, alone, "kl_se"),
-            }
-        )
-        better = [
-            f"{entry['sampler']} {entry['settings']}"
-            for entry in samplers.values()
-            if entry.get("kind") in ("peer", "baseline")
-            and entry["evaluations"] <= ours["evaluations"] * 1.01
-            and not _is_worse(entry, ours)
-        ]
-        found.append(
-            {
-                "claim": f"{law}: every peer within as many evaluations is worse",
-                "not_worse": better,
-                "holds": not better,
-            }
-        )
+        alone = sequential(samplers)
+        if alone is not None and alone.get("kl") is not None:
+            for ours in structured(samplers):
+                found += [
+                    _against_one_at_a_time(law, ours, alone),
+                    _against_peers(law, ours, samplers),
+                ]
     return found
+
+
+def _against_one_at_a_time(law: str, ours: Entry, alone: Entry) -> dict[str, Any]:
+    """Judge a structured sampler against one token at a time, the mean over random orders."""
+    room = 1.2 if law == "path" else 1.0
+    closeness = "1.2 times the KL" if law == "path" else "the KL"
+    is_close = ours["kl"] <= room * alone["kl"] + 2 * _error(ours, alone, "kl_se")
+    return {
+        "claim": f"{law}: {ours['sampler']} in at most {FEW} evaluations has at most {closeness} "
+        "of one token at a time",
+        "structured": ours["kl"],
+        "evaluations": ours["evaluations"],
+        "sequential": alone["kl"],
+        "holds": is_close and ours["evaluations"] <= FEW,
+    }
+
+
+def _against_peers(law: str, ours: Entry, samplers: Mapping[str, Entry]) -> dict[str, Any]:
+    """Judge a structured sampler against every peer that spends no more."""
+    better = [
+        " ".join([entry["sampler"], *(f"{k}={v}" for k, v in entry["settings"].items())])
+        for entry in samplers.values()
+        if entry.get("kind") in ("peer", "baseline")
+        and entry["evaluations"] <= 1.01 * ours["evaluations"]
+        and not _is_worse(entry, ours)
+    ]
+    return {
+        "claim": f"{law}: every peer within the {ours['evaluations']:.3g} evaluations of "
+        f"{ours['sampler']} is worse",
+        "not_worse": better,
+        "holds": not better,
+    }
 
 
 def _discovery(law: str, screens: Iterable[Entry]) -> list[dict[str, Any]]:
@@ -128,10 +142,10 @@ def figures(laws: Laws) -> dict[str, float]:
     found: dict[str, float] = {}
     for law, parts in laws.items():
         samplers = parts.get("samplers", {})
-        ours, alone = structured(samplers), sequential(samplers)
-        if ours is not None:
-            found[f"{law}.structured_kl"] = ours["kl"]
-            found[f"{law}.structured_evaluations"] = ours["evaluations"]
+        for ours in structured(samplers):
+            found[f"{law}.{ours['sampler']}_kl"] = ours["kl"]
+            found[f"{law}.{ours['sampler']}_evaluations"] = ours["evaluations"]
+        alone = sequential(samplers)
         if alone is not None and alone.get("kl") is not None:
             found[f"{law}.sequential_kl"] = alone["kl"]
     return found

@@ -255,14 +255,21 @@ def test_structured_is_set_against_one_token_at_a_time(law: str, kl: float, hold
     assert found[0]["holds"] == holds
 
 
-def test_only_the_structured_sampler_chosen_beforehand_is_judged() -> None:
+def test_only_the_structured_samplers_named_are_judged() -> None:
     others = [
         entry("planned", "structured", 4, 0.1, settings={"batches": 8}),
         entry("layers", "structured", 16, 0.1, settings={"batches": 16}),
     ]
     assert claims(measured("tree", ALONE, *others)) == []
-    laws = measured("tree", ALONE, *others, layers(0.3))
-    assert structured(laws["tree"]["samplers"]) == layers(0.3)
+    priced = entry("planned", "structured", 5, 0.1, settings={"target_kl": 0.3})
+    laws = measured("tree", ALONE, *others, priced, layers(0.3))
+    assert structured(laws["tree"]["samplers"]) == [layers(0.3), priced]
+    assert len(claims(laws)) == 4
+
+
+def test_a_structured_sampler_of_too_many_evaluations_fails() -> None:
+    slow = entry("planned", "structured", 9, 0.1, settings={"target_kl": 0.3})
+    assert not claims(measured("tree", ALONE, slow))[0]["holds"]
 
 
 def test_a_peer_must_be_worse_beyond_its_error() -> None:
@@ -294,8 +301,8 @@ def test_discovery_is_judged_at_the_most_probes_allowed_and_the_worst_seed() -> 
 def test_figures_are_flat_numbers() -> None:
     laws = measured("tree", ALONE, layers(0.2))
     assert figures(laws) == {
-        "tree.structured_kl": 0.2,
-        "tree.structured_evaluations": 6,
+        "tree.layers_kl": 0.2,
+        "tree.layers_evaluations": 6,
         "tree.sequential_kl": 0.5,
     }
 
@@ -303,7 +310,7 @@ def test_figures_are_flat_numbers() -> None:
 def test_table_says_what_holds() -> None:
     laws = measured("tree", ALONE, layers(0.2) | {"kl_se": None})
     said = table(laws)
-    assert "holds: tree: structured in at most 8 evaluations" in said
+    assert "holds: tree: layers in at most 8 evaluations" in said
 
 
 def test_a_figure_of_nothing_is_refused(tmp_path: Path) -> None:
