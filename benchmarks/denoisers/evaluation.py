@@ -13,7 +13,7 @@ import numpy as np
 import torch
 
 import counterprobe as cp
-from denoisers.claims import FEW
+from denoisers.claims import FEW, JUDGED
 from denoisers.contestants import (
     BUDGETS,
     Contestant,
@@ -163,16 +163,15 @@ def structure_phase(bench: Bench) -> None:
         structure = bench.structure
         found = edges_found(structure.strength, structure.edges, bench.trained.truth.edges)
         everywhere, decisions = np.arange(bench.oracle.length), cp.Streams(0, 0).decisions
-        rounds = {
-            len(list(one.rule.schedule(everywhere, decisions) or [])) for one in bench.layers()
-        }
+        judged = [bench.structured(name, **settings) for name, settings in JUDGED]
+        rounds = {len(list(one.rule.schedule(everywhere, decisions) or [])) for one in judged}
         return {**found, "evaluations": structure.ledger.total, "rounds": sorted(rounds)}
 
     if bench.store.has(bench.law, "structure", "used"):
         bench.find()  # samplers that are still missing need it
     bench.measure("structure", "used", work)
     if bench.structure is not None:
-        # Peers are set against layers at as many rounds as those really take.
+        # Peers are also run at as many rounds as what is judged really takes.
         rounds = bench.store.part(bench.law, "structure").get("used", {}).get("rounds", [])
         few = {number for number in rounds if 1 < number < min(FEW + 1, bench.oracle.length)}
         bench.budgets = tuple(sorted({*bench.budgets, *few}))

@@ -85,7 +85,7 @@ def test_evaluation_measures_structured_and_peers_and_draws_them(
     samplers = written["laws"]["path"]["samplers"]
     assert samplers["layers batches=8"]["evaluations"] == 4.0
     assert samplers["planned target_kl=0.3"]["evaluations"] == 1.0
-    assert written["laws"]["path"]["structure"]["used"]["rounds"] == [4]
+    assert written["laws"]["path"]["structure"]["used"]["rounds"] == [1, 4]
     assert {entry["kind"] for entry in samplers.values()} == {
         "truth",
         "structured",
