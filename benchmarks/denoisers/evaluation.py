@@ -91,6 +91,15 @@ class Bench:
         self.store.add(self.law, part, key, found)
         self.say(f"{self.law} {part} {key}: {_in_short(found)}")
 
+    def attempt(self, phase: Callable[[Bench], None]) -> None:
+        """Go through a phase; whatever stops it stops no other."""
+        try:
+            phase(self)
+        except Exception as problem:
+            traceback.print_exc()
+            error = f"{type(problem).__name__}: {problem}"
+            self.store.add(self.law, "phases", phase.__name__, {"error": error})
+
     def contest(self, contestants: Iterable[Contestant]) -> None:
         """Draw from samplers and score them."""
         for contestant in contestants:
@@ -238,7 +247,7 @@ def evaluate(
     benches = [Bench(load(folder, law, device), sizes, store, probes, say) for law in laws]
     for phase in PHASES:
         for bench in benches:
-            phase(bench)
+            bench.attempt(phase)
 
 
 def _in_short(found: dict[str, Any]) -> str:

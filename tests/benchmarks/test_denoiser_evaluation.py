@@ -158,6 +158,21 @@ def test_a_failure_is_kept_and_the_rest_is_measured(
 
 
 @pytest.mark.usefixtures("known_structure")
+def test_a_phase_that_fails_stops_no_other(
+    weights: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(*ignored: Any) -> None:
+        raise RuntimeError("no baselines today")
+
+    monkeypatch.setattr(evaluation, "baselines", fails)
+    monkeypatch.setattr(evaluation, "told_peers", lambda truth, sizes, budgets: iter(()))
+    assert run(weights, tmp_path, "path") == 1
+    written = json.loads((tmp_path / "all.json").read_text())["laws"]["path"]
+    assert written["phases"]["baseline_phase"]["error"] == "RuntimeError: no baselines today"
+    assert "maskgit steps=4" in written["samplers"]
+
+
+@pytest.mark.usefixtures("known_structure")
 def test_laws_measured_apart_are_joined(
     weights: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
