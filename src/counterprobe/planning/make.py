@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from typing import Literal, get_args
 
 import numpy as np
@@ -11,6 +12,7 @@ from numpy.typing import ArrayLike
 
 from counterprobe.arguments import whole_number
 from counterprobe.arrays import FloatArray
+from counterprobe.planning.gap import forest_cut
 from counterprobe.planning.layers import layered_plan
 from counterprobe.planning.plan import Plan
 from counterprobe.planning.price import batch_prices, priced
@@ -61,7 +63,8 @@ def make_plan(
     noise_floor : float
         Strengths of at most this count as zero.
     method : {"auto", "layers", "search"}
-        ``auto`` takes the cheaper one, and layers where they cost the same.
+        ``auto`` takes the cheaper one, and layers where they cost the same; where the strong
+        pairs are a forest above a clear gap (``gap.py``), both are made from them alone.
     restarts : int
         Long searches; the cheapest plan is kept.
     rng : numpy.random.Generator
@@ -81,8 +84,10 @@ def make_plan(
     if len(strengths.positions) == 0:
         raise ValueError("positions must not be empty: there is nothing to plan")
 
+    strong = _strong(strengths, method)
+
     def offer(count: int) -> Offer:
-        return _best_offer(strengths, count, method, searches, rng)
+        return _with_weak(_best_offer(strong, count, method, searches, rng), strengths, strong)
 
     if batches is not None:
         return offer(int(batches))[0]
@@ -114,10 +119,12 @@ def price_curve(
     """
     strengths = check_strength(strength, positions, noise_floor=noise_floor)
     searches = whole_number("restarts", restarts, at_least=1)
+    strong = _strong(strengths, method)
     prices = []
     for count in counts:
         check_request(count, None, None, method)
-        prices.append(_best_offer(strengths, count, method, searches, rng)[0].estimated_kl)
+        found = _best_offer(strong, count, method, searches, rng)
+        prices.append(_with_weak(found, strengths, strong)[0].estimated_kl)
     return np.array(prices)
 
 
@@ -148,6 +155,29 @@ def check_request(
         raise ValueError(
             f"method must be one of {', '.join(get_args(PlanMethod))}; got {method!r}"
         )
+
+
+def _strong(strengths: Strengths, method: PlanMethod) -> Strengths:
+    """Return the strong pairs alone where they are a forest; otherwise everything."""
+    cut = None if method == "search" else forest_cut(strengths.direct)
+    if cut is None:
+        return strengths
+    return replace(strengths, direct=np.where(strengths.direct > cut, strengths.direct, 0.0))
+
+
+def _with_weak(found: Offer, strengths: Strengths, strong: Strengths) -> Offer:
+    """Add the weak pairs inside batches to a price that knows the strong ones."""
+    if strong is strengths:
+        return found
+    plan, prices = found
+    weak = strengths.direct - strong.direct
+    rows = [np.searchsorted(strengths.positions, batch) for batch in plan.batches]
+    inside = np.array([weak[np.ix_(part, part)].sum() / 2 for part in rows])
+    total = float(inside.sum())
+    priced_plan = replace(
+        plan, estimated_kl=plan.estimated_kl + total, dropped=plan.dropped + total
+    )
+    return priced_plan, prices + inside
 
 
 def _best_offer(
