@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike
 
 from counterprobe.arguments import whole_number
 from counterprobe.arrays import FloatArray
+from counterprobe.graph import components
 from counterprobe.planning.gap import forest_cut
 from counterprobe.planning.layers import layered_plan
 from counterprobe.planning.plan import Plan
@@ -166,11 +167,16 @@ def _strong(strengths: Strengths, method: PlanMethod) -> Strengths:
 
 
 def _with_weak(found: Offer, strengths: Strengths, strong: Strengths) -> Offer:
-    """Add the weak pairs inside batches to a price that knows the strong ones."""
+    """Add the weak pairs inside batches to a price that knows the strong ones.
+
+    Only those between trees of the strong forest: what positions of one tree tell about each
+    other goes along its edges, whose price is known.
+    """
     if strong is strengths:
         return found
     plan, prices = found
-    weak = strengths.direct - strong.direct
+    label = components(len(strong.positions), np.argwhere(np.triu(strong.direct) > 0))
+    weak = np.where(label[:, None] == label[None, :], 0.0, strengths.direct - strong.direct)
     rows = [np.searchsorted(strengths.positions, batch) for batch in plan.batches]
     inside = np.array([weak[np.ix_(part, part)].sum() / 2 for part in rows])
     total = float(inside.sum())

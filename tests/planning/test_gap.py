@@ -1,0 +1,85 @@
+"""Strong pairs that are a forest, set apart from the rest by a gap."""
+
+import networkx
+import numpy as np
+import pytest
+
+from counterprobe.planning import make_plan
+from counterprobe.planning.gap import forest_cut
+
+
+def noisy(edges, count: int, strong: float, weak: float, seed: int = 0) -> np.ndarray:
+    """Strengths of about ``strong`` at the edges and below ``weak`` elsewhere."""
+    rng = np.random.default_rng(seed)
+    upper = np.triu(rng.uniform(0, weak, (count, count)), 1)
+    for i, j in edges:
+        upper[min(i, j), max(i, j)] = strong * rng.uniform(0.8, 1.2)
+    return upper + upper.T
+
+
+def graph(name: str, count: int = 31):
+    made = {
+        "path": networkx.path_graph(count),
+        "tree": networkx.balanced_tree(2, 4),
+        "stars": networkx.disjoint_union_all([networkx.star_graph(7)] * 4),
+    }[name]
+    return list(made.edges), made.number_of_nodes()
+
+
+@pytest.mark.parametrize("name", ["path", "tree", "stars"])
+@pytest.mark.parametrize("seed", range(3))
+def test_a_forest_above_noise_is_cut_out(name, seed):
+    edges, count = graph(name)
+    strength = noisy(edges, count, 0.3, 0.002, seed)
+    cut = forest_cut(strength)
+    kept = np.argwhere(np.triu(strength > cut))
+    assert sorted(map(tuple, kept.tolist())) == sorted((min(e), max(e)) for e in edges)
+
+
+@pytest.mark.parametrize(
+    "strength",
+    [
+        np.zeros((4, 4)),
+        np.zeros((1, 1)),
+        noisy([], 20, 0, 0.1),  # no gap
+        noisy([(0, 1), (1, 2), (2, 0)], 12, 0.3, 0.0001),  # a cycle
+        noisy(graph("path")[0], 31, 0.05, 0.03),  # too much beyond the cut
+        np.ones((3, 3)) - np.eye(3),
+    ],
+)
+def test_there_is_no_cut_without_a_gap_or_with_a_cycle(strength):
+    assert forest_cut(strength) is None
+
+
+@pytest.mark.parametrize("name", ["path", "tree", "stars"])
+def test_plans_of_a_noisy_forest_are_its_layers(name):
+    edges, count = graph(name)
+    exact = make_plan(noisy(edges, count, 0.3, 0.0), batches=8, rng=np.random.default_rng(0))
+    plan = make_plan(noisy(edges, count, 0.3, 0.002), batches=8, rng=np.random.default_rng(0))
+    assert plan.method == "layers"
+    assert [batch.tolist() for batch in plan.batches] == [b.tolist() for b in exact.batches]
+
+
+def test_weak_pairs_between_trees_have_their_price_and_those_inside_have_none():
+    strength = noisy([(0, 1), (2, 3)], 4, 0.5, 0.0)
+    strength[0, 2] = strength[2, 0] = 0.01
+    strength[1, 3] = strength[3, 1] = 0.02
+    plan = make_plan(strength, batches=2, rng=np.random.default_rng(0))
+    together = sum(
+        strength[i, j]
+        for batch in plan.batches
+        for k, i in enumerate(batch)
+        for j in batch[k + 1 :]
+    )
+    assert together > 0
+    assert plan.estimated_kl == pytest.approx(together)
+    assert plan.dropped == pytest.approx(together)
+    one = noisy([(0, 1), (1, 2)], 3, 0.5, 0.0)
+    one[0, 2] = one[2, 0] = 0.01
+    assert make_plan(one, batches=2, rng=np.random.default_rng(0)).estimated_kl == 0
+
+
+def test_a_price_of_a_noisy_forest_is_reached_with_few_batches():
+    edges, count = graph("stars")
+    plan = make_plan(noisy(edges, count, 0.3, 0.0002), target_kl=0.1, rng=np.random.default_rng(0))
+    assert len(plan) == 2
