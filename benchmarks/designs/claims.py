@@ -1,0 +1,184 @@
+"""What is claimed of designs, and whether the measurements bear it out.
+
+A difference counts when it is larger than two standard errors of the difference.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+__all__ = ["antibody_claims", "differs", "is_larger", "protein_claims"]
+
+Entry = Mapping[str, Any]
+Tasks = Mapping[str, Mapping[str, Mapping[str, Entry]]]
+Claim = dict[str, Any]
+
+# The level of a permutation test that tells two sets of sequences apart.
+LEVEL = 0.01
+# How many times the package's own rate designs are to reach, by sequences at once.
+SPEEDUPS = {1: 10, 8: 10, 64: 10, 256: 5, 512: 3, 1024: 3}
+# Rules that a plan is set against, by the names they are claimed under.
+RIVALS = {
+    "random": ("random-balanced",),
+    "confidence": ("llada", "maskgit"),
+    "entropy-bounded": ("entropy-bounded",),
+    "punt": ("punt",),
+}
+
+
+def differs(one: Entry, other: Entry, key: str) -> bool:
+    """Whether two measurements differ beyond two standard errors of their difference."""
+    return abs(one[key] - other[key]) > 2 * _error(one, other, key)
+
+
+def is_larger(one: Entry, other: Entry, key: str) -> bool:
+    """Whether a measurement is beyond doubt larger than another."""
+    return bool(one[key] - other[key] > 2 * _error(one, other, key))
+
+
+def _error(one: Entry, other: Entry, key: str) -> float:
+    return math.hypot(one.get(f"{key}_se") or 0.0, other.get(f"{key}_se") or 0.0)
+
+
+def _measured(entries: Mapping[str, Entry]) -> dict[str, Entry]:
+    return {key: entry for key, entry in entries.items() if "error" not in entry}
+
+
+# ----- Proteins -----------------------------------------------------------------------------
+
+
+def protein_claims(tasks: Tasks) -> list[Claim]:
+    """Judge what is claimed of adenylate kinase."""
+    parts = {name: _measured(found) for name, found in tasks.get("1ake", {}).items()}
+    used = parts.get("structure", {}).get("used")
+    found: list[Claim] = []
+    if used is not None:
+        probes = used["evaluations"]
+        found.append(
+            {
+                "claim": "1ake: at most 300 probes",
+                "evaluations": probes,
+                "holds": probes <= 300,
+            }
+        )
+    for direction in ("product", "joint"):
+        found += _price_claims(parts.get("prices", {}), direction)
+    for at_once, times in SPEEDUPS.items():
+        timed = parts.get("speed", {}).get(str(at_once))
+        if timed is not None and "cached 16 ratio" in timed:
+            found.append(
+                {
+                    "claim": f"1ake: 16 batches with kept states, {at_once} at once, at least "
+                    f"{times} times the package's own sampler",
+                    "ratio": timed["cached 16 ratio"],
+                    "holds": timed["cached 16 ratio"] >= times,
+                }
+            )
+    return found
+
+
+def _price_claims(prices: Mapping[str, Entry], direction: str) -> list[Claim]:
+    found = []
+    for batches, most in ((8, 0.45), (16, 0.2)):
+        planned = prices.get(f"planned {batches} {direction}")
+        if planned is None:
+            continue
+        found.append(
+            {
+                "claim": f"1ake, {direction}: planned in {batches} at most {most} nats, known to "
+                "0.03",
+                "kl": planned["kl"],
+                "kl_se": planned["kl_se"],
+                "holds": planned["kl"] <= most and planned["kl_se"] <= 0.03,
+            }
+        )
+        random = prices.get(f"random {batches} {direction}")
+        if batches == 8 and random is not None:
+            found.append(
+                {
+                    "claim": f"1ake, {direction}: planned in 8 at most a sixth of random",
+                    "planned": planned["kl"],
+                    "random": random["kl"],
+                    "holds": planned["kl"] <= random["kl"] / 6,
+                }
+            )
+    return found
+
+
+# ----- Antibodies ---------------------------------------------------------------------------
+
+
+def antibody_claims(tasks: Tasks) -> list[Claim]:
+    """Judge what is claimed of AntiBERTy on loops and on a random half."""
+    found: list[Claim] = []
+    loops = _measured(tasks.get("antiberty loops", {}).get("samplers", {}))
+    planned, alone = loops.get("planned batches=8"), loops.get("sequential order=random")
+    if planned is not None and alone is not None:
+        found += _loop_claims(loops, planned, alone)
+    half = _measured(tasks.get("antiberty random half", {}).get("prices", {}))
+    ours = half.get("planned 6 product")
+    for way in ("spread", "random"):
+        other = half.get(f"{way} 6 product")
+        if ours is not None and other is not None:
+            found.append(
+                {
+                    "claim": f"random half: planned in 6 at most a third of {way}'s batch KL",
+                    "planned": ours["kl"],
+                    way: other["kl"],
+                    "holds": ours["kl"] <= other["kl"] / 3,
+                }
+            )
+    return found
+
+
+def _loop_claims(samplers: Mapping[str, Entry], planned: Entry, alone: Entry) -> list[Claim]:
+    """Judge the plan of eight batches by itself, then each rival."""
+    found: list[Claim] = [
+        {
+            "claim": "loops: log-likelihood of planned in 8 does not differ from sequential's",
+            "planned": planned["log_likelihood"],
+            "sequential": alone["log_likelihood"],
+            "error": _error(planned, alone, "log_likelihood"),
+            "holds": not differs(planned, alone, "log_likelihood"),
+        },
+        {
+            "claim": f"loops: planned in 8 passes the test against sequential at {LEVEL}",
+            "mmd_p": planned["mmd_p"],
+            "holds": planned["mmd_p"] >= LEVEL,
+        },
+    ]
+    for rival, names in RIVALS.items():
+        for entry in _at_least_as_dear(samplers, names, planned["evaluations"]):
+            fails = {
+                "log-likelihood": differs(entry, alone, "log_likelihood"),
+                "test": entry["mmd_p"] < LEVEL,
+                "batch KL": entry["kl"] is not None and is_larger(entry, planned, "kl"),
+            }
+            found.append(
+                {
+                    "claim": f"loops: {rival} with as many evaluations or more is worse",
+                    "sampler": entry["sampler"],
+                    "evaluations": entry["evaluations"],
+                    "by": [name for name, does in fails.items() if does],
+                    "holds": any(fails.values()),
+                }
+            )
+    return found
+
+
+def _at_least_as_dear(
+    samplers: Mapping[str, Entry], names: tuple[str, ...], evaluations: float
+) -> list[Entry]:
+    """Return, of each name, the cheapest setting that is no cheaper than the plan."""
+    found = []
+    for name in names:
+        mine = [
+            entry
+            for entry in samplers.values()
+            if entry["sampler"] == name and entry["evaluations"] >= 0.99 * evaluations
+        ]
+        if mine:
+            found.append(min(mine, key=lambda entry: entry["evaluations"]))
+    return found

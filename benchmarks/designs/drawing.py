@@ -1,0 +1,122 @@
+"""One figure each for proteins and antibodies."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+__all__ = ["draw_proteins"]
+
+Entry = Mapping[str, Any]
+Tasks = Mapping[str, Mapping[str, Mapping[str, Entry]]]
+
+# What was found stands out; what needs nothing stays pale.
+WAYS = {
+    "random": ("0.55", "s", "random"),
+    "spread": ("#c9a227", "^", "apart in sequence"),
+    "distance": ("#5b8c5a", "D", "apart in space"),
+    "planned": ("#d1495b", "o", "planned"),
+}
+RATES = {
+    "package": ("0.55", "s", "its own sampler"),
+    "full 16": ("#c9a227", "^", "planned in 16, full passes"),
+    "cached 8": ("#e08e9b", "D", "planned in 8, states kept"),
+    "cached 16": ("#d1495b", "o", "planned in 16, states kept"),
+}
+TITLES = {"1ake": "adenylate kinase, 214 residues", "1ubi": "ubiquitin, 76 residues"}
+
+
+def draw_proteins(tasks: Tasks, file: Path) -> None:
+    """Draw what batches break for every backbone, and designs a second for the first timed.
+
+    Parameters
+    ----------
+    tasks : mapping
+        As ``Record`` keeps them.
+    file : Path
+    """
+    from matplotlib.figure import Figure
+
+    priced = [task for task, parts in tasks.items() if _known(parts, "prices")]
+    timed = [task for task, parts in tasks.items() if _known(parts, "speed")][:1]
+    if not priced and not timed:
+        raise ValueError("there is nothing to draw: nothing was priced or timed")
+    count = len(priced) + len(timed)
+    figure = Figure(figsize=(3.9 * count, 3.9), layout="constrained")
+    panels = figure.subplots(1, count, squeeze=False)[0]
+    for panel, task in zip(panels, priced, strict=False):
+        _draw_prices(panel, list(_known(tasks[task], "prices").values()))
+        panel.set_title(TITLES.get(task, task), fontsize=10)
+    panels[0].set_ylabel("broken dependence, nats a sequence")
+    for panel, task in zip(panels[len(priced) :], timed, strict=True):
+        _draw_rates(panel, list(_known(tasks[task], "speed").values()))
+        panel.set_title(f"designs a second, {TITLES.get(task, task)}", fontsize=10)
+    figure.savefig(file, dpi=150)
+
+
+def _known(parts: Mapping[str, Mapping[str, Entry]], part: str) -> dict[str, Entry]:
+    return {key: entry for key, entry in parts.get(part, {}).items() if "error" not in entry}
+
+
+def _plain_axes(panel: Any) -> None:
+    panel.set_xscale("log", base=2)
+    panel.set_yscale("log")
+    panel.xaxis.set_major_formatter(lambda value, _: f"{value:g}")
+    panel.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
+    panel.grid(color="0.93", linewidth=0.6)
+    for side in ("top", "right"):
+        panel.spines[side].set_visible(False)
+
+
+def _mark_sizes(panel: Any, sizes: set[int]) -> None:
+    """Mark the sizes that were measured, and leave some room around them."""
+    panel.set_xticks(sorted(sizes))
+    panel.minorticks_off()
+    panel.set_xlim(min(sizes) / 1.3, max(sizes) * 1.3)
+
+
+def _draw_prices(panel: Any, prices: list[Entry]) -> None:
+    """Draw the batch KL of each way against the number of batches."""
+    _plain_axes(panel)
+    for way, (color, mark, label) in WAYS.items():
+        mine = sorted(
+            (one for one in prices if one["way"] == way and one["direction"] == "product"),
+            key=lambda one: one["batches"],
+        )
+        if mine:
+            panel.errorbar(
+                [one["batches"] for one in mine],
+                [one["kl"] for one in mine],
+                yerr=[2 * (one["kl_se"] or 0.0) for one in mine],
+                color=color,
+                marker=mark,
+                markersize=6 if way == "planned" else 4,
+                linewidth=2 if way == "planned" else 1.2,
+                elinewidth=1,
+                label=label,
+                zorder=3 if way == "planned" else 2,
+            )
+    _mark_sizes(panel, {one["batches"] for one in prices})
+    panel.set_xlabel("batches: evaluations a sequence")
+    panel.legend(frameon=False, fontsize=8)
+
+
+def _draw_rates(panel: Any, rates: list[Entry]) -> None:
+    """Draw sequences a second against sequences at once."""
+    _plain_axes(panel)
+    for name, (color, mark, label) in RATES.items():
+        mine = sorted((one for one in rates if name in one), key=lambda one: one["at_once"])
+        if mine:
+            panel.plot(
+                [one["at_once"] for one in mine],
+                [one[name] for one in mine],
+                color=color,
+                marker=mark,
+                markersize=6 if name == "cached 16" else 4,
+                linewidth=2 if name == "cached 16" else 1.2,
+                label=label,
+            )
+    _mark_sizes(panel, {one["at_once"] for one in rates})
+    panel.set_xlabel("sequences at once")
+    panel.legend(frameon=False, fontsize=8)

@@ -1,0 +1,377 @@
+"""ProteinMPNN on backbones: what batches break, what samplers draw, designs a second.
+
+::
+
+    python benchmarks/proteins.py --device cuda --json FILE --figure FILE
+    python benchmarks/proteins.py --quick --json FILE
+    python benchmarks/proteins.py --backbones my.pdb --parts structure,prices --json FILE
+    python benchmarks/proteins.py --draw FILE --figure FILE
+
+The whole takes some minutes on one GPU; ``--quick`` takes one or two on a processor, with one
+small backbone and few samples. Everything is written after every measurement, and a file of the
+same settings is continued where it ends. Ends with 1 if something could not be measured.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from designs.claims import protein_claims
+from designs.contest import (
+    Contestant,
+    Effort,
+    Field,
+    Sweeps,
+    baselines,
+    joint_p_value,
+    peers,
+    recovery,
+)
+from designs.drawing import draw_proteins
+from designs.package import package_designs
+from designs.pricing import WAYS, Dealt, Precision, make_plans, measure_kl
+from designs.record import Record
+from designs.report import sentences
+from designs.speed import design_speed
+
+import counterprobe as cp
+from counterprobe.evaluation import log_likelihoods, two_sample_test
+from counterprobe.evaluation.chain_rule import standard_error
+from counterprobe.models.letters import AMINO_ACIDS
+from counterprobe.models.proteinmpnn import InverseFolding
+from counterprobe.planning import Plan
+
+PARTS = ("structure", "prices", "speed", "samplers", "screens")
+
+
+@dataclass(frozen=True, slots=True)
+class Sizes:
+    """How much is measured.
+
+    Attributes
+    ----------
+    backbones : tuple of str
+    probes, plans : int
+        Of the structure that plans are made from, and plans that samples are dealt out to.
+    budgets : mapping of direction to numbers of batches
+    planned, others : mapping of direction to Precision
+        Of plans by the structure, and of the ways without.
+    at_once, repeats : sequences at once that are timed, and how often
+    effort : Effort
+    contested : tuple of int
+        Numbers of batches at which samplers are measured.
+    sweeps : mapping
+        Settings of rules that have no number of steps.
+    screens : tuple of (estimator, probes)
+        Further screens.
+    """
+
+    backbones: tuple[str, ...]
+    probes: int
+    plans: int
+    budgets: dict[str, tuple[int, ...]]
+    planned: dict[str, Precision]
+    others: dict[str, Precision]
+    at_once: tuple[int, ...]
+    repeats: int
+    effort: Effort
+    contested: tuple[int, ...]
+    sweeps: Sweeps
+    screens: tuple[tuple[str, int], ...]
+
+
+FULL = Sizes(
+    backbones=("1ake", "1ubi"),
+    probes=256,
+    plans=16,
+    budgets={"product": (4, 8, 16, 32), "joint": (4, 8, 16)},
+    planned={"product": Precision(0.02, most=1024), "joint": Precision(0.028, 16, most=320)},
+    others={"product": Precision(0.05, most=128), "joint": Precision(0.1, least=64, most=64)},
+    at_once=(1, 64, 256, 1024),
+    repeats=3,
+    effort=Effort(96, 192, 48, orders=1),
+    contested=(8, 16),
+    sweeps={
+        "entropy-bounded": ("gamma", (10.0, 30.0)),
+        "punt": ("epsilon", (0.03, 0.1)),
+        "klass": ("confidence_threshold", (0.2, 0.3)),
+        "threshold": ("threshold", (0.2, 0.3)),
+    },
+    screens=(
+        ("regression", 64),
+        ("regression", 128),
+        ("substitution", 1024),
+        ("contexts", 1024),
+    ),
+)
+# A minute or two on a processor.
+FEW = {"product": Precision(least=4, most=4, terms=1), "joint": Precision(least=2, most=2)}
+QUICK = Sizes(
+    backbones=("1ubi",),
+    probes=64,
+    plans=2,
+    budgets={"product": (8,), "joint": (8,)},
+    planned=FEW,
+    others=FEW,
+    at_once=(1, 4),
+    repeats=1,
+    effort=Effort(2, 3, 2, orders=1, terms=1, permutations=99),
+    contested=(16,),
+    sweeps={"entropy-bounded": ("gamma", (10.0,)), "punt": ("epsilon", (0.03,))},
+    screens=(("regression", 32),),
+)
+
+
+@dataclass
+class Bench:
+    """One backbone with everything that measurements of it share."""
+
+    name: str
+    sizes: Sizes
+    record: Record
+    device: str
+    model: InverseFolding = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Load the model, and keep what is made once."""
+        self.model = cp.models.load("proteinmpnn", backbone=self.name, device=self.device)
+        self.oracle = self.model.oracle()
+        self.task = self.model.backbone.name
+        self.structure = cache(self._structure)
+        self.plans = cache(self._plans)
+
+    def _structure(self, estimator: str, probes: int) -> cp.SoftStructure:
+        return cp.discover(
+            self.oracle,
+            cp.Streams.from_seed(0),
+            mode="soft",
+            probes=probes,
+            estimator=estimator,
+        )
+
+    @property
+    def used(self) -> cp.SoftStructure:
+        """The structure that plans are made from."""
+        return self.structure("regression", self.sizes.probes)
+
+    def _plans(self, way: str, batches: int) -> list[Plan]:
+        distances = self.model.backbone.distances
+        return make_plans(way, self.used, batches, self.sizes.plans, distances=distances)
+
+    def measure(self, part: str, key: str, work: Callable[[], dict[str, Any]]) -> None:
+        """Measure unless that is done already."""
+        self.record.measure(self.task, part, key, work)
+
+    @property
+    def native(self) -> np.ndarray:
+        """The residues of the PDB file as tokens, -1 where unknown."""
+        return np.array([AMINO_ACIDS.find(letter) for letter in self.model.backbone.sequence])
+
+
+# ----- Parts, the most telling first --------------------------------------------------------
+
+
+def structure_part(bench: Bench) -> None:
+    """Find the structure, and say what it cost."""
+
+    def work() -> dict[str, Any]:
+        structure = bench.used
+        started = time.perf_counter()
+        bench.plans("planned", bench.sizes.contested[-1])
+        return {
+            "residues": structure.length,
+            "evaluations": structure.ledger.total,
+            "edges": len(structure.edges),
+            "total_strength": float(structure.pair_strength.sum()),
+            "seconds_a_plan": (time.perf_counter() - started) / bench.sizes.plans,
+        }
+
+    bench.measure("structure", "used", work)
+
+
+def price_part(bench: Bench) -> None:
+    """Price every way of choosing batches, in both directions."""
+    sizes = bench.sizes
+    for direction, budgets in sizes.budgets.items():
+        for way in WAYS:
+            for batches in budgets:
+
+                def work(
+                    way: str = way,
+                    batches: int = batches,
+                    direction: str = direction,
+                ) -> dict[str, Any]:
+                    plans = bench.plans(way, batches)
+                    precision = (sizes.planned if way == "planned" else sizes.others)[direction]
+                    found = measure_kl(bench.oracle, plans, direction, precision)
+                    return {"way": way, "batches": batches, "direction": direction, **found}
+
+                bench.measure("prices", f"{way} {batches} {direction}", work)
+
+
+def speed_part(bench: Bench) -> None:
+    """Time designs against the package's own sampler."""
+    for at_once in bench.sizes.at_once:
+        bench.measure(
+            "speed",
+            str(at_once),
+            lambda at_once=at_once: design_speed(
+                bench.model,
+                {batches: bench.plans("planned", batches) for batches in (8, 16)},
+                at_once,
+                bench.sizes.repeats,
+            ),
+        )
+
+
+def sampler_part(bench: Bench) -> None:
+    """Measure samplers by index order, then designs as people draw them, in commit order."""
+    sizes, effort = bench.sizes, bench.sizes.effort
+    contested = Field(bench.oracle, np.full(len(bench.native), cp.MASK), effort, bench.native)
+    planned = [
+        Contestant.structured(Dealt(tuple(bench.plans("planned", batches))), batches=batches)
+        for batches in sizes.contested
+    ]
+    for contestant in [
+        *planned,
+        *baselines(sizes.contested),
+        *peers(sizes.contested, sizes.sweeps),
+    ]:
+        bench.measure("samplers", contestant.key, lambda c=contestant: contested.measure(c))
+    designs: dict[str, Callable[[], np.ndarray]] = {
+        "package": lambda: package_designs(bench.model, effort.sequences, seed=0)
+    }
+    for one in planned:
+        designs[f"cached {one.key}"] = lambda one=one: commit_order_designs(bench, one)
+    wanted = cache(lambda: package_designs(bench.model, effort.reference, seed=1))
+    for key, draw in designs.items():
+        bench.measure("designs", key, lambda draw=draw: score_designs(bench, draw(), wanted()))
+
+
+def commit_order_designs(bench: Bench, contestant: Contestant) -> np.ndarray:
+    """Draw with decoder states kept."""
+    drawn = cp.sample(
+        bench.model.oracle(order="commit", row_error=bench.oracle.row_error),
+        contestant.rule,
+        bench.sizes.effort.sequences,
+        orders=bench.sizes.plans,
+        progress=False,
+    )
+    sequences: np.ndarray = drawn.sequences
+    return sequences
+
+
+def score_designs(bench: Bench, sequences: np.ndarray, package: np.ndarray) -> dict[str, Any]:
+    """Score designs by index order, and test them against the package's own."""
+    effort = bench.sizes.effort
+    scored = log_likelihoods(bench.oracle, sequences[: effort.scored], orders=effort.orders)
+    test = two_sample_test(sequences, package, permutations=effort.permutations)
+    return {
+        "log_likelihood": float(scored.per_token.mean()),
+        "log_likelihood_se": standard_error(scored.per_token),
+        "mmd_p": joint_p_value(test),
+        "sequences": len(sequences),
+        **recovery(sequences, bench.native),
+    }
+
+
+def screen_part(bench: Bench) -> None:
+    """Price eight planned batches of other screens: fewer probes, other estimators."""
+    for estimator, probes in bench.sizes.screens:
+
+        def work(estimator: str = estimator, probes: int = probes) -> dict[str, Any]:
+            structure = bench.structure(estimator, probes)
+            plans = make_plans("planned", structure, 8, bench.sizes.plans)
+            found = measure_kl(bench.oracle, plans, "product", bench.sizes.others["product"])
+            return {
+                "estimator": estimator,
+                "evaluations": structure.ledger.total,
+                "edges": len(structure.edges),
+                **found,
+            }
+
+        bench.measure("screens", f"{estimator} {probes}", work)
+
+
+WORK: Mapping[str, Callable[[Bench], None]] = {
+    "structure": structure_part,
+    "prices": price_part,
+    "speed": speed_part,
+    "samplers": sampler_part,
+    "screens": screen_part,
+}
+
+
+# ----- Command line -------------------------------------------------------------------------
+
+
+def parse(words: Sequence[str] | None = None) -> argparse.Namespace:
+    """Read the command line."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--device", default="cpu")
+    parser.add_argument("--quick", action="store_true", help="one small backbone, few samples")
+    parser.add_argument("--backbones", help="names or PDB files, separated by commas")
+    parser.add_argument("--parts", default=",".join(PARTS), help="some of them, in their order")
+    parser.add_argument("--json", type=Path, help="write the measurements here, after each")
+    parser.add_argument("--figure", type=Path, help="draw prices and rates here")
+    parser.add_argument("--draw", type=Path, help="measure nothing: draw this file")
+    return parser.parse_args(words)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Measure every backbone, part by part."""
+    if options.draw is not None:
+        draw_proteins(json.loads(options.draw.read_text())["tasks"], options.figure)
+        return 0
+    sizes = QUICK if options.quick else FULL
+    names = options.backbones.split(",") if options.backbones else sizes.backbones
+    wanted = options.parts.split(",")
+    unknown = [part for part in wanted if part not in PARTS]
+    if unknown:
+        raise ValueError(f"parts must be among {', '.join(PARTS)}; got {unknown[0]!r}")
+    if torch.device(options.device).type == "cpu":
+        torch.set_num_threads(1)
+    settings = {**asdict(sizes), "device": device_name(options.device)}
+    del settings["backbones"]
+    record = Record(options.json, settings, protein_claims, lambda line: print(line, flush=True))
+    for name in names:
+        bench = Bench(name, sizes, record, options.device)
+        for part in PARTS:
+            if part in wanted:
+                WORK[part](bench)
+    if options.figure is not None:
+        draw_proteins(record.tasks, options.figure)
+    print(sentences(record))
+    return 1 if record.failures else 0
+
+
+def device_name(device: str) -> str:
+    """Return what the device is called."""
+    if torch.device(device).type != "cuda":
+        return str(device)
+    return str(torch.cuda.get_device_name(device))
+
+
+def main(words: Sequence[str] | None = None) -> int:
+    """Run; bad input ends with one line."""
+    try:
+        return run(parse(words))
+    except (ValueError, OSError) as problem:
+        print(f"error: {problem}", file=sys.stderr)
+        return 2
+
+
+if __name__ == "__main__":
+    sys.exit(main())
