@@ -15,7 +15,6 @@ same settings is continued where it ends. Ends with 1 if something could not be 
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -40,7 +39,7 @@ from designs.contest import (
 from designs.drawing import draw_proteins
 from designs.package import package_designs
 from designs.pricing import WAYS, Dealt, Precision, make_plans, measure_kl
-from designs.record import Record
+from designs.record import Record, read_tasks
 from designs.report import sentences
 from designs.speed import design_speed
 
@@ -333,7 +332,7 @@ def parse(words: Sequence[str] | None = None) -> argparse.Namespace:
 def run(options: argparse.Namespace) -> int:
     """Measure every backbone, part by part."""
     if options.draw is not None:
-        draw_proteins(json.loads(options.draw.read_text())["tasks"], options.figure)
+        draw_proteins(read_tasks(options.draw), options.figure)
         return 0
     sizes = QUICK if options.quick else FULL
     names = options.backbones.split(",") if options.backbones else sizes.backbones

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import torch
 
-__all__ = ["Record", "plain"]
+__all__ = ["Record", "plain", "read_tasks"]
 
 Entry = dict[str, Any]
 Tasks = dict[str, dict[str, dict[str, Entry]]]
@@ -118,6 +118,12 @@ class Record:
         partial = self.file.with_name(f".{self.file.name}.partial")
         partial.write_text(json.dumps(content, indent=1) + "\n")
         os.replace(partial, self.file)
+
+
+def read_tasks(file: Path) -> Tasks:
+    """Return the measurements of a file that a record wrote."""
+    tasks: Tasks = json.loads(file.read_text())["tasks"]
+    return tasks
 
 
 def plain(value: Any) -> Any:

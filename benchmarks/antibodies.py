@@ -1,0 +1,240 @@
+"""AntiBERTy and Sapiens: residues of antibodies filled in by plans, and by everyone else.
+
+::
+
+    python benchmarks/antibodies.py --device cuda --json FILE --figure FILE
+    python benchmarks/antibodies.py --quick --json FILE
+    python benchmarks/antibodies.py --tasks "antiberty loops" --json FILE
+    python benchmarks/antibodies.py --draw FILE --figure FILE
+
+The whole takes some minutes on one GPU; ``--quick`` takes one or two on a processor, with a small
+model and few samples. Everything is written after every measurement, and a file of the same
+settings is continued where it ends. Ends with 1 if something could not be measured.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, field
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import torch
+from designs.claims import antibody_claims
+from designs.contest import Contestant, Effort, Field, Sweeps, baselines, peers
+from designs.drawing import draw_antibodies
+from designs.pricing import Dealt, Precision, make_plans, measure_kl
+from designs.record import Record, read_tasks
+from designs.report import sentences
+from designs.tasks import TASKS, Task, tasks_named
+
+import counterprobe as cp
+from counterprobe.planning import Plan
+
+WAYS = ("planned", "random", "spread")
+# Sequences that advice is asked for, and the dependence that each may break, in nats.
+ADVISED, TARGET_KL = 1_000, 0.1
+
+
+@dataclass(frozen=True, slots=True)
+class Sizes:
+    """How much is measured.
+
+    Attributes
+    ----------
+    tasks : tuple of str
+        Which, by default.
+    plans : int
+        Plans that samples are dealt out to.
+    probes : int
+        Of a structure; with half as many, plans are no better than spreading.
+    budgets : tuple of int
+        Numbers of batches.
+    precision : Precision
+        Of prices.
+    effort : mapping of str to Effort
+        Of tasks that claims are about, of others, and of those that only prices are told of.
+    sweeps : mapping
+        Settings of rules that have no number of steps.
+    advice : int
+        Samples that advice is based on.
+    """
+
+    tasks: tuple[str, ...]
+    plans: int
+    probes: int
+    budgets: tuple[int, ...]
+    precision: Precision
+    effort: dict[str, Effort]
+    sweeps: Sweeps
+    advice: int
+
+
+FULL = Sizes(
+    tasks=tuple(TASKS),
+    plans=16,
+    probes=256,
+    budgets=(4, 6, 8, 16),
+    precision=Precision(0.01, most=512),
+    effort={"claimed": Effort(512, 512, 512), "other": Effort(128, 256, 96, orders=1)},
+    sweeps={
+        "entropy-bounded": ("gamma", (1.0, 3.0, 10.0)),
+        "punt": ("epsilon", (0.01, 0.03, 0.1)),
+        "klass": ("confidence_threshold", (0.3, 0.6)),
+        "threshold": ("threshold", (0.3, 0.6)),
+    },
+    advice=64,
+)
+# A minute or two on a processor.
+QUICK = Sizes(
+    tasks=("sapiens heavy loops",),
+    plans=4,
+    probes=128,
+    budgets=(8,),
+    precision=Precision(least=16, most=16, terms=1),
+    effort=dict.fromkeys(("claimed", "other"), Effort(24, 24, 12, orders=1, permutations=199)),
+    sweeps={"entropy-bounded": ("gamma", (3.0,)), "punt": ("epsilon", (0.03,))},
+    advice=8,
+)
+
+
+@dataclass
+class Bench:
+    """One task with everything that measurements of it share."""
+
+    task: Task
+    sizes: Sizes
+    record: Record
+    device: str
+    structure: cp.SoftStructure = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Load the model, and find the structure."""
+        model = cp.models.load(self.task.model, device=self.device)
+        template = model.template(self.task.text)
+        self.given = template.given
+        self.oracle = model.oracle(template)
+        self.structure = cp.discover(
+            self.oracle,
+            cp.Streams.from_seed(0),
+            mode="soft",
+            probes=self.sizes.probes,
+            given=self.given,
+        )
+        self.budgets = [count for count in self.sizes.budgets if count < len(template.masked)]
+        self.plans = cache(self._plans)
+
+    def _plans(self, way: str, batches: int) -> list[Plan]:
+        return make_plans(way, self.structure, batches, self.sizes.plans)
+
+    def measure(self, part: str, key: str, work: Callable[[], dict[str, Any]]) -> None:
+        """Measure unless that is done already."""
+        self.record.measure(self.task.name, part, key, work)
+
+    def describe(self) -> dict[str, Any]:
+        """Say what is filled in, and what finding its structure cost."""
+        return {
+            "model": self.task.model,
+            "text": self.task.text,
+            "masked": len(self.structure.residual),
+            "evaluations": self.structure.ledger.total,
+            "edges": len(self.structure.edges),
+            "total_strength": float(self.structure.pair_strength.sum()),
+        }
+
+    def price(self, way: str, batches: int) -> dict[str, Any]:
+        """Measure the batch KL of a way of choosing batches."""
+        plans = self.plans(way, batches)
+        found = measure_kl(self.oracle, plans, "product", self.sizes.precision, given=self.given)
+        return {"way": way, "batches": batches, "direction": "product", **found}
+
+    def advise(self) -> dict[str, Any]:
+        """Ask which way to use, and from how many sequences on structure pays."""
+        advice = self.structure.advise(
+            self.oracle,
+            ADVISED,
+            target_kl=TARGET_KL,
+            counts=self.budgets,
+            samples=self.sizes.advice,
+        )
+        found = advice.as_dict()
+        return {key: found[key] for key in ("use", "batches", "break_even", "options", "says")}
+
+    def contest(self) -> None:
+        """Measure every sampler."""
+        effort = self.sizes.effort["claimed" if self.task.is_claimed else "other"]
+        contested = Field(self.oracle, self.given, effort)
+        planned = [
+            Contestant.structured(Dealt(tuple(self.plans("planned", count))), batches=count)
+            for count in self.budgets
+        ]
+        everyone = [*planned, *baselines(self.budgets), *peers(self.budgets, self.sizes.sweeps)]
+        for one in everyone:
+            self.measure("samplers", one.key, lambda one=one: contested.measure(one))
+
+    def run(self) -> None:
+        """Measure everything, the most telling first."""
+        self.measure("structure", "used", self.describe)
+        for way in WAYS:
+            for batches in self.budgets:
+                self.measure(
+                    "prices",
+                    f"{way} {batches} product",
+                    lambda way=way, batches=batches: self.price(way, batches),
+                )
+        self.measure("advice", str(ADVISED), self.advise)
+        if self.task.is_contested:
+            self.contest()
+
+
+# ----- Command line -------------------------------------------------------------------------
+
+
+def parse(words: Sequence[str] | None = None) -> argparse.Namespace:
+    """Read the command line."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--device", default="cpu")
+    parser.add_argument("--quick", action="store_true", help="one small model, few samples")
+    parser.add_argument("--tasks", help="names separated by commas, or all")
+    parser.add_argument("--json", type=Path, help="write the measurements here, after each")
+    parser.add_argument("--figure", type=Path, help="draw cost against quality here")
+    parser.add_argument("--draw", type=Path, help="measure nothing: draw this file")
+    return parser.parse_args(words)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Measure every task."""
+    if options.draw is not None:
+        draw_antibodies(read_tasks(options.draw), options.figure)
+        return 0
+    sizes = QUICK if options.quick else FULL
+    chosen = tasks_named(options.tasks or ",".join(sizes.tasks))
+    if torch.device(options.device).type == "cpu":
+        torch.set_num_threads(1)
+    settings = {**asdict(sizes), "device": options.device}
+    del settings["tasks"]
+    record = Record(options.json, settings, antibody_claims, lambda line: print(line, flush=True))
+    for task in chosen:
+        Bench(task, sizes, record, options.device).run()
+    if options.figure is not None:
+        draw_antibodies(record.tasks, options.figure)
+    print(sentences(record))
+    return 1 if record.failures else 0
+
+
+def main(words: Sequence[str] | None = None) -> int:
+    """Run; bad input ends with one line."""
+    try:
+        return run(parse(words))
+    except (ValueError, OSError) as problem:
+        print(f"error: {problem}", file=sys.stderr)
+        return 2
+
+
+if __name__ == "__main__":
+    sys.exit(main())
