@@ -125,7 +125,8 @@ def _kind_of(header: Any, kinds: Sequence[FileKind]) -> FileKind:
     by_format = {kind.format: kind for kind in kinds}
     if not isinstance(found, str) or found not in by_format:
         known = " and ".join(map(repr, by_format))
-        refuse(f"it has the format {reprlib.repr(found)}, this version reads {known}")
+        named = repr(found[:60]) if isinstance(found, str) else reprlib.repr(found)
+        refuse(f"it has the format {named}, this version reads {known}")
     kind = by_format[found]
     differing = sorted({"format", *kind.values} ^ set(header))
     if differing:
