@@ -112,7 +112,11 @@ class Lockstep:
         self._given = self._states.copy()
         self._prints = fingerprint(self._states)
         self._streams = streams
-        self._noise = [streams.commit_noise(length, k) for k in range(count)]
+        everywhere = np.arange(length)
+        # As much as the runs would hold alone, and drawing from it is one step for all of them.
+        self._uniforms = np.stack(
+            [streams.commit_noise(length, k).uniforms(everywhere) for k in range(count)]
+        )
         self._temperature = as_temperature(temperature)
         self._at_once = count if at_once is None else whole_number("at_once", at_once, at_least=1)
         if max_submissions is not None:
@@ -289,9 +293,7 @@ class Lockstep:
 
     def _draw(self, part: Part, rows: Rows, committed: Sequence[NDArray[np.int32] | None]) -> None:
         """Draw the tokens of one call, and keep their scores."""
-        uniforms = np.concatenate(
-            [self._noise[k].uniforms(where) for k, where in part.positions_of()]
-        )
+        uniforms = self._uniforms[part.sequences[part.index], part.position]
         drawn_from = rows if self._temperature == 1 else rows.tempered(self._temperature)
         tokens = drawn_from.draw(uniforms)
         if self._scores is not None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, overload
 
@@ -86,13 +86,6 @@ class Part:
             return None
         joined = [np.concatenate(parts) for parts in (sequences, index, position)]
         return cls(joined[0], joined[1], joined[2], shares)
-
-    def positions_of(self) -> Iterator[tuple[int, IntArray]]:
-        """Yield each sequence with its positions."""
-        sizes = np.repeat([s[3] for s in self.shares], [s[2] for s in self.shares])
-        ends = np.cumsum(sizes)
-        for sequence, low, high in zip(self.sequences, ends - sizes, ends, strict=True):
-            yield int(sequence), self.position[low:high]
 
 
 @dataclass(frozen=True, slots=True)
