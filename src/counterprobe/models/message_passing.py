@@ -6,6 +6,12 @@ seen with their residue and their decoder states, all others with what the encod
 of a residue's decoder states depends on residues that come later, so that states once computed
 can be kept: this module computes those of any set of residues, given those of the residues before
 them.
+
+A layer sends a message from every neighbour through three linear maps. The first reads four parts
+side by side, so that it is a sum of four maps: that of the pair is the same for every sequence on
+a backbone, that of a residue type is a table, that of a neighbour's states is computed once when
+they are. The last one can wait until messages have been added up. What is left for every pair of
+neighbours is the middle one, a sixth of the work of the layer as the package runs it.
 """
 
 from __future__ import annotations
@@ -41,11 +47,42 @@ class DecoderStates:
     revealed : Tensor of bool, shape (B, N)
     hidden : list of Tensor, shape (B, N, H)
         Output of every decoder layer, for the residues that were decoded.
+    sent : list of Tensor, shape (B, N, H)
+        That output as the next layer's first map reads it from a neighbour; of the last, nothing.
     """
 
     tokens: torch.Tensor
     revealed: torch.Tensor
     hidden: list[torch.Tensor]
+    sent: list[torch.Tensor]
+
+
+@dataclass(frozen=True, slots=True)
+class _Layer:
+    """One decoder layer, its first map taken apart for one backbone.
+
+    Attributes
+    ----------
+    whole
+        The package's layer.
+    own : Tensor, shape (H, H)
+        Of the residue's own states.
+    unseen : Tensor, shape (N, K, H)
+        Of pairs and of neighbours that are known by the encoder alone, with the offset.
+    seen : Tensor, shape (N, K, H)
+        Of pairs whose neighbour is seen, with the offset; its states are added.
+    types : Tensor, shape (21, H)
+        Of the residue types.
+    state : Tensor, shape (H, H)
+        Of a neighbour's states.
+    """
+
+    whole: Any
+    own: torch.Tensor
+    unseen: torch.Tensor
+    seen: torch.Tensor
+    types: torch.Tensor
+    state: torch.Tensor
 
 
 class Decoder:
@@ -90,18 +127,28 @@ class Decoder:
         for layer in network.encoder_layers:
             nodes, pairs = layer(nodes, pairs, near, mask, everyone)
         self.nodes, self.pairs = nodes[0], pairs[0]
+        self._layers = [self._taken_apart(layer) for layer in network.decoder_layers]
+
+    def _taken_apart(self, layer: Any) -> _Layer:
+        """Apply what the first map of a layer does to everything that sequences share."""
+        own, pair, kind, state = layer.W1.weight.split(self.nodes.shape[1], dim=1)
+        seen = self.pairs @ pair.T + layer.W1.bias
+        unseen = seen + (self.nodes @ state.T)[self.neighbours]
+        return _Layer(layer, own.T, unseen, seen, self.network.W_s.weight @ kind.T, state.T)
 
     def start(self, count: int) -> DecoderStates:
         """Return the states of sequences of which nothing is known."""
         shape = (count, self.length)
         width = self.nodes.shape[1]
+
+        def zeros(number: int) -> list[torch.Tensor]:
+            return [torch.zeros((*shape, width), device=self.device) for _ in range(number)]
+
         return DecoderStates(
             torch.zeros(shape, dtype=torch.int64, device=self.device),
             torch.zeros(shape, dtype=torch.bool, device=self.device),
-            [
-                torch.zeros((*shape, width), device=self.device)
-                for _ in self.network.decoder_layers
-            ],
+            zeros(len(self._layers)),
+            zeros(len(self._layers) - 1),
         )
 
     def decode(
@@ -129,25 +176,64 @@ class Decoder:
 
         def one_layer(number: int, low: int, high: int) -> None:
             b, i = index[low:high], position[low:high]
-            near = self.neighbours[i]
-            before = states.revealed[b[:, None], near]
-            if in_index_order:
-                before &= ~states.revealed[b, i][:, None] | (near < i[:, None])
-            before = before[:, :, None]
-            residues = self.network.W_s(states.tokens[b[:, None], near]) * before
-            inner = self.nodes[near]
-            mine = self.nodes[i]
-            if number > 0:
-                below = states.hidden[number - 1]
-                inner = torch.where(before, below[b[:, None], near], inner)
-                mine = below[b, i]
-            message = torch.cat([self.pairs[i], residues, inner], dim=-1)
-            layer = self.network.decoder_layers[number]
-            states.hidden[number][b, i] = layer(mine[None], message[None])[0]
+            if not states.revealed.any():
+                found = self._with_nothing_revealed(states, number, b, i)
+            else:
+                near = self.neighbours[i]
+                before = states.revealed[b[:, None], near]
+                if in_index_order:
+                    before &= ~states.revealed[b, i][:, None] | (near < i[:, None])
+                found = self._messages(states, number, b, i, near, before)
+            states.hidden[number][b, i] = found
+            if number < len(states.sent):
+                states.sent[number][b, i] = found @ self._layers[number + 1].state
 
         with torch.no_grad():
             for number in layers or range(len(states.hidden)):
                 self._batch.run(len(index), partial(one_layer, number), name=self._name)
+
+    def _messages(
+        self,
+        states: DecoderStates,
+        number: int,
+        b: torch.Tensor,
+        i: torch.Tensor,
+        near: torch.Tensor,
+        before: torch.Tensor,
+    ) -> torch.Tensor:
+        """Return the output of a layer for residues whose neighbours partly come before them."""
+        parts = self._layers[number]
+        layer = parts.whole
+        types = parts.types[states.tokens[b[:, None], near]]
+        if number == 0:
+            mine = self.nodes[i]
+            seen = parts.unseen[i] + types
+        else:
+            mine = states.hidden[number - 1][b, i]
+            seen = parts.seen[i] + types + states.sent[number - 1][b[:, None], near]
+        first = torch.where(before[:, :, None], seen, parts.unseen[i])
+        first += (mine @ parts.own)[:, None, :]
+        added = layer.act(layer.W2(layer.act(first))).sum(dim=1)
+        sent = added @ layer.W3.weight.T + near.shape[1] * layer.W3.bias
+        state = layer.norm1(mine + sent / layer.scale)
+        out: torch.Tensor = layer.norm2(state + layer.dense(state))
+        return out
+
+    def _with_nothing_revealed(
+        self, states: DecoderStates, number: int, b: torch.Tensor, i: torch.Tensor
+    ) -> torch.Tensor:
+        """Return the output of the package's own layer, bit by bit, where it sees no residue.
+
+        It is the same in every sequence, and computed once for each residue.
+        """
+        place, where = torch.unique(i, return_inverse=True)
+        one = torch.empty_like(place).scatter_(0, where, torch.arange(len(i), device=i.device))
+        inner = self.nodes[self.neighbours[place]]
+        message = torch.cat([self.pairs[place], torch.zeros_like(inner), inner], dim=-1)
+        mine = self.nodes[place] if number == 0 else states.hidden[number - 1][b[one], place]
+        layer = self._layers[number].whole
+        out: torch.Tensor = layer(mine[None], message[None])[0]
+        return out[where]
 
     def logits(
         self, states: DecoderStates, index: torch.Tensor, position: torch.Tensor
