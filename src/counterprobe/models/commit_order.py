@@ -142,6 +142,7 @@ class CommitOrderSessions:
         # Which residues were decoded after the last commit of their sequence.
         self._is_current = np.zeros(states.shape, dtype=np.bool_)
         self._is_waiting = np.zeros(len(states), dtype=np.bool_)
+        self._is_bare = (states == MASK).all(axis=1)
         self._pushed: list[tuple[Readouts, IntArray]] = []
 
     def rows(self, readouts: Readouts) -> TorchRows:
@@ -176,19 +177,22 @@ class CommitOrderSessions:
         tokens = np.concatenate([values for _, values in self._pushed])
         self._decode(index, position)
         where = self._on_device(index, position)
-        self._states.tokens[where] = torch.as_tensor(tokens, device=where[0].device).long()
-        self._states.revealed[where] = True
+        revealed = torch.as_tensor(tokens, dtype=torch.int64, device=self._decoder.device)
+        self._decoder.reveal(self._states, *where, revealed)
+        self._is_bare[index] = False
         self._is_current[self._is_waiting] = False
         self._is_waiting[:] = False
         self._pushed.clear()
 
     def _decode(self, index: IntArray, position: IntArray) -> None:
         """Bring the decoder states of some residues up to date."""
-        old = ~self._is_current[index, position]
-        if old.any():
-            where = self._on_device(index[old], position[old])
-            self._decoder.decode(self._states, *where, in_index_order=False)
-            self._is_current[index[old], position[old]] = True
+        is_old = ~self._is_current[index, position]
+        for is_bare in (False, True):
+            chosen = is_old & (self._is_bare[index] == is_bare)
+            if chosen.any():
+                where = self._on_device(index[chosen], position[chosen])
+                self._decoder.decode(self._states, *where, in_index_order=False, is_bare=is_bare)
+        self._is_current[index, position] = True
 
     def _on_device(self, index: IntArray, position: IntArray) -> tuple[torch.Tensor, torch.Tensor]:
         device = self._decoder.device

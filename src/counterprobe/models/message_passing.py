@@ -7,11 +7,12 @@ of a residue's decoder states depends on residues that come later, so that state
 can be kept: this module computes those of any set of residues, given those of the residues before
 them.
 
-A layer sends a message from every neighbour through three linear maps. The first reads four parts
-side by side, so that it is a sum of four maps: that of the pair is the same for every sequence on
-a backbone, that of a residue type is a table, that of a neighbour's states is computed once when
-they are. The last one can wait until messages have been added up. What is left for every pair of
-neighbours is the middle one, a sixth of the work of the layer as the package runs it.
+A layer sends a message from every neighbour: two hidden layers of the joined features of both, and
+a last linear map, summed over neighbours. Its first map is linear in each of the joined parts, so
+that what the backbone fixes is computed once, and what a revealed residue adds once when it is
+revealed; the last map is taken after the sum. What is left to do for a pair of neighbours is one
+map in place of six as large, and rows agree with the network's own layers up to rounding. Where
+nothing is revealed, states are the backbone's own, and come from the network's layers themselves.
 """
 
 from __future__ import annotations
@@ -31,9 +32,32 @@ else:
 
 __all__ = ["Decoder", "DecoderStates"]
 
-# Residues at once: each needs its neighbours' features three times over.
-HOST_RESIDUES = 1 << 11
+# Residues at once: each needs messages from all of its neighbours.
+HOST_RESIDUES = 1 << 8
 DEVICE_RESIDUES = 1 << 16
+
+
+@dataclass(frozen=True, slots=True)
+class LayerParts:
+    """A decoder layer, taken apart by what its first map is applied to.
+
+    Attributes
+    ----------
+    own, inner : Tensor, shape (H, H)
+        The map's columns for a residue's own states, and for its neighbour's.
+    letters : Tensor, shape (21, H)
+        What the residue of a revealed neighbour adds.
+    nodes : Tensor, shape (N, H)
+        What the encoder's states of a neighbour add.
+    around : Tensor, shape (N, K, H)
+        What a neighbour sends of which nothing is revealed, bias included.
+    """
+
+    own: torch.Tensor
+    inner: torch.Tensor
+    letters: torch.Tensor
+    nodes: torch.Tensor
+    around: torch.Tensor
 
 
 @dataclass(slots=True)
@@ -47,42 +71,15 @@ class DecoderStates:
     revealed : Tensor of bool, shape (B, N)
     hidden : list of Tensor, shape (B, N, H)
         Output of every decoder layer, for the residues that were decoded.
-    sent : list of Tensor, shape (B, N, H)
-        That output as the next layer's first map reads it from a neighbour; of the last, nothing.
+    offered : list of Tensor, shape (B, N, H)
+        For every layer, what a residue adds to the messages it sends once it is revealed; zero
+        before.
     """
 
     tokens: torch.Tensor
     revealed: torch.Tensor
     hidden: list[torch.Tensor]
-    sent: list[torch.Tensor]
-
-
-@dataclass(frozen=True, slots=True)
-class _Layer:
-    """One decoder layer, its first map taken apart for one backbone.
-
-    Attributes
-    ----------
-    whole
-        The package's layer.
-    own : Tensor, shape (H, H)
-        Of the residue's own states.
-    unseen : Tensor, shape (N, K, H)
-        Of pairs and of neighbours that are known by the encoder alone, with the offset.
-    seen : Tensor, shape (N, K, H)
-        Of pairs whose neighbour is seen, with the offset; its states are added.
-    types : Tensor, shape (21, H)
-        Of the residue types.
-    state : Tensor, shape (H, H)
-        Of a neighbour's states.
-    """
-
-    whole: Any
-    own: torch.Tensor
-    unseen: torch.Tensor
-    seen: torch.Tensor
-    types: torch.Tensor
-    state: torch.Tensor
+    offered: list[torch.Tensor]
 
 
 class Decoder:
@@ -106,6 +103,8 @@ class Decoder:
         self._batch = BatchSize(most)
         with torch.no_grad():
             self._encode(backbone)
+            self._parts = [self._take_apart(layer) for layer in network.decoder_layers]
+            self._bare = self._decode_bare()
 
     def _encode(self, backbone: Backbone) -> None:
         """Read the backbone: states of residues, of pairs of neighbours, and who is one."""
@@ -127,29 +126,79 @@ class Decoder:
         for layer in network.encoder_layers:
             nodes, pairs = layer(nodes, pairs, near, mask, everyone)
         self.nodes, self.pairs = nodes[0], pairs[0]
-        self._layers = [self._taken_apart(layer) for layer in network.decoder_layers]
 
-    def _taken_apart(self, layer: Any) -> _Layer:
-        """Apply what the first map of a layer does to everything that sequences share."""
-        own, pair, kind, state = layer.W1.weight.split(self.nodes.shape[1], dim=1)
-        seen = self.pairs @ pair.T + layer.W1.bias
-        unseen = seen + (self.nodes @ state.T)[self.neighbours]
-        return _Layer(layer, own.T, unseen, seen, self.network.W_s.weight @ kind.T, state.T)
+    def _take_apart(self, layer: Any) -> LayerParts:
+        """Split the first map of a layer, and apply it to what the backbone fixes."""
+        # In double precision on the host: it is done once, and rounding is then the layer's alone.
+        nodes, pairs, letters, weight, bias = (
+            part.detach().cpu().double()
+            for part in (
+                self.nodes,
+                self.pairs,
+                self.network.W_s.weight,
+                layer.W1.weight,
+                layer.W1.bias,
+            )
+        )
+        own, pair, residue, inner = weight.split(nodes.shape[1], dim=1)
+        sent = nodes @ inner.T
+        around = pairs @ pair.T + bias + sent[self.neighbours.cpu()]
+        return LayerParts(
+            *(
+                part.to(self.nodes.dtype).to(self.device).contiguous()
+                for part in (own, inner, letters @ residue.T, sent, around)
+            )
+        )
+
+    def _decode_bare(self) -> list[torch.Tensor]:
+        """Return the states of all residues when nothing is revealed, by the layers themselves."""
+        nobody = torch.zeros((*self.neighbours.shape, self.nodes.shape[1]), device=self.device)
+        message = torch.cat([self.pairs, nobody, self.nodes[self.neighbours]], dim=-1)
+        states = [self.nodes]
+        for layer in self.network.decoder_layers:
+            states.append(layer(states[-1][None], message[None])[0])
+        return states[1:]
 
     def start(self, count: int) -> DecoderStates:
         """Return the states of sequences of which nothing is known."""
         shape = (count, self.length)
         width = self.nodes.shape[1]
 
-        def zeros(number: int) -> list[torch.Tensor]:
-            return [torch.zeros((*shape, width), device=self.device) for _ in range(number)]
+        def of_every_layer() -> list[torch.Tensor]:
+            return [torch.zeros((*shape, width), device=self.device) for _ in self._parts]
 
         return DecoderStates(
             torch.zeros(shape, dtype=torch.int64, device=self.device),
             torch.zeros(shape, dtype=torch.bool, device=self.device),
-            zeros(len(self._layers)),
-            zeros(len(self._layers) - 1),
+            of_every_layer(),
+            of_every_layer(),
         )
+
+    def reveal(
+        self,
+        states: DecoderStates,
+        index: torch.Tensor,
+        position: torch.Tensor,
+        tokens: torch.Tensor,
+    ) -> None:
+        """Reveal residues that were decoded, for those that come after them.
+
+        Parameters
+        ----------
+        states : DecoderStates
+        index, position, tokens : Tensor of int, shape (n,)
+            Of which sequences, where, and what.
+        """
+        where = index, position
+        states.tokens[where] = tokens
+        states.revealed[where] = True
+        with torch.no_grad():
+            for number, parts in enumerate(self._parts):
+                offer = parts.letters[tokens]
+                if number > 0:
+                    below = states.hidden[number - 1][where]
+                    offer = offer + (below @ parts.inner.T - parts.nodes[position])
+                states.offered[number][where] = offer
 
     def decode(
         self,
@@ -159,6 +208,7 @@ class Decoder:
         *,
         in_index_order: bool,
         layers: range | None = None,
+        is_bare: bool = False,
     ) -> None:
         """Compute the decoder states of some residues from those before them, in place.
 
@@ -169,71 +219,61 @@ class Decoder:
             Which residues, of which sequences.
         in_index_order : bool
             Whether a revealed residue comes after revealed ones of smaller index only; a masked
-            one comes after all revealed ones. Otherwise each comes after all revealed ones.
+            one comes after all revealed ones. Otherwise each comes after all revealed ones, which
+            must have been revealed with :meth:`reveal`.
         layers : range, optional
             All of them by default.
+        is_bare : bool
+            Whether nothing is revealed in any of these sequences.
         """
-
-        def one_layer(number: int, low: int, high: int) -> None:
-            b, i = index[low:high], position[low:high]
-            if not states.revealed.any():
-                found = self._with_nothing_revealed(states, number, b, i)
-            else:
-                near = self.neighbours[i]
-                before = states.revealed[b[:, None], near]
-                if in_index_order:
-                    before &= ~states.revealed[b, i][:, None] | (near < i[:, None])
-                found = self._messages(states, number, b, i, near, before)
-            states.hidden[number][b, i] = found
-            if number < len(states.sent):
-                states.sent[number][b, i] = found @ self._layers[number + 1].state
-
+        numbers = layers or range(len(self._parts))
+        if is_bare:
+            for number in numbers:
+                states.hidden[number][index, position] = self._bare[number][position]
+            return
         with torch.no_grad():
-            for number in layers or range(len(states.hidden)):
-                self._batch.run(len(index), partial(one_layer, number), name=self._name)
+            for number in numbers:
+                if in_index_order:
+                    self._offer_all(states, number)
+                work = partial(self._layer, states, index, position, number, in_index_order)
+                self._batch.run(len(index), work, name=self._name)
 
-    def _messages(
+    def _offer_all(self, states: DecoderStates, number: int) -> None:
+        """Compute what all revealed residues offer to a layer, from the states below it."""
+        parts = self._parts[number]
+        offer = parts.letters[states.tokens]
+        if number > 0:
+            offer = offer + (states.hidden[number - 1] @ parts.inner.T - parts.nodes)
+        states.offered[number] = offer * states.revealed[:, :, None]
+
+    def _layer(
         self,
         states: DecoderStates,
+        index: torch.Tensor,
+        position: torch.Tensor,
         number: int,
-        b: torch.Tensor,
-        i: torch.Tensor,
-        near: torch.Tensor,
-        before: torch.Tensor,
-    ) -> torch.Tensor:
-        """Return the output of a layer for residues whose neighbours partly come before them."""
-        parts = self._layers[number]
-        layer = parts.whole
-        types = parts.types[states.tokens[b[:, None], near]]
-        if number == 0:
-            mine = self.nodes[i]
-            seen = parts.unseen[i] + types
-        else:
-            mine = states.hidden[number - 1][b, i]
-            seen = parts.seen[i] + types + states.sent[number - 1][b[:, None], near]
-        first = torch.where(before[:, :, None], seen, parts.unseen[i])
-        first += (mine @ parts.own)[:, None, :]
-        added = layer.act(layer.W2(layer.act(first))).sum(dim=1)
-        sent = added @ layer.W3.weight.T + near.shape[1] * layer.W3.bias
-        state = layer.norm1(mine + sent / layer.scale)
-        out: torch.Tensor = layer.norm2(state + layer.dense(state))
-        return out
-
-    def _with_nothing_revealed(
-        self, states: DecoderStates, number: int, b: torch.Tensor, i: torch.Tensor
-    ) -> torch.Tensor:
-        """Return the output of the package's own layer, bit by bit, where it sees no residue.
-
-        It is the same in every sequence, and computed once for each residue.
-        """
-        place, where = torch.unique(i, return_inverse=True)
-        one = torch.empty_like(place).scatter_(0, where, torch.arange(len(i), device=i.device))
-        inner = self.nodes[self.neighbours[place]]
-        message = torch.cat([self.pairs[place], torch.zeros_like(inner), inner], dim=-1)
-        mine = self.nodes[place] if number == 0 else states.hidden[number - 1][b[one], place]
-        layer = self._layers[number].whole
-        out: torch.Tensor = layer(mine[None], message[None])[0]
-        return out[where]
+        in_index_order: bool,
+        low: int,
+        high: int,
+    ) -> None:
+        """Compute one layer of the residues from ``low`` to ``high``."""
+        parts, layer = self._parts[number], self.network.decoder_layers[number]
+        b, i = index[low:high], position[low:high]
+        near = self.neighbours[i]
+        width = self.nodes.shape[1]
+        # A flat index is gathered faster than a pair of them.
+        sender = (b * self.length)[:, None] + near
+        message = states.offered[number].view(-1, width)[sender.view(-1)].view(*near.shape, width)
+        if in_index_order:
+            before = ~states.revealed[b, i][:, None] | (near < i[:, None])
+            message *= before[:, :, None]
+        mine = self.nodes[i] if number == 0 else states.hidden[number - 1][b, i]
+        message += parts.around[i]
+        message += (mine @ parts.own.T)[:, None]
+        total = layer.act(layer.W2(layer.act(message))).sum(dim=1)
+        change = total @ layer.W3.weight.T + near.shape[1] * layer.W3.bias
+        found = layer.norm1(mine + change / layer.scale)
+        states.hidden[number][b, i] = layer.norm2(found + layer.dense(found))
 
     def logits(
         self, states: DecoderStates, index: torch.Tensor, position: torch.Tensor

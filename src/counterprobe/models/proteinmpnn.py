@@ -23,7 +23,7 @@ from counterprobe.models.backbones import Backbone
 from counterprobe.models.commit_order import CommitOrderOracle
 from counterprobe.models.letters import AMINO_ACIDS, Letters
 from counterprobe.models.logits import Softmax
-from counterprobe.models.message_passing import Decoder
+from counterprobe.models.message_passing import Decoder, DecoderStates
 from counterprobe.models.repeatability import Repeatability, measure_repeatability
 from counterprobe.models.rows import TorchRows
 from counterprobe.models.template import Allowed, Template
@@ -257,12 +257,25 @@ class IndexOrderOracle:
             torch.as_tensor(index, device=decoder.device),
             torch.as_tensor(position, device=decoder.device),
         )
+        is_bare = (states == MASK).all(axis=1)[index]
+        if is_bare.any():
+            bare = torch.as_tensor(np.flatnonzero(is_bare), device=decoder.device)
+            decoder.decode(
+                known, *(part[bare] for part in asked), in_index_order=True, is_bare=True
+            )
+        if not is_bare.all():
+            others = torch.as_tensor(np.flatnonzero(~is_bare), device=decoder.device)
+            self._decode(known, *(part[others] for part in asked))
+        self.num_evaluated += len(states)
+        return decoder.logits(known, *asked)
+
+    def _decode(self, known: DecoderStates, index: torch.Tensor, position: torch.Tensor) -> None:
+        """Decode what is asked for, after everything that is revealed."""
         is_needed = known.revealed.clone()
-        is_needed[asked] = True
+        is_needed[index, position] = True
         needed = is_needed.nonzero(as_tuple=True)
         last = len(known.hidden) - 1
         # What revealed residues compute in the last layer, nobody sees.
-        decoder.decode(known, *needed, in_index_order=True, layers=range(last))
-        decoder.decode(known, *asked, in_index_order=True, layers=range(last, last + 1))
-        self.num_evaluated += len(states)
-        return decoder.logits(known, *asked)
+        decode = self._decoder.decode
+        decode(known, *needed, in_index_order=True, layers=range(last))
+        decode(known, index, position, in_index_order=True, layers=range(last, last + 1))
