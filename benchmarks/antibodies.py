@@ -52,11 +52,13 @@ class Sizes:
     probes : int
         Of a structure; with half as many, plans are no better than spreading.
     budgets : tuple of int
-        Numbers of batches.
+        Numbers of batches that are priced.
+    contested : mapping of str to tuple of int
+        Those at which samplers are measured, in tasks that claims rest on and in others.
     precision : Precision
         Of prices.
     effort : mapping of str to Effort
-        Of tasks that claims are about, of others, and of those that only prices are told of.
+        Likewise.
     sweeps : mapping
         Settings of rules that have no number of steps.
     advice : int
@@ -67,6 +69,7 @@ class Sizes:
     plans: int
     probes: int
     budgets: tuple[int, ...]
+    contested: dict[str, tuple[int, ...]]
     precision: Precision
     effort: dict[str, Effort]
     sweeps: Sweeps
@@ -78,15 +81,19 @@ FULL = Sizes(
     plans=16,
     probes=256,
     budgets=(4, 6, 8, 16),
-    precision=Precision(0.01, most=512),
-    effort={"claimed": Effort(512, 512, 512), "other": Effort(128, 256, 96, orders=1)},
-    sweeps={
-        "entropy-bounded": ("gamma", (1.0, 3.0, 10.0)),
-        "punt": ("epsilon", (0.01, 0.03, 0.1)),
-        "klass": ("confidence_threshold", (0.3, 0.6)),
-        "threshold": ("threshold", (0.3, 0.6)),
+    contested={"claimed": (4, 6, 8, 16), "other": (6, 8, 16)},
+    precision=Precision(0.02, most=256),
+    effort={
+        "claimed": Effort(256, 512, 256, orders=1, terms=1),
+        "other": Effort(96, 192, 64, orders=1, terms=1),
     },
-    advice=64,
+    sweeps={
+        "entropy-bounded": ("gamma", (1.0, 3.0)),
+        "punt": ("epsilon", (0.01, 0.03)),
+        "klass": ("confidence_threshold", (0.6,)),
+        "threshold": ("threshold", (0.6,)),
+    },
+    advice=32,
 )
 # A minute or two on a processor.
 QUICK = Sizes(
@@ -94,6 +101,7 @@ QUICK = Sizes(
     plans=4,
     probes=128,
     budgets=(8,),
+    contested=dict.fromkeys(("claimed", "other"), (8,)),
     precision=Precision(least=16, most=16, terms=1),
     effort=dict.fromkeys(("claimed", "other"), Effort(24, 24, 12, orders=1, permutations=199)),
     sweeps={"entropy-bounded": ("gamma", (3.0,)), "punt": ("epsilon", (0.03,))},
@@ -165,13 +173,14 @@ class Bench:
 
     def contest(self) -> None:
         """Measure every sampler."""
-        effort = self.sizes.effort["claimed" if self.task.is_claimed else "other"]
-        contested = Field(self.oracle, self.given, effort)
+        kind = "claimed" if self.task.is_claimed else "other"
+        contested = Field(self.oracle, self.given, self.sizes.effort[kind])
+        budgets = [count for count in self.sizes.contested[kind] if count in self.budgets]
         planned = [
             Contestant.structured(Dealt(tuple(self.plans("planned", count))), batches=count)
-            for count in self.budgets
+            for count in budgets
         ]
-        everyone = [*planned, *baselines(self.budgets), *peers(self.budgets, self.sizes.sweeps)]
+        everyone = [*planned, *baselines(budgets), *peers(budgets, self.sizes.sweeps)]
         for one in everyone:
             self.measure("samplers", one.key, lambda one=one: contested.measure(one))
 
@@ -220,7 +229,8 @@ def run(options: argparse.Namespace) -> int:
     del settings["tasks"]
     record = Record(options.json, settings, antibody_claims, lambda line: print(line, flush=True))
     for task in chosen:
-        Bench(task, sizes, record, options.device).run()
+        with record.attempt(task.name):
+            Bench(task, sizes, record, options.device).run()
     if options.figure is not None:
         draw_antibodies(record.tasks, options.figure)
     print(sentences(record))

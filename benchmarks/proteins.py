@@ -94,11 +94,11 @@ FULL = Sizes(
     probes=256,
     plans=16,
     budgets={"product": (4, 8, 16, 32), "joint": (4, 8, 16)},
-    planned={"product": Precision(0.02, most=1024), "joint": Precision(0.028, 16, most=320)},
+    planned={"product": Precision(0.005, most=512), "joint": Precision(0.015, most=256)},
     others={"product": Precision(0.05, most=128), "joint": Precision(0.1, least=64, most=64)},
     at_once=(1, 64, 256, 1024),
     repeats=3,
-    effort=Effort(96, 192, 48, orders=1),
+    effort=Effort(128, 256, 48, orders=1, terms=1),
     contested=(8, 16),
     sweeps={
         "entropy-bounded": ("gamma", (10.0, 30.0)),
@@ -346,10 +346,11 @@ def run(options: argparse.Namespace) -> int:
     del settings["backbones"]
     record = Record(options.json, settings, protein_claims, lambda line: print(line, flush=True))
     for name in names:
-        bench = Bench(name, sizes, record, options.device)
-        for part in PARTS:
-            if part in wanted:
-                WORK[part](bench)
+        with record.attempt(name):
+            bench = Bench(name, sizes, record, options.device)
+            for part in PARTS:
+                if part in wanted:
+                    WORK[part](bench)
     if options.figure is not None:
         draw_proteins(record.tasks, options.figure)
     print(sentences(record))

@@ -48,10 +48,12 @@ def draw_proteins(tasks: Tasks, file: Path) -> None:
     for panel, task in zip(panels, priced, strict=False):
         _draw_prices(panel, list(_known(tasks[task], "prices").values()))
         panel.set_title(TITLES.get(task, task), fontsize=10)
-    panels[0].set_ylabel("broken dependence, nats a sequence")
+    if priced:
+        panels[0].set_ylabel("broken dependence, nats a sequence")
     for panel, task in zip(panels[len(priced) :], timed, strict=True):
         _draw_rates(panel, list(_known(tasks[task], "speed").values()))
-        panel.set_title(f"designs a second, {TITLES.get(task, task)}", fontsize=10)
+        panel.set_title(TITLES.get(task, task), fontsize=10)
+        panel.set_ylabel("designs a second")
     figure.savefig(file, dpi=150)
 
 

@@ -7,7 +7,8 @@ import os
 import platform
 import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -85,6 +86,21 @@ class Record:
         self.write()
         self._say(f"[{self.seconds:6.1f} s] {task} {part} {key}: {in_short(found)}")
         return None if "error" in found else found
+
+    @contextmanager
+    def attempt(self, task: str) -> Iterator[None]:
+        """Go on with the next task where this one cannot even be begun; say so, and keep it."""
+        try:
+            yield
+        except Exception as problem:
+            if not isinstance(problem, ValueError):  # which says in one line what is wrong
+                traceback.print_exc()
+            failure = {"error": f"{type(problem).__name__}: {problem}"}
+            self.tasks.setdefault(task, {})["task"] = {"begun": failure}
+            self.write()
+            self._say(f"[{self.seconds:6.1f} s] {task}: {failure['error']}")
+        else:
+            self.tasks.get(task, {}).pop("task", None)
 
     @property
     def claims(self) -> list[Entry]:

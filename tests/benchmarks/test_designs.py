@@ -151,6 +151,17 @@ def test_a_record_is_written_after_every_measurement_and_continued(tmp_path):
     assert again.failures == []
 
 
+def test_a_task_that_cannot_be_begun_is_kept_as_a_failure_until_it_can(tmp_path):
+    record = Record(tmp_path / "found.json", {}, nothing, lambda line: None)
+    with record.attempt("a"):
+        raise OSError("no weights")
+    assert record.failures == ["a task begun: OSError: no weights"]
+    again = Record(tmp_path / "found.json", {}, nothing, lambda line: None)
+    with again.attempt("a"):
+        again.measure("a", "prices", "x", lambda: {"kl": 1.0})
+    assert again.failures == []
+
+
 def test_a_record_of_other_settings_is_not_continued(tmp_path):
     file = tmp_path / "found.json"
     Record(file, {"samples": 3}, nothing, lambda line: None).measure("a", "b", "c", dict)

@@ -1,0 +1,45 @@
+from __future__ import annotations
+
+import pytest
+from designs.drawing import draw_antibodies, draw_proteins
+
+
+def price(way: str, batches: int) -> dict:
+    return {"way": way, "batches": batches, "direction": "product", "kl": 0.1, "kl_se": 0.01}
+
+
+def sampler(name: str, **changed) -> dict:
+    entry = {"sampler": name, "evaluations": 8, "kl": 0.0, "kl_se": 0.0}
+    return {**entry, "log_likelihood": -1.5, "log_likelihood_se": None, **changed}
+
+
+def is_png(file) -> bool:
+    return file.read_bytes()[:4] == b"\x89PNG"
+
+
+@pytest.mark.parametrize(
+    "parts",
+    [
+        {"prices": {"a": price("planned", 8), "b": {"error": "no"}}},
+        {"speed": {"1": {"at_once": 1, "package": 1.0, "cached 16": 15.0}}},
+        {
+            "prices": {"a": price("random", 4)},
+            "speed": {"1": {"at_once": 1, "package": 1.0, "full 16": 2.0}},
+        },
+    ],
+)
+def test_proteins_are_drawn_with_what_there_is(tmp_path, parts):
+    draw_proteins({"1ubi": parts, "1ake": {"prices": {}}}, tmp_path / "figure.png")
+    assert is_png(tmp_path / "figure.png")
+
+
+def test_antibodies_are_drawn_without_a_batch_kl_or_a_reference(tmp_path):
+    samplers = {"a": sampler("planned"), "b": sampler("punt", kl=None), "c": {"error": "no"}}
+    draw_antibodies({"antiberty loops": {"samplers": samplers}}, tmp_path / "figure.png")
+    assert is_png(tmp_path / "figure.png")
+
+
+@pytest.mark.parametrize("draw", [draw_proteins, draw_antibodies])
+def test_nothing_to_draw_is_said(tmp_path, draw):
+    with pytest.raises(ValueError, match="nothing to draw"):
+        draw({"1ubi": {"prices": {"a": {"error": "no"}}}}, tmp_path / "figure.png")
