@@ -114,20 +114,20 @@ FULL = Sizes(
     ),
 )
 # A minute or two on a processor.
-FEW = {"product": Precision(least=4, most=4, terms=1), "joint": Precision(least=2, most=2)}
+FEW = {"product": Precision(least=12, most=12, terms=1), "joint": Precision(least=4, most=4)}
 QUICK = Sizes(
     backbones=("1ubi",),
-    probes=64,
-    plans=2,
-    budgets={"product": (8,), "joint": (8,)},
+    probes=256,
+    plans=4,
+    budgets={"product": (8, 16), "joint": (8,)},
     planned=FEW,
     others=FEW,
-    at_once=(1, 4),
+    at_once=(1, 8),
     repeats=1,
-    effort=Effort(2, 3, 2, orders=1, terms=1, permutations=99),
-    contested=(16,),
+    effort=Effort(8, 12, 4, orders=1, terms=1, permutations=199),
+    contested=(8,),
     sweeps={"entropy-bounded": ("gamma", (10.0,)), "punt": ("epsilon", (0.03,))},
-    screens=(("regression", 32),),
+    screens=(("regression", 64),),
 )
 
 
