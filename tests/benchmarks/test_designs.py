@@ -49,11 +49,12 @@ def test_dealt_plans_are_committed_and_chosen_by_the_decision_seed(law, structur
 
 
 @pytest.mark.parametrize("way", ["planned", "random", "spread", "distance"])
-def test_plans_of_every_way_cover_everything_and_differ_between_seeds(structure, way):
+def test_plans_of_every_way_cover_everything_and_free_ones_differ_between_seeds(structure, way):
     apart = np.abs(np.subtract.outer(np.arange(8.0), np.arange(8.0)))
     plans = make_plans(way, structure, 2, 6, distances=apart)
     assert all(sorted(np.concatenate(plan.batches)) == list(range(8)) for plan in plans)
-    assert len({tuple(plan.batches[0]) for plan in plans}) > 1
+    # The structure is a forest that stands out: its layers are one plan.
+    assert (len({tuple(plan.batches[0]) for plan in plans}) > 1) == (way != "planned")
 
 
 def test_an_unknown_way_and_missing_distances_are_refused(structure):
