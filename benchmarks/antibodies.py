@@ -18,7 +18,7 @@ import argparse
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +35,8 @@ import counterprobe as cp
 from counterprobe.planning import Plan
 
 WAYS = ("planned", "random", "spread")
+# Masked positions up to which prices are measured in both directions.
+MOST_JOINTLY = 64
 # Sequences that advice is asked for, and the dependence that each may break, in nats.
 ADVISED, TARGET_KL = 1_000, 0.1
 
@@ -51,11 +53,11 @@ class Sizes:
         Plans that samples are dealt out to.
     probes : int
         Of a structure; with half as many, plans are no better than spreading.
-    budgets : tuple of int
-        Numbers of batches that are priced.
+    budgets, jointly : tuple of int
+        Numbers of batches that are priced, and those priced in the other direction too.
     contested : mapping of str to tuple of int
         Those at which samplers are measured, in tasks that claims rest on and in others.
-    precision : Precision
+    precision : mapping of direction to Precision
         Of prices.
     effort : mapping of str to Effort
         Likewise.
@@ -69,8 +71,9 @@ class Sizes:
     plans: int
     probes: int
     budgets: tuple[int, ...]
+    jointly: tuple[int, ...]
     contested: dict[str, tuple[int, ...]]
-    precision: Precision
+    precision: dict[str, Precision]
     effort: dict[str, Effort]
     sweeps: Sweeps
     advice: int
@@ -81,10 +84,14 @@ FULL = Sizes(
     plans=16,
     probes=256,
     budgets=(4, 6, 8, 16),
+    jointly=(6, 8),
     contested={"claimed": (4, 6, 8, 16), "other": (6, 8, 16)},
-    precision=Precision(0.02, most=256),
+    precision={
+        "product": Precision(0.02, most=256),
+        "joint": Precision(0.02, 16, least=32, most=64),
+    },
     effort={
-        "claimed": Effort(256, 512, 256, orders=1, terms=1),
+        "claimed": Effort(256, 512, 192, orders=2, terms=1),
         "other": Effort(96, 192, 64, orders=1, terms=1),
     },
     sweeps={
@@ -99,10 +106,14 @@ FULL = Sizes(
 QUICK = Sizes(
     tasks=("sapiens heavy loops",),
     plans=4,
-    probes=128,
+    probes=256,
     budgets=(8,),
+    jointly=(8,),
     contested=dict.fromkeys(("claimed", "other"), (8,)),
-    precision=Precision(least=16, most=16, terms=1),
+    precision={
+        "product": Precision(least=16, most=16, terms=1),
+        "joint": Precision(least=4, most=4),
+    },
     effort=dict.fromkeys(("claimed", "other"), Effort(24, 24, 12, orders=1, permutations=199)),
     sweeps={"entropy-bounded": ("gamma", (3.0,)), "punt": ("epsilon", (0.03,))},
     advice=8,
@@ -153,11 +164,20 @@ class Bench:
             "total_strength": float(self.structure.pair_strength.sum()),
         }
 
-    def price(self, way: str, batches: int) -> dict[str, Any]:
+    def price(self, way: str, batches: int, direction: str) -> dict[str, Any]:
         """Measure the batch KL of a way of choosing batches."""
         plans = self.plans(way, batches)
-        found = measure_kl(self.oracle, plans, "product", self.sizes.precision, given=self.given)
-        return {"way": way, "batches": batches, "direction": "product", **found}
+        precision = self.sizes.precision[direction]
+        found = measure_kl(self.oracle, plans, direction, precision, given=self.given)
+        return {"way": way, "batches": batches, "direction": direction, **found}
+
+    @property
+    def priced(self) -> list[tuple[str, int]]:
+        """Directions and numbers of batches: a joint price takes a state a position and sample."""
+        jointly = self.sizes.jointly if len(self.structure.residual) <= MOST_JOINTLY else ()
+        return [("product", count) for count in self.budgets] + [
+            ("joint", count) for count in jointly if count in self.budgets
+        ]
 
     def advise(self) -> dict[str, Any]:
         """Ask which way to use, and from how many sequences on structure pays."""
@@ -187,12 +207,12 @@ class Bench:
     def run(self) -> None:
         """Measure everything, the most telling first."""
         self.measure("structure", "used", self.describe)
-        for way in WAYS:
-            for batches in self.budgets:
+        for direction, batches in self.priced:
+            for way in WAYS:
                 self.measure(
                     "prices",
-                    f"{way} {batches} product",
-                    lambda way=way, batches=batches: self.price(way, batches),
+                    f"{way} {batches} {direction}",
+                    partial(self.price, way, batches, direction),
                 )
         self.measure("advice", str(ADVISED), self.advise)
         if self.task.is_contested:

@@ -117,16 +117,28 @@ def antibody_claims(tasks: Tasks) -> list[Claim]:
     planned, alone = loops.get("planned batches=8"), loops.get("sequential order=random")
     if planned is not None and alone is not None:
         found += _loop_claims(loops, planned, alone)
-    half = _measured(tasks.get("antiberty random half", {}).get("prices", {}))
-    ours = half.get("planned 6 product")
+    for task, parts in tasks.items():
+        if task.startswith("antiberty random half"):
+            for direction in ("product", "joint"):
+                found += _half_claims(task, _measured(parts.get("prices", {})), direction)
+    return found
+
+
+def _half_claims(task: str, prices: Mapping[str, Entry], direction: str) -> list[Claim]:
+    """Judge the plan of six batches against the ways without structure."""
+    found: list[Claim] = []
+    ours = prices.get(f"planned 6 {direction}")
     for way in ("spread", "random"):
-        other = half.get(f"{way} 6 product")
+        other = prices.get(f"{way} 6 {direction}")
         if ours is not None and other is not None:
             found.append(
                 {
-                    "claim": f"random half: planned in 6 at most a third of {way}'s batch KL",
+                    "claim": f"{task}, {direction}: planned in 6 at most a third of {way}'s "
+                    "batch KL",
                     "planned": ours["kl"],
+                    "planned_se": ours["kl_se"],
                     way: other["kl"],
+                    f"{way}_se": other["kl_se"],
                     "holds": ours["kl"] <= other["kl"] / 3,
                 }
             )

@@ -63,10 +63,10 @@ def masked_at(sequence: str, positions: Iterable[int]) -> str:
     return "".join(letters)
 
 
-def _random_half(sequence: str) -> str:
-    """Mask a random half: the same one always."""
+def _random_half(sequence: str, seed: int = 0) -> str:
+    """Mask a random half: the same one always for a seed."""
     count = len(sequence) // 2
-    chosen = np.random.default_rng(0).permutation(len(sequence))[:count]
+    chosen = np.random.default_rng(seed).permutation(len(sequence))[:count]
     return masked_at(sequence, chosen.tolist())
 
 
@@ -80,6 +80,10 @@ def _tasks() -> Iterable[Task]:
     yield Task("sapiens heavy loops", "sapiens-heavy", loops)
     yield Task("sapiens heavy random half", "sapiens-heavy", half)
     yield Task("sapiens light loops", "sapiens-light", light)
+    for seed in (1, 2):
+        another = _random_half(PEMBROLIZUMAB_HEAVY, seed)
+        name = f"antiberty random half {seed + 1}"
+        yield Task(name, "antiberty", another, is_contested=False)
     nothing = MASK * len(TRASTUZUMAB_HEAVY)
     yield Task("antiberty everything", "antiberty", nothing, is_contested=False)
 

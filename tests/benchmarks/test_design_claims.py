@@ -128,3 +128,11 @@ def test_a_random_half_is_judged_by_prices_at_six():
         "spread's": False,
         "random's": True,
     }
+
+
+def test_every_random_half_is_judged_in_every_direction_that_was_priced():
+    prices = {f"{way} 6 joint": price(0.1) for way in ("planned", "random", "spread")}
+    halves = {f"antiberty random half{more}": {"prices": prices} for more in ("", " 2")}
+    claims = antibody_claims(halves)
+    assert len(claims) == 4
+    assert not any(verdicts(claims))
