@@ -27,7 +27,7 @@ from designs.claims import antibody_claims
 from designs.contest import Contestant, Effort, Field, Sweeps, baselines, peers
 from designs.drawing import draw_antibodies
 from designs.pricing import Dealt, Precision, make_plans, measure_kl
-from designs.record import Record, read_tasks
+from designs.record import Record, device_name, read_tasks
 from designs.report import sentences
 from designs.tasks import TASKS, Task, tasks_named
 
@@ -245,7 +245,7 @@ def run(options: argparse.Namespace) -> int:
     chosen = tasks_named(options.tasks or ",".join(sizes.tasks))
     if torch.device(options.device).type == "cpu":
         torch.set_num_threads(1)
-    settings = {**asdict(sizes), "device": options.device}
+    settings = {**asdict(sizes), "device": device_name(options.device)}
     del settings["tasks"]
     record = Record(options.json, settings, antibody_claims, lambda line: print(line, flush=True))
     for task in chosen:

@@ -39,7 +39,7 @@ from designs.contest import (
 from designs.drawing import draw_proteins
 from designs.package import package_designs
 from designs.pricing import WAYS, Dealt, Precision, make_plans, measure_kl
-from designs.record import Record, read_tasks
+from designs.record import Record, device_name, read_tasks
 from designs.report import sentences
 from designs.speed import design_speed
 
@@ -355,13 +355,6 @@ def run(options: argparse.Namespace) -> int:
         draw_proteins(record.tasks, options.figure)
     print(sentences(record))
     return 1 if record.failures else 0
-
-
-def device_name(device: str) -> str:
-    """Return what the device is called."""
-    if torch.device(device).type != "cuda":
-        return str(device)
-    return str(torch.cuda.get_device_name(device))
 
 
 def main(words: Sequence[str] | None = None) -> int:

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import torch
 
-__all__ = ["Record", "plain", "read_tasks"]
+__all__ = ["Record", "device_name", "plain", "read_tasks"]
 
 Entry = dict[str, Any]
 Tasks = dict[str, dict[str, dict[str, Entry]]]
@@ -134,6 +134,13 @@ class Record:
         partial = self.file.with_name(f".{self.file.name}.partial")
         partial.write_text(json.dumps(content, indent=1) + "\n")
         os.replace(partial, self.file)
+
+
+def device_name(device: str) -> str:
+    """Return what the device is called."""
+    if torch.device(device).type != "cuda":
+        return str(device)
+    return str(torch.cuda.get_device_name(device))
 
 
 def read_tasks(file: Path) -> Tasks:

@@ -1,0 +1,57 @@
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+import counterprobe as cp
+from counterprobe.models.weights import package_folder
+
+TOOL = Path(__file__).parents[2] / "tools" / "carry_weights.py"
+TEXT = "EVQLVESGGGLVQPGGSLRLSCXXSGFXXSDTYIHWVRQAPGKGLEWVA"
+
+
+@pytest.fixture(scope="module")
+def tool():
+    spec = importlib.util.spec_from_file_location("carry_weights", TOOL)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def sapiens_rows() -> tuple[torch.dtype, np.ndarray]:
+    model = cp.models.load("sapiens-heavy", device="cpu")
+    template = model.template(TEXT)
+    readouts = cp.Readouts.same(1, template.masked)
+    rows = model.oracle(template, row_error=1e-6).rows(template.given[None], readouts)
+    return next(model.network.parameters()).dtype, np.asarray(rows.dense())
+
+
+def test_tensors_are_halved_counts_kept_and_unneeded_heads_left_out(tool):
+    state = {"a.weight": torch.ones(2), "a.count": torch.ones(2, dtype=torch.int64), "b.x": 0}
+    kept = tool.halved(state, without=("b.",))
+    assert kept["a.weight"].dtype == torch.float16
+    assert kept["a.count"].dtype == torch.int64
+    assert list(kept) == ["a.weight", "a.count"]
+
+
+def test_the_library_reads_carried_weights_as_it_reads_installed_ones(tool, tmp_path, monkeypatch):
+    installed = sapiens_rows()[1]
+    tool.carry_sapiens(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    importlib.invalidate_caches()
+    assert "sapiens" not in sys.modules
+    assert package_folder("sapiens", "", "").parent == tmp_path
+    dtype, carried = sapiens_rows()
+    assert dtype == torch.float32
+    assert np.abs(carried - installed).sum(axis=1).max() / 2 < 0.005
+
+
+def test_a_package_that_is_not_there_is_named(tool):
+    with pytest.raises(ValueError, match="no_such_package must be installed"):
+        tool.installed("no_such_package")
