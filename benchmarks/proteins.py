@@ -332,6 +332,8 @@ def parse(words: Sequence[str] | None = None) -> argparse.Namespace:
 def run(options: argparse.Namespace) -> int:
     """Measure every backbone, part by part."""
     if options.draw is not None:
+        if options.figure is None:
+            raise ValueError("--draw needs --figure, a file to draw into")
         draw_proteins(read_tasks(options.draw), options.figure)
         return 0
     sizes = QUICK if options.quick else FULL
