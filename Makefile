@@ -7,8 +7,9 @@ PIP := $(BIN)/pip --disable-pip-version-check
 
 # Only folders that exist: ruff treats a missing path as an error.
 CHECKED := $(wildcard src tests benchmarks examples tools)
-# denoiser.py has commands of its own, for a GPU.
-BENCHMARKS := $(filter-out benchmarks/compare.py benchmarks/denoiser.py benchmarks/_%.py,$(wildcard benchmarks/*.py))
+# Those of learned models have commands of their own, for a GPU.
+BENCHMARKS := $(filter-out benchmarks/compare.py benchmarks/denoiser.py \
+  benchmarks/proteins.py benchmarks/antibodies.py benchmarks/_%.py,$(wildcard benchmarks/*.py))
 RESULTS := benchmarks/results
 
 # Weights whose packages pin an old NumPy; nothing of them is needed but their files.

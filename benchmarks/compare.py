@@ -19,14 +19,14 @@ def committed(file: Path) -> dict[str, float] | None:
     shown = subprocess.run(
         ["git", "show", f"HEAD:./{file.name}"], cwd=file.parent, capture_output=True, text=True
     )
-    return json.loads(shown.stdout)["figures"] if shown.returncode == 0 else None
+    return json.loads(shown.stdout).get("figures", {}) if shown.returncode == 0 else None
 
 
 def main() -> int:
     """Compare every ratio."""
     worst = 1.0
     for file in sorted(RESULTS.glob("*.json")):
-        new = json.loads(file.read_text())["figures"]
+        new = json.loads(file.read_text()).get("figures", {})
         old = committed(file)
         if old is None:
             print(f"{file.name}: nothing committed to compare with")

@@ -119,12 +119,25 @@ class Record:
             if "error" in value
         ]
 
+    @property
+    def figures(self) -> dict[str, float]:
+        """The measured ratios by name, for ``benchmarks/compare.py``."""
+        return {
+            f"{task}.{part}.{key}.{name}".replace(" ", "_"): value
+            for task, parts in self.tasks.items()
+            for part, entries in parts.items()
+            for key, entry in entries.items()
+            for name, value in entry.items()
+            if name.endswith(" ratio")
+        }
+
     def write(self) -> None:
         """Write the file, whole or not at all, what is claimed first."""
         if self.file is None:
             return
         content = {
             "claims": self.claims,
+            "figures": self.figures,
             "settings": self.settings,
             "python": platform.python_version(),
             "torch": torch.__version__,
