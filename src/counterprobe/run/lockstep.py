@@ -124,6 +124,7 @@ class Lockstep:
         self._max_rounds = max_submissions
         self._members = np.array_split(np.arange(count), groups)
         self._rounds: list[Round] = []
+        self._commits = np.zeros(groups, dtype=np.int64)
         self._scores = np.full(self._states.shape, np.nan) if score else None
         self._follows = oracle if isinstance(oracle, BatchIncrementalOracle) else None
         self._sessions: dict[int, Sessions] = {}
@@ -254,8 +255,7 @@ class Lockstep:
         moving = [k for k, positions in enumerate(chosen) if positions is not None]
         if not moving:
             raise ValueError("a round must commit something: every batch is None")
-        most = max(ledger_of(self._rounds, k).commits for k in moving)
-        check_budget(self._max_rounds, most + 1)
+        check_budget(self._max_rounds, int(self._commits[moving].max()) + 1)
         committed = [self._tokens_left(k, chosen[k]) for k in range(self.num_groups)]
         shared = common_positions(chosen)
         with self.door.stage("probe") as stage:
@@ -312,6 +312,7 @@ class Lockstep:
         committed: Sequence[NDArray[np.int32] | None],
     ) -> None:
         self._rounds.append(Round(tuple(chosen), self._prints))
+        self._commits += [positions is not None for positions in chosen]
         self._prints = self._prints.copy()
         for members, positions, tokens in zip(self._members, chosen, committed, strict=True):
             if positions is None or tokens is None:
