@@ -12,6 +12,7 @@ from __future__ import annotations
 import numpy as np
 import torch
 from _timing import alternate, arguments, report
+from designs.package import package_designs
 
 import counterprobe as cp
 from counterprobe import models
@@ -72,7 +73,7 @@ def proteinmpnn(count: int, repeats: int) -> dict[str, float]:
             states[:, batch] = rows.draw(uniforms[:, batch].ravel()).reshape(count, -1)
 
     best = alternate(
-        {"kept": with_states, "anew": without, "package": lambda: native(model, count)},
+        {"kept": with_states, "anew": without, "package": lambda: package_designs(model, count)},
         repeats=repeats,
     )
     return {
@@ -103,38 +104,6 @@ def throughput(repeats: int) -> dict[str, float]:
         for name, what in (("infill", "sapiens_20_positions"), ("design", "proteinmpnn_1ake_8")):
             figures[f"gpu.{what}_{count}_at_once_a_second"] = count / best[name]
     return figures
-
-
-@torch.no_grad()
-def native(model: models.MaskedModel, count: int) -> None:
-    """Call the package's own sampler."""
-    backbone, length = model.backbone, len(model.backbone)
-    one = torch.ones(count, length)
-    zeros = torch.zeros(count, length, 21)
-    no_unknown = np.zeros(21)
-    no_unknown[20] = 1
-    places, index, chain = (
-        torch.tensor(part).expand(count, *part.shape).contiguous()
-        for part in (backbone.coordinates, backbone.residue_index, backbone.chain)
-    )
-    model.decoder.network.sample(
-        places,
-        torch.randn(count, length),
-        torch.zeros(count, length, dtype=torch.long),
-        one,
-        chain,
-        index,
-        mask=one,
-        omit_AAs_np=no_unknown,
-        bias_AAs_np=np.zeros(21),
-        chain_M_pos=one,
-        pssm_coef=zeros[..., 0],
-        pssm_bias=zeros,
-        pssm_multi=0.0,
-        pssm_log_odds_flag=False,
-        pssm_bias_flag=False,
-        bias_by_res=zeros,
-    )
 
 
 def main() -> None:

@@ -7,11 +7,10 @@ sequences, and how long one takes is reported beside.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-import numpy as np
+from _timing import alternate
 
 import counterprobe as cp
 from counterprobe.models.proteinmpnn import InverseFolding
@@ -19,24 +18,11 @@ from counterprobe.planning import Plan
 from designs.package import package_designs
 from designs.pricing import Dealt
 
-__all__ = ["best_times", "design_speed"]
+__all__ = ["design_speed"]
 
 # Groups of sequences with a plan each, and sequences from which on full passes are left out.
 GROUPS = 16
 MOST_FULL_PASSES = 256
-
-
-def best_times(works: Mapping[str, Callable[[], object]], repeats: int) -> dict[str, float]:
-    """Run pieces of work turn by turn, once to warm up; return the best seconds of each."""
-    for work in works.values():
-        work()
-    best = dict.fromkeys(works, np.inf)
-    for _ in range(repeats):
-        for name, work in works.items():
-            started = time.perf_counter()
-            work()
-            best[name] = min(best[name], time.perf_counter() - started)
-    return best
 
 
 def design_speed(
@@ -82,7 +68,7 @@ def design_speed(
         works[f"cached {count}"] = designs(kept, count)
         if full_passes and at_once <= MOST_FULL_PASSES and kept.by_index is not None:
             works[f"full {count}"] = designs(kept.by_index, count)
-    rates = {name: at_once / best for name, best in best_times(works, repeats).items()}
+    rates = {name: at_once / best for name, best in alternate(works, repeats=repeats).items()}
     ratios = {
         f"{name} ratio": rate / rates["package"]
         for name, rate in rates.items()

@@ -5,12 +5,12 @@ import math
 import numpy as np
 import pytest
 import torch
+from _timing import alternate
 from designs.contest import Contestant, Effort, Field, baselines, joint_p_value, peers, recovery
 from designs.package import package_designs
 from designs.pricing import Dealt, Precision, make_plans, measure_kl
 from designs.record import Record, plain
 from designs.report import sentences, table
-from designs.speed import best_times
 
 import counterprobe as cp
 from counterprobe.evaluation import reference_kl, two_sample_test
@@ -194,7 +194,7 @@ def test_claims_and_failures_are_said(tmp_path):
 
 def test_work_is_done_turn_by_turn_after_a_round_to_warm_up():
     done = []
-    best = best_times({"a": lambda: done.append("a"), "b": lambda: done.append("b")}, 2)
+    best = alternate({"a": lambda: done.append("a"), "b": lambda: done.append("b")}, repeats=2)
     assert done == ["a", "b"] * 3
     assert set(best) == {"a", "b"} and all(seconds >= 0 for seconds in best.values())
 
