@@ -40,7 +40,7 @@ def models(
             ("install", "" if entry.is_installed else entry.install),
         ):
             if text:
-                console.print(Padding(Text(f"{label}: {text}"), (0, 0, 0, 4)))
+                console.print(Padding(Text(f"{label}: {text}"), (0, 0, 0, 4), expand=False))
     output.write_json(json, [entry.as_dict() for entry in entries])
     for problem in problems:
         output.complain(problem)
