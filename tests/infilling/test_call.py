@@ -170,3 +170,19 @@ def test_real_antibodies_are_filled_in():
     assert drawn.tokens_per_forward == 2
     assert all(text.startswith("EVQLVESGGGLVQPGGSLRLSCAASG") for text in drawn.texts)
     assert drawn.log_likelihoods.shape == (4, 1)
+
+
+def test_a_structure_is_recognised_by_model_and_context(forest_law, spelled):
+    model = spelled(forest_law)
+    oracle = model.oracle(model.template("XXBXX"))
+    soft = cp.discover(
+        oracle, cp.Streams.from_seed(1), mode="soft", given=[-1, -1, 1, -1, -1], probes=8
+    )
+    drawn = cp.infill(model, "XXBXX", structure=soft, batches=2, progress=False)
+    assert drawn.texts[0][2] == "B"
+    for text, said in (
+        ("XXAXX", "differs at 1 of 5 positions, first at position 2"),
+        ("BXXXX", "differs at 2 of 5 positions, first at position 0"),
+    ):
+        with pytest.raises(cp.StructureError, match=said):
+            cp.infill(model, text, structure=soft, batches=2, progress=False)

@@ -142,7 +142,7 @@ def infill(
         on_step = _spelled(callback_on_step_end, task)
     checked = Ledger()
     if structure is not None:
-        checked = structure.check(task.probed)
+        checked = task.recognise(structure)
         sampler, settings = structure.sampler(**settings), {}
     if orders is None:
         orders = PLANS if isinstance(structure, SoftStructure) else "shared"

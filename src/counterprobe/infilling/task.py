@@ -11,11 +11,14 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from counterprobe.arrays import StateArray
+from counterprobe.errors import StructureError
 from counterprobe.models import MaskedModel, Template, load
 from counterprobe.models.template import Allowed
 from counterprobe.oracle import Oracle, Readouts, require_oracle
 from counterprobe.rows import Rows
+from counterprobe.run.ledger import Ledger
 from counterprobe.states import all_masked, as_states
+from counterprobe.structure import SoftStructure, Structure
 
 __all__ = ["Task", "as_model", "make_task"]
 
@@ -48,6 +51,27 @@ class Task:
         """The oracle that can be asked about any state; the same one unless orders matter."""
         by_index: Oracle | None = getattr(self.oracle, "by_index", None)
         return self.oracle if by_index is None else by_index
+
+    def recognise(self, structure: Structure | SoftStructure) -> Ledger:
+        """Make sure that a structure is of this model and this context; return what that cost.
+
+        The stored replies alone do not tell: they belong to the context it was found in, and the
+        model gives them whatever context is asked about now.
+
+        Raises
+        ------
+        StructureError
+            If the context or the model is another.
+        """
+        if structure.length == len(self.given):
+            differing = np.flatnonzero(structure.given != self.given)
+            if len(differing):
+                raise StructureError(
+                    "this structure was found for another text, which differs at "
+                    f"{len(differing)} of {structure.length} positions, first at position "
+                    f"{differing[0]}; discover one for this text"
+                )
+        return structure.check(self.probed)
 
     def texts(self, states: StateArray) -> tuple[str, ...] | None:
         """Spell states, masks included; None where nothing can spell."""
