@@ -2,25 +2,27 @@
 
 from __future__ import annotations
 
+import math
 from typing import Annotated
 
 import typer
 from rich.text import Text
 
+from counterprobe.arguments import whole_number
 from counterprobe.cli import output
-from counterprobe.cli.infill import (
+from counterprobe.cli.model_task import (
     MODEL,
+    Allowed,
     Backbone,
     Chains,
     Device,
     Model,
     Sequence,
-    options_of,
-    read_sequence,
+    Temperature,
+    probed_task,
 )
 from counterprobe.cli.tables import Column, print_table
 from counterprobe.evaluation import advise as give_advice
-from counterprobe.infilling.task import make_task
 from counterprobe.models.backbones import Backbone as Coordinates
 from counterprobe.structure import SoftStructure, load_structure
 
@@ -42,6 +44,8 @@ def advise(
     device: Device = None,
     backbone: Backbone = None,
     chains: Chains = None,
+    allowed: Allowed = None,
+    temperature: Temperature = 1.0,
     count: Annotated[int, typer.Option(help="Sequences that are wanted.")] = 1000,
     target_kl: Annotated[
         float, typer.Option(help="Nats of dependence that a sequence may break.")
@@ -72,15 +76,16 @@ def advise(
             f"{structure} holds a certified structure, whose commit rounds break nothing: use it "
             "with 'counterprobe infill --structure'"
         )
-    try:
-        counts = [int(word) for word in batches.split(",")]
-    except ValueError:
-        raise ValueError(
-            f"--batches takes whole numbers separated by commas, got {batches!r}"
-        ) from None
-    options = options_of(device=device, backbone=backbone, chains=chains)
-    task = make_task(model, read_sequence(sequence), model_options=options)
-    checked = found.check(task.oracle)
+    counts = read_counts(batches)
+    whole_number("--count", count, at_least=1)
+    whole_number("--samples", samples, at_least=2)
+    whole_number("--terms", terms)
+    if not 0 < target_kl < math.inf:
+        raise ValueError(f"--target-kl must be a number of nats above 0, got {target_kl}")
+    task = probed_task(
+        model, sequence, allowed, temperature, device=device, backbone=backbone, chains=chains
+    )
+    checked = task.recognise(found)
     distances = None
     if model == "proteinmpnn":
         distances = Coordinates.named(backbone or "1ubi", chains).distances
@@ -112,4 +117,17 @@ def advise(
     console.print(Text(str(advice)))
     asked = checked.total + advice.table.ledger.total
     console.print(Text(f"Measuring took {asked:,} evaluations.", style="dim"))
-    output.write_json(json, {"model": model, **advice.as_dict()})
+    output.write_json(json, {"model": model, **advice.as_dict(), "measuring": asked})
+
+
+def read_counts(batches: str) -> list[int]:
+    """Read numbers of batches, separated by commas."""
+    try:
+        counts = [int(word) for word in batches.split(",")]
+    except ValueError:
+        counts = []
+    if not counts or min(counts) < 1:
+        raise ValueError(
+            f"--batches must be whole numbers from 1 on, separated by commas, got {batches!r}"
+        )
+    return counts

@@ -11,8 +11,8 @@ from counterprobe.cli import output
 from counterprobe.cli.compare_model import MODEL_DEFAULT, compare_on_model, requires_model
 from counterprobe.cli.compare_table import label, show_comparison
 from counterprobe.cli.foresight import check_memory, say_costs
-from counterprobe.cli.infill import MODEL, Backbone, Chains, Device
-from counterprobe.cli.infill import Sequence as Sentence
+from counterprobe.cli.model_task import MODEL, Backbone, Chains, Device
+from counterprobe.cli.model_task import Sequence as Sentence
 from counterprobe.cli.plots import check_plot, quality_plot
 from counterprobe.cli.records import run_record
 from counterprobe.cli.targets import (

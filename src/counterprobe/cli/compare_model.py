@@ -21,7 +21,7 @@ from rich.text import Text
 
 from counterprobe.cli import output
 from counterprobe.cli.compare_table import label
-from counterprobe.cli.infill import options_of, read_sequence
+from counterprobe.cli.model_task import model_options, read_sequence
 from counterprobe.cli.tables import Column, print_table
 from counterprobe.errors import CounterprobeError
 from counterprobe.evaluation.quality import Quality, assess
@@ -171,7 +171,7 @@ def _prepare(options: dict[str, Any]) -> _Comparison:
     task = make_task(
         options["model"],
         text,
-        model_options=options_of(**{name: options[name] for name in names}),
+        model_options=model_options(options["model"], **{n: options[n] for n in names}),
     )
     if not (task.given == MASK).any():
         raise ValueError("--sequence must have at least one mask, got none: nothing to compare")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from typing import Annotated, Any
 
@@ -11,14 +12,15 @@ from rich.console import Console
 from rich.text import Text
 
 from counterprobe.cli import output
-from counterprobe.cli.infill import (
+from counterprobe.cli.model_task import (
     MODEL,
+    Allowed,
     Backbone,
     Chains,
     Device,
     Sequence,
-    options_of,
-    read_sequence,
+    Temperature,
+    probed_task,
 )
 from counterprobe.cli.plots import check_plot, save_plot
 from counterprobe.cli.structure_plot import structure_figure
@@ -52,6 +54,8 @@ def discover(
     device: Device = None,
     backbone: Backbone = None,
     chains: Chains = None,
+    allowed: Allowed = None,
+    temperature: Temperature = 1.0,
     family: Family = None,
     edges: Edges = None,
     n: Length = None,
@@ -119,10 +123,21 @@ def discover(
         check_plot(plot)
     if out is not None and not out.endswith(".npz"):
         raise ValueError(f"--out must end in .npz, got {out}")
-    task, name = _task(
-        model, sequence, Target(family, edges, n, target_seed, weight),
-        options_of(device=device, backbone=backbone, chains=chains),
-    )  # fmt: skip
+    target = Target(family, edges, n, target_seed, weight)
+    of_law = {"--family": family, "--edges": edges, "--n": n, "--weight": weight}
+    of_model = {"device": device, "backbone": backbone, "chains": chains}
+    if model is not None:
+        refuse_given("--model brings a law of its own: leave out", of_law)
+        task, name = probed_task(model, sequence, allowed, temperature, **of_model), model
+    else:
+        changed = None if temperature == 1 else temperature
+        words = {"sequence": sequence, **of_model, "allowed": allowed, "temperature": changed}
+        refuse_given(
+            "a model must be named with --model for",
+            {f"--{word}": value for word, value in words.items()},
+        )
+        law = target.build()
+        task, name = make_task(law.oracle()), law.name
     chosen: dict[str, Any] = {
         key: _number(v) for key, v in output.parse_settings(settings or []).items()
     }
@@ -154,20 +169,11 @@ def discover(
             console.print(Text(f"Wrote {file}."))
 
 
-def _task(
-    model: str | None, sequence: str | None, target: Target, options: dict[str, Any]
-) -> tuple[Task, str]:
-    """Return what to probe, and what it is called."""
-    if model is not None:
-        if target.family is not None or target.edges is not None or target.n is not None:
-            raise ValueError(
-                "--model brings a law of its own: leave out --family, --edges and --n"
-            )
-        return make_task(model, read_sequence(sequence), model_options=options), model
-    if sequence is not None or options:
-        raise ValueError("--sequence, --device, --backbone and --chains go with --model")
-    law = target.build()
-    return make_task(law.oracle()), law.name
+def refuse_given(why: str, options: dict[str, Any]) -> None:
+    """Refuse options that were given and mean nothing here."""
+    given = [name for name, value in options.items() if value is not None]
+    if given:
+        raise ValueError(f"{why} {', '.join(given)}")
 
 
 def _number(text: str) -> Any:
@@ -178,6 +184,11 @@ def _number(text: str) -> Any:
         except ValueError:
             continue
     return text
+
+
+def _share(value: float) -> str:
+    """Return a share for people; what nothing was measured of has none."""
+    return "none" if math.isnan(value) else f"{value:.0%}"
 
 
 def spelled(task: Task) -> list[str]:
@@ -225,7 +236,7 @@ def show_soft(
                 "false discovery rate": f"{found.false_discovery_rate:.3f}",
                 "strength of all pairs, nats": f"{summary['total_strength']:.3f}",
                 "noise floor of a pair, nats": f"{found.noise_floor:.2g}",
-                "movement explained, held out": f"{summary['explained']:.0%}",
+                "movement explained, held out": _share(summary["explained"]),
                 "evaluations": found.ledger.total,
                 "seconds": f"{seconds:.1f}",
             },

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import inspect
+import math
 import time
-from pathlib import Path
 from typing import Annotated, Any
 
 import numpy as np
@@ -12,6 +13,18 @@ from rich.console import Console
 from rich.text import Text
 
 from counterprobe.cli import output
+from counterprobe.cli.model_task import (
+    Allowed,
+    Backbone,
+    Chains,
+    Device,
+    Model,
+    Order,
+    Sequence,
+    Temperature,
+    model_options,
+    read_sequence,
+)
 from counterprobe.cli.tables import Column, print_table
 from counterprobe.infilling import Completions, fill_mask
 from counterprobe.infilling import infill as fill_in
@@ -19,59 +32,14 @@ from counterprobe.infilling.call import DEFAULT_SAMPLER
 from counterprobe.infilling.writing import KINDS, check_kind, write_texts
 from counterprobe.run.batches import SampleBatch
 from counterprobe.run.results import StopReason
-from counterprobe.structure import SoftStructure, load_structure
+from counterprobe.structure import SoftStructure, Structure, load_structure
 
-__all__ = ["Backbone", "Chains", "Device", "Model", "Order", "Sequence", "infill", "options_of"]
+__all__ = ["infill"]
 
-MODEL = "Model"
 SAMPLER = "Sampler"
 OUTPUT = "Output"
 # Finished texts that the terminal shows.
 SHOWN = 5
-
-Model = Annotated[
-    str,
-    typer.Option(
-        help="A name that 'counterprobe models' lists, or the folder of a Hugging Face model.",
-        rich_help_panel=MODEL,
-    ),
-]
-Sequence = Annotated[
-    str | None,
-    typer.Option(
-        help="The text with masks, written [MASK]; X too for proteins. '@FILE' reads a file.",
-        show_default="everything masked, where the model knows its length",
-        rich_help_panel=MODEL,
-    ),
-]
-Device = Annotated[
-    str | None,
-    typer.Option(
-        help="Where the model runs.",
-        show_default="a GPU where there is one",
-        rich_help_panel=MODEL,
-    ),
-]
-Backbone = Annotated[
-    str | None,
-    typer.Option(
-        help="For proteinmpnn: 1ubi, 1ake, or a PDB file.", show_default="1ubi",
-        rich_help_panel=MODEL,
-    ),
-]  # fmt: skip
-Chains = Annotated[
-    str | None,
-    typer.Option(help="For proteinmpnn: letters of the chains to read.", rich_help_panel=MODEL),
-]
-Order = Annotated[
-    str | None,
-    typer.Option(
-        help="For proteinmpnn: 'commit' keeps what revealed residues computed, which is fast, "
-        "but cannot be probed.",
-        show_default="index",
-        rich_help_panel=MODEL,
-    ),
-]
 
 
 @output.friendly
@@ -82,10 +50,8 @@ def infill(
     backbone: Backbone = None,
     chains: Chains = None,
     order: Order = None,
-    allowed: Annotated[
-        str | None,
-        typer.Option(help="Letters that may be drawn, at every mask.", rich_help_panel=MODEL),
-    ] = None,
+    allowed: Allowed = None,
+    temperature: Temperature = 1.0,
     sampler: Annotated[
         str | None,
         typer.Option(
@@ -123,13 +89,6 @@ def infill(
     seed: Annotated[
         int, typer.Option(help="Sets decision and commit seeds.", rich_help_panel=SAMPLER)
     ] = 1,
-    temperature: Annotated[
-        float,
-        typer.Option(
-            help="Logits are divided by it; 0 takes the likeliest tokens.",
-            rich_help_panel=SAMPLER,
-        ),
-    ] = 1.0,
     max_submissions: Annotated[
         int | None,
         typer.Option(
@@ -186,8 +145,8 @@ def infill(
     named: dict[str, Any] = output.parse_settings(settings or [])
     common: dict[str, Any] = {
         "allowed": allowed,
-        "model_options": options_of(device=device, backbone=backbone, chains=chains),
-        "oracle_options": options_of(order=order),
+        "model_options": model_options(model, device, backbone, chains, order),
+        "oracle_options": {} if order is None else {"order": order},
     }
     text = read_sequence(sequence)
     known = None if structure is None else load_structure(structure)
@@ -198,12 +157,22 @@ def infill(
                 f"--set batches={batches}"
             )
         named["batches"] = batches
+    if known is not None:
+        check_request(known, named)
     console = output.console_for(json)
     if top_k is not None:
-        if out is not None or sampler is not None or structure is not None or named:
-            raise ValueError(
-                "--top-k lists completions: leave out --sampler, --set, --structure and --out"
-            )
+        refuse_beside_top_k(
+            {
+                "--sampler": sampler is not None,
+                "--set": bool(named) and structure is None,
+                "--structure": structure is not None,
+                "--count": count != 1,
+                "--temperature": temperature != 1,
+                "--max-submissions": max_submissions is not None,
+                "--likelihood-orders": likelihood_orders != 0,
+                "--out": out is not None,
+            }
+        )
         found = fill_mask(model, text, top_k=top_k, **common)
         show_completions(console, model, found)
         output.write_json(json, completions_record(model, found))
@@ -232,27 +201,31 @@ def infill(
     stops = {result.stop: result.reason for result in drawn.results}
     for stop, reason in stops.items():
         if stop is not StopReason.COMPLETED:
+            unwritten = "" if out is None else f"; {out} was not written"
             output.complain(
-                f"{len(drawn) - drawn.num_completed} of {len(drawn)} stopped: {reason}"
+                f"{len(drawn) - drawn.num_completed} of {len(drawn)} stopped: {reason}{unwritten}"
             )
             raise typer.Exit(output.INFEASIBLE)
     if out is not None:
         console.print(Text(f"Wrote {out}."))
 
 
-def options_of(**options: Any) -> dict[str, Any]:
-    """Return the options that were given."""
-    return {name: value for name, value in options.items() if value is not None}
+def check_request(structure: Structure | SoftStructure, named: dict[str, Any]) -> None:
+    """Refuse a setting that the sampler of a structure does not have."""
+    known = list(inspect.signature(structure.sampler).parameters)
+    for name in named:
+        if name not in known:
+            raise ValueError(
+                f"this structure's sampler has no setting {name!r}; its settings: "
+                f"{', '.join(known) or 'none'}"
+            )
 
 
-def read_sequence(sequence: str | None) -> str | None:
-    """Return a text given directly or, after ``@``, in a file (FASTA headers are left out)."""
-    if sequence is None or not sequence.startswith("@"):
-        return sequence
-    lines = Path(sequence[1:]).read_text(encoding="utf-8").splitlines()
-    if sum(line.startswith(">") for line in lines) > 1:
-        raise ValueError(f"{sequence[1:]} holds several sequences; one is filled in at a time")
-    return "".join(line for line in lines if not line.startswith(">"))
+def refuse_beside_top_k(given: dict[str, bool]) -> None:
+    """Refuse what has no meaning where completions are listed and nothing is drawn."""
+    names = [name for name, is_given in given.items() if is_given]
+    if names:
+        raise ValueError(f"--top-k lists completions: leave out {', '.join(names)}")
 
 
 def show_batch(console: Console, model: str, drawn: SampleBatch, seconds: float) -> None:
@@ -264,7 +237,7 @@ def show_batch(console: Console, model: str, drawn: SampleBatch, seconds: float)
         "masks in each": masked,
         "evaluations, all together": drawn.ledger.total,
         "of a sequence": f"{np.mean([one.total for one in drawn.ledgers]):.1f}",
-        "tokens per evaluation": f"{drawn.tokens_per_forward:.3g}",
+        "tokens per evaluation": _number(drawn.tokens_per_forward, ".3g"),
         "sequential stages": drawn.ledger.depth,
         "evaluations for measuring": drawn.measuring.total,
         "seconds": f"{seconds:.1f}",
@@ -272,7 +245,7 @@ def show_batch(console: Console, model: str, drawn: SampleBatch, seconds: float)
     if log_probs is not None and masked:
         shown["mean log-probability when drawn"] = f"{log_probs.mean():.3f}"
     if drawn.log_likelihoods is not None and masked:
-        shown["mean log-likelihood, chain rule"] = f"{drawn.log_likelihoods.mean():.3f}"
+        shown["mean log-likelihood, chain rule"] = _number(drawn.log_likelihoods.mean(), ".3f")
     first = drawn.results[0]
     console.print(output.key_value_table(f"{model}, {first.sampler}", shown))
     for k, text in enumerate(drawn.texts or ()):
@@ -332,6 +305,11 @@ def completions_record(model: str, found: Completions) -> dict[str, Any]:
             for name in ("ranked", "independent")
         },
     }
+
+
+def _number(value: float, form: str) -> str:
+    """Return a number for people; what nothing was measured of has none."""
+    return "none" if math.isnan(value) else format(value, form)
 
 
 def _share(log_probability: float) -> str:

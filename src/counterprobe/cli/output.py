@@ -18,7 +18,7 @@ from rich.console import Console, Group
 from rich.table import Table
 from rich.text import Text
 
-from counterprobe.errors import CounterprobeError, InfeasibleWarning
+from counterprobe.errors import CounterprobeError, Infeasible, InfeasibleWarning, StructureError
 from counterprobe.evaluation import BatchKL
 from counterprobe.extras import MissingExtra
 from counterprobe.files import check_whole_file, whole_file
@@ -42,6 +42,8 @@ __all__ = [
 ]
 
 DONE, FAILED, BAD_INPUT, INFEASIBLE, INTERRUPTED = 0, 1, 2, 3, 130
+# Errors that what the user gave is to blame for.
+BAD = (ValueError, OSError, OverflowError, MissingExtra, StructureError)
 
 
 P = ParamSpec("P")
@@ -70,11 +72,12 @@ def friendly(command: Callable[P, None]) -> Callable[P, None]:
         except Exception as problem:
             if os.environ.get("COUNTERPROBE_DEBUG"):
                 raise
-            is_input = isinstance(problem, (ValueError, OSError, OverflowError, MissingExtra))
+            is_input = isinstance(problem, BAD)
             named = is_input or isinstance(problem, CounterprobeError)
             text = str(problem) or type(problem).__name__
             complain(text if named else f"{type(problem).__name__}: {text}")
-            raise typer.Exit(BAD_INPUT if is_input else FAILED) from None
+            failed = INFEASIBLE if isinstance(problem, Infeasible) else FAILED
+            raise typer.Exit(BAD_INPUT if is_input else failed) from None
 
     paragraphs = (command.__doc__ or "").split("\n\n")
     wrapped.__doc__ = "\n\n".join(" ".join(text.split()) for text in paragraphs)

@@ -25,9 +25,17 @@ __all__ = ["default_device", "fill_in", "package_folder", "read_checkpoint", "te
 
 def default_device(device: Any = None) -> torch.device:
     """Return a GPU where there is one, unless something else is asked for."""
-    if device is not None:
-        return torch.device(device)
-    return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    if device is None:
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        wanted = torch.device(device)
+    except RuntimeError:
+        raise ValueError(
+            f"device must be one that torch knows, such as 'cpu' or 'cuda', got {device!r}"
+        ) from None
+    if wanted.type == "cuda" and not torch.cuda.is_available():
+        raise ValueError(f"device must be there, got {str(device)!r} and no GPU; leave it out")
+    return wanted
 
 
 def package_folder(package: str, install: str, purpose: str) -> Path:

@@ -1,0 +1,315 @@
+"""``counterprobe infill``: what it draws, writes and lists, and what it refuses."""
+
+import csv
+import json
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner, Result
+
+import counterprobe as cp
+from counterprobe.cli.main import app
+from counterprobe.models import TorchOracle
+
+MODEL = ("--model", "sapiens-heavy", "--device", "cpu")
+SEQUENCE = "EVQLVXXSGGXX"
+BASE = (*MODEL, "--sequence", SEQUENCE)
+PROTEIN = ("--model", "proteinmpnn", "--backbone", "1ubi", "--device", "cpu")
+CPU = {"device": "cpu"}
+
+
+def invoke(*arguments: object, width: int = 120) -> Result:
+    runner = CliRunner(env={"COLUMNS": str(width)})
+    return runner.invoke(app, ["infill", *map(str, arguments)])
+
+
+def record_of(*arguments: object) -> dict:
+    """The JSON of a run, which must be all of standard output."""
+    result = invoke(*arguments, "--json", "-")
+    assert result.exit_code == 0, result.stderr
+    assert result.stderr == ""
+    return json.loads(result.stdout)
+
+
+def refused(*arguments: object) -> str:
+    """The one line with which bad input is turned away."""
+    result = invoke(*arguments)
+    assert result.exit_code == 2, result.stdout
+    assert result.stdout == ""
+    lines = result.stderr.splitlines()
+    assert len(lines) == 1
+    assert lines[0].startswith("counterprobe: ")
+    return lines[0]
+
+
+@pytest.fixture(scope="module")
+def structure(tmp_path_factory) -> Path:
+    """A soft structure of ``SEQUENCE``."""
+    model = cp.models.load("sapiens-heavy", device="cpu")
+    template = model.template(SEQUENCE)
+    found = cp.discover(
+        model.oracle(template), cp.Streams.from_seed(1), mode="soft", given=template.given,
+        probes=16,
+    )  # fmt: skip
+    file = tmp_path_factory.mktemp("structures") / "soft.npz"
+    found.save(file)
+    return file
+
+
+@pytest.fixture
+def unasked(monkeypatch) -> None:
+    """Fail as soon as a model is evaluated."""
+
+    def rows(*_: object, **__: object) -> None:
+        raise AssertionError("the model was asked")
+
+    monkeypatch.setattr(TorchOracle, "rows", rows)
+    monkeypatch.setattr(TorchOracle, "__init__", rows)
+
+
+# ----- What is drawn ----------------------------------------------------------------------------
+
+
+def test_the_record_is_what_python_returns():
+    record = record_of(
+        *BASE, "--sampler", "sequential", "--count", 3, "--seed", 4, "--likelihood-orders", 2
+    )
+    drawn = cp.infill(
+        "sapiens-heavy", SEQUENCE, sampler="sequential", count=3, seed=4, likelihood_orders=2,
+        model_options=CPU, progress=False,
+    )  # fmt: skip
+    assert record["model"] == "sapiens-heavy"
+    assert record["texts"] == list(drawn.texts)
+    assert record["log_probs"] == drawn.log_probs.tolist()
+    assert record["log_likelihoods"] == drawn.log_likelihoods.tolist()
+    assert record["measuring"] == drawn.measuring.total
+    assert record["total"] == drawn.ledger.total == 3 * 4
+    assert len(set(record["texts"])) > 1
+
+
+def test_people_are_shown_the_costs_and_the_first_texts():
+    result = invoke(*BASE, "--count", 7, "--sampler", "spread", "--set", "batches=2")
+    assert result.exit_code == 0, result.stderr
+    assert result.stderr == ""
+    lines = result.stdout.splitlines()
+    assert lines[0] == "sapiens-heavy, spread"
+    assert "evaluations, all together            14" in lines
+    assert lines[-1] == "... and 2 more"
+    texts = lines[-6:-1]
+    assert all(text.startswith("EVQLV") and text[7:10] == "SGG" for text in texts)
+    assert all("X" not in text for text in texts)
+
+
+def test_a_text_without_a_mask_comes_back_and_nothing_is_asked(unasked):
+    arguments = (*MODEL, "--sequence", "EVQLV", "--count", 2)
+    result = invoke(*arguments)
+    assert result.exit_code == 0, result.stderr
+    assert "evaluations, all together     0" in result.stdout
+    assert "nan" not in result.stdout
+    assert result.stdout.splitlines()[-2:] == ["EVQLV", "EVQLV"]
+    record = record_of(*arguments)
+    assert (record["total"], record["measuring"], record["texts"]) == (0, 0, ["EVQLV"] * 2)
+
+
+def test_only_allowed_letters_are_drawn():
+    record = record_of(*BASE, "--allowed", "LW", "--count", 4)
+    drawn = {text[k] for text in record["texts"] for k in (5, 6, 10, 11)}
+    assert drawn <= {"L", "W"}
+
+
+def test_temperature_zero_takes_the_likeliest():
+    first, second = (
+        record_of(*BASE, "--temperature", 0, "--sampler", "sequential", "--seed", seed)["texts"]
+        for seed in (1, 2)
+    )
+    assert first == second
+
+
+@pytest.mark.parametrize("masked", ["EVQLVX\nXSGGXX\n", ">chain H\r\nEVQLVX \r\nXSGGXX\r\n"])
+def test_a_file_is_read_without_its_header(tmp_path, masked):
+    file = tmp_path / "masked.fasta"
+    file.write_bytes(masked.encode())
+    assert record_of(*MODEL, "--sequence", f"@{file}")["texts"] == record_of(*BASE)["texts"]
+
+
+def test_proteins_are_designed_in_commit_order():
+    arguments = (*PROTEIN, "--order", "commit", "--sampler", "spread", "--set", "batches=3")
+    record = record_of(*arguments, "--count", 2)
+    assert record["total"] == 2 * 3
+    assert [len(text) for text in record["texts"]] == [76, 76]
+    part = "X" * 20 + record["texts"][0][20:]
+    filled = record_of(*arguments, "--sequence", part)["texts"][0]
+    assert filled[20:] == part[20:]
+    assert "X" not in filled
+
+
+def test_a_structure_sets_the_number_of_batches(structure):
+    record = record_of(*BASE, "--structure", structure, "--batches", 2, "--count", 3)
+    soft = cp.load_structure(structure)
+    drawn = cp.infill(
+        "sapiens-heavy", SEQUENCE, structure=soft, batches=2, count=3, seed=1,
+        model_options=CPU, progress=False,
+    )  # fmt: skip
+    assert record["texts"] == list(drawn.texts)
+    assert record["total"] == drawn.ledger.total > 3 * 2, "recognising it is charged too"
+    settled = record_of(*BASE, "--structure", structure, "--set", "batches=2", "--count", 3)
+    assert settled["texts"] == record["texts"]
+
+
+# ----- Likeliest completions --------------------------------------------------------------------
+
+
+def test_top_k_lists_joint_completions_beside_independent_ones():
+    text = "EVQXVX"
+    record = record_of(*MODEL, "--sequence", text, "--top-k", 3)
+    found = cp.fill_mask("sapiens-heavy", text, top_k=3, model_options=CPU)
+    assert record["positions"] == [3, 5]
+    assert record["exhaustive"] is True
+    assert record["total"] == found.ledger.total
+    for name in ("ranked", "independent"):
+        assert [one["text"] for one in record[name]] == [one.text for one in getattr(found, name)]
+    joints = [one["log_joint"] for one in record["ranked"]]
+    assert joints == sorted(joints, reverse=True)
+    result = invoke(*MODEL, "--sequence", text, "--top-k", 3)
+    assert f"likeliest together ({found.ledger.total} evaluations)" in result.stdout
+    assert result.stdout.count(found[0].text) >= 1
+
+
+def test_a_beam_says_that_it_is_one():
+    result = invoke(*BASE, "--top-k", 1)
+    assert result.exit_code == 0, result.stderr
+    assert "a likelier completion may exist" in result.stdout
+
+
+@pytest.mark.parametrize(
+    "extra",
+    [
+        ["--sampler", "sequential"],
+        ["--set", "gamma=1"],
+        ["--count", 2],
+        ["--temperature", 0.5],
+        ["--max-submissions", 9],
+        ["--likelihood-orders", 1],
+    ],
+)
+def test_what_top_k_would_ignore_is_refused(unasked, extra):
+    assert f"leave out {extra[0]}" in refused(*BASE, "--top-k", 2, *extra)
+
+
+# ----- Files ------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory) -> dict[str, Path]:
+    """The same three sequences in every kind of file, and the JSON of the last run."""
+    folder = tmp_path_factory.mktemp("designs")
+    found = {}
+    for kind in ("fasta", "csv", "jsonl", "npz"):
+        found[kind] = folder / f"designs.{kind}"
+        result = invoke(
+            *BASE, "--count", 3, "--likelihood-orders", 1,
+            "--out", found[kind], "--json", folder / "summary.json",
+        )  # fmt: skip
+        assert result.exit_code == 0, result.stderr
+        assert result.stdout.replace("\n", "").endswith(f"Wrote {found[kind]}.")
+    found["json"] = folder / "summary.json"
+    assert sorted(folder.iterdir()) == sorted(found.values()), "no partial file is left"
+    return found
+
+
+def test_fasta_and_csv_hold_texts_with_their_scores(files):
+    record = json.loads(files["json"].read_text())
+    lines = files["fasta"].read_text().splitlines()
+    assert lines[1::2] == record["texts"]
+    assert all("log_prob=" in line and "log_likelihood=" in line for line in lines[::2])
+    with files["csv"].open(newline="") as opened:
+        rows = list(csv.DictReader(opened))
+    assert [row["sequence"] for row in rows] == record["texts"]
+    assert [float(row["log_prob"]) for row in rows] == pytest.approx(record["log_probs"], abs=1e-4)
+
+
+@pytest.mark.parametrize("kind", ["jsonl", "npz"])
+def test_the_librarys_own_files_are_read_back(files, kind):
+    batch = cp.SampleBatch.load(files[kind])
+    assert list(batch.texts) == json.loads(files["json"].read_text())["texts"]
+
+
+def test_a_budget_stops_it_and_what_was_drawn_is_shown(tmp_path):
+    file = tmp_path / "designs.fasta"
+    arguments = (*BASE, "--sampler", "sequential", "--count", 2, "--max-submissions", 2)
+    result = invoke(*arguments, "--likelihood-orders", 1, "--out", file)
+    assert result.exit_code == 3
+    (line,) = result.stderr.splitlines()
+    assert "2 of 2 stopped: max_submissions is 2" in line
+    assert line.endswith(f"{file} was not written")
+    assert not file.exists()
+    assert "nan" not in result.stdout
+    for text in result.stdout.splitlines()[-2:]:
+        assert text[7:] == "SGGXX"
+        assert "X" not in text[:7]
+    printed = invoke(*arguments, "--json", "-")
+    assert printed.exit_code == 3
+    assert [text.count("X") for text in json.loads(printed.stdout)["texts"]] == [2, 2]
+
+
+# ----- What is refused --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--model", "sapien-heavy"], "did you mean 'sapiens-heavy'?"),
+        ([*MODEL], "template must be a text with masks"),
+        ([*MODEL, "--sequence", "EVQBXX"], "got 'B' at position 3"),
+        ([*BASE, "--allowed", "LVb"], "letters must be among ACDEFGHIKLMNPQRSTVWY, got 'b'"),
+        ([*BASE, "--batches", 4], "--batches goes with --structure and a soft structure"),
+        ([*BASE, "--order", "commit"], "--order must come with --model proteinmpnn"),
+        ([*BASE, "--backbone", "1ubi"], "--backbone must come with --model proteinmpnn"),
+        ([*PROTEIN, "--chains", "A"], "--chains must come with a PDB file as --backbone"),
+        ([*PROTEIN, "--order", "random"], "order must be 'index' or 'commit', got 'random'"),
+        ([*BASE[:2], "--device", "warp", "--sequence", SEQUENCE], "such as 'cpu' or 'cuda'"),
+        ([*BASE, "--sampler", "greedy"], "unknown sampler 'greedy'"),
+        ([*BASE, "--set", "gama=2"], "'entropy-bounded' has no setting 'gama'"),
+        ([*BASE, "--set", "gamma"], "--set takes key=value, got 'gamma'"),
+        ([*BASE, "--count", 0], "count must be at least 1, got 0"),
+        ([*BASE, "--top-k", 0], "top_k must be at least 1, got 0"),
+        ([*BASE, "--seed", -1], "seed must be a non-negative integer, got -1"),
+        ([*BASE, "--temperature", -1], "temperature must be finite and at least 0, got -1.0"),
+        ([*BASE, "--structure", "nowhere.npz"], "No such file or directory: 'nowhere.npz'"),
+    ],
+)
+def test_bad_input_is_refused(arguments, message):
+    assert message in refused(*arguments)
+
+
+def test_files_that_are_no_sequence_are_refused(tmp_path, unasked):
+    several = tmp_path / "several.fasta"
+    several.write_text(">one\nEVX\n>two\nEVX\n")
+    assert "holds several sequences" in refused(*MODEL, "--sequence", f"@{several}")
+    binary = tmp_path / "binary"
+    binary.write_bytes(b"\xff\xfe\x00")
+    assert "must name a text file in UTF-8" in refused(*MODEL, "--sequence", f"@{binary}")
+    assert "No such file" in refused(*MODEL, "--sequence", f"@{tmp_path / 'missing'}")
+
+
+def test_what_cannot_be_written_is_refused_before_anything_is_evaluated(tmp_path, unasked):
+    assert "must end in .fasta" in refused(*BASE, "--out", tmp_path / "designs.txt")
+    nowhere = tmp_path / "nowhere"
+    assert f"{nowhere} does not exist" in refused(*BASE, "--out", nowhere / "designs.fasta")
+    assert f"{nowhere} does not exist" in refused(*BASE, "--json", nowhere / "summary.json")
+
+
+def test_a_structure_that_does_not_fit_is_refused(structure, tmp_path):
+    given = ("--structure", structure)
+    other = refused(*MODEL, "--sequence", "EVQLVXXSGAXX", *given)
+    assert "found for another text" in other
+    assert "first at position 9" in other
+    assert "12 positions" in refused(*MODEL, "--sequence", "EVX", *given)
+    light = ("--model", "sapiens-light", "--device", "cpu", "--sequence", SEQUENCE)
+    assert "does not give the stored replies" in refused(*light, *given)
+    assert "not both" in refused(*BASE, *given, "--sampler", "sequential")
+    assert "its settings: batches" in refused(*BASE, *given, "--set", "batchs=2")
+    assert "leave out --structure" in refused(*BASE, *given, "--top-k", 2)
+    broken = tmp_path / "broken.npz"
+    broken.write_bytes(structure.read_bytes()[:-50])
+    assert "not a structure file, or is damaged" in refused(*BASE, "--structure", broken)
