@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -17,8 +18,8 @@ if TYPE_CHECKING:
 
 __all__ = ["structure_figure"]
 
-# Positions whose names fit under the arcs, and arcs that can be told apart.
-MOST_NAMES = 130
+# Names that fit under the arcs, and arcs that can be told apart.
+MOST_NAMES = 40
 MOST_ARCS = 600
 COLORS = "viridis"
 
@@ -63,8 +64,13 @@ def _matrix(figure: Figure, axes: Axes, structure: SoftStructure) -> None:
     residual = structure.residual
     strength = structure.strength[np.ix_(residual, residual)]
     positive = strength[strength > 0]
+    axes.set_title("strength between positions")
+    if len(positive) == 0:
+        axes.text(0.5, 0.5, "none found", ha="center", va="center", transform=axes.transAxes)
+        axes.set_axis_off()
+        return
     colors = load_extra("matplotlib.colors", "study", "--plot")
-    largest = float(positive.max(initial=1e-6))
+    largest = float(positive.max())
     smallest = max(min(structure.noise_floor, largest / 10), largest / 1e3, 1e-9)
     shown = axes.imshow(
         np.where(strength > 0, strength, np.nan),
@@ -74,7 +80,6 @@ def _matrix(figure: Figure, axes: Axes, structure: SoftStructure) -> None:
     )
     axes.set_xlabel("masked position, in order")
     axes.set_ylabel("masked position, in order")
-    axes.set_title("strength between positions")
     figure.colorbar(shown, ax=axes, label="nats", shrink=0.85)
 
 
@@ -106,12 +111,11 @@ def _arcs(
             )
         )
     spans = np.abs(edges[order, 0] - edges[order, 1]) if len(order) else np.ones(1)
-    axes.set_xlim(-1, length)
+    axes.set_xlim(-1, max(length, 1))
     axes.set_ylim(0, 0.55 * spans.max())
     axes.set_yticks([])
     for side in ("left", "right", "top"):
         axes.spines[side].set_visible(False)
-    if length <= MOST_NAMES:
-        short = names if length <= 40 else [name[:1] for name in names]
-        axes.set_xticks(range(length), short, fontsize=6 if length > 60 else 8)
+    named = range(0, length, math.ceil(length / MOST_NAMES) or 1)
+    axes.set_xticks(named, [names[k] for k in named], fontsize=8, rotation=90)
     axes.set_xlabel("position")

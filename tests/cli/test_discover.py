@@ -1,0 +1,282 @@
+"""``counterprobe discover``: what it finds, keeps and draws, and what it refuses."""
+
+import json
+import xml.etree.ElementTree as ElementTree
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner, Result
+
+import counterprobe as cp
+import counterprobe.cli.discover as module
+from counterprobe.cli.main import app
+from counterprobe.models import TorchOracle
+
+MODEL = ("--model", "sapiens-heavy", "--device", "cpu")
+SEQUENCE = "EVQLVXXSGGXX"
+BASE = (*MODEL, "--sequence", SEQUENCE, "--probes", 16)
+PATH = ("--family", "path", "--n", 16)
+SOFT_PATH = (*PATH, "--mode", "soft", "--probes", 64)
+
+
+def invoke(*arguments: object, command: str = "discover", width: int = 120) -> Result:
+    runner = CliRunner(env={"COLUMNS": str(width)})
+    return runner.invoke(app, [command, *map(str, arguments)])
+
+
+def record_of(*arguments: object) -> dict:
+    """The JSON of a run, which must be all of standard output."""
+    result = invoke(*arguments, "--json", "-")
+    assert result.exit_code == 0, result.stderr
+    assert result.stderr == ""
+    return json.loads(result.stdout)
+
+
+def shown(*arguments: object) -> str:
+    """What people see, its blanks joined."""
+    result = invoke(*arguments)
+    assert result.exit_code == 0, result.stderr
+    assert result.stderr == ""
+    return " ".join(result.stdout.split())
+
+
+def refused(*arguments: object) -> str:
+    """The one line with which bad input is turned away."""
+    result = invoke(*arguments)
+    assert result.exit_code == 2, result.stdout
+    assert result.stdout == ""
+    lines = result.stderr.splitlines()
+    assert len(lines) == 1
+    assert lines[0].startswith("counterprobe: ")
+    return lines[0]
+
+
+@pytest.fixture
+def unasked(monkeypatch) -> None:
+    """Fail as soon as anything is probed."""
+
+    def asked(*_: object, **__: object) -> None:
+        raise AssertionError("something was asked")
+
+    monkeypatch.setattr(TorchOracle, "__init__", asked)
+    monkeypatch.setattr(module, "find_structure", asked)
+
+
+# ----- What is found ----------------------------------------------------------------------------
+
+
+def test_the_edges_of_a_law_are_certified_and_kept(tmp_path):
+    file = tmp_path / "path.npz"
+    record = record_of(*PATH, "--seed", 3, "--out", file)
+    kept = cp.load_structure(file)
+    law = cp.families.build("path", 16, 196)
+    found = cp.discover(law.oracle(), cp.Streams.from_seed(3))
+    assert sorted(map(sorted, kept.edges.tolist())) == sorted(map(sorted, law.edges.tolist()))
+    assert kept.edges.tolist() == found.edges.tolist()
+    assert record["target"] == "path"
+    assert record["total"] == found.ledger.total
+    assert record["edges"] == 15
+    said = shown(*PATH, "--seed", 3)
+    assert said.startswith("path, certified positions 16 edges 15 unresolved positions 0")
+    assert f"evaluations {found.ledger.total}" in said
+
+
+def test_an_edge_list_is_a_law_too(tmp_path):
+    edges = tmp_path / "edges.txt"
+    edges.write_text("0 5\n5 2\n")
+    record = record_of("--edges", edges, "--n", 6)
+    assert (record["length"], record["edges"]) == (6, 2)
+
+
+def test_strengths_of_a_law_are_found_softly():
+    record = record_of(*SOFT_PATH)
+    oracle = cp.families.build("path", 16, 196).oracle()
+    found = cp.discover(oracle, cp.Streams.from_seed(1), mode="soft", probes=64)
+    assert record["kind"] == "soft"
+    assert record["total"] == found.ledger.total
+    assert record["total_strength"] == found.summary()["total_strength"]
+    said = shown(*SOFT_PATH)
+    assert said.startswith("path, soft positions masked 16")
+    assert "batches nats 2 " in said
+
+
+def test_a_model_is_probed_around_what_is_given(tmp_path):
+    file = tmp_path / "soft.npz"
+    said = shown(*BASE, "--out", file)
+    assert said.startswith("sapiens-heavy, soft positions masked 4 ")
+    assert said.endswith("soft.npz.")
+    kept = cp.load_structure(file)
+    model = cp.models.load("sapiens-heavy", device="cpu")
+    assert kept.given.tolist() == model.template(SEQUENCE).given.tolist()
+    assert kept.num_probes == 16
+    assert set(kept.edges.ravel().tolist()) <= {5, 6, 10, 11}
+
+
+def test_pairs_are_named_by_letter_and_place(monkeypatch):
+    usual = module.find_structure
+
+    law = cp.families.path(6, target_seed=1, weight=0.9)
+
+    def coupled(_: object, streams: cp.Streams, **__: object) -> cp.SoftStructure:
+        return usual(law.oracle(), streams, mode="soft", probes=256)
+
+    monkeypatch.setattr(module, "find_structure", coupled)
+    said = shown(*MODEL, "--sequence", "XXXXXX")
+    for i, j in np.sort(law.edges, axis=1).tolist():
+        assert f" X{i} - X{j} " in said
+
+
+def test_settings_of_the_screen_are_read_as_numbers_and_words():
+    record = record_of(
+        *MODEL, "--sequence", SEQUENCE, "--set", "estimator=substitution", "--set",
+        "false-discovery-rate=0.2",
+    )  # fmt: skip
+    assert record["settings"]["estimator"] == "substitution"
+    assert record["settings"]["false_discovery_rate"] == 0.2
+
+
+@pytest.mark.parametrize("text", ["EVQ", "EVX"])
+def test_fewer_than_two_masks_need_no_probes(text):
+    assert record_of(*MODEL, "--sequence", text)["total"] == 0
+    said = shown(*MODEL, "--sequence", text)
+    assert "edges 0" in said
+    assert "nan" not in said
+
+
+def test_a_screen_that_resolves_nothing_is_infeasible(monkeypatch):
+    def resolves_nothing(*_: object, **__: object) -> None:
+        raise cp.Infeasible("the screen resolved none of 2 positions")
+
+    monkeypatch.setattr(module, "find_structure", resolves_nothing)
+    result = invoke(*MODEL, "--sequence", "EVXQX", "--mode", "exact")
+    assert result.exit_code == 3
+    assert result.stderr == "counterprobe: the screen resolved none of 2 positions\n"
+
+
+# ----- From discovery to sequences --------------------------------------------------------------
+
+
+def test_what_is_discovered_is_drawn_by_and_advised_on(tmp_path):
+    file = tmp_path / "soft.npz"
+    text = ("--sequence", "EVQLVXXSGGXXXX")
+    assert invoke(*MODEL, *text, "--probes", 32, "--out", file).exit_code == 0
+    drawn = invoke(
+        *MODEL, *text, "--structure", file, "--batches", 4, "--count", 3, "--json", "-",
+        command="infill",
+    )  # fmt: skip
+    assert drawn.exit_code == 0, drawn.stderr
+    assert [text.count("X") for text in json.loads(drawn.stdout)["texts"]] == [0, 0, 0]
+    advised = invoke(
+        *MODEL, *text, "--structure", file, "--batches", "2,4", "--samples", 4, "--json", "-",
+        command="advise",
+    )  # fmt: skip
+    assert advised.exit_code == 0, advised.stderr
+    assert "For 1,000 sequences" in json.loads(advised.stdout)["says"]
+
+
+@pytest.mark.parametrize("change", [("--temperature", 0.5), ("--allowed", "ADSGY")])
+def test_a_declared_change_of_the_law_has_its_own_structure(tmp_path, change):
+    file = tmp_path / "soft.npz"
+    assert invoke(*BASE, *change, "--out", file).exit_code == 0
+    text = (*BASE[:-2], "--structure", file, "--batches", 2)
+    assert invoke(*text, *change, command="infill").exit_code == 0
+    plain = invoke(*text, command="infill")
+    assert plain.exit_code == 2
+    assert "does not give the stored replies" in plain.stderr
+
+
+def test_structure_for_a_protein_is_drawn_by_in_commit_order(tmp_path):
+    file = tmp_path / "1ubi.npz"
+    protein = ("--model", "proteinmpnn", "--backbone", "1ubi", "--device", "cpu")
+    assert invoke(*protein, "--probes", 16, "--out", file).exit_code == 0
+    drawn = invoke(
+        *protein, "--structure", file, "--batches", 3, "--order", "commit", "--json", "-",
+        command="infill",
+    )  # fmt: skip
+    assert drawn.exit_code == 0, drawn.stderr
+    assert json.loads(drawn.stdout)["sampler"] == "planned"
+
+
+# ----- Pictures ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("arguments", "title"),
+    [
+        (PATH, "15 edges, certified"),
+        (SOFT_PATH, "false discovery rate"),
+        ((*MODEL, "--sequence", "EVQ"), "0 pairs, false discovery rate 0.00"),
+    ],
+)
+def test_a_structure_is_drawn(tmp_path, monkeypatch, arguments, title):
+    import matplotlib
+
+    monkeypatch.setitem(matplotlib.rcParams, "svg.fonttype", "none")  # titles as text
+    file = tmp_path / "structure.svg"
+    said = shown(*arguments, "--plot", file)
+    assert said.endswith("structure.svg.")
+    words = " ".join("".join(ElementTree.parse(file).getroot().itertext()).split())
+    assert title in words
+    assert "evaluations" in words
+
+
+def test_arcs_join_the_positions_of_edges():
+    law = cp.families.build("path", 12, 196)
+    found = cp.discover(law.oracle(), cp.Streams.from_seed(1))
+    figure = module.structure_figure(found, "path", [str(k) for k in range(12)])
+    (axes,) = figure.axes
+    ends = sorted((arc.center[0] - arc.width / 2, arc.width) for arc in axes.patches)
+    edges = np.sort(law.edges, axis=1)
+    assert ends == sorted((float(i), float(j - i)) for i, j in edges)
+
+
+def test_long_sequences_are_named_in_steps():
+    found = cp.discover(cp.families.build("path", 100, 196).oracle(), cp.Streams.from_seed(1))
+    (axes,) = module.structure_figure(found, "path", [f"X{k}" for k in range(100)]).axes
+    names = [label.get_text() for label in axes.get_xticklabels()]
+    assert names == [f"X{k}" for k in range(0, 100, 3)]
+
+
+# ----- What is refused --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--model", "sapien-heavy"], "did you mean 'sapiens-heavy'?"),
+        ([*BASE, "--family", "path"], "--model brings a law of its own: leave out --family"),
+        ([*BASE, "--n", 9, "--weight", 0.1], "leave out --n, --weight"),
+        ([*BASE, "--temperature", 0], "--temperature must be above 0"),
+        ([*BASE, "--backbone", "1ubi"], "--backbone must come with --model proteinmpnn"),
+        ([*PATH, "--sequence", "EVX"], "a model must be named with --model for --sequence"),
+        ([*PATH, "--temperature", 0.5], "with --model for --temperature"),
+        (["--family", "ring"], "ring"),
+        ([*PATH, "--out", "structure.txt"], "--out must end in .npz, got structure.txt"),
+        ([*PATH, "--plot", "structure.gif"], "--plot must end in .png, .svg, .pdf"),
+    ],
+)
+def test_bad_input_is_refused_before_anything_is_evaluated(unasked, arguments, message):
+    assert message in refused(*arguments)
+
+
+@pytest.mark.parametrize("option", ["--out", "--json", "--plot"])
+def test_a_folder_that_does_not_exist_is_refused(tmp_path, unasked, option):
+    nowhere = tmp_path / "nowhere"
+    ending = {"--out": "npz", "--json": "json", "--plot": "svg"}[option]
+    line = refused(*BASE, option, nowhere / f"structure.{ending}")
+    assert f"{nowhere} does not exist" in line
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--mode", "bogus"], "mode must be one of auto, exact, soft; got 'bogus'"),
+        (["--mode", "exact", "--probes", 16], "soft settings go with mode='soft'"),
+        (["--mode", "soft", "--probes", 0], "probes must be at least 1, got 0"),
+        (["--mode", "soft", "--set", "foo=3"], "got foo"),
+        (["--set", "foo"], "--set takes key=value, got 'foo'"),
+        (["--seed", -1], "seed must be a non-negative integer, got -1"),
+    ],
+)
+def test_settings_that_a_screen_does_not_have_are_refused(arguments, message):
+    assert message in refused(*PATH, *arguments)
