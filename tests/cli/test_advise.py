@@ -1,0 +1,157 @@
+"""``counterprobe advise``: prices, what it says of them, and what it refuses."""
+
+import json
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner, Result
+
+import counterprobe as cp
+import counterprobe.cli.advise as module
+from counterprobe.cli.main import app
+
+MODEL = ("--model", "sapiens-heavy", "--device", "cpu")
+SEQUENCE = "EVQLVXXSGGXXXX"
+BASE = (*MODEL, "--sequence", SEQUENCE, "--batches", "2,3", "--samples", 4)
+
+
+def invoke(*arguments: object, width: int = 120) -> Result:
+    runner = CliRunner(env={"COLUMNS": str(width)})
+    return runner.invoke(app, ["advise", *map(str, arguments)])
+
+
+def refused(*arguments: object) -> str:
+    """The one line with which bad input is turned away."""
+    result = invoke(*arguments)
+    assert result.exit_code == 2, result.stdout
+    assert result.stdout == ""
+    lines = result.stderr.splitlines()
+    assert len(lines) == 1
+    assert lines[0].startswith("counterprobe: ")
+    return lines[0]
+
+
+@pytest.fixture(scope="module")
+def structure(tmp_path_factory) -> Path:
+    """A soft structure of ``SEQUENCE``."""
+    model = cp.models.load("sapiens-heavy", device="cpu")
+    template = model.template(SEQUENCE)
+    found = cp.discover(
+        model.oracle(template), cp.Streams.from_seed(1), mode="soft", given=template.given,
+        probes=32,
+    )  # fmt: skip
+    file = tmp_path_factory.mktemp("structures") / "soft.npz"
+    found.save(file)
+    return file
+
+
+@pytest.fixture
+def unmeasured(monkeypatch) -> None:
+    """Fail as soon as prices are measured."""
+
+    def asked(*_: object, **__: object) -> None:
+        raise AssertionError("prices were measured")
+
+    monkeypatch.setattr(module, "give_advice", asked)
+
+
+def test_the_record_is_what_python_returns(structure):
+    result = invoke(
+        *BASE, "--structure", structure, "--count", 50, "--target-kl", 0.3, "--terms", 0,
+        "--seed", 7, "--json", "-",
+    )  # fmt: skip
+    assert result.exit_code == 0, result.stderr
+    record = json.loads(result.stdout)
+    assert result.stderr == "counterprobe: measuring prices at 2, 3 batches\n"
+    oracle = cp.models.load("sapiens-heavy", device="cpu").oracle(SEQUENCE)
+    found = cp.load_structure(structure)
+    advice = found.advise(oracle, 50, target_kl=0.3, counts=[2, 3], samples=4, terms=None, seed=7)
+    expected = advice.as_dict()
+    recognising = found.check(oracle).total
+    assert recognising > 0
+    assert record["measuring"] == expected["measuring"] + recognising
+    for name in ("count", "target_kl", "use", "batches", "break_even", "options", "says"):
+        assert record[name] == expected[name], name
+    assert [one["batches"] for one in record["prices"]] == [
+        one["batches"] for one in expected["prices"]
+    ]
+    assert record["model"] == "sapiens-heavy"
+
+
+def test_people_see_a_price_for_every_way_and_plain_words(structure):
+    result = invoke(*BASE, "--structure", structure, "--count", 2000)
+    assert result.exit_code == 0, result.stderr
+    lines = result.stdout.splitlines()
+    assert lines[0] == "batch KL of a sequence, nats, measured"
+    ways = lines[1].split()
+    assert ways[:2] == ["batches", "planned"]
+    for number, line in zip((2, 3), lines[2:4], strict=True):
+        assert line.split()[0] == str(number)
+        assert line.count("±") == len(ways) - 1
+    said = " ".join(result.stdout.split())
+    assert "For 2,000 sequences at 0.1 nats each: use " in said
+    assert "evaluations a sequence" in said
+    assert "Measuring took " in said
+
+
+def test_a_protein_is_priced_by_distances_too(tmp_path):
+    protein = cp.models.load("proteinmpnn", backbone="1ubi", device="cpu")
+    text = "X" * 8 + protein.backbone.sequence[8:]
+    template = protein.template(text)
+    found = cp.discover(
+        protein.oracle(template), cp.Streams.from_seed(1), mode="soft", given=template.given,
+        probes=16,
+    )  # fmt: skip
+    file = tmp_path / "soft.npz"
+    found.save(file)
+    result = invoke(
+        "--model", "proteinmpnn", "--device", "cpu", "--sequence", text, "--structure", file,
+        "--batches", 2, "--samples", 2, "--json", "-",
+    )  # fmt: skip
+    assert result.exit_code == 0, result.stderr
+    assert "distance" in {one["way"] for one in json.loads(result.stdout)["prices"]}
+
+
+def test_a_certified_structure_needs_no_advice(tmp_path, unmeasured):
+    law = cp.families.build("path", 8, 196)
+    file = tmp_path / "certified.npz"
+    cp.discover(law.oracle(), cp.Streams.from_seed(1)).save(file)
+    assert "certified structure, whose commit rounds break nothing" in refused(
+        *BASE, "--structure", file
+    )
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--batches", "2,"], "--batches must be whole numbers from 1 on"),
+        (["--batches", "0,4"], "--batches must be whole numbers from 1 on"),
+        (["--batches", "few"], "separated by commas, got 'few'"),
+        (["--count", 0], "--count must be at least 1, got 0"),
+        (["--samples", 1], "--samples must be at least 2, got 1"),
+        (["--terms", -1], "--terms must be at least 0, got -1"),
+        (["--target-kl", 0], "--target-kl must be a number of nats above 0, got 0.0"),
+        (["--target-kl", "nan"], "--target-kl must be a number of nats above 0, got nan"),
+        (["--temperature", 0], "--temperature must be above 0"),
+        (["--temperature", 0.5], "does not give the stored replies"),
+        (["--backbone", "1ubi"], "--backbone must come with --model proteinmpnn"),
+        (["--model", "sapien-heavy"], "did you mean 'sapiens-heavy'?"),
+        (["--model", "sapiens-light"], "does not give the stored replies"),
+        (["--sequence", "EVQLVXXSGAXXXX"], "found for another text"),
+        (["--sequence", "EVQLVXXSGGX"], "found with 14 positions"),
+        (["--structure", "nowhere.npz"], "No such file or directory: 'nowhere.npz'"),
+    ],
+)
+def test_bad_input_is_refused_before_anything_is_measured(
+    structure, unmeasured, arguments, message
+):
+    assert message in refused(*BASE, "--structure", structure, *arguments)
+
+
+def test_what_cannot_be_written_or_read_is_refused(structure, tmp_path, unmeasured):
+    nowhere = tmp_path / "nowhere"
+    line = refused(*BASE, "--structure", structure, "--json", nowhere / "advice.json")
+    assert f"{nowhere} does not exist" in line
+    text = tmp_path / "text.npz"
+    text.write_text("no archive")
+    assert "it is not a structure file, or is damaged" in refused(*BASE, "--structure", text)
