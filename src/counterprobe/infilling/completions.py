@@ -119,7 +119,7 @@ def fill_mask(
     ...     "sapiens-heavy", "EVQLVESGGGLVQPGXSLRLXCAAS", top_k=2, model_options={"device": "cpu"}
     ... )
     >>> [one.text for one in both][0], both.ledger.total
-    ('EVQLVESGGGLVQPGGSLRLSCAAS', 24)
+    ('EVQLVESGGGLVQPGGSLRLSCAAS', 23)
     """
     top_k = whole_number("top_k", top_k, at_least=1)
     beam = whole_number("beam", beam, at_least=1)

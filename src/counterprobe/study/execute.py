@@ -83,6 +83,7 @@ def run_study(
     pool = ProcessPoolExecutor(
         count, mp_context=multiprocessing.get_context("spawn"), initializer=_begin_worker
     )
+    _quiet_when_ended(pool)
     try:
         with threads.one_thread_for_children():
             _drive(study, store, pool, count, progress or (lambda _: None))
@@ -98,6 +99,23 @@ def run_study(
             child.terminate()
         pool.shutdown(wait=True)
     return study
+
+
+def _quiet_when_ended(pool: ProcessPoolExecutor) -> None:
+    """Keep the thread that feeds workers from printing a traceback when they are ended.
+
+    The pool closes its pipe when it sees that workers are gone, perhaps while that thread writes
+    to it. What cannot be sent because it cannot be pickled is still an error.
+    """
+    queue: Any = getattr(pool, "_call_queue", None)  # CPython's own; elsewhere nothing is lost
+    complain = getattr(queue, "_on_queue_feeder_error", None)
+    if complain is not None:
+
+        def complain_unless_ended(error: BaseException, item: object) -> None:
+            if not isinstance(error, OSError):
+                complain(error, item)
+
+        queue._on_queue_feeder_error = complain_unless_ended
 
 
 def _drive(
