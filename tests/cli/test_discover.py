@@ -34,7 +34,7 @@ def record_of(*arguments: object) -> dict:
 
 def shown(*arguments: object) -> str:
     """What people see, its blanks joined."""
-    result = invoke(*arguments)
+    result = invoke(*arguments, width=100)
     assert result.exit_code == 0, result.stderr
     assert result.stderr == ""
     return " ".join(result.stdout.split())
@@ -104,7 +104,7 @@ def test_a_model_is_probed_around_what_is_given(tmp_path):
     file = tmp_path / "soft.npz"
     said = shown(*BASE, "--out", file)
     assert said.startswith("sapiens-heavy, soft positions masked 4 ")
-    assert said.endswith("soft.npz.")
+    assert said.endswith(f"Wrote {file}.")
     kept = cp.load_structure(file)
     model = cp.models.load("sapiens-heavy", device="cpu")
     assert kept.given.tolist() == model.template(SEQUENCE).given.tolist()
@@ -214,7 +214,7 @@ def test_a_structure_is_drawn(tmp_path, monkeypatch, arguments, title):
     monkeypatch.setitem(matplotlib.rcParams, "svg.fonttype", "none")  # titles as text
     file = tmp_path / "structure.svg"
     said = shown(*arguments, "--plot", file)
-    assert said.endswith("structure.svg.")
+    assert said.endswith(f"Wrote {file}.")
     words = " ".join("".join(ElementTree.parse(file).getroot().itertext()).split())
     assert title in words
     assert "evaluations" in words

@@ -211,7 +211,7 @@ def files(tmp_path_factory) -> dict[str, Path]:
             "--out", found[kind], "--json", folder / "summary.json",
         )  # fmt: skip
         assert result.exit_code == 0, result.stderr
-        assert result.stdout.replace("\n", "").endswith(f"Wrote {found[kind]}.")
+        assert result.stdout.splitlines()[-1] == f"Wrote {found[kind]}."
     found["json"] = folder / "summary.json"
     assert sorted(folder.iterdir()) == sorted(found.values()), "no partial file is left"
     return found

@@ -88,3 +88,12 @@ def test_what_is_known_to_be_unused_may_be_there(module):
 def test_a_device_can_be_chosen():
     assert default_device("cpu").type == "cpu"
     assert default_device().type in ("cpu", "cuda")
+
+
+def test_a_device_that_is_not_there_is_refused(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    assert default_device("cpu") == default_device() == torch.device("cpu")
+    with pytest.raises(ValueError, match=r"device must be there, got 'cuda:1' and no GPU"):
+        default_device("cuda:1")
+    with pytest.raises(ValueError, match=r"that torch knows, .* got 'warp'"):
+        default_device("warp")

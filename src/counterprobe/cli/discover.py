@@ -166,7 +166,7 @@ def discover(
     output.write_json(json, {"target": name, **found.summary(), "seconds": seconds})
     for file in (out, plot):
         if file is not None:
-            console.print(Text(f"Wrote {file}."))
+            console.print(Text(f"Wrote {file}."), soft_wrap=True)
 
 
 def refuse_given(why: str, options: dict[str, Any]) -> None:

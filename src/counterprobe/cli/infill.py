@@ -207,7 +207,7 @@ def infill(
             )
             raise typer.Exit(output.INFEASIBLE)
     if out is not None:
-        console.print(Text(f"Wrote {out}."))
+        console.print(Text(f"Wrote {out}."), soft_wrap=True)
 
 
 def check_request(structure: Structure | SoftStructure, named: dict[str, Any]) -> None:
