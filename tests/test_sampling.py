@@ -685,3 +685,32 @@ def test_scores_and_texts_survive_a_file(law, tmp_path, suffix):
     assert np.array_equal(read.token_log_probs, scores, equal_nan=True)
     assert np.array_equal(read.log_likelihoods, scores[:, :2], equal_nan=True)
     assert np.array_equal(read.log_probs, drawn.log_probs)
+
+
+@dataclass(frozen=True)
+class Uneven(Sampler):
+    """As many batches as the decision seed says."""
+
+    name: ClassVar[str] = "uneven"
+    summary: ClassVar[str] = "two to five batches"
+    source: ClassVar[str] = "a test"
+
+    def schedule(self, residual, decisions):
+        rng = decisions.generator("number")
+        return np.array_split(residual, int(rng.integers(2, 6)))
+
+
+def test_groups_of_unequal_length_stop_and_step_each_for_itself(forest_law, counted):
+    steps = []
+    oracle = counted(forest_law.oracle())  # without sessions, so that groups move in lockstep
+    many = cp.sample(oracle, Uneven(), 12, orders=4, max_submissions=3,
+                     on_step=steps.append, progress=False)  # fmt: skip
+    alone = cp.sample(oracle, Uneven(), 12, orders=4, progress=False)
+    lengths = [len(result.batches) for result in alone.results]
+    assert min(lengths) <= 3 < max(lengths)
+    for result, length in zip(many.results, lengths, strict=True):
+        assert (result.stop is cp.StopReason.COMPLETED) == (length <= 3)
+        assert (result.tokens is not None) == (length <= 3)
+    for step in steps:
+        assert step.sequences.tolist() == [k for k in range(12) if lengths[k] > step.round]
+        assert len(step.states) == len(step.sequences)

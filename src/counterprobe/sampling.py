@@ -52,7 +52,7 @@ class Step:
     round : int
         Rounds before this one, in each of these sequences.
     sequences : ndarray of int, shape (k,)
-        Which sequences committed: all of them where they move in lockstep, one elsewhere.
+        Which sequences committed: one, or all that move in lockstep and are not complete.
     states : ndarray of int, shape (k, N)
         Their tokens so far, ``MASK`` elsewhere.
     """
@@ -299,6 +299,7 @@ def _in_lockstep(
     total = order.given.size
     stop, reason = StopReason.COMPLETED, None
     everyone = np.arange(order.count)
+    group_of = np.array([order.group_of(sequence) for sequence in range(order.count)])
     try:
         for number in itertools.count():
             batches = [next(schedule, None) for schedule in schedules]
@@ -306,7 +307,9 @@ def _in_lockstep(
                 break
             run.commit_groups(batches)
             if order.on_step is not None:
-                order.on_step(Step(number, everyone, run.states))
+                moved = [batch is not None for batch in batches]
+                here = everyone[np.array(moved)[group_of]]
+                order.on_step(Step(number, here, run.states[here]))
             if tell is not None:
                 tell(Progress("commit", total - run.num_left, total, run.ledger))
     except BudgetExceeded as outcome:

@@ -77,7 +77,7 @@ def test_structure_is_advised_where_it_pays(far):
 def test_structure_is_not_advised_where_there_is_none():
     law = law_of("none")
     found = cp.discover(law.oracle(), mode="soft", probes=64)
-    advice = advise(found, law.oracle(), 1000, counts=(2, 4), samples=4)
+    advice = advise(found, law.oracle(), 1000, counts=(1, 2, 4), samples=4)
     assert advice.break_even is None
     assert advice.best.way in ("random", "spread")
     assert "not worth it" in str(advice)
@@ -85,7 +85,7 @@ def test_structure_is_not_advised_where_there_is_none():
 
 def price(batches: int, value: float) -> Price:
     kl = ChainRuleKL.of(np.array([[value], [value]]), "product", cp.Ledger())
-    return Price("planned", batches, 0.0, kl)
+    return Price("planned", batches, float(batches), 0.0, kl)
 
 
 @pytest.mark.parametrize(
@@ -94,11 +94,14 @@ def price(batches: int, value: float) -> Price:
         ({4: 0.05, 8: 0.01}, 0.1, 4),
         ({4: 0.4, 8: 0.1}, 0.1, 8),
         ({4: 0.4, 8: 0.1}, 0.2, 6),  # falls as the square of the number: 4 * sqrt 2
-        ({4: 0.4, 8: 0.2}, 0.05, 32),  # falls as the number itself
-        ({4: 0.4, 8: 0.4}, 0.1, 50),
+        ({4: 0.4, 8: 0.2}, 0.05, 40),  # straight on to nothing at 50
+        ({4: 0.4, 8: 0.4}, 0.1, 40),
+        ({4: math.inf, 8: 0.05}, 0.1, 8),
+        ({4: math.inf, 8: 0.5}, 0.1, 42),
+        ({4: 0.4, 50: 0.0}, 0.1, 39),
         ({4: 0.1, 8: 0.3, 16: 0.01}, 0.1, 4),  # noise is levelled
         ({4: 0.0}, 0.1, 4),
-        ({4: 0.4}, 0.1, 50),
+        ({4: 0.4}, 0.1, 39),
     ],
 )
 def test_batches_for_a_price_are_read_off_the_measured_ones(values, target, expected):

@@ -1,5 +1,7 @@
 """Soft structure: strengths that are found once, kept in files, and turned into plans."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -172,6 +174,8 @@ def test_bad_requests_are_refused(oracle, law):
         ({"mode": "soft", "probs": 5}, "soft settings are"),
         ({"settings": cp.SoftSettings(), "probes": 5}, "put probes into the settings"),
         ({"mode": "soft", "probes": 0}, "probes must be"),
+        ({"mode": "soft", "mask_rate": "half"}, "mask_rate must be a number"),
+        ({"mode": "soft", "estimator": 3}, "estimator must be a word"),
     ):
         with pytest.raises(ValueError, match=said):
             cp.discover(oracle, STREAMS, **arguments)
@@ -184,3 +188,20 @@ def test_one_masked_position_needs_no_probe(oracle):
     assert found.ledger.total == 0
     assert len(found.pairs) == 0
     assert found.sample(oracle, 3, STREAMS, batches=2).ledger.total == 3
+
+
+def test_where_pairs_explain_little_no_price_is_named_and_every_batch_is_used(found):
+    poor = replace(found, explained=np.full(16, 0.2))
+    assert found.is_pairwise and not poor.is_pairwise
+    assert poor.summary()["pairwise"] is False
+    for request in ({}, {"target_kl": 0.1}, {"information_budget": 0.1}):
+        with pytest.raises(ValueError, match="pairs explain only 20% of what moved"):
+            poor.sampler(**request)
+    assert poor.sampler(batches=8).method == "search"
+    assert len(poor.plan(batches=8)) == 8
+    assert poor.sampler(batches=8, method="layers").method == "layers"
+
+
+def test_whole_settings_are_spent_as_they_are(law):
+    found = cp.discover(law.oracle(), STREAMS, settings=cp.SoftSettings(probes=200))
+    assert found.num_probes == 200

@@ -115,7 +115,7 @@ def advise(
     columns = [Column("batches"), *(Column(way) for way in ways)]
     print_table(console, "batch KL of a sequence, nats, measured", columns, rows)
     console.print(Text(str(advice)))
-    asked = checked.total + advice.table.ledger.total
+    asked = task.num_measured + checked.total + advice.table.ledger.total
     console.print(Text(f"Measuring took {asked:,} evaluations.", style="dim"))
     output.write_json(json, {"model": model, **advice.as_dict(), "measuring": asked})
 

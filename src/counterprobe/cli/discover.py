@@ -28,6 +28,7 @@ from counterprobe.cli.tables import Column, print_table
 from counterprobe.cli.targets import Edges, Family, Length, Target, TargetSeed, Weight
 from counterprobe.infilling.task import Task, make_task
 from counterprobe.planning import price_curve
+from counterprobe.probing.soft import SoftSettings
 from counterprobe.streams import Streams
 from counterprobe.structure import SoftStructure, Structure
 from counterprobe.structure import discover as find_structure
@@ -141,6 +142,12 @@ def discover(
     chosen: dict[str, Any] = {
         key: _number(v) for key, v in output.parse_settings(settings or []).items()
     }
+    unknown = [name for name in chosen if name not in SoftSettings.__slots__]
+    if unknown:
+        raise ValueError(
+            f"--set must name a setting of the soft screen ({', '.join(SoftSettings.__slots__)}); "
+            f"got {unknown[0]}"
+        )
     if probes is not None:
         chosen["probes"] = probes
     started = time.perf_counter()
@@ -160,10 +167,11 @@ def discover(
         save_plot(structure_figure(found, name, spelled(task)), plot, dpi=150)
     console = output.console_for(json)
     if isinstance(found, SoftStructure):
-        show_soft(console, name, found, seconds, spelled(task))
+        show_soft(console, name, found, seconds, spelled(task), task.num_measured)
     else:
         show_exact(console, name, found, seconds)
-    output.write_json(json, {"target": name, **found.summary(), "seconds": seconds})
+    measured = {"measuring": task.num_measured, "seconds": seconds}
+    output.write_json(json, {"target": name, **found.summary(), **measured})
     for file in (out, plot):
         if file is not None:
             console.print(Text(f"Wrote {file}."), soft_wrap=True)
@@ -223,7 +231,12 @@ def show_exact(console: Console, name: str, found: Structure, seconds: float) ->
 
 
 def show_soft(
-    console: Console, name: str, found: SoftStructure, seconds: float, names: list[str]
+    console: Console,
+    name: str,
+    found: SoftStructure,
+    seconds: float,
+    names: list[str],
+    num_measured: int,
 ) -> None:
     """Print strengths, and what batches would cost by them."""
     summary = found.summary()
@@ -238,6 +251,7 @@ def show_soft(
                 "noise floor of a pair, nats": f"{found.noise_floor:.2g}",
                 "movement explained, held out": _share(summary["explained"]),
                 "evaluations": found.ledger.total,
+                "evaluations for measuring": num_measured,
                 "seconds": f"{seconds:.1f}",
             },
         )

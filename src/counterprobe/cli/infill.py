@@ -159,6 +159,12 @@ def infill(
         named["batches"] = batches
     if known is not None:
         check_request(known, named)
+    taken = [name for name in named if name in inspect.signature(fill_in).parameters]
+    if taken:
+        raise ValueError(
+            f"--set is for settings of the sampler; {taken[0]} is an option of the command: "
+            f"--{taken[0].replace('_', '-')}"
+        )
     console = output.console_for(json)
     if top_k is not None:
         refuse_beside_top_k(

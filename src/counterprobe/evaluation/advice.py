@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 from numpy.typing import ArrayLike
 
 from counterprobe.arguments import whole_number
@@ -17,8 +16,10 @@ from counterprobe.structure import SoftStructure
 
 __all__ = ["Advice", "Option", "advise"]
 
+# Evaluations that are rounding.
+ROUNDING = 1e-9
 # Numbers of batches at which prices are measured.
-COUNTS = (4, 8, 16, 32)
+COUNTS = (1, 2, 4, 8, 16, 32)
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,30 +175,39 @@ def advise(
 
 
 def batches_for(prices: Sequence[Price], target_kl: float, masked: int) -> int:
-    """Return the fewest batches that keep to a price, interpolated between measured ones.
+    """Return the fewest evaluations that keep to a price, interpolated between measured ones.
 
-    Prices fall about as a power of the number of batches, and one position a batch costs nothing.
+    Prices fall about as a power of the number of evaluations. One position a batch costs nothing;
+    towards that, and from an infinite price, nothing is known, and the way down is taken straight.
 
     Parameters
     ----------
     prices : sequence of Price
-        Of one way, by number of batches.
+        Of one way.
     target_kl : float
     masked : int
         Positions to fill in.
     """
-    counts = np.array([price.batches for price in prices], dtype=np.float64)
-    found = np.array([price.measured.value for price in prices])
-    # A price with more batches is no larger; what noise says otherwise is levelled.
-    values = np.maximum(np.minimum.accumulate(found), 1e-12)
-    if values[0] <= target_kl:
-        return int(counts[0])
-    for k in range(1, len(counts)):
-        if values[k] <= target_kl:
-            share = math.log(values[k - 1] / target_kl) / math.log(values[k - 1] / values[k])
-            return math.ceil(float(counts[k - 1] * (counts[k] / counts[k - 1]) ** share))
-    if len(counts) > 1 and values[-1] < values[-2]:
-        slope = math.log(values[-2] / values[-1]) / math.log(counts[-1] / counts[-2])
-        further = counts[-1] * (values[-1] / target_kl) ** (1 / slope)
-        return min(masked, math.ceil(float(further)))
+    points = sorted((price.evaluations, price.measured.value) for price in prices)
+    points = [*(point for point in points if point[0] < masked), (float(masked), 0.0)]
+    # A price with more evaluations is no larger; what noise says otherwise is levelled.
+    best = math.inf
+    before: tuple[float, float] | None = None
+    for count, found in points:
+        best = min(best, found)
+        if best <= target_kl:
+            needed = count if before is None else _between(before, (count, best), target_kl)
+            return math.ceil(needed - ROUNDING)
+        before = count, best
     return masked
+
+
+def _between(left: tuple[float, float], right: tuple[float, float], target_kl: float) -> float:
+    """Return where a price falls to a target between two measured numbers of evaluations."""
+    (a, above), (b, below) = left, right
+    if math.isinf(above):
+        return b
+    if below > 0:
+        share = math.log(above / target_kl) / math.log(above / below)
+        return float(a * (b / a) ** share)
+    return a + (b - a) * (above - target_kl) / above

@@ -65,7 +65,8 @@ class ChainRuleKL:
     value : float
         Mean over samples.
     standard_error : float
-        Of that mean, between samples; NaN for a single sample.
+        Of that mean; NaN for a single sample. Samples that share a plan, or the decisions of a
+        run, are one observation where there are several plans.
     per_round : ndarray of float, shape (R,)
         What each round contributes; they sum to ``value``.
     per_sample : ndarray of float, shape (samples,)
@@ -91,12 +92,18 @@ class ChainRuleKL:
         self.per_sample.setflags(write=False)
 
     @classmethod
-    def of(cls, terms: FloatArray, direction: Direction, ledger: Ledger) -> ChainRuleKL:
-        """Sum up terms of shape (samples, R)."""
+    def of(
+        cls,
+        terms: FloatArray,
+        direction: Direction,
+        ledger: Ledger,
+        plan_of: IntArray | None = None,
+    ) -> ChainRuleKL:
+        """Sum up terms of shape (samples, R); ``plan_of`` says which samples share a plan."""
         per_sample = terms.sum(axis=1)
         return cls(
             value=float(per_sample.mean()),
-            standard_error=standard_error(per_sample),
+            standard_error=grouped_error(per_sample, plan_of),
             per_round=terms.mean(axis=0),
             per_sample=per_sample,
             samples=len(terms),
@@ -107,6 +114,29 @@ class ChainRuleKL:
     def passes(self, threshold: float) -> bool:
         """Whether the value and two standard errors are at most the threshold."""
         return self.value + 2 * self.standard_error <= threshold
+
+
+def grouped_error(values: FloatArray, group_of: IntArray | None) -> float:
+    """Return the standard error of a mean whose values come in groups that are not independent.
+
+    With one group only, and with a group a value, that of independent values: for one plan it is
+    the error given that plan.
+
+    Examples
+    --------
+    >>> grouped_error(np.array([1.0, 1.0, 3.0, 3.0]), np.array([0, 0, 1, 1]))
+    1.0
+    """
+    if group_of is None or not np.isfinite(values).all():
+        return standard_error(values)
+    _, group = np.unique(group_of, return_inverse=True)
+    sizes = np.bincount(group)
+    if len(sizes) in (1, len(values)):
+        return standard_error(values)
+    # The mean of all is a ratio of sums over groups; what each adds to it is one observation.
+    added = np.bincount(group, weights=values - values.mean())
+    spread = float((added**2).sum()) * len(sizes) / (len(sizes) - 1)
+    return math.sqrt(spread) / len(values)
 
 
 def standard_error(values: FloatArray) -> float:
@@ -190,7 +220,8 @@ def plan_kl(
             found[group] = run.joint_terms(door, group)
         else:
             found[group] = run.product_terms(door, group, limits, terms)
-    return ChainRuleKL.of(found, direction, whole.ledger)
+    plan_of = np.arange(samples) % run.num_plans
+    return ChainRuleKL.of(found, direction, whole.ledger, plan_of)
 
 
 def run_kl(
@@ -246,7 +277,8 @@ def run_kl(
         values[group] = _price(door, chains[group], limits, place[group], seed, is_fresh)
     found = np.zeros((len(runs), max(len(run.batches) for run in runs)))
     found[tuple(place.T)] = values
-    return ChainRuleKL.of(found, "product", whole.ledger)
+    _, decided = np.unique([run.streams.decision_seed for run in runs], return_inverse=True)
+    return ChainRuleKL.of(found, "product", whole.ledger, decided)
 
 
 # ----- Finished runs ------------------------------------------------------------------------

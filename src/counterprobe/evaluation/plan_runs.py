@@ -126,6 +126,11 @@ class PlanRun:
         self._seed = seed
 
     @property
+    def num_plans(self) -> int:
+        """How many plans samples are dealt out to."""
+        return len(self._plans)
+
+    @property
     def num_rounds(self) -> int:
         """Batches of the longest plan."""
         return max((len(plan) for plan in self._plans), default=0)

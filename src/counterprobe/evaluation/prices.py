@@ -34,7 +34,9 @@ class Price:
     way : str
         ``planned``, ``random``, ``spread`` or ``distance``.
     batches : int
-        Batches asked for: evaluations of a sample.
+        Batches that were allowed.
+    evaluations : float
+        Batches that plans have, mean over plans: layers may need fewer.
     estimated : float
         Nats by the strengths of the structure, mean over plans.
     measured : ChainRuleKL
@@ -43,6 +45,7 @@ class Price:
 
     way: str
     batches: int
+    evaluations: float
     estimated: float
     measured: ChainRuleKL
 
@@ -51,6 +54,7 @@ class Price:
         return {
             "way": self.way,
             "batches": self.batches,
+            "evaluations": self.evaluations,
             "estimated_kl": self.estimated,
             "batch_kl": self.measured.value,
             "batch_kl_se": self.measured.standard_error,
@@ -130,6 +134,9 @@ def price_plans(
     seed : int
     """
     samples = whole_number("samples", samples, at_least=2)
+    plans = whole_number("plans", plans, at_least=1)
+    if len(structure.residual) == 0:
+        raise ValueError("structure must have masked positions: everything is given in it")
     makers = _makers(structure, distances)
     chosen = list(makers) if ways is None else list(ways)
     unknown = [way for way in chosen if way not in makers]
@@ -152,7 +159,8 @@ def price_plans(
             )
             ledger = ledger + measured.ledger
             estimated = float(np.mean([plan.estimated_kl for plan in made]))
-            prices.append(Price(way, count, estimated, measured))
+            length = float(np.mean([len(plan) for plan in made]))
+            prices.append(Price(way, count, length, estimated, measured))
     return PriceTable(tuple(prices), ledger)
 
 

@@ -18,6 +18,7 @@ from counterprobe.run.ledger import Ledger
 from counterprobe.run.standing import Progress
 from counterprobe.samplers.base import Sampler
 from counterprobe.sampling import AT_ONCE, Orders, Step, sample
+from counterprobe.states import MASK
 from counterprobe.streams import Streams
 from counterprobe.structure import SoftStructure, Structure
 from counterprobe.structure.soft import PLANS
@@ -142,7 +143,8 @@ def infill(
         on_step = _spelled(callback_on_step_end, task)
     checked = Ledger()
     if structure is not None:
-        checked = task.recognise(structure)
+        if (task.given == MASK).any():  # a finished text has no use for a structure
+            checked = task.recognise(structure)
         sampler, settings = structure.sampler(**settings), {}
     if orders is None:
         orders = PLANS if isinstance(structure, SoftStructure) else "shared"
@@ -165,7 +167,11 @@ def infill(
     scores = None
     if likelihood_orders:
         scored = log_likelihoods(
-            task.probed, drawn.sequences, given=drawn.given, orders=likelihood_orders
+            task.probed,
+            drawn.sequences,
+            given=drawn.given,
+            orders=likelihood_orders,
+            at_once=at_once,
         )
         scores = scored.values
         measuring = measuring + scored.ledger

@@ -131,14 +131,15 @@ def fill_mask(
         oracle_options=oracle_options,
     )
     masked = np.flatnonzero(task.given == MASK)
-    door = Door(task.oracle)
+    door = Door(task.probed)
     if len(masked) == 0:
         only = _completion(task, masked, (), 0.0, 0.0)
         return Completions((only,), (only,), (), (), True, door.ledger)
     marginals = _log_rows(door, task.given[None, :], Readouts.same(1, masked))
     entropy = -(np.exp(marginals) * np.where(np.isinf(marginals), 0, marginals)).sum(axis=1)
-    order = masked[np.argsort(entropy, kind="stable")]
-    found, is_exhaustive = _search(door, task.given, order, marginals[np.argsort(entropy)], beam)
+    surest = np.argsort(entropy, kind="stable")
+    order = masked[surest]
+    found, is_exhaustive = _search(door, task.given, order, marginals[surest], beam)
     rank = np.searchsorted(masked, order)
 
     def described(tokens: IntArray, joint: float) -> Completion:

@@ -23,6 +23,8 @@ from counterprobe.planning.strengths import Strengths, check_strength
 __all__ = ["PlanMethod", "check_request", "make_plan", "price_curve"]
 
 PlanMethod = Literal["auto", "layers", "search"]
+# Share of the strength that weak pairs inside batches may hold for a forest's plan to stand.
+MOST_WEAK = 0.02
 Offer = tuple[Plan, FloatArray]  # a plan, and the price of each of its batches
 
 
@@ -65,7 +67,8 @@ def make_plan(
         Strengths of at most this count as zero.
     method : {"auto", "layers", "search"}
         ``auto`` takes the cheaper one, and layers where they cost the same; where the strong
-        pairs are a forest above a clear gap (``gap.py``), both are made from them alone.
+        pairs are a forest above a clear gap (``gap.py``), both are made from them alone while
+        the weak pairs inside batches hold at most 2% of the strength.
     restarts : int
         Long searches; the cheapest plan is kept.
     rng : numpy.random.Generator
@@ -87,16 +90,27 @@ def make_plan(
 
     strong = _strong(strengths, method)
 
-    def offer(count: int) -> Offer:
+    def from_strong(count: int) -> Offer:
         return _with_weak(_best_offer(strong, count, method, searches, rng), strengths, strong)
 
+    def from_all(count: int) -> Offer:
+        return _best_offer(strengths, count, method, searches, rng)
+
     if batches is not None:
-        return offer(int(batches))[0]
+        return _for_batches(from_strong, from_all, int(batches), strengths, strong)
     most = len(strengths.positions)
-    if target_kl is not None:
-        return _fewest(offer, most, lambda found: found[0].estimated_kl <= target_kl)
-    assert information_budget is not None
-    return _fewest(offer, most, lambda found: found[1].max() <= information_budget)
+
+    def is_enough(found: Offer) -> bool:
+        if target_kl is not None:
+            return found[0].estimated_kl <= target_kl
+        assert information_budget is not None
+        return bool(found[1].max() <= information_budget)
+
+    plan = _fewest(from_strong, most, is_enough)
+    if strong is strengths:
+        return plan
+    other = _fewest(from_all, most, is_enough)
+    return plan if len(plan) <= len(other) else other
 
 
 def price_curve(
@@ -120,12 +134,19 @@ def price_curve(
     """
     strengths = check_strength(strength, positions, noise_floor=noise_floor)
     searches = whole_number("restarts", restarts, at_least=1)
-    strong = _strong(strengths, method)
     prices = []
     for count in counts:
         check_request(count, None, None, method)
-        found = _best_offer(strong, count, method, searches, rng)
-        prices.append(_with_weak(found, strengths, strong)[0].estimated_kl)
+        plan = make_plan(
+            strength,
+            positions=strengths.positions,
+            batches=count,
+            noise_floor=noise_floor,
+            method=method,
+            restarts=searches,
+            rng=rng,
+        )
+        prices.append(plan.estimated_kl)
     return np.array(prices)
 
 
@@ -164,6 +185,26 @@ def _strong(strengths: Strengths, method: PlanMethod) -> Strengths:
     if cut is None:
         return strengths
     return replace(strengths, direct=np.where(strengths.direct > cut, strengths.direct, 0.0))
+
+
+def _for_batches(
+    from_strong: Callable[[int], Offer],
+    from_all: Callable[[int], Offer],
+    count: int,
+    strengths: Strengths,
+    strong: Strengths,
+) -> Plan:
+    """Return the plan of the strong forest, unless the weak pairs that it breaks add up.
+
+    Weak pairs are mostly noise, and plans that avoid them give up the forest's layers; but where
+    they hold more than a little of the strength, the cheaper plan is taken.
+    """
+    plan = from_strong(count)[0]
+    weak = plan.dropped if strong is not strengths else 0.0
+    if weak <= MOST_WEAK * strengths.total:
+        return plan
+    other = from_all(count)[0]
+    return plan if plan.estimated_kl <= other.estimated_kl else other
 
 
 def _with_weak(found: Offer, strengths: Strengths, strong: Strengths) -> Offer:

@@ -145,13 +145,15 @@ class Results(Sequence[SampleResult]):
             if batch is not None:
                 round_of[batch] = len(events)
                 events.append(Event("commit", 1, len(batch), batch, a_round.prints[k : k + 1]))
+        is_complete = bool((state != MASK).all())
+        stop = StopReason.COMPLETED if is_complete else common.stop
         return SampleResult(
-            tokens=state.astype(np.int64) if common.stop is StopReason.COMPLETED else None,
+            tokens=state.astype(np.int64) if stop is StopReason.COMPLETED else None,
             state=state,
             ledger=ledger_of(common.rounds, group),
             rights=Right.NONE,
-            stop=common.stop,
-            reason=common.reason,
+            stop=stop,
+            reason=common.reason if stop is common.stop else stop.value,
             given=common.given[k],
             round_of_position=round_of,
             sampler=common.sampler,

@@ -28,8 +28,8 @@ class Planned(Sampler):
     """Commit in batches that a plan chose by the strengths of a structure found before.
 
     At most one of ``batches``, ``information_budget`` and ``target_kl`` is given; none means 16
-    batches. Every decision seed has a plan of its own, so that what one plan breaks is not broken
-    in all sequences alike.
+    batches. Every decision seed has a searched plan of its own, so that what one plan breaks is
+    not broken in all sequences alike; layers are the same for all.
 
     Parameters
     ----------

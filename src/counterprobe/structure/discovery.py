@@ -111,8 +111,8 @@ def discover(
     progress : callable, optional
         As in ``Unmasking``.
     **soft
-        Soft mode: settings by name, such as ``probes=128``. Without a number of ``probes``, more
-        are submitted while they make plans cheaper, 512 at most.
+        Soft mode: settings by name, such as ``probes=128``. Without a number of ``probes`` or
+        whole settings, more are submitted while they make plans cheaper, 512 at most.
 
     Examples
     --------
@@ -148,7 +148,8 @@ def discover(
             return _exact(run, findings, chosen, seeds)
         spent = run.ledger
         run = Unmasking(oracle, given=given, progress=progress)
-    return _soft(run, _soft_settings(settings, soft), "probes" in soft, seeds, spent)
+    is_fixed = "probes" in soft or isinstance(settings, SoftSettings)
+    return _soft(run, _soft_settings(settings, soft), is_fixed, seeds, spent)
 
 
 def load_structure(path: str | os.PathLike[str]) -> Structure | SoftStructure:
@@ -218,11 +219,15 @@ def _soft_settings(
         if named:
             raise ValueError(f"put {', '.join(sorted(named))} into the settings")
         return settings
-    try:
-        return SoftSettings(**{"probes": 512, **named})
-    except TypeError:
+    unknown = sorted(set(named) - set(SoftSettings.__slots__))
+    if unknown:
         known = ", ".join(SoftSettings.__slots__)
-        raise ValueError(f"soft settings are {known}; got {', '.join(sorted(named))}") from None
+        raise ValueError(f"soft settings are {known}; got {', '.join(unknown)}")
+    for name, value in named.items():
+        is_word = name == "estimator"
+        if isinstance(value, str) != is_word:
+            raise ValueError(f"{name} must be a {'word' if is_word else 'number'}, got {value!r}")
+    return SoftSettings(**{"probes": 512, **named})
 
 
 def _soft(

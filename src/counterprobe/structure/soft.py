@@ -48,6 +48,8 @@ __all__ = ["SOFT_KIND", "SoftStructure"]
 PLANS = 16
 # Nats that a plan may break when nothing else is said.
 TARGET_KL = 0.1
+# Share of the movement that pairs explain where they are most of what there is.
+MOSTLY = 0.5
 
 LAYOUT: Layout = {
     "given": (np.int32, "N"),
@@ -164,6 +166,16 @@ class SoftStructure:
         return matrix
 
     @property
+    def is_pairwise(self) -> bool:
+        """Whether pairs explain most of what moved on held-out probes, where that was measured.
+
+        Where they do not, positions depend on something else, such as a topic of the whole
+        sequence, and a plan that leaves strong pairs apart may still break much.
+        """
+        shares = self.explained[self.residual]
+        return not shares.any() or bool(shares.mean() >= MOSTLY)
+
+    @property
     def same_row(self) -> float:
         """Total variation up to which a reply counts as the stored one."""
         return SAME_ROW + 2 * max(self.row_error, self.precision)
@@ -199,13 +211,23 @@ class SoftStructure:
         target_kl : float, optional
             Nats allowed in all, by the structure's own estimate; 0.1 if nothing is said.
         method : {"auto", "layers", "search"}
-            As in ``planning.make_plan``.
+            As in ``planning.make_plan``; where pairs explain less than half of what moved on
+            held-out probes, ``auto`` means ``search``, which uses every batch that it is given.
         """
         # Here and not above: samplers stand on structures.
         from counterprobe.samplers.planned import Planned
 
         if batches is None and information_budget is None and target_kl is None:
             target_kl = TARGET_KL
+        if not self.is_pairwise:
+            if batches is None:
+                share = self.explained[self.residual].mean()
+                raise ValueError(
+                    f"pairs explain only {share:.0%} of what moved on held-out probes, so that no "
+                    "price follows from their strengths; give batches=, and measure what they "
+                    "cost with structure.advise or 'counterprobe advise'"
+                )
+            method = "search" if method == "auto" else method
         return Planned(
             batches=None if batches is None else int(batches),
             information_budget=None if information_budget is None else float(information_budget),
@@ -336,6 +358,7 @@ class SoftStructure:
             "total_strength": float(self.pair_strength.sum()),
             "noise_floor": self.noise_floor,
             "explained": float(shares.mean()) if len(shares) else math.nan,
+            "pairwise": self.is_pairwise,
             **self.ledger.as_dict(),
             **self.about,
         }
