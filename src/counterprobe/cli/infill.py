@@ -297,6 +297,7 @@ def completions_record(model: str, found: Completions) -> dict[str, Any]:
         "positions": found.positions,
         "order": found.order,
         "exhaustive": found.is_exhaustive,
+        "measuring": found.measuring.total,
         **found.ledger.as_dict(),
         **{
             name: [

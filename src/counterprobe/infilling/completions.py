@@ -69,6 +69,8 @@ class Completions(Sequence[Completion]):
         Whether every completion was compared; otherwise a beam was, and a better one may exist.
     ledger : Ledger
         What it cost.
+    measuring : Ledger
+        What building the oracle evaluated, apart from ``ledger``.
     """
 
     ranked: tuple[Completion, ...]
@@ -77,6 +79,7 @@ class Completions(Sequence[Completion]):
     order: tuple[int, ...]
     is_exhaustive: bool
     ledger: Ledger
+    measuring: Ledger
 
     def __len__(self) -> int:
         """Return the number of completions."""
@@ -134,7 +137,7 @@ def fill_mask(
     door = Door(task.probed)
     if len(masked) == 0:
         only = _completion(task, masked, (), 0.0, 0.0)
-        return Completions((only,), (only,), (), (), True, door.ledger)
+        return Completions((only,), (only,), (), (), True, door.ledger, Ledger())
     marginals = _log_rows(door, task.given[None, :], Readouts.same(1, masked))
     entropy = -(np.exp(marginals) * np.where(np.isinf(marginals), 0, marginals)).sum(axis=1)
     surest = np.argsort(entropy, kind="stable")
@@ -159,6 +162,7 @@ def fill_mask(
         tuple(order.tolist()),
         is_exhaustive,
         door.ledger,
+        Ledger(probes=task.num_measured),
     )
 
 
