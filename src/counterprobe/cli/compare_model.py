@@ -275,7 +275,8 @@ def _number(value: float) -> str:
 
 
 def _notes(shared: _Comparison) -> list[str]:
-    measured = sum(e.quality.ledger.total for e in shared.entries if e.quality is not None)
+    measured = shared.task.num_measured
+    measured += sum(e.quality.ledger.total for e in shared.entries if e.quality is not None)
     notes = [
         "Batch KL: nats a sequence that product commits break, by the chain rule. MMD p: shuffles "
         "that put the sequences as far from a sequential reference; with several samplers, small "
@@ -305,6 +306,7 @@ def _record(shared: _Comparison) -> dict[str, Any]:
         "count": shared.count,
         "seed": shared.seed,
         "orders": shared.orders,
+        "measuring": task.num_measured,
         "reference": {
             **shared.reference.summary(),
             "texts": task.texts(shared.reference.sequences),
