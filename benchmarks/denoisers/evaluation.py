@@ -131,11 +131,20 @@ class Bench:
         return [self.structured("layers", batches=budget) for budget in self.asked]
 
     def plans(self) -> list[Contestant]:
-        """Return the samplers that plan by strengths, at every budget and at some prices."""
+        """Return the samplers that plan by strengths, at every budget and at some prices.
+
+        A structure whose pairs explain little names no price.
+        """
+        prices = PRICES if self.names_prices else ()
         return [
             *(self.structured("planned", batches=budget) for budget in self.asked),
-            *(self.structured("planned", target_kl=price) for price in PRICES),
+            *(self.structured("planned", target_kl=price) for price in prices),
         ]
+
+    @property
+    def names_prices(self) -> bool:
+        """Whether plans can be asked for by their price."""
+        return bool(getattr(self.structure, "is_pairwise", True))
 
 
 # ----- Phases, the most telling first -------------------------------------------------------
@@ -172,7 +181,11 @@ def structure_phase(bench: Bench) -> None:
         structure = bench.structure
         found = edges_found(structure.strength, structure.edges, bench.trained.truth.edges)
         everywhere, decisions = np.arange(bench.oracle.length), cp.Streams(0, 0).decisions
-        judged = [bench.structured(name, **settings) for name, settings in JUDGED]
+        judged = [
+            bench.structured(name, **settings)
+            for name, settings in JUDGED
+            if bench.names_prices or "target_kl" not in settings
+        ]
         rounds = {len(list(one.rule.schedule(everywhere, decisions) or [])) for one in judged}
         return {**found, "evaluations": structure.ledger.total, "rounds": sorted(rounds)}
 
