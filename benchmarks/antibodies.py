@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from _results import run_program
 from designs.claims import antibody_claims
 from designs.contest import Contestant, Effort, Field, Sweeps, baselines, peers
 from designs.drawing import draw_antibodies
@@ -261,11 +262,7 @@ def run(options: argparse.Namespace) -> int:
 
 def main(words: Sequence[str] | None = None) -> int:
     """Run; bad input ends with one line."""
-    try:
-        return run(parse(words))
-    except (ValueError, OSError) as problem:
-        print(f"error: {problem}", file=sys.stderr)
-        return 2
+    return run_program(parse, run, words)
 
 
 if __name__ == "__main__":

@@ -22,6 +22,7 @@ import time
 from dataclasses import asdict
 from pathlib import Path
 
+from _results import run_program
 from denoisers.contestants import Sizes
 from denoisers.evaluation import evaluate
 from denoisers.files import FOLDER, load, save, write_record
@@ -138,12 +139,7 @@ def parse(words: list[str] | None = None) -> argparse.Namespace:
 
 def main(words: list[str] | None = None) -> int:
     """Run a command; bad input ends with one line."""
-    options = parse(words)
-    try:
-        return options.work(options)
-    except ValueError as problem:
-        print(f"error: {problem}", file=sys.stderr)
-        return 2
+    return run_program(parse, lambda options: options.work(options), words)
 
 
 if __name__ == "__main__":

@@ -25,6 +25,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from _results import run_program
 from designs.claims import protein_claims
 from designs.contest import (
     Contestant,
@@ -361,11 +362,7 @@ def run(options: argparse.Namespace) -> int:
 
 def main(words: Sequence[str] | None = None) -> int:
     """Run; bad input ends with one line."""
-    try:
-        return run(parse(words))
-    except (ValueError, OSError) as problem:
-        print(f"error: {problem}", file=sys.stderr)
-        return 2
+    return run_program(parse, run, words)
 
 
 if __name__ == "__main__":

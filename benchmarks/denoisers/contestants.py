@@ -166,7 +166,7 @@ def told_peers(truth: Truth, sizes: Sizes, budgets: tuple[int, ...]) -> Iterator
     """Yield rules that are told something of the true law, where it is a forest."""
     if not isinstance(truth, ForestTruth):
         return
-    law = truth.library_law()
+    law = truth.forest_law()
     sweeps = {**TOLD_SWEEPS, "information-curve": ("batches", budgets)}
     layers = build_sampler("centroid-layers").informed_by(law)
     yield Contestant("centroid-layers", {}, layers, "told", 1, sizes.fixed)

@@ -55,8 +55,8 @@ class ForestTruth:
         self._tables = torch.as_tensor(tables, device=self.device)
         self._set_chain()
 
-    def library_law(self) -> cp.ForestLaw:
-        """Return the same law as the library has it."""
+    def forest_law(self) -> cp.ForestLaw:
+        """Return the law with its exact oracle."""
         return cp.ForestLaw(*self._weights)
 
     def _set_chain(self) -> None:

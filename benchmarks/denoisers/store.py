@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import json
-import os
-import platform
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-import torch
+from _results import failures_of, plain, read_continued, write_results
 
 from denoisers.claims import claims, figures
 
@@ -38,12 +35,7 @@ class Store:
 
     def merge(self, file: Path) -> None:
         """Take over the laws of a file; refuse one that was measured with other settings."""
-        known = json.loads(file.read_text())
-        if known.get("settings") != self.settings:
-            raise ValueError(
-                f"{file} was measured with other settings; write to another file, or remove it"
-            )
-        self.laws.update(known["laws"])
+        self.laws.update(read_continued(file, self.settings, "laws"))
 
     def part(self, law: str, part: str) -> dict[str, dict[str, Any]]:
         """Return the measurements of one kind, those that failed left out."""
@@ -62,40 +54,14 @@ class Store:
     @property
     def failures(self) -> list[str]:
         """What could not be measured, one line each."""
-        return [
-            f"{law} {part} {key}: {value['error']}"
-            for law, parts in self.laws.items()
-            for part, entries in parts.items()
-            for key, value in entries.items()
-            if "error" in value
-        ]
+        return failures_of(self.laws)
 
     def write(self) -> None:
         """Write the file, whole or not at all, the few numbers that matter first."""
-        if self.file is None:
-            return
         content = {
             "figures": plain(figures(self.laws)),
             "claims": plain(claims(self.laws)),
             "settings": self.settings,
-            "python": platform.python_version(),
-            "torch": torch.__version__,
             "laws": self.laws,
         }
-        self.file.parent.mkdir(parents=True, exist_ok=True)
-        partial = self.file.with_name(f".{self.file.name}.partial")
-        partial.write_text(json.dumps(content, indent=1) + "\n")
-        os.replace(partial, self.file)
-
-
-def plain(value: Any) -> Any:
-    """Turn arrays and their numbers into what JSON has; NaN becomes null."""
-    if isinstance(value, dict):
-        return {str(key): plain(item) for key, item in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [plain(item) for item in value]
-    if isinstance(value, (np.generic, np.ndarray)):
-        return plain(value.tolist())
-    if isinstance(value, float):
-        return float(f"{value:.6g}") if np.isfinite(value) else None
-    return value
+        write_results(self.file, content)

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import platform
 import time
 import traceback
 from collections.abc import Callable, Iterator
@@ -12,10 +10,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
+from _results import failures_of, plain, read_continued, write_results
 
-__all__ = ["Record", "device_name", "plain", "read_tasks"]
+__all__ = ["Record", "device_name", "read_tasks"]
 
 Entry = dict[str, Any]
 Tasks = dict[str, dict[str, dict[str, Entry]]]
@@ -44,18 +42,13 @@ class Record:
         say: Callable[[str], None],
     ) -> None:
         self.file = file
-        self.settings = plain(settings)
+        self.settings = _plain(settings)
         self.tasks: Tasks = {}
         self._claims = claims
         self._say = say
         self._started = time.perf_counter()
         if file is not None and file.is_file():
-            known = json.loads(file.read_text())
-            if known.get("settings") != self.settings:
-                raise ValueError(
-                    f"{file} was measured with other settings; write to another file, or remove it"
-                )
-            self.tasks = known["tasks"]
+            self.tasks = read_continued(file, self.settings, "tasks")
 
     @property
     def seconds(self) -> float:
@@ -77,7 +70,7 @@ class Record:
             return known[key]
         started = time.perf_counter()
         try:
-            found = plain(work())
+            found = _plain(work())
         except Exception as problem:
             traceback.print_exc()
             found = {"error": f"{type(problem).__name__}: {problem}"}
@@ -105,19 +98,13 @@ class Record:
     @property
     def claims(self) -> list[Entry]:
         """Each claim with its numbers, and whether it holds."""
-        judged: list[Entry] = plain(self._claims(self.tasks))
+        judged: list[Entry] = _plain(self._claims(self.tasks))
         return judged
 
     @property
     def failures(self) -> list[str]:
         """What could not be measured, one line each."""
-        return [
-            f"{task} {part} {key}: {value['error']}"
-            for task, parts in self.tasks.items()
-            for part, entries in parts.items()
-            for key, value in entries.items()
-            if "error" in value
-        ]
+        return failures_of(self.tasks)
 
     @property
     def figures(self) -> dict[str, float]:
@@ -133,20 +120,18 @@ class Record:
 
     def write(self) -> None:
         """Write the file, whole or not at all, what is claimed first."""
-        if self.file is None:
-            return
         content = {
             "claims": self.claims,
             "figures": self.figures,
             "settings": self.settings,
-            "python": platform.python_version(),
-            "torch": torch.__version__,
             "tasks": self.tasks,
         }
-        self.file.parent.mkdir(parents=True, exist_ok=True)
-        partial = self.file.with_name(f".{self.file.name}.partial")
-        partial.write_text(json.dumps(content, indent=1) + "\n")
-        os.replace(partial, self.file)
+        write_results(self.file, content)
+
+
+def _plain(value: Any) -> Any:
+    """Keep five digits: a measurement has no more."""
+    return plain(value, digits=5)
 
 
 def device_name(device: str) -> str:
@@ -160,19 +145,6 @@ def read_tasks(file: Path) -> Tasks:
     """Return the measurements of a file that a record wrote."""
     tasks: Tasks = json.loads(file.read_text())["tasks"]
     return tasks
-
-
-def plain(value: Any) -> Any:
-    """Turn arrays and their numbers into what JSON has; what is not finite becomes null."""
-    if isinstance(value, dict):
-        return {str(key): plain(item) for key, item in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [plain(item) for item in value]
-    if isinstance(value, (np.generic, np.ndarray)):
-        return plain(value.tolist())
-    if isinstance(value, float):
-        return float(f"{value:.5g}") if np.isfinite(value) else None
-    return value
 
 
 def in_short(found: Entry) -> str:

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from _results import plain
 from denoiser import main
 from denoisers import evaluation
 from denoisers.claims import claims, figures, structured
@@ -14,7 +15,7 @@ from denoisers.discovery import PROBES, QUICK_PROBES, Screen, edges_found, scree
 from denoisers.forest import ForestTruth
 from denoisers.laws import build_law
 from denoisers.report import draw_figure, table
-from denoisers.store import Store, plain
+from denoisers.store import Store
 from denoisers.training import TINY
 
 import counterprobe as cp
@@ -235,7 +236,7 @@ def test_every_estimator_is_screened_at_every_number_of_probes() -> None:
 def test_a_screen_of_exact_rows_finds_the_edges(estimator: str, probes: int) -> None:
     truth = build_law("stars")
     assert isinstance(truth, ForestTruth)
-    found = Screen(estimator, probes, 0).found_in(truth.library_law().oracle(), truth.edges)
+    found = Screen(estimator, probes, 0).found_in(truth.forest_law().oracle(), truth.edges)
     assert found["true"] == found["ranked"] == 56
     assert found["evaluations"] == probes + 1
 

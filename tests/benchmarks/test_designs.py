@@ -5,11 +5,12 @@ import math
 import numpy as np
 import pytest
 import torch
+from _results import plain
 from _timing import alternate
 from designs.contest import Contestant, Effort, Field, baselines, joint_p_value, peers, recovery
 from designs.package import package_designs
 from designs.pricing import Dealt, Precision, make_plans, measure_kl
-from designs.record import Record, plain
+from designs.record import Record
 from designs.report import sentences, table
 
 import counterprobe as cp

@@ -1,9 +1,12 @@
 """Commands in tests may be the first to compile something; what they say of it is left out."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
+from typer.testing import Result
 
+import counterprobe as cp
 from counterprobe.cli import warmup
 
 
@@ -16,3 +19,39 @@ def compiling_goes_unsaid(request: pytest.FixtureRequest) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(warmup._Announcer, "on_start", lambda *_: None)
         yield
+
+
+@pytest.fixture(scope="session")
+def refusal() -> Callable[[Result], str]:
+    """Return what takes from a result the one line with which bad input is turned away."""
+
+    def refusal(result: Result) -> str:
+        assert result.exit_code == 2, result.stdout
+        assert result.stdout == ""
+        lines = result.stderr.splitlines()
+        assert len(lines) == 1
+        assert lines[0].startswith("counterprobe: ")
+        return lines[0]
+
+    return refusal
+
+
+@pytest.fixture(scope="session")
+def soft_file(tmp_path_factory) -> Callable[[str, int], Path]:
+    """Return what keeps the soft structure of an antibody with masks in a file."""
+
+    def soft_file(sequence: str, probes: int) -> Path:
+        model = cp.models.load("sapiens-heavy", device="cpu")
+        template = model.template(sequence)
+        found = cp.discover(
+            model.oracle(template),
+            cp.Streams.from_seed(1),
+            mode="soft",
+            given=template.given,
+            probes=probes,
+        )
+        file = tmp_path_factory.mktemp("structures") / "soft.npz"
+        found.save(file)
+        return file
+
+    return soft_file

@@ -2,6 +2,7 @@
 
 import csv
 import json
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -31,29 +32,16 @@ def record_of(*arguments: object) -> dict:
     return json.loads(result.stdout)
 
 
-def refused(*arguments: object) -> str:
-    """The one line with which bad input is turned away."""
-    result = invoke(*arguments)
-    assert result.exit_code == 2, result.stdout
-    assert result.stdout == ""
-    lines = result.stderr.splitlines()
-    assert len(lines) == 1
-    assert lines[0].startswith("counterprobe: ")
-    return lines[0]
+@pytest.fixture
+def refused(refusal) -> Callable[..., str]:
+    """Return what calls the command and takes its refusal."""
+    return lambda *arguments: refusal(invoke(*arguments))
 
 
 @pytest.fixture(scope="module")
-def structure(tmp_path_factory) -> Path:
+def structure(soft_file) -> Path:
     """A soft structure of ``SEQUENCE``."""
-    model = cp.models.load("sapiens-heavy", device="cpu")
-    template = model.template(SEQUENCE)
-    found = cp.discover(
-        model.oracle(template), cp.Streams.from_seed(1), mode="soft", given=template.given,
-        probes=16,
-    )  # fmt: skip
-    file = tmp_path_factory.mktemp("structures") / "soft.npz"
-    found.save(file)
-    return file
+    return soft_file(SEQUENCE, 16)
 
 
 @pytest.fixture
@@ -192,7 +180,7 @@ def test_a_beam_says_that_it_is_one():
         ["--likelihood-orders", 1],
     ],
 )
-def test_what_top_k_would_ignore_is_refused(unasked, extra):
+def test_what_top_k_would_ignore_is_refused(unasked, extra, refused):
     assert f"leave out {extra[0]}" in refused(*BASE, "--top-k", 2, *extra)
 
 
@@ -278,11 +266,11 @@ def test_a_budget_stops_it_and_what_was_drawn_is_shown(tmp_path):
         ([*BASE, "--structure", "nowhere.npz"], "No such file or directory: 'nowhere.npz'"),
     ],
 )
-def test_bad_input_is_refused(arguments, message):
+def test_bad_input_is_refused(arguments, message, refused):
     assert message in refused(*arguments)
 
 
-def test_files_that_are_no_sequence_are_refused(tmp_path, unasked):
+def test_files_that_are_no_sequence_are_refused(tmp_path, unasked, refused):
     several = tmp_path / "several.fasta"
     several.write_text(">one\nEVX\n>two\nEVX\n")
     assert "holds several sequences" in refused(*MODEL, "--sequence", f"@{several}")
@@ -292,14 +280,16 @@ def test_files_that_are_no_sequence_are_refused(tmp_path, unasked):
     assert "No such file" in refused(*MODEL, "--sequence", f"@{tmp_path / 'missing'}")
 
 
-def test_what_cannot_be_written_is_refused_before_anything_is_evaluated(tmp_path, unasked):
+def test_what_cannot_be_written_is_refused_before_anything_is_evaluated(
+    tmp_path, unasked, refused
+):
     assert "must end in .fasta" in refused(*BASE, "--out", tmp_path / "designs.txt")
     nowhere = tmp_path / "nowhere"
     assert f"{nowhere} does not exist" in refused(*BASE, "--out", nowhere / "designs.fasta")
     assert f"{nowhere} does not exist" in refused(*BASE, "--json", nowhere / "summary.json")
 
 
-def test_a_structure_that_does_not_fit_is_refused(structure, tmp_path):
+def test_a_structure_that_does_not_fit_is_refused(structure, tmp_path, refused):
     given = ("--structure", structure)
     other = refused(*MODEL, "--sequence", "EVQLVXXSGAXX", *given)
     assert "found for another text" in other

@@ -7,6 +7,8 @@ import counterprobe as cp
 from counterprobe import models
 from counterprobe.samplers import SAMPLERS
 
+MASKED = "X" * 5
+
 CPU = {"device": "cpu"}
 
 
@@ -74,14 +76,14 @@ def test_what_a_callback_raises_ends_the_call(forest_law, spelled):
 
 
 def test_log_probs_of_a_sequential_draw_are_the_laws_own(forest_law, spelled):
-    drawn = cp.infill(spelled(forest_law), "XXXXX", sampler="sequential", count=4, progress=False)
+    drawn = cp.infill(spelled(forest_law), MASKED, sampler="sequential", count=4, progress=False)
     exact = [float(forest_law.log_prob(tokens)) for tokens in drawn.sequences]
     assert drawn.log_probs == pytest.approx(exact)
 
 
 def test_likelihoods_are_measured_and_charged_apart(forest_law, spelled):
     model = spelled(forest_law)
-    drawn = cp.infill(model, "XXXXX", sampler="one-batch", count=3, likelihood_orders=2,
+    drawn = cp.infill(model, MASKED, sampler="one-batch", count=3, likelihood_orders=2,
                       progress=False)  # fmt: skip
     exact = np.array([float(forest_law.log_prob(tokens)) for tokens in drawn.sequences])
     assert drawn.log_likelihoods == pytest.approx(np.stack([exact, exact], axis=1))
@@ -91,9 +93,9 @@ def test_likelihoods_are_measured_and_charged_apart(forest_law, spelled):
 
 def test_temperature_is_that_of_the_models_law(forest_law, spelled):
     model = spelled(forest_law)
-    cold = cp.infill(model, "XXXXX", sampler="sequential", count=3, temperature=0, progress=False)
+    cold = cp.infill(model, MASKED, sampler="sequential", count=3, temperature=0, progress=False)
     assert len(set(cold.texts)) == 1
-    warm = cp.infill(model, "XXXXX", sampler="one-batch", count=300, temperature=3.0,
+    warm = cp.infill(model, MASKED, sampler="one-batch", count=300, temperature=3.0,
                      progress=False)  # fmt: skip
     rows = forest_law.oracle().rows(np.full((1, 5), -1, dtype=np.int32), cp.Readouts.same(1, [0]))
     tempered = rows.tempered(3.0)
@@ -116,7 +118,7 @@ def test_oracles_and_networks_are_taken_too(forest_law, spelled):
 
 def test_allowed_letters_are_the_only_ones_drawn(forest_law, spelled):
     drawn = cp.infill(
-        spelled(forest_law), "XXXXX", sampler="one-batch", allowed={0: "C", 3: "AB"}, count=40,
+        spelled(forest_law), MASKED, sampler="one-batch", allowed={0: "C", 3: "AB"}, count=40,
         progress=False,
     )  # fmt: skip
     assert {text[0] for text in drawn.texts} == {"C"}
@@ -164,7 +166,7 @@ def test_what_contradicts_an_oracle_is_refused(forest_law, spelled):
 def test_real_antibodies_are_filled_in():
     heavy = models.load("sapiens-heavy", device="cpu")
     drawn = cp.infill(
-        heavy, "EVQLVESGGGLVQPGGSLRLSCAASGXXXXSYAMSWVRQ", sampler="spread", batches=2, count=4,
+        heavy, "EVQLVESGGGLVQPGGSLRLSCAASG____SYAMSWVRQ", sampler="spread", batches=2, count=4,
         likelihood_orders=1, progress=False,
     )  # fmt: skip
     assert drawn.tokens_per_forward == 2
@@ -182,7 +184,7 @@ def test_a_structure_is_recognised_by_model_and_context(forest_law, spelled):
     assert drawn.texts[0][2] == "B"
     for text, said in (
         ("XXAXX", "differs at 1 of 5 positions, first at position 2"),
-        ("BXXXX", "differs at 2 of 5 positions, first at position 0"),
+        ("B____", "differs at 2 of 5 positions, first at position 0"),
     ):
         with pytest.raises(cp.StructureError, match=said):
             cp.infill(model, text, structure=soft, batches=2, progress=False)

@@ -36,7 +36,6 @@ from counterprobe.structure import discover as find_structure
 __all__ = ["discover"]
 
 SCREEN = "Screen"
-OUTPUT = "Output"
 # Pairs and numbers of batches that the terminal shows.
 SHOWN = 10
 COUNTS = (2, 4, 8, 16, 32, 64)
@@ -91,24 +90,19 @@ def discover(
     seed: Annotated[int, typer.Option(help="Of the probes.", rich_help_panel=SCREEN)] = 1,
     out: Annotated[
         str | None,
-        typer.Option(metavar="FILE", help="Keep the structure (.npz).", rich_help_panel=OUTPUT),
+        typer.Option(
+            metavar="FILE", help="Keep the structure (.npz).", rich_help_panel=output.OUTPUT
+        ),
     ] = None,
     plot: Annotated[
         str | None,
         typer.Option(
             metavar="FILE",
             help="Draw it (.png, .svg or .pdf; needs the extra 'study').",
-            rich_help_panel=OUTPUT,
+            rich_help_panel=output.OUTPUT,
         ),
     ] = None,
-    json: Annotated[
-        str | None,
-        typer.Option(
-            metavar="FILE",
-            help="Write a summary as JSON ('-': print it).",
-            rich_help_panel=OUTPUT,
-        ),
-    ] = None,
+    json: output.SummaryFile = None,
 ) -> None:
     """Find which positions depend on each other, once, for many samples.
 

@@ -37,7 +37,6 @@ from counterprobe.structure import SoftStructure, Structure, load_structure
 __all__ = ["infill"]
 
 SAMPLER = "Sampler"
-OUTPUT = "Output"
 # Finished texts that the terminal shows.
 SHOWN = 5
 
@@ -107,7 +106,7 @@ def infill(
         typer.Option(
             help="Score finished sequences by the chain rule in this many random orders; the "
             "evaluations are counted apart.",
-            rich_help_panel=OUTPUT,
+            rich_help_panel=output.OUTPUT,
         ),
     ] = 0,
     out: Annotated[
@@ -115,17 +114,10 @@ def infill(
         typer.Option(
             metavar="FILE",
             help=f"Write the sequences, by the name's ending: {', '.join(KINDS)}.",
-            rich_help_panel=OUTPUT,
+            rich_help_panel=output.OUTPUT,
         ),
     ] = None,
-    json: Annotated[
-        str | None,
-        typer.Option(
-            metavar="FILE",
-            help="Write a summary as JSON ('-': print it).",
-            rich_help_panel=OUTPUT,
-        ),
-    ] = None,
+    json: output.SummaryFile = None,
 ) -> None:
     """Fill in the masks of a text, jointly, any number of times, and say what it cost.
 

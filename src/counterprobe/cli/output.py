@@ -11,7 +11,7 @@ import sys
 import warnings
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, ParamSpec
+from typing import Annotated, Any, ParamSpec
 
 import typer
 from rich.console import Console, Group
@@ -28,6 +28,8 @@ __all__ = [
     "DONE",
     "FAILED",
     "INFEASIBLE",
+    "OUTPUT",
+    "SummaryFile",
     "announce",
     "check_writable",
     "complain",
@@ -47,6 +49,13 @@ BAD = (ValueError, OSError, OverflowError, MissingExtra, StructureError)
 
 
 P = ParamSpec("P")
+OUTPUT = "Output"
+SummaryFile = Annotated[
+    str | None,
+    typer.Option(
+        metavar="FILE", help="Write a summary as JSON ('-': print it).", rich_help_panel=OUTPUT
+    ),
+]
 
 
 def friendly(command: Callable[P, None]) -> Callable[P, None]:

@@ -14,8 +14,9 @@ from counterprobe.probing.compressed.keeping import pooled
 from counterprobe.rows import to_numpy
 from counterprobe.run.ledger import Ledger
 from counterprobe.run.unmasking import Unmasking
+from counterprobe.states import MASK
 
-__all__ = ["SAME_ROW", "Recognisable", "no_sample", "recognise"]
+__all__ = ["SAME_ROW", "Found", "Recognisable", "no_sample", "recognise"]
 
 # Replies of an exact oracle may differ by rounding, from machine to machine.
 SAME_ROW = 1e-9
@@ -63,6 +64,33 @@ class Recognisable(Protocol):
     def same_row(self) -> float:
         """Total variation up to which a reply counts as the stored one."""
         ...
+
+
+class Found:
+    """What every structure has: the context it was found in, and an oracle to be recognised."""
+
+    __slots__ = ()
+    given: StateArray
+
+    @property
+    def length(self) -> int:
+        """Number of positions N."""
+        return len(self.given)
+
+    @property
+    def residual(self) -> IntArray:
+        """Positions that were not given."""
+        return np.flatnonzero(self.given == MASK)
+
+    def check(self: Recognisable, oracle: Oracle) -> Ledger:
+        """Make sure that an oracle is the one this was found with; return what that cost.
+
+        Raises
+        ------
+        StructureError
+            If length or vocabulary differ, or the stored replies do not come back.
+        """
+        return recognise(self, oracle)
 
 
 def recognise(structure: Recognisable, oracle: Oracle) -> Ledger:

@@ -34,7 +34,7 @@ from counterprobe.structure.fields import (
     require_count,
     require_share,
 )
-from counterprobe.structure.recognition import SAME_ROW, recognise
+from counterprobe.structure.recognition import SAME_ROW, Found
 
 if TYPE_CHECKING:
     from counterprobe.evaluation.advice import Advice
@@ -77,7 +77,7 @@ VALUES = (
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class SoftStructure:
+class SoftStructure(Found):
     """Strengths between the positions of an oracle, found once.
 
     Attributes
@@ -138,16 +138,6 @@ class SoftStructure:
             getattr(self, name).setflags(write=False)
 
     @property
-    def length(self) -> int:
-        """Number of positions N."""
-        return len(self.given)
-
-    @property
-    def residual(self) -> IntArray:
-        """Positions that were not given."""
-        return np.flatnonzero(self.given == MASK)
-
-    @property
     def strength(self) -> FloatArray:
         """Nats between every two positions, shape ``(N, N)``; NaN for given ones."""
         return self._matrix(self.pair_strength)
@@ -179,16 +169,6 @@ class SoftStructure:
     def same_row(self) -> float:
         """Total variation up to which a reply counts as the stored one."""
         return SAME_ROW + 2 * max(self.row_error, self.precision)
-
-    def check(self, oracle: Oracle) -> Ledger:
-        """Make sure that an oracle is the one this was found with; return what that cost.
-
-        Raises
-        ------
-        StructureError
-            If length or vocabulary differ, or the stored replies do not come back.
-        """
-        return recognise(self, oracle)
 
     # ----- Plans ---------------------------------------------------------------------------
 

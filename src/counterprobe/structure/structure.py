@@ -28,7 +28,7 @@ from counterprobe.states import MASK
 from counterprobe.streams import Streams
 from counterprobe.structure import file
 from counterprobe.structure.fields import ARRAYS, FIRST_KIND, KIND
-from counterprobe.structure.recognition import SAME_ROW, recognise
+from counterprobe.structure.recognition import SAME_ROW, Found
 
 if TYPE_CHECKING:
     from counterprobe.samplers.base import Sampler
@@ -56,7 +56,7 @@ def refuse_empty(findings: Findings, residual: IntArray) -> None:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Structure:
+class Structure(Found):
     """The dependence graph of an oracle, found once.
 
     Attributes
@@ -128,16 +128,6 @@ class Structure:
             getattr(self, name).setflags(write=False)
 
     @property
-    def length(self) -> int:
-        """Number of positions N."""
-        return len(self.given)
-
-    @property
-    def residual(self) -> IntArray:
-        """Positions that were not given."""
-        return np.flatnonzero(self.given == MASK)
-
-    @property
     def unresolved(self) -> IntArray:
         """Positions that are committed singly."""
         return np.flatnonzero(~self.is_resolved)
@@ -170,16 +160,6 @@ class Structure:
         fitted = self.misfit[self.is_resolved & ~np.isnan(self.misfit)]
         unexplained = float(fitted.max(initial=0.0))
         return SAME_ROW + 2 * max(self.row_error, self.precision, min(unexplained, ROUNDED))
-
-    def check(self, oracle: Oracle) -> Ledger:
-        """Make sure that an oracle is the one this was found with; return what that cost.
-
-        Raises
-        ------
-        StructureError
-            If length or vocabulary differ, or the stored replies do not come back.
-        """
-        return recognise(self, oracle)
 
     def sample(
         self,
