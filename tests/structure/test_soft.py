@@ -203,5 +203,5 @@ def test_where_pairs_explain_little_no_price_is_named_and_every_batch_is_used(fo
 
 
 def test_whole_settings_are_spent_as_they_are(law):
-    found = cp.discover(law.oracle(), STREAMS, settings=cp.SoftSettings(probes=200))
-    assert found.num_probes == 200
+    found = cp.discover(law.oracle(), STREAMS, settings=cp.SoftSettings(probes=512))
+    assert found.num_probes == 512
