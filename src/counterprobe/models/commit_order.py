@@ -144,15 +144,16 @@ class CommitOrderSessions:
         self._is_waiting = np.zeros(len(states), dtype=np.bool_)
         self._is_bare = (states == MASK).all(axis=1)
         self._pushed: list[tuple[Readouts, IntArray]] = []
+        nowhere = np.empty(0, dtype=np.int64)
+        nothing = torch.empty(0, dtype=torch.int64, device=decoder.device)
+        self._copied = nowhere, nowhere, (nothing, nothing)
 
     def rows(self, readouts: Readouts) -> TorchRows:
         """Return the rows of masked positions, given what was pushed so far."""
         self._settle()
         self._count(len(np.unique(readouts.state_index)))
-        self._decode(readouts.state_index, readouts.position)
-        logits = self._decoder.logits(
-            self._states, *self._on_device(readouts.state_index, readouts.position)
-        )
+        where = self._decode(readouts.state_index, readouts.position)
+        logits = self._decoder.logits(self._states, *where)
         out = torch.empty((len(readouts), self._softmax.vocab_size), device=logits.device)
         self._softmax.write_scores(logits, readouts.state_index, readouts.position, out)
         return TorchRows(out)
@@ -175,8 +176,7 @@ class CommitOrderSessions:
         index = np.concatenate([committed.state_index for committed, _ in self._pushed])
         position = np.concatenate([committed.position for committed, _ in self._pushed])
         tokens = np.concatenate([values for _, values in self._pushed])
-        self._decode(index, position)
-        where = self._on_device(index, position)
+        where = self._decode(index, position)
         revealed = torch.as_tensor(tokens, dtype=torch.int64, device=self._decoder.device)
         self._decoder.reveal(self._states, *where, revealed)
         self._is_bare[index] = False
@@ -184,19 +184,26 @@ class CommitOrderSessions:
         self._is_waiting[:] = False
         self._pushed.clear()
 
-    def _decode(self, index: IntArray, position: IntArray) -> None:
-        """Bring the decoder states of some residues up to date."""
+    def _decode(self, index: IntArray, position: IntArray) -> tuple[torch.Tensor, torch.Tensor]:
+        """Bring the decoder states of some residues up to date; return where these are."""
+        where = self._on_device(index, position)
         is_old = ~self._is_current[index, position]
         for is_bare in (False, True):
             chosen = is_old & (self._is_bare[index] == is_bare)
             if chosen.any():
-                where = self._on_device(index[chosen], position[chosen])
-                self._decoder.decode(self._states, *where, in_index_order=False, is_bare=is_bare)
+                these = where if chosen.all() else self._on_device(index[chosen], position[chosen])
+                self._decoder.decode(self._states, *these, in_index_order=False, is_bare=is_bare)
         self._is_current[index, position] = True
+        return where
 
     def _on_device(self, index: IntArray, position: IntArray) -> tuple[torch.Tensor, torch.Tensor]:
-        device = self._decoder.device
-        return torch.as_tensor(index, device=device), torch.as_tensor(position, device=device)
+        """Copy indices to the device: in one go, and not again what was copied last."""
+        last_index, last_position, where = self._copied
+        if not (np.array_equal(index, last_index) and np.array_equal(position, last_position)):
+            both = torch.as_tensor(np.stack([index, position]), device=self._decoder.device)
+            where = both[0], both[1]
+            self._copied = index, position, where
+        return where
 
 
 class CommitOrderSession:

@@ -82,6 +82,27 @@ class DecoderStates:
     offered: list[torch.Tensor]
 
 
+@dataclass(frozen=True, slots=True)
+class Places:
+    """Some residues of some sequences.
+
+    Attributes
+    ----------
+    position : Tensor of int, shape (n,)
+    flat : Tensor of int, shape (n,)
+        Where they are when sequences follow one another: one index is gathered faster than two.
+    senders : Tensor of int, shape (n, K)
+        Likewise, their neighbours.
+    before : Tensor of bool, shape (n, K, 1), or None
+        Which neighbours come before them; None for all that are revealed.
+    """
+
+    position: torch.Tensor
+    flat: torch.Tensor
+    senders: torch.Tensor
+    before: torch.Tensor | None
+
+
 class Decoder:
     """The decoder of a network, for one backbone.
 
@@ -232,11 +253,28 @@ class Decoder:
                 states.hidden[number][index, position] = self._bare[number][position]
             return
         with torch.no_grad():
+            places = self._places(states, index, position, in_index_order)
             for number in numbers:
                 if in_index_order:
                     self._offer_all(states, number)
-                work = partial(self._layer, states, index, position, number, in_index_order)
+                work = partial(self._layer, states, places, number)
                 self._batch.run(len(index), work, name=self._name)
+
+    def _places(
+        self,
+        states: DecoderStates,
+        index: torch.Tensor,
+        position: torch.Tensor,
+        in_index_order: bool,
+    ) -> Places:
+        """Find residues and their neighbours in flat arrays, once for all layers."""
+        near = self.neighbours[position]
+        first = index * self.length
+        before = None
+        if in_index_order:
+            is_masked = ~states.revealed[index, position]
+            before = (is_masked[:, None] | (near < position[:, None]))[:, :, None]
+        return Places(position, first + position, first[:, None] + near, before)
 
     def _offer_all(self, states: DecoderStates, number: int) -> None:
         """Compute what all revealed residues offer to a layer, from the states below it."""
@@ -247,33 +285,26 @@ class Decoder:
         states.offered[number] = offer * states.revealed[:, :, None]
 
     def _layer(
-        self,
-        states: DecoderStates,
-        index: torch.Tensor,
-        position: torch.Tensor,
-        number: int,
-        in_index_order: bool,
-        low: int,
-        high: int,
+        self, states: DecoderStates, places: Places, number: int, low: int, high: int
     ) -> None:
         """Compute one layer of the residues from ``low`` to ``high``."""
         parts, layer = self._parts[number], self.network.decoder_layers[number]
-        b, i = index[low:high], position[low:high]
-        near = self.neighbours[i]
         width = self.nodes.shape[1]
-        # A flat index is gathered faster than a pair of them.
-        sender = (b * self.length)[:, None] + near
-        message = states.offered[number].view(-1, width)[sender.view(-1)].view(*near.shape, width)
-        if in_index_order:
-            before = ~states.revealed[b, i][:, None] | (near < i[:, None])
-            message *= before[:, :, None]
-        mine = self.nodes[i] if number == 0 else states.hidden[number - 1][b, i]
-        message += parts.around[i]
+        position, flat = places.position[low:high], places.flat[low:high]
+        senders = places.senders[low:high]
+        message = states.offered[number].view(-1, width)[senders]
+        if places.before is not None:
+            message *= places.before[low:high]
+        if number == 0:
+            mine = self.nodes[position]
+        else:
+            mine = states.hidden[number - 1].view(-1, width)[flat]
+        message += parts.around[position]
         message += (mine @ parts.own.T)[:, None]
         total = layer.act(layer.W2(layer.act(message))).sum(dim=1)
-        change = total @ layer.W3.weight.T + near.shape[1] * layer.W3.bias
+        change = total @ layer.W3.weight.T + senders.shape[1] * layer.W3.bias
         found = layer.norm1(mine + change / layer.scale)
-        states.hidden[number][b, i] = layer.norm2(found + layer.dense(found))
+        states.hidden[number].view(-1, width)[flat] = layer.norm2(found + layer.dense(found))
 
     def logits(
         self, states: DecoderStates, index: torch.Tensor, position: torch.Tensor

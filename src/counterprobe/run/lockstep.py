@@ -181,10 +181,11 @@ class Lockstep:
             The drawn tokens, in the order of ``batch``.
         """
         seen: list[Rows] = []
-        drawn = self._commit([batch] * self.num_groups, None if observe is None else seen)
+        self._commit([batch] * self.num_groups, None if observe is None else seen)
+        positions = np.asarray(batch, dtype=np.int64)
         if observe is not None:
-            observe(np.asarray(batch, dtype=np.int64), concatenate(seen))
-        return np.concatenate([tokens for tokens in drawn if tokens is not None])
+            observe(positions, concatenate(seen))
+        return self._states[:, np.atleast_1d(positions)]
 
     def commit_groups(self, batches: Sequence[ArrayLike | None]) -> None:
         """Commit one batch in each group; None where a group is complete.
@@ -244,10 +245,8 @@ class Lockstep:
 
     # ----- Inside --------------------------------------------------------------------------
 
-    def _commit(
-        self, batches: Sequence[ArrayLike | None], seen: list[Rows] | None
-    ) -> list[NDArray[np.int32] | None]:
-        """Commit one batch a group; return the tokens of each, shape ``(members, n)``."""
+    def _commit(self, batches: Sequence[ArrayLike | None], seen: list[Rows] | None) -> None:
+        """Commit one batch a group."""
         chosen = [
             None if batch is None else check_batch(batch, self._states[members[0]])
             for batch, members in zip(batches, self._members, strict=True)
@@ -256,27 +255,20 @@ class Lockstep:
         if not moving:
             raise ValueError("a round must commit something: every batch is None")
         check_budget(self._max_rounds, int(self._commits[moving].max()) + 1)
-        committed = [self._tokens_left(k, chosen[k]) for k in range(self.num_groups)]
         shared = common_positions(chosen)
+        drawn: list[tuple[Part, IntArray]] = []
         with self.door.stage("probe") as stage:
             for low in range(0, len(self._states), self._at_once):
                 part = Part.of(low, self._at_once, self._members, chosen)
                 if part is not None:
-                    rows = self._ask(stage, low, part, shared)
-                    self._draw(part, rows, committed)
+                    rows = self._ask(stage, part, shared)
+                    drawn.append((part, self._draw(part, rows)))
                     if seen is not None:
                         seen.append(rows)
             stage.commit(every_position(chosen) if shared is None else shared)
-            self._settle(chosen, committed)
-        return committed
+            self._settle(chosen, drawn)
 
-    def _tokens_left(self, group: int, positions: IntArray | None) -> NDArray[np.int32] | None:
-        """Make room for the tokens of a group."""
-        if positions is None:
-            return None
-        return np.empty((len(self._members[group]), len(positions)), dtype=np.int32)
-
-    def _ask(self, stage: Stage, low: int, part: Part, shared: IntArray | None) -> Rows:
+    def _ask(self, stage: Stage, part: Part, shared: IntArray | None) -> Rows:
         """Ask for the rows of one call."""
         states, prints = self._states[part.sequences], self._prints[part.sequences]
         if shared is not None:
@@ -285,48 +277,34 @@ class Lockstep:
             readouts = Readouts.pairs(part.index, part.position)
         if self._follows is None:
             return stage.ask(states, readouts, prints)
+        low = part.low
         if low not in self._sessions:
             start = self._states[low : low + self._at_once].copy()
             self._sessions[low] = self._follows.sessions(start)
-        here = Readouts.pairs(part.sequences[part.index] - low, part.position)
-        return stage.ask(states, readouts, prints, lambda: self._sessions[low].rows(here))
+        return stage.ask(states, readouts, prints, lambda: self._sessions[low].rows(part.here))
 
-    def _draw(self, part: Part, rows: Rows, committed: Sequence[NDArray[np.int32] | None]) -> None:
+    def _draw(self, part: Part, rows: Rows) -> IntArray:
         """Draw the tokens of one call, and keep their scores."""
-        uniforms = self._uniforms[part.sequences[part.index], part.position]
+        uniforms = self._uniforms[part.sequence, part.position]
         drawn_from = rows if self._temperature == 1 else rows.tempered(self._temperature)
         tokens = drawn_from.draw(uniforms)
         if self._scores is not None:
             scores = to_numpy(drawn_from.log_prob(tokens))
-            self._scores[part.sequences[part.index], part.position] = scores
-        end = 0
-        for group, rank, size, width in part.shares:
-            share = committed[group]
-            assert share is not None
-            start, end = end, end + size * width
-            share[rank : rank + size] = tokens[start:end].reshape(size, width)
+            self._scores[part.sequence, part.position] = scores
+        return tokens
 
     def _settle(
-        self,
-        chosen: Sequence[IntArray | None],
-        committed: Sequence[NDArray[np.int32] | None],
+        self, chosen: Sequence[IntArray | None], drawn: Sequence[tuple[Part, IntArray]]
     ) -> None:
+        """Move the histories, and what follows them."""
         self._rounds.append(Round(tuple(chosen), self._prints))
         self._commits += [positions is not None for positions in chosen]
         self._prints = self._prints.copy()
-        for members, positions, tokens in zip(self._members, chosen, committed, strict=True):
-            if positions is None or tokens is None:
-                continue
-            where = slice(int(members[0]), int(members[-1]) + 1)
-            before = self._states[where][:, positions]
-            change = (tokens - before).astype(np.int64).astype(np.uint64)
-            weights = fingerprint_weights(self._states.shape[1])[positions]
-            with np.errstate(over="ignore"):
-                self._prints[where] += (change * weights).sum(axis=1, dtype=np.uint64)
-            self._states[where, positions] = tokens
-        for low, sessions in self._sessions.items():
-            part = Part.of(low, self._at_once, self._members, chosen)
-            if part is not None:
-                pushed = self._states[part.sequences[part.index], part.position]
-                here = Readouts.pairs(part.sequences[part.index] - low, part.position)
-                sessions.push(here, pushed.astype(np.int64))
+        weights = fingerprint_weights(self._states.shape[1])
+        for part, tokens in drawn:
+            where = part.sequence, part.position
+            change = (tokens - self._states[where]).astype(np.uint64)
+            np.add.at(self._prints, part.sequence, change * weights[part.position])
+            self._states[where] = tokens
+            if part.low in self._sessions:
+                self._sessions[part.low].push(part.here, tokens)

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from counterprobe.arrays import IntArray, StateArray
+from counterprobe.oracle import Readouts
 from counterprobe.run.ledger import Ledger, Right
 from counterprobe.run.results import SampleResult, StopReason, versions
 from counterprobe.run.transcript import Event, Transcript
@@ -48,18 +49,24 @@ class Part:
 
     Attributes
     ----------
+    low : int
+        The first sequence that this call may be about.
     sequences : ndarray of int
         The sequences that commit something.
     index, position : ndarray of int
         Which of them, and where, row by row.
-    shares : list
-        Group, first member here, number of members here and size of the batch, in order.
+    sequence : ndarray of int
+        The sequence of each row.
+    here : Readouts
+        The same, with sequences counted from ``low``.
     """
 
+    low: int
     sequences: IntArray
     index: IntArray
     position: IntArray
-    shares: list[tuple[int, int, int, int]]
+    sequence: IntArray
+    here: Readouts
 
     @classmethod
     def of(
@@ -70,22 +77,26 @@ class Part:
         chosen: Sequence[IntArray | None],
     ) -> Part | None:
         """Return the part of some neighbouring sequences; None if none of them moves."""
-        sequences, index, position, shares = [], [], [], []
-        count = 0
-        for group, (who, positions) in enumerate(zip(members, chosen, strict=True)):
+        moving = []
+        for who, positions in zip(members, chosen, strict=True):
             first, last = max(low, int(who[0])), min(low + at_once, int(who[-1]) + 1)
-            if positions is None or first >= last:
-                continue
-            size = last - first
-            sequences.append(np.arange(first, last))
-            index.append(np.repeat(np.arange(count, count + size), len(positions)))
-            position.append(np.tile(positions, size))
-            shares.append((group, first - int(who[0]), size, len(positions)))
-            count += size
-        if not shares:
+            if positions is not None and first < last:
+                moving.append((first, last, positions))
+        if not moving:
             return None
-        joined = [np.concatenate(parts) for parts in (sequences, index, position)]
-        return cls(joined[0], joined[1], joined[2], shares)
+        sequences = np.concatenate([np.arange(first, last) for first, last, _ in moving])
+        widths = np.repeat(
+            [len(positions) for _, _, positions in moving],
+            [last - first for first, last, _ in moving],
+        )
+        index = np.repeat(np.arange(len(sequences)), widths)
+        position = np.concatenate(
+            [np.broadcast_to(at, (last - first, len(at))).ravel() for first, last, at in moving]
+        )
+        sequence = sequences[index]
+        return cls(
+            low, sequences, index, position, sequence, Readouts.pairs(sequence - low, position)
+        )
 
 
 @dataclass(frozen=True, slots=True)
