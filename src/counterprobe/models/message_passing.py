@@ -292,14 +292,14 @@ class Decoder:
         width = self.nodes.shape[1]
         position, flat = places.position[low:high], places.flat[low:high]
         senders = places.senders[low:high]
-        message = states.offered[number].view(-1, width)[senders]
+        message = gather(states.offered[number].view(-1, width), senders)
         if places.before is not None:
             message *= places.before[low:high]
         if number == 0:
-            mine = self.nodes[position]
+            mine = gather(self.nodes, position)
         else:
-            mine = states.hidden[number - 1].view(-1, width)[flat]
-        message += parts.around[position]
+            mine = gather(states.hidden[number - 1].view(-1, width), flat)
+        message += gather(parts.around, position)
         message += (mine @ parts.own.T)[:, None]
         total = layer.act(layer.W2(layer.act(message))).sum(dim=1)
         change = total @ layer.W3.weight.T + senders.shape[1] * layer.W3.bias
@@ -313,3 +313,9 @@ class Decoder:
         with torch.no_grad():
             logits: torch.Tensor = self.network.W_out(states.hidden[-1][index, position])
         return logits
+
+
+def gather(table: torch.Tensor, index: torch.Tensor) -> torch.Tensor:
+    """Return ``table[index]``; on a processor several times as fast as indexing."""
+    chosen = table.index_select(0, index.flatten())
+    return chosen.view(*index.shape, *table.shape[1:])
