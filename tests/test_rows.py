@@ -150,6 +150,27 @@ def test_kl_is_infinite_where_mass_is_missed(pair, represent):
     assert found[finite] == pytest.approx(np.array(expected)[finite], abs=1e-12)
 
 
+def test_excess_is_what_lies_above_normalised(pair, represent):
+    left = represent(pair[0]).excess(represent(pair[1]))
+    assert type(left) is type(represent(pair[0]))
+    for found, (p, q) in zip(to_numpy(left.dense()), tables(pair), strict=True):
+        above = [max(a - b, 0.0) for a, b in zip(p, q, strict=True)]
+        total = sum(above)
+        if total > 1e-9:
+            assert found == pytest.approx(np.array(above) / total, abs=1e-9)
+        else:  # all of it may be rounding: still a law on the tokens of the row
+            assert found.sum() == pytest.approx(1)
+    same = represent(pair[0]).excess(represent(pair[0]))
+    assert np.array_equal(to_numpy(same.dense()), to_numpy(represent(pair[0]).dense()))
+
+
+def test_excess_over_another_representation_is_dense():
+    one, other = classed_pair(2)
+    mixed = one.excess(DenseRows(other.dense()))
+    assert isinstance(mixed, DenseRows)
+    assert close(mixed.dense(), one.excess(other).dense())
+
+
 def test_entropy(pair, represent):
     expected = [-sum(a * math.log(a) for a in p if a > 0) for p, _ in tables(pair)]
     assert close(represent(pair[0]).entropy(), expected)

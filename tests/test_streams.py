@@ -101,3 +101,25 @@ def test_fixed_seeds_keep_their_values():
     assert keyed_generator(1, "order", 2).integers(1000, size=4).tolist() == [148, 114, 111, 225]
     uniforms = cp.Streams(1, 2).commit_noise(3, sequence=4).uniforms(np.arange(3), draw=5)
     assert uniforms.round(12).tolist() == [0.310451743824, 0.135740161575, 0.979436377507]
+
+
+def test_exponentials_belong_to_position_and_entry_whatever_else_is_asked():
+    noise = cp.Streams(1, 2).commit_noise(40, sequence=4)
+    whole = noise.exponentials(EVERYWHERE, 6)
+    assert whole.shape == (40, 6)
+    assert (whole >= 0).all() and len(np.unique(whole)) == whole.size
+    assert np.array_equal(noise.exponentials(np.array([7, 3]), 6), whole[[7, 3]])
+    assert np.array_equal(noise.exponentials(np.array([7]), 2), whole[[7], :2])
+    for other in (cp.Streams(1, 3).commit_noise(40, 4), cp.Streams(1, 2).commit_noise(40, 5)):
+        assert not np.isin(other.exponentials(EVERYWHERE, 6), whole).any()
+
+
+def test_a_stream_of_its_own_depends_on_its_whole_index():
+    noise = cp.Streams(1, 2).commit_noise(40)
+    first = {index: noise.generator(*index).random() for index in [(), (0,), (0, 0), (1,), (0, 1)]}
+    assert len(set(first.values())) == len(first)
+    assert noise.generator(0, 1).random() == first[0, 1]
+    drawn = {noise.uniforms(EVERYWHERE, draw)[0] for draw in range(3)}
+    assert drawn.isdisjoint(first.values())
+    assert cp.Streams(5, 2).commit_noise(40).generator().random() == first[()]
+    assert cp.Streams(1, 2).commit_noise(40, 1).generator().random() != first[()]

@@ -139,6 +139,16 @@ class Rows(ABC):
         p, q = self._comparable(other)
         return kl_divergence(p, q)
 
+    def excess(self, other: Rows) -> Rows:
+        """Return rows proportional to ``max(p - q, 0)``; a row that is nowhere above stays."""
+        p, q = self._comparable(other)
+        xp = array_api_compat.array_namespace(p)
+        above = xp.where(p > q, p - q, xp.zeros_like(p))
+        total = xp.sum(above, axis=-1, keepdims=True)
+        left = xp.where(total > 0, above / xp.where(total > 0, total, xp.ones_like(total)), p)
+        is_alike = isinstance(self, DenseRows) or p is self.masses
+        return self.with_masses(left) if is_alike else DenseRows(left)
+
 
 def kl_divergence(p: Array, q: Array) -> Array:
     """Return ``sum p log(p / q)`` along the last axis, with ``0 log 0 = 0``."""

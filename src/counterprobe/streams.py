@@ -24,6 +24,8 @@ STREAMS_VERSION = 1
 _COMMIT = "commit"
 _FRESH = "decision seed of a sequence"
 _COMMIT_KEY = zlib.crc32(_COMMIT.encode())
+# What the commit noise of a sequence has beside its uniforms, whose keys are shorter.
+_RACES, _BRANCHES = 1, 2
 
 
 def _check_seed(name: str, seed: int) -> None:
@@ -77,6 +79,28 @@ class CommitNoise:
             source = np.random.Philox(np.random.SeedSequence(self.seed, spawn_key=key))
             self._drawn[draw] = np.random.Generator(source).random(self.length)
         return self._drawn[draw][positions]
+
+    def exponentials(self, positions: NDArray[np.int64], count: int) -> NDArray[np.float64]:
+        """Return the standard exponentials of some positions, shape ``(n, count)``.
+
+        Entry k of a position is the same whatever else was asked: each position counts from a
+        place of its own in one counter-based stream.
+        """
+        seeds = (_COMMIT_KEY, self.sequence, 0, _RACES)
+        key = np.random.SeedSequence(self.seed, spawn_key=seeds).generate_state(2, np.uint64)
+        drawn = np.empty((len(positions), count))
+        for row, position in zip(drawn, positions, strict=True):
+            place = np.array([0, position, 0, 0], dtype=np.uint64)
+            np.random.Generator(np.random.Philox(counter=place, key=key)).standard_exponential(
+                out=row
+            )
+        return drawn
+
+    def generator(self, *index: int) -> np.random.Generator:
+        """Return a stream of its own, for rules that cannot say beforehand how often they draw."""
+        key = (_COMMIT_KEY, self.sequence, 0, _BRANCHES, *index)
+        source = np.random.Philox(np.random.SeedSequence(self.seed, spawn_key=key))
+        return np.random.Generator(source)
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,12 +19,13 @@ from counterprobe.oracle import Oracle, Readouts
 from counterprobe.rows import Rows
 from counterprobe.run.candidates import CandidateBook, Candidates
 from counterprobe.run.door import Door, Stage
-from counterprobe.run.drawing import Draw, NoisyDraw
+from counterprobe.run.drawing import Draw, NoisyDraw, ScoredDraw
 from counterprobe.run.ledger import Right
 from counterprobe.run.standing import Progress, Request, Standing
 from counterprobe.run.transcript import Event, Level, Operation
+from counterprobe.run.verifying import check_tokens, promoted_commit
 from counterprobe.states import as_states, check_batch
-from counterprobe.streams import Streams, require_streams
+from counterprobe.streams import CommitNoise, Streams, require_streams
 
 __all__ = ["Memory", "Observe", "Progress", "Request", "Unmasking"]
 
@@ -339,11 +340,51 @@ class Unmasking(Standing):
         self._rights_used |= Right.COMMIT_CANDIDATES
         return tokens
 
+    # ----- Verification: drafted values, tested by rows that were read for them ---------------
+
+    def commit_noise(self) -> CommitNoise:
+        """Return the commit noise, for rules that draw, test and correct values themselves."""
+        self._require_verify("commit_noise")
+        if self._streams is None:
+            raise ValueError("no commit noise yet: call begin(streams) first")
+        return self._streams.commit_noise(self.length, self._sequence)
+
+    def commit_verified(self, batch: ArrayLike, tokens: ArrayLike, log_probs: ArrayLike) -> None:
+        """Keep values that were drafted and then accepted or corrected.
+
+        Nothing is submitted: the probe of the current history, which every draft starts from,
+        becomes the commit. Needs the right ``VERIFY``.
+
+        Parameters
+        ----------
+        batch : array_like of int
+            Uncommitted positions, at least one.
+        tokens : array_like of int
+            Their values, in that order.
+        log_probs : array_like of float
+            Log-probability of each value in the row that decided it.
+        """
+        self._door.require_closed()
+        self._require_verify("commit_verified")
+        positions = check_batch(batch, self._history.state)
+        values = check_tokens(tokens, len(positions), self.vocab_size)
+        event = promoted_commit(self.transcript, self._history.fingerprint, positions)
+        self._settle(positions, values)
+        self._door.record(event)
+        if isinstance(self._draw, ScoredDraw):
+            self._draw.scores[positions] = log_probs
+        self._rights_used |= Right.VERIFY
+        self._report("commit")
+
     # ----- Inside --------------------------------------------------------------------------
 
     def _stage(self, operation: Operation) -> Stage:
         """Open a stage of the door whose end is told to the progress."""
         return self._door.stage(operation, None if self._progress is None else self._report)
+
+    def _require_verify(self, operation: str) -> None:
+        if Right.VERIFY not in self._rights:
+            raise ValueError(f"{operation} needs the right VERIFY, which this run does not grant")
 
     def _bound_draw(self) -> Draw:
         if self._draw is None:

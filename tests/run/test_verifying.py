@@ -1,0 +1,137 @@
+"""Verified values: the right they need, what they are charged, and what is refused."""
+
+import numpy as np
+import pytest
+
+import counterprobe as cp
+from counterprobe import Right
+
+MASK = cp.MASK
+STREAMS = cp.Streams(1, 2)
+UNSCORED = [0.0]
+
+
+def begun(oracle: cp.Oracle, **options) -> cp.Unmasking:
+    run = cp.Unmasking(oracle, **options)
+    run.begin(STREAMS)
+    return run
+
+
+def test_the_guess_becomes_the_commit_and_the_wave_stays_probes(law, counted):
+    oracle = counted(law.oracle())
+    run = begun(oracle)
+    run.probe(run.state, [0, 1])
+    ahead = run.state
+    ahead[0] = 1
+    run.probe(ahead, [1])
+    run.commit_verified([0, 1], [1, 0], [-0.5, -0.7])
+    assert run.state[:2].tolist() == [1, 0]
+    assert run.round_of_position[:2].tolist() == [0, 0]
+    assert run.ledger == cp.Ledger(probes=1, commits=1, depth=2, rows_read=3, widest_stage=1)
+    assert run.ledger.total == oracle.states == 2
+    assert run.rights_used == Right.VERIFY
+    assert run.transcript.replay() == run.ledger
+
+
+def test_a_state_of_the_wave_that_is_the_next_history_is_the_next_guess(law, counted):
+    oracle = counted(law.oracle())
+    run = begun(oracle)
+    run.probe(run.state, [0])
+    ahead = run.state
+    ahead[0] = 1
+    run.probe(ahead, [1])
+    run.commit_verified([0], [1], UNSCORED)
+    run.commit_verified([1], [0], UNSCORED)
+    assert run.ledger == cp.Ledger(commits=2, depth=2, rows_read=2, widest_stage=1)
+    assert run.ledger.total == oracle.states
+    assert run.transcript.replay() == run.ledger
+
+
+def test_without_a_probe_of_the_history_there_is_nothing_to_become_the_commit(law, counted):
+    oracle = counted(law.oracle())
+    run = begun(oracle)
+    with pytest.raises(ValueError, match="needs a probe of the current history"):
+        run.commit_verified([0], [1], UNSCORED)
+    ahead = run.state
+    ahead[0] = 1
+    run.probe(ahead, [1])
+    with pytest.raises(ValueError, match="needs a probe of the current history"):
+        run.commit_verified([0], [1], UNSCORED)
+    run.probe(run.state, [0])
+    run.commit_verified([0], [0], UNSCORED)  # corrected: the wave looked at another value
+    with pytest.raises(ValueError, match="needs a probe of the current history"):
+        run.commit_verified([1], [1], UNSCORED)
+    assert (run.ledger.probes, run.ledger.commits) == (1, 1)
+    assert run.state[1] == MASK
+
+
+def test_a_commit_of_another_kind_spends_its_own_submission(law):
+    run = begun(law.oracle())
+    run.draft()
+    run.commit_candidates([0])
+    with pytest.raises(ValueError, match="needs a probe of the current history"):
+        run.commit_verified([1], [1], UNSCORED)
+
+
+def test_verified_values_need_the_right(law, counted):
+    oracle = counted(law.oracle())
+    run = begun(oracle, rights=~Right.VERIFY)
+    with pytest.raises(ValueError, match="commit_noise needs the right VERIFY"):
+        run.commit_noise()
+    with pytest.raises(ValueError, match="commit_verified needs the right VERIFY"):
+        run.commit_verified([0], [1], UNSCORED)
+    with pytest.raises(ValueError, match="no commit noise yet"):
+        cp.Unmasking(oracle).commit_noise()
+    assert oracle.calls == 0
+
+
+@pytest.mark.parametrize(
+    ("tokens", "message"),
+    [
+        ([0, 1], "tokens must be 1 integers"),
+        ([0.5], "tokens must be 1 integers"),
+        ([MASK], "tokens must lie in 0.."),
+        ([99], "tokens must lie in 0.."),
+    ],
+)
+def test_verified_values_must_be_tokens(law, tokens, message):
+    run = begun(law.oracle())
+    run.probe(run.state, [0])
+    with pytest.raises(ValueError, match=message):
+        run.commit_verified([0], tokens, UNSCORED)
+    assert (run.state == MASK).all()
+
+
+def test_given_context_and_committed_values_cannot_be_verified_again(law):
+    given = np.full(law.length, MASK)
+    given[1] = 0
+    run = begun(law.oracle(), given=given)
+    run.probe(run.state, [0])
+    with pytest.raises(ValueError, match="position 1 is committed already"):
+        run.commit_verified([0, 1], [0, 0], UNSCORED)
+
+
+def test_the_noise_of_verification_is_that_of_commits(law):
+    run = begun(law.oracle(), sequence=3)
+    where = np.arange(law.length)
+    noise = STREAMS.commit_noise(law.length, 3)
+    assert run.commit_noise().uniforms(where).tolist() == noise.uniforms(where).tolist()
+
+
+def test_scored_runs_keep_the_log_probability_that_decided(law):
+    scores = np.full(law.length, np.nan)
+    noise = STREAMS.commit_noise(law.length)
+    run = begun(law.oracle(), draw=cp.run.drawing.ScoredDraw(noise, scores))
+    run.probe(run.state, [0, 2])
+    run.commit_verified([2, 0], [1, 0], [-0.25, -0.5])
+    assert scores[[2, 0]].tolist() == [-0.25, -0.5]
+    assert np.isnan(np.delete(scores, [0, 2])).all()
+
+
+def test_a_stage_too_wide_to_keep_its_fingerprints_may_hold_the_guess(law, monkeypatch):
+    monkeypatch.setattr(cp.run.door, "MAX_FINGERPRINTS", 1)
+    run = begun(law.oracle())
+    run.probe(np.stack([run.state, run.state]), [0])
+    assert len(run.transcript.events[0].fingerprints) == 1
+    run.commit_verified([0], [1], UNSCORED)
+    assert (run.ledger.probes, run.ledger.commits) == (1, 1)
