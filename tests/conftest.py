@@ -149,6 +149,8 @@ VARIANTS: dict[str, Sampler] = {
     "chen-cong-li dtc": samplers.ChenCongLi("dtc"),
     "chen-cong-li both": samplers.ChenCongLi("both"),
     "information-curve 3": samplers.InformationCurve(3),
+    "effective-tc coarse": samplers.EffectiveTC(1.0),
+    "zhao-cai dtc": samplers.ZhaoCai(5, "dtc"),
     "info-gain one": samplers.InfoGain(1, threshold=2.0),
     "info-gain blocks": samplers.InfoGain(3, 2, threshold=0.5, block_length=3),
     "lookum pairs": samplers.LookUM(2, 2, pool=3, sharpness=math.inf),

@@ -10,6 +10,7 @@ from counterprobe.samplers.compressed import Compressed as Compressed
 from counterprobe.samplers.dependence import ChenCongLi as ChenCongLi
 from counterprobe.samplers.dependence import InformationCurve as InformationCurve
 from counterprobe.samplers.dependence import LiCai as LiCai
+from counterprobe.samplers.effective_tc import EffectiveTC as EffectiveTC
 from counterprobe.samplers.entropy_bounded import EntropyBounded as EntropyBounded
 from counterprobe.samplers.klass import KLASS as KLASS
 from counterprobe.samplers.lookahead import InfoGain as InfoGain
@@ -31,3 +32,4 @@ from counterprobe.samplers.threshold import Factor as Factor
 from counterprobe.samplers.threshold import Threshold as Threshold
 from counterprobe.samplers.topk import Dream as Dream
 from counterprobe.samplers.topk import LLaDA as LLaDA
+from counterprobe.samplers.zhao_cai import ZhaoCai as ZhaoCai

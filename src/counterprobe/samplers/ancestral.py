@@ -8,7 +8,7 @@ from typing import ClassVar, Literal
 
 from counterprobe.arrays import IntArray
 from counterprobe.samplers.base import Sampler, Sweep
-from counterprobe.samplers.quotas import POWERS, cut, reveal_chances
+from counterprobe.samplers.quotas import POWERS, cut, random_sizes, reveal_chances
 from counterprobe.samplers.settings import require, require_count, require_one_of
 from counterprobe.streams import Decisions
 
@@ -59,14 +59,11 @@ class Ancestral(Sampler):
     def schedule(self, residual: IntArray, decisions: Decisions) -> Iterable[IntArray]:
         """Cut a random order by the number revealed in each step."""
         order = decisions.generator("order").permutation(residual)
-        generator = decisions.generator("reveal")
+        chances = reveal_chances(self.steps, self.last_time)
+        if self.reveal == "independent":
+            return cut(order, random_sizes(len(order), chances, decisions.generator("reveal")))
         sizes, left = [], len(residual)
-        for chance in reveal_chances(self.steps, self.last_time):
-            size = (
-                int(generator.binomial(left, chance))
-                if self.reveal == "independent"
-                else round(left * float(chance))
-            )
-            sizes.append(size)
-            left -= size
+        for chance in chances:
+            sizes.append(round(left * float(chance)))
+            left -= sizes[-1]
         return cut(order, sizes)

@@ -10,7 +10,16 @@ from numpy.typing import NDArray
 
 from counterprobe.arrays import IntArray
 
-__all__ = ["POWERS", "balanced_sizes", "block_of", "cosine_masked", "cut", "reveal_chances"]
+__all__ = [
+    "POWERS",
+    "balanced_sizes",
+    "block_of",
+    "chances_to_show",
+    "cosine_masked",
+    "cut",
+    "random_sizes",
+    "reveal_chances",
+]
 
 
 # Numbers of steps that a sweep tries.
@@ -43,6 +52,33 @@ def reveal_chances(steps: int, last_time: float) -> NDArray[np.float64]:
     chances = 1 - times[1:] / times[:-1]
     chances[-1] = 1.0
     return chances
+
+
+def chances_to_show(shares: Sequence[float]) -> list[float]:
+    """Return the chance of a masked position in each step, from the share shown after each.
+
+    Going from a share a to b shows each masked position with chance ``(b - a) / (1 - a)``, so that
+    every position is shown by then with probability b, independently of all others. The first step
+    starts from nothing shown, and shares rise to 1.
+
+    Examples
+    --------
+    >>> chances_to_show([0.5, 0.75, 1.0])
+    [0.5, 0.5, 1.0]
+    """
+    before = [0.0, *shares[:-1]]
+    return [(b - a) / (1 - a) for a, b in zip(before, shares, strict=True)]
+
+
+def random_sizes(
+    count: int, chances: Iterable[float], generator: np.random.Generator
+) -> list[int]:
+    """Draw how many positions each step shows when each masked one is shown with some chance."""
+    sizes = []
+    for chance in chances:
+        sizes.append(int(generator.binomial(count, chance)))
+        count -= sizes[-1]
+    return sizes
 
 
 def cosine_masked(count: int, steps: int) -> list[int]:

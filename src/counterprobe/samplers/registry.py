@@ -12,6 +12,7 @@ from counterprobe.samplers.base import Sampler
 from counterprobe.samplers.centroid_layers import CentroidLayers
 from counterprobe.samplers.compressed import Compressed
 from counterprobe.samplers.dependence import ChenCongLi, InformationCurve, LiCai
+from counterprobe.samplers.effective_tc import EffectiveTC
 from counterprobe.samplers.entropy_bounded import EntropyBounded
 from counterprobe.samplers.klass import KLASS
 from counterprobe.samplers.lookahead import InfoGain, LookUM
@@ -24,6 +25,7 @@ from counterprobe.samplers.sequential import Sequential
 from counterprobe.samplers.spread import Spread
 from counterprobe.samplers.threshold import Factor, Threshold
 from counterprobe.samplers.topk import Dream, LLaDA
+from counterprobe.samplers.zhao_cai import ZhaoCai
 
 __all__ = ["SAMPLERS", "build_sampler", "describe_samplers"]
 
@@ -49,6 +51,8 @@ SAMPLERS: dict[str, type[Sampler]] = {
         LiCai,
         ChenCongLi,
         InformationCurve,
+        EffectiveTC,
+        ZhaoCai,
         InfoGain,
         LookUM,
         CentroidLayers,
