@@ -13,11 +13,12 @@ from typing import Any
 import array_api_compat
 import numpy as np
 
+from counterprobe.arrays import FloatArray
 from counterprobe.errors import OracleError
 from counterprobe.oracle import Readouts
 from counterprobe.rows import Rows, to_numpy, widened
 
-__all__ = ["ZeroProbabilityWarning", "check_rows"]
+__all__ = ["ZeroProbabilityWarning", "check_attention", "check_rows"]
 
 # Rows of a half-precision model sum to one within about this, also when widened afterwards.
 SUM_TOLERANCE = 1e-3
@@ -116,3 +117,30 @@ def check_rows(
             stacklevel=4,
         )
     return has_zero
+
+
+def check_attention(attention: object, num_states: int, length: int, name: str) -> FloatArray:
+    """Return attention as numbers, or raise ``OracleError`` if it is none.
+
+    Parameters
+    ----------
+    attention : object
+        What the oracle returned beside its rows.
+    num_states, length : int
+        B and N.
+    name : str
+        The oracle's name.
+    """
+    weights = np.asarray(attention)
+    expected = (num_states, length, length)
+    if weights.shape != expected or weights.dtype.kind != "f":
+        raise OracleError(
+            f"oracle {name!r} must return attention as real numbers of shape {expected}, got "
+            f"shape {weights.shape} and dtype {weights.dtype}"
+        )
+    if not (np.isfinite(weights) & (weights >= 0)).all():
+        raise OracleError(
+            f"oracle {name!r} returned attention that is negative or not finite; return weights "
+            "after their softmax"
+        )
+    return weights

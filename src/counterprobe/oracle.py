@@ -18,13 +18,14 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import ArrayLike
 
-from counterprobe.arrays import IntArray, StateArray
+from counterprobe.arrays import FloatArray, IntArray, StateArray
 from counterprobe.compiled import kernel
 from counterprobe.errors import OracleError
 from counterprobe.rows import DenseRows, Rows, concatenate
 from counterprobe.states import MASK, as_states
 
 __all__ = [
+    "AttentiveOracle",
     "BatchIncrementalOracle",
     "CallableOracle",
     "IncrementalOracle",
@@ -33,6 +34,7 @@ __all__ = [
     "Readouts",
     "Session",
     "Sessions",
+    "offers_attention",
 ]
 
 
@@ -254,6 +256,46 @@ class BatchIncrementalOracle(IncrementalOracle, Protocol):
     def sessions(self, states: StateArray) -> Sessions:
         """Open sessions at states of shape ``(B, N)``."""
         ...
+
+
+@runtime_checkable
+class AttentiveOracle(Oracle, Protocol):
+    """An oracle whose network can say, beside its rows, where it looked for them.
+
+    Attention belongs to the submission whose rows it comes with: nothing is evaluated for it
+    alone, and nothing twice.
+    """
+
+    @property
+    def offers_attention(self) -> bool:
+        """Whether the network behind it gives attention."""
+        ...
+
+    def attended_rows(
+        self, states: StateArray, readouts: Readouts, num_layers: int
+    ) -> tuple[Rows, FloatArray]:
+        """Return the rows, and for each state how much each position attends to each.
+
+        Parameters
+        ----------
+        states, readouts
+            As in :meth:`Oracle.rows`.
+        num_layers : int
+            Weights are averaged over all heads of the last so many layers.
+
+        Returns
+        -------
+        rows : Rows
+        attention : ndarray of float, shape (B, N, N)
+            Entry ``[b, i, j]``: the share of what predicts position i that is looked for at
+            position j. What special tokens receive is missing from the sums over j.
+        """
+        ...
+
+
+def offers_attention(oracle: object) -> bool:
+    """Whether attention can be asked for together with an oracle's rows."""
+    return isinstance(oracle, AttentiveOracle) and oracle.offers_attention
 
 
 def require_oracle(oracle: object) -> None:

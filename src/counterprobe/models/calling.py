@@ -1,10 +1,14 @@
-"""Calling a torch model: ids in, logits out, whatever shape the model returns them in."""
+"""Calling a torch model: ids in, logits out, whatever shape the model returns them in.
+
+A model that returns its attention weights when asked (``output_attentions``, as those of
+transformers do) can be called for both at once.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from counterprobe.arrays import IntArray
@@ -31,11 +35,15 @@ class Calling:
         Where ids go; by default the device of the model's parameters.
     attention_mask : bool, optional
         Whether to pass an attention mask of ones; by default where the model takes one.
+    attention : bool, optional
+        Whether the model returns attention when it is asked to; by default where it says so.
 
     Attributes
     ----------
     num_evaluated : int
         States that went through the model so far.
+    offers_attention : bool
+        Whether :meth:`attended` can be called.
     """
 
     def __init__(
@@ -45,6 +53,7 @@ class Calling:
         *,
         device: Any = None,
         attention_mask: bool | None = None,
+        attention: bool | None = None,
     ) -> None:
         if getattr(model, "training", False):
             raise ValueError(
@@ -54,23 +63,63 @@ class Calling:
         self._model = model
         self._name = name
         self.device = device_of(model) if device is None else torch.device(device)
-        wants_mask = _takes_attention_mask(model) if attention_mask is None else attention_mask
+        wants_mask = _takes(model, "attention_mask") if attention_mask is None else attention_mask
         self._wants_mask = wants_mask
+        self.offers_attention = _gives_attention(model) if attention is None else attention
         self.num_evaluated = 0
 
     def __call__(self, ids: IntArray) -> torch.Tensor:
         """Return logits of shape ``(B, L, W)`` for ids of shape ``(B, L)``."""
+        return self._logits(ids, self._reply(ids))
+
+    def attended(self, ids: IntArray, num_layers: int) -> tuple[torch.Tensor, torch.Tensor]:
+        """Return logits, and attention averaged over the heads of the last layers.
+
+        Parameters
+        ----------
+        ids : ndarray of int, shape (B, L)
+        num_layers : int
+            More than the model has means all of them.
+
+        Returns
+        -------
+        logits : Tensor, shape (B, L, W)
+        attention : Tensor, shape (B, L, L)
+            Of each place, what it gives to each.
+        """
+        with _eager(self._model):
+            reply = self._reply(ids, output_attentions=True)
+        logits = self._logits(ids, reply)
+        layers = _attentions_of(reply)[-num_layers:]
+        square = (ids.shape[0], ids.shape[1], ids.shape[1])
+        shapes = {(*weights.shape[:1], *weights.shape[2:]) for weights in layers}
+        if shapes != {square}:
+            raise OracleError(
+                f"oracle {self._name!r} gives no attention of shape (B, heads, L, L) for ids of "
+                f"shape {ids.shape}; build it with attention=False, so that rules probe instead"
+            )
+        # One layer at a time: all heads of all layers of a long text do not fit beside each other.
+        total = torch.zeros(square, device=logits.device)
+        for weights in layers:
+            total += weights.detach().float().mean(dim=1) / len(layers)
+        return logits, total
+
+    def _reply(self, ids: IntArray, **options: Any) -> Any:
+        """Call the model."""
         on_device = torch.as_tensor(ids, device=self.device)
         masks = {"attention_mask": torch.ones_like(on_device)} if self._wants_mask else {}
         try:
             with torch.no_grad():
-                reply = self._model(on_device, **masks)
+                return self._model(on_device, **masks, **options)
         except IndexError as problem:
             raise OracleError(
                 f"oracle {self._name!r}: the model cannot read one of the ids 0..{int(ids.max())},"
                 f" or a sequence of {ids.shape[1]} ({problem}); check mask_id, the vocabulary and "
                 "the length"
             ) from problem
+
+    def _logits(self, ids: IntArray, reply: Any) -> torch.Tensor:
+        """Take the logits out of a reply, and count what was evaluated."""
         logits = _logits_of(reply)
         if logits is None or logits.ndim != 3 or tuple(logits.shape[:2]) != ids.shape:
             got = type(reply).__name__ if logits is None else tuple(logits.shape)
@@ -108,12 +157,44 @@ def device_of(model: Any) -> torch.device:
     return torch.device("cpu")
 
 
-def _takes_attention_mask(model: Callable[..., Any]) -> bool:
+def _takes(model: Callable[..., Any], argument: str) -> bool:
+    """Whether a model's signature names an argument."""
     called = model.forward if isinstance(model, torch.nn.Module) else model
     try:
-        return "attention_mask" in inspect.signature(called).parameters
+        return argument in inspect.signature(called).parameters
     except (TypeError, ValueError):  # some builtins have no signature
         return False
+
+
+def _gives_attention(model: Callable[..., Any]) -> bool:
+    """Whether a model says that it can return attention."""
+    config = getattr(model, "config", None)
+    return hasattr(config, "_attn_implementation") or _takes(model, "output_attentions")
+
+
+@contextlib.contextmanager
+def _eager(model: Callable[..., Any]) -> Iterator[None]:
+    """Let a model of transformers compute its weights one by one: fused kernels keep them."""
+    config: Any = getattr(model, "config", None)
+    usual = getattr(config, "_attn_implementation", None)
+    if usual in (None, "eager"):
+        yield
+        return
+    config._attn_implementation = "eager"
+    try:
+        yield
+    finally:
+        config._attn_implementation = usual
+
+
+def _attentions_of(reply: Any) -> tuple[torch.Tensor, ...]:
+    """Find the attention weights in what a model returned, one tensor a layer."""
+    found = reply[-1] if isinstance(reply, (tuple, list)) and reply else None
+    found = reply.get("attentions") if isinstance(reply, Mapping) else found
+    found = getattr(reply, "attentions", found)
+    layers = tuple(found) if isinstance(found, (tuple, list)) else ()
+    is_whole = all(isinstance(one, torch.Tensor) and one.ndim == 4 for one in layers)
+    return layers if is_whole else ()
 
 
 def _logits_of(reply: Any) -> torch.Tensor | None:

@@ -108,19 +108,23 @@ class RobertaLayer(nn.Module):
         self.fc2 = nn.Linear(inner, width)
         self.final_layer_norm = nn.LayerNorm(width)
 
-    def forward(self, hidden: torch.Tensor) -> torch.Tensor:
-        """Return the next hidden states, shape ``(B, L, width)``."""
+    def forward(
+        self, hidden: torch.Tensor, output_attentions: bool = False
+    ) -> tuple[torch.Tensor, torch.Tensor | None]:
+        """Return the next hidden states, shape ``(B, L, width)``, and attention if asked for."""
         batch, length, width = hidden.shape
         query, key, value = (
             part(hidden).view(batch, length, HEADS, -1).transpose(1, 2)
             for part in (self.q_proj, self.k_proj, self.v_proj)
         )
+        weights = None
+        if output_attentions:  # beside the fused kernel, which keeps them: rows stay the same
+            weights = (query @ key.transpose(-2, -1) / query.shape[-1] ** 0.5).softmax(dim=-1)
         seen = functional.scaled_dot_product_attention(query, key, value)
         seen = self.out_proj(seen.transpose(1, 2).reshape(batch, length, width))
         hidden = self.attention_norm(hidden + seen)
         step = self.fc2(functional.gelu(self.fc1(hidden)))
-        normed: torch.Tensor = self.final_layer_norm(hidden + step)
-        return normed
+        return self.final_layer_norm(hidden + step), weights
 
 
 class Roberta(nn.Module):
@@ -143,11 +147,15 @@ class Roberta(nn.Module):
         self.head_norm = nn.LayerNorm(width)
         self.head = nn.Linear(width, num_ids)
 
-    def forward(self, ids: torch.Tensor) -> torch.Tensor:
-        """Return logits of shape ``(B, L, num_ids)``."""
+    def forward(
+        self, ids: torch.Tensor, output_attentions: bool = False
+    ) -> torch.Tensor | tuple[torch.Tensor, list[torch.Tensor]]:
+        """Return logits of shape ``(B, L, num_ids)``, with attention if asked."""
         place = torch.arange(ids.shape[1], device=ids.device) + PADDING + 1
         hidden = self.norm(self.embed(ids) + self.places(place))
+        attentions = []
         for layer in self.layers:
-            hidden = layer(hidden)
+            hidden, weights = layer(hidden, output_attentions)
+            attentions.append(weights)
         logits: torch.Tensor = self.head(self.head_norm(functional.gelu(self.head_dense(hidden))))
-        return logits
+        return (logits, attentions) if output_attentions else logits

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from counterprobe.arrays import StateArray
+from counterprobe.arrays import FloatArray, StateArray
 from counterprobe.errors import OracleError
 from counterprobe.extras import load_extra
 from counterprobe.models.calling import Calling
@@ -65,6 +65,11 @@ class TorchOracle:
         left-to-right ones.
     attention_mask : bool, optional
         Whether to pass an attention mask of ones; by default where the model takes one.
+    attention : bool, optional
+        Whether the model returns attention weights when called with ``output_attentions=True``
+        (attribute or key ``attentions``, or last of a tuple: one tensor of shape
+        ``(B, heads, L, L)`` a layer); by default where its signature or its transformers
+        settings say so. Rules that want attention probe where there is none.
     batch_size : int, optional
         The most states in one call; by default as many as are sure to fit. It is halved when
         memory runs out.
@@ -112,6 +117,7 @@ class TorchOracle:
         temperature: float = 1.0,
         shift: bool = False,
         attention_mask: bool | None = None,
+        attention: bool | None = None,
         batch_size: int | None = None,
         row_error: float | None = None,
         device: Any = None,
@@ -120,7 +126,9 @@ class TorchOracle:
         if row_error is not None and not 0 <= row_error <= 1:
             raise ValueError(f"row_error must lie in [0, 1], got {row_error!r}")
         self.name: str = name or type(model).__name__
-        self._call = Calling(model, self.name, device=device, attention_mask=attention_mask)
+        self._call = Calling(
+            model, self.name, device=device, attention_mask=attention_mask, attention=attention
+        )
         if template is None:
             template = self._blank_template(length, mask_id, allowed)
         else:
@@ -178,11 +186,58 @@ class TorchOracle:
         """Where the model's ids, and its rows, are."""
         return self._call.device
 
+    @property
+    def offers_attention(self) -> bool:
+        """Whether the model returns attention weights when asked."""
+        return self._call.offers_attention
+
     # ----- Rows ----------------------------------------------------------------------------
 
     def rows(self, states: StateArray, readouts: Readouts) -> TorchRows:
         """Call the model on every state and return one row per readout, in order."""
         states = as_states(states, self.length, self.vocab_size)
+        return self._rows(states, readouts, lambda low, high: self._logits(states[low:high]))
+
+    def attended_rows(
+        self, states: StateArray, readouts: Readouts, num_layers: int
+    ) -> tuple[TorchRows, FloatArray]:
+        """Call the model once on every state; return rows and attention between positions.
+
+        Parameters
+        ----------
+        states, readouts
+            At least one readout.
+        num_layers : int
+            The last layers that are averaged, with all their heads; more than there are means all.
+
+        Returns
+        -------
+        rows : TorchRows
+        attention : ndarray of float, shape (B, N, N)
+            Entry ``[b, i, j]``: what the place that position i is read at gives to position j.
+        """
+        states = as_states(states, self.length, self.vocab_size)
+        attention = np.zeros((len(states), self.length, self.length))
+
+        def logits_of(low: int, high: int) -> torch.Tensor:
+            ids = self.template.fill(states[low:high])
+            logits, weights = self._call.attended(ids, num_layers)
+            every = weights.cpu().numpy()
+            attention[low:high] = every[:, self._read_at[:, None], self.template.slots]
+            return logits
+
+        return self._rows(states, readouts, logits_of), attention
+
+    def _logits(self, states: StateArray) -> torch.Tensor:
+        return self._call(self.template.fill(states))
+
+    def _rows(
+        self,
+        states: StateArray,
+        readouts: Readouts,
+        logits_of: Callable[[int, int], torch.Tensor],
+    ) -> TorchRows:
+        """Return one row per readout from the logits of consecutive states."""
         if len(readouts) == 0:
             return TorchRows(torch.empty((0, self.vocab_size), device=self.device))
         order = np.argsort(readouts.state_index, kind="stable")
@@ -191,7 +246,7 @@ class TorchOracle:
 
         def evaluate(low: int, high: int) -> None:
             first, last = np.searchsorted(index, [low, high])
-            logits = self._call(self.template.fill(states[low:high]))
+            logits = logits_of(low, high)
             if not out:
                 out.append(self._space(len(readouts), logits))
             self._softmax.write(

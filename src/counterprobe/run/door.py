@@ -17,10 +17,17 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from counterprobe.arguments import whole_number
-from counterprobe.arrays import IntArray, StateArray
-from counterprobe.checks import check_rows
+from counterprobe.arrays import FloatArray, IntArray, StateArray
+from counterprobe.checks import check_attention, check_rows
 from counterprobe.errors import BudgetExceeded
-from counterprobe.oracle import IncrementalOracle, Oracle, Readouts, Session, require_oracle
+from counterprobe.oracle import (
+    AttentiveOracle,
+    IncrementalOracle,
+    Oracle,
+    Readouts,
+    Session,
+    require_oracle,
+)
 from counterprobe.rows import Rows
 from counterprobe.run.history import History
 from counterprobe.run.ledger import Ledger
@@ -158,6 +165,15 @@ class Door:
                 "nothing can be submitted inside an open stage or selection: its inputs are fixed "
                 "before its replies; submit when it has returned"
             )
+
+    def require_attention(self) -> AttentiveOracle:
+        """Return the oracle, or refuse one that has no attention to give."""
+        if isinstance(self.oracle, AttentiveOracle) and self.oracle.offers_attention:
+            return self.oracle
+        raise ValueError(
+            f"attention needs a model that returns it, which oracle {self.check.name!r} does not; "
+            "let the rule probe instead (graph='probes')"
+        )
 
     def stage(self, operation: Operation, tell: Tell | None = None) -> Stage:
         """Open a stage: ``with door.stage("probe") as stage: rows = stage.ask(...)``.
@@ -314,6 +330,33 @@ class Stage:
         rows = door.check(door._history_rows(history, positions, readouts), readouts)
         self._count(1, len(positions), np.array([history.fingerprint], dtype=np.uint64), rows)
         return rows
+
+    def ask_attended(
+        self, history: History, positions: IntArray, num_layers: int
+    ) -> tuple[Rows, FloatArray]:
+        """Submit a history once; return rows of some positions and the attention of all.
+
+        Parameters
+        ----------
+        history : History
+        positions : ndarray of int
+        num_layers : int
+            The last layers of the network that attention is averaged over.
+
+        Returns
+        -------
+        rows : Rows
+        attention : ndarray of float, shape (N, N)
+        """
+        door = self._door
+        oracle = door.require_attention()
+        check_budget(door._max_submissions, door.ledger.total + self.submissions + 1)
+        readouts = Readouts.same(1, positions)
+        rows, weights = oracle.attended_rows(history.state[None, :].copy(), readouts, num_layers)
+        rows = door.check(rows, readouts)
+        attention = check_attention(weights, 1, door.length, door.check.name)[0]
+        self._count(1, len(positions), np.array([history.fingerprint], dtype=np.uint64), rows)
+        return rows, attention
 
     def commit(self, positions: IntArray, *, selected: bool = False) -> None:
         """Be charged as the commit of a batch; without this, rows that were read were probed."""

@@ -21,12 +21,12 @@ from dataclasses import dataclass, field
 from queue import Empty, SimpleQueue
 from typing import Any, TypeVar
 
-from counterprobe.arrays import IntArray, StateArray
+from counterprobe.arrays import FloatArray, IntArray, StateArray
 from counterprobe.errors import BudgetExceeded, CounterprobeError, Infeasible
-from counterprobe.oracle import IncrementalOracle, Oracle, Readouts, Session
+from counterprobe.oracle import IncrementalOracle, Oracle, Readouts, Session, offers_attention
 from counterprobe.rows import Rows
 from counterprobe.run.door import Door
-from counterprobe.run.joined import Asked, ask_together, cut
+from counterprobe.run.joined import Answer, Asked, ask_together, cut
 from counterprobe.run.transcript import Event, Note
 
 __all__ = ["Gathering", "Seat"]
@@ -106,6 +106,18 @@ class Seat:
         """Ask together with the others."""
         rows: Rows = self._wait(Asked(states, readouts))
         return rows
+
+    @property
+    def offers_attention(self) -> bool:
+        """Whether the network behind the oracle gives attention."""
+        return offers_attention(self._oracle)
+
+    def attended_rows(
+        self, states: StateArray, readouts: Readouts, num_layers: int
+    ) -> tuple[Rows, FloatArray]:
+        """Ask for rows and attention together with the others."""
+        answer: tuple[Rows, FloatArray] = self._wait(Asked(states, readouts, num_layers))
+        return answer
 
     def once(self, key: Hashable, door: Door, compute: Callable[[], T]) -> T:
         """Compute, or take over what a run of equal seeds and history has computed."""
@@ -215,7 +227,7 @@ class Gathering:
         """
         results: dict[int, T] = {}
         started = 0
-        ready: deque[tuple[Seat, Rows | None]] = deque()
+        ready: deque[tuple[Seat, Answer | None]] = deque()
         asking: list[tuple[Seat, Asked]] = []
         hoping: list[tuple[Seat, _Known]] = []
         try:
@@ -290,7 +302,7 @@ class Gathering:
             ended.error = error
         self.outbox.put((seat, ended))
 
-    def _turn(self, seat: Seat, reply: Rows | None) -> tuple[Seat, Asked | _Known | _Ended]:
+    def _turn(self, seat: Seat, reply: Answer | None) -> tuple[Seat, Asked | _Known | _Ended]:
         """Let one run move until it waits again or ends."""
         seat.inbox.put(reply)
         return self.outbox.get()
@@ -316,9 +328,9 @@ class Gathering:
 
     # ----- Asking --------------------------------------------------------------------------
 
-    def _answer(self, asking: Sequence[tuple[Seat, Asked]]) -> list[tuple[Seat, Rows | None]]:
+    def _answer(self, asking: Sequence[tuple[Seat, Asked]]) -> list[tuple[Seat, Answer | None]]:
         """Ask the oracle for everybody, in as few calls as memory allows."""
-        answered: list[tuple[Seat, Rows | None]] = []
+        answered: list[tuple[Seat, Answer | None]] = []
         for part in cut([asked for _, asked in asking]):
             seats = [seat for seat, _ in asking[len(answered) : len(answered) + len(part)]]
             try:

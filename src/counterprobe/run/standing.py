@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike
 
 from counterprobe.arguments import whole_number
 from counterprobe.arrays import IntArray, StateArray
-from counterprobe.oracle import Readouts
+from counterprobe.oracle import Readouts, offers_attention
 from counterprobe.radii import RowRadii, row_radii
 from counterprobe.run.door import Door
 from counterprobe.run.drawing import as_temperature
@@ -112,6 +112,11 @@ class Standing:
     def oracle_name(self) -> str:
         """What the oracle calls itself."""
         return self._door.check.name
+
+    @property
+    def offers_attention(self) -> bool:
+        """Whether the oracle can say, with its rows, how positions attend to each other."""
+        return offers_attention(self._door.oracle)
 
     @property
     def state(self) -> StateArray:

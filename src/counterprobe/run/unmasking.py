@@ -14,7 +14,7 @@ from typing import Protocol, TypeVar
 import numpy as np
 from numpy.typing import ArrayLike
 
-from counterprobe.arrays import IntArray
+from counterprobe.arrays import FloatArray, IntArray
 from counterprobe.oracle import Oracle, Readouts
 from counterprobe.rows import Rows
 from counterprobe.run.candidates import CandidateBook, Candidates
@@ -33,6 +33,7 @@ T = TypeVar("T")
 Consume = Callable[[Request, Rows], None]
 Observe = Callable[[IntArray, Rows], object]
 Select = Callable[[IntArray, Rows], ArrayLike]
+SelectAttended = Callable[[IntArray, Rows, FloatArray], ArrayLike]
 
 
 class Memory(Protocol):
@@ -248,12 +249,52 @@ class Unmasking(Standing):
         -------
         positions, tokens : ndarray of int
         """
+
+        def ask(stage: Stage, residual: IntArray) -> tuple[Rows, ArrayLike]:
+            rows = stage.ask_history(self._history, residual)
+            return rows, select(residual, rows)
+
+        return self._commit_asked("commit_selected", ask)
+
+    def commit_attended(
+        self, select: SelectAttended, num_layers: int
+    ) -> tuple[IntArray, IntArray]:
+        """Do as :meth:`commit_selected`, with the network's attention shown to ``select`` too.
+
+        Attention comes with the submission that the rows come from and costs nothing beside it.
+        An oracle that offers none is refused before anything is submitted.
+
+        Parameters
+        ----------
+        select : callable
+            ``select(residual, rows, attention)`` returns the positions to commit, at least one;
+            attention has shape ``(N, N)``, entry ``[i, j]`` being how much of what predicts
+            position i is looked for at position j.
+        num_layers : int
+            The last layers of the network that it is averaged over, with all their heads.
+
+        Returns
+        -------
+        positions, tokens : ndarray of int
+        """
+        self._door.require_attention()
+
+        def ask(stage: Stage, residual: IntArray) -> tuple[Rows, ArrayLike]:
+            rows, attention = stage.ask_attended(self._history, residual, num_layers)
+            return rows, select(residual, rows, attention)
+
+        return self._commit_asked("commit_attended", ask)
+
+    def _commit_asked(
+        self, operation: str, ask: Callable[[Stage, IntArray], tuple[Rows, ArrayLike]]
+    ) -> tuple[IntArray, IntArray]:
+        """Commit what is chosen from the reply to a submission of the history."""
         self._door.require_closed()
         draw = self._bound_draw()
-        residual = self._residual_for("commit_selected")
+        residual = self._residual_for(operation)
         with self._stage("probe") as stage:
-            rows = stage.ask_history(self._history, residual)
-            positions = check_batch(select(residual, rows), self._history.state)
+            rows, batch = ask(stage, residual)
+            positions = check_batch(batch, self._history.state)
             if Right.SELECT_AFTER_REPLY in self._rights:
                 chosen = rows.take(np.searchsorted(residual, positions))
                 tokens = self._drawn(draw, positions, chosen)

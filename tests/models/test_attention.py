@@ -1,0 +1,150 @@
+"""Attention of torch models: averaged as asked, from the very evaluation that gave the rows."""
+
+import numpy as np
+import pytest
+import torch
+import transformers
+
+import counterprobe as cp
+from counterprobe.models.antiberty import load_antiberty
+from counterprobe.models.sapiens import load_sapiens
+from counterprobe.models.torch import TorchOracle
+from counterprobe.oracle import Readouts, offers_attention
+from counterprobe.rows import to_numpy
+
+LENGTH, VOCAB, MASK_ID = 6, 7, 7
+
+
+@pytest.fixture(scope="module")
+def bert():
+    """A BERT of three layers and two heads, with random weights."""
+    with torch.random.fork_rng():
+        torch.manual_seed(5)
+        config = transformers.BertConfig(
+            vocab_size=VOCAB + 1,
+            hidden_size=16,
+            num_hidden_layers=3,
+            num_attention_heads=2,
+            intermediate_size=32,
+            max_position_embeddings=16,
+        )
+        return transformers.BertForMaskedLM(config).eval()
+
+
+def states_of(count: int) -> np.ndarray:
+    drawn = np.random.default_rng(1).integers(-1, VOCAB, (count, LENGTH)).astype(np.int32)
+    drawn[:, 2] = cp.MASK
+    return drawn
+
+
+@pytest.mark.parametrize("num_layers", [1, 2, 9])
+def test_heads_and_the_last_layers_are_averaged(bert, num_layers):
+    oracle = TorchOracle(bert, length=LENGTH, mask_id=MASK_ID, row_error=1e-5)
+    states = states_of(3)
+    _, attention = oracle.attended_rows(states, Readouts.same(3, [2]), num_layers)
+    kept = bert.config._attn_implementation
+    bert.config._attn_implementation = "eager"
+    ids = torch.from_numpy(oracle.template.fill(states))
+    with torch.no_grad():
+        layers = bert(ids, output_attentions=True).attentions[-num_layers:]
+    bert.config._attn_implementation = kept
+    expected = torch.stack(layers).mean(dim=(0, 2)).numpy()
+    np.testing.assert_allclose(attention, expected, atol=1e-6)
+    np.testing.assert_allclose(attention.sum(axis=2), 1, atol=1e-5)
+
+
+def test_rows_are_those_without_attention_and_nothing_is_evaluated_twice(bert):
+    oracle = TorchOracle(bert, length=LENGTH, mask_id=MASK_ID, row_error=1e-5, batch_size=2)
+    usual = bert.config._attn_implementation
+    states = states_of(5)
+    readouts = Readouts.every_masked(states)
+    before = oracle.num_evaluated
+    rows, attention = oracle.attended_rows(states, readouts, 2)
+    assert oracle.num_evaluated - before == 5
+    assert bert.config._attn_implementation == usual  # later calls are what they were
+    plain = oracle.rows(states, readouts)
+    np.testing.assert_allclose(to_numpy(rows.dense()), to_numpy(plain.dense()), atol=1e-6)
+    for k in range(5):
+        alone = oracle.attended_rows(states[k : k + 1], Readouts.same(1, [2]), 2)[1]
+        np.testing.assert_allclose(alone[0], attention[k], atol=1e-6)
+
+
+def test_special_tokens_are_left_out_and_shifted_models_are_asked_where_they_predict(bert):
+    template = cp.models.Template.from_ids(
+        np.array([0, MASK_ID, 3, MASK_ID, 4]), MASK_ID, np.arange(1, VOCAB)
+    )
+    states = template.given[None]
+    masked = template.masked
+    plain, shifted = (
+        TorchOracle(bert, template, shift=shift, row_error=1e-5).attended_rows(
+            states, Readouts.same(1, masked), 1
+        )[1][0]
+        for shift in (False, True)
+    )
+    slots = template.slots
+    assert 0 not in slots
+    ids = template.fill(states)
+    whole = TorchOracle(bert, length=5, mask_id=MASK_ID, row_error=1e-5)._call.attended(ids, 1)[1]
+    full = whole[0].numpy()
+    np.testing.assert_allclose(plain, full[np.ix_(slots, slots)], atol=1e-6)
+    np.testing.assert_allclose(shifted, full[np.ix_(slots - 1, slots)], atol=1e-6)
+    assert (plain.sum(axis=1) < 1).all()
+
+
+def test_who_offers_attention(bert, denoiser):
+    assert offers_attention(TorchOracle(bert, length=LENGTH, mask_id=MASK_ID, row_error=0.1))
+    plain = TorchOracle(denoiser(), length=12, mask_id=7, row_error=0.1)
+    assert not offers_attention(plain)
+    declined = TorchOracle(bert, length=LENGTH, mask_id=MASK_ID, row_error=0.1, attention=False)
+    assert not offers_attention(declined)
+    assert not offers_attention(cp.families.path(4, target_seed=1).oracle())
+
+
+def test_a_model_that_returns_none_after_all_says_what_to_do(denoiser):
+    network = denoiser()
+
+    def model(ids, output_attentions=False):
+        return network(ids)
+
+    oracle = TorchOracle(model, length=12, mask_id=7, row_error=0.1)
+    assert offers_attention(oracle)
+    with pytest.raises(cp.OracleError, match=r"no attention of shape.*attention=False"):
+        oracle.attended_rows(np.full((1, 12), cp.MASK), Readouts.same(1, [0]), 1)
+
+
+def test_sapiens_gives_its_attention_and_the_same_rows_to_the_bit():
+    model = load_sapiens("heavy", device="cpu")
+    template = model.template("EVQLVXXXGGLVQPXG")
+    oracle = model.oracle(template, row_error=1e-5)
+    states = template.given[None]
+    rows, attention = oracle.attended_rows(states, Readouts.same(1, template.masked), 4)
+    plain = oracle.rows(states, Readouts.same(1, template.masked))
+    assert np.array_equal(to_numpy(rows.dense()), to_numpy(plain.dense()))
+    assert attention.shape == (1, 16, 16)
+    total = attention[0].sum(axis=1)
+    assert (total < 1).all() and (total > 0.3).all()  # the rest looks at start and end
+    # The weights are those the network used: values averaged by them give what it added.
+    layer, network = model.network.layers[0], model.network
+    with torch.no_grad():
+        ids = torch.from_numpy(template.fill(states))
+        hidden = network.norm(network.embed(ids) + network.places(torch.arange(ids.shape[1]) + 2))
+        weights = network(ids, output_attentions=True)[1][0]
+        query, key, value = (
+            part(hidden).view(1, ids.shape[1], 8, -1).transpose(1, 2)
+            for part in (layer.q_proj, layer.k_proj, layer.v_proj)
+        )
+        fused = torch.nn.functional.scaled_dot_product_attention(query, key, value)
+    torch.testing.assert_close(weights @ value, fused, atol=1e-5, rtol=1e-4)
+
+
+def test_antiberty_gives_its_attention_with_one_evaluation():
+    model = load_antiberty(device="cpu")
+    template = model.template("EVQLVXXXGGLVQPXG")
+    oracle = model.oracle(template, row_error=1e-5)
+    before = oracle.num_evaluated
+    rows, attention = oracle.attended_rows(
+        template.given[None], Readouts.same(1, template.masked), 4
+    )
+    assert oracle.num_evaluated - before == 1
+    assert attention.shape == (1, 16, 16) and len(rows) == 4
+    assert attention.std() > 1e-3  # not every position looks everywhere alike

@@ -1,0 +1,150 @@
+"""Attention at the door: it comes with a submission, is checked, and is charged nothing more."""
+
+import numpy as np
+import pytest
+
+import counterprobe as cp
+from attentive import AttentiveLaw
+from counterprobe.run.gathered import Gathering
+from counterprobe.run.joined import Asked, cut
+
+STREAMS = cp.Streams(1, 2)
+
+
+def weights(length: int, seed: int = 0) -> np.ndarray:
+    drawn = np.random.default_rng(seed).random((length, length))
+    return drawn / drawn.sum(axis=1, keepdims=True)
+
+
+def begun(oracle: cp.Oracle, **options) -> cp.Unmasking:
+    run = cp.Unmasking(oracle, **options)
+    run.begin(STREAMS)
+    return run
+
+
+def test_a_selection_sees_the_attention_of_the_submission_it_is_charged_for(law):
+    oracle = AttentiveLaw(law.oracle(), weights(law.length))
+    run = begun(oracle)
+    seen = []
+
+    def select(residual, rows, attention):
+        seen.append((residual.tolist(), len(rows), attention))
+        return residual[:2]
+
+    assert run.offers_attention
+    positions, tokens = run.commit_attended(select, 3)
+    assert positions.tolist() == [0, 1] and run.state[:2].tolist() == tokens.tolist()
+    assert seen[0][:2] == (list(range(law.length)), law.length)
+    assert np.array_equal(seen[0][2], oracle.weights)
+    assert oracle.calls == [3]
+    ledger = run.ledger
+    assert (ledger.total, ledger.commits, ledger.depth, ledger.rows_read) == (1, 1, 1, law.length)
+    assert oracle.states == 1
+    assert run.transcript.replay() == ledger
+    assert run.rights_used == cp.Right.SELECT_AFTER_REPLY
+
+
+def test_attention_changes_nothing_that_is_drawn(law):
+    def first(residual, rows, *attention):
+        return residual[:1]
+
+    attended, plain = begun(AttentiveLaw(law.oracle(), weights(law.length))), begun(law.oracle())
+    while not plain.is_complete:
+        attended.commit_attended(first, 1)
+        plain.commit_selected(first)
+    assert np.array_equal(attended.state, plain.state)
+    assert attended.ledger == plain.ledger
+
+
+def test_without_the_right_to_select_it_is_a_probe_and_a_commit(law):
+    oracle = AttentiveLaw(law.oracle(), weights(law.length))
+    run = begun(oracle, rights=cp.Right.NONE)
+    run.commit_attended(lambda residual, rows, attention: residual, 1)
+    assert (run.ledger.probes, run.ledger.commits, run.ledger.depth) == (1, 1, 2)
+    assert oracle.states == 2 and len(oracle.calls) == 1
+
+
+@pytest.mark.parametrize("offers", [True, False])
+def test_an_oracle_without_attention_is_refused_before_it_is_asked(law, counted, offers):
+    inner = counted(law.oracle())
+    oracle = AttentiveLaw(inner, weights(law.length), offers_attention=False) if offers else inner
+    run = begun(oracle)
+    assert not run.offers_attention
+    with pytest.raises(ValueError, match=r"attention needs a model that returns it.*probes"):
+        run.commit_attended(lambda residual, rows, attention: residual, 1)
+    assert inner.calls == 0 and run.ledger == cp.Ledger()
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        (np.zeros((2, 2)), r"shape \(1, 4, 4\), got shape \(1, 2, 2\)"),
+        (np.full((4, 4), np.nan), "negative or not finite"),
+        (np.full((4, 4), -0.1), "after their softmax"),
+        (np.zeros((4, 4), dtype=np.int64), "real numbers"),
+    ],
+)
+def test_what_is_no_attention_is_refused(table_law, wrong, said):
+    run = begun(AttentiveLaw(table_law.oracle(), wrong))
+    with pytest.raises(cp.OracleError, match=said):
+        run.commit_attended(lambda residual, rows, attention: residual, 1)
+    assert not run.ledger.commits
+
+
+def test_nothing_is_asked_past_the_budget(table_law):
+    oracle = AttentiveLaw(table_law.oracle(), weights(4))
+    run = begun(oracle, max_submissions=1)
+    run.commit_attended(lambda residual, rows, attention: residual[:1], 1)
+    with pytest.raises(cp.BudgetExceeded):
+        run.commit_attended(lambda residual, rows, attention: residual[:1], 1)
+    assert oracle.states == 1
+
+
+# ----- Gathered -----------------------------------------------------------------------------
+
+
+class Looking(AttentiveLaw):
+    """Attention that depends on the state."""
+
+    def attended_rows(self, states, readouts, num_layers):
+        rows, attention = super().attended_rows(states, readouts, num_layers)
+        return rows, attention + (states + 1).sum(axis=1)[:, None, None]
+
+
+def test_runs_side_by_side_ask_once_and_each_gets_its_own_attention(law):
+    oracle = Looking(law.oracle(), weights(law.length))
+    free = np.full((1, law.length), cp.MASK, dtype=np.int32)
+    shown = free.copy()
+    shown[0, 0] = 1
+    asked = [free, shown, np.concatenate([shown, free])]
+
+    def work(seat):
+        states = asked[seat.index]
+        assert seat.offers_attention
+        return seat.attended_rows(states, cp.Readouts.same(len(states), [1, 2]), 5)
+
+    replies = Gathering(oracle, 8).run(3, work)
+    assert oracle.calls == [5] and oracle.states == 4
+    for states, (rows, attention) in zip(asked, replies, strict=True):
+        expected = oracle.weights + (states + 1).sum(axis=1)[:, None, None]
+        assert np.array_equal(attention, expected)
+        alone = law.oracle().rows(states, cp.Readouts.same(len(states), [1, 2]))
+        assert np.array_equal(rows.masses, alone.masses)
+
+
+def test_what_is_asked_otherwise_goes_in_another_call(law, monkeypatch):
+    free = np.full((1, law.length), cp.MASK, dtype=np.int32)
+    readouts = cp.Readouts.same(1, [0])
+    kinds = [None, None, 2, 2, 3, None]
+    parts = list(cut([Asked(free, readouts, kind) for kind in kinds]))
+    assert [[one.num_layers for one in part] for part in parts] == [
+        [None, None], [2, 2], [3], [None],
+    ]  # fmt: skip
+    # Attention of N positions is N times as large as their state.
+    monkeypatch.setattr("counterprobe.run.joined.MOST_NUMBERS", law.length**2)
+    assert [len(part) for part in cut([Asked(free, readouts, 2)] * 3)] == [1, 1, 1]
+    assert [len(part) for part in cut([Asked(free, readouts)] * 3)] == [3]
+
+
+def test_a_seat_before_an_oracle_without_attention_offers_none(law):
+    assert Gathering(law.oracle(), 2).run(2, lambda seat: seat.offers_attention) == [False, False]
