@@ -10,6 +10,7 @@ the logarithmic number of layers, so a path of 200,000 vertices is an ordinary i
 from counterprobe.graph.cycles import cycle_vertices as cycle_vertices
 from counterprobe.graph.cycles import repair_order as repair_order
 from counterprobe.graph.edges import check_edges as check_edges
+from counterprobe.graph.independent import independent_set as independent_set
 from counterprobe.graph.layers import centroid_layers as centroid_layers
 from counterprobe.graph.layers import centroids as centroids
 from counterprobe.graph.neighbours import Adjacency as Adjacency

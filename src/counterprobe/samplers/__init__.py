@@ -7,6 +7,9 @@ from counterprobe.samplers.base import Sampler as Sampler
 from counterprobe.samplers.base import Sweep as Sweep
 from counterprobe.samplers.centroid_layers import CentroidLayers as CentroidLayers
 from counterprobe.samplers.compressed import Compressed as Compressed
+from counterprobe.samplers.dapd import DAPD as DAPD
+from counterprobe.samplers.dawn import DAWN as DAWN
+from counterprobe.samplers.demask import DEMASK as DEMASK
 from counterprobe.samplers.dependence import ChenCongLi as ChenCongLi
 from counterprobe.samplers.dependence import InformationCurve as InformationCurve
 from counterprobe.samplers.dependence import LiCai as LiCai

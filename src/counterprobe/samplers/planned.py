@@ -13,6 +13,7 @@ from counterprobe.planning.make import PlanMethod, check_request, make_plan
 from counterprobe.planning.plan import Plan
 from counterprobe.samplers.base import Sampler, Sweep
 from counterprobe.samplers.quotas import POWERS
+from counterprobe.samplers.strengths import frozen_strengths, require_known
 from counterprobe.streams import Decisions
 
 __all__ = ["Planned"]
@@ -62,11 +63,7 @@ class Planned(Sampler):
         """Check the settings; freeze a copy of the strengths."""
         check_request(**self._request, method=self.method)
         if self.strength is not None:
-            matrix = np.array(self.strength, dtype=np.float64)
-            if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1]:
-                raise ValueError(f"strength must have shape (N, N), got {matrix.shape}")
-            matrix.setflags(write=False)
-            object.__setattr__(self, "strength", matrix)
+            object.__setattr__(self, "strength", frozen_strengths(self.strength))
 
     @property
     def settings(self) -> dict[str, Any]:
@@ -121,30 +118,13 @@ class Planned(Sampler):
                 'other: structure = discover(oracle, mode="soft"), then '
                 "structure.sampler(batches=8)"
             )
-        self._require_known(residual)
+        require_known(self.strength, residual)
         return make_plan(
             self.strength,
             positions=residual,
             **self._request,
             method=self.method,
             rng=decisions.generator("plan"),
-        )
-
-    def _require_known(self, residual: IntArray) -> None:
-        """Refuse positions that the strengths say nothing about."""
-        assert self.strength is not None
-        if residual.max(initial=-1) >= len(self.strength):
-            unknown = int(residual.max())
-        else:
-            is_unknown = np.isnan(self.strength[np.ix_(residual, residual)])
-            np.fill_diagonal(is_unknown, False)
-            if not is_unknown.any():
-                return
-            # A position given at discovery is unknown to all others, each of them only to it.
-            unknown = int(residual[np.argmax(is_unknown.sum(axis=1))])
-        raise ValueError(
-            f"position {unknown} was not masked when this structure was found, which says nothing "
-            "about it; give it as context again, or discover the structure without it"
         )
 
     def schedule(self, residual: IntArray, decisions: Decisions) -> Iterable[IntArray]:

@@ -11,6 +11,9 @@ from counterprobe.samplers.balanced import OneBatch, RandomBalanced
 from counterprobe.samplers.base import Sampler
 from counterprobe.samplers.centroid_layers import CentroidLayers
 from counterprobe.samplers.compressed import Compressed
+from counterprobe.samplers.dapd import DAPD
+from counterprobe.samplers.dawn import DAWN
+from counterprobe.samplers.demask import DEMASK
 from counterprobe.samplers.dependence import ChenCongLi, InformationCurve, LiCai
 from counterprobe.samplers.effective_tc import EffectiveTC
 from counterprobe.samplers.entropy_bounded import EntropyBounded
@@ -57,6 +60,9 @@ SAMPLERS: dict[str, type[Sampler]] = {
         LookUM,
         CentroidLayers,
         Planned,
+        DAWN,
+        DAPD,
+        DEMASK,
     )
 }
 

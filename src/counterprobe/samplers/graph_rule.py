@@ -1,0 +1,249 @@
+"""What rules that go by a dependence graph have in common: where the graph comes from.
+
+A rule sees rows and an *influence* matrix: entry ``[j, i]`` says how strongly position j bears on
+what position i will be. It comes from one of three places.
+
+- ``attention``: the weight that predicting i puts on j, with the submission that the rows come
+  from. A step is one submission.
+- ``strength``: a structure found before, whose nats become a bound on total variation. A step is
+  one submission.
+- ``probes``: the rule's sources are revealed one by one and the others read; see ``influence.py``.
+  A step of c sources is 1 + c submissions, 2 units of depth.
+
+``auto`` takes strengths if there are any, then attention if the model offers it, then probes; the
+result says which it was.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from dataclasses import dataclass, field, fields
+from typing import Any, ClassVar, Literal, Protocol
+
+import numpy as np
+
+from counterprobe.arrays import FloatArray, IntArray
+from counterprobe.rows import Rows
+from counterprobe.run.candidates import Candidates
+from counterprobe.run.ledger import Right
+from counterprobe.run.unmasking import Unmasking
+from counterprobe.samplers.base import Sampler
+from counterprobe.samplers.influence import probed_influence
+from counterprobe.samplers.settings import require_count, require_one_of
+from counterprobe.samplers.stepwise import Reply, best_first
+from counterprobe.samplers.strengths import frozen_strengths, require_known
+from counterprobe.streams import Decisions
+
+__all__ = ["Choice", "GraphReport", "GraphRule", "GraphSource", "Source"]
+
+GraphSource = Literal["auto", "attention", "probes", "strength"]
+Source = Literal["attention", "probes", "strength"]
+# Influence between so many positions takes an eighth of a gigabyte.
+MOST_POSITIONS = 4096
+
+
+@dataclass(frozen=True, slots=True)
+class GraphReport:
+    """Diagnostics of one run.
+
+    Attributes
+    ----------
+    graph : {"attention", "probes", "strength"}
+        Where the dependence graph came from.
+    num_layers : int
+        The last layers whose attention was averaged.
+    num_probes : int
+        Submissions made for the graph alone.
+    """
+
+    graph: Source
+    num_layers: int
+    num_probes: int
+
+    @property
+    def notes(self) -> list[str]:
+        """Say where the graph came from."""
+        if self.graph == "attention":
+            return [f"dependence read from the attention of the last {self.num_layers} layers"]
+        if self.graph == "strength":
+            return ["dependence taken from the strengths of a structure found before"]
+        return [f"dependence found by {self.num_probes} probes"]
+
+
+class Choice(Protocol):
+    """A rule during one run."""
+
+    def sources(self, reply: Reply) -> IntArray:
+        """Return the positions whose influence has to be known, where it is probed."""
+        ...
+
+    def choose(self, reply: Reply, influence: FloatArray) -> IntArray:
+        """Return the positions to commit, at least one.
+
+        Parameters
+        ----------
+        reply : Reply
+            The residual positions that may be chosen, and their rows.
+        influence : ndarray of float, shape (N, N)
+            Of source on target; where it is probed, zero but for the sources.
+        """
+        ...
+
+
+@dataclass(frozen=True)
+class GraphRule(Sampler):
+    """Base of the rules that go by a dependence graph.
+
+    Parameters
+    ----------
+    graph : {"auto", "attention", "probes", "strength"}
+        Where dependence comes from.
+    num_layers : int
+        Attention is averaged over the last so many layers and all their heads.
+    pool : int or None
+        Where dependence is probed: only so many of the surest positions are looked at in a step,
+        which bounds its cost; None is all of them.
+    strength : ndarray of float, shape (N, N), optional
+        Nats between positions, such as ``SoftStructure.strength``. Not part of the settings that
+        results show.
+    """
+
+    reads_everything: ClassVar[bool] = False
+    """Whether probes read every residual position, or only the sources."""
+
+    graph: GraphSource = field(default="auto", kw_only=True)
+    num_layers: int = field(default=4, kw_only=True)
+    pool: int | None = field(default=None, kw_only=True)
+    strength: FloatArray | None = field(default=None, repr=False, compare=False, kw_only=True)
+
+    def __post_init__(self) -> None:
+        """Check the settings; freeze a copy of the strengths."""
+        require_one_of("graph", self.graph, GraphSource)
+        require_count("num_layers", self.num_layers)
+        require_count("pool", self.pool)
+        if self.strength is not None:
+            object.__setattr__(self, "strength", frozen_strengths(self.strength))
+        elif self.graph == "strength":
+            raise ValueError(
+                "strength must be given for graph='strength', got None: "
+                'discover(oracle, mode="soft").strength, or choose another graph'
+            )
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """The settings by name, without the strengths."""
+        named = {item.name: getattr(self, item.name) for item in fields(self)}
+        del named["strength"]
+        return named
+
+    @property
+    def rights(self) -> Right:
+        """The batch follows the reply; where it is probed, also candidates that were drawn."""
+        needs_no_probe = self.graph == "attention" or self._uses_strength
+        both = Right.SELECT_AFTER_REPLY | Right.COMMIT_CANDIDATES
+        return Right.SELECT_AFTER_REPLY if needs_no_probe else both
+
+    @property
+    def _uses_strength(self) -> bool:
+        return self.strength is not None and self.graph in ("auto", "strength")
+
+    def foreseen_submissions(self, length: int, vocab_size: int) -> int | None:
+        """Return about two a position where all of them are probed: in the worst case many more.
+
+        With ``auto`` it depends on the model.
+        """
+        return 2 * length if self.graph == "probes" and self.probes_everything else None
+
+    @property
+    def probes_everything(self) -> bool:
+        """Whether no position is ever committed without having been a source."""
+        return False
+
+    @abstractmethod
+    def begin(self, run: Unmasking, source: Source) -> Choice:
+        """Start the rule for one run, whose graph has the given source."""
+
+    def values(self, draft: Candidates, slots: IntArray, decisions: Decisions) -> IntArray:
+        """Return what sources are revealed as when they are probed, shape ``(c, K)``."""
+        return draft.tokens[slots][:, None]
+
+    def source_of(self, run: Unmasking) -> Source:
+        """Return where the graph of a run comes from."""
+        if self._uses_strength:
+            return "strength"
+        if self.graph in ("attention", "probes"):
+            return self.graph
+        return "attention" if run.offers_attention else "probes"
+
+    def unmask(self, run: Unmasking, decisions: Decisions) -> object:
+        """Read, choose, commit, until nothing is left."""
+        source = self.source_of(run)
+        before = run.ledger.probes
+        if source == "attention":
+            self._with_attention(run, self.begin(run, source))
+        elif source == "strength":
+            self._with_strength(run, self.begin(run, source))
+        else:
+            self._with_probes(run, self.begin(run, source), decisions)
+            # Drafts that became no commit are probes too, but none of the graph's.
+        selected = Right.SELECT_AFTER_REPLY in run.rights
+        drafted = 0 if selected else run.ledger.commits
+        return GraphReport(source, self.num_layers, run.ledger.probes - before - drafted)
+
+    def _with_attention(self, run: Unmasking, choice: Choice) -> None:
+        step = 0
+
+        def select(residual: IntArray, rows: Rows, attention: FloatArray) -> IntArray:
+            return choice.choose(Reply(step, residual, rows), attention.T)
+
+        while not run.is_complete:
+            run.commit_attended(select, self.num_layers)
+            step += 1
+
+    def _with_strength(self, run: Unmasking, choice: Choice) -> None:
+        assert self.strength is not None
+        require_known(self.strength, run.residual)
+        # Pinsker and Jensen: the mean total variation is at most the root of half the nats.
+        known = np.nan_to_num(self.strength[: run.length, : run.length])
+        influence = np.sqrt(np.maximum(known, 0) / 2)
+        step = 0
+
+        def select(residual: IntArray, rows: Rows) -> IntArray:
+            return choice.choose(Reply(step, residual, rows), influence)
+
+        while not run.is_complete:
+            run.commit_selected(select)
+            step += 1
+
+    def _with_probes(self, run: Unmasking, choice: Choice, decisions: Decisions) -> None:
+        if run.length > MOST_POSITIONS:
+            raise ValueError(
+                f"sampler {self.name!r} probes at most {MOST_POSITIONS} positions, got "
+                f"{run.length}; use a model that offers attention, or pass strength="
+            )
+        influence = np.zeros((run.length, run.length))
+        step = 0
+        while not run.is_complete:
+            draft = run.draft()
+            whole = Reply(step, draft.positions, draft.rows)
+            reply = whole
+            if self.pool is not None and self.pool < len(draft.positions):
+                keep = np.zeros(len(draft.positions), dtype=np.bool_)
+                keep[best_first(whole.confidence())[: self.pool]] = True
+                reply = whole.within(keep)
+            influence[whole.residual] = 0
+            sources = choice.sources(reply)
+            if len(sources) > 1:
+                targets = whole.residual if self.reads_everything else sources
+                values = self.values(draft, draft.slots(sources), decisions)
+                influence[np.ix_(sources, targets)] = self.probe(
+                    run, draft.rows, sources, values, targets
+                )
+            run.commit_candidates(choice.choose(reply, influence))
+            step += 1
+
+    def probe(
+        self, run: Unmasking, rows: Rows, sources: IntArray, values: IntArray, targets: IntArray
+    ) -> FloatArray:
+        """Return the influence of sources on targets, shape ``(c, t)``."""
+        return probed_influence(run, rows, sources, values, targets)
