@@ -32,6 +32,7 @@ from counterprobe.samplers.base import Sampler
 from counterprobe.states import MASK
 from counterprobe.streams import Streams
 from counterprobe.targets.law import ForestLaw
+from counterprobe.targets.subsets import forest_table
 from counterprobe.targets.table import TableLaw
 
 __all__ = ["OutputLaw", "RiskEstimate", "class_table", "exact_output_law", "seed_averaged_risk"]
@@ -50,10 +51,7 @@ def class_table(law: ForestLaw | TableLaw) -> TableLaw:
             f"the exact output law needs at most {MAX_SEQUENCES} class sequences, got "
             f"{law.num_classes}^{law.length}; choose a smaller law"
         )
-    by_class = ForestLaw(law.unary, law.edges, law.pair, name=law.name)
-    shape = (law.num_classes,) * law.length
-    sequences = np.stack([axis.ravel() for axis in np.indices(shape)], axis=1)
-    return TableLaw(np.exp(by_class.log_prob(sequences)).reshape(shape), name=law.name)
+    return forest_table(law)
 
 
 @dataclass(frozen=True, slots=True)

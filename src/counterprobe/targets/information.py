@@ -16,16 +16,23 @@ from numpy.typing import NDArray
 
 from counterprobe.arrays import FloatArray
 from counterprobe.graph import adjacency
-from counterprobe.rows import DenseRows, to_numpy
+from counterprobe.rows import to_numpy
+from counterprobe.targets.forest_curve import forest_curve
 from counterprobe.targets.law import ForestLaw
+from counterprobe.targets.subsets import subset_entropies
 from counterprobe.targets.table import TableLaw
 
-__all__ = ["Dependence", "dependence", "information_curve", "subset_entropies"]
-
+__all__ = [
+    "Dependence",
+    "dependence",
+    "exact_curve",
+    "information_curve",
+    "modelled_curve",
+    "subset_entropies",
+]
 
 # Neighbourhoods of at most this many joint classes are enumerated.
 MAX_NEIGHBOURHOOD = 1 << 14
-MAX_TABLE_POSITIONS = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,32 +108,46 @@ def _neighbourhood_information(law: ForestLaw, i: int, edges: NDArray[np.int64])
     return float((joint[seen] * np.log(joint[seen] / product[seen])).sum())
 
 
-def subset_entropies(law: TableLaw) -> FloatArray:
-    """Return ``H(X_S)`` for every set S of at most 16 positions, indexed by its bits."""
-    if law.length > MAX_TABLE_POSITIONS:
-        raise ValueError(
-            f"subset entropies need at most {MAX_TABLE_POSITIONS} positions, got {law.length}"
-        )
-    entropies = np.zeros(1 << law.length)
-    for bits in range(1, 1 << law.length):
-        out = tuple(i for i in range(law.length) if not bits >> i & 1)
-        entropies[bits] = DenseRows(law.table.sum(axis=out).reshape(1, -1)).entropy()[0]
-    return entropies
-
-
 def information_curve(law: ForestLaw | TableLaw) -> FloatArray:
-    """Return ``h_0 .. h_{N-1}``, never increasing: exact on a table, modelled on a forest.
+    """Return ``h_0 .. h_{N-1}``, never increasing: exact where that is possible, else modelled.
 
-    On a forest it is the power curve ``h_0 - h_j = (TC + DTC)/N * (j/(N-1))^(DTC/TC)``, which has
-    the law's ``h_0`` and ``h_{N-1}``, and its TC up to rounding of the sum; on a matching it is
-    exact. Sampled curves are useless here: a schedule fitted to one exploits its noise.
+    Exact on tables, and on forests whose components are paths or small trees
+    (:func:`exact_curve`). Otherwise it is a curve of two numbers, :func:`modelled_curve`: a
+    sampled curve is useless to schedules, which would exploit its noise.
+
+    Parameters
+    ----------
+    law : ForestLaw or TableLaw
+    """
+    exact = exact_curve(law)
+    if exact is not None:
+        return exact
+    assert isinstance(law, ForestLaw)  # every table has an exact curve
+    return modelled_curve(law)
+
+
+def exact_curve(law: ForestLaw | TableLaw) -> FloatArray | None:
+    """Return ``h_0 .. h_{N-1}`` exactly: by enumeration, or in closed form; None if neither.
 
     Parameters
     ----------
     law : ForestLaw or TableLaw
     """
     if isinstance(law, TableLaw):
-        return _exact_curve(law)
+        return _enumerated_curve(law)
+    _require_forest(law)
+    return forest_curve(law)
+
+
+def modelled_curve(law: ForestLaw) -> FloatArray:
+    """Return the power curve ``h_0 - h_j = (TC + DTC)/N * (j/(N-1))^(DTC/TC)``.
+
+    It has the law's ``h_0`` and ``h_{N-1}``, and its TC up to rounding of the sum.
+
+    Parameters
+    ----------
+    law : ForestLaw
+    """
     known = dependence(law)
     first = float(np.mean(to_numpy(law.marginals().entropy())))
     if known.total == 0:
@@ -137,7 +158,7 @@ def information_curve(law: ForestLaw | TableLaw) -> FloatArray:
     return first - drop
 
 
-def _exact_curve(law: TableLaw) -> FloatArray:
+def _enumerated_curve(law: TableLaw) -> FloatArray:
     entropy = subset_entropies(law)
     curve = np.zeros(law.length)
     for j in range(law.length):
