@@ -97,6 +97,29 @@ def test_joint_reference_identity_is_an_equality(sampler, direction) -> None:
             assert abs(exact.total_correlation) < 1e-12
 
 
+@pytest.mark.parametrize("sampler", SAMPLERS, ids=lambda s: f"{s.name}-{s.settings}"[:40])
+@pytest.mark.parametrize("direction", ["exact", "random", "hide"])
+def test_the_midpoint_identity_is_an_equality(sampler, direction) -> None:
+    """``1 - H^2(target, output) = E_midpoint prod_t affinity_t``, for adaptive batches too."""
+    law = small_law(2)
+    oracle = law.oracle()
+    if direction != "exact":
+        oracle = cp.FrozenNoise(oracle, radius=3e-3, metric="hellinger", direction=direction)
+    exact = exact_output_law(law, sampler, oracle=oracle, decision_seed=1)
+    assert exact.midpoint.sum() == pytest.approx(1, abs=1e-12)
+    product = float((exact.midpoint * exact.affinity).sum())
+    assert 1 - exact.squared_hellinger == pytest.approx(product, abs=1e-12)
+    assert exact.affinity.max() <= 1 + 1e-12
+
+
+def test_the_midpoint_of_one_batch_is_the_geometric_mean() -> None:
+    exact = exact_output_law(small_law(2), cp.samplers.OneBatch())
+    mean = np.sqrt(exact.target * exact.output)
+    assert exact.midpoint == pytest.approx(mean / mean.sum(), abs=1e-14)
+    assert exact.affinity == pytest.approx(np.full_like(mean, mean.sum()), abs=1e-14)
+    assert mean.sum() < 0.99
+
+
 def test_sequential_is_exact_and_one_batch_has_the_total_correlation() -> None:
     law = small_law(4)
     assert exact_output_law(law, cp.samplers.Sequential()).total_variation < 1e-12

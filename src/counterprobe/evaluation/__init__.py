@@ -16,6 +16,9 @@ from counterprobe.evaluation.chain_rule import plan_kl as plan_kl
 from counterprobe.evaluation.chain_rule import run_kl as run_kl
 from counterprobe.evaluation.comparison import Comparison as Comparison
 from counterprobe.evaluation.comparison import compare_sampler as compare_sampler
+from counterprobe.evaluation.dependence import DependenceProfile as DependenceProfile
+from counterprobe.evaluation.dependence import dependence_profile as dependence_profile
+from counterprobe.evaluation.dependence import estimate_dependence as estimate_dependence
 from counterprobe.evaluation.draw_tree import draw_tree_law as draw_tree_law
 from counterprobe.evaluation.likelihood import LogLikelihoods as LogLikelihoods
 from counterprobe.evaluation.likelihood import OrderDisagreement as OrderDisagreement

@@ -15,6 +15,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, TypeVar
 
 import numpy as np
@@ -54,7 +55,7 @@ def class_table(law: ForestLaw | TableLaw) -> TableLaw:
     return forest_table(law)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class _Node:
     """A reached history: the batch chosen there, the rows it is drawn from, and the exact law."""
 
@@ -62,6 +63,16 @@ class _Node:
     rows: FloatArray
     exact: FloatArray
     joint: FloatArray
+
+    @cached_property
+    def affinity(self) -> float:
+        """Hellinger affinity between the batch's exact joint law and the product of its rows."""
+        return float(np.sqrt(self.joint * _product(self.rows)).sum())
+
+    @cached_property
+    def product_gap(self) -> float:
+        """TV between the batch's exact joint law and the product of its exact rows."""
+        return float(np.abs(_product(self.exact) - self.joint).sum() / 2)
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,6 +173,11 @@ class OutputLaw:
     target, output, hybrid : ndarray of float, shape (C,) * N
         The target, the sampler's output law, and that of the exact-commit hybrid (same decisions,
         exact rows at commits).
+    midpoint, affinity : ndarray of float, shape (C,) * N
+        The law of the same decisions with every batch drawn from the normalised geometric mean of
+        its exact law and the sampler's, and the product of the affinities along each path. The
+        mean of the second under the first is ``1 - squared_hellinger``, for every rule (the
+        adaptive midpoint identity).
     total_correlation, row_kl : float
         The two parts of the joint-reference decomposition: their sum is ``KL(target || output)``.
     is_safe : bool
@@ -175,6 +191,8 @@ class OutputLaw:
     target: FloatArray
     output: FloatArray
     hybrid: FloatArray
+    midpoint: FloatArray
+    affinity: FloatArray
     total_correlation: float
     row_kl: float
     is_safe: bool
@@ -193,6 +211,11 @@ class OutputLaw:
         with np.errstate(divide="ignore"):
             logs = np.log(self.target[seen]) - np.log(self.output[seen])
         return float((self.target[seen] * logs).sum())
+
+    @property
+    def squared_hellinger(self) -> float:
+        """Squared Hellinger distance between target and output."""
+        return float(((np.sqrt(self.target) - np.sqrt(self.output)) ** 2).sum() / 2)
 
     @property
     def hybrid_hellinger(self) -> float:
@@ -233,6 +256,7 @@ def exact_output_law(
     walk = _Walk(law, oracle or law.oracle(), sampler, decision_seed)
     target = walk.table.table
     output, hybrid = np.ones(target.shape), np.ones(target.shape)
+    midpoint, affinity = np.ones(target.shape), np.ones(target.shape)
     correlation = np.zeros(target.shape)
     row_kl = np.zeros(target.shape)
     for sequence in itertools.product(range(target.shape[0]), repeat=target.ndim):
@@ -255,16 +279,21 @@ def exact_output_law(
             drawn, ideal = node.rows[slots, mine], node.exact[slots, mine]
             output[sequence] *= drawn.prod()
             hybrid[sequence] *= ideal.prod()
+            joint = node.joint[tuple(mine)]
+            midpoint[sequence] *= np.sqrt(joint * drawn.prod()) / node.affinity
+            affinity[sequence] *= node.affinity
             with np.errstate(divide="ignore", invalid="ignore"):  # impossible x: weight zero
-                correlation[sequence] += np.log(node.joint[tuple(mine)]) - np.log(ideal).sum()
+                correlation[sequence] += np.log(joint) - np.log(ideal).sum()
                 row_kl[sequence] += (np.log(ideal) - np.log(drawn)).sum()
             state[node.batch] = mine
     seen = target > 0
-    product_gap = max(_product_gap(node) for node in walk.nodes.values())
+    product_gap = max(node.product_gap for node in walk.nodes.values())
     return OutputLaw(
         target=target,
         output=output,
         hybrid=hybrid,
+        midpoint=midpoint,
+        affinity=affinity,
         total_correlation=float((target[seen] * correlation[seen]).sum()),
         row_kl=float((target[seen] * row_kl[seen]).sum()),
         is_safe=product_gap < 1e-12,
@@ -273,12 +302,12 @@ def exact_output_law(
     )
 
 
-def _product_gap(node: _Node) -> float:
-    """TV between a batch's exact joint law and the product of its exact rows."""
+def _product(rows: FloatArray) -> FloatArray:
+    """Return the joint law of independent rows, shape ``(C,) * n``."""
     product = np.ones(())
-    for row in node.exact:
+    for row in rows:
         product = np.multiply.outer(product, row)
-    return float(np.abs(product - node.joint).sum() / 2)
+    return product
 
 
 @dataclass(frozen=True, slots=True)

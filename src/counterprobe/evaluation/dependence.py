@@ -1,0 +1,280 @@
+"""How dependent a law or a model is: TC, DTC, effective TC and the curve that they are read from.
+
+All three totals are weighted sums of one curve, ``h_j``: the mean entropy of a random position
+given the values of j random others (``targets/curves.py``). The curve is exact by enumeration on a
+table and in closed form on paths and small trees. Anything else is estimated through its oracle:
+sequences are drawn one position at a time in random orders, then hidden again in parts. With all
+but m positions shown, ``h_0 - h_{N-m}`` is the mean divergence of a hidden position's row from its
+row with everything masked; the parts are consecutive pieces of a random order, so that every
+position is hidden at every level. Each sequence gives one value of each total, and their spread
+the standard errors.
+
+With the rows of an exact law this is unbiased. A learned model is consistent with no law: its TC
+is then what one product batch costs against its own random-order chain, and its curve need not
+fall everywhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from counterprobe.arguments import whole_number
+from counterprobe.arrays import FloatArray, IntArray, StateArray
+from counterprobe.evaluation.chain_rule import standard_error
+from counterprobe.evaluation.plan_runs import contexts_of
+from counterprobe.oracle import Oracle, Readouts, require_oracle
+from counterprobe.rows import Rows, to_numpy
+from counterprobe.run.door import Door, Stage
+from counterprobe.run.ledger import Ledger
+from counterprobe.states import MASK
+from counterprobe.streams import keyed_generator
+from counterprobe.targets.curves import dual_total_of, effective_total_of, total_of
+from counterprobe.targets.information import dependence, exact_curve, modelled_curve
+from counterprobe.targets.law import ForestLaw
+from counterprobe.targets.table import TableLaw
+
+__all__ = ["DependenceProfile", "Total", "dependence_profile", "estimate_dependence"]
+
+Method = Literal["enumeration", "closed form", "estimate", "model"]
+DEFAULT_SAMPLES = 16
+AT_ONCE = 4096
+
+
+@dataclass(frozen=True, slots=True)
+class Total:
+    """A number of nats.
+
+    Attributes
+    ----------
+    value : float
+    standard_error : float
+        Zero for an exact value, NaN where none is known.
+    is_bound : bool
+        Whether it is an upper bound: a hub of a forest has too many neighbours to enumerate.
+    """
+
+    value: float
+    standard_error: float = 0.0
+    is_bound: bool = False
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class DependenceProfile:
+    """The dependence of a law or a model, in nats.
+
+    Attributes
+    ----------
+    total, dual, effective : Total
+        TC, DTC and the effective total correlation.
+    curve : ndarray of float, shape (N,)
+        ``h_0 .. h_{N-1}``, over the positions that no context gave.
+    curve_se : ndarray of float, shape (N,)
+        Standard errors, zero where the curve is exact and NaN where it is modelled.
+    method : {"enumeration", "closed form", "estimate", "model"}
+        Where the curve comes from; of a forest the totals may be exact although it is not.
+    samples : int
+        Sequences drawn for an estimate.
+    ledger : Ledger
+        What estimating was charged, as probes.
+    """
+
+    total: Total
+    dual: Total
+    effective: Total
+    curve: FloatArray
+    curve_se: FloatArray
+    method: Method
+    samples: int = 0
+    ledger: Ledger = field(default_factory=Ledger)
+
+    def __post_init__(self) -> None:
+        """Freeze the arrays."""
+        self.curve.setflags(write=False)
+        self.curve_se.setflags(write=False)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return plain values, for files."""
+        totals = {"tc": self.total, "dtc": self.dual, "effective_tc": self.effective}
+        return {
+            **{name: total.value for name, total in totals.items()},
+            **{f"{name}_se": total.standard_error for name, total in totals.items()},
+            "dtc_is_bound": self.dual.is_bound,
+            "method": self.method,
+            "samples": self.samples,
+            "evaluations": self.ledger.total,
+            "curve": self.curve.tolist(),
+            "curve_se": self.curve_se.tolist(),
+        }
+
+
+def dependence_profile(
+    law: ForestLaw | TableLaw, *, samples: int = DEFAULT_SAMPLES, seed: int = 0
+) -> DependenceProfile:
+    """Measure a law: exactly where that is possible, else through its oracle.
+
+    Parameters
+    ----------
+    law : ForestLaw or TableLaw
+    samples : int
+        Sequences drawn where there is no exact curve, about ``N (1 + log N)`` evaluations each; 0
+        takes the curve of two numbers in place of an estimate, without a standard error.
+    seed : int
+
+    Examples
+    --------
+    >>> import counterprobe as cp
+    >>> profile = cp.evaluation.dependence_profile(cp.families.two_type_path(64))
+    >>> profile.method, [round(part.value, 3) for part in (profile.total, profile.effective)]
+    ('closed form', [1.594, 0.672])
+    """
+    samples = whole_number("samples", samples)
+    curve = exact_curve(law)
+    if curve is not None:
+        method: Method = "enumeration" if isinstance(law, TableLaw) else "closed form"
+        return DependenceProfile(
+            Total(total_of(curve)),
+            Total(dual_total_of(curve)),
+            Total(effective_total_of(curve)),
+            curve,
+            np.zeros(len(curve)),
+            method,
+        )
+    assert isinstance(law, ForestLaw)  # every table has an exact curve
+    known = dependence(law)
+    total, dual = Total(known.total), Total(known.dual, is_bound=known.is_bound)
+    if samples == 0:
+        curve = modelled_curve(law)
+        effective = Total(effective_total_of(curve), np.nan)
+        unknown = np.full(len(curve), np.nan)
+        return DependenceProfile(total, dual, effective, curve, unknown, "model")
+    drawn = estimate_dependence(law.oracle(), samples=samples, seed=seed)
+    return DependenceProfile(
+        total,
+        drawn.dual if known.is_bound else dual,
+        drawn.effective,
+        drawn.curve,
+        drawn.curve_se,
+        "estimate",
+        samples,
+        drawn.ledger,
+    )
+
+
+def estimate_dependence(
+    oracle: Oracle,
+    *,
+    samples: int = DEFAULT_SAMPLES,
+    given: ArrayLike | None = None,
+    seed: int = 0,
+    at_once: int = AT_ONCE,
+) -> DependenceProfile:
+    """Estimate the dependence of what an oracle answers for, by its chain rule in random orders.
+
+    Parameters
+    ----------
+    oracle : Oracle
+        Its rows must be a function of the state alone.
+    samples : int
+        Sequences drawn side by side; each is charged about ``N (1 + log N)`` evaluations for N
+        masked positions.
+    given : array_like of int, shape (N,), optional
+        Context, ``MASK`` elsewhere.
+    seed : int
+        Sample k depends on the seed and k alone.
+    at_once : int
+        Rows in one call of the oracle; a single state may have more.
+    """
+    require_oracle(oracle)
+    samples = whole_number("samples", samples, at_least=1)
+    at_once = whole_number("at_once", at_once, at_least=1)
+    if given is not None and np.ndim(given) != 1:
+        raise ValueError(
+            f"given must be one context, of shape ({oracle.length},), got shape {np.shape(given)}"
+        )
+    context = contexts_of(oracle, given, 1)
+    masked = np.flatnonzero(context[0] == MASK)
+    if not len(masked):
+        raise ValueError("given must leave a position masked, got none: nothing can depend")
+    door = Door(oracle)
+    alone = door.probe(context, masked)
+    streams = [keyed_generator(seed, "dependence", k) for k in range(samples)]
+    tokens = _draw(door, context, masked, streams)
+    drops = np.zeros((samples, len(masked)))
+    with door.stage("probe") as stage:
+        for k, stream in enumerate(streams):
+            for hidden in range(1, len(masked)):
+                order = stream.permutation(len(masked))
+                apart = [
+                    _divergences(stage, tokens[k], masked, alone, parts)
+                    for parts in _parts(order, hidden, at_once)
+                ]
+                drops[k, len(masked) - hidden] = np.concatenate(apart).mean()
+    first = float(to_numpy(alone.entropy()).mean())
+    curves = first - drops
+    return DependenceProfile(
+        total=_mean(total_of, curves),
+        dual=_mean(dual_total_of, curves),
+        effective=_mean(effective_total_of, curves),
+        curve=curves.mean(axis=0),
+        curve_se=np.array([standard_error(column) for column in drops.T]),
+        method="estimate",
+        samples=samples,
+        ledger=door.ledger,
+    )
+
+
+def _mean(total: Callable[[ArrayLike], float], curves: FloatArray) -> Total:
+    values = np.array([total(curve) for curve in curves])
+    return Total(float(values.mean()), standard_error(values))
+
+
+def _draw(
+    door: Door, context: StateArray, masked: IntArray, streams: list[np.random.Generator]
+) -> StateArray:
+    """Draw sequences side by side, one position at a time, each in an order of its own."""
+    states = np.repeat(context, len(streams), axis=0)
+    orders = np.stack([stream.permutation(masked) for stream in streams])
+    uniforms = np.stack([stream.random(len(masked)) for stream in streams])
+    everyone = np.arange(len(streams))
+    for here, noise in zip(orders.T, uniforms.T, strict=True):
+        with door.stage("probe") as stage:
+            rows = stage.ask(states, Readouts.pairs(everyone, here))
+        states[everyone, here] = rows.draw(noise)
+    return states
+
+
+def _parts(order: IntArray, hidden: int, at_once: int) -> Iterator[list[tuple[IntArray, int]]]:
+    """Cut an order into sets to hide, a few together; each with how many of it are new.
+
+    The last set reaches back for positions of the one before, so that all have one size.
+    """
+    count = len(order)
+    cuts = [(order[low : low + hidden], 0) for low in range(0, count - hidden + 1, hidden)]
+    if count % hidden:
+        cuts.append((order[count - hidden :], hidden - count % hidden))
+    step = max(1, at_once // hidden)
+    for low in range(0, len(cuts), step):
+        yield cuts[low : low + step]
+
+
+def _divergences(
+    stage: Stage,
+    tokens: StateArray,
+    masked: IntArray,
+    alone: Rows,
+    parts: list[tuple[IntArray, int]],
+) -> FloatArray:
+    """Hide each part in turn; return the divergences of rows that were not read before."""
+    states = np.repeat(tokens[None, :], len(parts), axis=0)
+    for state, (hidden, _) in zip(states, parts, strict=True):
+        state[masked[hidden]] = MASK
+    read = [hidden[seen:] for hidden, seen in parts]
+    index = np.concatenate(read)
+    which = np.repeat(np.arange(len(parts)), [len(part) for part in read])
+    rows = stage.ask(states, Readouts.pairs(which, masked[index]))
+    return to_numpy(rows.kl(alone.take(index))).astype(np.float64)
