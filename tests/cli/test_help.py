@@ -9,6 +9,7 @@ from typer.testing import CliRunner
 from counterprobe.cli.main import app
 
 COMMANDS = ["", "sample", "compare", "reproduce", "reference", "samplers", "plan", "verify"]
+COMMANDS += ["dependence"]
 COMMANDS += [f"study {verb}" for verb in ("run", "resume", "status", "figure", "table")]
 
 

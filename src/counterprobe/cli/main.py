@@ -10,6 +10,7 @@ import typer
 from counterprobe.cli import output
 from counterprobe.cli.advise import advise
 from counterprobe.cli.compare import compare
+from counterprobe.cli.dependence import dependence
 from counterprobe.cli.discover import discover
 from counterprobe.cli.infill import infill
 from counterprobe.cli.models import models
@@ -63,6 +64,7 @@ app.command()(models)
 app.command()(compare)
 app.command()(reproduce)
 app.command()(reference)
+app.command()(dependence)
 app.command()(samplers)
 app.command()(plan)
 app.command()(verify)

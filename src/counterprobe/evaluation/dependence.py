@@ -113,7 +113,11 @@ class DependenceProfile:
 
 
 def dependence_profile(
-    law: ForestLaw | TableLaw, *, samples: int = DEFAULT_SAMPLES, seed: int = 0
+    law: ForestLaw | TableLaw,
+    *,
+    samples: int = DEFAULT_SAMPLES,
+    seed: int = 0,
+    progress: Callable[[int], None] | None = None,
 ) -> DependenceProfile:
     """Measure a law: exactly where that is possible, else through its oracle.
 
@@ -123,7 +127,8 @@ def dependence_profile(
     samples : int
         Sequences drawn where there is no exact curve, about ``N (1 + log N)`` evaluations each; 0
         takes the curve of two numbers in place of an estimate, without a standard error.
-    seed : int
+    seed, progress
+        As in :func:`estimate_dependence`.
 
     Examples
     --------
@@ -152,7 +157,7 @@ def dependence_profile(
         effective = Total(effective_total_of(curve), np.nan)
         unknown = np.full(len(curve), np.nan)
         return DependenceProfile(total, dual, effective, curve, unknown, "model")
-    drawn = estimate_dependence(law.oracle(), samples=samples, seed=seed)
+    drawn = estimate_dependence(law.oracle(), samples=samples, seed=seed, progress=progress)
     return DependenceProfile(
         total,
         drawn.dual if known.is_bound else dual,
@@ -172,6 +177,7 @@ def estimate_dependence(
     given: ArrayLike | None = None,
     seed: int = 0,
     at_once: int = AT_ONCE,
+    progress: Callable[[int], None] | None = None,
 ) -> DependenceProfile:
     """Estimate the dependence of what an oracle answers for, by its chain rule in random orders.
 
@@ -188,6 +194,8 @@ def estimate_dependence(
         Sample k depends on the seed and k alone.
     at_once : int
         Rows in one call of the oracle; a single state may have more.
+    progress : callable, optional
+        Told after each sequence how many are measured.
     """
     require_oracle(oracle)
     samples = whole_number("samples", samples, at_least=1)
@@ -214,6 +222,8 @@ def estimate_dependence(
                     for parts in _parts(order, hidden, at_once)
                 ]
                 drops[k, len(masked) - hidden] = np.concatenate(apart).mean()
+            if progress is not None:
+                progress(k + 1)
     first = float(to_numpy(alone.entropy()).mean())
     curves = first - drops
     return DependenceProfile(
