@@ -26,6 +26,7 @@ from counterprobe.run.door import Door, ReplyCheck
 from counterprobe.run.drawing import ScoredDraw, as_temperature
 from counterprobe.run.gathered import Gathering, Seat
 from counterprobe.run.ledger import Right
+from counterprobe.run.listening import Listener
 from counterprobe.run.lockstep import Lockstep
 from counterprobe.run.results import SampleResult, StopReason
 from counterprobe.run.standing import Progress
@@ -85,6 +86,7 @@ def sample(
     log_probs: bool = False,
     on_step: OnStep | None = None,
     progress: bool | Tell = True,
+    listener: Listener | None = None,
     **settings: Any,
 ) -> SampleBatch:
     """Draw sequences.
@@ -122,6 +124,8 @@ def sample(
     progress : bool or callable
         Show a bar when there is a terminal; or call this with a ``Progress`` of the whole, from
         one thread at a time.
+    listener : Listener, optional
+        Told of everything that the first sequence does, such as a ``trace.Recorder``.
     **settings
         Of a sampler given by name.
 
@@ -152,6 +156,7 @@ def sample(
         at_once=whole_number("at_once", at_once, at_least=1),
         log_probs=log_probs,
         on_step=on_step,
+        listener=listener,
     )
     with _told(progress, order.rule.name) as tell:
         batches = _common_batches(order)
@@ -179,6 +184,7 @@ class _Order:
     at_once: int
     log_probs: bool
     on_step: OnStep | None
+    listener: Listener | None
 
     def streams_of_group(self, group: int) -> Streams:
         """Return the seeds of one group of sequences."""
@@ -263,7 +269,8 @@ def _common_batches(order: _Order) -> list[Iterator[IntArray]] | None:
     is_common = not order.rule.rights and (masked == masked[0]).all() and masked.any()
     follows_many = isinstance(order.oracle, BatchIncrementalOracle)
     has_session = isinstance(order.oracle, IncrementalOracle) and not follows_many
-    if order.count == 1 or not is_common or has_session or order.record != Level.LEDGER:
+    is_watched = order.record != Level.LEDGER or order.listener is not None
+    if order.count == 1 or not is_common or has_session or is_watched:
         return None
     if order.groups == order.count and not follows_many:
         return None
@@ -337,6 +344,7 @@ def _side_by_side(order: _Order, tell: Tell | None) -> SampleBatch:
             max_submissions=order.max_submissions,
             check=check,
             watch=whole,
+            listener=order.listener if sequence == 0 else None,
         )
         streams = order.streams_of_group(order.group_of(sequence))
         draw = None

@@ -71,10 +71,20 @@ def test_a_run_made_by_hand_replays_to_its_ledger(law, level):
 def test_levels_differ_in_what_they_keep_only(law):
     runs = {level: hand_made_run(law.oracle(), level) for level in cp.Level}
     notes = {level: len(run.transcript.notes) for level, run in runs.items()}
-    assert notes == {cp.Level.LEDGER: 0, cp.Level.STRUCTURE: 1, cp.Level.FULL: 1}
+    assert notes == {
+        cp.Level.LEDGER: 0,
+        cp.Level.STRUCTURE: 1,
+        cp.Level.TRACE: 1,
+        cp.Level.FULL: 1,
+    }
     kept = {level: run.transcript.rows_kept for level, run in runs.items()}
     read = runs[cp.Level.FULL].ledger.rows_read
-    assert kept == {cp.Level.LEDGER: 0, cp.Level.STRUCTURE: 0, cp.Level.FULL: read}
+    assert kept == {
+        cp.Level.LEDGER: 0,
+        cp.Level.STRUCTURE: 0,
+        cp.Level.TRACE: 0,
+        cp.Level.FULL: read,
+    }
     assert len({run.ledger for run in runs.values()}) == 1
     assert len({tuple(run.state) for run in runs.values()}) == 1
 

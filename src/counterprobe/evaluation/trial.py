@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from counterprobe.evaluation.batch_kl import DEFAULT_DRAWS, BatchKL, batch_kl
 from counterprobe.oracle import Oracle
+from counterprobe.run.listening import Listener
 from counterprobe.run.results import SampleResult
 from counterprobe.run.unmasking import Progress, Unmasking
 from counterprobe.samplers.base import Sampler
@@ -86,6 +87,7 @@ def run_trial(
     max_submissions: int | None = None,
     oracle: Oracle | None = None,
     progress: Watch | None = None,
+    listener: Listener | None = None,
 ) -> Trial:
     """Run a sampler once and measure it.
 
@@ -106,13 +108,17 @@ def run_trial(
     oracle : Oracle, optional
         The law's own oracle in another guise, such as one that takes the time: the same rows
         under the same name.
-    progress : callable, optional
+    progress, listener : optional
         As in ``Unmasking``.
     """
     told = sampler.informed_by(law)
     asked = law.oracle() if oracle is None else oracle
     run = Unmasking(
-        asked, temperature=temperature, max_submissions=max_submissions, progress=progress
+        asked,
+        temperature=temperature,
+        max_submissions=max_submissions,
+        progress=progress,
+        listener=listener,
     )
     result = told(run, streams)
     if draws is None:

@@ -31,6 +31,7 @@ from counterprobe.oracle import (
 from counterprobe.rows import Rows
 from counterprobe.run.history import History
 from counterprobe.run.ledger import Ledger
+from counterprobe.run.listening import Listener
 from counterprobe.run.transcript import (
     MAX_FINGERPRINTS,
     Event,
@@ -111,6 +112,8 @@ class Door:
         In place of a check of its own, with ``trusted`` left to it.
     watch : Watch, optional
         Told of every event that is charged.
+    listener : Listener, optional
+        Told of every reply, event and note; the transcript is then at level ``trace`` at least.
 
     Attributes
     ----------
@@ -139,6 +142,7 @@ class Door:
         max_submissions: int | None = None,
         check: ReplyCheck | None = None,
         watch: Watch | None = None,
+        listener: Listener | None = None,
     ) -> None:
         require_oracle(oracle)
         self.oracle = oracle
@@ -146,7 +150,8 @@ class Door:
         self.vocab_size = whole_number("oracle.vocab_size", oracle.vocab_size, at_least=1)
         self.check = check or ReplyCheck(oracle, trusted)
         self.ledger = Ledger()
-        self.transcript = Transcript(level=Level(record))
+        level = Level(record) if listener is None else max(Level(record), Level.TRACE)
+        self.transcript = Transcript(level=level, listener=listener)
         if max_submissions is not None:
             max_submissions = whole_number("max_submissions", max_submissions)
         self._max_submissions = max_submissions
@@ -221,7 +226,7 @@ class Door:
     def record(self, event: Event) -> None:
         """Charge a stage and write it down."""
         self.ledger = event.charge(self.ledger)
-        self.transcript.append(event)
+        self.transcript.append(event, self.ledger)
         if self._watch is not None:
             self._watch.charge(event, self.ledger.depth - 1)
         if logger.isEnabledFor(logging.DEBUG):
@@ -240,7 +245,9 @@ class Door:
             if isinstance(entry, Event):
                 self.ledger = entry.charge(self.ledger)
                 self.transcript.rows_kept += sum(len(rows) for rows in entry.rows)
-            self.transcript.entries.append(entry)
+                self.transcript.append(entry, self.ledger)
+            else:
+                self.transcript.take_over(entry)
         if self._watch is not None:
             self._watch.reach(self.ledger.depth)
 
@@ -320,6 +327,8 @@ class Stage:
         rows = door.oracle.rows(states, readouts) if answer is None else answer()
         rows = door.check(rows, readouts)
         self._count(len(states), len(readouts), prints, rows)
+        if door.transcript.listener is not None:
+            door.transcript.listener.replied(states, readouts, rows)
         return rows
 
     def ask_history(self, history: History, positions: IntArray) -> Rows:
@@ -329,6 +338,8 @@ class Stage:
         readouts = Readouts.same(1, positions)
         rows = door.check(door._history_rows(history, positions, readouts), readouts)
         self._count(1, len(positions), np.array([history.fingerprint], dtype=np.uint64), rows)
+        if door.transcript.listener is not None:
+            door.transcript.listener.replied(history.state[None, :], readouts, rows)
         return rows
 
     def ask_attended(

@@ -21,6 +21,7 @@ from counterprobe.run.candidates import CandidateBook, Candidates
 from counterprobe.run.door import Door, Stage
 from counterprobe.run.drawing import Draw, NoisyDraw, ScoredDraw
 from counterprobe.run.ledger import Right
+from counterprobe.run.listening import Listener
 from counterprobe.run.standing import Progress, Request, Standing
 from counterprobe.run.transcript import Event, Level, Operation
 from counterprobe.run.verifying import check_tokens, promoted_commit
@@ -75,7 +76,9 @@ class Unmasking(Standing):
         Where :meth:`once` looks first; by default every run computes for itself.
     door : Door, optional
         What asks, checks and charges; by default a new one for ``oracle``, with ``trusted``,
-        ``record`` and ``max_submissions``.
+        ``record``, ``max_submissions`` and ``listener``.
+    listener : Listener, optional
+        Told of everything as it happens, such as a ``trace.Recorder``.
     """
 
     def __init__(
@@ -93,9 +96,14 @@ class Unmasking(Standing):
         draw: Draw | None = None,
         memory: Memory | None = None,
         door: Door | None = None,
+        listener: Listener | None = None,
     ) -> None:
         door = door or Door(
-            oracle, trusted=trusted, record=record, max_submissions=max_submissions
+            oracle,
+            trusted=trusted,
+            record=record,
+            max_submissions=max_submissions,
+            listener=listener,
         )
         super().__init__(door, given, rights, temperature, sequence)
         self._progress = progress
@@ -228,7 +236,7 @@ class Unmasking(Standing):
         with self._stage("probe") as stage:
             rows = stage.ask_history(self._history, positions)
             tokens = self._drawn(draw, positions, rows)
-            self._settle(positions, tokens)
+            self._settle(positions, tokens, rows)
             stage.commit(positions)
         if observe is not None:
             observe(positions, rows)
@@ -298,7 +306,7 @@ class Unmasking(Standing):
             if Right.SELECT_AFTER_REPLY in self._rights:
                 chosen = rows.take(np.searchsorted(residual, positions))
                 tokens = self._drawn(draw, positions, chosen)
-                self._settle(positions, tokens)
+                self._settle(positions, tokens, chosen)
                 stage.commit(positions, selected=True)
                 self._rights_used |= Right.SELECT_AFTER_REPLY
                 return positions, tokens
@@ -322,9 +330,12 @@ class Unmasking(Standing):
             )
         rows = self._candidates.known
         if rows is None:
+            self.transcript.announce("draft")
             with self._stage("probe") as stage:
                 rows = stage.ask_history(self._history, residual)
-        return self._candidates.add(Candidates(residual, rows, self._drawn(draw, residual, rows)))
+        drawn = Candidates(residual, rows, self._drawn(draw, residual, rows))
+        self.transcript.detail("candidates", candidates=drawn)
+        return self._candidates.add(drawn)
 
     def lookahead(self, batches: Sequence[ArrayLike]) -> list[Rows]:
         """Submit, in one wave, the state after each of some batches of candidates.
@@ -343,6 +354,7 @@ class Unmasking(Standing):
         chosen = [check_batch(batch, self._history.state) for batch in batches]
         states = np.stack([drawn.place(self._history.state, batch) for batch in chosen])
         readouts = Readouts.every_masked(states)
+        self.transcript.announce("lookahead")
         return self._candidates.look_ahead(states, readouts, self.probe(states, readouts))
 
     def commit_candidates(self, batch: ArrayLike) -> IntArray:
@@ -364,10 +376,11 @@ class Unmasking(Standing):
         self._door.require_closed()
         drawn = self._candidates.require("commit_candidates")
         positions = check_batch(batch, self._history.state)
-        tokens = drawn.tokens[drawn.slots(positions)]
+        slots = drawn.slots(positions)
+        tokens = drawn.tokens[slots]
         if Right.SELECT_AFTER_REPLY in self._rights:
             prints = np.array([self._history.fingerprint], dtype=np.uint64)
-            self._settle(positions, tokens)
+            self._settle(positions, tokens, drawn.rows.take(slots))
             self._door.record(
                 Event("commit", 0, 0, positions, prints, selected=True, promoted=True)
             )
@@ -375,8 +388,8 @@ class Unmasking(Standing):
             self._rights_used |= Right.SELECT_AFTER_REPLY
         else:
             with self._stage("probe") as stage:
-                stage.ask_history(self._history, positions)
-                self._settle(positions, tokens)
+                rows = stage.ask_history(self._history, positions)
+                self._settle(positions, tokens, rows)
                 stage.commit(positions)
         self._rights_used |= Right.COMMIT_CANDIDATES
         return tokens
@@ -442,8 +455,10 @@ class Unmasking(Standing):
             raise ValueError(f"{operation} needs an uncommitted position; the run is complete")
         return residual
 
-    def _settle(self, positions: IntArray, tokens: IntArray) -> None:
+    def _settle(self, positions: IntArray, tokens: IntArray, rows: Rows) -> None:
         """Move the history, and everything that follows it."""
+        if self.transcript.listener is not None:
+            self.transcript.listener.settled(positions, tokens, rows)
         self._history.advance(positions, tokens, self.ledger.commits)
         self._door.push(positions, tokens)
         self._candidates.move(self._history.state)

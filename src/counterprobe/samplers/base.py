@@ -19,6 +19,7 @@ import numpy as np
 from counterprobe.arrays import IntArray
 from counterprobe.errors import BudgetExceeded, CounterprobeError, Infeasible, InfeasibleWarning
 from counterprobe.run.ledger import Right
+from counterprobe.run.listening import Opening
 from counterprobe.run.results import SampleResult, StopReason, versions
 from counterprobe.run.unmasking import Unmasking
 from counterprobe.streams import Decisions, Streams, require_streams
@@ -113,6 +114,9 @@ class Sampler(ABC):
         started = time.perf_counter()
         given = run.state
         run.begin(streams)
+        listener = run.transcript.listener
+        if listener is not None:
+            listener.opened(self._opening(run, streams))
         stop, reason, diagnostics = StopReason.COMPLETED, StopReason.COMPLETED.value, None
         try:
             if not run.is_complete:  # given context alone costs nothing
@@ -127,7 +131,7 @@ class Sampler(ABC):
             stop, reason = StopReason.BUDGET_SPENT, str(outcome)
         if stop is StopReason.COMPLETED:
             require_complete(self.name, len(run.residual), run.length)
-        return SampleResult(
+        result = SampleResult(
             tokens=run.state.astype(np.int64) if stop is StopReason.COMPLETED else None,
             state=run.state,
             ledger=run.ledger,
@@ -144,6 +148,24 @@ class Sampler(ABC):
             seconds=time.perf_counter() - started,
             versions=versions(),
             transcript=run.transcript.copy(),
+            sequence=run.sequence,
+            temperature=run.temperature,
+        )
+        if listener is not None:
+            listener.closed(result)
+        return result
+
+    def _opening(self, run: Unmasking, streams: Streams) -> Opening:
+        """Return what a listener is told first."""
+        return Opening(
+            sampler=self.name,
+            settings=self.settings,
+            oracle_name=run.oracle_name,
+            length=run.length,
+            vocab_size=run.vocab_size,
+            row_error=run.row_error,
+            given=run.state,
+            streams=streams,
             sequence=run.sequence,
             temperature=run.temperature,
         )

@@ -167,6 +167,7 @@ class _Rounds:
             self.run.transcript.note("guard", place=place)
             self.run.commit(self.run.residual)
             return False
+        self.run.transcript.announce("layer" if place == "centroid" else place)
         self.run.commit(batch)
         return True
 
@@ -205,7 +206,7 @@ def run_packed(
         peel = np.flatnonzero(2 * rows.claims(run.length) > plan.screen.degree_cutoff)
         is_last = len(peel) == 0 or log.peel_phases == plan.phase_cap
         probes = run.ledger.probes - probes_before
-        log.screened(run, rows, colors, probes, 0 if is_last else len(peel))
+        log.screened(run, rows, colors, probes, peel[:0] if is_last else peel)
         if is_last:
             return _finish(run, rows, rounds, log)
         for v in peel:
@@ -276,7 +277,7 @@ class _Log:
         rows: ScreenRows,
         colors: NDArray[np.int32],
         probes: int,
-        num_peeled: int,
+        peel: IntArray,
     ) -> None:
         """Note one screen."""
         self.screens.append(
@@ -285,10 +286,10 @@ class _Log:
                 probes=probes,
                 num_edges=len(rows.edges()),
                 num_overflowed=rows.num_overflowed,
-                num_peeled=num_peeled,
+                num_peeled=len(peel),
             )
         )
-        run.transcript.note("screen", rows=rows, colors=colors)
+        run.transcript.note("screen", rows=rows, colors=colors, plan=self.plan, peel=peel)
 
     def report(self, rounds: _Rounds) -> PackedReport:
         """Freeze."""

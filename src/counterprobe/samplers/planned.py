@@ -11,6 +11,9 @@ import numpy as np
 from counterprobe.arrays import FloatArray, IntArray
 from counterprobe.planning.make import PlanMethod, check_request, make_plan
 from counterprobe.planning.plan import Plan
+from counterprobe.planning.price import batch_prices
+from counterprobe.planning.strengths import check_strength
+from counterprobe.run.unmasking import Unmasking
 from counterprobe.samplers.base import Sampler, Sweep
 from counterprobe.samplers.quotas import POWERS
 from counterprobe.samplers.strengths import frozen_strengths, require_known
@@ -126,6 +129,21 @@ class Planned(Sampler):
             method=self.method,
             rng=decisions.generator("plan"),
         )
+
+    def unmask(self, run: Unmasking, decisions: Decisions) -> object:
+        """Commit the batches of a fresh plan."""
+        plan = self.plan(run.residual, decisions)
+        prices: list[float | None] = [None] * len(plan)
+        if run.transcript.level:
+            assert self.strength is not None
+            strengths = check_strength(self.strength, plan.positions)
+            rows = [np.searchsorted(strengths.positions, batch) for batch in plan.batches]
+            prices = batch_prices(strengths, rows).tolist()
+            run.transcript.note("plan", plan=plan, strength=self.strength)
+        for batch, price in zip(plan.batches, prices, strict=True):
+            run.transcript.announce("batch", price=price)
+            run.commit(batch)
+        return None
 
     def schedule(self, residual: IntArray, decisions: Decisions) -> Iterable[IntArray]:
         """Batches of a fresh plan."""

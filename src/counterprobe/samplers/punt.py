@@ -82,6 +82,8 @@ class PUNT(Sampler):
             draft = run.draft()
             order = best_first(score_rows(draft.rows, self.rank_by))
             survivors = self._survivors(run, draft, order)
+            ranked = draft.positions[order]
+            run.transcript.detail("tests", kept=ranked[survivors], dropped=ranked[~survivors])
             run.commit_candidates(draft.positions[order[survivors]])
         return None
 
@@ -127,6 +129,7 @@ class PUNT(Sampler):
             moved.append(right[kl > self.epsilon])
 
         if requests:
+            run.transcript.announce("test")
             run.stage(requests, compare)
         return moved
 

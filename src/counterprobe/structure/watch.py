@@ -117,18 +117,21 @@ def commit_in_order(
         Positions that were left when a row disagreed, committed singly.
     """
     seen: list[Rows] = []
-    for position in order.alone:
+    for k, position in enumerate(order.alone):
         seen.clear()
+        run.transcript.announce("single" if k < len(order.singles) else "repair")
         run.commit([position], observe=lambda _, rows: seen.append(rows))
     if len(order.singles) and order.layers and watch.implied is not None:
         states = watch.rehearsal(run.state, order.layers, seen[0], rng)
         readouts = Readouts.every_masked(states)
+        run.transcript.announce("rehearse")
         misfit = watch.implied.misfit(states, readouts, run.probe(states, readouts))
         if not (misfit <= watch.implied.tolerance).all():
             return _commit_singly(run)
     for layer in order.layers:
         history = run.state[None, :]
         seen.clear()
+        run.transcript.announce("layer")
         run.commit(layer, observe=lambda _, rows: seen.append(rows))
         if watch.disagrees(history, layer, seen[0])[0]:
             return _commit_singly(run)
@@ -150,5 +153,6 @@ def _commit_singly(run: Unmasking) -> int:
     """Commit whatever is left one position at a time; return how many that were."""
     left = run.residual
     for position in left:
+        run.transcript.announce("rest")
         run.commit([position])
     return len(left)

@@ -13,6 +13,7 @@ import math
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -121,12 +122,25 @@ class Neighbourhoods:
 
     def contradictions(self) -> IntArray:
         """Return the resolved positions of which one names the other in vain."""
+        return np.unique(self._in_vain())
+
+    def _in_vain(self) -> IntArray:
+        """Return pairs of resolved positions of which the first names the second in vain."""
         position, slot = self.named(self._claims_stand)
         other = self.members[position, slot]
         few = np.bincount(other, minlength=len(self.count)) <= OWN_CLAIMS
         names_back = (self._members_of(other) == position[:, None]).any(axis=1)
         in_vain = self.knowledge.is_resolved[other] & ~names_back & few[other]
-        return np.unique(np.concatenate([position[in_vain], other[in_vain]]))
+        return np.stack([position[in_vain], other[in_vain]], axis=1)
+
+    def account(self) -> dict[str, NDArray[Any]]:
+        """Return where edges and positions stand, for a transcript."""
+        return {
+            "edges": self.edges(),
+            "contradicted": np.unique(np.sort(self._in_vain(), axis=1), axis=0).reshape(-1, 2),
+            "is_resolved": self.knowledge.is_resolved.copy(),
+            "is_given_up": self.knowledge.is_given_up.copy(),
+        }
 
     def _members_of(self, position: IntArray) -> IntArray:
         """Return the members of some positions, -1 where there are fewer."""

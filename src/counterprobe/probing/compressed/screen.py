@@ -321,6 +321,7 @@ class _CompressedScreen:
                 certificate.compare_rehearsal(request.states, request.readouts, rows)
             self.keeper.take(request.label - first, request.readouts, rows)
 
+        self.run.transcript.announce(purpose, columns=shown)
         started = time.perf_counter()
         self.run.stage(requests(), consume)
         self.seconds += time.perf_counter() - started
@@ -335,7 +336,9 @@ class _CompressedScreen:
         edges, num_resolved = self.found.edges(), int(self.knowledge.is_resolved.sum())
         report = BatchReport(purpose, probes, num_resolved, num_reopened, len(edges))
         self.reports.append(report)
-        self.run.transcript.note("compressed", purpose=purpose, probes=probes, edges=edges)
+        if self.run.transcript.level:
+            known = self.found.account()
+            self.run.transcript.note("compressed", purpose=purpose, probes=probes, **known)
 
     def _improve(self) -> None:
         """Search neighbourhoods until nothing more is resolved."""

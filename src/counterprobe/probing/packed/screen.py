@@ -226,6 +226,10 @@ def packed_screen(
             responds = diameters_exceed(rows, shape, screen.tv_cut)
             book.record(chunk.coloring, chunk.sources, index[chunk.readouts], responds)
 
+        run.transcript.announce(
+            "screen", screen=screen, residual=residual, columns=columns, draft=draft,
+            colors=colors, book=book,
+        )  # fmt: skip
         run.stage(requests(), vote)
     candidates = book.count(colors[:, residual], screen.majority_fraction)
     start, source = select_rows(candidates, residual, screen.degree_cutoff, selector)

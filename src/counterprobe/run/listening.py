@@ -1,0 +1,85 @@
+"""Listeners: who is told of a run as it happens, in more detail than a transcript keeps.
+
+A transcript keeps counts and fingerprints; a viewer wants the states that were shown, how far rows
+moved and what was drawn, and wants them written down before a run dies. A :class:`Listener` is
+told all of it in order. It never changes what a run does, and nothing it looks at is charged.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol
+
+from counterprobe.arrays import IntArray, StateArray
+from counterprobe.oracle import Readouts
+from counterprobe.rows import Rows
+from counterprobe.run.ledger import Ledger
+from counterprobe.streams import Streams
+
+if TYPE_CHECKING:
+    from counterprobe.run.results import SampleResult
+    from counterprobe.run.transcript import Event, Note
+
+__all__ = ["Listener", "Opening"]
+
+
+@dataclass(frozen=True, slots=True)
+class Opening:
+    """What is known of a run before it does anything.
+
+    Attributes
+    ----------
+    sampler : str
+    settings : dict
+    oracle_name : str
+    length, vocab_size : int
+    row_error : float
+    given : ndarray of int, shape (N,)
+        Context, ``MASK`` elsewhere.
+    streams : Streams
+    sequence : int
+    temperature : float
+    """
+
+    sampler: str
+    settings: dict[str, Any]
+    oracle_name: str
+    length: int
+    vocab_size: int
+    row_error: float
+    given: StateArray
+    streams: Streams
+    sequence: int
+    temperature: float
+
+
+class Listener(Protocol):
+    """Whoever follows one run; arrays are for reading only, and only during the call."""
+
+    def opened(self, opening: Opening) -> None:
+        """Hear that a sampler is about to start."""
+        ...
+
+    def announced(self, purpose: str, facts: dict[str, Any]) -> None:
+        """Hear what the next stage is for; its facts may fill while it is open."""
+        ...
+
+    def replied(self, states: StateArray, readouts: Readouts, rows: Rows) -> None:
+        """Hear that states were submitted in the open stage, and what came back."""
+        ...
+
+    def settled(self, positions: IntArray, tokens: IntArray, rows: Rows) -> None:
+        """Hear which tokens are drawn from which rows; the next commit keeps them."""
+        ...
+
+    def charged(self, event: Event, ledger: Ledger) -> None:
+        """Hear that a stage has closed; the ledger is the one after it."""
+        ...
+
+    def noted(self, note: Note) -> None:
+        """Hear what a sampler or the run noted between stages."""
+        ...
+
+    def closed(self, result: SampleResult) -> None:
+        """Hear that the run is over."""
+        ...
