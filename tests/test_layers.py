@@ -25,7 +25,7 @@ LAYERS = [
     "structure",
     "samplers",
     "sampling evaluation",
-    "study plots testing models",
+    "study plots testing models trace",
     "infilling",
     "cli",
 ]
@@ -38,7 +38,7 @@ NotAForestError Oracle OracleError Progress Readouts Request Right Rows SampleBa
 SampleResult SoftSettings SoftStructure StopReason Streams Structure StructureError TableLaw
 TokenClasses Unmasking
 ZeroProbabilityWarning discover evaluation families fill_mask infill load_structure models
-planning probing sample samplers set_num_threads theory
+planning probing sample samplers set_num_threads theory trace
 """.split()
 
 

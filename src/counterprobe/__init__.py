@@ -11,6 +11,7 @@ from counterprobe import planning as planning
 from counterprobe import probing as probing
 from counterprobe import samplers as samplers
 from counterprobe import theory as theory
+from counterprobe import trace as trace
 from counterprobe.checks import ZeroProbabilityWarning as ZeroProbabilityWarning
 from counterprobe.classes import TokenClasses as TokenClasses
 from counterprobe.errors import BudgetExceeded as BudgetExceeded

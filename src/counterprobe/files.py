@@ -11,8 +11,10 @@ import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from types import TracebackType
+from typing import Self
 
-__all__ = ["check_whole_file", "whole_file"]
+__all__ = ["GrowingFile", "check_whole_file", "whole_file"]
 
 
 @contextmanager
@@ -58,6 +60,68 @@ def check_whole_file(file: str | os.PathLike[str]) -> None:
         partial.touch(exist_ok=False)
     finally:
         partial.unlink(missing_ok=True)
+
+
+class GrowingFile:
+    """A text file that grows line by line beside its name, and takes it when all went well.
+
+    What a program that died had written stays in ``NAME.partial``, for whoever wants to know how
+    far it came.
+
+    Parameters
+    ----------
+    file : str or path
+        Its folder must exist.
+
+    Attributes
+    ----------
+    partial : Path
+        Where it grows.
+    size : int
+        Bytes so far.
+    """
+
+    def __init__(self, file: str | os.PathLike[str]) -> None:
+        self._target = Path(file).resolve()
+        self.partial = self._target.with_name(f"{self._target.name}.partial")
+        self._file = self.partial.open("w", encoding="ascii", newline="")
+        self.size = 0
+
+    def write(self, line: str) -> None:
+        """Write a line; it is on its way to the disk when this returns."""
+        self._file.write(line)
+        self._file.flush()
+        self.size += len(line)
+
+    def finish(self) -> None:
+        """Take the name."""
+        self._file.flush()
+        os.fsync(self._file.fileno())
+        self._file.close()
+        os.replace(self.partial, self._target)
+
+    def read(self) -> str:
+        """Return what was written."""
+        self._file.flush()
+        return self.partial.read_text(encoding="ascii")
+
+    def discard(self) -> None:
+        """Leave nothing behind."""
+        self._file.close()
+        self.partial.unlink(missing_ok=True)
+
+    def __enter__(self) -> Self:
+        """Grow."""
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Stop growing; what is unfinished stays in ``partial``."""
+        self._file.close()
 
 
 def _beside(target: Path) -> Path:

@@ -93,7 +93,12 @@ class Compressed(CompressedSettings, Sampler):
         if not self.fallback:
             refuse_empty(findings, run.residual)
         order = commit_order(findings.edges, findings.is_resolved, run.residual)
-        run.transcript.note("terminal", positions=run.residual, edges=findings.edges)
+        run.transcript.note(
+            "terminal",
+            positions=run.residual,
+            edges=findings.edges,
+            is_resolved=findings.is_resolved,
+        )
         watch = run.once("watch", lambda: CommitWatch(findings.terms, order.alone))
         num_left = commit_in_order(run, order, watch, decisions.generator("rehearsal"))
         return CompressedReport(

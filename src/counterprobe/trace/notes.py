@@ -1,0 +1,170 @@
+"""What samplers note between stages, in the words of a trace: votes, hubs, graphs, plans."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from counterprobe.arrays import FloatArray, IntArray
+from counterprobe.planning.plan import Plan
+from counterprobe.probing.packed.screen import ScreenRows
+from counterprobe.run.transcript import Note
+from counterprobe.trace.arrays import pack
+from counterprobe.trace.plain import plain
+from counterprobe.trace.standing import CERTIFIED, CONTRADICTED, VOTED, KnownGraph
+
+__all__ = ["NoteTeller"]
+
+# Pairs of a plan's strengths that are told, for each position.
+PAIRS_A_POSITION = 4
+
+# An event, and whether it may be left out.
+Told = tuple[dict[str, Any], bool]
+
+
+class NoteTeller:
+    """Turns the notes of one run into events.
+
+    Parameters
+    ----------
+    length : int
+        Number of positions N.
+    """
+
+    def __init__(self, length: int) -> None:
+        self._length = length
+        self._graph = KnownGraph(length)
+        self._tellers: dict[str, Callable[..., Iterator[Told]]] = {
+            "screen": self._screen,
+            "compressed": self._compressed,
+            "terminal": self._terminal,
+            "plan": self._plan,
+            "candidates": self._candidates,
+            "tests": self._tests,
+            "guard": self._guard,
+        }
+
+    def tell(self, note: Note) -> Iterator[Told]:
+        """Yield the events of a note; a name that is not known has none."""
+        if note.name in self._tellers:
+            yield from self._tellers[note.name](**note.content)
+
+    # ----- Graphs --------------------------------------------------------------------------
+
+    def _changed(self, purpose: str, *changes: dict[str, Any]) -> Iterator[Told]:
+        """Yield a change of the graph, unless nothing changed."""
+        told = {key: value for change in changes for key, value in change.items()}
+        if told:
+            yield {"type": "graph", "purpose": purpose, **told}, False
+
+    def _screen(self, rows: ScreenRows, plan: Any, peel: IntArray, **_: Any) -> Iterator[Told]:
+        """Yield a packed screen: its votes, the graph they make, the hubs to peel."""
+        screen = plan.screen
+        won, residual = rows.candidates, rows.residual
+        source, readout = residual[won.source], residual[won.readout]
+        kept = np.repeat(residual, np.diff(rows.start)) * self._length + rows.source
+        yield (
+            {
+                "type": "votes",
+                "pairs": pack(np.stack([source, readout], axis=1)),
+                "votes": pack(won.votes),
+                "kept": pack(np.isin(readout * self._length + source, kept)),
+                "num_colorings": screen.num_colorings,
+                "needed": math.floor(screen.majority_fraction * screen.num_colorings),
+            },
+            True,
+        )
+        yield from self._changed("screen", self._edges(rows.edges(), VOTED))
+        if len(peel):
+            claims = rows.claims(self._length)[peel]
+            yield (
+                {
+                    "type": "hubs",
+                    "positions": pack(peel),
+                    "claims": pack(claims),
+                    "cutoff": screen.degree_cutoff,
+                },
+                False,
+            )
+
+    def _compressed(
+        self,
+        purpose: str,
+        edges: IntArray,
+        contradicted: IntArray,
+        is_resolved: NDArray[np.bool_],
+        is_given_up: NDArray[np.bool_],
+        **_: Any,
+    ) -> Iterator[Told]:
+        """Yield where a compressed screen stands after a batch."""
+        status = np.where(is_resolved[edges].all(axis=1), CERTIFIED, VOTED)
+        keys, denied = (
+            pairs[:, 0] * self._length + pairs[:, 1] for pairs in (edges, contradicted)
+        )
+        status[np.isin(keys, denied)] = CONTRADICTED
+        yield from self._changed(
+            purpose,
+            self._graph.edges(edges, status.astype(np.uint8)),
+            self._graph.positions(is_resolved, is_given_up),
+        )
+
+    def _terminal(
+        self, edges: IntArray, is_resolved: NDArray[np.bool_] | None = None, **_: Any
+    ) -> Iterator[Told]:
+        """Yield the graph that is committed by."""
+        standing = {}
+        if is_resolved is not None:
+            standing = self._graph.positions(is_resolved, ~is_resolved)
+        yield from self._changed("terminal", self._edges(edges, CERTIFIED), standing)
+
+    def _edges(self, edges: IntArray, status: int) -> dict[str, Any]:
+        return self._graph.edges(edges, np.full(len(edges), status, dtype=np.uint8))
+
+    # ----- Plans ---------------------------------------------------------------------------
+
+    def _plan(self, plan: Plan, strength: FloatArray, **_: Any) -> Iterator[Told]:
+        """Yield the strongest pairs that a plan knows, and its batches."""
+        i, j = np.nonzero(np.triu(np.nan_to_num(strength), 1) > 0)
+        strongest = np.argsort(-strength[i, j], kind="stable")[: PAIRS_A_POSITION * len(strength)]
+        pairs = np.stack([i[strongest], j[strongest]], axis=1)
+        yield from self._changed("plan", self._graph.estimated(pairs, strength[tuple(pairs.T)]))
+        yield (
+            {
+                "type": "plan",
+                "positions": pack(np.concatenate(plan.batches)),
+                "start": pack(np.concatenate([[0], np.cumsum(plan.sizes)])),
+                "method": plan.method,
+                "price": plain(float(plan.estimated_kl)),
+                "price_se": plain(float(plan.estimated_kl_se)),
+            },
+            False,
+        )
+
+    # ----- Peers ---------------------------------------------------------------------------
+
+    def _candidates(self, candidates: Any) -> Iterator[Told]:
+        yield (
+            {
+                "type": "candidates",
+                "positions": pack(candidates.positions),
+                "tokens": pack(candidates.tokens),
+            },
+            True,
+        )
+
+    def _tests(self, kept: IntArray, dropped: IntArray) -> Iterator[Told]:
+        yield {"type": "tests", "kept": pack(kept), "dropped": pack(dropped)}, True
+
+    def _guard(self, place: str) -> Iterator[Told]:
+        yield (
+            {
+                "type": "message",
+                "text": f"The guard acts at a {place} commit: the last permitted round commits "
+                "everything that is left, whatever joins it.",
+            },
+            False,
+        )

@@ -1,0 +1,393 @@
+"""The recorder: a listener that writes what a run does, event by event.
+
+Lines go to ``NAME.partial`` as they come, so that a run that dies leaves what it did; a run that
+ends has its file under its name, as JSON, gzipped JSON or a page. Details (what states showed, how
+far rows moved, likeliest tokens) are kept while there is room for them; commits, edges and the
+ledger always are.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from counterprobe.arrays import IntArray, StateArray
+from counterprobe.files import GrowingFile
+from counterprobe.oracle import Readouts
+from counterprobe.rows import Rows, to_numpy
+from counterprobe.run.ledger import Ledger
+from counterprobe.run.listening import Opening
+from counterprobe.run.results import SampleResult
+from counterprobe.run.transcript import Event, Note
+from counterprobe.states import MASK
+from counterprobe.trace.arrays import pack
+from counterprobe.trace.document import (
+    LAST_LINE,
+    compact,
+    first_line,
+    kind_of,
+    parse_trace,
+    write_trace,
+)
+from counterprobe.trace.notes import NoteTeller
+from counterprobe.trace.page import write_page
+from counterprobe.trace.plain import plain
+from counterprobe.trace.stages import OpenStage, screen_fields
+from counterprobe.trace.summaries import Reference, summarise
+from counterprobe.version import __version__
+
+__all__ = ["DEFAULT_BYTES", "About", "Recorder"]
+
+# What a page opens without a pause.
+DEFAULT_BYTES = 5_000_000
+# Shares of the room that details of probes may take, and those of commits.
+PROBES_SHARE = 0.7
+COMMITS_SHARE = 0.9
+
+
+@dataclass(frozen=True, slots=True)
+class About:
+    """What a trace says beside what the run itself knows.
+
+    Attributes
+    ----------
+    title : str
+        A line for people.
+    family, model : str, optional
+        Name of the target family, or of the model.
+    tokens : sequence of str, optional
+        What each of the V tokens is called.
+    positions : sequence of str, optional
+        What each of the N positions is called.
+    true_edges : array_like of int, shape (E, 2), optional
+        Edges of the hidden law, for comparison; no sampler sees them.
+    coordinates : array_like of float, shape (N, 3), optional
+        Where positions lie in space.
+    command : str, optional
+        The command that makes this trace.
+    """
+
+    title: str = ""
+    family: str | None = None
+    model: str | None = None
+    tokens: Sequence[str] | None = None
+    positions: Sequence[str] | None = None
+    true_edges: ArrayLike | None = None
+    coordinates: ArrayLike | None = None
+    command: str | None = None
+
+    def header(self, opening: Opening) -> dict[str, Any]:
+        """Return the header of a trace."""
+        given = opening.given
+        return {
+            "library": __version__,
+            "title": self.title or f"{opening.sampler} on {opening.oracle_name}",
+            "sampler": opening.sampler,
+            "settings": plain(opening.settings),
+            "oracle": opening.oracle_name,
+            "family": self.family,
+            "model": self.model,
+            "length": opening.length,
+            "vocab_size": opening.vocab_size,
+            "row_error": plain(float(opening.row_error)),
+            "seeds": {
+                "decision": int(opening.streams.decision_seed),
+                "commit": int(opening.streams.commit_seed),
+            },
+            "sequence": opening.sequence,
+            "temperature": opening.temperature,
+            "given": pack(given) if (given != MASK).any() else None,
+            "tokens": self._names("tokens", opening.vocab_size),
+            "positions": self._names("positions", opening.length),
+            "true_edges": self._array("true_edges", 2),
+            "coordinates": self._array("coordinates", 3),
+            "command": self.command,
+            "thinned": [],
+        }
+
+    def _names(self, field: str, count: int) -> list[str] | None:
+        names = getattr(self, field)
+        if names is None:
+            return None
+        if len(names) != count:
+            raise ValueError(f"{field} must be {count} strings, got {len(names)}")
+        return [str(name) for name in names]
+
+    def _array(self, field: str, width: int) -> Any:
+        values = getattr(self, field)
+        return None if values is None else pack(np.asarray(values).reshape(-1, width))
+
+
+class Recorder:
+    """Writes the trace of one run; a context manager to pass as ``listener``.
+
+    Parameters
+    ----------
+    path : path
+        ``.json``, ``.json.gz`` or ``.html``.
+    about : About, optional
+    max_bytes : int
+        Details are left out where the trace would grow beyond this, and the trace says so.
+
+    Examples
+    --------
+    >>> import counterprobe as cp, tempfile, pathlib
+    >>> law = cp.families.path(length=40, target_seed=196)
+    >>> file = pathlib.Path(tempfile.mkdtemp()) / "run.json"
+    >>> with cp.trace.Recorder(file) as recorder:
+    ...     batch = cp.sample(law.oracle(), "compressed", listener=recorder, progress=False)
+    >>> trace = cp.trace.load_trace(file)
+    >>> trace.end["ledger"]["total"] == batch.ledger.total
+    True
+    """
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        about: About | None = None,
+        *,
+        max_bytes: int = DEFAULT_BYTES,
+    ) -> None:
+        if max_bytes < 1:
+            raise ValueError(f"max_bytes must be at least 1, got {max_bytes!r}")
+        self._path = path
+        self._kind = kind_of(path)
+        self._about = about or About()
+        self._max_bytes = max_bytes
+        self._file: GrowingFile | None = None
+        self._result: SampleResult | None = None
+        self._measured: dict[str, float | None] = {"batch_kl": None, "batch_kl_se": None}
+        self._left_out: Counter[str] = Counter()
+        self._told: Counter[str] = Counter()
+        # Set when a run opens.
+        self._opening: Opening
+        self._notes: NoteTeller
+        self._history: StateArray
+        self._reference: Reference | None = None
+        # Of the stage that is open or comes next.
+        self._purpose: str | None = None
+        self._facts: dict[str, Any] = {}
+        self._stage: OpenStage | None = None
+        self._rows: tuple[IntArray, Rows] | None = None
+        self._drawn: tuple[IntArray, IntArray, Rows] | None = None
+
+    def measured(self, batch_kl: float, standard_error: float) -> None:
+        """Say what was measured of the run afterwards."""
+        self._measured = {"batch_kl": plain(batch_kl), "batch_kl_se": plain(standard_error)}
+
+    # ----- Listening -----------------------------------------------------------------------
+
+    def opened(self, opening: Opening) -> None:
+        """Write the header."""
+        if self._file is not None:
+            raise ValueError("a Recorder follows one run; make a new one for another")
+        header = first_line(self._about.header(opening))
+        self._opening = opening
+        self._history = opening.given.copy()
+        self._notes = NoteTeller(opening.length)
+        self._file = GrowingFile(self._path)
+        self._file.write(header)
+
+    def announced(self, purpose: str, facts: dict[str, Any]) -> None:
+        """Remember what the next stage is for."""
+        self._purpose, self._facts = purpose, facts
+
+    def replied(self, states: StateArray, readouts: Readouts, rows: Rows) -> None:
+        """Gather what a probe showed; a reply to the history alone is what others move from."""
+        if "book" in self._facts:
+            return
+        if self._stage is None and len(states) == 1 and self._rows is None:
+            if np.array_equal(states[0], self._history):
+                self._rows = readouts.position, rows
+                if len(rows) == int((self._history == MASK).sum()):
+                    self._refer_to(readouts.position, rows)
+                return
+        if self._stage is None:
+            self._stage = OpenStage(
+                self._history,
+                self._reference,
+                self._opening.vocab_size,
+                self._opening.row_error,
+                self._facts.get("columns"),
+                self._room(PROBES_SHARE),
+            )
+        self._stage.add(states, readouts, rows)
+
+    def settled(self, positions: IntArray, tokens: IntArray, rows: Rows) -> None:
+        """Remember what is drawn; the history moves when it is charged."""
+        self._drawn = positions, tokens, rows
+
+    def charged(self, event: Event, ledger: Ledger) -> None:
+        """Write a stage."""
+        told: dict[str, Any] = {"type": event.operation}
+        details: dict[str, Any] = {}
+        share = PROBES_SHARE
+        if event.operation == "preprocess" and self._rows is not None:
+            positions, rows = self._rows
+            told["positions"] = pack(positions)
+            details = summarise(rows)
+        elif event.operation == "probe":
+            told |= {"purpose": self._purpose or "probe", "count": event.submissions}
+            details = self._probed()
+        elif self._drawn is not None:
+            share = COMMITS_SHARE
+            positions, tokens, rows = self._drawn
+            told |= self._committed(event, positions, tokens)
+            probability = np.asarray(to_numpy(rows.prob(tokens)), dtype=np.float64)
+            details = {**summarise(rows), "prob": pack(probability, 1 / 255)}
+            self._history[positions] = tokens
+        told["ledger"] = _account(ledger)
+        self._tell(told, details, share)
+        self._purpose, self._facts = None, {}
+        self._stage = self._rows = self._drawn = None
+
+    def noted(self, note: Note) -> None:
+        """Write what was noted, where a trace has a word for it."""
+        if note.name == "candidates":
+            drawn = note.content["candidates"]
+            self._refer_to(drawn.positions, drawn.rows)
+        if note.name == "guard":
+            self._purpose = "guard"
+        for told, is_detail in self._notes.tell(note):
+            if is_detail:
+                kind = {"type": told.pop("type")}
+                self._tell(kind, told, PROBES_SHARE, alone=True)
+            else:
+                self._tell(told, {}, 1.0)
+
+    def closed(self, result: SampleResult) -> None:
+        """Remember the result; the end is written when the recorder closes."""
+        self._result = result
+
+    # ----- Writing -------------------------------------------------------------------------
+
+    def _refer_to(self, positions: IntArray, rows: Rows) -> None:
+        self._reference = Reference.of(len(self._history), positions, rows)
+
+    def _probed(self) -> dict[str, Any]:
+        """Return the details of a stage of probes."""
+        if "book" in self._facts:
+            return {"screen": screen_fields(self._facts)}
+        if self._stage is None:
+            return {}
+        if self._stage.is_dropped:
+            self._left_out["probe"] += 1
+        return self._stage.fields()
+
+    def _committed(self, event: Event, positions: IntArray, tokens: IntArray) -> dict[str, Any]:
+        """Return what is always kept of a commit."""
+        reason = self._purpose or ("selected" if event.selected else "batch")
+        told: dict[str, Any] = {
+            "positions": pack(positions),
+            "tokens": pack(tokens),
+            "reason": reason,
+        }
+        if event.selected:
+            told["selected"] = True
+        if event.promoted:
+            told["promoted"] = True
+        if self._facts.get("price") is not None:
+            told["price"] = plain(float(self._facts["price"]))
+        return told
+
+    def _room(self, share: float) -> int:
+        """Return the bytes that are left for details."""
+        assert self._file is not None
+        return int(share * self._max_bytes) - self._file.size
+
+    def _tell(
+        self, told: dict[str, Any], details: dict[str, Any], share: float, *, alone: bool = False
+    ) -> None:
+        """Write an event, with its details where there is room; alone, not without them."""
+        assert self._file is not None
+        self._told[told["type"]] += 1
+        if details:
+            line = compact({**told, **details}) + ",\n"
+            if len(line) <= self._room(share):
+                self._file.write(line)
+                return
+            self._left_out[told["type"]] += 1
+            if alone:
+                return
+        self._file.write(compact(told) + ",\n")
+
+    def _ending(self, result: SampleResult) -> dict[str, Any]:
+        return {
+            "type": "end",
+            "ledger": result.ledger.as_dict(),
+            "stop": str(result.stop),
+            "reason": result.reason,
+            "seconds": round(result.seconds, 4),
+            "rights": result.rights.names(),
+            "tokens": pack(result.state),
+            "notes": list(result.notes),
+            **self._measured,
+            "thinned": self._thinned(),
+        }
+
+    def _thinned(self) -> list[str]:
+        """Say what was left out while recording."""
+        words = {
+            "preprocess": "the likeliest tokens of the first readout",
+            "probe": "what the states of probes showed and how rows moved",
+            "commit": "the likeliest tokens of commits",
+            "candidates": "candidates",
+            "tests": "what tests decided",
+            "votes": "vote totals",
+        }
+        return [
+            f"left out to stay within {self._max_bytes:,} bytes: {words.get(kind, kind)}, in "
+            f"{count:,} of {self._told[kind]:,} events"
+            for kind, count in self._left_out.items()
+        ]
+
+    # ----- The file ------------------------------------------------------------------------
+
+    def __enter__(self) -> Self:
+        """Wait for a run."""
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Write the end, and give the file its name; what a dead run did stays beside it."""
+        if self._file is None:
+            if error is None:
+                raise ValueError("nothing was recorded: pass the recorder to a run as listener=")
+            return
+        with self._file as file:
+            if self._result is None:
+                if error is not None:
+                    error.add_note(f"what the run did until then is in {file.partial}")
+                return
+            file.write(compact(self._ending(self._result)) + "\n" + LAST_LINE)
+            if self._kind == "json":
+                file.finish()
+                return
+            whole = parse_trace(file.read())
+            if self._kind == "html":
+                write_page(whole, self._path)
+            else:
+                write_trace(whole, self._path)
+            file.discard()
+
+
+def _account(ledger: Ledger) -> list[int]:
+    """Return the running account of an event."""
+    return [
+        ledger.preprocessing,
+        ledger.probes,
+        ledger.commits,
+        ledger.depth,
+        ledger.rows_read,
+    ]
