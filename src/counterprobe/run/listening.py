@@ -68,8 +68,11 @@ class Listener(Protocol):
         """Hear that states were submitted in the open stage, and what came back."""
         ...
 
-    def settled(self, positions: IntArray, tokens: IntArray, rows: Rows) -> None:
-        """Hear which tokens are drawn from which rows; the next commit keeps them."""
+    def settled(self, positions: IntArray, tokens: IntArray, rows: Rows | None) -> None:
+        """Hear which tokens are drawn from which rows; the next commit keeps them.
+
+        Verified values were decided by rows of several states: ``rows`` is then None.
+        """
         ...
 
     def charged(self, event: Event, ledger: Ledger) -> None:

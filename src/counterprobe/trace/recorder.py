@@ -176,7 +176,7 @@ class Recorder:
         self._facts: dict[str, Any] = {}
         self._stage: OpenStage | None = None
         self._rows: tuple[IntArray, Rows] | None = None
-        self._drawn: tuple[IntArray, IntArray, Rows] | None = None
+        self._drawn: tuple[IntArray, IntArray, Rows | None] | None = None
 
     def measured(self, batch_kl: float, standard_error: float) -> None:
         """Say what was measured of the run afterwards."""
@@ -220,7 +220,7 @@ class Recorder:
             )
         self._stage.add(states, readouts, rows)
 
-    def settled(self, positions: IntArray, tokens: IntArray, rows: Rows) -> None:
+    def settled(self, positions: IntArray, tokens: IntArray, rows: Rows | None) -> None:
         """Remember what is drawn; the history moves when it is charged."""
         self._drawn = positions, tokens, rows
 
@@ -238,10 +238,11 @@ class Recorder:
             details = self._probed()
         elif self._drawn is not None:
             share = COMMITS_SHARE
-            positions, tokens, rows = self._drawn
+            positions, tokens, drawn_from = self._drawn
             told |= self._committed(event, positions, tokens)
-            probability = np.asarray(to_numpy(rows.prob(tokens)), dtype=np.float64)
-            details = {**summarise(rows), "prob": pack(probability, 1 / 255)}
+            if drawn_from is not None:
+                probability = np.asarray(to_numpy(drawn_from.prob(tokens)), dtype=np.float64)
+                details = {**summarise(drawn_from), "prob": pack(probability, 1 / 255)}
             self._history[positions] = tokens
         told["ledger"] = _account(ledger)
         self._tell(told, details, share)
