@@ -54,6 +54,23 @@ class Overconfident(Base):
         return True
 
 
+class Trusting(Base):
+    """Claims to verify, and keeps every draft unseen."""
+
+    @property
+    def rights(self):
+        return cp.Right.VERIFY
+
+    def exact_for(self, length):
+        return True
+
+    def unmask(self, run, decisions):
+        where = run.residual
+        rows = run.probe(run.state, where)
+        tokens = rows.draw(run.commit_noise().uniforms(where))
+        run.commit_verified(where, tokens, rows.log_prob(tokens))
+
+
 class Undeclared(Base):
     """Selects after the reply without saying so."""
 
@@ -229,6 +246,7 @@ class Deaf(Base):
     ("check", "broken", "message"),
     [
         (checks.check_exactness, Overconfident, "claims to be exact but is"),
+        (checks.check_exactness, Trusting, "claims to be exact but 300 draws have chi-square"),
         (checks.check_rights, Undeclared, r"used \['select-after-reply'\], declared \[\]"),
         (checks.check_seeds, Forgetful, "did not repeat itself"),
         (checks.check_seeds, Deaf, "another commit seed drew the same"),

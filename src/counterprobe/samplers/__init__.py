@@ -1,12 +1,15 @@
 """Samplers: one file each, all behind the same call and the same ledger."""
 
 from counterprobe.samplers.ancestral import Ancestral as Ancestral
+from counterprobe.samplers.assd import ASSD as ASSD
+from counterprobe.samplers.autospeculation import Autospeculation as Autospeculation
 from counterprobe.samplers.balanced import OneBatch as OneBatch
 from counterprobe.samplers.balanced import RandomBalanced as RandomBalanced
 from counterprobe.samplers.base import Sampler as Sampler
 from counterprobe.samplers.base import Sweep as Sweep
 from counterprobe.samplers.centroid_layers import CentroidLayers as CentroidLayers
 from counterprobe.samplers.compressed import Compressed as Compressed
+from counterprobe.samplers.couplings import coupling_disagreement as coupling_disagreement
 from counterprobe.samplers.dapd import DAPD as DAPD
 from counterprobe.samplers.dawn import DAWN as DAWN
 from counterprobe.samplers.demask import DEMASK as DEMASK
@@ -15,6 +18,7 @@ from counterprobe.samplers.dependence import InformationCurve as InformationCurv
 from counterprobe.samplers.dependence import LiCai as LiCai
 from counterprobe.samplers.effective_tc import EffectiveTC as EffectiveTC
 from counterprobe.samplers.entropy_bounded import EntropyBounded as EntropyBounded
+from counterprobe.samplers.freedave import FreeDave as FreeDave
 from counterprobe.samplers.klass import KLASS as KLASS
 from counterprobe.samplers.lookahead import InfoGain as InfoGain
 from counterprobe.samplers.lookahead import LookUM as LookUM
@@ -35,4 +39,5 @@ from counterprobe.samplers.threshold import Factor as Factor
 from counterprobe.samplers.threshold import Threshold as Threshold
 from counterprobe.samplers.topk import Dream as Dream
 from counterprobe.samplers.topk import LLaDA as LLaDA
+from counterprobe.samplers.universal_coupling import UniversalCoupling as UniversalCoupling
 from counterprobe.samplers.zhao_cai import ZhaoCai as ZhaoCai

@@ -7,6 +7,8 @@ from dataclasses import MISSING, asdict, fields
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from counterprobe.samplers.ancestral import Ancestral
+from counterprobe.samplers.assd import ASSD
+from counterprobe.samplers.autospeculation import Autospeculation
 from counterprobe.samplers.balanced import OneBatch, RandomBalanced
 from counterprobe.samplers.base import Sampler
 from counterprobe.samplers.centroid_layers import CentroidLayers
@@ -17,6 +19,7 @@ from counterprobe.samplers.demask import DEMASK
 from counterprobe.samplers.dependence import ChenCongLi, InformationCurve, LiCai
 from counterprobe.samplers.effective_tc import EffectiveTC
 from counterprobe.samplers.entropy_bounded import EntropyBounded
+from counterprobe.samplers.freedave import FreeDave
 from counterprobe.samplers.klass import KLASS
 from counterprobe.samplers.lookahead import InfoGain, LookUM
 from counterprobe.samplers.maskgit import MaskGIT
@@ -28,6 +31,7 @@ from counterprobe.samplers.sequential import Sequential
 from counterprobe.samplers.spread import Spread
 from counterprobe.samplers.threshold import Factor, Threshold
 from counterprobe.samplers.topk import Dream, LLaDA
+from counterprobe.samplers.universal_coupling import UniversalCoupling
 from counterprobe.samplers.zhao_cai import ZhaoCai
 
 __all__ = ["SAMPLERS", "build_sampler", "describe_samplers"]
@@ -58,6 +62,10 @@ SAMPLERS: dict[str, type[Sampler]] = {
         ZhaoCai,
         InfoGain,
         LookUM,
+        UniversalCoupling,
+        Autospeculation,
+        ASSD,
+        FreeDave,
         CentroidLayers,
         Planned,
         DAWN,

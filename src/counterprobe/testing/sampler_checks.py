@@ -34,6 +34,8 @@ from counterprobe.testing.wrappers import CountingOracle, PiecewiseOracle
 __all__ = ["SAMPLER_CHECKS", "SamplerCheck", "check_sampler", "check_stages"]
 
 STREAMS = Streams(21, 22)
+# Draws of a rule that verifies; chi-square on 7 degrees of freedom passes 60 with chance 1.5e-10.
+NUM_DRAWS, MOST_SURPRISE = 300, 60.0
 Laws = Sequence[Law] | None
 SamplerCheck = Callable[..., None]
 
@@ -243,10 +245,11 @@ def check_seeds(sampler: Sampler, laws: Laws = None) -> None:
 def check_decisions(sampler: Sampler, laws: Laws = None) -> None:
     """Require a first batch that does not depend on what will be drawn.
 
-    Rules that choose among drawn candidates are exempt: they declare it.
+    Rules that choose among drawn candidates, or keep those that pass a test, are exempt: they
+    declare it.
     """
     for told, law, _ in _cases(sampler, laws):
-        if Right.COMMIT_CANDIDATES in told.rights:
+        if told.rights & (Right.COMMIT_CANDIDATES | Right.VERIFY):
             continue
         given = np.full(law.length, MASK)
         given[1] = _possible(law)[1]
@@ -340,8 +343,12 @@ def check_settings(sampler: Sampler, laws: Laws = None) -> None:
 def check_exactness(sampler: Sampler, laws: Laws = None) -> None:
     """Require the target as output law, by enumeration to 1e-12, where exactness is claimed.
 
-    Small laws of its own are used, whatever ``laws`` says.
+    Small laws of its own are used, whatever ``laws`` says. Rules that verify have no end of ways
+    to draw: a few hundred draws are judged instead, which shows what is grossly wrong.
     """
+    if Right.VERIFY in sampler.rights:
+        _check_draws(sampler)
+        return
     commits_candidates = Right.COMMIT_CANDIDATES in sampler.rights
     for law in tiny_laws(3 if commits_candidates else 4):
         told = _attempt(sampler, law)[0]
@@ -359,6 +366,27 @@ def check_exactness(sampler: Sampler, laws: Laws = None) -> None:
             target = np.exp(law.log_prob(sequences)).reshape(output.shape)
             gap = float(np.abs(output - target).sum() / 2)
             require(gap < 1e-12, sampler.name, f"claims to be exact but is {gap:.3g} off in TV")
+
+
+def _check_draws(sampler: Sampler) -> None:
+    """Compare draws with the target by chi-square, where exactness is claimed."""
+    for law in tiny_laws(3):
+        told = _attempt(sampler, law)[0]
+        if told is None or not told.exact_for(law.length):
+            continue
+        oracle = law.oracle()
+        target = np.exp(law.log_prob(np.indices((2,) * 3).reshape(3, -1).T))
+        counts = np.zeros(8)
+        for k in range(NUM_DRAWS):
+            tokens = told(Unmasking(oracle, trusted=True, sequence=k), Streams(k, 5)).tokens
+            counts[np.ravel_multi_index(tuple(tokens), (2,) * 3)] += 1  # type: ignore[arg-type]
+        surprise = float(((counts - NUM_DRAWS * target) ** 2 / (NUM_DRAWS * target)).sum())
+        require(
+            surprise < MOST_SURPRISE,
+            sampler.name,
+            f"claims to be exact but {NUM_DRAWS} draws have chi-square {surprise:.0f} on 7 "
+            "degrees of freedom",
+        )
 
 
 SAMPLER_CHECKS: tuple[SamplerCheck, ...] = (

@@ -1,0 +1,165 @@
+"""Free drafts, verified: what one position a step would commit, several steps at a time.
+
+The reply at the history drafts the next few steps of the base rule, positions and values; one wave
+submits the state after each of those steps. A step is right if the reply at the state before it
+chooses the same position and the same value. The reply at the last state that was reached serves
+the next round, so that a round costs one stage.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+import numpy as np
+
+from counterprobe.arrays import FloatArray, IntArray, StateArray
+from counterprobe.oracle import Readouts
+from counterprobe.rows import Rows
+from counterprobe.run.ledger import Right
+from counterprobe.run.unmasking import Unmasking
+from counterprobe.samplers.base import Sampler, Sweep
+from counterprobe.samplers.drafted_blocks import in_order, log_probs, prefix_states, tempered
+from counterprobe.samplers.quotas import POWERS
+from counterprobe.samplers.sequential import Order
+from counterprobe.samplers.settings import require_count, require_one_of
+from counterprobe.samplers.stepwise import best_first, score_rows
+from counterprobe.states import MASK
+from counterprobe.streams import Decisions
+
+__all__ = ["FreeDave"]
+
+RowOrder = Literal["confidence", "entropy"]
+
+
+@dataclass(frozen=True, slots=True)
+class _Steps:
+    """The next steps of the base rule as seen from one state: positions, rows, values."""
+
+    positions: IntArray
+    rows: Rows
+    tokens: IntArray
+
+
+@dataclass(frozen=True, slots=True)
+class _Base:
+    """One position a step: which positions a state must be read at, and what it says comes next.
+
+    Attributes
+    ----------
+    order : "confidence", "entropy", or the positions in a fixed order
+    count : int
+        Steps that a reply drafts.
+    uniforms : ndarray of float, shape (N,)
+        Commit noise: a position is drawn with its own, whenever its step comes.
+    as_drawn : callable
+        What turns the oracle's rows into those that are drawn from.
+    """
+
+    order: RowOrder | IntArray
+    count: int
+    uniforms: FloatArray
+    as_drawn: Callable[[Rows], Rows]
+
+    def read_at(self, state: StateArray) -> IntArray:
+        """Return the positions whose rows the next steps need."""
+        if isinstance(self.order, str):
+            return np.flatnonzero(state == MASK)
+        left: IntArray = self.order[state[self.order] == MASK]
+        return left[: self.count]
+
+    def steps(self, positions: IntArray, rows: Rows) -> _Steps:
+        """Return the next steps if no further reply changed anything; the first one is right."""
+        if isinstance(self.order, str):
+            chosen = best_first(score_rows(rows, self.order))[: self.count]
+            positions, rows = positions[chosen], rows.take(chosen)
+        drawn_from = self.as_drawn(rows)
+        return _Steps(positions, drawn_from, drawn_from.draw(self.uniforms[positions]))
+
+
+@dataclass(frozen=True)
+class FreeDave(Sampler):
+    """Reproduce ``sequential`` of the same order and seeds, token for token, in fewer stages.
+
+    Without a mismatch a round of d drafts keeps d positions for d submissions in one stage; after
+    one, the rest of the wave was for nothing.
+
+    Parameters
+    ----------
+    draft_steps : int
+        Steps drafted a round d; 1 is ``sequential`` itself.
+    order : {"index", "random", "confidence", "entropy"}
+        Of the base rule. The last two choose by rows: every masked position is then read from
+        every state of a wave.
+    """
+
+    name: ClassVar[str] = "freedave"
+    summary: ClassVar[str] = "several steps of one position drafted and verified at once, lossless"
+    source: ClassVar[str] = "Wu, Zhang 2025, arXiv 2510.00294 (FreeDave)"
+    bound: ClassVar[str] = "exact: the tokens of sequential; depth at most N"
+    sweep: ClassVar[Sweep | None] = Sweep("draft_steps", POWERS)
+
+    draft_steps: int = 8
+    order: Order = "confidence"
+
+    def __post_init__(self) -> None:
+        """Check the settings."""
+        require_count("draft_steps", self.draft_steps)
+        require_one_of("order", self.order, Order)
+
+    @property
+    def rights(self) -> Right:
+        """Drafted values may be rejected."""
+        return Right.VERIFY
+
+    def exact_for(self, length: int) -> bool:
+        """Claim what ``sequential`` does."""
+        return True
+
+    def unmask(self, run: Unmasking, decisions: Decisions) -> object:
+        """Draft steps, verify them, keep those that one position a step would have made."""
+        order: RowOrder | IntArray
+        if self.order == "index" or self.order == "random":
+            order = in_order(self.order, run.residual, decisions)
+        else:
+            order = self.order
+        uniforms = run.commit_noise().uniforms(np.arange(run.length))
+        base = _Base(order, self.draft_steps, uniforms, tempered(run))
+        steps = _read(run, base, run.state[None, :])[0]
+        while True:
+            count = len(steps.tokens)
+            lengths = np.arange(1, min(count, len(run.residual) - 1) + 1)
+            states = prefix_states(run.state, steps.positions, steps.tokens, lengths)
+            following = _read(run, base, states) if len(states) else []
+            kept = 1
+            scores = [log_probs(steps.rows.take(np.arange(1)), steps.tokens[:1])]
+            while kept < count:
+                right = following[kept - 1]
+                if (right.positions[0], right.tokens[0]) != (
+                    steps.positions[kept],
+                    steps.tokens[kept],
+                ):
+                    break
+                scores.append(log_probs(right.rows.take(np.arange(1)), right.tokens[:1]))
+                kept += 1
+            run.commit_verified(
+                steps.positions[:kept], steps.tokens[:kept], np.concatenate(scores)
+            )
+            if run.is_complete:
+                return None
+            steps = following[kept - 1]
+
+
+def _read(run: Unmasking, base: _Base, states: StateArray) -> list[_Steps]:
+    """Submit states in one stage; return what each says comes next."""
+    where = [base.read_at(state) for state in states]
+    sizes = [len(positions) for positions in where]
+    rows = run.probe(
+        states, Readouts.pairs(np.repeat(np.arange(len(states)), sizes), np.concatenate(where))
+    )
+    ends = np.cumsum(sizes)
+    return [
+        base.steps(positions, rows.take(np.arange(end - len(positions), end)))
+        for positions, end in zip(where, ends, strict=True)
+    ]

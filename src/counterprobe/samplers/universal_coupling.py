@@ -1,0 +1,107 @@
+"""Parallel sampling by universal coupling: exact, of the order of N submissions, sublinear depth.
+
+Every position has fixed noise, and every row of a position is turned into a token by the same
+race. A draft is what the race says at an earlier state; it is kept if the race at the right state
+says the same. The noise is never drawn again after a mismatch, so the output is a function of the
+order and the noise: that of drawing one position at a time with this noise, bit for bit.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from counterprobe.arrays import IntArray
+from counterprobe.rows import Rows
+from counterprobe.samplers.base import Sweep
+from counterprobe.samplers.couplings import race
+from counterprobe.samplers.drafted_blocks import DraftedBlocks, FixedOrder, in_order
+from counterprobe.samplers.quotas import POWERS
+from counterprobe.samplers.settings import require_count, require_one_of
+from counterprobe.streams import CommitNoise, Decisions
+
+__all__ = ["UniversalCoupling", "balanced_block"]
+
+
+def balanced_block(length: int, vocab_size: int) -> int:
+    """Return the block size that balances rounds against mismatches: ``(N / log V) ** (1/3)``.
+
+    With blocks of b the number of rounds is at most of the order of ``N / b`` for the blocks that
+    are kept whole, and ``sqrt(N b log V)`` for the mismatches; both are equal there.
+    """
+    if vocab_size == 1:
+        return length  # nothing to decide
+    balanced = math.cbrt(length / math.log(vocab_size))
+    return min(length, max(1, round(balanced)))
+
+
+@dataclass(frozen=True, slots=True)
+class _Races:
+    noise: CommitNoise
+
+    def draft(self, block: IntArray, rows: Rows) -> IntArray:
+        return race(rows, block, self.noise)
+
+    def verify(
+        self, block: IntArray, tokens: IntArray, drafted_from: Rows, rows: Rows
+    ) -> tuple[int, int]:
+        right = race(rows, block[1:], self.noise)
+        differs = np.flatnonzero(right != tokens[1:])
+        if len(differs) == 0:
+            return len(block), 0
+        return 1 + int(differs[0]), int(right[differs[0]])
+
+
+@dataclass(frozen=True)
+class UniversalCoupling(DraftedBlocks):
+    """Draft a block with fixed noise, keep what the same noise draws from the right rows.
+
+    A round takes b submissions in two stages, the guess and the wave. Its first position is always
+    right, and the first mismatch is corrected, so that it keeps two or more.
+
+    Parameters
+    ----------
+    block_size : int or None
+        Positions drafted a round b; None is ``(N / log V) ** (1/3)``, N the masked positions.
+    full_prefix : bool
+        Also submit the state that holds the whole draft: it is the next guess if all of it is
+        kept, so that such a round costs one stage; otherwise it is one submission more.
+    order : {"random", "index"}
+        The bound on the depth is for a random order; the output law is exact in either.
+    """
+
+    name: ClassVar[str] = "universal-coupling"
+    summary: ClassVar[str] = (
+        "blocks drafted with fixed noise, kept as far as the same noise agrees"
+    )
+    source: ClassVar[str] = "Anari, Gao, Rubinstein 2024, arXiv 2408.09442 (reconstruction)"
+    bound: ClassVar[str] = "exact; expected O(N) submissions, depth N^(2/3) up to logarithms"
+    sweep: ClassVar[Sweep | None] = Sweep("block_size", POWERS)
+
+    block_size: int | None = None
+    full_prefix: bool = False
+    order: FixedOrder = "random"
+
+    def __post_init__(self) -> None:
+        """Check the settings."""
+        require_count("block_size", self.block_size)
+        require_one_of("order", self.order, FixedOrder)
+
+    @property
+    def reads_ahead(self) -> bool:
+        """Whether the wave also submits the state that holds every draft."""
+        return self.full_prefix
+
+    def plan(
+        self, residual: IntArray, vocab_size: int, decisions: Decisions
+    ) -> tuple[IntArray, int]:
+        """Return the order of the positions, and the block size."""
+        size = self.block_size or balanced_block(len(residual), vocab_size)
+        return in_order(self.order, residual, decisions), size
+
+    def coupler(self, noise: CommitNoise) -> _Races:
+        """Race with the noise of a run."""
+        return _Races(noise)

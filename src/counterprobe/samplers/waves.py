@@ -1,0 +1,153 @@
+"""Branches that draw side by side: what all of them ask at one time is one stage.
+
+A branch is a generator. It yields what it wants to know, is sent the replies, and returns what it
+drew. Branches call each other with ``yield from``; :func:`first_kept` lets several move together
+and merges what they ask, so that the depth of a whole tree of branches is its longest path, not
+its size. :func:`run_waves` submits each wave as one stage.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import numpy as np
+
+from counterprobe.arrays import IntArray, StateArray
+from counterprobe.oracle import Readouts
+from counterprobe.rows import Rows
+from counterprobe.run.unmasking import Request, Unmasking
+from counterprobe.samplers.drafted_blocks import log_probs, prefix_states, tempered
+
+__all__ = ["Branch", "ChainAt", "RowsAt", "first_kept", "run_waves"]
+
+T = TypeVar("T")
+
+# Numbers in the states of one request: a wave may hold a state for every position.
+MOST_NUMBERS = 1 << 22
+
+
+@dataclass(frozen=True, slots=True)
+class RowsAt:
+    """Wants the rows of some positions at a state: one submission, answered by ``Rows``."""
+
+    state: StateArray
+    positions: IntArray
+
+
+@dataclass(frozen=True, slots=True)
+class ChainAt:
+    """Wants the log-probability of each value but the first beside the values before it.
+
+    One submission a value; answered by an array of shape ``(n - 1,)``.
+    """
+
+    state: StateArray
+    positions: IntArray
+    tokens: IntArray
+
+
+Ask = RowsAt | ChainAt
+Branch = Generator[list[Ask], list[Any], T]
+
+
+def first_kept(branches: Sequence[Branch[T | None]]) -> Branch[T | None]:
+    """Let branches move together until the first of them, in their order, that keeps something.
+
+    Which one that is does not depend on how long each takes, so the choice favours no value. A
+    branch behind one that has kept something is given up where it stands.
+    """
+    ended: dict[int, T | None] = {}
+    asking: dict[int, list[Ask]] = {}
+    replies: dict[int, list[Any] | None] = dict.fromkeys(range(len(branches)))
+    while True:
+        for k, reply in replies.items():
+            try:
+                asking[k] = branches[k].send(reply)  # type: ignore[arg-type]
+            except StopIteration as end:
+                ended[k] = end.value
+        kept = min((k for k, value in ended.items() if value is not None), default=len(branches))
+        asking = {k: asks for k, asks in asking.items() if k < kept}
+        if not asking:
+            return ended[kept] if kept < len(branches) else None
+        answers = iter((yield [ask for asks in asking.values() for ask in asks]))
+        replies = {k: [next(answers) for _ in asks] for k, asks in asking.items()}
+        asking = {}
+
+
+def run_waves(run: Unmasking, branch: Branch[T]) -> T:
+    """Submit what a branch asks, one stage at a time, until it has drawn."""
+    replies: list[Any] | None = None
+    while True:
+        try:
+            asks = branch.send(replies)  # type: ignore[arg-type]
+        except StopIteration as end:
+            value: T = end.value
+            return value
+        replies = _answer(run, asks)
+
+
+@dataclass(frozen=True, slots=True)
+class _Piece:
+    """Some of the states of one ask: the rows that come back are told apart by their number."""
+
+    ask: int
+    states: StateArray
+    index: IntArray
+    positions: IntArray
+    tokens: IntArray | None
+
+
+def _answer(run: Unmasking, asks: Sequence[Ask]) -> list[Any]:
+    """Submit one wave as one stage; return a reply an ask."""
+    as_drawn = tempered(run)
+    found: list[list[Any]] = [[] for _ in asks]
+
+    def sort(request: Request, rows: Rows) -> None:
+        low = 0
+        for piece in request.label:
+            part = as_drawn(rows.take(np.arange(low, low + len(piece.positions))))
+            low += len(piece.positions)
+            is_chain = piece.tokens is not None
+            found[piece.ask].append(log_probs(part, piece.tokens) if is_chain else part)
+
+    run.stage(_requests(asks, max(1, MOST_NUMBERS // run.length)), sort)
+    return [
+        parts[0] if isinstance(ask, RowsAt) else np.concatenate(parts)
+        for ask, parts in zip(asks, found, strict=True)
+    ]
+
+
+def _requests(asks: Sequence[Ask], at_once: int) -> Iterator[Request]:
+    """Join the pieces of a wave into requests of at most so many states."""
+    pieces: list[_Piece] = []
+    count = 0
+    for piece in _pieces(asks, at_once):
+        if pieces and count + len(piece.states) > at_once:
+            yield _request(pieces)
+            pieces, count = [], 0
+        pieces.append(piece)
+        count += len(piece.states)
+    yield _request(pieces)
+
+
+def _request(pieces: list[_Piece]) -> Request:
+    starts = np.cumsum([0, *(len(piece.states) for piece in pieces[:-1])])
+    readouts = Readouts.pairs(
+        np.concatenate([p.index + low for p, low in zip(pieces, starts, strict=True)]),
+        np.concatenate([piece.positions for piece in pieces]),
+    )
+    return Request(np.concatenate([piece.states for piece in pieces]), readouts, label=pieces)
+
+
+def _pieces(asks: Sequence[Ask], at_once: int) -> Iterator[_Piece]:
+    for k, ask in enumerate(asks):
+        if isinstance(ask, RowsAt):
+            here = np.zeros(len(ask.positions), dtype=np.int64)
+            yield _Piece(k, ask.state[None, :], here, ask.positions, None)
+            continue
+        for low in range(1, len(ask.positions), at_once):
+            lengths = np.arange(low, min(low + at_once, len(ask.positions)))
+            states = prefix_states(ask.state, ask.positions, ask.tokens, lengths)
+            yield _Piece(k, states, lengths - low, ask.positions[lengths], ask.tokens[lengths])
