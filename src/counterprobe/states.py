@@ -20,7 +20,15 @@ from numpy.typing import ArrayLike, NDArray
 from counterprobe.arrays import IntArray, StateArray
 from counterprobe.compiled import allocating_kernel
 
-__all__ = ["MASK", "all_masked", "as_states", "check_batch", "fingerprint", "mix64"]
+__all__ = [
+    "MASK",
+    "all_masked",
+    "as_states",
+    "check_batch",
+    "check_positions",
+    "fingerprint",
+    "mix64",
+]
 
 MASK = -1
 STATE_DTYPE = np.int32
@@ -68,19 +76,25 @@ def as_states(
     return np.ascontiguousarray(array, dtype=STATE_DTYPE)
 
 
-def check_batch(batch: ArrayLike, state: StateArray) -> IntArray:
-    """Check the positions of a commit against the history and return them, in their order."""
+def check_positions(batch: ArrayLike, length: int) -> IntArray:
+    """Check that a batch names positions, each once, and return them in their order."""
     positions = np.atleast_1d(np.asarray(batch))
     if positions.ndim != 1 or positions.size == 0 or positions.dtype.kind not in "iu":
         raise ValueError(f"a batch must be a non-empty list of positions, got {batch!r}")
     positions = positions.astype(np.int64)
-    if positions.min() < 0 or positions.max() >= len(state):
+    if positions.min() < 0 or positions.max() >= length:
         raise ValueError(
-            f"batch positions must lie in 0..{len(state) - 1}, got "
+            f"batch positions must lie in 0..{length - 1}, got "
             f"{int(positions.min())}..{int(positions.max())}"
         )
     if len(np.unique(positions)) != len(positions):
         raise ValueError("a batch must not name a position twice")
+    return positions
+
+
+def check_batch(batch: ArrayLike, state: StateArray) -> IntArray:
+    """Check the positions of a commit against the history and return them, in their order."""
+    positions = check_positions(batch, len(state))
     taken = state[positions] != MASK
     if taken.any():
         raise ValueError(

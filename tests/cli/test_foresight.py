@@ -26,7 +26,8 @@ def test_a_run_that_costs_more_than_its_positions_says_so_before():
 
 
 @pytest.mark.parametrize(
-    ("name", "length"), [("packed", 29), ("packed", 512), ("lookum", 40), ("info-gain", 40)]
+    ("name", "length"),
+    [("packed", 29), ("packed", 512), ("lookum", 40), ("info-gain", 40), ("remdm", 40)],
 )
 def test_what_is_foreseen_is_about_what_is_charged(name, length):
     law = cp.families.path(length, target_seed=196)
@@ -44,7 +45,7 @@ def test_discovery_is_foreseen_from_below():
 
 @pytest.mark.parametrize("name", sorted(set(SAMPLERS) - {"packed", "compressed", "packed-theory"}))
 def test_rules_that_commit_every_step_are_not_warned_about(name, capsys):
-    if name not in ("lookum", "info-gain"):
+    if name not in ("lookum", "info-gain", "remdm"):
         foresight.say_costs([SAMPLERS[name]()], 40, 2048)
         assert capsys.readouterr().err == ""
 

@@ -130,6 +130,48 @@ class Uncounted(Base):
         run.commit(run.residual)
 
 
+class Repentant(Base):
+    """Takes a commit back without saying so."""
+
+    def schedule(self, residual, decisions):
+        return None
+
+    def unmask(self, run, decisions):
+        residual = run.residual
+        run.commit(residual)
+        run.remask(residual[:1])
+        run.commit(residual[:1])
+
+
+class Silent(Repentant):
+    """Goes back behind the run's back: the transcript does not tell."""
+
+    @property
+    def rights(self):
+        return cp.Right.REMASK
+
+    def unmask(self, run, decisions):
+        residual = run.residual
+        run.commit(residual)
+        run._history.retreat(residual[:1])
+        run.commit(residual[:1])
+
+
+class Careless(Repentant):
+    """Masks given context."""
+
+    @property
+    def rights(self):
+        return cp.Right.REMASK
+
+    def unmask(self, run, decisions):
+        run.commit(run.residual)
+        context = np.flatnonzero(run.round_of_position == -1)
+        run._history.round_of[context] = 0
+        run.remask([0, *context])
+        run.commit([0, *context])
+
+
 class Adaptive(Base):
     """Asks five probes in one stage, each about the answers so far."""
 
@@ -248,6 +290,10 @@ class Deaf(Base):
         (checks.check_exactness, Overconfident, "claims to be exact but is"),
         (checks.check_exactness, Trusting, "claims to be exact but 300 draws have chi-square"),
         (checks.check_rights, Undeclared, r"used \['select-after-reply'\], declared \[\]"),
+        (checks.check_rights, Repentant, r"used \['remask'\], declared \[\]"),
+        (checks.check_remasking, Repentant, "took commits back without the right"),
+        (checks.check_remasking, Silent, "1 taken back do not leave 3"),
+        (checks.check_remasking, Careless, "masked given context"),
         (checks.check_seeds, Forgetful, "did not repeat itself"),
         (checks.check_seeds, Deaf, "another commit seed drew the same"),
         (checks.check_decisions, Peeking, "first batch depends on the commit seed"),

@@ -247,6 +247,7 @@ def _record(result: SampleResult) -> dict[str, Any]:
         "commit_seed": int(result.streams.commit_seed),
         "seconds": result.seconds,
         "ledger": _counts(result.ledger),
+        "undone": result.undone,
     }
 
 
@@ -280,6 +281,7 @@ def _result(
         transcript=Transcript(),
         sequence=record["sequence"],
         temperature=header["temperature"],
+        undone=record.get("undone", 0),
     )
 
 

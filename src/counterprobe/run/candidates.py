@@ -57,7 +57,8 @@ class CandidateBook:
     ----------
     current : Candidates or None
     count : int
-        Sets drawn so far; the next one draws with this index of the commit noise.
+        Sets drawn, and times that commits were taken back, so far; the next values are drawn with
+        this index of the commit noise, so that no position draws twice with the same noise.
     known : Rows or None
         Rows of every residual position at the current history, when they were read already.
     """
@@ -87,6 +88,11 @@ class CandidateBook:
         replies = [rows.take(part) for part in parts]
         self._ahead = list(zip(states, replies, strict=True))
         return replies
+
+    def take_back(self, history: StateArray) -> None:
+        """Follow positions that were masked again: what they draw next must be drawn afresh."""
+        self.count += 1
+        self.move(history)
 
     def move(self, history: StateArray) -> None:
         """Follow a commit: the candidates end; rows are known if this state was looked at."""

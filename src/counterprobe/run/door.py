@@ -213,6 +213,10 @@ class Door:
         if self._session is not None:
             self._session.push(positions, tokens)
 
+    def forget(self) -> None:
+        """Drop an open session, which can only grow; the next rows open one where history is."""
+        self._session = None
+
     def _history_rows(self, history: History, positions: IntArray, readouts: Readouts) -> Rows:
         """Rows at the commit state, from a session where the oracle offers one."""
         if self._session is None and self._incremental is not None:

@@ -78,7 +78,8 @@ class SampleResult:
     given : ndarray of int, shape (N,)
         The context it started from.
     round_of_position : ndarray of int, shape (N,)
-        Commit round of each position: -1 for given context, -2 if uncommitted.
+        Commit round of each position: -1 for given context, -2 if uncommitted. Where commits were
+        taken back, the round of the commit that stands.
     sampler : str
         Name of the sampler.
     settings : dict
@@ -99,6 +100,8 @@ class SampleResult:
         Index of the sequence among many drawn with the same seeds; its commit noise depends on it.
     temperature : float
         Of the drawn tokens; other than 1 it is a declared change of the target law.
+    undone : int
+        Commits of positions that were taken back; each such position was drawn again.
     """
 
     tokens: NDArray[np.int64] | None
@@ -119,6 +122,7 @@ class SampleResult:
     transcript: Transcript
     sequence: int = 0
     temperature: float = 1.0
+    undone: int = 0
 
     def __post_init__(self) -> None:
         """Freeze the arrays."""
@@ -136,7 +140,10 @@ class SampleResult:
 
     @property
     def batches(self) -> list[NDArray[np.int64]]:
-        """The committed batches in order, each with its positions increasing."""
+        """The committed batches in order, each with its positions increasing.
+
+        Where commits were taken back, what stands of each; of some rounds nothing may.
+        """
         order = np.argsort(self.round_of_position, kind="stable")
         rounds = self.round_of_position[order]
         first = int(np.searchsorted(rounds, 0))
@@ -145,11 +152,26 @@ class SampleResult:
 
     @property
     def history(self) -> StateArray:
-        """The states from the context to the end, shape ``(rounds + 1, N)``."""
+        """The states from the context to the end, shape ``(rounds + 1, N)``.
+
+        Masking again is a round too; a result read from a file shows what stood in the end alone.
+        """
+        if self.undone and self.transcript.events:
+            return self._history_with_masking()
         last = int(self.round_of_position.max(initial=-1))
         rounds = np.arange(-1, last + 1)[:, None]
         is_known = (self.round_of_position >= -1) & (self.round_of_position <= rounds)
         return np.where(is_known, self.state, MASK).astype(np.int32)
+
+    def _history_with_masking(self) -> StateArray:
+        """Walk the transcript backwards: before a commit its batch was masked."""
+        states = [self.state]
+        for event in reversed(self.transcript.events):
+            if event.operation in ("commit", "remask"):
+                before = states[-1].copy()
+                before[event.positions] = MASK if event.tokens is None else event.tokens
+                states.append(before)
+        return np.stack(states[::-1]).astype(np.int32)
 
     @property
     def notes(self) -> list[str]:
@@ -171,6 +193,7 @@ class SampleResult:
             "commit_seed": self.streams.commit_seed,
             "sequence": self.sequence,
             "temperature": self.temperature,
+            "undone": self.undone,
             "oracle": self.oracle_name,
             "seconds": round(self.seconds, 6),
             "versions": self.versions,

@@ -44,9 +44,10 @@ class Progress:
     Attributes
     ----------
     operation : str
-        ``"preprocess"``, ``"probe"`` or ``"commit"``.
+        ``"preprocess"``, ``"probe"``, ``"commit"`` or ``"remask"``.
     committed, length : int
-        Positions known (given context included), and N; of many sequences together, their sums.
+        Positions known now (given context included; fewer after masking again), and N; of many
+        sequences together, their sums.
     ledger : Ledger
         Charges so far.
     """
@@ -137,6 +138,11 @@ class Standing:
     def round_of_position(self) -> IntArray:
         """Commit round of each position: -1 for given context, -2 if uncommitted (a copy)."""
         return self._history.round_of.copy()
+
+    @property
+    def num_undone(self) -> int:
+        """Commits of positions that were taken back so far."""
+        return self._history.num_undone
 
     @property
     def sequence(self) -> int:

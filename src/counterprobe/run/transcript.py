@@ -21,7 +21,7 @@ from counterprobe.run.listening import Listener
 
 __all__ = ["Event", "Level", "Note", "Operation", "Transcript"]
 
-Operation = Literal["preprocess", "probe", "commit"]
+Operation = Literal["preprocess", "probe", "commit", "remask"]
 
 # A theory-mode screen has up to 10^8 states: past this many in one stage, fingerprints are summed.
 MAX_FINGERPRINTS = 65_536
@@ -40,16 +40,16 @@ class Level(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """One stage.
+    """One stage, or commits that were taken back, which submits nothing.
 
     Attributes
     ----------
-    operation : {"preprocess", "probe", "commit"}
+    operation : {"preprocess", "probe", "commit", "remask"}
     submissions, rows_read : int
     positions : ndarray of int
-        The committed batch; empty otherwise.
+        The batch that was committed or masked again; empty otherwise.
     fingerprints : ndarray of uint64
-        One a state, or their sum when there were too many.
+        One a state, or their sum when there were too many; of the state left by masking again.
     selected : bool
         Whether the batch was chosen after the reply.
     promoted : bool
@@ -57,6 +57,8 @@ class Event:
         probe is then counted as the commit.
     rows : tuple of Rows
         The replies, at level ``full``.
+    tokens : ndarray of int or None
+        The values that were taken back.
     """
 
     operation: Operation
@@ -67,6 +69,7 @@ class Event:
     selected: bool = False
     rows: tuple[Rows, ...] = ()
     promoted: bool = False
+    tokens: NDArray[np.int64] | None = None
 
     def charge(self, ledger: Ledger) -> Ledger:
         """Return a ledger after this stage."""

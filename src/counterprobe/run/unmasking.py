@@ -1,4 +1,4 @@
-"""One irreversible run: its history, its oracle behind the door, its ledger.
+"""One run from masks to tokens: its history, its oracle behind the door, its ledger.
 
 Every sampler reaches the oracle through an :class:`Unmasking`. It offers the operations that the
 paper's admissible algorithms have (one all-mask readout, probes, product commits) and those that
@@ -20,7 +20,8 @@ from counterprobe.run.candidates import Candidates
 from counterprobe.run.door import Stage
 from counterprobe.run.drawing import Draw, ScoredDraw
 from counterprobe.run.ledger import Right
-from counterprobe.run.reading import Consume, Memory, Reading
+from counterprobe.run.reading import Consume, Memory
+from counterprobe.run.remasking import Remasking
 from counterprobe.run.standing import Progress, Request
 from counterprobe.run.transcript import Event
 from counterprobe.run.verifying import check_tokens, promoted_commit
@@ -34,7 +35,7 @@ Select = Callable[[IntArray, Rows], ArrayLike]
 SelectAttended = Callable[[IntArray, Rows, FloatArray], ArrayLike]
 
 
-class Unmasking(Reading):
+class Unmasking(Remasking):
     """One run from masks to tokens.
 
     Parameters

@@ -30,6 +30,7 @@ from counterprobe.samplers.punt import PUNT as PUNT
 from counterprobe.samplers.registry import SAMPLERS as SAMPLERS
 from counterprobe.samplers.registry import build_sampler as build_sampler
 from counterprobe.samplers.registry import describe_samplers as describe_samplers
+from counterprobe.samplers.remdm import ReMDM as ReMDM
 from counterprobe.samplers.sequential import Sequential as Sequential
 from counterprobe.samplers.spread import Spread as Spread
 from counterprobe.samplers.stepwise import Reply as Reply
@@ -40,4 +41,5 @@ from counterprobe.samplers.threshold import Threshold as Threshold
 from counterprobe.samplers.topk import Dream as Dream
 from counterprobe.samplers.topk import LLaDA as LLaDA
 from counterprobe.samplers.universal_coupling import UniversalCoupling as UniversalCoupling
+from counterprobe.samplers.wino import WINO as WINO
 from counterprobe.samplers.zhao_cai import ZhaoCai as ZhaoCai

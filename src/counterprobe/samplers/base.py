@@ -150,6 +150,7 @@ class Sampler(ABC):
             transcript=run.transcript.copy(),
             sequence=run.sequence,
             temperature=run.temperature,
+            undone=run.num_undone,
         )
         if listener is not None:
             listener.closed(result)

@@ -27,11 +27,13 @@ from counterprobe.samplers.packed import Packed
 from counterprobe.samplers.packed_theory import PackedTheory
 from counterprobe.samplers.planned import Planned
 from counterprobe.samplers.punt import PUNT
+from counterprobe.samplers.remdm import ReMDM
 from counterprobe.samplers.sequential import Sequential
 from counterprobe.samplers.spread import Spread
 from counterprobe.samplers.threshold import Factor, Threshold
 from counterprobe.samplers.topk import Dream, LLaDA
 from counterprobe.samplers.universal_coupling import UniversalCoupling
+from counterprobe.samplers.wino import WINO
 from counterprobe.samplers.zhao_cai import ZhaoCai
 
 __all__ = ["SAMPLERS", "build_sampler", "describe_samplers"]
@@ -66,6 +68,8 @@ SAMPLERS: dict[str, type[Sampler]] = {
         Autospeculation,
         ASSD,
         FreeDave,
+        ReMDM,
+        WINO,
         CentroidLayers,
         Planned,
         DAWN,

@@ -13,7 +13,7 @@ from dataclasses import FrozenInstanceError, fields
 
 import numpy as np
 
-from counterprobe.arrays import StateArray
+from counterprobe.arrays import IntArray, StateArray
 from counterprobe.evaluation.draw_tree import draw_tree_law
 from counterprobe.evaluation.output_law import exact_output_law
 from counterprobe.oracle import Oracle
@@ -23,7 +23,7 @@ from counterprobe.run.transcript import Level
 from counterprobe.run.unmasking import Unmasking
 from counterprobe.samplers.base import Sampler
 from counterprobe.sampling import sample
-from counterprobe.states import MASK
+from counterprobe.states import MASK, fingerprint
 from counterprobe.streams import Streams
 from counterprobe.targets import families
 from counterprobe.testing.laws import Law, degenerate_laws, small_laws, tiny_laws
@@ -93,6 +93,12 @@ def _possible(law: Law) -> StateArray:
     return sequence
 
 
+def _batches_made(result: SampleResult) -> list[IntArray]:
+    """Return every batch that was committed, also what was taken back later."""
+    events = result.transcript.events
+    return [np.sort(event.positions) for event in events if event.operation == "commit"]
+
+
 def _same(one: SampleResult, other: SampleResult) -> bool:
     return (
         np.array_equal(one.tokens, other.tokens)  # type: ignore[arg-type]
@@ -112,13 +118,50 @@ def check_completion(sampler: Sampler, laws: Laws = None) -> None:
         committed = np.sort(np.concatenate(result.batches))
         whole = np.array_equal(committed, np.arange(law.length))
         require(whole, sampler.name, "batches must hold every position exactly once")
+        made = _batches_made(result)
         require(
-            len(result.batches) == result.ledger.commits,
+            len(made) == result.ledger.commits,
             sampler.name,
-            f"{result.ledger.commits} commits for {len(result.batches)} batches",
+            f"{result.ledger.commits} commits for {len(made)} batches",
+        )
+        require(
+            bool(result.undone) or len(made) == len(result.batches),
+            sampler.name,
+            "a batch must stand unless commits were taken back",
         )
         require(result.sampler == sampler.name, sampler.name, "the result has another name")
         require(result.settings == told.settings, sampler.name, "the result has other settings")
+
+
+def check_remasking(sampler: Sampler, laws: Laws = None) -> None:
+    """Require that commits taken back add up, and that each state submitted was the history.
+
+    Given context is never masked. A rule without the right ``REMASK`` takes nothing back.
+    """
+    for told, law, _ in _cases(sampler, laws):
+        given = np.full(law.length, MASK)
+        given[1] = _possible(law)[1]
+        result = told(Unmasking(law.oracle(), given=given), STREAMS)
+        if Right.REMASK not in told.rights:
+            require(result.undone == 0, sampler.name, "took commits back without the right")
+        masked = [e.positions for e in result.transcript.events if e.operation == "remask"]
+        committed = sum(len(batch) for batch in _batches_made(result))
+        require(
+            sum(map(len, masked)) == result.undone == committed - (law.length - 1),
+            sampler.name,
+            f"{committed} positions committed and {result.undone} taken back do not leave "
+            f"{law.length - 1}",
+        )
+        states = result.history
+        shown = states[:, 1] == given[1]
+        require(bool(shown.all()), sampler.name, "masked given context")
+        is_commit = np.diff((states != MASK).sum(axis=1)) > 0
+        prints = [e.fingerprints[0] for e in result.transcript.events if e.operation == "commit"]
+        require(
+            np.array_equal(fingerprint(states[:-1][is_commit]), prints),
+            sampler.name,
+            "a commit was submitted at another state than the history",
+        )
 
 
 def check_progress(sampler: Sampler, laws: Laws = None) -> None:
@@ -179,10 +222,13 @@ def check_stages(sampler: Sampler, laws: Laws = None) -> None:
 
 
 def check_rights(sampler: Sampler, laws: Laws = None) -> None:
-    """Require declared rights, and a probe for each selection there is no right to."""
+    """Require declared rights, and a probe for each selection there is no right to.
+
+    A rule that may take commits back need not do so in every run; every other right is used.
+    """
     for told, law, with_rights in _cases(sampler, laws):
         require(
-            with_rights.rights == told.rights,
+            with_rights.rights | (told.rights & Right.REMASK) == told.rights,
             sampler.name,
             f"used {with_rights.rights.names()}, declared {told.rights.names()}",
         )
@@ -254,7 +300,7 @@ def check_decisions(sampler: Sampler, laws: Laws = None) -> None:
         given = np.full(law.length, MASK)
         given[1] = _possible(law)[1]
         first = {
-            tuple(told(Unmasking(law.oracle(), given=given), Streams(21, seed)).batches[0])
+            tuple(_batches_made(told(Unmasking(law.oracle(), given=given), Streams(21, seed)))[0])
             for seed in range(6)
         }
         require(len(first) == 1, sampler.name, "its first batch depends on the commit seed")
@@ -391,6 +437,7 @@ def _check_draws(sampler: Sampler) -> None:
 
 SAMPLER_CHECKS: tuple[SamplerCheck, ...] = (
     check_completion,
+    check_remasking,
     check_progress,
     check_ledger,
     check_stages,

@@ -1,0 +1,165 @@
+"""ReMDM: ancestral sampling that also masks some of what it committed, so as to draw it again.
+
+A masked diffusion model reveals positions while the share that is masked falls from 1 to 0. ReMDM
+masks each committed position again with some chance and reveals correspondingly more, so that the
+share of masks follows the same schedule. What was drawn beside something it depends on may then be
+drawn again, knowing it.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+import numpy as np
+
+from counterprobe.arrays import FloatArray, IntArray
+from counterprobe.rows import Rows, to_numpy
+from counterprobe.run.ledger import Right
+from counterprobe.run.unmasking import Unmasking
+from counterprobe.samplers.base import Sampler, Sweep
+from counterprobe.samplers.quotas import POWERS
+from counterprobe.samplers.settings import require, require_count, require_one_of
+from counterprobe.streams import Decisions
+
+__all__ = ["ReMDM"]
+
+Strategy = Literal["rescale", "cap", "confidence", "loop"]
+
+
+@dataclass(frozen=True)
+class ReMDM(Sampler):
+    """Mask committed positions again with chance sigma, and reveal as many more.
+
+    Let the masked share go from m to m' in a step. A committed position is masked again with
+    chance ``sigma <= s_max = min(1, m' / (1 - m))``, a masked one is revealed with chance
+    ``1 - (m' - sigma (1 - m)) / m``; then a position that was masked with probability m is masked
+    with probability m' afterwards. Both are decided from the state before the step; positions are
+    revealed in one product batch, or nothing is submitted when none is. With ``eta = 0`` this is
+    :class:`~counterprobe.samplers.Ancestral`, draw for draw.
+
+    Parameters
+    ----------
+    steps : int
+        Number of steps; submissions are the steps that reveal something, which can be all of
+        them even if there are fewer positions.
+    strategy : {"rescale", "cap", "confidence", "loop"}
+        ``rescale``: sigma is ``eta s_max``. ``cap``: the smaller of ``eta`` and ``s_max``.
+        ``confidence``: ``eta s_max`` is shared out by a softmax over the committed positions,
+        more to those whose token was less probable when it was drawn, and as many are revealed
+        as by ancestral sampling (the published rule has ``eta = 1``). ``loop``: the masked share
+        falls to ``1 - loop_shown`` by time ``loop_start``, stays there until ``loop_end`` with
+        sigma as in ``cap``, then falls to 0 without masking anything again.
+    eta : float
+        How much is masked again, from 0 to 1. Published for 1,024 steps: 0.015 (rescale), 0.008
+        (cap), 0.02 (loop); what counts is about ``eta steps``.
+    last_time : float
+        Where the time grid ends; the last step reveals everything that is left.
+    loop_start, loop_end, loop_shown : float
+        Of ``strategy="loop"`` alone.
+    """
+
+    name: ClassVar[str] = "remdm"
+    summary: ClassVar[str] = "ancestral sampling that masks some commits again (ReMDM)"
+    source: ClassVar[str] = "Wang et al. 2025 (ReMDM), arXiv 2503.00307 and its repository"
+    bound: ClassVar[str] = "none proved; exact rows: tends to the target as steps grow"
+    sweep: ClassVar[Sweep | None] = Sweep("steps", POWERS)
+
+    steps: int = 64
+    strategy: Strategy = "rescale"
+    eta: float = 0.1
+    last_time: float = 1e-3
+    loop_start: float = 0.55
+    loop_end: float = 0.05
+    loop_shown: float = 0.9
+
+    def __post_init__(self) -> None:
+        """Check the settings."""
+        require_count("steps", self.steps)
+        require_one_of("strategy", self.strategy, Strategy)
+        require("eta", self.eta, at_least=0, at_most=1)
+        require("last_time", self.last_time, above=0, at_most=1)
+        require("loop_start", self.loop_start, above=0, at_most=1)
+        require("loop_end", self.loop_end, above=0, at_most=self.loop_start)
+        require("loop_shown", self.loop_shown, at_least=0, at_most=1)
+
+    @property
+    def rights(self) -> Right:
+        """Commits are taken back, unless nothing is ever masked again."""
+        return Right.REMASK if self.eta > 0 else Right.NONE
+
+    def foreseen_submissions(self, length: int, vocab_size: int) -> int | None:
+        """Return the expected number of steps that reveal something, if it passes N."""
+        masked = self.masked_shares()[:-1]
+        empty = (1 - masked * self.chances()[0]) ** length
+        expected = math.ceil(float((1 - empty).sum()))
+        return expected if expected > length else None
+
+    def masked_shares(self) -> FloatArray:
+        """Return the share of masked positions before each step and, last, at the end."""
+        times = np.linspace(1.0, self.last_time, self.steps + 1)
+        times[-1] = 0.0
+        if self.strategy != "loop":
+            return times
+        # Interpolation wants rising times; those that are equal are a jump.
+        knots = [0.0, self.loop_end, self.loop_start, 1.0]
+        plateau = 1 - self.loop_shown
+        return np.interp(times, knots, [0.0, plateau, plateau, 1.0])
+
+    def chances(self) -> tuple[FloatArray, FloatArray]:
+        """Return, for each step, the chances to reveal a masked position and to mask a shown one.
+
+        For ``confidence`` the second is what all committed positions share.
+        """
+        shares = self.masked_shares()
+        before, after = shares[:-1], shares[1:]
+        most = np.minimum(1.0, np.divide(after, 1 - before, np.ones(self.steps), where=before < 1))
+        if self.strategy in ("rescale", "confidence"):
+            again = self.eta * most
+        else:
+            again = np.minimum(self.eta, most)
+        if self.strategy == "loop":
+            times = np.linspace(1.0, self.last_time, self.steps + 1)[:-1]
+            again = np.where((times <= self.loop_start) & (times > self.loop_end), again, 0.0)
+        returning = np.zeros(self.steps) if self.strategy == "confidence" else again
+        reveal = 1 - np.divide(
+            after - returning * (1 - before), before, np.zeros(self.steps), where=before > 0
+        )
+        return np.clip(reveal, 0.0, 1.0), again
+
+    def unmask(self, run: Unmasking, decisions: Decisions) -> object:
+        """Reveal and mask again, step by step, until the last reveals the rest."""
+        order = decisions.generator("order").permutation(run.residual)
+        revealing = decisions.generator("reveal")
+        likely = np.zeros(run.length)  # of each committed token, in the row it was drawn from
+
+        def remember(positions: IntArray, rows: Rows) -> None:
+            likely[positions] = to_numpy(rows.prob(run.state[positions].astype(np.int64)))
+
+        observe = remember if self.strategy == "confidence" else None
+        for step, (reveal, again) in enumerate(zip(*self.chances(), strict=True)):
+            back = self._masked_again(run, again, likely, decisions, step)
+            size = int(revealing.binomial(len(order), reveal))
+            batch, order = order[:size], order[size:]
+            if size:
+                run.commit(batch, observe)
+            if len(back):
+                run.remask(back)
+                order = decisions.generator("order", step).permutation(
+                    np.concatenate([order, back])
+                )
+        return None
+
+    def _masked_again(
+        self, run: Unmasking, again: float, likely: FloatArray, decisions: Decisions, step: int
+    ) -> IntArray:
+        """Choose what is masked again, among what was committed before this step."""
+        shown = np.flatnonzero(run.round_of_position >= 0)
+        if again == 0 or len(shown) == 0:
+            return shown[:0]
+        chance = np.full(len(shown), again)
+        if self.strategy == "confidence":
+            weight = np.exp(-likely[shown])
+            chance *= weight / weight.sum()
+        return shown[decisions.generator("remask", step).random(len(shown)) < chance]

@@ -1,0 +1,133 @@
+"""WINO, wide in and narrow out: commit by a low threshold, take back what a high one doubts.
+
+Every step commits the positions whose confidence passes a lenient threshold, and reads each
+position committed before once more, with only itself masked: knowing all the others, is its token
+still probable? What falls below a strict threshold is masked again.
+
+The reference implementation reads all of these rows in one forward pass, by a block of extra masks
+at the same positions that cannot see the tokens they check. A plain row oracle has no such trick:
+here each position read again is a submission of its own. They form one stage, fixed before the
+step's commit; on hardware with room for the batch the time is that of two passes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from counterprobe.arrays import IntArray
+from counterprobe.rows import Rows, to_numpy
+from counterprobe.run.ledger import Right
+from counterprobe.run.unmasking import Unmasking
+from counterprobe.samplers.base import Sampler, Sweep
+from counterprobe.samplers.quotas import block_of
+from counterprobe.samplers.settings import require, require_count, require_one_of
+from counterprobe.samplers.stepwise import Confidence, Reply, best_first
+from counterprobe.streams import Decisions
+
+__all__ = ["WINO"]
+
+# A step commits at most this share of a block's masks, though FEWEST may go and MOST may not pass.
+LARGEST_SHARE, FEWEST, MOST = 0.7, 5, 20
+
+
+@dataclass(frozen=True)
+class WINO(Sampler):
+    """Commit what passes a low threshold, mask again what fails a high one among all others.
+
+    In each step the positions of the current block with confidence above ``threshold`` are
+    committed: at least the surest, at most 70% of the block's masks or 5, and never more than 20.
+    If there are two or more, positions of the block committed earlier whose token has probability
+    below ``threshold_back``, each given everything else before the step, are masked again: the
+    least probable first, and fewer than the step before committed. So K steps commit at least K
+    positions more than they mask again, and a block of m masks ends within m steps.
+
+    Parameters
+    ----------
+    threshold : float
+        To commit; above 1, one position a step.
+    threshold_back : float
+        To stay; 0 masks nothing again.
+    block_length : int or None
+        Consecutive positions a block; None is one block.
+    confidence : {"row", "candidate"}
+        Of the row's most probable token, or of a token drawn beforehand, as the reference code
+        does; at temperature 0 they agree.
+    """
+
+    name: ClassVar[str] = "wino"
+    summary: ClassVar[str] = "commit by a low threshold, mask again by a high one (WINO)"
+    source: ClassVar[str] = "Hong et al. 2025 (WINO), arXiv 2507.18578 and its repository"
+    sweep: ClassVar[Sweep | None] = Sweep("threshold", (0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9))
+
+    threshold: float = 0.6
+    threshold_back: float = 0.9
+    block_length: int | None = None
+    confidence: Confidence = "row"
+
+    def __post_init__(self) -> None:
+        """Check the settings."""
+        require("threshold", self.threshold, at_least=0)
+        require("threshold_back", self.threshold_back, at_least=0, at_most=1)
+        require_count("block_length", self.block_length)
+        require_one_of("confidence", self.confidence, Confidence)
+
+    @property
+    def rights(self) -> Right:
+        """The batch follows the reply, and commits may be taken back."""
+        rights = Right.SELECT_AFTER_REPLY
+        if self.confidence == "candidate":
+            rights |= Right.COMMIT_CANDIDATES
+        return rights | Right.REMASK if self.threshold_back > 0 else rights
+
+    def unmask(self, run: Unmasking, decisions: Decisions) -> object:
+        """Finish one block after the other, from the left."""
+        blocks = block_of(np.arange(run.length), self.block_length)
+        while not run.is_complete:
+            block = np.flatnonzero(blocks == blocks[run.residual[0]])
+            last_accepted = 0
+            while True:
+                doubted = self._doubted(run, block, last_accepted)
+                accepted = self._commit(run, block)
+                if len(accepted) > 1 and len(doubted):
+                    run.remask(doubted)
+                elif not np.isin(block, run.residual).any():
+                    break
+                last_accepted = len(accepted)
+        return None
+
+    def _commit(self, run: Unmasking, block: IntArray) -> IntArray:
+        """Commit what is sure enough in the block; return it."""
+        if self.confidence == "candidate":
+            draft = run.draft()
+            chosen = self._sure(Reply(0, draft.positions, draft.rows, draft.tokens), block)
+            run.commit_candidates(chosen)
+            return chosen
+
+        def select(residual: IntArray, rows: Rows) -> IntArray:
+            return self._sure(Reply(0, residual, rows), block)
+
+        return run.commit_selected(select)[0]
+
+    def _sure(self, reply: Reply, block: IntArray) -> IntArray:
+        """Return the positions of a block above the threshold, the surest where too many are."""
+        reply = reply.within(np.isin(reply.residual, block))
+        score = reply.confidence()
+        left = len(score)
+        most = min(max(int(LARGEST_SHARE * left), FEWEST), MOST)
+        count = min(max(1, int((score > self.threshold).sum())), most)
+        return reply.residual[np.sort(best_first(score)[:count])]
+
+    def _doubted(self, run: Unmasking, block: IntArray, last_accepted: int) -> IntArray:
+        """Return what is improbable among all others, fewer than the last step committed."""
+        committed = block[run.round_of_position[block] >= 0]
+        if last_accepted < 2 or self.threshold_back == 0:
+            return committed[:0]  # nothing could be masked again, so nothing is read
+        rows = run.leave_one_out(committed)
+        tokens = run.state[committed].astype(np.int64)
+        likely = np.asarray(to_numpy(rows.prob(tokens)), dtype=np.float64)
+        worst_first = np.argsort(likely, kind="stable")
+        count = min(int((likely < self.threshold_back).sum()), last_accepted - 1)
+        return np.sort(committed[worst_first[:count]])
