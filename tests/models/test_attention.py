@@ -11,6 +11,7 @@ from counterprobe.models.sapiens import load_sapiens
 from counterprobe.models.torch import TorchOracle
 from counterprobe.oracle import Readouts, offers_attention
 from counterprobe.rows import to_numpy
+from counterprobe.samplers import DAPD
 
 LENGTH, VOCAB, MASK_ID = 6, 7, 7
 
@@ -135,6 +136,66 @@ def test_sapiens_gives_its_attention_and_the_same_rows_to_the_bit():
         )
         fused = torch.nn.functional.scaled_dot_product_attention(query, key, value)
     torch.testing.assert_close(weights @ value, fused, atol=1e-5, rtol=1e-4)
+
+
+# ----- What rules make of it ----------------------------------------------------------------
+
+
+def histories(result: cp.run.results.SampleResult) -> list[np.ndarray]:
+    """The state before each commit round."""
+    states = [result.given]
+    for batch in result.batches[:-1]:
+        states.append(states[-1].copy())
+        states[-1][batch] = result.tokens[batch]
+    return states
+
+
+def check_attention_decides(oracle: TorchOracle, template: cp.models.Template) -> None:
+    """Every batch is the independent set of the attention at its own history, by a plain loop."""
+    # A threshold in the midst of what there is to see: the graph is neither empty nor full.
+    masked = template.masked
+    seen = oracle.attended_rows(template.given[None], Readouts.same(1, masked), 2)[1][0]
+    threshold = float(np.median(seen[np.ix_(masked, masked)]))
+    rule = DAPD(threshold, num_layers=2)
+    before = oracle.num_evaluated
+    result = rule(cp.Unmasking(oracle, given=template.given), cp.Streams(1, 2))
+    assert oracle.num_evaluated - before == result.ledger.total == len(result.batches)
+    assert result.notes == ["dependence read from the attention of the last 2 layers"]
+    assert 1 < len(result.batches) < len(masked)
+    for state, batch in zip(histories(result), result.batches, strict=True):
+        residual = np.flatnonzero(state == cp.MASK)
+        rows, attention = oracle.attended_rows(state[None], Readouts.same(1, residual), 2)
+        sure = dict(zip(residual.tolist(), to_numpy(rows.top()[1]).tolist(), strict=True))
+        taken: list[int] = []
+        for i in sorted(sure, key=lambda i: (-sure[i], i)):
+            if all(max(attention[0, i, j], attention[0, j, i]) <= threshold for j in taken):
+                taken.append(i)
+        assert sorted(batch.tolist()) == sorted(taken)
+
+
+def test_attention_reaches_the_rule_of_a_small_transformer(bert):
+    oracle = TorchOracle(bert, length=10, mask_id=MASK_ID)
+    check_attention_decides(oracle, oracle.template)
+
+
+def test_attention_reaches_the_rule_of_antiberty():
+    model = load_antiberty(device="cpu")
+    template = model.template("EVQLVESGXXXXXXGGSLRLXXXXXX")
+    check_attention_decides(model.oracle(template, row_error=1e-5), template)
+
+
+@pytest.mark.parametrize("name", ["dawn", "dapd"])
+def test_sequences_of_a_model_meet_in_one_batch_and_are_as_alone(bert, name):
+    oracle = TorchOracle(bert, length=10, mask_id=MASK_ID, row_error=1e-5)
+    sampler = cp.samplers.build_sampler(name, {"edge_threshold": 0.12})
+    before = oracle.num_evaluated
+    batch = cp.sample(oracle, sampler, 4, seed=3, progress=False)
+    assert oracle.num_evaluated - before == batch.ledger.total
+    assert batch.ledger.depth == max(result.ledger.depth for result in batch.results)
+    for k, result in enumerate(batch.results):
+        alone = sampler(cp.Unmasking(oracle, sequence=k), cp.Streams.from_seed(3))
+        assert np.array_equal(result.tokens, alone.tokens)
+        assert result.diagnostics.graph == alone.diagnostics.graph == "attention"
 
 
 def test_antiberty_gives_its_attention_with_one_evaluation():

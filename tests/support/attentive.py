@@ -28,7 +28,7 @@ class AttentiveLaw:
 
     def __post_init__(self):
         self.length, self.vocab_size = self.inner.length, self.inner.vocab_size
-        self.row_error = self.inner.row_error
+        self.row_error, self.name = self.inner.row_error, self.inner.name
 
     def rows(self, states, readouts: Readouts):
         self.states += len(states)

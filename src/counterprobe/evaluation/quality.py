@@ -211,7 +211,7 @@ def _has_batch_kl(runs: list[SampleResult]) -> bool:
 
 
 def _notes(runs: list[SampleResult], count: int) -> list[str]:
-    """Say what the numbers leave out."""
+    """Say what the numbers leave out, and what every run says of itself."""
     notes = []
     if len(runs) < count:
         notes.append(f"{count - len(runs)} of {count} sequences are not complete and left out")
@@ -225,7 +225,8 @@ def _notes(runs: list[SampleResult], count: int) -> list[str]:
         notes.append(
             "choosing among drawn values biases the output, which the batch KL does not see"
         )
-    return notes
+    said = [run.notes for run in runs]
+    return notes + [note for note in (said[0] if said else ()) if all(note in one for one in said)]
 
 
 def _reference(reference: SampleBatch | ArrayLike | None, oracle: Oracle) -> StateArray | None:

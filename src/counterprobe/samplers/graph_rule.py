@@ -67,7 +67,7 @@ class GraphReport:
             return [f"dependence read from the attention of the last {self.num_layers} layers"]
         if self.graph == "strength":
             return ["dependence taken from the strengths of a structure found before"]
-        return [f"dependence found by {self.num_probes} probes"]
+        return ["dependence found by probing"]
 
 
 class Choice(Protocol):
