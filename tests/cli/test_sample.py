@@ -29,6 +29,7 @@ FIELDS = {
     "commits": int,
     "total": int,
     "depth": int,
+    "tokens_per_forward": float,
     "rights": list,
     "batch_kl": float,
     "batch_kl_se": float,

@@ -27,6 +27,7 @@ def test_means_and_standard_errors_are_over_the_runs():
     assert found.batch_kl == pytest.approx(np.mean(values))
     assert found.batch_kl_se == pytest.approx(np.std(values, ddof=1) / 2)
     assert found.mean("total") == found.mean("depth") == 5
+    assert found.tokens_per_forward == 40 / 5
     assert not found.is_exact
     assert found.refusal is None
 
@@ -47,6 +48,7 @@ def test_an_infeasible_sampler_has_no_means():
     found = compare_sampler(LAW, PackedTheory(), [1, 2])
     assert found.completed == []
     assert math.isnan(found.batch_kl)
+    assert math.isnan(found.tokens_per_forward)
     assert math.isnan(found.batch_kl_se)
     assert math.isnan(found.mean("total"))
     assert "exceeds" in found.refusal

@@ -31,6 +31,14 @@ def test_batches_are_the_commits_in_order_with_positions_increasing(result):
         assert (result.round_of_position[batch] == k).all()
 
 
+def test_tokens_per_forward_counts_what_the_run_committed_and_paid(result, law):
+    assert result.num_committed == law.length - 1  # one position was given
+    assert result.tokens_per_forward == (law.length - 1) / result.ledger.total
+    assert result.summary()["tokens_per_forward"] == result.tokens_per_forward
+    nothing = Sequential()(cp.Unmasking(law.oracle(), given=result.tokens), STREAMS)
+    assert np.isnan(nothing.tokens_per_forward)
+
+
 def test_a_result_says_where_it_came_from(result, law):
     assert result.sampler == "random-balanced"
     assert result.settings == {"batches": 2, "larger_first": True}

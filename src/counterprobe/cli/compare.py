@@ -281,6 +281,7 @@ def _summary(entry: Comparison) -> dict[str, Any]:
         "depth": entry.mean("depth"),
         "depth_without_rights": entry.mean("depth_without_rights"),
         "widest_stage": entry.mean("widest_stage"),
+        "tokens_per_forward": entry.tokens_per_forward,
         "probes": entry.mean("probes"),
         "commits": entry.mean("commits"),
         "rights": sampler.rights.names(),

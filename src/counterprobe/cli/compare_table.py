@@ -24,10 +24,11 @@ COLUMNS = (
     Column("depth"),
     Column("widest stage", 5),
     Column("commits", 6),
+    Column("tokens per forward", 3),
     Column("rights", 2),
     Column("batch KL"),
     Column("SE", 1),
-    Column("seconds", 3),
+    Column("seconds", 7),
     Column("exact", 7),
 )
 LETTERS = {
@@ -82,6 +83,7 @@ def _cells(entry: Comparison) -> list[str]:
         _number(entry.mean("depth")),
         _number(entry.mean("widest_stage")),
         _number(entry.mean("commits")),
+        "-" if math.isnan(entry.tokens_per_forward) else f"{entry.tokens_per_forward:.3g}",
         rights,
         _small(entry.batch_kl),
         _small(entry.batch_kl_se),

@@ -27,6 +27,9 @@ from counterprobe.evaluation.likelihood import order_disagreement as order_disag
 from counterprobe.evaluation.output_law import OutputLaw as OutputLaw
 from counterprobe.evaluation.output_law import exact_output_law as exact_output_law
 from counterprobe.evaluation.output_law import seed_averaged_risk as seed_averaged_risk
+from counterprobe.evaluation.parallelism import (
+    quality_under_parallelism as quality_under_parallelism,
+)
 from counterprobe.evaluation.prices import PriceTable as PriceTable
 from counterprobe.evaluation.prices import price_plans as price_plans
 from counterprobe.evaluation.quality import Quality as Quality

@@ -62,6 +62,13 @@ class Comparison:
         return float(np.mean(values)) if values else math.nan
 
     @property
+    def tokens_per_forward(self) -> float:
+        """Positions committed for each state submitted, over all completed trials together."""
+        results = [trial.result for trial in self.completed]
+        paid = sum(result.ledger.total for result in results)
+        return sum(result.num_committed for result in results) / paid if paid else math.nan
+
+    @property
     def seconds(self) -> float:
         """Mean wall time of a run."""
         seconds = [trial.result.seconds for trial in self.trials]

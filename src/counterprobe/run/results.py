@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import platform
 from dataclasses import dataclass
 from enum import Enum
@@ -151,6 +152,16 @@ class SampleResult:
         return [part for part in np.split(order[first:], cuts) if len(part)]
 
     @property
+    def num_committed(self) -> int:
+        """Positions that the run committed and kept."""
+        return int(((self.given == MASK) & (self.state != MASK)).sum())
+
+    @property
+    def tokens_per_forward(self) -> float:
+        """Positions committed for each state submitted, every kind of state; NaN for nothing."""
+        return self.num_committed / self.ledger.total if self.ledger.total else math.nan
+
+    @property
     def history(self) -> StateArray:
         """The states from the context to the end, shape ``(rounds + 1, N)``.
 
@@ -185,6 +196,7 @@ class SampleResult:
             "settings": self.settings,
             "first_tokens": None if self.tokens is None else self.tokens[:SHOWN].tolist(),
             **self.ledger.as_dict(),
+            "tokens_per_forward": self.tokens_per_forward,
             "rights": self.rights.names(),
             "stop": str(self.stop),
             "reason": self.reason,
