@@ -12,10 +12,11 @@ from counterprobe import models
 from counterprobe.cli.compare import parse_samplers
 from counterprobe.cli.main import app
 from counterprobe.errors import OracleError
-from counterprobe.evaluation import assess
+from counterprobe.evaluation import assess, quality_under_parallelism
 from counterprobe.models import registry
 
 SEQUENCE = "EVQLVXXSGGXX"
+TRUTH = "EVQLVESSGGGL"
 BASE = ("--model", "sapiens-heavy", "--sequence", SEQUENCE, "--device", "cpu", "--count", 4)
 
 
@@ -80,6 +81,57 @@ def test_a_sampler_that_must_know_the_law_is_listed_with_its_refusal(content):
     assert refused["completed"] == 0
     assert refused["evaluations"] is None
     assert "needs dependence" in refused["reason"]
+
+
+@pytest.fixture(scope="module")
+def swept() -> dict:
+    names = "random-balanced,sequential,li-cai"
+    result = invoke(
+        *BASE, "--samplers", names, "--sweep", "--truth", TRUTH, "--no-evaluate", "--json", "-"
+    )
+    assert result.exit_code == 0, result.stderr
+    return json.loads(result.stdout)
+
+
+def test_a_sweep_tries_every_value_and_sums_up_in_one_number(swept):
+    balanced = [e for e in swept["samplers"] if e["sampler"] == "random-balanced"]
+    assert [e["settings"]["batches"] for e in balanced] == [1, 2, 4]  # four masks, no more
+    assert swept["quality"] == "recovery"
+    best = max(e["quality_percent"] or 0 for e in swept["samplers"])
+    by_hand = quality_under_parallelism(
+        [e["tokens_per_forward"] for e in balanced],
+        [e["quality_percent"] for e in balanced],
+        best,
+    )
+    assert swept["aup"]["random-balanced"] == pytest.approx(by_hand)
+    sequential = next(e for e in swept["samplers"] if e["sampler"] == "sequential")
+    assert swept["aup"]["sequential"] == pytest.approx(sequential["quality_percent"])
+    assert swept["aup"]["li-cai"] is None  # it drew nothing
+
+
+def test_recovery_is_the_share_of_masks_that_agree_with_the_truth(swept):
+    masked = [k for k, letter in enumerate(SEQUENCE) if letter == "X"]
+    for entry in swept["samplers"]:
+        if entry["texts"]:
+            agreeing = [[text[k] == TRUTH[k] for k in masked] for text in entry["texts"]]
+            assert entry["quality_percent"] == pytest.approx(100 * np.mean(agreeing))
+
+
+@pytest.mark.parametrize("kind", ["likelihood", "batch-kl"])
+def test_other_qualities_take_the_place_of_accuracy(kind):
+    result = invoke(*BASE, "--samplers", "one-batch", "--sweep", "--quality", kind, "--json", "-")
+    assert result.exit_code == 0, result.stderr
+    found = json.loads(result.stdout)
+    entry = found["samplers"][0]
+    expected = (
+        np.exp(entry["log_likelihood_per_token"])
+        if kind == "likelihood"
+        else np.exp(-entry["batch_kl"] / 4)
+    )
+    assert entry["quality_percent"] == pytest.approx(100 * expected)
+    assert found["aup"]["one-batch"] == pytest.approx(4 * 100 * expected)
+    shown = " ".join(invoke(*BASE, "--samplers", "one-batch", "--sweep").stdout.split())
+    assert "Quality under parallelism, exp of the log-likelihood a token" in shown
 
 
 def test_the_table_names_everything_and_fits():
@@ -178,6 +230,13 @@ def test_a_model_that_is_not_installed_says_how_to_install_it(monkeypatch):
         ([*BASE, "--count", 1], "--count must be at least 2, to know an error; got 1"),
         ([*BASE, "--orders", "some"], "--orders must be one of shared, fresh; got 'some'"),
         ([*BASE, "--samplers", "greedy"], "unknown sampler 'greedy'"),
+        (["--sweep"], "--sweep must come with --model"),
+        ([*BASE, "--sweep", "--quality", "taste"], "--quality must be one of likelihood, batch-"),
+        ([*BASE, "--sweep", "--quality", "recovery"], "recovery must come with --truth"),
+        ([*BASE, "--sweep", "--no-evaluate"], "the quality likelihood must evaluate"),
+        ([*BASE, "--truth", "EVQLVESSGGG"], "--truth must be the sequence of 12 positions"),
+        ([*BASE, "--truth", SEQUENCE], "got 12 positions, 4 of them masked"),
+        ([*BASE, "--truth", "Q" + TRUTH[1:]], "differs at position 0"),
     ],
 )
 def test_bad_input_is_refused(arguments, message):

@@ -80,6 +80,26 @@ def compare(
             rich_help_panel=MODEL,
         ),
     ] = "fresh",
+    sweep: Annotated[
+        bool,
+        typer.Option(
+            help="Try each sampler at every value of its knob, and sum up quality under "
+            "parallelism in one number.",
+            rich_help_panel=MODEL,
+        ),
+    ] = False,
+    quality: Annotated[
+        str | None,
+        typer.Option(
+            help="What that number is of: likelihood, batch-kl, or recovery of --truth.",
+            show_default="recovery with --truth, else likelihood",
+            rich_help_panel=MODEL,
+        ),
+    ] = None,
+    truth: Annotated[
+        str | None,
+        typer.Option(help="The text without masks; '@FILE' reads a file.", rich_help_panel=MODEL),
+    ] = None,
     samplers: Annotated[
         str | None,
         typer.Option(

@@ -19,13 +19,23 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
+from counterprobe.arrays import StateArray
 from counterprobe.cli import output
 from counterprobe.cli.compare_table import label
 from counterprobe.cli.model_task import model_options, read_sequence
+from counterprobe.cli.parallelism import (
+    Kind,
+    Point,
+    choose_kind,
+    quality_of,
+    scores_record,
+    show_scores,
+)
 from counterprobe.cli.tables import Column, print_table
 from counterprobe.errors import CounterprobeError
+from counterprobe.evaluation.comparison import swept
 from counterprobe.evaluation.quality import Quality, assess
-from counterprobe.infilling.task import Task, make_task
+from counterprobe.infilling.task import Task, as_model, make_task
 from counterprobe.run.batches import SampleBatch
 from counterprobe.samplers import Sampler, Sequential
 from counterprobe.sampling import Orders, sample
@@ -40,7 +50,8 @@ MODEL_DEFAULT = (
 )
 # Options that say which model, and how much to draw from it.
 MODEL_OPTIONS = (
-    "model", "sequence", "length", "backbone", "chains", "device", "count", "orders",
+    "model", "sequence", "length", "backbone", "chains", "device", "count", "orders", "sweep",
+    "quality", "truth",
 )  # fmt: skip
 # Options that a model has no use for.
 LAW_OPTIONS = (
@@ -68,6 +79,7 @@ class _Entry:
     """One sampler on the model: what it drew and how good that is, or why there is nothing."""
 
     sampler: Sampler
+    asked: str
     batch: SampleBatch | None = None
     quality: Quality | None = None
     seconds: float = math.nan
@@ -87,7 +99,30 @@ class _Comparison:
     evaluate: bool
     max_submissions: int | None
     reference: SampleBatch
+    kind: Kind
+    truth: StateArray | None
     entries: list[_Entry] = field(default_factory=list)
+
+    @property
+    def num_masked(self) -> int:
+        """Positions that are to be drawn."""
+        return int((self.task.given == MASK).sum())
+
+    def quality_of(self, entry: _Entry) -> float:
+        """Return what stands in the place of accuracy, in percent."""
+        if entry.batch is None:
+            return math.nan
+        return quality_of(self.kind, entry.batch, entry.quality, self.truth)
+
+    @property
+    def points(self) -> dict[str, list[Point]]:
+        """Each sampler that was asked for, and what its settings gave."""
+        found: dict[str, list[Point]] = {}
+        for entry in self.entries:
+            line = found.setdefault(entry.asked, [])
+            if entry.batch is not None:
+                line.append(Point(entry.batch.tokens_per_forward, self.quality_of(entry)))
+        return found
 
 
 def requires_model(context: typer.Context) -> bool:
@@ -130,18 +165,24 @@ def compare_on_model(
     """
     shared = _prepare(options)
     interrupted = False
+    is_swept = bool(options["sweep"])
+    finished = 0
     try:
         for sampler in samplers:
-            shared.entries.append(_run(shared, sampler))
+            for point in swept(sampler, shared.num_masked) if is_swept else [sampler]:
+                shared.entries.append(_run(shared, point, label(sampler)))
+            finished += 1
     except KeyboardInterrupt:  # what was computed is still shown and written
         interrupted = True
     console = output.console_for(json)
     if shared.entries:
         _show(console, shared)
+    if shared.entries and is_swept:
+        show_scores(console, shared.kind, shared.points)
     if interrupted:
-        done = len(shared.entries)
-        console.print(f"Interrupted: {done} of {len(samplers)} samplers were finished.")
-    output.write_json(json, _record(shared))
+        console.print(f"Interrupted: {finished} of {len(samplers)} samplers were finished.")
+    scores = scores_record(shared.kind, shared.points) if is_swept else {}
+    output.write_json(json, {**_record(shared), **scores})
     if interrupted:
         raise KeyboardInterrupt
     failed = [e for e in shared.entries if e.has_failed]
@@ -168,13 +209,16 @@ def _prepare(options: dict[str, Any]) -> _Comparison:
             raise ValueError(f"--length must be at least 1, got {length}")
         text = "[MASK]" * length
     names = ("device", "backbone", "chains")
-    task = make_task(
-        options["model"],
-        text,
-        model_options=model_options(options["model"], **{n: options[n] for n in names}),
+    model = as_model(
+        options["model"], model_options(options["model"], **{n: options[n] for n in names})
     )
+    task = make_task(model, text)
     if not (task.given == MASK).any():
         raise ValueError("--sequence must have at least one mask, got none: nothing to compare")
+    truth = _read_truth(model, read_sequence(options["truth"]), task.given)
+    kind = choose_kind(options["quality"], truth)
+    if options["sweep"] and kind != "recovery" and not options["evaluate"]:
+        raise ValueError(f"--sweep with the quality {kind} must evaluate: leave out --no-evaluate")
     with output.run_progress("reference") as progress:
         reference = sample(
             task.oracle,
@@ -195,10 +239,31 @@ def _prepare(options: dict[str, Any]) -> _Comparison:
         evaluate=options["evaluate"],
         max_submissions=options["max_submissions"],
         reference=reference,
+        kind=kind,
+        truth=truth,
     )
 
 
-def _run(shared: _Comparison, sampler: Sampler) -> _Entry:
+def _read_truth(model: Any, text: str | None, given: StateArray) -> StateArray | None:
+    """Return the tokens of the text without masks; refuse another text."""
+    if text is None:
+        return None
+    truth = make_task(model, text).given
+    if len(truth) != len(given) or (truth == MASK).any():
+        raise ValueError(
+            f"--truth must be the sequence of {len(given)} positions without masks, got "
+            f"{len(truth)} positions, {int((truth == MASK).sum())} of them masked"
+        )
+    differing = np.flatnonzero((given != MASK) & (given != truth))
+    if len(differing):
+        raise ValueError(
+            "--truth must agree with --sequence where that is given, but differs at position "
+            f"{differing[0]}"
+        )
+    return truth
+
+
+def _run(shared: _Comparison, sampler: Sampler, asked: str) -> _Entry:
     """Draw with one sampler and measure it; an error of its own ends it and no other."""
     started = time.perf_counter()
     try:
@@ -216,7 +281,7 @@ def _run(shared: _Comparison, sampler: Sampler) -> _Entry:
         seconds = time.perf_counter() - started
         if not batch.num_completed:
             reason = batch.results[0].reason
-            return _Entry(sampler, batch, seconds=seconds, refusal=reason)
+            return _Entry(sampler, asked, batch, seconds=seconds, refusal=reason)
         quality = assess(
             shared.task.oracle,
             batch,
@@ -224,20 +289,19 @@ def _run(shared: _Comparison, sampler: Sampler) -> _Entry:
             evaluate=shared.evaluate,
             seed=shared.seed,
         )
-        return _Entry(sampler, batch, quality, seconds)
+        return _Entry(sampler, asked, batch, quality, seconds)
     except ValueError as problem:  # it must be told something, or cannot work at this size
-        return _Entry(sampler, refusal=str(problem))
+        return _Entry(sampler, asked, refusal=str(problem))
     except CounterprobeError as problem:
-        return _Entry(sampler, refusal=str(problem), has_failed=True)
+        return _Entry(sampler, asked, refusal=str(problem), has_failed=True)
 
 
 # ----- What people and files get ------------------------------------------------------------
 
 
 def _show(console: Console, shared: _Comparison) -> None:
-    masked = int((shared.task.given == MASK).sum())
     title = (
-        f"{shared.name}, {masked} of {shared.task.oracle.length} positions masked, "
+        f"{shared.name}, {shared.num_masked} of {shared.task.oracle.length} positions masked, "
         f"{shared.count} sequences each"
     )
     print_table(console, title, COLUMNS, [_cells(entry) for entry in shared.entries])
@@ -302,7 +366,7 @@ def _record(shared: _Comparison) -> dict[str, Any]:
         "text": None if task.template is None else task.template.text(task.given),
         "n": task.oracle.length,
         "vocab": task.oracle.vocab_size,
-        "masked": int((task.given == MASK).sum()),
+        "masked": shared.num_masked,
         "count": shared.count,
         "seed": shared.seed,
         "orders": shared.orders,
@@ -330,6 +394,7 @@ def _entry_record(shared: _Comparison, entry: _Entry) -> dict[str, Any]:
         ),
         "depth": float(np.mean([one.depth for one in ledgers])) if ledgers else None,
         "tokens_per_forward": None if batch is None else batch.tokens_per_forward,
+        "quality_percent": shared.quality_of(entry),
         "texts": None if batch is None else shared.task.texts(batch.sequences),
         **({"completed": 0} if quality is None else quality.as_dict()),
     }
