@@ -1,0 +1,84 @@
+// How positions look, the same in the graph, on the strip and on a backbone.
+import type { Palette } from "./colours";
+import { shade } from "./colours";
+import { GIVEN, OPEN } from "./run";
+import type { Run } from "./run";
+import type { Look } from "./stage";
+import { HELD, READOUT, SOURCE } from "./stage";
+
+export interface Scene {
+  run: Run;
+  palette: Palette;
+  look: Look | null;
+  hovered: number;
+  selected: number;
+  showTruth: boolean;
+}
+
+export interface Paint {
+  fill: string;
+  ring: string | null;
+  isNow: boolean;
+}
+
+/** A violet that grows with how far the row moved; a move that can be told is never invisible. */
+const GLOW = 16;
+const glows = new Map<string, string[]>();
+
+function glow(palette: Palette, response: number): string {
+  let shades = glows.get(palette.response);
+  if (!shades) {
+    shades = Array.from({ length: GLOW + 1 }, (_, k) => mix(palette.paper, palette.response, k ? 0.18 + (0.82 * k) / GLOW : 0));
+    glows.set(palette.response, shades);
+  }
+  return shades[Math.min(GLOW, Math.ceil(response * GLOW))];
+}
+
+function mix(from: string, to: string, share: number): string {
+  const part = (hex: string, k: number): number => parseInt(hex.slice(1 + 2 * k, 3 + 2 * k), 16);
+  const channels = [0, 1, 2].map((k) => Math.round(part(from, k) + (part(to, k) - part(from, k)) * share));
+  return `rgb(${channels.join(",")})`;
+}
+
+/** Whether rows that moved are what this step is about. */
+export const isProbing = (scene: Scene): boolean => scene.look !== null;
+
+export function paint(scene: Scene, v: number): Paint {
+  const { run, palette, look } = scene;
+  const when = run.committed[v];
+  if (when === GIVEN) return { fill: palette.held, ring: null, isNow: false };
+  if (when !== OPEN) {
+    const { batch } = run.steps[when];
+    return { fill: palette.scale[shade(palette, batch, run.numBatches)], ring: null, isNow: when === run.at };
+  }
+  if (!look) return { fill: palette.empty, ring: null, isNow: isSpoken(run, v) };
+  const role = look.role[v];
+  const response = look.response[v];
+  const varies = (role & SOURCE) !== 0;
+  if (role & READOUT) {
+    return { fill: glow(palette, response), ring: palette.voted, isNow: false };
+  }
+  if (varies) return { fill: palette.source, ring: null, isNow: false };
+  if (role & HELD) return { fill: palette.held, ring: null, isNow: false };
+  return { fill: palette.empty, ring: null, isNow: false };
+}
+
+/** Whether the step at hand is about this open position without committing it. */
+function isSpoken(run: Run, v: number): boolean {
+  const step = run.steps[run.at];
+  return (step.type === "hubs" && run.hub[v] === 1 && step.positions.includes(v));
+}
+
+/** What is written on a position: its letter once drawn, where tokens are letters. */
+export function inscription(run: Run, v: number): string {
+  if (run.token[v] >= 0 && run.hasLetters) return run.tokenName(run.token[v]);
+  return run.label(v);
+}
+
+/** Black or white, whichever is read better on a colour of the scale. */
+export function readable(fill: string): string {
+  const [r, g, b] = (fill.startsWith("#")
+    ? [1, 3, 5].map((k) => parseInt(fill.slice(k, k + 2), 16))
+    : (fill.match(/\d+/g) ?? ["0", "0", "0"]).map(Number)) as [number, number, number];
+  return 0.299 * r + 0.587 * g + 0.114 * b > 140 ? "#14181f" : "#ffffff";
+}

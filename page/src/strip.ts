@@ -1,0 +1,130 @@
+// The strip of positions in their own order, wrapped into rows; past one pixel a cell stands for
+// several positions and takes the colour of the one committed last.
+import { Surface } from "./dom";
+import { inscription, paint, readable } from "./picture";
+import type { Scene } from "./picture";
+import { OPEN } from "./run";
+import type { Run } from "./run";
+
+const MAX_CELL = 40;
+const MIN_CELL = 3;
+/** Large cells may take less of the page than small ones need. */
+const MAX_HEIGHT = { large: 104, small: 180 };
+/** Cells too small for an outline are filled instead. */
+const SMALL = 9;
+
+interface Grid {
+  columns: number;
+  cell: number;
+  rowHeight: number;
+  /** Positions in one cell. */
+  group: number;
+  cells: number;
+}
+
+export class StripView {
+  readonly surface: Surface;
+  private grid: Grid = { columns: 1, cell: 1, rowHeight: 1, group: 1, cells: 1 };
+
+  constructor(private readonly run: Run) {
+    this.surface = new Surface("Strip of positions, coloured by when each was committed", "positions");
+  }
+
+  /** The largest cells that fit; several positions a cell where even small ones do not. */
+  private measure(width: number): Grid {
+    const { length } = this.run;
+    for (let group = 1; ; group *= 2) {
+      const cells = Math.ceil(length / group);
+      for (let cell = MAX_CELL; cell >= MIN_CELL; cell -= cell > 12 ? 2 : 1) {
+        const columns = Math.max(1, Math.min(cells, Math.floor(width / cell)));
+        const rowHeight = cells > columns ? cell : Math.max(cell, Math.min(34, cell * 1.4));
+        const room = cell > SMALL ? MAX_HEIGHT.large : MAX_HEIGHT.small;
+        if (Math.ceil(cells / columns) * rowHeight <= room) {
+          const stretched = cells <= columns ? Math.min(MAX_CELL * 1.5, width / cells) : width / columns;
+          return { columns, cell: stretched, rowHeight, group, cells };
+        }
+      }
+    }
+  }
+
+  hit(px: number, py: number): number {
+    const { columns, cell, rowHeight, group } = this.grid;
+    const column = Math.floor(px / cell);
+    const index = Math.floor(py / rowHeight) * columns + column;
+    const v = index * group;
+    return column < columns && index >= 0 && v < this.run.length ? v : -1;
+  }
+
+  /** Positions that one cell stands for. */
+  get group(): number {
+    return this.grid.group;
+  }
+
+  draw(scene: Scene): void {
+    const { surface, run } = this;
+    const width = surface.canvas.clientWidth;
+    if (width < 10) return;
+    this.grid = this.measure(width);
+    const { columns, cell, rowHeight, group, cells } = this.grid;
+    const height = Math.ceil(cells / columns) * rowHeight;
+    if (surface.canvas.style.height !== `${height}px`) surface.canvas.style.height = `${height}px`;
+    surface.fit(width, height);
+    surface.clear();
+    const { context } = surface;
+    const pad = cell > 12 ? 2 : cell > 5 ? 1 : 0.5;
+    const lettered = group === 1 && cell >= 15;
+    const fits = lettered && (run.length <= 60 || run.hasLetters);
+    context.font = `600 ${Math.min(14, cell * 0.5)}px ui-sans-serif, system-ui, sans-serif`;
+    context.textAlign = "center";
+    context.textBaseline = "middle";
+    let last = "";
+    const rings: [number, number, string][] = [];
+    for (let c = 0; c < cells; c++) {
+      const v = this.speaker(c * group, Math.min(run.length, (c + 1) * group));
+      const x = (c % columns) * cell;
+      const y = Math.floor(c / columns) * rowHeight;
+      const { fill, ring, isNow } = paint(scene, v);
+      const colour = isNow && cell < SMALL ? scene.palette.now : fill;
+      if (colour !== last) context.fillStyle = last = colour;
+      context.fillRect(x + pad / 2, y + pad / 2, cell - pad, rowHeight - pad);
+      if (isNow && cell >= SMALL) rings.push([x, y, scene.palette.now]);
+      else if (ring && cell >= SMALL) rings.push([x, y, ring]);
+      if (fits) {
+        const words = inscription(run, v);
+        if (words.length <= Math.max(1, cell / 8)) {
+          context.fillStyle = last = readable(fill);
+          context.fillText(words, x + cell / 2, y + rowHeight / 2 + 0.5);
+        }
+      }
+    }
+    this.outline(rings, pad);
+    for (const v of [scene.selected, scene.hovered]) {
+      if (v < 0) continue;
+      const c = Math.floor(v / group);
+      context.strokeStyle = scene.palette.ink;
+      context.lineWidth = 2;
+      context.strokeRect((c % columns) * cell, Math.floor(c / columns) * rowHeight, cell, rowHeight);
+    }
+  }
+
+  private outline(rings: [number, number, string][], pad: number): void {
+    const { cell, rowHeight } = this.grid;
+    const { context } = this.surface;
+    context.lineWidth = cell > 12 ? 2 : 1;
+    const inset = pad / 2 + context.lineWidth / 2;
+    for (const [x, y, colour] of rings) {
+      context.strokeStyle = colour;
+      context.strokeRect(x + inset, y + inset, cell - 2 * inset, rowHeight - 2 * inset);
+    }
+  }
+
+  /** The position that speaks for a cell: the one committed last. */
+  private speaker(from: number, until: number): number {
+    let best = from;
+    for (let v = from + 1; v < until; v++) {
+      const [a, b] = [this.run.committed[v], this.run.committed[best]];
+      if (a !== OPEN && a > b) best = v;
+    }
+    return best;
+  }
+}
