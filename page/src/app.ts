@@ -38,7 +38,10 @@ export class App {
     preference.addEventListener("change", () => this.setTheme(preference.matches ? "dark" : "light"));
     const redraw = (): void => this.redraw();
     this.panels = [];
-    for (const run of runs) this.panels.push(new Panel(run, redraw, runs.length > 1, this.panels[0] ?? null));
+    const ceiling = Math.max(...runs.map((run) => Math.max(total(run.finalLedger), run.length - run.numGiven)));
+    for (const run of runs) {
+      this.panels.push(new Panel(run, redraw, runs.length > 1, this.panels[0] ?? null, ceiling));
+    }
     this.transport = new Transport(new Timeline(runs), this.panels, redraw, () => this.calm.matches);
     this.search = el("input", {
       type: "search", placeholder: "Find a position", "aria-label": "Find a position by number or label",

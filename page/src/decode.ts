@@ -112,7 +112,10 @@ function readTrace(document: unknown, name: string): Trace {
     throw new TraceError(`The trace's length must be a positive integer, got ${String(length)}.`);
   }
   if (length > MAX_LENGTH) {
-    throw new TraceError(`This run has ${length} positions; the page draws ${MAX_LENGTH}.`, THIN);
+    throw new TraceError(
+      `This run has ${length} positions; the page draws at most ${MAX_LENGTH}.`,
+      "`counterprobe trace run.json` prints what it did; a shorter run can be watched.",
+    );
   }
   if (events.length > MAX_EVENTS) {
     throw new TraceError(`This trace has ${events.length} events; the page takes ${MAX_EVENTS}.`, THIN);

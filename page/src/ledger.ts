@@ -13,7 +13,11 @@ export class LedgerView {
   private readonly counters = new Map<string, HTMLElement>();
   private readonly against: HTMLElement;
 
-  constructor(private readonly run: Run) {
+  constructor(
+    private readonly run: Run,
+    /** Where the chart ends: the same for two runs side by side. */
+    private readonly ceiling: number,
+  ) {
     this.surface = new Surface("Evaluations spent so far, against one a position", "account");
     const sum = el("b", { "data-counter": "total" }, "0");
     this.counters.set("total", sum);
@@ -55,7 +59,7 @@ export class LedgerView {
     const { context, width, height } = surface;
     const last = run.steps.length - 1;
     const [left, right, top, bottom] = [0, 0, 16, 4];
-    const most = Math.max(total(run.finalLedger), free) * 1.04;
+    const most = this.ceiling * 1.04;
     const x = (step: number): number => left + ((width - left - right) * step) / Math.max(1, last);
     const y = (value: number): number => height - bottom - ((height - top - bottom) * value) / most;
     // Past one step a pixel, the last step of each pixel speaks.

@@ -49,13 +49,14 @@ export class Panel {
     private readonly redraw: () => void,
     isOneOfTwo: boolean,
     twin: Panel | null,
+    ceiling: number,
   ) {
     this.graph = new GraphView(run, redraw, twin && sameLaw(run, twin.run) ? twin.graph : null);
     this.backbone = run.coordinates ? new BackboneView(run, redraw) : null;
     this.onBackbone = this.backbone !== null;
     this.showTruth = run.edges.from.length === 0 && run.truth !== null;
     this.strip = new StripView(run);
-    this.ledger = new LedgerView(run);
+    this.ledger = new LedgerView(run, ceiling);
     this.detail = new DetailView(run, (v) => this.select(v));
     this.note = el("p", { class: "note" });
     this.title = this.makeTitle();
@@ -88,7 +89,7 @@ export class Panel {
     const what = text(header.family) || text(header.model) || text(header.oracle);
     const title = text(header.title) || [text(header.sampler), what].filter(Boolean).join(" on ");
     const vocab = number(header.vocab_size);
-    const facts = [`N = ${count(length)}`, vocab === null ? "" : `V = ${count(vocab)}`, name];
+    const facts = [`N = ${count(length)}`, vocab === null ? "" : `V = ${count(vocab)}`, name === title ? "" : name];
     const element = el(
       "div",
       { class: "title" },
