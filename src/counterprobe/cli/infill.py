@@ -26,6 +26,7 @@ from counterprobe.cli.model_task import (
     read_sequence,
 )
 from counterprobe.cli.tables import Column, print_table
+from counterprobe.cli.tracing import TraceBytes, TraceFile, check_trace, say_written, this_command
 from counterprobe.infilling import Completions, fill_mask
 from counterprobe.infilling import infill as fill_in
 from counterprobe.infilling.call import DEFAULT_SAMPLER
@@ -33,6 +34,7 @@ from counterprobe.infilling.writing import KINDS, check_kind, write_texts
 from counterprobe.run.batches import SampleBatch
 from counterprobe.run.results import StopReason
 from counterprobe.structure import SoftStructure, Structure, load_structure
+from counterprobe.trace.recorder import DEFAULT_BYTES
 
 __all__ = ["infill"]
 
@@ -117,6 +119,8 @@ def infill(
             rich_help_panel=output.OUTPUT,
         ),
     ] = None,
+    trace: TraceFile = None,
+    trace_bytes: TraceBytes = DEFAULT_BYTES,
     json: output.SummaryFile = None,
 ) -> None:
     """Fill in the masks of a text, jointly, any number of times, and say what it cost.
@@ -132,6 +136,7 @@ def infill(
     """
     output.check_writable(json)
     output.check_writable(out)
+    check_trace(trace, trace_bytes)
     if out is not None:
         check_kind(out)
     named: dict[str, Any] = output.parse_settings(settings or [])
@@ -169,6 +174,7 @@ def infill(
                 "--max-submissions": max_submissions is not None,
                 "--likelihood-orders": likelihood_orders != 0,
                 "--out": out is not None,
+                "--trace": trace is not None,
             }
         )
         found = fill_mask(model, text, top_k=top_k, **common)
@@ -188,6 +194,9 @@ def infill(
             max_submissions=max_submissions,
             likelihood_orders=likelihood_orders,
             progress=progress,
+            trace=trace,
+            trace_bytes=trace_bytes,
+            trace_command=this_command(),
             **common,
             **named,
         )
@@ -195,6 +204,7 @@ def infill(
     if out is not None and drawn.num_completed == len(drawn):
         write_texts(drawn, out)
     show_batch(console, model, drawn, seconds)
+    say_written(console, trace)
     output.write_json(json, batch_record(model, drawn, seconds))
     stops = {result.stop: result.reason for result in drawn.results}
     for stop, reason in stops.items():

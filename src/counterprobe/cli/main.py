@@ -20,6 +20,7 @@ from counterprobe.cli.reproduce import reproduce
 from counterprobe.cli.sample import sample
 from counterprobe.cli.samplers import samplers
 from counterprobe.cli.study import study
+from counterprobe.cli.trace import trace
 from counterprobe.cli.verify import verify
 from counterprobe.version import __version__
 
@@ -66,6 +67,7 @@ app.command()(reproduce)
 app.command()(reference)
 app.command()(dependence)
 app.command()(samplers)
+app.command()(trace)
 app.command()(plan)
 app.command()(verify)
 app.add_typer(study, name="study")

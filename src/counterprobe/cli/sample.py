@@ -23,6 +23,7 @@ from counterprobe.cli.targets import (
     TargetSeed,
     Weight,
 )
+from counterprobe.cli.tracing import TraceBytes, TraceFile, check_trace, recorder_for, say_written
 from counterprobe.cli.warmup import warm_up
 from counterprobe.evaluation import Trial, run_trial
 from counterprobe.evaluation.batch_kl import DEFAULT_DRAWS
@@ -30,6 +31,8 @@ from counterprobe.run.results import StopReason
 from counterprobe.samplers import Sampler, build_sampler
 from counterprobe.streams import Streams
 from counterprobe.targets.law import ForestLaw
+from counterprobe.trace import About
+from counterprobe.trace.recorder import DEFAULT_BYTES
 
 __all__ = ["sample"]
 
@@ -99,6 +102,8 @@ def sample(
             metavar="FILE", help="Write the tokens, one line of numbers.", rich_help_panel=OUTPUT
         ),
     ] = None,
+    trace: TraceFile = None,
+    trace_bytes: TraceBytes = DEFAULT_BYTES,
     verbose: Annotated[
         bool, typer.Option(help="Log every stage.", rich_help_panel=OUTPUT)
     ] = False,
@@ -115,10 +120,13 @@ def sample(
     counterprobe sample --sampler random-balanced --set batches=256
 
     counterprobe sample --edges my-forest.txt --json run.json
+
+    counterprobe sample --family binary-tree --n 200 --sampler compressed --trace run.html
     """
     output.set_verbosity(verbose)
     output.check_writable(json)
     output.check_writable(tokens)
+    check_trace(trace, trace_bytes)
     if kl_draws < 2:
         raise ValueError(f"--kl-draws must be at least 2, got {kl_draws}")
     if json == "-" and tokens == "-":
@@ -134,9 +142,13 @@ def sample(
 
     measured = kl_draws if evaluate else None
 
-    def run(rule: Sampler) -> tuple[Trial, dict[str, Any]]:
+    def run(rule: Sampler, trace: str | None = None) -> tuple[Trial, dict[str, Any]]:
         warm_up(target, rule)
-        with output.run_progress(rule.name) as progress:
+        about = About(family=family, true_edges=law.edges)
+        with (
+            output.run_progress(rule.name) as progress,
+            recorder_for(trace, about, trace_bytes) as recorder,
+        ):
             trial = run_trial(
                 law,
                 rule,
@@ -145,10 +157,13 @@ def sample(
                 temperature=temperature,
                 max_submissions=max_submissions,
                 progress=progress,
+                listener=recorder,
             )
+            if recorder is not None and trial.kl is not None:
+                recorder.measured(trial.kl.value, trial.kl.standard_error)
         return trial, run_record(target, law, rule, seed, trial)
 
-    trial, record = run(chosen)
+    trial, record = run(chosen, trace)
     result = trial.result
     console = output.console_for("-" if tokens == "-" else json)
     _show(console, law, trial)
@@ -160,6 +175,7 @@ def sample(
     output.write_json(json, record)
     if tokens is not None and result.tokens is not None:
         output.write_text(tokens, " ".join(map(str, result.tokens)) + "\n")
+    say_written(console, trace)
     if result.stop is StopReason.INFEASIBLE:
         output.complain(f"infeasible: {result.reason}")
         raise typer.Exit(output.INFEASIBLE)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -11,6 +12,7 @@ from numpy.typing import ArrayLike
 from counterprobe.arguments import whole_number
 from counterprobe.evaluation.likelihood import log_likelihoods
 from counterprobe.infilling.task import Task, make_task
+from counterprobe.infilling.tracing import recorder_for
 from counterprobe.models import Template
 from counterprobe.models.template import Allowed
 from counterprobe.run.batches import SampleBatch
@@ -22,6 +24,8 @@ from counterprobe.states import MASK
 from counterprobe.streams import Streams
 from counterprobe.structure import SoftStructure, Structure
 from counterprobe.structure.soft import PLANS
+from counterprobe.trace.document import kind_of
+from counterprobe.trace.recorder import DEFAULT_BYTES
 
 __all__ = ["DEFAULT_SAMPLER", "InfillStep", "infill"]
 
@@ -64,6 +68,9 @@ def infill(
     progress: bool | Callable[[Progress], None] = True,
     model_options: Mapping[str, Any] | None = None,
     oracle_options: Mapping[str, Any] | None = None,
+    trace: str | os.PathLike[str] | None = None,
+    trace_bytes: int = DEFAULT_BYTES,
+    trace_command: str | None = None,
     **settings: Any,
 ) -> SampleBatch:
     """Fill in the masks of a text, jointly, any number of times.
@@ -103,6 +110,12 @@ def infill(
         For loading a model by name: ``device``; ``backbone`` of ProteinMPNN.
     oracle_options : mapping, optional
         For the model's oracle: ``row_error``, ``batch_size``; ``order`` of ProteinMPNN.
+    trace : path, optional
+        Write what the first sequence did, as a page (``.html``) or as a trace (``.json``).
+    trace_bytes : int
+        Details are left out of a trace that would grow beyond this.
+    trace_command : str, optional
+        A command to put into the trace.
     **settings
         Of the sampler by name, or of the structure's: ``batches=8``.
 
@@ -128,6 +141,8 @@ def infill(
     """
     count = whole_number("count", count, at_least=1)
     likelihood_orders = whole_number("likelihood_orders", likelihood_orders)
+    if trace is not None:
+        kind_of(trace)
     if structure is not None and isinstance(sampler, (str, Sampler)):
         raise ValueError("give a sampler or a structure, which has its own, not both")
     task = make_task(
@@ -148,21 +163,23 @@ def infill(
         sampler, settings = structure.sampler(**settings), {}
     if orders is None:
         orders = PLANS if isinstance(structure, SoftStructure) else "shared"
-    drawn = sample(
-        task.oracle,
-        sampler or DEFAULT_SAMPLER,
-        count,
-        seed=seed,
-        given=task.given,
-        orders=orders,
-        max_submissions=max_submissions,
-        temperature=task.temperature,
-        at_once=at_once,
-        log_probs=True,
-        on_step=on_step,
-        progress=progress,
-        **settings,
-    )
+    with recorder_for(trace, task, trace_bytes, trace_command) as recorder:
+        drawn = sample(
+            task.oracle,
+            sampler or DEFAULT_SAMPLER,
+            count,
+            seed=seed,
+            given=task.given,
+            orders=orders,
+            max_submissions=max_submissions,
+            temperature=task.temperature,
+            at_once=at_once,
+            log_probs=True,
+            on_step=on_step,
+            progress=progress,
+            listener=recorder,
+            **settings,
+        )
     measuring = Ledger(probes=task.num_measured)
     scores = None
     if likelihood_orders:

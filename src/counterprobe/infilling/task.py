@@ -38,6 +38,8 @@ class Task:
         States that were evaluated to build the oracle.
     temperature : float
         What is left to do when tokens are drawn: 1 where the oracle's law has it already.
+    model : MaskedModel, optional
+        What made the oracle; a plain oracle has none.
     """
 
     oracle: Oracle
@@ -45,6 +47,7 @@ class Task:
     template: Template | None
     num_measured: int
     temperature: float
+    model: MaskedModel | None = None
 
     @property
     def probed(self) -> Oracle:
@@ -130,13 +133,15 @@ def make_task(
     elif allowed is not None:
         template = template.allow(allowed)
     if template.is_complete:
-        return Task(_Unasked(known.name, template), template.given, template, 0, temperature)
+        unasked = _Unasked(known.name, template)
+        return Task(unasked, template.given, template, 0, temperature, known)
     options = dict(oracle_options or {})
     left = temperature
     if temperature > 0:  # 0 is no law of a model: it is how tokens are drawn
         options, left = {"temperature": temperature, **options}, 1.0
     oracle = known.oracle(template, **options)
-    return Task(oracle, template.given, template, int(getattr(oracle, "num_evaluated", 0)), left)
+    num_measured = int(getattr(oracle, "num_evaluated", 0))
+    return Task(oracle, template.given, template, num_measured, left, known)
 
 
 def as_model(model: Any, options: Mapping[str, Any] | None = None) -> MaskedModel | None:

@@ -1,0 +1,143 @@
+"""``counterprobe trace``: what a run did, in a summary, as a page, or thinner."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.text import Text
+
+from counterprobe.cli import output
+from counterprobe.trace import Trace, load_trace, replay, thin, write_page, write_trace
+from counterprobe.trace.document import kind_of
+from counterprobe.trace.examples import EXAMPLES, load_example
+
+__all__ = ["trace"]
+
+
+@output.friendly
+def trace(
+    files: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[FILE.json]...", help="What 'sample --trace FILE.json' wrote."),
+    ] = None,
+    html: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FILE", help="Write a page that shows the run.", rich_help_panel=output.OUTPUT
+        ),
+    ] = None,
+    compare: Annotated[
+        bool, typer.Option("--compare", help="Show two runs side by side.")
+    ] = False,
+    example: Annotated[
+        str | None,
+        typer.Option(help=f"Take a shipped trace in place of a file: {', '.join(EXAMPLES)}."),
+    ] = None,
+    thin_to: Annotated[
+        int | None,
+        typer.Option(
+            "--thin",
+            metavar="BYTES",
+            help="Leave details out until the trace has at most so many bytes.",
+        ),
+    ] = None,
+    out: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FILE",
+            help="Write the trace again, .json or .json.gz.",
+            rich_help_panel=output.OUTPUT,
+        ),
+    ] = None,
+    json: output.SummaryFile = None,
+) -> None:
+    """Show what a run did: a summary here, or a page that opens in any browser.
+
+    For example:
+
+    counterprobe trace run.json --html run.html
+
+    counterprobe trace --compare packed.json compressed.json --html both.html
+
+    counterprobe trace --example paper --html paper.html
+
+    counterprobe trace large.json --thin 2000000 --out small.json
+    """
+    for file in (html, out, json):
+        output.check_writable(file)
+    if html is not None and kind_of(html) != "html":
+        raise ValueError(f"--html must name a file that ends in .html, got {html}")
+    if out is not None and kind_of(out) == "html":
+        raise ValueError(f"--out must end in .json or .json.gz, got {out}; pages are for --html")
+    named = _load(files or [], example, compare)
+    if out is not None and len(named) > 1:
+        raise ValueError("--out writes one trace again, and --compare takes two")
+    if thin_to is not None:
+        named = [(name, thin(one, thin_to)) for name, one in named]
+    console = output.console_for(json)
+    for name, one in named:
+        _show(console, name, one, thinned=thin_to is not None)
+    if html is not None:
+        second = named[1][1] if len(named) > 1 else None
+        write_page(named[0][1], html, second, names=tuple(name for name, _ in named))
+        console.print(Text(f"Wrote {html}."), soft_wrap=True)
+    if out is not None:
+        write_trace(named[0][1], out)
+        console.print(Text(f"Wrote {out}."), soft_wrap=True)
+    records = [_record(name, one) for name, one in named]
+    output.write_json(json, records if compare else records[0])
+
+
+def _load(files: list[str], example: str | None, compare: bool) -> list[tuple[str, Trace]]:
+    """Read what is asked for, with the name of each."""
+    if example is not None:
+        if files or compare:
+            raise ValueError("--example goes alone: leave out files and --compare")
+        return [(example, load_example(example))]
+    wanted = 2 if compare else 1
+    if len(files) != wanted:
+        names = "two files" if compare else "one file, or --example NAME, or --compare two"
+        raise ValueError(f"trace takes {names}; got {len(files)}")
+    return [(Path(file).name, load_trace(file)) for file in files]
+
+
+def _show(console: Console, name: str, trace: Trace, *, thinned: bool) -> None:
+    """Print what a trace says in a few lines."""
+    record = _record(name, trace)
+    header = trace.header
+    rows: dict[str, Any] = {"positions, tokens": f"{record['n']:,}, {record['vocab']:,}"}
+    for key in ("preprocessing", "probes", "commits", "total", "depth", "rows_read"):
+        rows[key.replace("_", " ")] = record[key]
+    rows["edges known at the end"] = record["edges"]
+    rows["events"] = len(trace.events)
+    rows["stop"] = record["stop"] or "cut: the run died, or the file is not whole"
+    title = f"{name}: {header.get('title') or header.get('sampler')}"
+    console.print(output.key_value_table(title, rows))
+    for said in record["thinned"]:
+        console.print(Text(f"Note: {said}."), soft_wrap=True)
+    if thinned and not record["thinned"]:
+        console.print("Nothing had to be left out.")
+
+
+def _record(name: str, trace: Trace) -> dict[str, Any]:
+    """Return a summary as plain values."""
+    followed, end = replay(trace), trace.end or {}
+    ledger = followed.ledger
+    submissions = sum(ledger[key] for key in ("preprocessing", "probes", "commits"))
+    return {
+        "name": name,
+        "sampler": trace.header.get("sampler"),
+        "n": trace.header["length"],
+        "vocab": trace.header["vocab_size"],
+        **ledger,
+        "total": submissions,
+        "edges": len(followed.edges),
+        "committed": int((followed.round_of_position >= 0).sum()),
+        "events": followed.num_events,
+        "stop": end.get("stop"),
+        "truncated": trace.is_truncated,
+        "thinned": [*(trace.header.get("thinned") or []), *(end.get("thinned") or [])],
+    }

@@ -1,0 +1,70 @@
+"""``--trace`` of the commands that run a sampler: its options, checked, and its recorder."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.text import Text
+
+from counterprobe.cli import output
+from counterprobe.trace import About, Recorder
+from counterprobe.trace.document import kind_of
+
+__all__ = ["TraceBytes", "TraceFile", "check_trace", "recorder_for", "say_written", "this_command"]
+
+TraceFile = Annotated[
+    str | None,
+    typer.Option(
+        "--trace",
+        metavar="FILE",
+        help="Write what the run did: FILE.html is a page that shows it, FILE.json what "
+        "'counterprobe trace' reads.",
+        rich_help_panel=output.OUTPUT,
+    ),
+]
+TraceBytes = Annotated[
+    int,
+    typer.Option(
+        "--trace-bytes",
+        help="Leave details out of the trace where it would grow beyond this.",
+        rich_help_panel=output.OUTPUT,
+    ),
+]
+
+
+def check_trace(file: str | None, max_bytes: int) -> None:
+    """Refuse a file that no trace can be written to, before anything is computed."""
+    if max_bytes < 1:
+        raise ValueError(f"--trace-bytes must be at least 1, got {max_bytes}")
+    if file is not None:
+        kind_of(file)
+        output.check_writable(file)
+
+
+@contextmanager
+def recorder_for(file: str | None, about: About, max_bytes: int) -> Iterator[Recorder | None]:
+    """Give the recorder of a run; none where no trace is wanted."""
+    if file is None:
+        yield None
+        return
+    about = replace(about, command=this_command())
+    with Recorder(file, about, max_bytes=max_bytes) as recorder:
+        yield recorder
+
+
+def this_command() -> str:
+    """Return the command line as it was typed."""
+    return shlex.join(["counterprobe", *sys.argv[1:]])
+
+
+def say_written(console: Console, file: str | None) -> None:
+    """Say where the trace is."""
+    if file is not None:
+        console.print(Text(f"Wrote {file}."), soft_wrap=True)
