@@ -1,6 +1,6 @@
 // What a step does, in plain words. A person who only reads these lines should follow the run.
 import { count, plural } from "./dom";
-import { number, table, text } from "./decode";
+import { number, sentences, table, text } from "./decode";
 import { Status, total } from "./run";
 import type { Run, Step } from "./run";
 
@@ -24,29 +24,31 @@ function named(run: Run, positions: Int32Array): string {
 
 const capital = (words: string): string => words.charAt(0).toUpperCase() + words.slice(1);
 
-const PROBES: Record<string, (count: string) => [string, string]> = {
+const sentence = (words: string): string => capital(words) + (/[.!?]$/.test(words) ? "" : ".");
+
+const PROBES: Record<string, (n: number) => [string, string]> = {
   first: (n) => [
-    `${n} in which nearly everything varies at once`,
+    `${plural(n, "probe")} in which nearly everything varies at once`,
     "In each of them a random part is masked and read, and every other position shows a random value. A row that moves has a neighbour among what changed; all rows together tell which.",
   ],
   resolve: (n) => [
-    `${n} more for the positions still unexplained`,
-    "What is already explained steps aside; the rest is asked again, with values chosen so that hubs stay readable.",
+    `${plural(n, "more probe")} for the positions still unexplained`,
+    "What is explained already leaves room: the rest is asked again, with values chosen so that hubs stay readable.",
   ],
   evidence: (n) => [
-    `${n} more, to trust what was found`,
+    `${plural(n, "more probe")}, to trust what was found`,
     "A position is settled only when probes that played no part in the fit are explained by its neighbours alone.",
   ],
   validate: (n) => [
-    `${n} to look for edges that were missed`,
+    `${plural(n, "probe")} to look for edges that were missed`,
     "Nothing is held still: one side of every component is masked, the other varies, and sides are switched. An edge between components would show.",
   ],
   rehearse: (n) => [
-    `${n}: a rehearsal`,
-    "What the found neighbourhoods imply is compared with rows where they will be used.",
+    `${plural(n, "probe")} to rehearse`,
+    "What the found neighbourhoods imply is compared with rows like those that commits will read.",
   ],
   soft: (n) => [
-    `${n} with random values everywhere`,
+    `${plural(n, "probe")} with random values everywhere`,
     "A regression on what was shown estimates how strongly each pair is tied, with its error.",
   ],
   draft: () => [
@@ -54,18 +56,19 @@ const PROBES: Record<string, (count: string) => [string, string]> = {
     "One evaluation of everything committed so far; the rule decides with these rows.",
   ],
   test: (n) => [
-    `${n}: do the candidates disturb each other?`,
+    `${plural(n, "probe")}: do the candidates disturb each other?`,
     "Some candidates are shown, the others stay masked. Rows that do not move may be drawn together.",
   ],
   lookahead: (n) => [
-    `${n} to look ahead`,
+    `${plural(n, "probe")} to look ahead`,
     "What would be known after each choice? The rule picks the choice that tells most.",
   ],
 };
 
 function probe(step: Step): [string, string] {
   const { event } = step;
-  const probes = plural(Number(event.count) || 0, "probe");
+  const submitted = Number(event.count) || 0;
+  const probes = plural(submitted, "probe");
   if (typeof event.screen === "object" && event.screen) {
     const screen = event.screen as Record<string, unknown>;
     const colorings = plural(Number(screen.num_colorings) || 0, "time");
@@ -75,7 +78,7 @@ function probe(step: Step): [string, string] {
     ];
   }
   const write = PROBES[text(event.purpose)];
-  if (write) return write(probes);
+  if (write) return write(submitted);
   return [`${probes} at once`, "Masked positions are read while other positions show values of the probe's choice."];
 }
 
@@ -162,6 +165,7 @@ function end(run: Run): [string, string] {
         : "No true dependence had both ends drawn at once."
       : "",
     kl === null ? "" : `Broken dependence: ${nats(kl)}.`,
+    ...sentences(run.end?.notes).map((note) => sentence(note)),
   ];
   return [`Done: ${plural(spent, "evaluation")}, ${ratio}`, said.filter(Boolean).join(" ")];
 }

@@ -16,6 +16,8 @@ import type { Run } from "./run";
 const OUTLINED = 7;
 const LETTERED = 13;
 const MARGIN = 26;
+/** Room for the buttons above the picture. */
+const HEAD = 30;
 
 export class GraphView {
   readonly surface: Surface;
@@ -75,19 +77,20 @@ export class GraphView {
     const { width, height } = this.places as Places;
     const fit = Math.min(
       (this.surface.width - 2 * MARGIN) / width,
-      (this.surface.height - 2 * MARGIN) / height,
+      (this.surface.height - 2 * MARGIN - HEAD) / height,
       4.2,
     );
     return {
       fit,
       left: (this.surface.width - width * fit) / 2,
-      top: (this.surface.height - height * fit) / 2,
+      top: (this.surface.height + HEAD - height * fit) / 2,
     };
   }
 
   private arrange(): Places {
     if (!this.places) {
-      const aspect = Math.min(4, Math.max(0.5, this.surface.width / Math.max(1, this.surface.height)));
+      const [wide, high] = [this.surface.width - 2 * MARGIN, this.surface.height - 2 * MARGIN - HEAD];
+      const aspect = Math.min(5, Math.max(0.4, wide / Math.max(1, high)));
       this.places = this.twin?.arrange() ?? place(this.run.length, this.run.layoutEdges, aspect);
       const { x, y } = this.places;
       this.tree = quadtree<number>().x((v) => x[v]).y((v) => y[v]).addAll([...x.keys()]);
@@ -167,7 +170,9 @@ export class GraphView {
       const colour = isNow && !outlined ? palette.now : fill;
       if (colour !== last) context.fillStyle = last = colour;
       if (!outlined) {
-        context.fillRect(x - base, y - base, 2 * base, 2 * base);
+        // Open dots are small enough to let edges show between them.
+        const side = run.committed[v] === OPEN && !scene.look ? base * 0.62 : base;
+        context.fillRect(x - side, y - side, 2 * side, 2 * side);
         continue;
       }
       const radius = run.hub[v] ? base * 1.35 : base;

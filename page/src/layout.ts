@@ -141,11 +141,21 @@ export function curve(width: number, height: number): { x: Int32Array; y: Int32A
   return { x, y };
 }
 
+/** Columns near the wanted number that leave the fewest cells of the last row empty. */
+function fewestEmpty(length: number, wanted: number): number {
+  let [best, least] = [2, Infinity];
+  // An even side lets every step of the curve be one cell long.
+  for (let columns = 2 * Math.round(wanted * 0.43); columns <= wanted * 1.15 + 2; columns += 2) {
+    const empty = columns > 0 ? Math.ceil(length / columns) * columns - length : Infinity;
+    if (empty < least) [best, least] = [columns, empty];
+  }
+  return best;
+}
+
 /** Positions along the curve, in a rectangle of about the given shape. */
 function alongCurve(order: Int32Array, aspect: number): Places {
   const length = order.length;
-  let columns = Math.max(1, Math.round(Math.sqrt(length * aspect)));
-  columns += columns % 2; // an even side lets every step of the curve be one cell long
+  const columns = fewestEmpty(length, Math.sqrt(length * aspect));
   const rows = Math.max(1, Math.ceil(length / columns));
   const cells = curve(columns, rows);
   const places = {

@@ -4,6 +4,8 @@ import { count, el, Surface } from "./dom";
 import { total } from "./run";
 import type { Ledger, Run } from "./run";
 
+/** N this many times above what was spent does not fit on a readable chart. */
+const FAR = 6;
 const KINDS = ["preprocessing", "probes", "commits"] as const;
 const WORDS = { preprocessing: "preprocessing", probes: "probes", commits: "commits", depth: "depth" };
 
@@ -15,7 +17,7 @@ export class LedgerView {
 
   constructor(
     private readonly run: Run,
-    /** Where the chart ends: the same for two runs side by side. */
+    /** Most evaluations that a chart must hold: the same for two runs side by side. */
     private readonly ceiling: number,
   ) {
     this.surface = new Surface("Evaluations spent so far, against one a position", "account");
@@ -59,9 +61,13 @@ export class LedgerView {
     const { context, width, height } = surface;
     const last = run.steps.length - 1;
     const [left, right, top, bottom] = [0, 0, 16, 4];
-    const most = this.ceiling * 1.04;
+    // A run that stays far below N would be a flat line: its chart ends early, and says so.
+    const spent = this.ceiling;
+    const isFar = spent * FAR < free;
+    const most = (isFar ? spent * 1.5 : Math.max(spent, free)) * 1.04;
     const x = (step: number): number => left + ((width - left - right) * step) / Math.max(1, last);
-    const y = (value: number): number => height - bottom - ((height - top - bottom) * value) / most;
+    const y = (value: number): number =>
+      Math.max(top, height - bottom - ((height - top - bottom) * value) / most);
     // Past one step a pixel, the last step of each pixel speaks.
     const stride = Math.max(1, Math.floor(last / (2 * width)));
     const area = (until: number, alpha: number): void => {
@@ -110,8 +116,9 @@ export class LedgerView {
     context.textAlign = "left";
     context.lineWidth = 3;
     context.strokeStyle = palette.paper;
-    context.strokeText(`N = ${count(free)}`, 0, y(free) - 3);
-    context.fillText(`N = ${count(free)}`, 0, y(free) - 3);
+    const words = `N = ${count(free)}${isFar ? `, really ${Math.round(free / most)} times as high` : ""}`;
+    context.strokeText(words, 0, y(free) - 3);
+    context.fillText(words, 0, y(free) - 3);
     context.strokeStyle = palette.now;
     context.lineWidth = 1.5;
     context.beginPath();

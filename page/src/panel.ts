@@ -9,7 +9,7 @@ import { GraphView } from "./graph";
 import { LedgerView } from "./ledger";
 import { LegendView } from "./legend";
 import type { Scene } from "./picture";
-import { remarks, Status } from "./run";
+import { omissions, Status } from "./run";
 import type { Run } from "./run";
 import { HELD, READOUT, SOURCE, Stage } from "./stage";
 import type { Look } from "./stage";
@@ -98,7 +98,7 @@ export class Panel {
     );
     const warnings = [
       truncated ? "This trace was cut short: the run is shown as far as it goes." : "",
-      ...remarks(this.run),
+      ...omissions(this.run),
     ];
     for (const words of warnings) if (words) element.append(el("p", { class: "warning" }, words));
     return element;

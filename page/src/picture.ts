@@ -28,7 +28,7 @@ const glows = new Map<string, string[]>();
 function glow(palette: Palette, response: number): string {
   let shades = glows.get(palette.response);
   if (!shades) {
-    shades = Array.from({ length: GLOW + 1 }, (_, k) => mix(palette.paper, palette.response, k ? 0.18 + (0.82 * k) / GLOW : 0));
+    shades = Array.from({ length: GLOW + 1 }, (_, k) => mix(palette.empty, palette.response, k ? 0.16 + (0.84 * k) / GLOW : 0));
     glows.set(palette.response, shades);
   }
   return shades[Math.min(GLOW, Math.ceil(response * GLOW))];

@@ -281,11 +281,10 @@ function readLedger(value: unknown): Ledger | null {
   return null;
 }
 
-/** Notes of the header and of the end, for people. */
-export function remarks(run: Run): string[] {
+/** What was left out of the trace. */
+export function omissions(run: Run): string[] {
   return [
     ...sentences(run.header.thinned),
     ...sentences(run.end?.thinned),
-    ...sentences(run.end?.notes),
   ];
 }

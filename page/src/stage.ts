@@ -98,7 +98,7 @@ export class Stage {
   }
 
   private whole(): Look {
-    const look = this.blank("All states of the stage");
+    const look = this.blank(`All ${this.count} states: how far each row moved on average`);
     const { length } = this.run;
     this.visit(0, Math.max(this.count, 1), look.response);
     const varies = this.varied();
@@ -126,12 +126,14 @@ export class Stage {
     return varies;
   }
 
-  /** Keep the farthest that each row moved in states from..until-1. */
-  private visit(from: number, until: number, farthest: Float32Array): void {
+  /** How far each row moved in states from..until-1, on average; NaN where it was not read. */
+  private visit(from: number, until: number, average: Float32Array): void {
     const responses = this.response?.data;
+    const sums = new Float32Array(this.run.length);
+    const times = new Int32Array(this.run.length);
     const keep = (v: number, k: number): void => {
-      const moved = responses ? responses[k] / LEVELS : 0;
-      if (!(farthest[v] >= moved)) farthest[v] = moved;
+      sums[v] += responses ? responses[k] / LEVELS : 0;
+      times[v]++;
     };
     if (this.read) {
       const { data } = this.read;
@@ -147,6 +149,7 @@ export class Stage {
         }
       }
     }
+    for (let v = 0; v < this.run.length; v++) if (times[v]) average[v] = sums[v] / times[v];
   }
 }
 

@@ -71,7 +71,7 @@ export class StripView {
     surface.fit(width, height);
     surface.clear();
     const { context } = surface;
-    const pad = cell > 12 ? 2 : cell > 5 ? 1 : 0.5;
+    const pad = cell > 12 ? 2 : cell > 5 ? 1 : 0;
     const lettered = group === 1 && cell >= 15;
     const fits = lettered && (run.length <= 60 || run.hasLetters);
     context.font = `600 ${Math.min(14, cell * 0.5)}px ui-sans-serif, system-ui, sans-serif`;
@@ -86,7 +86,9 @@ export class StripView {
       const { fill, ring, isNow } = paint(scene, v);
       const colour = isNow && cell < SMALL ? scene.palette.now : fill;
       if (colour !== last) context.fillStyle = last = colour;
-      context.fillRect(x + pad / 2, y + pad / 2, cell - pad, rowHeight - pad);
+      if (pad) context.fillRect(x + pad / 2, y + pad / 2, cell - pad, rowHeight - pad);
+      // Whole pixels, or neighbours would blur into each other.
+      else context.fillRect(Math.round(x), y, Math.round(x + cell) - Math.round(x), rowHeight);
       if (isNow && cell >= SMALL) rings.push([x, y, scene.palette.now]);
       else if (ring && cell >= SMALL) rings.push([x, y, ring]);
       if (fits) {
