@@ -16,7 +16,8 @@ LAYERS = [
     "states classes",
     "graph rows",
     "streams oracle",
-    "radii checks",
+    "radii checks wrapping",
+    "retrying",
     "run",
     "progress theory",
     "targets",
@@ -34,7 +35,7 @@ LEVEL = {name: level for level, line in enumerate(LAYERS) for name in line.split
 PUBLIC = """
 BudgetExceeded CallableOracle Candidates ClassedRows CompressedSettings CounterprobeError
 DenseRows ForestLaw FrozenNoise Infeasible InfeasibleWarning Ledger Level Lockstep MASK
-NotAForestError Oracle OracleError Progress Readouts Request Right Rows SampleBatch
+NotAForestError Oracle OracleError Progress Readouts Request RetryingOracle Right Rows SampleBatch
 SampleResult SoftSettings SoftStructure StopReason Streams Structure StructureError TableLaw
 TokenClasses Unmasking
 ZeroProbabilityWarning discover evaluation families fill_mask infill load_structure models

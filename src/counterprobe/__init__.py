@@ -28,6 +28,7 @@ from counterprobe.oracle import Oracle as Oracle
 from counterprobe.oracle import Readouts as Readouts
 from counterprobe.probing.compressed import CompressedSettings as CompressedSettings
 from counterprobe.probing.soft import SoftSettings as SoftSettings
+from counterprobe.retrying import RetryingOracle as RetryingOracle
 from counterprobe.rows import ClassedRows as ClassedRows
 from counterprobe.rows import DenseRows as DenseRows
 from counterprobe.rows import Rows as Rows

@@ -1,0 +1,231 @@
+"""What oracles around oracles share: every way of asking becomes one question.
+
+An oracle may be asked for rows of states, may follow one history or many (sessions), and may show
+attention beside its rows. Whoever stands around it, to repeat a call that failed or to write
+replies down, wants to treat all of these alike. :class:`Around` offers what the inner oracle
+offers and hands each call, as a :class:`Question`, to one method.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from counterprobe.arrays import FloatArray, IntArray, StateArray
+from counterprobe.oracle import (
+    BatchIncrementalOracle,
+    IncrementalOracle,
+    Oracle,
+    Readouts,
+    Session,
+    Sessions,
+    require_oracle,
+)
+from counterprobe.rows import Rows
+
+__all__ = ["Around", "Followed", "Question", "Reply", "digest_of", "name_of"]
+
+Reply = Rows | tuple[Rows, FloatArray]
+Where = IntArray | Readouts
+
+# Bytes by which a question is told from others.
+DIGEST_SIZE = 16
+# Ways of asking that an oracle may have beside ``rows``; never passed on unseen.
+ASKING = ("session", "sessions", "attended_rows")
+
+
+def name_of(oracle: Oracle) -> str:
+    """Return what an oracle calls itself."""
+    return str(getattr(oracle, "name", type(oracle).__name__))
+
+
+def digest_of(*parts: bytes | np.ndarray[Any, Any] | Readouts | None) -> bytes:
+    """Return sixteen bytes that arrays, in their order, determine."""
+    digest = hashlib.blake2b(digest_size=DIGEST_SIZE)
+    for part in parts:
+        if isinstance(part, Readouts):
+            digest.update(digest_of(part.state_index, part.position))
+        elif isinstance(part, np.ndarray):
+            digest.update(f"{part.dtype.str}{part.shape}".encode())
+            digest.update(np.ascontiguousarray(part).tobytes())
+        else:
+            digest.update(b"-" if part is None else part)
+    return digest.digest()
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """One call of an oracle.
+
+    Attributes
+    ----------
+    parts : tuple
+        What is asked: a word for the way of asking, then its arguments.
+    num_states : int
+        States that are submitted by it.
+    positions : ndarray of int, shape (R,)
+        The position of each row.
+    """
+
+    parts: tuple[bytes | np.ndarray[Any, Any] | Readouts | None, ...]
+    num_states: int
+    positions: IntArray
+
+    @property
+    def digest(self) -> bytes:
+        """Sixteen bytes by which it is told from others."""
+        return digest_of(*self.parts)
+
+
+class Around(ABC):
+    """Another oracle, with all it offers; every call goes through :meth:`answer`.
+
+    Parameters
+    ----------
+    oracle : Oracle
+    """
+
+    session: Callable[[StateArray], Session]
+    sessions: Callable[[StateArray], Sessions]
+    attended_rows: Callable[[StateArray, Readouts, int], tuple[Rows, FloatArray]]
+
+    def __init__(self, oracle: Oracle) -> None:
+        require_oracle(oracle)
+        self.inner = oracle
+        # On the instance: a protocol asks whether they are there.
+        if isinstance(oracle, IncrementalOracle):
+            self.session = self._follow_one
+        if isinstance(oracle, BatchIncrementalOracle):
+            self.sessions = self._follow_many
+        if callable(getattr(oracle, "attended_rows", None)):
+            self.attended_rows = self._attended
+
+    @abstractmethod
+    def answer(self, question: Question, ask: Callable[[], Reply]) -> Reply:
+        """Return the reply to a question; ``ask`` puts it to the inner oracle."""
+
+    def __getattr__(self, name: str) -> Any:
+        """Pass on whatever else the inner oracle declares."""
+        if name.startswith("__") or name in ("inner", *ASKING):
+            raise AttributeError(f"{type(self).__name__} has no attribute {name!r}")
+        return getattr(self.inner, name)
+
+    @property
+    def name(self) -> str:
+        """What the inner oracle calls itself: rows are its."""
+        return name_of(self.inner)
+
+    @property
+    def length(self) -> int:
+        """Number of positions N."""
+        return self.inner.length
+
+    @property
+    def vocab_size(self) -> int:
+        """Number of tokens V."""
+        return self.inner.vocab_size
+
+    @property
+    def row_error(self) -> float:
+        """Total-variation radius of its rows."""
+        return self.inner.row_error
+
+    @property
+    def trusted(self) -> bool:
+        """Whether its replies need no check."""
+        return self.inner.trusted
+
+    def rows(self, states: StateArray, readouts: Readouts) -> Rows:
+        """Return one row per readout, in order."""
+        question = Question((b"rows", states, readouts), len(states), readouts.position)
+        return _rows(self.answer(question, lambda: self.inner.rows(states, readouts)))
+
+    def _attended(
+        self, states: StateArray, readouts: Readouts, num_layers: int
+    ) -> tuple[Rows, FloatArray]:
+        layers = str(num_layers).encode()
+        question = Question(
+            (b"attended", layers, states, readouts), len(states), readouts.position
+        )
+        inner: Any = self.inner
+        reply = self.answer(question, lambda: inner.attended_rows(states, readouts, num_layers))
+        assert isinstance(reply, tuple)
+        return reply
+
+    def _follow_one(self, state: StateArray) -> Followed:
+        assert isinstance(self.inner, IncrementalOracle)
+        start = state.copy()
+        return Followed(self, self.inner.session, start)
+
+    def _follow_many(self, states: StateArray) -> Followed:
+        assert isinstance(self.inner, BatchIncrementalOracle)
+        start = states.copy()
+        return Followed(self, self.inner.sessions, start)
+
+
+class Followed:
+    """A session, or sessions, of an inner oracle: opened when first asked, and again if it failed.
+
+    Values that were pushed are kept, so that a session opened late, or anew, is told all of them
+    in their order.
+
+    Parameters
+    ----------
+    around : Around
+        Whoever answers.
+    opening : callable
+        Opens the inner oracle's session at ``start``.
+    start : ndarray of int, shape (N,) or (B, N)
+    """
+
+    def __init__(
+        self, around: Around, opening: Callable[[StateArray], Any], start: StateArray
+    ) -> None:
+        self._around = around
+        self._opening = opening
+        self._start = start
+        self._pushed: list[tuple[Where, IntArray]] = []
+        self._chain = digest_of(b"session", start)
+        self._inner: Any = None
+        self._num_told = self._num_asked = 0
+
+    def push(self, where: Where, tokens: IntArray) -> None:
+        """Reveal committed values; they reach the inner session when it is next asked."""
+        kept = where if isinstance(where, Readouts) else np.array(where)
+        self._pushed.append((kept, np.array(tokens)))
+        self._chain = digest_of(self._chain, kept, self._pushed[-1][1])
+
+    def rows(self, where: Where) -> Rows:
+        """Return rows given what was pushed so far."""
+        if isinstance(where, Readouts):
+            positions, num_states = where.position, len(np.unique(where.state_index))
+        else:
+            positions, num_states = np.asarray(where), 1
+        question = Question((self._chain, where), num_states, positions)
+        return _rows(self._around.answer(question, lambda: self._asked(where)))
+
+    def _asked(self, where: Where) -> Rows:
+        # Taken, and put back only by the latest call: one that failed half way, or that goes on
+        # after somebody stopped waiting for it, has seen nobody knows what.
+        inner, num_told, self._inner = self._inner, self._num_told, None
+        self._num_asked = mine = self._num_asked + 1
+        if inner is None:
+            inner, num_told = self._opening(self._start.copy()), 0
+        for where_pushed, tokens in self._pushed[num_told:]:
+            inner.push(where_pushed, tokens)
+            num_told += 1
+        rows: Rows = inner.rows(where)
+        if self._num_asked == mine:
+            self._inner, self._num_told = inner, num_told
+        return rows
+
+
+def _rows(reply: Reply) -> Rows:
+    """Return a reply that is rows alone; what is something else is left to the checks."""
+    rows: Rows = reply  # type: ignore[assignment]
+    return rows

@@ -1,0 +1,200 @@
+"""Calls that fail are repeated, paused between, charged once and counted apart."""
+
+import threading
+
+import numpy as np
+import pytest
+
+import counterprobe as cp
+from counterprobe import testing
+
+MASK = cp.MASK
+STREAMS = cp.Streams(1, 2)
+
+
+class Flaky(testing.CountingOracle):
+    """Fails whenever its plan says so; it also waits when it is told to."""
+
+    def __init__(self, inner, plan, error=ConnectionError):
+        super().__init__(inner)
+        self.plan = iter(plan)
+        self.error = error
+        self.go_on = threading.Event()
+
+    def rows(self, states, readouts):
+        step = next(self.plan, "answer")
+        if step == "hang":
+            self.go_on.wait(30)
+        if step == "raise":
+            raise self.error("lost")
+        return super().rows(states, readouts)
+
+
+def drawn(oracle, **options):
+    return cp.samplers.Sequential("random")(cp.Unmasking(oracle, **options), STREAMS)
+
+
+def test_a_call_that_raises_is_repeated_and_charged_once(law):
+    plan = ["answer", "raise", "raise", "answer", "raise"]
+    inner = Flaky(law.oracle(), plan)
+    pauses = []
+    oracle = cp.RetryingOracle(inner, attempts=3, backoff=0.5, sleep=pauses.append)
+    result = drawn(oracle)
+    alone = drawn(testing.CountingOracle(law.oracle()))
+    assert np.array_equal(result.tokens, alone.tokens)
+    assert result.ledger == alone.ledger
+    assert inner.states == result.ledger.total
+    assert pauses == [0.5, 1.0, 0.5]
+    where = [(failure.call, failure.attempt) for failure in oracle.failures]
+    assert where == [(1, 1), (1, 2), (2, 1)]
+    assert {failure.reason for failure in oracle.failures} == {"ConnectionError: lost"}
+
+
+def test_too_many_failures_in_a_row_end_the_run_with_one_clear_line(table_law):
+    oracle = cp.RetryingOracle(
+        Flaky(table_law.oracle(), ["answer", *["raise"] * 9]), attempts=4, sleep=lambda _: None
+    )
+    message = r"failed 4 times in a row on call 1 \(1 states, 1 rows\).*ConnectionError: lost"
+    with pytest.raises(cp.OracleError, match=message) as caught:
+        drawn(oracle)
+    assert isinstance(caught.value.__cause__, ConnectionError)
+    assert len(oracle.failures) == 4
+
+
+def test_pauses_double_up_to_a_minute(table_law):
+    pauses = []
+    oracle = cp.RetryingOracle(
+        Flaky(table_law.oracle(), ["raise"] * 9), attempts=9, backoff=4.0, sleep=pauses.append
+    )
+    with pytest.raises(cp.OracleError, match="9 times"):
+        drawn(oracle)
+    assert pauses == [4, 8, 16, 32, 60, 60, 60, 60]
+
+
+def test_a_call_without_a_reply_in_time_is_given_up_and_repeated(law):
+    inner = Flaky(law.oracle(), ["answer", "hang", "answer"])
+    oracle = cp.RetryingOracle(inner, attempts=2, timeout=0.2, backoff=0)
+    try:
+        result = drawn(oracle)
+        alone = drawn(testing.CountingOracle(law.oracle()))
+        assert np.array_equal(result.tokens, alone.tokens)
+        assert [failure.reason for failure in oracle.failures] == [
+            "TimeoutError: no reply within 0.2 seconds"
+        ]
+    finally:
+        inner.go_on.set()
+
+
+def test_a_session_is_repeated_with_all_it_was_told(forest_law):
+    class FlakySessions:
+        def __init__(self, inner):
+            self.inner, self.asked = inner, 0
+
+        def __getattr__(self, name):
+            return getattr(self.inner, name)
+
+        def rows(self, states, readouts):
+            return self.inner.rows(states, readouts)
+
+        def session(self, state):
+            outer, session = self, self.inner.session(state)
+
+            class Session:
+                def push(self, positions, tokens):
+                    session.push(positions, tokens)
+
+                def rows(self, positions):
+                    outer.asked += 1
+                    if outer.asked % 3 == 0:
+                        session.push(np.arange(forest_law.length), 0)  # what it held is spoilt
+                        raise ConnectionError
+                    return session.rows(positions)
+
+            return Session()
+
+    inner = FlakySessions(forest_law.oracle())
+    result = drawn(cp.RetryingOracle(inner, attempts=2, sleep=lambda _: None))
+    assert np.array_equal(result.tokens, drawn(forest_law.oracle()).tokens)
+    assert result.ledger.total == forest_law.length < inner.asked
+
+
+def test_a_session_that_answers_too_late_changes_nothing(forest_law):
+    late = threading.Event()
+
+    class Slow:
+        def __init__(self, inner):
+            self.inner, self.opened = inner, 0
+
+        def __getattr__(self, name):
+            return getattr(self.inner, name)
+
+        def rows(self, states, readouts):
+            return self.inner.rows(states, readouts)
+
+        def session(self, state):
+            self.opened += 1
+            session, is_late = self.inner.session(state), self.opened == 1
+
+            class Session:
+                def push(self, positions, tokens):
+                    session.push(positions, tokens)
+
+                def rows(self, positions):
+                    if is_late:
+                        late.wait(30)
+                    return session.rows(positions)
+
+            return Session()
+
+    inner = Slow(forest_law.oracle())
+    oracle = cp.RetryingOracle(inner, attempts=2, timeout=0.2, backoff=0)
+    followed = oracle.session(np.full(forest_law.length, MASK, dtype=np.int32))
+    first = followed.rows(np.array([1]))
+    workers = [t for t in threading.enumerate() if t.name.startswith("oracle ")]
+    late.set()
+    for worker in workers:
+        worker.join(30)
+    followed.push(np.array([0]), np.array([1]))
+    followed.rows(np.array([1]))
+    assert inner.opened == 2, "the second session goes on, not the one that came too late"
+    blank = np.full((1, forest_law.length), MASK, dtype=np.int32)
+    expected = forest_law.oracle().rows(blank, cp.Readouts.same(1, [1]))
+    assert np.array_equal(first.masses, expected.masses)
+
+
+def test_a_broken_contract_is_not_asked_for_again(uniform_oracle):
+    calls = []
+
+    def wrong(states):
+        calls.append(1)
+        return np.ones((*states.shape, 9))
+
+    oracle = cp.RetryingOracle(cp.CallableOracle(wrong, 3, 4), sleep=lambda _: None)
+    with pytest.raises(cp.OracleError, match="must return an array of shape"):
+        drawn(oracle)
+    assert len(calls) == 1 and oracle.failures == []
+
+
+def test_an_interrupt_is_no_failure(table_law):
+    for timeout in (None, 30.0):
+        inner = Flaky(table_law.oracle(), ["raise"], error=KeyboardInterrupt)
+        oracle = cp.RetryingOracle(inner, timeout=timeout)
+        with pytest.raises(KeyboardInterrupt):
+            drawn(oracle)
+        assert oracle.failures == []
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"attempts": 0}, "attempts must be at least 1, got 0"),
+        ({"attempts": 1.5}, "attempts must be a whole number"),
+        ({"timeout": 0}, "timeout must be above 0 seconds, got 0"),
+        ({"timeout": float("nan")}, "timeout must be above 0"),
+        ({"backoff": -1}, "backoff must be a number of seconds, 0 or more, got -1"),
+        ({"backoff": float("inf")}, "backoff must be a number of seconds"),
+    ],
+)
+def test_settings_that_mean_nothing_are_refused(table_law, settings, message):
+    with pytest.raises(ValueError, match=message):
+        cp.RetryingOracle(table_law.oracle(), **settings)
