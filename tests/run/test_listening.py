@@ -35,8 +35,9 @@ class Hearing:
         self.submissions += len(states)
         self.rows_read += len(rows)
 
-    def settled(self, positions: Any, tokens: Any, rows: cp.Rows) -> None:
-        assert len(positions) == len(tokens) == len(rows)
+    def settled(self, positions: Any, tokens: Any, rows: cp.Rows | None) -> None:
+        assert len(positions) == len(tokens)
+        assert rows is None or len(rows) == len(tokens)
         self.tokens.update(zip(positions.tolist(), tokens.tolist(), strict=True))
 
     def charged(self, event: Event, ledger: cp.Ledger) -> None:

@@ -8,17 +8,15 @@ infeasible result or a ``ValueError``, is passed over; at least one must work.
 from __future__ import annotations
 
 import pickle
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import FrozenInstanceError, fields
 
 import numpy as np
 
 from counterprobe.arrays import IntArray, StateArray
-from counterprobe.evaluation.draw_tree import draw_tree_law
-from counterprobe.evaluation.output_law import exact_output_law
 from counterprobe.oracle import Oracle
 from counterprobe.run.ledger import Ledger, Right
-from counterprobe.run.results import SampleResult, StopReason
+from counterprobe.run.results import SampleResult
 from counterprobe.run.transcript import Level
 from counterprobe.run.unmasking import Unmasking
 from counterprobe.samplers.base import Sampler
@@ -26,17 +24,14 @@ from counterprobe.sampling import sample
 from counterprobe.states import MASK, fingerprint
 from counterprobe.streams import Streams
 from counterprobe.targets import families
-from counterprobe.testing.laws import Law, degenerate_laws, small_laws, tiny_laws
+from counterprobe.testing.exactness import STREAMS, Laws, attempt, check_exactness
+from counterprobe.testing.laws import Law, degenerate_laws, small_laws
 from counterprobe.testing.require import ConformanceError, require
 from counterprobe.testing.stages import ListingUnmasking, asked_by_stage, first_other_stage
 from counterprobe.testing.wrappers import CountingOracle, PiecewiseOracle
 
 __all__ = ["SAMPLER_CHECKS", "SamplerCheck", "check_sampler", "check_stages"]
 
-STREAMS = Streams(21, 22)
-# Draws of a rule that verifies; chi-square on 7 degrees of freedom passes 60 with chance 1.5e-10.
-NUM_DRAWS, MOST_SURPRISE = 300, 60.0
-Laws = Sequence[Law] | None
 SamplerCheck = Callable[..., None]
 
 
@@ -58,29 +53,13 @@ def _cases(sampler: Sampler, laws: Laws) -> Iterator[tuple[Sampler, Law, SampleR
     reason = "no law given"
     is_any = False
     for law in small_laws() if laws is None else laws:
-        told, result, refusal = _attempt(sampler, law)
+        told, result, refusal = attempt(sampler, law)
         if told is not None and result is not None:
             is_any = True
             yield told, law, result
         reason = refusal
     if not is_any:
         raise ConformanceError(f"{sampler.name}: works on none of the laws ({reason}); pass laws=")
-
-
-def _attempt(sampler: Sampler, law: Law) -> tuple[Sampler | None, SampleResult | None, str]:
-    """Run on a law; return the sampler and its result, or why it refused before submitting."""
-    oracle = CountingOracle(law.oracle(), trusted=True)
-    try:
-        told = sampler.informed_by(law)
-        result = told(Unmasking(oracle), STREAMS)
-    except ValueError as problem:
-        if oracle.calls:
-            raise
-        return None, None, str(problem)
-    if result.stop is StopReason.COMPLETED:
-        return told, result, ""
-    require(result.tokens is None, sampler.name, "an infeasible run must have no tokens")
-    return None, None, result.reason
 
 
 def _again(sampler: Sampler, oracle: Oracle, streams: Streams = STREAMS) -> SampleResult:
@@ -167,7 +146,7 @@ def check_remasking(sampler: Sampler, laws: Laws = None) -> None:
 def check_progress(sampler: Sampler, laws: Laws = None) -> None:
     """Require an end on ties, certain rows, copied bits, one position and one token."""
     for law in degenerate_laws():
-        result = _attempt(sampler, law)[1]
+        result = attempt(sampler, law)[1]
         if result is not None and result.tokens is not None:
             is_whole = bool((result.tokens >= 0).all())
             require(is_whole, sampler.name, f"left masks on {law.name}")
@@ -270,7 +249,7 @@ def check_seeds(sampler: Sampler, laws: Laws = None) -> None:
         copy = pickle.loads(pickle.dumps(told))
         require(_same(_again(copy, law.oracle()), result), sampler.name, "changed by pickling")
     target = families.path(24, target_seed=1)
-    maybe, first, _ = _attempt(sampler, target)
+    maybe, first, _ = attempt(sampler, target)
     if maybe is None or first is None:
         return
     told = maybe
@@ -384,55 +363,6 @@ def check_settings(sampler: Sampler, laws: Laws = None) -> None:
     if sampler.sweep is not None:
         names = [knob.name for knob in fields(sampler)]
         require(sampler.sweep.setting in names, sampler.name, "sweeps a setting it does not have")
-
-
-def check_exactness(sampler: Sampler, laws: Laws = None) -> None:
-    """Require the target as output law, by enumeration to 1e-12, where exactness is claimed.
-
-    Small laws of its own are used, whatever ``laws`` says. Rules that verify have no end of ways
-    to draw: a few hundred draws are judged instead, which shows what is grossly wrong.
-    """
-    if Right.VERIFY in sampler.rights:
-        _check_draws(sampler)
-        return
-    commits_candidates = Right.COMMIT_CANDIDATES in sampler.rights
-    for law in tiny_laws(3 if commits_candidates else 4):
-        told = _attempt(sampler, law)[0]
-        if told is None or not told.exact_for(law.length):
-            continue
-        for seed in range(3):
-            if commits_candidates:
-                output = draw_tree_law(law, told, decision_seed=seed)
-            else:
-                replayed = exact_output_law(law, told, decision_seed=seed)
-                output = None if replayed is None else replayed.output
-            if output is None:
-                continue
-            sequences = np.indices(output.shape).reshape(law.length, -1).T
-            target = np.exp(law.log_prob(sequences)).reshape(output.shape)
-            gap = float(np.abs(output - target).sum() / 2)
-            require(gap < 1e-12, sampler.name, f"claims to be exact but is {gap:.3g} off in TV")
-
-
-def _check_draws(sampler: Sampler) -> None:
-    """Compare draws with the target by chi-square, where exactness is claimed."""
-    for law in tiny_laws(3):
-        told = _attempt(sampler, law)[0]
-        if told is None or not told.exact_for(law.length):
-            continue
-        oracle = law.oracle()
-        target = np.exp(law.log_prob(np.indices((2,) * 3).reshape(3, -1).T))
-        counts = np.zeros(8)
-        for k in range(NUM_DRAWS):
-            tokens = told(Unmasking(oracle, trusted=True, sequence=k), Streams(k, 5)).tokens
-            counts[np.ravel_multi_index(tuple(tokens), (2,) * 3)] += 1  # type: ignore[arg-type]
-        surprise = float(((counts - NUM_DRAWS * target) ** 2 / (NUM_DRAWS * target)).sum())
-        require(
-            surprise < MOST_SURPRISE,
-            sampler.name,
-            f"claims to be exact but {NUM_DRAWS} draws have chi-square {surprise:.0f} on 7 "
-            "degrees of freedom",
-        )
 
 
 SAMPLER_CHECKS: tuple[SamplerCheck, ...] = (
