@@ -6,7 +6,7 @@ import pytest
 import counterprobe as cp
 from counterprobe import Readouts, Right
 from counterprobe.run.gathered import Gathering
-from counterprobe.samplers import ReMDM, Sampler
+from counterprobe.samplers import WINO, ReMDM, Sampler
 from counterprobe.states import fingerprint
 from counterprobe.testing import CountingOracle
 
@@ -251,3 +251,21 @@ def test_sequences_that_go_back_are_the_same_alone_and_side_by_side(law):
         undone.append(result.undone)
     assert min(undone) > 0
     assert together.ledger.total == sum(result.ledger.total for result in together.results)
+
+
+# ----- Traces ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "rule",
+    [ReMDM(12, eta=0.8), WINO(0.0, 1.0), WINO(0.0, 1.0, confidence="candidate")],
+    ids=str,
+)
+def test_a_trace_replays_to_the_tokens_of_a_run_that_went_back(forest_law, tmp_path, rule):
+    with cp.trace.Recorder(tmp_path / "run.json") as recorder:
+        batch = cp.sample(forest_law.oracle(), rule, seed=3, listener=recorder, progress=False)
+    replayed = cp.trace.replay(cp.trace.load_trace(tmp_path / "run.json"))
+    assert batch.results[0].undone > 0
+    assert replayed.num_events["remask"] > 0
+    assert replayed.tokens.tolist() == batch.sequences[0].tolist()
+    assert (replayed.round_of_position == batch.results[0].round_of_position).all()

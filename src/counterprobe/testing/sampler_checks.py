@@ -8,12 +8,13 @@ infeasible result or a ``ValueError``, is passed over; at least one must work.
 from __future__ import annotations
 
 import pickle
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import FrozenInstanceError, fields
 
 import numpy as np
 
-from counterprobe.arrays import IntArray, StateArray
+from counterprobe.evaluation.draw_tree import draw_tree_law
+from counterprobe.evaluation.output_law import exact_output_law
 from counterprobe.oracle import Oracle
 from counterprobe.run.ledger import Ledger, Right
 from counterprobe.run.results import SampleResult
@@ -24,14 +25,16 @@ from counterprobe.sampling import sample
 from counterprobe.states import MASK, fingerprint
 from counterprobe.streams import Streams
 from counterprobe.targets import families
-from counterprobe.testing.exactness import STREAMS, Laws, attempt, check_exactness
-from counterprobe.testing.laws import Law, degenerate_laws, small_laws
+from counterprobe.testing.cases import STREAMS, Laws, attempt, batches_made, cases, possible
+from counterprobe.testing.laws import degenerate_laws, tiny_laws
 from counterprobe.testing.require import ConformanceError, require
 from counterprobe.testing.stages import ListingUnmasking, asked_by_stage, first_other_stage
 from counterprobe.testing.wrappers import CountingOracle, PiecewiseOracle
 
 __all__ = ["SAMPLER_CHECKS", "SamplerCheck", "check_sampler", "check_stages"]
 
+# Draws of a rule that verifies; chi-square on 7 degrees of freedom passes 60 with chance 1.5e-10.
+NUM_DRAWS, MOST_SURPRISE = 300, 60.0
 SamplerCheck = Callable[..., None]
 
 
@@ -48,34 +51,8 @@ def check_sampler(sampler: Sampler, laws: Laws = None) -> None:
         check(sampler, laws)
 
 
-def _cases(sampler: Sampler, laws: Laws) -> Iterator[tuple[Sampler, Law, SampleResult]]:
-    """Yield each law on which the sampler completes, with a first run on it."""
-    reason = "no law given"
-    is_any = False
-    for law in small_laws() if laws is None else laws:
-        told, result, refusal = attempt(sampler, law)
-        if told is not None and result is not None:
-            is_any = True
-            yield told, law, result
-        reason = refusal
-    if not is_any:
-        raise ConformanceError(f"{sampler.name}: works on none of the laws ({reason}); pass laws=")
-
-
 def _again(sampler: Sampler, oracle: Oracle, streams: Streams = STREAMS) -> SampleResult:
     return sampler(Unmasking(oracle), streams)
-
-
-def _possible(law: Law) -> StateArray:
-    """Return a sequence that the law can produce: context must not be an impossible event."""
-    sequence: StateArray = law.sample(1, np.random.default_rng(4))[0]
-    return sequence
-
-
-def _batches_made(result: SampleResult) -> list[IntArray]:
-    """Return every batch that was committed, also what was taken back later."""
-    events = result.transcript.events
-    return [np.sort(event.positions) for event in events if event.operation == "commit"]
 
 
 def _same(one: SampleResult, other: SampleResult) -> bool:
@@ -88,7 +65,7 @@ def _same(one: SampleResult, other: SampleResult) -> bool:
 
 def check_completion(sampler: Sampler, laws: Laws = None) -> None:
     """Require a token at every position, never the mask, in batches of at least one."""
-    for told, law, result in _cases(sampler, laws):
+    for told, law, result in cases(sampler, laws):
         tokens = result.tokens
         assert tokens is not None
         require(tokens.shape == (law.length,), sampler.name, f"tokens have shape {tokens.shape}")
@@ -97,7 +74,7 @@ def check_completion(sampler: Sampler, laws: Laws = None) -> None:
         committed = np.sort(np.concatenate(result.batches))
         whole = np.array_equal(committed, np.arange(law.length))
         require(whole, sampler.name, "batches must hold every position exactly once")
-        made = _batches_made(result)
+        made = batches_made(result)
         require(
             len(made) == result.ledger.commits,
             sampler.name,
@@ -117,14 +94,14 @@ def check_remasking(sampler: Sampler, laws: Laws = None) -> None:
 
     Given context is never masked. A rule without the right ``REMASK`` takes nothing back.
     """
-    for told, law, _ in _cases(sampler, laws):
+    for told, law, _ in cases(sampler, laws):
         given = np.full(law.length, MASK)
-        given[1] = _possible(law)[1]
+        given[1] = possible(law)[1]
         result = told(Unmasking(law.oracle(), given=given), STREAMS)
         if Right.REMASK not in told.rights:
             require(result.undone == 0, sampler.name, "took commits back without the right")
         masked = [e.positions for e in result.transcript.events if e.operation == "remask"]
-        committed = sum(len(batch) for batch in _batches_made(result))
+        committed = sum(len(batch) for batch in batches_made(result))
         require(
             sum(map(len, masked)) == result.undone == committed - (law.length - 1),
             sampler.name,
@@ -154,7 +131,7 @@ def check_progress(sampler: Sampler, laws: Laws = None) -> None:
 
 def check_ledger(sampler: Sampler, laws: Laws = None) -> None:
     """Require the charges that a counting oracle has counted, at every transcript level."""
-    for told, law, _ in _cases(sampler, laws):
+    for told, law, _ in cases(sampler, laws):
         for level in Level:
             oracle = CountingOracle(law.oracle())
             result = told(Unmasking(oracle, record=level), STREAMS)
@@ -178,7 +155,7 @@ def check_stages(sampler: Sampler, laws: Laws = None) -> None:
     The sampler runs twice, the second time through a door that lists the requests of each stage
     before it asks anything: every stage must ask for the same states and readouts in both runs.
     """
-    for told, law, _ in _cases(sampler, laws):
+    for told, law, _ in cases(sampler, laws):
         plain, listed = CountingOracle(law.oracle()), CountingOracle(law.oracle())
         result = told(Unmasking(plain), STREAMS)
         try:
@@ -205,7 +182,7 @@ def check_rights(sampler: Sampler, laws: Laws = None) -> None:
 
     A rule that may take commits back need not do so in every run; every other right is used.
     """
-    for told, law, with_rights in _cases(sampler, laws):
+    for told, law, with_rights in cases(sampler, laws):
         require(
             with_rights.rights | (told.rights & Right.REMASK) == told.rights,
             sampler.name,
@@ -244,7 +221,7 @@ def check_rights(sampler: Sampler, laws: Laws = None) -> None:
 
 def check_seeds(sampler: Sampler, laws: Laws = None) -> None:
     """Require the same result from the same streams, pickled or not, and another from others."""
-    for told, law, result in _cases(sampler, laws):
+    for told, law, result in cases(sampler, laws):
         require(_same(_again(told, law.oracle()), result), sampler.name, "did not repeat itself")
         copy = pickle.loads(pickle.dumps(told))
         require(_same(_again(copy, law.oracle()), result), sampler.name, "changed by pickling")
@@ -273,13 +250,13 @@ def check_decisions(sampler: Sampler, laws: Laws = None) -> None:
     Rules that choose among drawn candidates, or keep those that pass a test, are exempt: they
     declare it.
     """
-    for told, law, _ in _cases(sampler, laws):
+    for told, law, _ in cases(sampler, laws):
         if told.rights & (Right.COMMIT_CANDIDATES | Right.VERIFY):
             continue
         given = np.full(law.length, MASK)
-        given[1] = _possible(law)[1]
+        given[1] = possible(law)[1]
         first = {
-            tuple(_batches_made(told(Unmasking(law.oracle(), given=given), Streams(21, seed)))[0])
+            tuple(batches_made(told(Unmasking(law.oracle(), given=given), Streams(21, seed)))[0])
             for seed in range(6)
         }
         require(len(first) == 1, sampler.name, "its first batch depends on the commit seed")
@@ -294,7 +271,7 @@ def check_decisions(sampler: Sampler, laws: Laws = None) -> None:
 
 def check_batch_invariance(sampler: Sampler, laws: Laws = None) -> None:
     """Require one result, whether rows come one at a time, together or from a session."""
-    for told, law, result in _cases(sampler, laws):
+    for told, law, result in cases(sampler, laws):
         for oracle in (PiecewiseOracle(law.oracle()), CountingOracle(law.oracle())):
             require(
                 _same(_again(told, oracle), result),
@@ -305,9 +282,9 @@ def check_batch_invariance(sampler: Sampler, laws: Laws = None) -> None:
 
 def check_given_context(sampler: Sampler, laws: Laws = None) -> None:
     """Require that context is kept, costs nothing and is never masked in a submission."""
-    for told, law, _ in _cases(sampler, laws):
+    for told, law, _ in cases(sampler, laws):
         given = np.full(law.length, MASK)
-        given[[0, 2]] = _possible(law)[[0, 2]]
+        given[[0, 2]] = possible(law)[[0, 2]]
         oracle = CountingOracle(law.oracle())
         result = told(Unmasking(oracle, given=given), STREAMS)
         assert result.tokens is not None
@@ -322,8 +299,8 @@ def check_given_context(sampler: Sampler, laws: Laws = None) -> None:
 
 def check_complete_input(sampler: Sampler, laws: Laws = None) -> None:
     """Require that an input with nothing masked comes back without a submission."""
-    for told, law, _ in _cases(sampler, laws):
-        given = _possible(law)
+    for told, law, _ in cases(sampler, laws):
+        given = possible(law)
         oracle = CountingOracle(law.oracle())
         result = told(Unmasking(oracle, given=given), STREAMS)
         free = result.ledger == Ledger() and oracle.calls == 0
@@ -337,7 +314,7 @@ def check_complete_input(sampler: Sampler, laws: Laws = None) -> None:
 
 def check_side_by_side(sampler: Sampler, laws: Laws = None) -> None:
     """Require of sequences drawn side by side the tokens and ledgers of one by one."""
-    for told, law, _ in _cases(sampler, laws):
+    for told, law, _ in cases(sampler, laws):
         oracle = CountingOracle(law.oracle())
         together = sample(oracle, told, 3, seed=STREAMS, progress=False)
         require(
@@ -363,6 +340,55 @@ def check_settings(sampler: Sampler, laws: Laws = None) -> None:
     if sampler.sweep is not None:
         names = [knob.name for knob in fields(sampler)]
         require(sampler.sweep.setting in names, sampler.name, "sweeps a setting it does not have")
+
+
+def check_exactness(sampler: Sampler, laws: Laws = None) -> None:
+    """Require the target as output law, by enumeration to 1e-12, where exactness is claimed.
+
+    Small laws of its own are used, whatever ``laws`` says. Rules that verify have no end of ways
+    to draw: a few hundred draws are judged instead, which shows what is grossly wrong.
+    """
+    if Right.VERIFY in sampler.rights:
+        _check_draws(sampler)
+        return
+    commits_candidates = Right.COMMIT_CANDIDATES in sampler.rights
+    for law in tiny_laws(3 if commits_candidates else 4):
+        told = attempt(sampler, law)[0]
+        if told is None or not told.exact_for(law.length):
+            continue
+        for seed in range(3):
+            if commits_candidates:
+                output = draw_tree_law(law, told, decision_seed=seed)
+            else:
+                replayed = exact_output_law(law, told, decision_seed=seed)
+                output = None if replayed is None else replayed.output
+            if output is None:
+                continue
+            sequences = np.indices(output.shape).reshape(law.length, -1).T
+            target = np.exp(law.log_prob(sequences)).reshape(output.shape)
+            gap = float(np.abs(output - target).sum() / 2)
+            require(gap < 1e-12, sampler.name, f"claims to be exact but is {gap:.3g} off in TV")
+
+
+def _check_draws(sampler: Sampler) -> None:
+    """Compare draws with the target by chi-square, where exactness is claimed."""
+    for law in tiny_laws(3):
+        told = attempt(sampler, law)[0]
+        if told is None or not told.exact_for(law.length):
+            continue
+        oracle = law.oracle()
+        target = np.exp(law.log_prob(np.indices((2,) * 3).reshape(3, -1).T))
+        counts = np.zeros(8)
+        for k in range(NUM_DRAWS):
+            tokens = told(Unmasking(oracle, trusted=True, sequence=k), Streams(k, 5)).tokens
+            counts[np.ravel_multi_index(tuple(tokens), (2,) * 3)] += 1  # type: ignore[arg-type]
+        surprise = float(((counts - NUM_DRAWS * target) ** 2 / (NUM_DRAWS * target)).sum())
+        require(
+            surprise < MOST_SURPRISE,
+            sampler.name,
+            f"claims to be exact but {NUM_DRAWS} draws have chi-square {surprise:.0f} on 7 "
+            "degrees of freedom",
+        )
 
 
 SAMPLER_CHECKS: tuple[SamplerCheck, ...] = (

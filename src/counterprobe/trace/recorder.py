@@ -236,6 +236,9 @@ class Recorder:
         elif event.operation == "probe":
             told |= {"purpose": self._purpose or "probe", "count": event.submissions}
             details = self._probed()
+        elif event.operation == "remask":
+            told["positions"] = pack(event.positions)
+            self._history[event.positions] = MASK
         elif self._drawn is not None:
             share = COMMITS_SHARE
             positions, tokens, drawn_from = self._drawn
