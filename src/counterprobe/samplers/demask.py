@@ -6,6 +6,10 @@ positions before move each row. Where what several positions do is at most the s
 does alone, that is at most the sum of the pairwise influences, which the batch keeps within a
 budget. A proxy: the published rule predicts the influences with a trained head on the model's
 hidden states; here probes or a structure found before supply them.
+
+Probed values come from the decision stream and batches are fixed before the reply they are drawn
+from, so that the rule needs no right when it probes: a step of c sources is at most
+``2 + c * num_values`` submissions, 3 units of depth.
 """
 
 from __future__ import annotations
@@ -16,8 +20,7 @@ from typing import ClassVar, Literal
 import numpy as np
 
 from counterprobe.arrays import FloatArray, IntArray
-from counterprobe.rows import Rows
-from counterprobe.run.candidates import Candidates
+from counterprobe.run.ledger import Right
 from counterprobe.run.unmasking import Unmasking
 from counterprobe.samplers.base import Sweep
 from counterprobe.samplers.graph_rule import Choice, GraphRule, Source
@@ -84,22 +87,45 @@ class DEMASK(GraphRule):
 
     def source_of(self, run: Unmasking) -> Source:
         """Return where influence comes from: never from attention."""
-        return "strength" if self._uses_strength else "probes"
+        return "strength" if self.uses_strength else "probes"
 
     def begin(self, run: Unmasking, source: Source) -> Choice:
         """Nothing is remembered from step to step."""
         return _Budgeted(self)
 
-    def values(self, draft: Candidates, slots: IntArray, decisions: Decisions) -> IntArray:
-        """Draw from the decision stream, so that no batch depends on what it will hold."""
-        generator = decisions.generator("influence", len(draft.positions))
-        return spread_values(draft.rows.take(slots), self.num_values, generator)
+    @property
+    def rights(self) -> Right:
+        """None where it probes; with strengths alone the batch follows the reply."""
+        return Right.SELECT_AFTER_REPLY if self.uses_strength else Right.NONE
 
-    def probe(
-        self, run: Unmasking, rows: Rows, sources: IntArray, values: IntArray, targets: IntArray
-    ) -> FloatArray:
-        """Probe once for all runs of a seed that stand at the same history."""
-        return run.once("influence", lambda: probed_influence(run, rows, sources, values, targets))
+    def with_probes(self, run: Unmasking, choice: Choice, decisions: Decisions) -> None:
+        """Read the rows, reveal drawn values of the sources one by one, commit the batch."""
+        influence = np.zeros((run.length, run.length))
+        while not run.is_complete:
+            if len(run.residual) == 1:
+                run.commit(run.residual)
+                continue
+            # Runs of one seed at one history see the same, and pay for it once.
+            reply, sources, moved = run.once(
+                "influence", lambda: self._look(run, choice, decisions)
+            )
+            influence[np.ix_(sources, sources)] = moved
+            run.commit(choice.choose(reply, influence))
+
+    def _look(
+        self, run: Unmasking, choice: Choice, decisions: Decisions
+    ) -> tuple[Reply, IntArray, FloatArray]:
+        """Return what may be chosen, and the influence of its sources on each other."""
+        residual = run.residual
+        rows = run.probe(run.state, residual)
+        reply = self.pooled(Reply(0, residual, rows))
+        sources = choice.sources(reply)
+        if len(sources) < 2:
+            return reply, sources, np.zeros((len(sources), len(sources)))
+        generator = decisions.generator("influence", len(residual))
+        shown = rows.take(np.searchsorted(residual, sources))
+        values = spread_values(shown, self.num_values, generator)
+        return reply, sources, probed_influence(run, rows, sources, values, sources)
 
 
 @dataclass(frozen=True, slots=True)

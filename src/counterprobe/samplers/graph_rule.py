@@ -7,8 +7,8 @@ what position i will be. It comes from one of three places.
   from. A step is one submission.
 - ``strength``: a structure found before, whose nats become a bound on total variation. A step is
   one submission.
-- ``probes``: the rule's sources are revealed one by one and the others read; see ``influence.py``.
-  A step of c sources is 1 + c submissions, 2 units of depth.
+- ``probes``: candidates are drawn, those of the rule's sources are revealed one by one, and the
+  others read; see ``influence.py``. A step of c sources is 1 + c submissions, 2 units of depth.
 
 ``auto`` takes strengths if there are any, then attention if the model offers it, then probes; the
 result says which it was.
@@ -24,7 +24,6 @@ import numpy as np
 
 from counterprobe.arrays import FloatArray, IntArray
 from counterprobe.rows import Rows
-from counterprobe.run.candidates import Candidates
 from counterprobe.run.ledger import Right
 from counterprobe.run.unmasking import Unmasking
 from counterprobe.samplers.base import Sampler
@@ -52,13 +51,10 @@ class GraphReport:
         Where the dependence graph came from.
     num_layers : int
         The last layers whose attention was averaged.
-    num_probes : int
-        Submissions made for the graph alone.
     """
 
     graph: Source
     num_layers: int
-    num_probes: int
 
     @property
     def notes(self) -> list[str]:
@@ -139,12 +135,13 @@ class GraphRule(Sampler):
     @property
     def rights(self) -> Right:
         """The batch follows the reply; where it is probed, also candidates that were drawn."""
-        needs_no_probe = self.graph == "attention" or self._uses_strength
+        needs_no_probe = self.graph == "attention" or self.uses_strength
         both = Right.SELECT_AFTER_REPLY | Right.COMMIT_CANDIDATES
         return Right.SELECT_AFTER_REPLY if needs_no_probe else both
 
     @property
-    def _uses_strength(self) -> bool:
+    def uses_strength(self) -> bool:
+        """Whether the graph comes from strengths, whatever the model offers."""
         return self.strength is not None and self.graph in ("auto", "strength")
 
     def foreseen_submissions(self, length: int, vocab_size: int) -> int | None:
@@ -163,13 +160,9 @@ class GraphRule(Sampler):
     def begin(self, run: Unmasking, source: Source) -> Choice:
         """Start the rule for one run, whose graph has the given source."""
 
-    def values(self, draft: Candidates, slots: IntArray, decisions: Decisions) -> IntArray:
-        """Return what sources are revealed as when they are probed, shape ``(c, K)``."""
-        return draft.tokens[slots][:, None]
-
     def source_of(self, run: Unmasking) -> Source:
         """Return where the graph of a run comes from."""
-        if self._uses_strength:
+        if self.uses_strength:
             return "strength"
         if self.graph in ("attention", "probes"):
             return self.graph
@@ -178,17 +171,19 @@ class GraphRule(Sampler):
     def unmask(self, run: Unmasking, decisions: Decisions) -> object:
         """Read, choose, commit, until nothing is left."""
         source = self.source_of(run)
-        before = run.ledger.probes
+        choice = self.begin(run, source)
         if source == "attention":
-            self._with_attention(run, self.begin(run, source))
+            self._with_attention(run, choice)
         elif source == "strength":
-            self._with_strength(run, self.begin(run, source))
+            self._with_strength(run, choice)
         else:
-            self._with_probes(run, self.begin(run, source), decisions)
-            # Drafts that became no commit are probes too, but none of the graph's.
-        selected = Right.SELECT_AFTER_REPLY in run.rights
-        drafted = 0 if selected else run.ledger.commits
-        return GraphReport(source, self.num_layers, run.ledger.probes - before - drafted)
+            if run.length > MOST_POSITIONS:
+                raise ValueError(
+                    f"sampler {self.name!r} probes at most {MOST_POSITIONS} positions, got "
+                    f"{run.length}; use a model that offers attention, or pass strength="
+                )
+            self.with_probes(run, choice, decisions)
+        return GraphReport(source, self.num_layers)
 
     def _with_attention(self, run: Unmasking, choice: Choice) -> None:
         step = 0
@@ -215,35 +210,27 @@ class GraphRule(Sampler):
             run.commit_selected(select)
             step += 1
 
-    def _with_probes(self, run: Unmasking, choice: Choice, decisions: Decisions) -> None:
-        if run.length > MOST_POSITIONS:
-            raise ValueError(
-                f"sampler {self.name!r} probes at most {MOST_POSITIONS} positions, got "
-                f"{run.length}; use a model that offers attention, or pass strength="
-            )
+    def with_probes(self, run: Unmasking, choice: Choice, decisions: Decisions) -> None:
+        """Draw candidates, reveal those of the sources one by one, and keep what is chosen."""
         influence = np.zeros((run.length, run.length))
         step = 0
         while not run.is_complete:
             draft = run.draft()
-            whole = Reply(step, draft.positions, draft.rows)
-            reply = whole
-            if self.pool is not None and self.pool < len(draft.positions):
-                keep = np.zeros(len(draft.positions), dtype=np.bool_)
-                keep[best_first(whole.confidence())[: self.pool]] = True
-                reply = whole.within(keep)
-            influence[whole.residual] = 0
+            reply = self.pooled(Reply(step, draft.positions, draft.rows))
             sources = choice.sources(reply)
+            influence[draft.positions] = 0  # what committed ones moved stays known
             if len(sources) > 1:
-                targets = whole.residual if self.reads_everything else sources
-                values = self.values(draft, draft.slots(sources), decisions)
-                influence[np.ix_(sources, targets)] = self.probe(
-                    run, draft.rows, sources, values, targets
-                )
+                targets = draft.positions if self.reads_everything else sources
+                values = draft.tokens[draft.slots(sources)][:, None]
+                moved = probed_influence(run, draft.rows, sources, values, targets)
+                influence[np.ix_(sources, targets)] = moved
             run.commit_candidates(choice.choose(reply, influence))
             step += 1
 
-    def probe(
-        self, run: Unmasking, rows: Rows, sources: IntArray, values: IntArray, targets: IntArray
-    ) -> FloatArray:
-        """Return the influence of sources on targets, shape ``(c, t)``."""
-        return probed_influence(run, rows, sources, values, targets)
+    def pooled(self, reply: Reply) -> Reply:
+        """Return the reply restricted to the pool: its surest positions."""
+        if self.pool is None or self.pool >= len(reply.residual):
+            return reply
+        keep = np.zeros(len(reply.residual), dtype=np.bool_)
+        keep[best_first(reply.confidence())[: self.pool]] = True
+        return reply.within(keep)
