@@ -47,6 +47,12 @@ def test_every_measure_is_the_one_made_alone(law):
     assert found.notes == ()
 
 
+def test_what_every_run_says_of_itself_is_kept(forest_law):
+    oracle = forest_law.oracle()
+    found = assess(oracle, draw(oracle, samplers.DEMASK(), 3))
+    assert found.notes == ("dependence found by probing",)
+
+
 def test_measuring_is_charged_apart_from_drawing(forest_law):
     oracle = CountingOracle(forest_law.oracle())
     batch = draw(oracle, samplers.RandomBalanced(2), 5)
