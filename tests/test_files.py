@@ -5,7 +5,7 @@ import stat
 
 import pytest
 
-from counterprobe.files import whole_file
+from counterprobe.files import GrowingFile, whole_file
 
 
 def test_the_old_content_stays_until_the_new_one_is_complete(tmp_path):
@@ -76,3 +76,34 @@ def test_a_missing_folder_is_named(tmp_path):
     with pytest.raises(FileNotFoundError, match=r"cannot write .*a.txt: there is no folder"):
         with whole_file(file):
             pass
+
+
+def test_a_growing_file_takes_its_name_when_it_is_finished(tmp_path):
+    file = tmp_path / "a.txt"
+    file.write_text("old")
+    with GrowingFile(file) as growing:
+        growing.write("one\n")
+        assert growing.partial.read_text() == growing.read() == "one\n"
+        assert file.read_text() == "old"
+        growing.write("two\n")
+        assert growing.size == 8
+        growing.finish()
+    assert file.read_text() == "one\ntwo\n"
+    assert list(tmp_path.iterdir()) == [file]
+
+
+def test_a_growing_file_that_was_not_finished_stays_beside_its_name(tmp_path):
+    file = tmp_path / "a.txt"
+    file.write_text("old")
+    with pytest.raises(KeyboardInterrupt), GrowingFile(file) as growing:
+        growing.write("one\n")
+        raise KeyboardInterrupt
+    assert file.read_text() == "old"
+    assert (tmp_path / "a.txt.partial").read_text() == "one\n"
+
+
+def test_a_discarded_file_leaves_nothing(tmp_path):
+    with GrowingFile(tmp_path / "a.txt") as growing:
+        growing.write("one\n")
+        growing.discard()
+    assert list(tmp_path.iterdir()) == []

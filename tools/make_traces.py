@@ -88,7 +88,7 @@ def make_antibody(path: Path) -> None:
 def make_protein(path: Path) -> None:
     """Find the soft structure of ubiquitin on its backbone, and commit by its plan."""
     model = cp.models.load("proteinmpnn", backbone="1ubi", device="cpu")
-    structure = cp.discover(model.oracle(), mode="soft", seed=1, progress=False)
+    structure = cp.discover(model.oracle(), cp.Streams(1, 1), mode="soft")
     cp.infill(
         model,
         structure=structure,

@@ -131,7 +131,7 @@ def load_trace(path: str | os.PathLike[str], max_bytes: int = MAX_FILE) -> Trace
     with open(path, "rb") as file:
         raw = file.read(max_bytes + 1)
     is_cut = False
-    if raw[:2] == GZIP:
+    if raw[:2] == GZIP and len(raw) <= max_bytes:
         raw, is_cut = _gunzip(raw, name, max_bytes)
     if len(raw) > max_bytes:
         raise ValueError(

@@ -98,8 +98,8 @@ class About:
             "vocab_size": opening.vocab_size,
             "row_error": plain(float(opening.row_error)),
             "seeds": {
-                "decision": int(opening.streams.decision_seed),
-                "commit": int(opening.streams.commit_seed),
+                "decision": _exact(opening.streams.decision_seed),
+                "commit": _exact(opening.streams.commit_seed),
             },
             "sequence": opening.sequence,
             "temperature": opening.temperature,
@@ -384,6 +384,11 @@ class Recorder:
             else:
                 write_trace(whole, self._path)
             file.discard()
+
+
+def _exact(number: int) -> int | str:
+    """Return a number, as text where a browser would round it."""
+    return int(number) if abs(int(number)) < 1 << 53 else str(number)
 
 
 def _account(ledger: Ledger) -> list[int]:

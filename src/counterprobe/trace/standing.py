@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from counterprobe.arrays import BoolArray, FloatArray, IntArray
-from counterprobe.trace.arrays import pack
+from counterprobe.trace.arrays import pack, unpack
 
 __all__ = ["CERTIFIED", "CONTRADICTED", "ESTIMATED", "GONE", "VOTED", "KnownGraph"]
 
@@ -57,9 +57,12 @@ class KnownGraph:
     def estimated(self, pairs: IntArray, strength: FloatArray) -> dict[str, Any]:
         """Return edges with a strength each, in place of any told before."""
         change = self.edges(pairs, np.full(len(pairs), ESTIMATED, dtype=np.uint8))
-        ordered = np.sort(pairs, axis=1)
-        order = np.argsort(ordered[:, 0] * self._length + ordered[:, 1], kind="stable")
-        return {**change, "strength": pack(strength[order])} if change else {}
+        if not change:
+            return {}
+        ordered = np.sort(pairs, axis=1).tolist()
+        strength_of = {(i, j): s for (i, j), s in zip(ordered, strength.tolist(), strict=True)}
+        told = [strength_of.get((i, j), 0.0) for i, j in unpack(change["pairs"]).tolist()]
+        return {**change, "strength": pack(np.array(told))}
 
     def positions(self, is_resolved: BoolArray, is_given_up: BoolArray) -> dict[str, Any]:
         """Return the change to where positions stand."""

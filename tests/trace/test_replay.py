@@ -1,0 +1,69 @@
+"""Following a trace: what was committed, remasked and known; traces that contradict themselves."""
+
+import pytest
+
+from counterprobe.trace import Trace, replay
+
+HEADER = {"length": 4, "vocab_size": 3, "given": [-1, 2, -1, -1]}
+
+
+def commit(positions, tokens, **more):
+    return {"type": "commit", "positions": positions, "tokens": tokens, **more}
+
+
+def test_commits_remasks_and_edges_add_up():
+    events = [
+        {"type": "graph", "pairs": [[0, 2], [2, 3]], "status": [1, 1]},
+        commit([2, 0], [1, 0], ledger=[1, 5, 1, 3, 9]),
+        {"type": "graph", "pairs": [[0, 2]], "status": [0]},
+        {"type": "remask", "positions": [0], "ledger": [1, 6, 1, 4, 10]},
+        {"type": "unheard of", "positions": "nonsense"},
+        commit([0], [2], ledger=[1, 6, 2, 5, 11]),
+    ]
+    followed = replay(Trace(HEADER, events))
+    assert followed.tokens.tolist() == [2, 2, 1, -1]
+    assert followed.round_of_position.tolist() == [1, -1, 0, -2]
+    assert followed.ledger == {
+        "preprocessing": 1, "probes": 6, "commits": 2, "depth": 5, "rows_read": 11,
+    }  # fmt: skip
+    assert followed.edges.tolist() == [[2, 3]]
+    assert followed.num_events == {"graph": 2, "commit": 2, "remask": 1, "unheard of": 1}
+
+
+def test_a_trace_of_nothing_ends_where_it_began():
+    followed = replay(Trace({"length": 2, "vocab_size": 1}, []))
+    assert followed.tokens.tolist() == [-1, -1]
+    assert set(followed.ledger.values()) == {0}
+    assert followed.edges.shape == (0, 2)
+
+
+CONTRADICTIONS = {
+    "given is committed": [commit([1], [0])],
+    "committed twice": [commit([0], [0]), commit([0], [1])],
+    "one position twice": [commit([0, 0], [0, 1])],
+    "beyond the last position": [commit([4], [0])],
+    "before the first position": [commit([-1], [0])],
+    "beyond the last token": [commit([0], [3])],
+    "the mask as a token": [commit([0], [-1])],
+    "fewer tokens": [commit([0, 2], [1])],
+    "no tokens": [{"type": "commit", "positions": [0]}],
+    "fractions": [commit([0.5], [0])],
+    "words": [commit("all", [0])],
+    "ledger too short": [commit([0], [0], ledger=[1, 2])],
+    "ledger of words": [commit([0], [0], ledger=list("abcde"))],
+    "remasked nowhere": [{"type": "remask", "positions": [9]}],
+    "edge to nowhere": [{"type": "graph", "pairs": [[0, 9]], "status": [1]}],
+    "edge without status": [{"type": "graph", "pairs": [[0, 1]], "status": []}],
+    "half an edge": [{"type": "graph", "pairs": [0, 1], "status": [1]}],
+}
+
+
+@pytest.mark.parametrize("events", CONTRADICTIONS.values(), ids=CONTRADICTIONS)
+def test_contradictions_are_refused_with_the_event_that_has_them(events):
+    with pytest.raises(ValueError, match=f"event {len(events) - 1}"):
+        replay(Trace(HEADER, events))
+
+
+def test_context_of_another_length_is_refused():
+    with pytest.raises(ValueError, match="given must have shape"):
+        replay(Trace({**HEADER, "given": [0, 1]}, []))
