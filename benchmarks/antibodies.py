@@ -53,7 +53,7 @@ class Sizes:
     plans : int
         Plans that samples are dealt out to.
     probes : int
-        Of a structure; with half as many, plans are no better than spreading.
+        Of a structure; with a quarter as many, plans are no better than spreading.
     budgets, jointly : tuple of int
         Numbers of batches that are priced, and those priced in the other direction too.
     contested : mapping of str to tuple of int
@@ -83,7 +83,7 @@ class Sizes:
 FULL = Sizes(
     tasks=tuple(TASKS),
     plans=16,
-    probes=256,
+    probes=512,
     budgets=(4, 6, 8, 16),
     jointly=(6, 8),
     contested={"claimed": (4, 6, 8, 16), "other": (6, 8, 16)},
@@ -100,6 +100,14 @@ FULL = Sizes(
         "punt": ("epsilon", (0.01, 0.03)),
         "klass": ("confidence_threshold", (0.6,)),
         "threshold": ("threshold", (0.6,)),
+        "dawn": ("low_threshold", (0.5,)),
+        "dapd": ("edge_threshold", (0.03,)),
+        "demask": ("budget", (0.3,)),
+        "wino": ("threshold", (0.6,)),
+        "remdm": ("steps", (16,)),
+        "zhao-cai": ("steps", (8,)),
+        "effective-tc": ("kappa", (1.0,)),
+        "assd": ("window", (8,)),
     },
     advice=32,
 )

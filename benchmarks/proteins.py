@@ -106,6 +106,11 @@ FULL = Sizes(
         "punt": ("epsilon", (0.03, 0.1)),
         "klass": ("confidence_threshold", (0.2, 0.3)),
         "threshold": ("threshold", (0.2, 0.3)),
+        "wino": ("threshold", (0.3,)),
+        "remdm": ("steps", (16,)),
+        "zhao-cai": ("steps", (16,)),
+        "effective-tc": ("kappa", (1.0,)),
+        "assd": ("window", (8,)),
     },
     screens=(
         ("regression", 64),

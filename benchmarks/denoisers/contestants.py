@@ -36,6 +36,23 @@ SWEEPS: dict[str, tuple[str, tuple[float, ...]]] = {
     "punt": ("epsilon", (0.003, 0.01, 0.03, 0.1)),
     "info-gain": ("tokens_per_action", (8, 16)),
     "lookum": ("tokens_per_action", (8, 16)),
+    "dawn": ("low_threshold", (0.2, 0.5)),
+    "dapd": ("edge_threshold", (0.01, 0.1)),
+    "demask": ("budget", (0.1, 1.0)),
+    "wino": ("threshold", (0.2, 0.3, 0.5)),
+    "remdm": ("steps", (8, 16, 32, 64, 128)),
+}
+# Rules that draw as one token at a time would, in fewer rounds.
+VERIFYING: dict[str, dict[str, Any]] = {
+    "assd": {"window": 8, "order": "random"},
+    "universal-coupling": {},
+    "autospeculation": {},
+    "freedave": {"order": "confidence"},
+}
+# Schedules that are told nothing.
+UNTOLD: dict[str, tuple[str, tuple[float, ...]]] = {
+    "effective-tc": ("kappa", (0.2, 0.5, 1.0, 2.0)),
+    "zhao-cai": ("steps", (4, 8, 16, 32)),
 }
 # What is told: batches of a schedule, or the accuracy it is to reach.
 TOLD_SWEEPS: dict[str, tuple[str, tuple[float, ...]]] = {
@@ -117,7 +134,9 @@ def draw(oracle: cp.Oracle, contestant: Contestant, seed: int = 0) -> Draws:
     if batch.num_completed < len(batch):
         raise ValueError(f"{contestant.key} stopped early: {results[0].reason}")
     seeds = [result.streams.decision_seed for result in results]
-    decided_by_rows = results[0].rights & ~cp.Right.SELECT_AFTER_REPLY == cp.Right.NONE
+    # What was verified has the probability of the chain rule, which its tokens' rows multiply to.
+    harmless = cp.Right.SELECT_AFTER_REPLY | cp.Right.VERIFY
+    decided_by_rows = results[0].rights & ~harmless == cp.Right.NONE
     return Draws(
         tokens=batch.sequences.astype(np.int64),
         order=np.unique(seeds, return_inverse=True)[1],
@@ -141,6 +160,9 @@ def baselines(sizes: Sizes, budgets: tuple[int, ...]) -> Iterator[Contestant]:
     for budget in budgets:
         yield fixed("spread", batches=budget)
         yield fixed("ancestral", steps=budget)
+    for name, (setting, values) in UNTOLD.items():
+        for value in values:
+            yield fixed(name, **{setting: value})
 
 
 def peers(sizes: Sizes, budgets: tuple[int, ...]) -> Iterator[Contestant]:
@@ -149,7 +171,8 @@ def peers(sizes: Sizes, budgets: tuple[int, ...]) -> Iterator[Contestant]:
     def adaptive(name: str, **settings: Any) -> Contestant:
         rule = build_sampler(name, settings)
         # Without a log-probability there is less to go by in each sequence.
-        times = 2 if rule.rights & cp.Right.COMMIT_CANDIDATES else 1
+        unscored = cp.Right.COMMIT_CANDIDATES | cp.Right.REMASK
+        times = 2 if rule.rights & unscored else 1
         return Contestant(name, settings, rule, "peer", 0, times * sizes.adaptive)
 
     for budget in budgets:
@@ -159,6 +182,8 @@ def peers(sizes: Sizes, budgets: tuple[int, ...]) -> Iterator[Contestant]:
     for name, (setting, values) in SWEEPS.items():
         for value in values:
             yield adaptive(name, **{setting: value})
+    for name, settings in VERIFYING.items():
+        yield adaptive(name, **settings)
     yield adaptive("sequential", order="confidence")
 
 
