@@ -78,6 +78,7 @@ def test_the_table_fits_eighty_columns_and_names_everything():
         assert f"\n{name}" in result.stdout
     assert "centroid-layers its forest" in result.stdout
     assert "biases the output" in " ".join(result.stdout.split())
+    assert "no batch KL applies" in " ".join(result.stdout.split())
 
 
 @pytest.mark.parametrize("width", [40, 80, 100, 160])

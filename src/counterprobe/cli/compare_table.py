@@ -66,6 +66,8 @@ def _notes(compared: Sequence[Comparison]) -> list[str]:
         notes.append(
             "C: choosing among drawn values biases the output, which the batch KL does not see."
         )
+    if any(Right.VERIFY in rule.rights for rule in samplers):
+        notes.append("V: values may be rejected, so that no batch KL applies.")
     for entry in compared:
         if entry.refusal is not None:
             what = "failed" if entry.problem is not None else "was infeasible"
