@@ -1,6 +1,9 @@
 """ReMDM: its chances, its limits, and its whole output law on a small target."""
 
+import importlib.util
 import itertools
+from pathlib import Path
+from types import ModuleType
 
 import numpy as np
 import pytest
@@ -195,8 +198,9 @@ def test_a_loop_of_fixed_eta_keeps_a_bias_that_a_smaller_eta_does_not():
 
 @pytest.mark.statistical
 def test_runs_follow_the_kernel_and_not_that_of_another_eta(chi_square, seed_of, false_alarms):
-    # 2,000 runs of five steps: eta 1 against eta 0 is seen with p far below the level.
-    law, sampler = small_law(), ReMDM(5, eta=1.0)
+    # 2,000 runs of five steps, 7 degrees of freedom: against eta 0 the statistic is centred at
+    # 7 + 124, with a deviation of 23, and the level is passed at 30.
+    law, sampler = small_law(5), ReMDM(5, eta=1.0)
     streams = cp.Streams.from_seed(seed_of(5))
     results = [
         sampler(cp.Unmasking(law.oracle(), sequence=k), streams.with_fresh_decisions(k))
@@ -206,3 +210,43 @@ def test_runs_follow_the_kernel_and_not_that_of_another_eta(chi_square, seed_of,
     assert chi_square(counts, output_law(law, sampler)) > false_alarms
     assert chi_square(counts, output_law(law, ReMDM(5, eta=0.0))) < false_alarms
     assert np.mean([result.undone for result in results]) > 1
+
+
+# ----- The example of the documentation -------------------------------------------------------
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@pytest.fixture(scope="module")
+def example() -> ModuleType:
+    path = ROOT / "tools" / "remasking_example.py"
+    spec = importlib.util.spec_from_file_location("remasking_example", path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.mark.parametrize("strategy", BY_SCHEDULE)
+def test_the_example_steps_from_counts_to_counts_as_the_kernel_does(example, strategy):
+    sampler = ReMDM(6, strategy, eta=0.4)
+    ones = np.indices((2, 2, 2)).sum(axis=0)
+    joint = (0.9**ones * 0.1 ** (3 - ones) + 0.1**ones * 0.9 ** (3 - ones)) / 2
+    whole = output_law(cp.TableLaw(joint), sampler)
+    by_count = [whole[ones == k].sum() for k in range(4)]
+    assert example.output_counts(3, 0.9, sampler) == pytest.approx(by_count, abs=1e-12)
+    assert example.target_counts(3, 0.9)[1] == pytest.approx(joint[ones == 1].sum())
+
+
+def test_the_documentation_shows_what_the_example_computes(example):
+    shown = (ROOT / "docs" / "samplers.md").read_text(encoding="utf-8")
+    laws = {name: (length, agreement) for name, length, agreement in example.LAWS}
+    rows = [line.strip("| ").split(" | ") for line in shown.splitlines()
+            if line.startswith(("| copied bit |", "| topic |"))]  # fmt: skip
+    assert [(law, int(steps)) for law, steps, *_ in rows] == list(
+        itertools.product(laws, example.STEPS)
+    )
+    for law, steps, *cells in rows:
+        if int(steps) <= 16:
+            for eta, cell in zip(example.ETAS, cells, strict=True):
+                found = example.distance(*laws[law], ReMDM(int(steps), eta=eta))
+                assert float(cell) == pytest.approx(found, abs=5.1e-5)
