@@ -41,6 +41,8 @@ VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
     "threshold 0.4": ("threshold", {"threshold": 0.4, "confidence": "candidate"}),
     "entropy-bounded 4": ("entropy-bounded", {"gamma": 4.0}),
     "punt parallel": ("punt", {"epsilon": 0.05, "tests": "parallel"}),
+    "remdm loop": ("remdm", {"strategy": "loop", "steps": 30}),
+    "wino 0.3": ("wino", {"threshold": 0.3, "threshold_back": 0.5, "block_length": 20}),
     "planned 4": ("planned", {"batches": 4, "method": "search"}),
 }
 RUNS = {name: (name, {}) for name in SAMPLERS} | VARIANTS
