@@ -6,6 +6,7 @@ import torch
 import transformers
 
 import counterprobe as cp
+from counterprobe import testing
 from counterprobe.models.antiberty import load_antiberty
 from counterprobe.models.sapiens import load_sapiens
 from counterprobe.models.torch import TorchOracle
@@ -68,6 +69,22 @@ def test_rows_are_those_without_attention_and_nothing_is_evaluated_twice(bert):
     for k in range(5):
         alone = oracle.attended_rows(states[k : k + 1], Readouts.same(1, [2]), 2)[1]
         np.testing.assert_allclose(alone[0], attention[k], atol=1e-6)
+
+
+def test_attention_conforms_and_long_inputs_go_in_smaller_batches(bert, monkeypatch):
+    oracle = TorchOracle(bert, length=LENGTH, mask_id=MASK_ID, row_error=1e-5)
+    testing.check_oracle(oracle)
+    states = states_of(5)
+    together = oracle.attended_rows(states, Readouts.same(5, [2]), 2)[1]
+    monkeypatch.setattr("counterprobe.models.torch.HEAD_WEIGHTS", 2 * LENGTH**2 + 1)
+    sizes = []
+    attended = oracle._call.attended
+    monkeypatch.setattr(
+        oracle._call, "attended", lambda ids, n: sizes.append(len(ids)) or attended(ids, n)
+    )
+    again = oracle.attended_rows(states, Readouts.same(5, [2]), 2)[1]
+    assert sizes == [2, 2, 1]
+    np.testing.assert_allclose(again, together, atol=1e-6)
 
 
 def test_special_tokens_are_left_out_and_shifted_models_are_asked_where_they_predict(bert):

@@ -91,6 +91,16 @@ def test_given_context_is_an_anchor_and_a_sink_is_not():
     assert begun(rule, given).choose(confidence, everyone).tolist() == [2]  # the surest
 
 
+def test_an_edge_runs_from_where_attention_looks_to_what_it_predicts():
+    law = cp.TableLaw(np.einsum("a,b,c->abc", [0.5, 0.5], [0.85, 0.15], [0.75, 0.25]))
+    looks = np.zeros((3, 3))
+    looks[2, 0] = 0.9  # what predicts 2 looks at 0, which is given
+    for weights, first in ((looks, 2), (looks.T, 1)):
+        oracle = AttentiveLaw(law.oracle(), weights)
+        result = DAWN(2.0)(cp.Unmasking(oracle, given=[1, cp.MASK, cp.MASK]), STREAMS)
+        assert result.batches[0].tolist() == [first]
+
+
 def test_no_edge_commits_everything_sure_enough_and_every_edge_one_at_a_time():
     confidence = reply_of([0.5, 0.8, 0.75, 0.6])
     free = np.full(4, cp.MASK)

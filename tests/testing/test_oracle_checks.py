@@ -29,6 +29,35 @@ def test_every_oracle_conforms(check, name):
     check(ORACLES[name])
 
 
+class Attending(testing.CountingOracle):
+    """An oracle with attention, spoiled as a test wants it."""
+
+    offers_attention = True
+    spoil = staticmethod(lambda states, rows, weights: (rows, weights))
+
+    def attended_rows(self, states, readouts, num_layers):
+        weights = np.full((len(states), self.length, self.length), 1 / self.length)
+        return self.spoil(states, self.inner.rows(states, readouts), weights)
+
+
+def test_attention_conforms_and_what_is_wrong_with_it_is_noticed():
+    law = LAWS["forest"]
+    oracle = Attending(law.oracle())
+    testing.check_oracle(oracle)
+    for said, spoil in {
+        "negative or not finite": lambda states, rows, weights: (rows, -weights),
+        "must return attention": lambda states, rows, weights: (rows, weights[:, 1:]),
+        "sums to 2": lambda states, rows, weights: (rows, 2 * weights),
+        "when asked alone": lambda states, rows, weights: (rows, weights / len(states)),
+        "rows beside attention": lambda states, rows, weights: (
+            rows.take(np.arange(len(rows))[::-1]), weights,
+        ),
+    }.items():  # fmt: skip
+        oracle.spoil = spoil
+        with pytest.raises(ConformanceError, match=said):
+            testing.check_oracle(oracle)
+
+
 def test_a_function_conforms(uniform_oracle):
     testing.check_oracle(uniform_oracle(6, 4))
     testing.check_oracle(uniform_oracle(6, 4, batch_size=2))

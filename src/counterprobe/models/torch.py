@@ -36,6 +36,8 @@ __all__ = ["TorchOracle"]
 # Bytes of logits in one call when nothing is said: on the host, and at most on a device.
 HOST_BYTES = 1 << 27
 DEVICE_BYTES = 1 << 32
+# Weights of one head in a call with attention; those of all heads and layers are kept till its end.
+HEAD_WEIGHTS = 1 << 20
 # On the host larger batches gain nothing: caches are small.
 HOST_TOKENS = 1 << 13
 
@@ -196,7 +198,11 @@ class TorchOracle:
     def rows(self, states: StateArray, readouts: Readouts) -> TorchRows:
         """Call the model on every state and return one row per readout, in order."""
         states = as_states(states, self.length, self.vocab_size)
-        return self._rows(states, readouts, lambda low, high: self._logits(states[low:high]))
+
+        def logits_of(low: int, high: int) -> torch.Tensor:
+            return self._call(self.template.fill(states[low:high]))
+
+        return self._rows(states, readouts, logits_of, self._batch)
 
     def attended_rows(
         self, states: StateArray, readouts: Readouts, num_layers: int
@@ -226,16 +232,16 @@ class TorchOracle:
             attention[low:high] = every[:, self._read_at[:, None], self.template.slots]
             return logits
 
-        return self._rows(states, readouts, logits_of), attention
-
-    def _logits(self, states: StateArray) -> torch.Tensor:
-        return self._call(self.template.fill(states))
+        fitting = max(1, HEAD_WEIGHTS // len(self.template.frame) ** 2)
+        batch = BatchSize(min(self._batch.value, fitting))
+        return self._rows(states, readouts, logits_of, batch), attention
 
     def _rows(
         self,
         states: StateArray,
         readouts: Readouts,
         logits_of: Callable[[int, int], torch.Tensor],
+        batch: BatchSize,
     ) -> TorchRows:
         """Return one row per readout from the logits of consecutive states."""
         if len(readouts) == 0:
@@ -258,7 +264,7 @@ class TorchOracle:
                 first_state=low,
             )
 
-        self._batch.run(len(states), evaluate, name=self.name)
+        batch.run(len(states), evaluate, name=self.name)
         rows = TorchRows(out[0])
         is_sorted = bool((order == np.arange(len(order))).all())
         return rows if is_sorted else rows.take(np.argsort(order, kind="stable"))

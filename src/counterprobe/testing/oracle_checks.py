@@ -11,9 +11,9 @@ from collections.abc import Callable
 import numpy as np
 
 from counterprobe.arrays import StateArray
-from counterprobe.checks import check_rows
+from counterprobe.checks import check_attention, check_rows
 from counterprobe.errors import OracleError
-from counterprobe.oracle import IncrementalOracle, Oracle, Readouts
+from counterprobe.oracle import AttentiveOracle, IncrementalOracle, Oracle, Readouts
 from counterprobe.radii import row_radii
 from counterprobe.rows import Rows, to_numpy
 from counterprobe.states import MASK
@@ -162,10 +162,33 @@ def check_session(oracle: Oracle) -> None:
         state[batch] = tokens
 
 
+def check_attention_beside_rows(oracle: Oracle) -> None:
+    """Require of attention, if there is any, weights of each state alone beside its usual rows."""
+    if not (isinstance(oracle, AttentiveOracle) and oracle.offers_attention):
+        return
+    states = _states(oracle)
+    readouts = Readouts.every_masked(states)
+    rows, weights = oracle.attended_rows(states, readouts, 2)
+    try:
+        together = check_attention(weights, len(states), oracle.length, _name(oracle))
+    except OracleError as problem:
+        raise ConformanceError(str(problem)) from problem
+    gap = _gap(rows, oracle.rows(states, readouts))
+    require(gap <= TOLERANCE, _name(oracle), f"rows beside attention are {gap:.3g} off")
+    total = float(together.sum(axis=2).max())
+    require(total <= 1 + TOLERANCE, _name(oracle), f"attention sums to {total:.6g}, above 1")
+    for k in range(len(states)):
+        masked = np.flatnonzero(states[k] == MASK)
+        alone = oracle.attended_rows(states[k : k + 1], Readouts.same(1, masked), 2)[1]
+        gap = float(np.abs(alone[0] - together[k]).max())
+        require(gap <= TOLERANCE, _name(oracle), f"attention moved by {gap:.3g} when asked alone")
+
+
 ORACLE_CHECKS: tuple[OracleCheck, ...] = (
     check_declared,
     check_distributions,
     check_frozen,
     check_batches,
     check_session,
+    check_attention_beside_rows,
 )
