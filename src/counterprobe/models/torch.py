@@ -36,7 +36,7 @@ __all__ = ["TorchOracle"]
 # Bytes of logits in one call when nothing is said: on the host, and at most on a device.
 HOST_BYTES = 1 << 27
 DEVICE_BYTES = 1 << 32
-# Weights of one head in a call with attention; those of all heads and layers are kept till its end.
+# Weights of one head in a call with attention: those of all heads and layers are kept for a while.
 HEAD_WEIGHTS = 1 << 20
 # On the host larger batches gain nothing: caches are small.
 HOST_TOKENS = 1 << 13
