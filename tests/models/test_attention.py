@@ -129,6 +129,16 @@ def test_a_model_that_returns_none_after_all_says_what_to_do(denoiser):
     with pytest.raises(cp.OracleError, match=r"no attention of shape.*attention=False"):
         oracle.attended_rows(np.full((1, 12), cp.MASK), Readouts.same(1, [0]), 1)
 
+    def refusing(ids, output_attentions=False):
+        if output_attentions:
+            raise ValueError("output_attentions is\nnot supported")
+        return network(ids)
+
+    oracle = TorchOracle(refusing, length=12, mask_id=7, row_error=0.1)
+    with pytest.raises(cp.OracleError, match=r"\(output_attentions is not supported\).*probes"):
+        DAPD()(cp.Unmasking(oracle), cp.Streams(1, 2))
+    assert DAPD(graph="probes")(cp.Unmasking(oracle), cp.Streams(1, 2)).tokens is not None
+
 
 def test_sapiens_gives_its_attention_and_the_same_rows_to_the_bit():
     model = load_sapiens("heavy", device="cpu")

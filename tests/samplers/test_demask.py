@@ -112,6 +112,15 @@ def test_sequences_of_a_seed_share_the_wave_of_their_common_history(counted):
         assert np.array_equal(alone.tokens, result.tokens) and alone.ledger == result.ledger
 
 
+def test_a_soft_structure_supplies_the_influences():
+    law = cp.families.matching(12, target_seed=5)
+    found = cp.discover(law.oracle(), mode="soft")
+    result = DEMASK(0.05, strength=found.strength)(cp.Unmasking(law.oracle()), STREAMS)
+    assert result.ledger.total == len(result.batches) == 2
+    first = set(result.batches[0].tolist())
+    assert all((i in first) != (j in first) for i, j in law.edges.tolist())
+
+
 def test_batches_do_not_depend_on_what_will_be_drawn():
     law = cp.families.path(14, target_seed=2)
     first = {

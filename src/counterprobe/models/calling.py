@@ -22,6 +22,8 @@ else:
 
 __all__ = ["Calling", "device_of"]
 
+PROBE = "let rules probe instead: graph='probes', or build the oracle with attention=False"
+
 
 class Calling:
     """A model that maps ids to logits, and how it wants to be called.
@@ -87,8 +89,14 @@ class Calling:
         attention : Tensor, shape (B, L, L)
             Of each place, what it gives to each.
         """
-        with _eager(self._model):
-            reply = self._reply(ids, output_attentions=True)
+        try:
+            with _eager(self._model):
+                reply = self._reply(ids, output_attentions=True)
+        except (NotImplementedError, TypeError, ValueError) as problem:
+            said = " ".join(str(problem).split())
+            raise OracleError(
+                f"oracle {self._name!r} cannot be asked for attention ({said[:200]}); {PROBE}"
+            ) from problem
         logits = self._logits(ids, reply)
         layers = _attentions_of(reply)[-num_layers:]
         square = (ids.shape[0], ids.shape[1], ids.shape[1])
@@ -96,7 +104,7 @@ class Calling:
         if shapes != {square}:
             raise OracleError(
                 f"oracle {self._name!r} gives no attention of shape (B, heads, L, L) for ids of "
-                f"shape {ids.shape}; build it with attention=False, so that rules probe instead"
+                f"shape {ids.shape}; {PROBE}"
             )
         # One layer at a time: all heads of all layers of a long text do not fit beside each other.
         total = torch.zeros(square, device=logits.device)
