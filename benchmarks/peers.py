@@ -1,0 +1,84 @@
+"""Every sampler under one accounting: the paper's resource table beside what is measured.
+
+::
+
+    python benchmarks/peers.py --json benchmarks/results/peers.json --page docs/peers.md
+
+It measures what the file lacks (samplers of the registry that are new, sizes, families), writing
+after every cell, then draws the figures and fills in the tables of the page. The whole takes some
+ten minutes of one core; ``--quick`` measures small sizes in a minute, and ``--report`` nothing.
+Ends with 1 if a sampler failed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from _results import run_program
+from rivals.drawing import draw_figure, draw_learned
+from rivals.measuring import FAMILIES, Plan, Store, measure_all
+from rivals.report import fill_page, tables
+
+DENOISERS = Path(__file__).parent / "results" / "denoiser.json"
+
+
+def run(options: argparse.Namespace) -> int:
+    """Measure, draw and fill in."""
+    sizes = {"sizes": (32, 64, 128), "other_sizes": (32, 64, 128)} if options.quick else {}
+    plan = Plan(families=options.families, accuracy=options.accuracy, runs=options.runs, **sizes)
+    store = Store(options.json, plan.lasting)
+    if not options.report:
+        measure_all(
+            plan,
+            store,
+            samplers=options.samplers,
+            seconds=options.seconds,
+            say=lambda line: print(line, flush=True),
+        )
+    learned = json.loads(DENOISERS.read_text())["laws"]
+    made = tables(store.cells, learned)
+    if options.page is None:
+        print("\n\n".join(made.values()))
+    else:
+        options.page.write_text(fill_page(options.page.read_text(), made))
+        figures = options.page.parent / "figures"
+        draw_figure(store.cells, figures / "peers.png")
+        draw_learned(learned, figures / "peers-learned.png")
+    failed = [key for key, cell in store.cells.items() if cell.get("failed")]
+    for key in failed:
+        print(f"failed: {key}: {store.cells[key]['reason']}", file=sys.stderr)
+    return 1 if failed else 0
+
+
+def parse(words: Sequence[str] | None = None) -> argparse.Namespace:
+    """Read the command line."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+
+    def names(text: str) -> tuple[str, ...]:
+        return tuple(word.strip() for word in text.split(","))
+
+    parser.add_argument("--json", type=Path, help="continue this file of measurements")
+    parser.add_argument("--page", type=Path, help="fill in its tables, and draw its figures")
+    parser.add_argument("--families", type=names, default=FAMILIES, help="separated by commas")
+    parser.add_argument("--samplers", type=names, help="separated by commas; all by default")
+    parser.add_argument("--accuracy", type=float, default=0.1, help="nats of batch KL allowed")
+    parser.add_argument("--runs", type=int, default=3, help="seeds of each setting")
+    parser.add_argument("--seconds", type=float, default=30.0, help="longest cell")
+    parser.add_argument("--quick", action="store_true", help="small sizes only")
+    parser.add_argument("--report", action="store_true", help="measure nothing")
+    return parser.parse_args(words)
+
+
+def main(words: Sequence[str] | None = None) -> int:
+    """Run the program; bad input ends with one line."""
+    return run_program(parse, run, words)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

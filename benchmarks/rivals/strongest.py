@@ -1,0 +1,151 @@
+"""The strongest setting of a sampler on a law: the cheapest that meets an accuracy.
+
+A sampler declares the setting that trades quality for submissions and values to try. They are
+tried, the cheap ones first where it is known which these are; then the gap between the best that
+meets the accuracy and its neighbour that does not is halved a few times, so that growth over sizes
+is not a matter of the grid. Of settings that meet it the fewest submissions decide; of those that
+are exact, the least depth for at most twice the fewest, since a rule that is exact whatever its
+setting trades the two. Where none meets it, the best quality. The batch KL is a mean over the same
+seeds for all.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import counterprobe as cp
+from counterprobe.evaluation.comparison import Comparison, compare_sampler, swept
+from counterprobe.samplers import Sampler
+
+__all__ = ["Found", "search"]
+
+# Halvings of the gap between a setting that meets the accuracy and one that does not.
+HALVINGS = 4
+# Cheap settings come first; after this many that meet the accuracy the others only cost more.
+ENOUGH = 2
+# Submissions for which an exact setting may buy depth, times the fewest.
+WORTH = 2.0
+# Values beyond a sampler's own that its rule allows, and that make it stronger.
+MORE: dict[str, tuple[Any, ...]] = {"threshold": (0.95,), "factor": (0.0,)}
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A sampler at its strongest setting.
+
+    Attributes
+    ----------
+    comparison : Comparison
+    meets : bool
+        Whether it meets the accuracy: exact, or a mean batch KL that is small enough.
+    tried : int
+        Settings that were tried.
+    ascends : bool or None
+        Whether larger values of the setting cost more; None where nothing was swept.
+    """
+
+    comparison: Comparison
+    meets: bool
+    tried: int
+    ascends: bool | None = None
+
+
+def search(
+    law: cp.ForestLaw,
+    sampler: Sampler,
+    seeds: Sequence[int],
+    *,
+    accuracy: float,
+    max_submissions: int,
+    ascends: bool | None = None,
+    is_fixed: bool = False,
+) -> Found:
+    """Find the strongest setting of a sampler.
+
+    Parameters
+    ----------
+    law : ForestLaw
+    sampler : Sampler
+        What it does not sweep is kept.
+    seeds : sequence of int
+    accuracy : float
+        Nats of mean batch KL allowed.
+    max_submissions : int
+        A run that would make more stops, and its setting counts as one that fails.
+    ascends : bool, optional
+        Whether larger values of the setting cost more, where that is known from a smaller law;
+        otherwise all values are tried.
+    is_fixed : bool
+        Whether to take the sampler as it is.
+    """
+
+    def measure(rule: Sampler) -> Comparison:
+        return compare_sampler(law, rule, seeds, max_submissions=max_submissions)
+
+    if sampler.sweep is None or is_fixed:
+        only = measure(sampler)
+        return Found(only, _meets(only, accuracy), 1)
+    setting = sampler.sweep.setting
+    values = sorted({getattr(rule, setting) for rule in swept(sampler, law.length)})
+    values = sorted({*values, *MORE.get(sampler.name, ())}, reverse=ascends is False)
+    points: dict[Any, Comparison] = {}
+    for value in values:
+        points[value] = measure(replace(sampler, **{setting: value}))
+        if ascends is not None and sum(_meets(c, accuracy) for c in points.values()) >= ENOUGH:
+            break
+    for _ in range(HALVINGS):
+        between = _next(points, accuracy)
+        if between is None:
+            break
+        points[between] = measure(replace(sampler, **{setting: between}))
+    best = _best(points, accuracy)
+    if ascends is None:
+        ends = [points[v].mean("total") for v in (min(values), max(values))]
+        ascends = None if any(map(math.isnan, ends)) else ends[0] <= ends[1]
+    return Found(points[best], _meets(points[best], accuracy), len(points), ascends)
+
+
+def _meets(found: Comparison, accuracy: float) -> bool:
+    if not found.trials or len(found.completed) < len(found.trials):
+        return False
+    return found.is_exact or found.batch_kl <= accuracy
+
+
+def _best(points: dict[Any, Comparison], accuracy: float) -> Any:
+    """Return the value that meets the accuracy for least; the best quality where none does."""
+    passing = {v: c for v, c in points.items() if _meets(c, accuracy)}
+    if passing:
+        fewest = min(passing, key=lambda v: (passing[v].mean("total"), passing[v].mean("depth")))
+        most = WORTH * passing[fewest].mean("total")
+        near = {v: c for v, c in passing.items() if c.is_exact and c.mean("total") <= most}
+        if passing[fewest].is_exact:
+            return min(near, key=lambda v: (near[v].mean("depth"), near[v].mean("total")))
+        return fewest
+    quality = {v: c.batch_kl for v, c in points.items() if not math.isnan(c.batch_kl)}
+    return min(quality, key=quality.__getitem__) if quality else next(iter(points))
+
+
+def _next(points: dict[Any, Comparison], accuracy: float) -> Any | None:
+    """Return a value between the best one and the cheaper neighbour that fails, if there is."""
+    best = _best(points, accuracy)
+    if not _meets(points[best], accuracy):
+        return None
+    order = sorted(points)
+    place = order.index(best)
+    failing = [
+        order[k]
+        for k in (place - 1, place + 1)
+        if 0 <= k < len(order)
+        and not _meets(points[order[k]], accuracy)
+        and points[order[k]].mean("total") < points[best].mean("total")
+    ]
+    if not failing:
+        return None
+    if isinstance(best, int):
+        middle: Any = (best + failing[0]) // 2
+    else:
+        middle = math.sqrt(best * failing[0]) if min(best, failing[0]) > 0 else None
+    return None if middle is None or middle in points else middle
