@@ -1,0 +1,254 @@
+"""``--trace`` and ``counterprobe trace``: files, pages, summaries, and what they refuse."""
+
+import json
+import os
+import re
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner, Result
+
+import counterprobe as cp
+from counterprobe.cli.main import app
+from counterprobe.trace import EXAMPLES, load_trace, page, replay
+from counterprobe.trace.arrays import unpack
+
+TEMPLATE = '<title>t</title><script type="application/json" id="trace-data"></script>'
+
+
+@pytest.fixture(autouse=True)
+def small_page(monkeypatch) -> None:
+    """Fill a page of one line: what a page looks like is tested in a browser."""
+    monkeypatch.setattr(page, "_template", lambda: TEMPLATE)
+
+
+def invoke(*arguments: object) -> Result:
+    return CliRunner().invoke(app, [*map(str, arguments)])
+
+
+def done(*arguments: object) -> Result:
+    result = invoke(*arguments)
+    assert result.exit_code == 0, result.stderr
+    return result
+
+
+def refused(*arguments: object) -> str:
+    """Return the one line that bad input is answered with."""
+    result = invoke(*arguments)
+    assert result.exit_code == 2
+    assert result.stdout == ""
+    (line,) = result.stderr.splitlines()
+    assert line.startswith("counterprobe: ")
+    return line.removeprefix("counterprobe: ")
+
+
+def page_content(file: Path) -> dict:
+    inside = re.search(r'id="trace-data">(.*?)</script>', file.read_text(), re.S)
+    assert inside is not None
+    return json.loads(inside[1])
+
+
+@pytest.fixture
+def traced(tmp_path) -> Path:
+    """Return the trace of one small run."""
+    file = tmp_path / "run.json"
+    done("sample", "--family", "path", "--n", 15, "--sampler", "compressed", "--trace", file)
+    return file
+
+
+# ----- sample and infill --------------------------------------------------------------------
+
+
+def test_sample_writes_a_trace_with_its_ledger_tokens_and_batch_kl(tmp_path):
+    files = {name: tmp_path / f"{name}.json" for name in ("run", "trace")}
+    arguments = (
+        *("sample", "--family", "binary-tree", "--n", 15),
+        *("--sampler", "random-balanced", "--set", "batches=3"),
+        *("--json", files["run"], "--trace", files["trace"]),
+    )
+    said = done(*arguments).stdout
+    assert f"Wrote {files['trace']}." in said.replace("\n", "")
+    record, trace = json.loads(files["run"].read_text()), load_trace(files["trace"])
+    assert {key: trace.end["ledger"][key] for key in ("probes", "commits", "total", "depth")} == {
+        key: record[key] for key in ("probes", "commits", "total", "depth")
+    }
+    assert trace.end["batch_kl"] == pytest.approx(record["batch_kl"])
+    assert trace.end["batch_kl"] > 0
+    assert trace.header["family"] == "binary-tree"
+    law = cp.families.binary_tree(length=15, target_seed=196)
+    assert sorted(unpack(trace.header["true_edges"]).tolist()) == sorted(law.edges.tolist())
+    assert trace.header["command"].startswith("counterprobe ")
+
+
+def test_sample_draws_the_same_with_and_without_a_trace(tmp_path):
+    arguments = ("sample", "--family", "path", "--n", 15, "--sampler", "punt", "--tokens")
+    done(*arguments, tmp_path / "a.txt")
+    done(*arguments, tmp_path / "b.txt", "--trace", tmp_path / "b.json.gz")
+    assert (tmp_path / "a.txt").read_text() == (tmp_path / "b.txt").read_text()
+    tokens = [int(word) for word in (tmp_path / "a.txt").read_text().split()]
+    assert replay(load_trace(tmp_path / "b.json.gz")).tokens.tolist() == tokens
+
+
+def test_sample_writes_a_page_and_leaves_nothing_else(tmp_path):
+    file = tmp_path / "run.html"
+    done("sample", "--family", "path", "--n", 15, "--trace", file)
+    (entry,) = page_content(file)["traces"]
+    assert entry["trace"]["events"][-1]["ledger"]["total"] == 15
+    assert os.listdir(tmp_path) == ["run.html"]
+
+
+def test_a_comparison_traces_the_first_sampler(tmp_path):
+    file = tmp_path / "run.json"
+    done("sample", "--family", "path", "--n", 15, "--against", "one-batch", "--trace", file)
+    assert load_trace(file).header["sampler"] == "sequential"
+
+
+def test_an_infeasible_run_still_leaves_its_trace(tmp_path):
+    file = tmp_path / "run.json"
+    result = invoke(
+        "sample", "--family", "path", "--n", 15, "--sampler", "packed-theory", "--trace", file
+    )
+    assert result.exit_code == 3
+    assert load_trace(file).end["stop"] == "infeasible"
+
+
+def test_little_room_is_kept_to(tmp_path):
+    sizes = []
+    for most in (5_000_000, 8_000):
+        file = tmp_path / f"{most}.json"
+        done("sample", "--family", "path", "--n", 60, "--sampler", "compressed",
+             "--trace", file, "--trace-bytes", most)  # fmt: skip
+        sizes.append(os.path.getsize(file))
+    assert sizes[0] > 12_000 > sizes[1]
+    assert load_trace(file).end["thinned"]
+
+
+@pytest.mark.parametrize(
+    ("more", "match"),
+    [
+        (["--trace", "run.txt"], r"\.json, \.json\.gz or \.html; got run\.txt"),
+        (["--trace", "none/run.json"], "does not exist"),
+        (["--trace", "run.json", "--trace-bytes", "0"], "at least 1, got 0"),
+    ],
+)
+def test_a_trace_that_cannot_be_written_is_refused_before_anything_runs(
+    tmp_path, monkeypatch, more, match
+):
+    monkeypatch.chdir(tmp_path)
+    assert re.search(match, refused("sample", "--family", "path", "--n", 15, *more))
+    assert os.listdir(tmp_path) == []
+
+
+def test_infill_traces_letters(tmp_path):
+    file = tmp_path / "run.json"
+    done("infill", "--model", "sapiens-heavy", "--device", "cpu", "--sequence",
+         "EVQLVESGGGLVXPGXSLRXSC", "--count", 3, "--trace", file)  # fmt: skip
+    trace = load_trace(file)
+    followed = replay(trace)
+    spelled = "".join(trace.header["tokens"][k] for k in followed.tokens)
+    assert re.fullmatch("EVQLVESGGGLV.PG.SLR.SC", spelled)
+    assert trace.header["model"] == "sapiens-heavy"
+    assert trace.header["sequence"] == 0
+    assert (followed.round_of_position >= 0).sum() == 3
+
+
+def test_infill_refuses_a_trace_of_completions(tmp_path):
+    line = refused("infill", "--model", "sapiens-heavy", "--sequence", "EVQLXS", "--top-k", 2,
+                   "--trace", tmp_path / "run.json")  # fmt: skip
+    assert "leave out --trace" in line
+
+
+# ----- trace --------------------------------------------------------------------------------
+
+
+def test_a_trace_alone_is_summarised(traced):
+    said = done("trace", traced).stdout
+    trace = load_trace(traced)
+    assert "run.json: compressed on exact path" in said
+    assert f"{trace.end['ledger']['total']:,}" in said
+    assert re.search(r"edges known at the end +14\b", said)
+    assert re.search(r"stop +completed", said)
+
+
+def test_the_summary_as_json_is_all_of_standard_output(traced):
+    result = done("trace", traced, "--json", "-")
+    record = json.loads(result.stdout)
+    assert record["total"] == load_trace(traced).end["ledger"]["total"]
+    assert (record["n"], record["committed"], record["edges"]) == (15, 15, 14)
+    assert (record["stop"], record["truncated"], record["thinned"]) == ("completed", False, [])
+
+
+def test_a_page_is_made_of_a_trace(traced, tmp_path):
+    done("trace", traced, "--html", tmp_path / "a.html")
+    (entry,) = page_content(tmp_path / "a.html")["traces"]
+    assert entry == {"name": "run.json", "trace": load_trace(traced).document()}
+
+
+def test_two_traces_make_one_page(traced, tmp_path):
+    other = tmp_path / "<b>&.json"
+    done("sample", "--family", "path", "--n", 15, "--trace", other)
+    done("trace", "--compare", traced, other, "--html", tmp_path / "a.html")
+    entries = page_content(tmp_path / "a.html")["traces"]
+    assert [entry["name"] for entry in entries] == ["run.json", "<b>&.json"]
+    assert "<b>" not in (tmp_path / "a.html").read_text()
+
+
+def test_a_truncated_trace_is_shown_and_said_to_be_one(traced, tmp_path):
+    lines = traced.read_text().splitlines(keepends=True)
+    cut = tmp_path / "cut.json"
+    cut.write_text("".join(lines[:4]) + lines[4][:20])
+    said = done("trace", cut, "--html", tmp_path / "a.html").stdout
+    assert re.search(r"stop +cut: the run died", said)
+    assert page_content(tmp_path / "a.html")["traces"][0]["trace"]["truncated"] is True
+
+
+def test_a_trace_is_thinned_and_says_what_went(traced, tmp_path):
+    most = os.path.getsize(traced) - 1000
+    said = done("trace", traced, "--thin", most, "--out", tmp_path / "thin.json").stdout
+    assert os.path.getsize(tmp_path / "thin.json") <= most
+    assert f"Note: thinned to {most:,} bytes: what the states of probes showed" in said
+    assert "Nothing had to be left out." in done("trace", traced, "--thin", 10**7).stdout
+
+
+def test_a_trace_is_written_again_gzipped(traced, tmp_path):
+    done("trace", traced, "--out", tmp_path / "small.json.gz")
+    assert load_trace(tmp_path / "small.json.gz") == load_trace(traced)
+    assert os.path.getsize(tmp_path / "small.json.gz") < os.path.getsize(traced)
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_shipped_traces_open(tmp_path, name):
+    done("trace", "--example", name, "--html", tmp_path / "a.html")
+    (entry,) = page_content(tmp_path / "a.html")["traces"]
+    assert entry["name"] == name
+
+
+def test_bad_input_is_refused_in_one_line(traced, tmp_path):
+    foreign, future = tmp_path / "foreign.json", tmp_path / "future.json"
+    foreign.write_text('{"a": 1}')
+    future.write_text(traced.read_text().replace('"version":1', '"version":7', 1))
+    broken = tmp_path / "broken.json"
+    broken.write_text(re.sub(r'("commit","positions":)\[\d+', r"\1[99", traced.read_text()))
+    html = tmp_path / "a.html"
+    cases = [
+        ([], "one file"),
+        ([traced, traced], "one file"),
+        (["--compare", traced], "two files; got 1"),
+        (["--compare", traced, traced, "--out", tmp_path / "x.json"], "--out writes one"),
+        ([tmp_path / "none.json"], "No such file"),
+        ([tmp_path], "Is a directory"),
+        ([foreign, "--html", html], "foreign.json is not a trace"),
+        ([future, "--html", html], "version 7, and this library reads version 1"),
+        ([broken], "must hold whole numbers in 0..14"),
+        (["--example", "x"], "example must be one of paper, antibody, protein"),
+        (["--example", "paper", traced], "--example goes alone"),
+        ([traced, "--html", tmp_path / "a.txt"], "must end in .json, .json.gz or .html"),
+        ([traced, "--html", tmp_path / "a.json"], "--html must name"),
+        ([traced, "--out", html], "pages are for --html"),
+        ([traced, "--html", tmp_path / "none" / "a.html"], "does not exist"),
+        ([traced, "--thin", 0], "at least 1"),
+        ([traced, "--thin", 50], "cannot be thinned to 50 bytes"),
+    ]
+    for arguments, said in cases:
+        assert said in refused("trace", *arguments), arguments
+    assert not html.exists()
