@@ -151,6 +151,35 @@ def test_leaving_one_out_reads_each_position_with_only_itself_masked(law):
     assert (run.state != MASK).sum() == 3
 
 
+@pytest.mark.parametrize("rights", [~Right.NONE, ~Right.SELECT_AFTER_REPLY])
+def test_the_history_read_beside_them_is_not_submitted_again(law, rights):
+    run, plain = begun(law.oracle(), rights=rights), begun(law.oracle())
+    for one in (run, plain):
+        one.commit([0, 1])
+    paid = run.ledger
+    alone = plain.leave_one_out([1, 0])
+    beside = run.leave_one_out([1, 0], with_history=True)
+    assert (beside.masses == alone.masses).all()
+    seen = []
+
+    def select(residual, rows):
+        seen.append(rows)
+        return residual[:2]
+
+    positions, tokens = run.commit_selected(select)
+    assert (seen[0].masses == plain_rows(law, plain.state, plain.residual).masses).all()
+    assert (positions.tolist(), tokens.tolist()) == ([2, 3], plain.commit([2, 3]).tolist())
+    wave = paid.charge(probes=3, depth=1, rows_read=law.length, stage_width=3)
+    if Right.SELECT_AFTER_REPLY in rights:
+        assert run.ledger == wave.charge(probes=-1, commits=1, selected_commits=1)
+    else:
+        assert run.ledger == wave.charge(commits=1, depth=1, rows_read=2, stage_width=1)
+    assert run.transcript.replay() == run.ledger
+    if law.length > 4:
+        run.commit_selected(lambda residual, rows: residual[:1])  # known rows end with the history
+        assert run.ledger.total > wave.total
+
+
 def test_progress_goes_back_with_the_history(law):
     told = []
     run = begun(law.oracle(), progress=told.append)

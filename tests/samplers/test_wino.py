@@ -103,7 +103,7 @@ def test_a_rule_that_doubts_everything_ends_within_a_step_a_position(confidence,
         assert result.undone > 20
 
 
-def test_each_position_read_again_is_a_submission_and_their_wave_one_stage():
+def test_each_position_read_again_is_a_submission_and_a_step_is_one_stage():
     law = sharp_law()
     oracle = CountingOracle(law.oracle())
     result = WINO(0.3, 0.8)(cp.Unmasking(oracle), STREAMS)
@@ -111,13 +111,13 @@ def test_each_position_read_again_is_a_submission_and_their_wave_one_stage():
     assert ledger.total == oracle.states == ledger.commits + ledger.probes
     probes = [event for event in result.transcript.events if event.operation == "probe"]
     assert len(probes) > 0
-    assert ledger.depth == ledger.commits + len(probes)
+    assert ledger.depth == ledger.commits == ledger.selected_commits
     assert ledger.widest_stage == max(event.submissions for event in probes)
-    # A wave reads everything committed so far, and each of it once.
+    # A wave reads everything committed so far, each of it once, and the history beside it.
     known = 0
     for event in result.transcript.events:
         if event.operation == "probe":
-            assert event.submissions == event.rows_read == known
+            assert (event.submissions, event.rows_read) == (known + 1, law.length)
         known += {"commit": 1, "remask": -1, "probe": 0}[event.operation] * len(event.positions)
 
 

@@ -41,7 +41,7 @@ class Remasking(Reading):
         self._rights_used |= Right.REMASK
         self._report("remask")
 
-    def leave_one_out(self, batch: ArrayLike) -> Rows:
+    def leave_one_out(self, batch: ArrayLike, *, with_history: bool = False) -> Rows:
         """Read committed positions again, each with only itself masked; needs ``REMASK``.
 
         One stage of probes with a submission for each position: a state that masks two of them
@@ -51,6 +51,9 @@ class Remasking(Reading):
         ----------
         batch : array_like of int
             Committed positions, none of them given; at least one.
+        with_history : bool
+            Read every residual row of the history in the same stage, one submission more;
+            ``commit_selected`` and ``draft`` then have what they would submit it for.
 
         Returns
         -------
@@ -58,12 +61,20 @@ class Remasking(Reading):
             One a position, in the order of ``batch``.
         """
         positions = self._committed("leave_one_out", batch)
-        states = np.repeat(self._history.state[None, :], len(positions), axis=0)
         which = np.arange(len(positions))
+        states = np.repeat(self._history.state[None, :], len(positions) + with_history, axis=0)
         states[which, positions] = MASK
+        residual = self.residual if with_history else positions[:0]
+        readouts = Readouts.pairs(
+            np.concatenate([which, np.full(len(residual), len(positions))]),
+            np.concatenate([positions, residual]),
+        )
         self._rights_used |= Right.REMASK
         with self._stage("probe") as stage:
-            return stage.ask(states, Readouts.pairs(which, positions))
+            rows = stage.ask(states, readouts)
+        if with_history:
+            self._candidates.known = rows.take(np.arange(len(positions), len(rows)))
+        return rows.take(which)
 
     def _committed(self, operation: str, batch: ArrayLike) -> IntArray:
         """Check that some positions may be masked again."""

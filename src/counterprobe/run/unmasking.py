@@ -105,7 +105,9 @@ class Unmasking(Remasking):
         """Read every residual row, let ``select`` choose the batch from them, and commit it.
 
         With the right ``SELECT_AFTER_REPLY`` this is one submission, counted as a commit; without
-        it the same rule runs as a probe and a commit, two submissions and two stages.
+        it the same rule runs as a probe and a commit, two submissions and two stages. Where a
+        probe has read these rows already (:meth:`draft`, :meth:`leave_one_out` with the history),
+        that probe becomes the commit, or stays the probe.
 
         Parameters
         ----------
@@ -116,6 +118,8 @@ class Unmasking(Remasking):
         -------
         positions, tokens : ndarray of int
         """
+        if self._candidates.known is not None:
+            return self._commit_known(self._candidates.known, select)
 
         def ask(stage: Stage, residual: IntArray) -> tuple[Rows, ArrayLike]:
             rows = stage.ask_history(self._history, residual)
@@ -238,13 +242,7 @@ class Unmasking(Remasking):
         slots = drawn.slots(positions)
         tokens = drawn.tokens[slots]
         if Right.SELECT_AFTER_REPLY in self._rights:
-            prints = np.array([self._history.fingerprint], dtype=np.uint64)
-            self._settle(positions, tokens, drawn.rows.take(slots))
-            self._door.record(
-                Event("commit", 0, 0, positions, prints, selected=True, promoted=True)
-            )
-            self._report("commit")
-            self._rights_used |= Right.SELECT_AFTER_REPLY
+            self._promote(positions, tokens, drawn.rows.take(slots))
         else:
             with self._stage("probe") as stage:
                 rows = stage.ask_history(self._history, positions)
@@ -252,6 +250,27 @@ class Unmasking(Remasking):
                 stage.commit(positions)
         self._rights_used |= Right.COMMIT_CANDIDATES
         return tokens
+
+    def _commit_known(self, rows: Rows, select: Select) -> tuple[IntArray, IntArray]:
+        """Commit what is selected from rows that a probe has read at this history."""
+        self._door.require_closed()
+        draw = self._bound_draw()
+        residual = self._residual_for("commit_selected")
+        positions = check_batch(select(residual, rows), self._history.state)
+        if Right.SELECT_AFTER_REPLY not in self._rights:
+            return positions, self.commit(positions)
+        chosen = rows.take(np.searchsorted(residual, positions))
+        tokens = self._drawn(draw, positions, chosen)
+        self._promote(positions, tokens, chosen)
+        return positions, tokens
+
+    def _promote(self, positions: IntArray, tokens: IntArray, rows: Rows) -> None:
+        """Let the probe that read some rows be the commit of values drawn from them."""
+        prints = np.array([self._history.fingerprint], dtype=np.uint64)
+        self._settle(positions, tokens, rows)
+        self._door.record(Event("commit", 0, 0, positions, prints, selected=True, promoted=True))
+        self._report("commit")
+        self._rights_used |= Right.SELECT_AFTER_REPLY
 
     # ----- Verification: drafted values, tested by rows that were read for them ---------------
 

@@ -6,8 +6,8 @@ still probable? What falls below a strict threshold is masked again.
 
 The reference implementation reads all of these rows in one forward pass, by a block of extra masks
 at the same positions that cannot see the tokens they check. A plain row oracle has no such trick:
-here each position read again is a submission of its own. They form one stage, fixed before the
-step's commit; on hardware with room for the batch the time is that of two passes.
+here each position read again is a submission of its own, in one stage with the rows that the step
+commits from; on hardware with room for the batch a step takes the time of one pass.
 """
 
 from __future__ import annotations
@@ -125,7 +125,7 @@ class WINO(Sampler):
         committed = block[run.round_of_position[block] >= 0]
         if last_accepted < 2 or self.threshold_back == 0:
             return committed[:0]  # nothing could be masked again, so nothing is read
-        rows = run.leave_one_out(committed)
+        rows = run.leave_one_out(committed, with_history=True)
         tokens = run.state[committed].astype(np.int64)
         likely = np.asarray(to_numpy(rows.prob(tokens)), dtype=np.float64)
         worst_first = np.argsort(likely, kind="stable")
