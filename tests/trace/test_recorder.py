@@ -61,6 +61,8 @@ def check_accounts(trace: Trace) -> None:
             assert step[:4] == [0, event["count"], 0, 1]
         elif event.get("promoted"):
             assert step == [0, -1, 1, 0, 0]
+        elif event["type"] == "remask":
+            assert step == [0, 0, 0, 0, 0]
         else:
             assert step[:4] == [0, 0, 1, 1]
 
