@@ -44,7 +44,8 @@ def run(options: argparse.Namespace) -> int:
     if options.page is None:
         print("\n\n".join(made.values()))
     else:
-        options.page.write_text(fill_page(options.page.read_text(), made))
+        text = fill_page(options.page.read_text(encoding="utf-8"), made)
+        options.page.write_text(text, encoding="utf-8")
         figures = options.page.parent / "figures"
         draw_figure(store.cells, figures / "peers.png")
         draw_learned(learned, figures / "peers-learned.png")

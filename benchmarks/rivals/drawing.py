@@ -30,6 +30,12 @@ GRAPHS = ("compressed", "packed", "planned", "centroid-layers", "layers")
 TESTS = ("punt", "dawn", "dapd", "demask")
 SLOPES = {"N": 1.0, "N$^{2/3}$": 2 / 3, "N$^{1/2}$": 1 / 2}
 GREY = "0.55"
+DPI = 110
+
+# A sampler's name, submissions, depth, color, and whether it meets the accuracy.
+Spot = tuple[str, float, float, str, bool]
+# A sampler's name, its largest size, what it costs there, and its color.
+End = tuple[str, int, float, str]
 
 
 def kind_of(name: str, rights: Sequence[str]) -> str:
@@ -57,13 +63,20 @@ def draw_figure(cells: Cells, file: Path, family: str = "two-type-path") -> None
     """
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(12, 14), layout="constrained")
+    figure = Figure(figsize=(12, 14), dpi=DPI, layout="constrained")
     panels = figure.subplot_mosaic("AA;BC", height_ratios=(1, 1.05))
-    _draw_plane(panels["A"], cells, family, max(sizes_of(cells, family)))
-    for panel, count in zip("BC", ("submissions", "depth"), strict=True):
-        _draw_growth(panels[panel], cells, family, count)
+    sizes = sizes_of(cells, family)
+    points = _draw_plane(panels["A"], cells, family, sizes[-1])
+    ends = {
+        name: _draw_growth(panels[name], cells, family, count)
+        for name, count in {"B": "submissions", "C": "depth"}.items()
+    }
     _draw_kinds(figure)
-    figure.savefig(file, dpi=110)
+    figure.draw_without_rendering()  # the layout decides where a pixel lies
+    _label_points(panels["A"], points)
+    for name, lines in ends.items():
+        _label_ends(panels[name], lines, sizes[-1])
+    figure.savefig(file, dpi=DPI)
 
 
 def _draw_kinds(figure: Any, columns: int = len(KINDS)) -> None:
@@ -83,9 +96,9 @@ def _color(name: str, cell: Mapping[str, Any]) -> str:
 # ----- One size -----------------------------------------------------------------------------
 
 
-def _draw_plane(panel: Any, cells: Cells, family: str, size: int) -> None:
+def _draw_plane(panel: Any, cells: Cells, family: str, size: int) -> list[Spot]:
     """Draw every sampler where it lies, between what must be and what is guaranteed."""
-    points: list[tuple[str, float, float, str, bool]] = []
+    points: list[Spot] = []
     for name in samplers_of(cells, family):
         cell = cell_of(cells, family, size, name)
         if cell is not None:
@@ -112,7 +125,6 @@ def _draw_plane(panel: Any, cells: Cells, family: str, size: int) -> None:
             x, y, "o", color=color, markersize=6.5, zorder=3,
             markerfacecolor=color if meets else "white",
         )  # fmt: skip
-    _label_points(panel, points)
     panel.set_xlabel("submissions a sequence")
     panel.set_ylabel("depth: sequential stages")
     panel.set_title(
@@ -120,6 +132,7 @@ def _draw_plane(panel: Any, cells: Cells, family: str, size: int) -> None:
         "filled: batch KL of at most 0.1 nats, or exact",
         fontsize=10,
     )
+    return points
 
 
 def _caps(size: int) -> list[tuple[int, int]]:
@@ -148,10 +161,9 @@ def _draw_lower(panel: Any, size: int) -> None:
     )  # fmt: skip
 
 
-def _label_points(panel: Any, points: Sequence[tuple[str, float, float, str, bool]]) -> None:
+def _label_points(panel: Any, points: Sequence[Spot]) -> None:
     """Write names to the right of points, moved apart where they would lie on each other."""
     to_pixels = panel.transData.transform
-    panel.figure.canvas.draw()  # the layout decides what a pixel is
     taken: list[tuple[float, float, float, float]] = [
         (x - 4, y - 4, x + 4, y + 4) for x, y in (to_pixels(p[1:3]) for p in points)
     ]
@@ -187,11 +199,11 @@ def _overlap(one: tuple[float, ...], other: tuple[float, ...]) -> bool:
 # ----- Growth -------------------------------------------------------------------------------
 
 
-def _draw_growth(panel: Any, cells: Cells, family: str, count: str) -> None:
+def _draw_growth(panel: Any, cells: Cells, family: str, count: str) -> list[End]:
     """Draw a count against N, one line a sampler, where it meets the accuracy."""
     sizes = sizes_of(cells, family)
     panel.set(xscale="log", yscale="log")
-    ends: list[tuple[str, int, float, str]] = []
+    ends: list[End] = []
     for name in samplers_of(cells, family):
         found = [(n, cell_of(cells, family, n, name)) for n in sizes]
         line = [(n, c[count], c) for n, c in found if c is not None and c["meets"]]
@@ -212,17 +224,16 @@ def _draw_growth(panel: Any, cells: Cells, family: str, count: str) -> None:
         panel.plot(span, guide, color=GREY, linewidth=0.8, linestyle="--", zorder=0)
         panel.text(span[1] * 1.05, guide[1], label, color=GREY, fontsize=8, va="center")
     panel.set_xlim(sizes[0] * 0.9, sizes[-1] * 8)
-    _label_ends(panel, ends, sizes[-1])
     panel.set_xticks(sizes, [f"{n:,}" for n in sizes], fontsize=8, rotation=30)
     panel.minorticks_off()
     panel.set_xlabel("N")
     panel.set_title(f"{count} to meet the accuracy", fontsize=10)
     panel.grid(color="0.93", linewidth=0.6)
+    return ends
 
 
-def _label_ends(panel: Any, ends: list[tuple[str, int, float, str]], right: int) -> None:
+def _label_ends(panel: Any, ends: list[End], right: int) -> None:
     """Write names at the right, in the order of the lines' ends and apart from each other."""
-    panel.figure.canvas.draw()
     ends = sorted(ends, key=lambda end: end[2])
     wanted = np.array([panel.transData.transform((last, value))[1] for _, last, value, _ in ends])
     bottom, top = panel.get_window_extent().y0 + 6, panel.get_window_extent().y1 - 6
@@ -294,4 +305,4 @@ def draw_learned(laws: Mapping[str, Any], file: Path) -> None:
     for side in ("left", "right", "top"):
         panel.spines[side].set_visible(False)
     _draw_kinds(figure, columns=3)
-    figure.savefig(file, dpi=110)
+    figure.savefig(file, dpi=DPI)

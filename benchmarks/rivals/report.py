@@ -163,7 +163,7 @@ def _strongest(cells: Cells, family: str) -> str:
                     str(exponent_of(cells, family, name, "depth")),
                     _count(cell["widest_stage"]),
                     f"{cell['tokens_per_forward']:.3g}",
-                    _quality(cell) + ("" if cell["meets"] else ", too much"),
+                    _quality(cell) + ("" if _is_fine(cell) else ", too much"),
                 ],
             )
         )
@@ -188,7 +188,7 @@ def _families(cells: Cells) -> str:
                 continue
             at, cell = found
             small = "" if at == max(sizes_of(cells, family)) else f" at {at}"
-            broken = "" if cell["meets"] else " (too much KL)"
+            broken = "" if _is_fine(cell) else " (too much KL)"
             line.append(f"{_count(cell['submissions'])} / {_count(cell['depth'])}{small}{broken}")
             line.append(str(exponent_of(cells, family, name, "submissions")))
         lines.append(line)
@@ -235,6 +235,11 @@ def _quality(cell: Cell) -> str:
     if kl is None:
         return "does not apply"
     return "0" if abs(kl) < ROUNDING else f"{kl:.2g}"
+
+
+def _is_fine(cell: Cell) -> bool:
+    """Whether nothing is known against its quality."""
+    return bool(cell["meets"]) or cell["batch_kl"] is None
 
 
 def _count(value: float) -> str:

@@ -18,6 +18,7 @@ from typing import Any
 
 import counterprobe as cp
 from counterprobe.evaluation.comparison import Comparison, compare_sampler, swept
+from counterprobe.run.ledger import Right
 from counterprobe.samplers import Sampler
 
 __all__ = ["Found", "search"]
@@ -28,8 +29,10 @@ HALVINGS = 4
 ENOUGH = 2
 # Submissions for which an exact setting may buy depth, times the fewest.
 WORTH = 2.0
-# Values beyond a sampler's own that its rule allows, and that make it stronger.
+# Values beyond a sampler's own that its rule allows, and that make it stronger; steps that reveal
+# nothing cost nothing, so that some rules have use for more of them than there are positions.
 MORE: dict[str, tuple[Any, ...]] = {"threshold": (0.95,), "factor": (0.0,)}
+MORE_TIMES_LENGTH = {"ancestral": (2, 4), "zhao-cai": (2, 4)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,11 +93,12 @@ def search(
         return Found(only, _meets(only, accuracy), 1)
     setting = sampler.sweep.setting
     values = sorted({getattr(rule, setting) for rule in swept(sampler, law.length)})
-    values = sorted({*values, *MORE.get(sampler.name, ())}, reverse=ascends is False)
+    more = [times * law.length for times in MORE_TIMES_LENGTH.get(sampler.name, ())]
+    values = sorted({*values, *MORE.get(sampler.name, ()), *more}, reverse=ascends is False)
     points: dict[Any, Comparison] = {}
     for value in values:
         points[value] = measure(replace(sampler, **{setting: value}))
-        if ascends is not None and sum(_meets(c, accuracy) for c in points.values()) >= ENOUGH:
+        if ascends is not None and _is_enough(points, points[value], accuracy):
             break
     for _ in range(HALVINGS):
         between = _next(points, accuracy)
@@ -102,6 +106,9 @@ def search(
             break
         points[between] = measure(replace(sampler, **{setting: between}))
     best = _best(points, accuracy)
+    if Right.REMASK in sampler.rights and not _meets(points[best], accuracy):
+        # What was taken back has no batch KL, so that there is no quality to choose by.
+        return Found(measure(sampler), False, 1)
     if ascends is None:
         ends = [points[v].mean("total") for v in (min(values), max(values))]
         ascends = None if any(map(math.isnan, ends)) else ends[0] <= ends[1]
@@ -112,6 +119,15 @@ def _meets(found: Comparison, accuracy: float) -> bool:
     if not found.trials or len(found.completed) < len(found.trials):
         return False
     return found.is_exact or found.batch_kl <= accuracy
+
+
+def _is_enough(points: dict[Any, Comparison], last: Comparison, accuracy: float) -> bool:
+    """Whether dearer settings can only lose to those measured, cheap ones first."""
+    passing = [c for c in points.values() if _meets(c, accuracy)]
+    if sum(not c.is_exact for c in passing) >= ENOUGH:
+        return True
+    fewest = min((c.mean("total") for c in passing), default=math.inf)
+    return not last.mean("total") <= 2 * WORTH * fewest
 
 
 def _best(points: dict[Any, Comparison], accuracy: float) -> Any:

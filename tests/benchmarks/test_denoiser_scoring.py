@@ -13,7 +13,7 @@ from denoisers.network import Denoiser, Shape
 from denoisers.oracle import DenoiserOracle
 from denoisers.scoring import Draws, Reference, mean_and_error, pair_distance, score
 
-from counterprobe.samplers import MaskGIT, RandomBalanced, Sequential, Threshold
+from counterprobe.samplers import SAMPLERS, MaskGIT, RandomBalanced, Sequential, Threshold
 
 SIZES = Sizes(entropy=500, reference=200, fixed=24, orders=3, adaptive=8)
 
@@ -178,6 +178,9 @@ def test_every_contestant_has_its_own_key_and_runs(
         *told_peers(trained.truth, SIZES, budgets),
     ]
     assert len({one.key for one in everyone}) == len(everyone)
+    # Nobody is forgotten: plans come from the structure that is found, and the others certify.
+    apart = {"planned", "compressed", "packed", "packed-theory"}
+    assert {one.sampler for one in everyone} | apart == SAMPLERS.keys()
     reference = Reference.of(trained.truth, SIZES.reference, SIZES.entropy)
     for one in everyone:
         found = score(draw(oracle, one), trained, reference)
