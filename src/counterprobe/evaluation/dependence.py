@@ -16,6 +16,7 @@ fall everywhere.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -43,6 +44,8 @@ __all__ = ["DependenceProfile", "Total", "dependence_profile", "estimate_depende
 Method = Literal["enumeration", "closed form", "estimate", "model"]
 DEFAULT_SAMPLES = 16
 AT_ONCE = 4096
+# With fewer sequences a slope says little.
+LEAST_FOR_REGRESSION = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,7 +160,9 @@ def dependence_profile(
         effective = Total(effective_total_of(curve), np.nan)
         unknown = np.full(len(curve), np.nan)
         return DependenceProfile(total, dual, effective, curve, unknown, "model")
-    drawn = estimate_dependence(law.oracle(), samples=samples, seed=seed, progress=progress)
+    drawn = estimate_dependence(
+        law.oracle(), samples=samples, seed=seed, known_total=known.total, progress=progress
+    )
     return DependenceProfile(
         total,
         drawn.dual if known.is_bound else dual,
@@ -176,6 +181,7 @@ def estimate_dependence(
     samples: int = DEFAULT_SAMPLES,
     given: ArrayLike | None = None,
     seed: int = 0,
+    known_total: float | None = None,
     at_once: int = AT_ONCE,
     progress: Callable[[int], None] | None = None,
 ) -> DependenceProfile:
@@ -192,6 +198,9 @@ def estimate_dependence(
         Context, ``MASK`` elsewhere.
     seed : int
         Sample k depends on the seed and k alone.
+    known_total : float, optional
+        TC where it is known, as on a forest: sequences that overrate it overrate the other totals
+        too, which are corrected by regression if there are at least five sequences.
     at_once : int
         Rows in one call of the oracle; a single state may have more.
     progress : callable, optional
@@ -228,8 +237,8 @@ def estimate_dependence(
     curves = first - drops
     return DependenceProfile(
         total=_mean(total_of, curves),
-        dual=_mean(dual_total_of, curves),
-        effective=_mean(effective_total_of, curves),
+        dual=_mean(dual_total_of, curves, known_total),
+        effective=_mean(effective_total_of, curves, known_total),
         curve=curves.mean(axis=0),
         curve_se=np.array([standard_error(column) for column in drops.T]),
         method="estimate",
@@ -238,9 +247,19 @@ def estimate_dependence(
     )
 
 
-def _mean(total: Callable[[ArrayLike], float], curves: FloatArray) -> Total:
+def _mean(
+    total: Callable[[ArrayLike], float], curves: FloatArray, known_total: float | None = None
+) -> Total:
+    """Return the mean over sequences; with TC known, by a control variate."""
     values = np.array([total(curve) for curve in curves])
-    return Total(float(values.mean()), standard_error(values))
+    if known_total is None or len(values) < LEAST_FOR_REGRESSION:
+        return Total(float(values.mean()), standard_error(values))
+    beside = np.array([total_of(curve) for curve in curves])
+    spread = beside - beside.mean()
+    slope = float(spread @ values / (spread @ spread)) if spread.any() else 0.0
+    left = values - values.mean() - slope * spread
+    error = math.sqrt(float(left @ left) / (len(values) - 2) / len(values))
+    return Total(float(values.mean() - slope * (beside.mean() - known_total)), error)
 
 
 def _draw(
