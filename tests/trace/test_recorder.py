@@ -59,6 +59,8 @@ def check_accounts(trace: Trace) -> None:
             assert step[:4] == [1, 0, 0, 1]
         elif event["type"] == "probe":
             assert step[:4] == [0, event["count"], 0, 1]
+        elif event["type"] == "remask":
+            assert step == [0] * 5
         elif event.get("promoted"):
             assert step == [0, -1, 1, 0, 0]
         elif event["type"] == "remask":
@@ -296,6 +298,43 @@ def test_candidates_and_tests_of_a_peer_are_told(tmp_path, path_law):
     assert committed["promoted"] and committed["selected"]
     drawn = events(trace, "candidates")[0]
     assert committed["tokens"] == [drawn["tokens"][k] for k in committed["positions"]]
+
+
+@pytest.mark.parametrize("name", ["universal-coupling", "assd", "freedave"])
+def test_drafts_that_were_verified_are_told(tmp_path, path_law, name):
+    trace, result = recorded(tmp_path, build_sampler(name), path_law)
+    told = [event for event in trace.events if event["type"] in ("verify", "commit")]
+    assert [event["type"] for event in told] == ["verify", "commit"] * (len(told) // 2)
+    for verify, commit in zip(told[::2], told[1::2], strict=True):
+        accepted = [p for p, ok in zip(verify["positions"], verify["accepted"], strict=True) if ok]
+        assert commit["positions"][: len(accepted)] == accepted
+        assert len(commit["positions"]) - len(accepted) in (0, 1)  # one may be corrected
+        assert commit["reason"] == "verified"
+        assert len(commit["prob"]) == len(commit["positions"])
+    # Each value's probability is that of its row given all before it: the chain rule.
+    order = [p for commit in told[1::2] for p in commit["positions"]]
+    probability = [p for commit in told[1::2] for p in commit["prob"]]
+    run = cp.Unmasking(path_law.oracle())
+    state = run.state
+    for position, said in zip(order, probability, strict=True):
+        row = run.probe(state, [position])
+        assert said == pytest.approx(float(row.prob(result.state[[position]])[0]), abs=1e-4)
+        state[position] = result.state[position]
+
+
+def test_values_that_were_taken_back_are_told(tmp_path):
+    law = cp.families.path(length=15, target_seed=196)
+    trace, _ = recorded(tmp_path, build_sampler("remdm"), law)
+    known: set[int] = set()
+    for event in trace.events:
+        if event["type"] == "commit":
+            assert not known & set(event["positions"])
+            known |= set(event["positions"])
+        elif event["type"] == "remask":
+            assert set(event["positions"]) <= known
+            known -= set(event["positions"])
+    assert known == set(range(15))
+    assert events(trace, "remask")
 
 
 def test_commits_say_how_probable_their_tokens_were(tmp_path, forest_law):

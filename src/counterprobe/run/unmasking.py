@@ -301,6 +301,7 @@ class Unmasking(Remasking):
         positions = check_batch(batch, self._history.state)
         values = check_tokens(tokens, len(positions), self.vocab_size)
         event = promoted_commit(self.transcript, self._history.fingerprint, positions)
+        self.transcript.announce("verified", log_probs=log_probs)
         self._settle(positions, values)
         self._door.record(event)
         if isinstance(self._draw, ScoredDraw):

@@ -142,6 +142,8 @@ class DraftedBlocks(Sampler):
             drafted_counts.append(len(block))
             kept_counts.append(kept)
             count = min(kept + 1, len(block))
+            is_kept = np.arange(len(block)) < kept
+            run.transcript.detail("verify", positions=block, is_kept=is_kept)
             run.commit_verified(block[:count], tokens[:count], scores[:count])
             done += count
         return BlockRounds(tuple(drafted_counts), tuple(kept_counts))

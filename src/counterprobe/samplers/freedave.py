@@ -143,6 +143,8 @@ class FreeDave(Sampler):
                     break
                 scores.append(log_probs(right.rows.take(np.arange(1)), right.tokens[:1]))
                 kept += 1
+            is_kept = np.arange(count) < kept
+            run.transcript.detail("verify", positions=steps.positions[:count], is_kept=is_kept)
             run.commit_verified(
                 steps.positions[:kept], steps.tokens[:kept], np.concatenate(scores)
             )

@@ -45,6 +45,7 @@ class NoteTeller:
             "plan": self._plan,
             "candidates": self._candidates,
             "tests": self._tests,
+            "verify": self._verify,
             "guard": self._guard,
         }
 
@@ -158,6 +159,9 @@ class NoteTeller:
 
     def _tests(self, kept: IntArray, dropped: IntArray) -> Iterator[Told]:
         yield {"type": "tests", "kept": pack(kept), "dropped": pack(dropped)}, True
+
+    def _verify(self, positions: IntArray, is_kept: NDArray[np.bool_]) -> Iterator[Told]:
+        yield {"type": "verify", "positions": pack(positions), "accepted": pack(is_kept)}, True
 
     def _guard(self, place: str) -> Iterator[Told]:
         yield (

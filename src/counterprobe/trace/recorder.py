@@ -246,6 +246,8 @@ class Recorder:
             if drawn_from is not None:
                 probability = np.asarray(to_numpy(drawn_from.prob(tokens)), dtype=np.float64)
                 details = {**summarise(drawn_from), "prob": pack(probability, 1 / 255)}
+            elif "log_probs" in self._facts:
+                details = {"prob": pack(np.exp(self._facts["log_probs"]), 1 / 255)}
             self._history[positions] = tokens
         told["ledger"] = _account(ledger)
         self._tell(told, details, share)
@@ -344,6 +346,7 @@ class Recorder:
             "commit": "the likeliest tokens of commits",
             "candidates": "candidates",
             "tests": "what tests decided",
+            "verify": "which drafts were kept",
             "votes": "vote totals",
         }
         return [

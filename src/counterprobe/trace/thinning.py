@@ -21,6 +21,7 @@ DETAILS: tuple[tuple[str, tuple[str, ...], str], ...] = (
     ("preprocess", ("top", "mass", "entropy"), "rows of the first readout"),
     ("commit", ("entropy", "prob"), "entropies of commits"),
     ("tests", ("kept", "dropped"), "what tests decided"),
+    ("verify", ("positions", "accepted"), "which drafts were kept"),
 )  # fmt: skip
 
 
