@@ -208,6 +208,31 @@ def test_a_stage_with_nothing_read_before_moves_from_its_own_first_reply(tmp_pat
     assert levels[:2] == [0, 0] and levels[2] > 0
 
 
+def test_a_stage_that_begins_with_the_history_itself_is_told_whole(tmp_path, table_law):
+    class Hand(cp.samplers.Sampler):
+        name = "hand"
+
+        def unmask(self, run, decisions):
+            run.probe(run.state, [2, 1])
+            states = np.repeat(run.state[None], 2, axis=0)
+            states[1, 0] = 1
+            requests = [
+                cp.Request(state[None], cp.Readouts.every_masked(state[None])) for state in states
+            ]
+            run.stage(requests, lambda request, rows: None)
+            run.commit(run.residual)
+
+    trace, result = recorded(tmp_path, Hand(), table_law)
+    alone, both = events(trace, "probe")
+    assert alone["read"] == [[0, 2], [0, 1]] and "shown" not in alone
+    assert unpack(both["shown"]).tolist() == [[-1] * 4, [1, -1, -1, -1]]
+    assert both["read"] == "masked"
+    assert unpack(both["response"])[:4].tolist() == [0] * 4
+    assert len(unpack(both["response"])) == 7
+    check_replays(trace, result)
+    check_accounts(trace)
+
+
 def test_compressed_probes_show_columns_and_find_the_forest(tmp_path, path_law):
     trace, result = recorded(tmp_path, build_sampler("compressed"), path_law)
     probes = events(trace, "probe")

@@ -10,13 +10,10 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Sequence
-from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import ArrayLike
 
 from counterprobe.arrays import IntArray, StateArray
 from counterprobe.files import GrowingFile
@@ -27,6 +24,7 @@ from counterprobe.run.listening import Opening
 from counterprobe.run.results import SampleResult
 from counterprobe.run.transcript import Event, Note
 from counterprobe.states import MASK
+from counterprobe.trace.about import About
 from counterprobe.trace.arrays import pack
 from counterprobe.trace.document import (
     LAST_LINE,
@@ -41,88 +39,14 @@ from counterprobe.trace.page import write_page
 from counterprobe.trace.plain import plain
 from counterprobe.trace.stages import OpenStage, screen_fields
 from counterprobe.trace.summaries import Reference, summarise
-from counterprobe.version import __version__
 
-__all__ = ["DEFAULT_BYTES", "About", "Recorder"]
+__all__ = ["DEFAULT_BYTES", "Recorder"]
 
 # What a page opens without a pause.
 DEFAULT_BYTES = 5_000_000
 # Shares of the room that details of probes may take, and those of commits.
 PROBES_SHARE = 0.7
 COMMITS_SHARE = 0.9
-
-
-@dataclass(frozen=True, slots=True)
-class About:
-    """What a trace says beside what the run itself knows.
-
-    Attributes
-    ----------
-    title : str
-        A line for people.
-    family, model : str, optional
-        Name of the target family, or of the model.
-    tokens : sequence of str, optional
-        What each of the V tokens is called.
-    positions : sequence of str, optional
-        What each of the N positions is called.
-    true_edges : array_like of int, shape (E, 2), optional
-        Edges of the hidden law, for comparison; no sampler sees them.
-    coordinates : array_like of float, shape (N, 3), optional
-        Where positions lie in space.
-    command : str, optional
-        The command that makes this trace.
-    """
-
-    title: str = ""
-    family: str | None = None
-    model: str | None = None
-    tokens: Sequence[str] | None = None
-    positions: Sequence[str] | None = None
-    true_edges: ArrayLike | None = None
-    coordinates: ArrayLike | None = None
-    command: str | None = None
-
-    def header(self, opening: Opening) -> dict[str, Any]:
-        """Return the header of a trace."""
-        given = opening.given
-        return {
-            "library": __version__,
-            "title": self.title or f"{opening.sampler} on {opening.oracle_name}",
-            "sampler": opening.sampler,
-            "settings": plain(opening.settings),
-            "oracle": opening.oracle_name,
-            "family": self.family,
-            "model": self.model,
-            "length": opening.length,
-            "vocab_size": opening.vocab_size,
-            "row_error": plain(float(opening.row_error)),
-            "seeds": {
-                "decision": _exact(opening.streams.decision_seed),
-                "commit": _exact(opening.streams.commit_seed),
-            },
-            "sequence": opening.sequence,
-            "temperature": opening.temperature,
-            "given": pack(given) if (given != MASK).any() else None,
-            "tokens": self._names("tokens", opening.vocab_size),
-            "positions": self._names("positions", opening.length),
-            "true_edges": self._array("true_edges", 2),
-            "coordinates": self._array("coordinates", 3),
-            "command": self.command,
-            "thinned": [],
-        }
-
-    def _names(self, field: str, count: int) -> list[str] | None:
-        names = getattr(self, field)
-        if names is None:
-            return None
-        if len(names) != count:
-            raise ValueError(f"{field} must be {count} strings, got {len(names)}")
-        return [str(name) for name in names]
-
-    def _array(self, field: str, width: int) -> Any:
-        values = getattr(self, field)
-        return None if values is None else pack(np.asarray(values).reshape(-1, width))
 
 
 class Recorder:
@@ -175,7 +99,7 @@ class Recorder:
         self._purpose: str | None = None
         self._facts: dict[str, Any] = {}
         self._stage: OpenStage | None = None
-        self._rows: tuple[IntArray, Rows] | None = None
+        self._history_reply: tuple[Readouts, Rows] | None = None
         self._drawn: tuple[IntArray, IntArray, Rows | None] | None = None
 
     def measured(self, batch_kl: float, standard_error: float) -> None:
@@ -203,9 +127,9 @@ class Recorder:
         """Gather what a probe showed; a reply to the history alone is what others move from."""
         if "book" in self._facts:
             return
-        if self._stage is None and len(states) == 1 and self._rows is None:
+        if self._stage is None and self._history_reply is None and len(states) == 1:
             if np.array_equal(states[0], self._history):
-                self._rows = readouts.position, rows
+                self._history_reply = readouts, rows
                 if len(rows) == int((self._history == MASK).sum()):
                     self._refer_to(readouts.position, rows)
                 return
@@ -218,6 +142,8 @@ class Recorder:
                 self._facts.get("columns"),
                 self._room(PROBES_SHARE),
             )
+            if self._history_reply is not None:  # it came first in a stage of several
+                self._stage.add(self._history[None, :], *self._history_reply)
         self._stage.add(states, readouts, rows)
 
     def settled(self, positions: IntArray, tokens: IntArray, rows: Rows | None) -> None:
@@ -229,9 +155,9 @@ class Recorder:
         told: dict[str, Any] = {"type": event.operation}
         details: dict[str, Any] = {}
         share = PROBES_SHARE
-        if event.operation == "preprocess" and self._rows is not None:
-            positions, rows = self._rows
-            told["positions"] = pack(positions)
+        if event.operation == "preprocess" and self._history_reply is not None:
+            readouts, rows = self._history_reply
+            told["positions"] = pack(readouts.position)
             details = summarise(rows)
         elif event.operation == "probe":
             told |= {"purpose": self._purpose or "probe", "count": event.submissions}
@@ -252,7 +178,7 @@ class Recorder:
         told["ledger"] = _account(ledger)
         self._tell(told, details, share)
         self._purpose, self._facts = None, {}
-        self._stage = self._rows = self._drawn = None
+        self._stage = self._history_reply = self._drawn = None
 
     def noted(self, note: Note) -> None:
         """Write what was noted, where a trace has a word for it."""
@@ -282,10 +208,18 @@ class Recorder:
         if "book" in self._facts:
             return {"screen": screen_fields(self._facts)}
         if self._stage is None:
-            return {}
+            return {} if self._history_reply is None else {"read": self._read_of_history()}
         if self._stage.is_dropped:
             self._left_out["probe"] += 1
         return self._stage.fields()
+
+    def _read_of_history(self) -> Any:
+        """Return what was read from the history itself."""
+        assert self._history_reply is not None
+        readouts = self._history_reply[0]
+        if np.array_equal(readouts.position, np.flatnonzero(self._history == MASK)):
+            return "masked"
+        return pack(np.stack([readouts.state_index, readouts.position], axis=1))
 
     def _committed(self, event: Event, positions: IntArray, tokens: IntArray) -> dict[str, Any]:
         """Return what is always kept of a commit."""
@@ -387,11 +321,6 @@ class Recorder:
             else:
                 write_trace(whole, self._path)
             file.discard()
-
-
-def _exact(number: int) -> int | str:
-    """Return a number, as text where a browser would round it."""
-    return int(number) if abs(int(number)) < 1 << 53 else str(number)
 
 
 def _account(ledger: Ledger) -> list[int]:

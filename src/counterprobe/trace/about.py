@@ -1,0 +1,96 @@
+"""The header of a trace: what the run was, and what only its caller knows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from counterprobe.run.listening import Opening
+from counterprobe.states import MASK
+from counterprobe.trace.arrays import pack
+from counterprobe.trace.plain import plain
+from counterprobe.version import __version__
+
+__all__ = ["About"]
+
+
+@dataclass(frozen=True, slots=True)
+class About:
+    """What a trace says beside what the run itself knows.
+
+    Attributes
+    ----------
+    title : str
+        A line for people.
+    family, model : str, optional
+        Name of the target family, or of the model.
+    tokens : sequence of str, optional
+        What each of the V tokens is called.
+    positions : sequence of str, optional
+        What each of the N positions is called.
+    true_edges : array_like of int, shape (E, 2), optional
+        Edges of the hidden law, for comparison; no sampler sees them.
+    coordinates : array_like of float, shape (N, 3), optional
+        Where positions lie in space.
+    command : str, optional
+        The command that makes this trace.
+    """
+
+    title: str = ""
+    family: str | None = None
+    model: str | None = None
+    tokens: Sequence[str] | None = None
+    positions: Sequence[str] | None = None
+    true_edges: ArrayLike | None = None
+    coordinates: ArrayLike | None = None
+    command: str | None = None
+
+    def header(self, opening: Opening) -> dict[str, Any]:
+        """Return the header of a trace."""
+        given = opening.given
+        return {
+            "library": __version__,
+            "title": self.title or f"{opening.sampler} on {opening.oracle_name}",
+            "sampler": opening.sampler,
+            "settings": plain(opening.settings),
+            "oracle": opening.oracle_name,
+            "family": self.family,
+            "model": self.model,
+            "length": opening.length,
+            "vocab_size": opening.vocab_size,
+            "row_error": plain(float(opening.row_error)),
+            "seeds": {
+                "decision": _exact(opening.streams.decision_seed),
+                "commit": _exact(opening.streams.commit_seed),
+            },
+            "sequence": opening.sequence,
+            "temperature": opening.temperature,
+            "given": pack(given) if (given != MASK).any() else None,
+            "tokens": self._names("tokens", opening.vocab_size),
+            "positions": self._names("positions", opening.length),
+            "true_edges": self._array("true_edges", 2),
+            "coordinates": self._array("coordinates", 3),
+            "command": self.command,
+            "thinned": [],
+        }
+
+    def _names(self, field: str, count: int) -> list[str] | None:
+        names = getattr(self, field)
+        if names is None:
+            return None
+        if len(names) != count:
+            raise ValueError(f"{field} must be {count} strings, got {len(names)}")
+        return [str(name) for name in names]
+
+    def _array(self, field: str, width: int) -> Any:
+        values = getattr(self, field)
+        return None if values is None else pack(np.asarray(values).reshape(-1, width))
+
+
+def _exact(number: int) -> int | str:
+    """Return a number, as text where a browser would round it."""
+    return int(number) if abs(int(number)) < 1 << 53 else str(number)
