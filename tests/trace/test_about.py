@@ -69,7 +69,7 @@ def test_what_the_caller_knows_stands_beside_it():
 
 @pytest.mark.parametrize("about", [About(tokens="abc"), About(positions=["a"])])
 def test_names_must_be_as_many_as_what_they_name(about):
-    with pytest.raises(ValueError, match="must be . strings"):
+    with pytest.raises(ValueError, match=r"must be . strings"):
         about.header(opening())
 
 
