@@ -216,6 +216,17 @@ def test_a_trace_is_written_again_gzipped(traced, tmp_path):
     assert os.path.getsize(tmp_path / "small.json.gz") < os.path.getsize(traced)
 
 
+def test_a_terminal_is_told_nothing_that_it_would_obey(traced, tmp_path):
+    lines = traced.read_text().splitlines(keepends=True)
+    for said in ("\\u001b[31mred", "a\\nb", "x" * 5000):
+        lines[0] = re.sub(r'"title":"[^"]*"', lambda _, said=said: f'"title":"{said}"', lines[0])
+        (tmp_path / "hostile.json").write_text("".join(lines))
+        shown = done("trace", tmp_path / "hostile.json").stdout
+        assert "\x1b" not in shown
+        assert len(shown.splitlines()) < 25
+    assert "xxx..." in shown.replace("\n", "")
+
+
 @pytest.mark.parametrize("name", EXAMPLES)
 def test_shipped_traces_open(tmp_path, name):
     done("trace", "--example", name, "--html", tmp_path / "a.html")

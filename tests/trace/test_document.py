@@ -3,11 +3,21 @@
 import gzip
 import json
 import os
+import random
 
 import pytest
 
-from counterprobe.trace import Trace, document, load_trace, write_trace
+from counterprobe.trace import (
+    Trace,
+    document,
+    load_example,
+    load_trace,
+    replay,
+    thin,
+    write_trace,
+)
 from counterprobe.trace.document import FORMAT, VERSION, kind_of, parse_trace
+from counterprobe.trace.page import fill_page
 
 HEADER = {"length": 3, "vocab_size": 2, "sampler": "hand", "title": "</script><b>"}
 EVENTS = [
@@ -120,6 +130,7 @@ FOREIGN = {
     "names of numbers": json.dumps(
         {**TRACE.document(), "header": {**HEADER, "positions": [1, 2, 3]}}
     ),
+    "thinned by a number": json.dumps({**TRACE.document(), "header": {**HEADER, "thinned": 3}}),
     "not a number": text_of(TRACE).replace('"length":3', '"length":NaN'),
 }
 
@@ -180,6 +191,58 @@ def test_a_damaged_gzip_file_is_refused(tmp_path):
 def test_a_missing_file_is_what_the_system_says(tmp_path):
     with pytest.raises(FileNotFoundError):
         load_trace(tmp_path / "none.json")
+
+
+def test_whatever_is_changed_in_a_trace_it_is_read_or_refused_in_one_line():
+    # A thousand documents with a few values replaced or taken out, by a fixed seed: reading,
+    # following, thinning and filling a page may refuse them, and nothing else.
+    draw = random.Random(9)
+    place = '<script type="application/json" id="trace-data"></script>'
+    strange = [
+        None,
+        True,
+        -1,
+        1e300,
+        10**30,
+        "x",
+        "\x1b[31m",
+        [],
+        [1],
+        [[1]],
+        [None],
+        {},
+        {"a": 1},
+    ]
+    originals = [json.dumps(load_example(name).document()) for name in ("paper", "antibody")]
+    num_read = 0
+    for _ in range(1000):
+        made = json.loads(draw.choice(originals))
+        for _ in range(draw.randint(1, 3)):
+            _change(made, draw, strange)
+        text = json.dumps(made)
+        try:
+            trace = parse_trace(text)
+            num_read += 1
+            replay(trace)
+            fill_page(place, [trace])
+            thin(trace, len(text) // 2)
+        except ValueError as refusal:
+            assert "\n" not in str(refusal)
+            assert len(str(refusal)) < 300
+    assert num_read > 100
+
+
+def _change(value, draw, strange) -> None:
+    """Replace something inside a document, or take it out."""
+    while True:
+        key = draw.choice(list(value) if isinstance(value, dict) else range(len(value)))
+        if not value[key] or not isinstance(value[key], (dict, list)) or draw.random() < 0.3:
+            break
+        value = value[key]
+    if draw.random() < 0.3:
+        del value[key]
+    else:
+        value[key] = draw.choice(strange)
 
 
 def test_kinds_are_told_by_the_name():

@@ -16,6 +16,9 @@ from counterprobe.trace.examples import EXAMPLES, load_example
 
 __all__ = ["trace"]
 
+# Letters of a file's text that are printed.
+MOST_LETTERS = 200
+
 
 @output.friendly
 def trace(
@@ -113,11 +116,12 @@ def _show(console: Console, name: str, trace: Trace, *, thinned: bool) -> None:
         rows[key.replace("_", " ")] = record[key]
     rows["edges known at the end"] = record["edges"]
     rows["events"] = len(trace.events)
-    rows["stop"] = record["stop"] or "cut: the run died, or the file is not whole"
-    title = f"{name}: {header.get('title') or header.get('sampler')}"
+    stop = record["stop"]
+    rows["stop"] = _printable(stop) if stop else "cut: the run died, or the file is not whole"
+    title = f"{name}: {_printable(header.get('title') or header.get('sampler'))}"
     console.print(output.key_value_table(title, rows))
     for said in record["thinned"]:
-        console.print(Text(f"Note: {said}."), soft_wrap=True)
+        console.print(Text(f"Note: {_printable(said)}."), soft_wrap=True)
     if thinned and not record["thinned"]:
         console.print("Nothing had to be left out.")
 
@@ -139,5 +143,16 @@ def _record(name: str, trace: Trace) -> dict[str, Any]:
         "events": followed.num_events,
         "stop": end.get("stop"),
         "truncated": trace.is_truncated,
-        "thinned": [*(trace.header.get("thinned") or []), *(end.get("thinned") or [])],
+        "thinned": [*_texts(trace.header.get("thinned")), *_texts(end.get("thinned"))],
     }
+
+
+def _texts(value: Any) -> list[str]:
+    """Return the texts of a list, whatever else a file has there."""
+    return [one for one in value if isinstance(one, str)] if isinstance(value, list) else []
+
+
+def _printable(value: Any) -> str:
+    """Return a short text without control characters, which a terminal would obey."""
+    shown = "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in str(value))
+    return shown if len(shown) <= MOST_LETTERS else shown[:MOST_LETTERS] + "..."

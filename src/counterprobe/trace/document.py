@@ -223,6 +223,9 @@ def _header_of(document: Any, name: str) -> dict[str, Any]:
         is_list = isinstance(names, list) and all(isinstance(one, str) for one in names)
         if names is not None and not (is_list and len(names) == size):
             raise ValueError(f"{name} is not a trace: {key} must be {size} strings")
+    thinned = header.get("thinned") or []
+    if not isinstance(thinned, list) or not all(isinstance(said, str) for said in thinned):
+        raise ValueError(f"{name} is not a trace: thinned must be a list of strings")
     return header
 
 
