@@ -138,7 +138,7 @@ function graph(run: Run, step: Step): [string, string] {
   const said = parts.filter(([n]) => n).map(([n, word]) => `${count(n)} ${word}`);
   return [
     `${plural(known, "edge")} so far`,
-    said.length ? `Of these, ${said.join(", ")}.` : "Nothing moved beyond the rows' error yet.",
+    said.length ? `${said.length > 1 ? "Of these, " : ""}${said.join(", ")}.` : "Nothing moved beyond the rows' error yet.",
   ];
 }
 
@@ -154,7 +154,7 @@ function end(run: Run): [string, string] {
       ? `${(free / spent).toFixed(free / spent < 10 ? 1 : 0)} times fewer than one position at a time`
       : spent === free
         ? "as many as one position at a time"
-        : `${(spent / free).toFixed(1)} times as many as one position at a time`;
+        : `${count(Number((spent / free).toFixed(spent / free < 10 ? 1 : 0)))} times as many as one position at a time`;
   const kl = number(run.end?.batch_kl);
   const together = run.ignored.length;
   const said = [

@@ -11,6 +11,7 @@ export interface Palette {
   now: string;
   source: string;
   held: string;
+  given: string;
   response: string;
   voted: string;
   certified: string;
@@ -40,6 +41,7 @@ const light: Palette = {
   now: "#e0591f",
   source: "#e39a1e",
   held: "#7d8794",
+  given: "#cfcabd",
   response: "#7a4fc4",
   voted: "#a98be0",
   certified: "#38495f",
@@ -61,6 +63,7 @@ const dark: Palette = {
   now: "#ff8a4c",
   source: "#f2b64a",
   held: "#8390a1",
+  given: "#47505c",
   response: "#b594f5",
   voted: "#7f68b8",
   certified: "#c3cedb",

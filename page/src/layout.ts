@@ -152,10 +152,20 @@ function fewestEmpty(length: number, wanted: number): number {
   return best;
 }
 
-/** Positions along the curve, in a rectangle of about the given shape. */
-function alongCurve(order: Int32Array, aspect: number): Places {
+/** Without a tie to lay out, positions are read like a text. */
+function inRows(length: number, columns: number): Places {
+  return {
+    x: Float32Array.from({ length }, (_, v) => ((v % columns) + 0.5) * SPACING),
+    y: Float32Array.from({ length }, (_, v) => (Math.floor(v / columns) + 0.5) * SPACING),
+    width: columns * SPACING,
+    height: Math.ceil(length / columns) * SPACING,
+    unit: SPACING,
+  };
+}
+
+/** Positions along the curve, in a rectangle with so many columns. */
+function alongCurve(order: Int32Array, columns: number): Places {
   const length = order.length;
-  const columns = fewestEmpty(length, Math.sqrt(length * aspect));
   const rows = Math.max(1, Math.ceil(length / columns));
   const cells = curve(columns, rows);
   const places = {
@@ -208,6 +218,8 @@ function relaxed(start: Places, edges: Edges, aspect: number): Places {
 }
 
 export function place(length: number, edges: Edges, aspect: number): Places {
-  const start = alongCurve(walk(length, edges), aspect);
-  return length <= MAX_FORCED && edges.from.length ? relaxed(start, edges, aspect) : start;
+  const columns = fewestEmpty(length, Math.sqrt(length * aspect));
+  if (!edges.from.length) return inRows(length, columns);
+  const start = alongCurve(walk(length, edges), columns);
+  return length <= MAX_FORCED ? relaxed(start, edges, aspect) : start;
 }

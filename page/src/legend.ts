@@ -37,7 +37,7 @@ const ENTRIES: Record<string, [Sketch, string]> = {
   masked: [dot("empty", "faint"), "masked"],
   drawn: [ramp, "drawn, from first to last"],
   now: [dot("empty", "now"), "in this very step"],
-  given: [dot("held", null), "given beforehand"],
+  given: [dot("given", null), "given beforehand"],
   held: [dot("held", null), "held still"],
   source: [dot("source", null), "varied: shows other values"],
   response: [dot("response", "voted"), "masked and read: deeper, the more its row moved"],

@@ -81,6 +81,7 @@ export class Panel {
       el("div", { class: "side" }, this.ledger.element, this.detail.element),
     );
     this.listen();
+    new ResizeObserver(redraw).observe(figure);
   }
 
   /** Who ran on what, and what must be said about the trace. */
@@ -241,7 +242,7 @@ export class Panel {
       [["commit", "hubs"].includes(run.steps[run.at].type), "now"],
       [run.numGiven > 0, "given"],
       [isProbing && has(READOUT), "response"],
-      [isProbing && this.state !== null && has(SOURCE), "source"],
+      [isProbing && (this.state !== null || !this.stage?.isMixed) && has(SOURCE), "source"],
       [isProbing && has(HELD), "held"],
       [counts[Status.voted] > 0, "voted"],
       [counts[Status.estimated] > 0, "estimated"],
@@ -269,14 +270,15 @@ export class Panel {
     if (this.backbone) this.backbone.surface.canvas.hidden = !this.onBackbone;
     this.lens.hidden = !this.stage || this.stage.count < 2;
     this.lensWords.textContent = this.look?.words ?? "";
-    this.strip.draw(scene);
-    this.picture.draw(scene);
-    this.ledger.draw(palette);
-    this.detail.draw(this.hovered >= 0 ? this.hovered : this.selected, this.look, this.selected >= 0);
     const said = caption(run);
     this.note.replaceChildren(el("strong", {}, said.headline), said.words);
     this.legend.draw(this.keys(), palette);
+    // Pictures last: words above may have moved them.
+    this.strip.draw(scene);
     this.grouping.hidden = this.strip.group === 1;
     this.grouping.textContent = `Each cell of the strip stands for ${count(this.strip.group)} positions.`;
+    this.picture.draw(scene);
+    this.ledger.draw(palette);
+    this.detail.draw(this.hovered >= 0 ? this.hovered : this.selected, this.look, this.selected >= 0);
   }
 }

@@ -46,7 +46,7 @@ export const isProbing = (scene: Scene): boolean => scene.look !== null;
 export function paint(scene: Scene, v: number): Paint {
   const { run, palette, look } = scene;
   const when = run.committed[v];
-  if (when === GIVEN) return { fill: palette.held, ring: null, isNow: false };
+  if (when === GIVEN) return { fill: palette.given, ring: null, isNow: false };
   if (when !== OPEN) {
     const { batch } = run.steps[when];
     return { fill: palette.scale[shade(palette, batch, run.numBatches)], ring: null, isNow: when === run.at };
@@ -70,9 +70,9 @@ function isSpoken(run: Run, v: number): boolean {
 }
 
 /** What is written on a position: its letter once drawn, where tokens are letters. */
-export function inscription(run: Run, v: number): string {
-  if (run.token[v] >= 0 && run.hasLetters) return run.tokenName(run.token[v]);
-  return run.label(v);
+export function inscription(run: Run, v: number, whileOpen = run.label(v)): string {
+  if (!run.hasLetters) return run.label(v);
+  return run.token[v] >= 0 ? run.tokenName(run.token[v]) : whileOpen;
 }
 
 /** Black or white, whichever is read better on a colour of the scale. */

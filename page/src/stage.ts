@@ -63,6 +63,11 @@ export class Stage {
     }
   }
 
+  /** Whether over the whole stage a position can be both source and readout. */
+  get isMixed(): boolean {
+    return this.count > 1;
+  }
+
   /** A few states, evenly spread, to show while playing. */
   glimpses(): number[] {
     const some = Math.min(SHOWN_WHILE_PLAYING, this.count);
@@ -119,6 +124,8 @@ export class Stage {
     for (let s = 0, k = 0; s < this.count; s++) {
       for (let v = 0; v < length; v++, k++) {
         if (data[k] < 0) continue;
+        // What a lone state shows is what it asks about.
+        if (this.count === 1) varies[v] = 1;
         if (this.first[v] < 0) this.first[v] = data[k];
         else if (this.first[v] !== data[k]) varies[v] = 1;
       }

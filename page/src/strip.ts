@@ -92,7 +92,7 @@ export class StripView {
       if (isNow && cell >= SMALL) rings.push([x, y, scene.palette.now]);
       else if (ring && cell >= SMALL) rings.push([x, y, ring]);
       if (fits) {
-        const words = inscription(run, v);
+        const words = inscription(run, v, "·");
         if (words.length <= Math.max(1, cell / 8)) {
           context.fillStyle = last = readable(fill);
           context.fillText(words, x + cell / 2, y + rowHeight / 2 + 0.5);
