@@ -7,9 +7,9 @@ PIP := $(BIN)/pip --disable-pip-version-check
 
 # Only folders that exist: ruff treats a missing path as an error.
 CHECKED := $(wildcard src tests benchmarks examples tools)
-# Those of learned models have commands of their own, for a GPU.
+# Those of learned models have commands of their own, for a GPU, and the page needs a browser.
 BENCHMARKS := $(filter-out benchmarks/compare.py benchmarks/denoiser.py \
-  benchmarks/proteins.py benchmarks/antibodies.py benchmarks/_%.py,$(wildcard benchmarks/*.py))
+  benchmarks/proteins.py benchmarks/antibodies.py benchmarks/page.py benchmarks/_%.py,$(wildcard benchmarks/*.py))
 RESULTS := benchmarks/results
 
 # Weights whose packages pin an old NumPy; nothing of them is needed but their files.

@@ -57,10 +57,10 @@ export class App {
         {},
         el("p", { class: "name" }, "counterprobe"),
         runs.length === 1 ? this.panels[0].title : null,
-        el("div", { class: "tools" }, this.search, this.answer, this.themeButton),
+        el("div", { class: "tools" }, this.search, this.answer, keyboardHelp(), this.themeButton),
       ),
       el("section", { class: "caption", "aria-live": "polite", "aria-label": "What this step does" }, this.stage, this.headline, this.words),
-      el("div", { class: runs.length > 1 ? "runs two" : "runs" }, ...this.panels.map((panel) => panel.element), keyboardHelp()),
+      el("div", { class: runs.length > 1 ? "runs two" : "runs" }, ...this.panels.map((panel) => panel.element)),
       this.transport.element,
     );
     const title = runs.map((run) => text(run.header.title) || text(run.header.sampler)).filter(Boolean);

@@ -1,4 +1,5 @@
 // A protein on its backbone: one dot a residue, turned by dragging, and slowly while playing.
+import type { Palette } from "./colours";
 import { Surface } from "./dom";
 import type { GraphView } from "./graph";
 import { inscription, paint, readable } from "./picture";
@@ -7,15 +8,19 @@ import { OPEN, Status } from "./run";
 import type { Run } from "./run";
 
 const MARGIN = 30;
+/** Room for the buttons above the picture. */
+const HEAD = 30;
+const YAW = 0.25;
+const PITCH = -0.2;
 
 export class BackboneView implements Pick<GraphView, "surface" | "hit" | "draw" | "zoomBy" | "reset" | "show"> {
   readonly surface: Surface;
-  private yaw = 0.6;
-  private pitch = -0.35;
+  private yaw = YAW;
+  private pitch = PITCH;
   private zoom = 1;
-  /** Centred coordinates, then where they fall on the canvas and how near they are. */
-  private readonly centred: Float64Array;
-  private readonly reach: number;
+  /** Coordinates along the longest axes, then where they fall on the canvas and how near they are. */
+  private readonly turned: Float64Array;
+  private reach: [number, number] = [1, 1];
   private readonly at: { x: Float64Array; y: Float64Array; depth: Float64Array };
 
   constructor(
@@ -24,21 +29,12 @@ export class BackboneView implements Pick<GraphView, "surface" | "hit" | "draw" 
   ) {
     this.surface = new Surface("The protein's backbone, one dot a residue", "backbone");
     const { length } = run;
-    const data = run.coordinates?.data ?? new Float64Array(3 * length);
-    this.centred = new Float64Array(3 * length);
-    let reach = 1;
-    for (let axis = 0; axis < 3; axis++) {
-      let [sum, seen] = [0, 0];
-      for (let v = 0; v < length; v++) {
-        if (Number.isFinite(data[3 * v + axis])) [sum, seen] = [sum + data[3 * v + axis], seen + 1];
-      }
-      for (let v = 0; v < length; v++) this.centred[3 * v + axis] = data[3 * v + axis] - sum / Math.max(1, seen);
-    }
+    this.turned = alongAxes(run.coordinates?.data ?? new Float64Array(3 * length), length);
     for (let v = 0; v < length; v++) {
-      const distance = Math.hypot(...this.centred.subarray(3 * v, 3 * v + 3));
-      if (distance > reach) reach = distance;
+      const [x, y, z] = this.turned.subarray(3 * v, 3 * v + 3);
+      if (isNaN(x)) continue;
+      this.reach = [Math.max(this.reach[0], Math.hypot(x, z)), Math.max(this.reach[1], Math.hypot(y, z * 0.4))];
     }
-    this.reach = reach;
     this.at = { x: new Float64Array(length), y: new Float64Array(length), depth: new Float64Array(length) };
     this.listen();
   }
@@ -78,7 +74,7 @@ export class BackboneView implements Pick<GraphView, "surface" | "hit" | "draw" 
   }
 
   reset(): void {
-    [this.yaw, this.pitch, this.zoom] = [0.6, -0.35, 1];
+    [this.yaw, this.pitch, this.zoom] = [YAW, PITCH, 1];
     this.redraw();
   }
 
@@ -97,16 +93,17 @@ export class BackboneView implements Pick<GraphView, "surface" | "hit" | "draw" 
 
   private project(): void {
     const { width, height } = this.surface;
-    const scale = ((Math.min(width, height) / 2 - MARGIN) / this.reach) * this.zoom * 1.15;
+    const [across, up] = this.reach;
+    const scale = Math.min((width / 2 - MARGIN) / across, ((height - HEAD) / 2 - MARGIN) / up) * this.zoom;
     const [cy, sy] = [Math.cos(this.yaw), Math.sin(this.yaw)];
     const [cp, sp] = [Math.cos(this.pitch), Math.sin(this.pitch)];
     for (let v = 0; v < this.run.length; v++) {
-      const [x, y, z] = this.centred.subarray(3 * v, 3 * v + 3);
-      const turned = x * cy + z * sy;
+      const [x, y, z] = this.turned.subarray(3 * v, 3 * v + 3);
+      const aside = x * cy + z * sy;
       const back = z * cy - x * sy;
-      this.at.x[v] = width / 2 + turned * scale;
-      this.at.y[v] = height / 2 - (y * cp - back * sp) * scale;
-      this.at.depth[v] = (y * sp + back * cp) / this.reach;
+      this.at.x[v] = width / 2 + aside * scale;
+      this.at.y[v] = (height + HEAD) / 2 - (y * cp - back * sp) * scale;
+      this.at.depth[v] = (y * sp + back * cp) / across;
     }
   }
 
@@ -118,35 +115,25 @@ export class BackboneView implements Pick<GraphView, "surface" | "hit" | "draw" 
     const { context } = surface;
     const { palette } = scene;
     const { x, y, depth } = this.at;
-    const base = Math.max(2.4, Math.min(11, (Math.min(surface.width, surface.height) / Math.sqrt(run.length)) * 0.13)) * Math.sqrt(this.zoom);
+    const room = Math.min(surface.width, surface.height * 1.6);
+    const base = Math.max(2.4, Math.min(11, (room / Math.sqrt(run.length)) * 0.125)) * Math.sqrt(this.zoom);
     this.drawTies(scene);
-    context.lineCap = "round";
-    for (let v = 1; v < run.length; v++) {
-      if (isNaN(x[v]) || isNaN(x[v - 1])) continue;
-      context.globalAlpha = 0.35 + 0.3 * (1 + (depth[v] + depth[v - 1]) / 2);
-      context.strokeStyle = palette.faint;
-      context.lineWidth = base * 0.5;
-      context.beginPath();
-      context.moveTo(x[v - 1], y[v - 1]);
-      context.lineTo(x[v], y[v]);
-      context.stroke();
-    }
-    const order = Array.from(depth.keys()).filter((v) => !isNaN(x[v])).sort((a, b) => depth[a] - depth[b]);
     context.textAlign = "center";
     context.textBaseline = "middle";
+    const order = Array.from(depth.keys()).filter((v) => !isNaN(x[v])).sort((a, b) => depth[a] - depth[b]);
     for (const v of order) {
+      // Far to near, each residue over its stretch of chain: what is nearer covers what is behind.
+      this.drawChain(v, palette, base);
       const { fill, ring, isNow } = paint(scene, v);
-      const radius = base * (1 + 0.28 * depth[v]);
-      context.globalAlpha = 0.55 + 0.225 * (1 + depth[v]);
+      const radius = base * (1 + 0.22 * depth[v]);
       context.beginPath();
       context.arc(x[v], y[v], radius, 0, 2 * Math.PI);
       context.fillStyle = fill;
       context.fill();
-      context.globalAlpha = 1;
-      context.lineWidth = isNow || ring ? 2 : 1;
+      context.lineWidth = isNow ? 2.6 : ring ? 2 : 1;
       context.strokeStyle = isNow ? palette.now : (ring ?? (run.committed[v] === OPEN ? palette.faint : palette.paper));
       context.stroke();
-      if (radius > 7 && run.hasLetters && run.token[v] >= 0) {
+      if (radius > 6 && run.hasLetters && run.token[v] >= 0) {
         context.fillStyle = readable(fill);
         context.font = `600 ${radius * 1.15}px ui-sans-serif, system-ui, sans-serif`;
         context.fillText(inscription(run, v).slice(0, 1), x[v], y[v] + 0.5);
@@ -162,12 +149,30 @@ export class BackboneView implements Pick<GraphView, "surface" | "hit" | "draw" 
     }
   }
 
+  /** The chain around one residue, bent at it, with a rim that parts it from what is behind. */
+  private drawChain(v: number, palette: Palette, base: number): void {
+    const { x, y, depth } = this.at;
+    const { context } = this.surface;
+    const half = (u: number): [number, number] =>
+      u < 0 || u >= this.run.length || isNaN(x[u]) ? [x[v], y[v]] : [(x[u] + x[v]) / 2, (y[u] + y[v]) / 2];
+    context.beginPath();
+    context.moveTo(...half(v - 1));
+    context.quadraticCurveTo(x[v], y[v], ...half(v + 1));
+    const width = base * (0.75 + 0.2 * depth[v]);
+    for (const [colour, wide, cap] of [[palette.paper, width + 4, "butt"], [palette.chain, width, "round"]] as const) {
+      context.strokeStyle = colour;
+      context.lineCap = cap;
+      context.lineWidth = wide;
+      context.stroke();
+    }
+  }
+
   /** Ties between open residues, under the chain. */
   private drawTies(scene: Scene): void {
     const { run, at } = this;
     const { context } = this.surface;
     const { edges, status, committed } = run;
-    context.globalAlpha = 0.5;
+    context.globalAlpha = 0.4;
     context.strokeStyle = scene.palette.voted;
     context.lineWidth = 1;
     context.beginPath();
@@ -182,4 +187,32 @@ export class BackboneView implements Pick<GraphView, "surface" | "hit" | "draw" 
     context.stroke();
     context.globalAlpha = 1;
   }
+}
+
+/** Coordinates about their middle, the longest axis first, by power iteration on the covariance. */
+function alongAxes(data: ArrayLike<number>, length: number): Float64Array {
+  const seen = [...Array(length).keys()].filter((v) => Number.isFinite(data[3 * v]));
+  const middle = [0, 1, 2].map((k) => seen.reduce((sum, v) => sum + data[3 * v + k], 0) / Math.max(1, seen.length));
+  const at = (v: number): number[] => [0, 1, 2].map((k) => data[3 * v + k] - middle[k]);
+  const spread = [0, 1, 2].map((i) => [0, 1, 2].map((j) => seen.reduce((sum, v) => sum + at(v)[i] * at(v)[j], 0)));
+  const dot = (a: number[], b: number[]): number => a[0] * b[0] + a[1] * b[1] + a[2] * b[2];
+  const axes: number[][] = [];
+  for (const start of [[1, 0.3, 0.2], [0.2, 1, 0.3]]) {
+    let axis = start;
+    for (let turn = 0; turn < 60; turn++) {
+      axis = spread.map((row) => dot(row, axis));
+      for (const other of axes) {
+        const share = dot(axis, other);
+        axis = axis.map((value, k) => value - share * other[k]);
+      }
+      const size = Math.hypot(...axis) || 1;
+      axis = axis.map((value) => value / size);
+    }
+    axes.push(axis);
+  }
+  const [a, b] = axes;
+  axes.push([a[1] * b[2] - a[2] * b[1], a[2] * b[0] - a[0] * b[2], a[0] * b[1] - a[1] * b[0]]);
+  const turned = new Float64Array(3 * length).fill(NaN);
+  for (const v of seen) axes.forEach((axis, k) => (turned[3 * v + k] = dot(axis, at(v))));
+  return turned;
 }

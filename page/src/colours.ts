@@ -12,6 +12,7 @@ export interface Palette {
   source: string;
   held: string;
   given: string;
+  chain: string;
   response: string;
   voted: string;
   certified: string;
@@ -42,6 +43,7 @@ const light: Palette = {
   source: "#e39a1e",
   held: "#7d8794",
   given: "#cfcabd",
+  chain: "#c4c2ba",
   response: "#7a4fc4",
   voted: "#a98be0",
   certified: "#38495f",
@@ -64,6 +66,7 @@ const dark: Palette = {
   source: "#f2b64a",
   held: "#8390a1",
   given: "#47505c",
+  chain: "#4a5360",
   response: "#b594f5",
   voted: "#7f68b8",
   certified: "#c3cedb",

@@ -174,7 +174,9 @@ function bytesOf(data: unknown, size: number): Uint8Array {
   const room = new Uint8Array(size + 1);
   let inflated: Uint8Array;
   try {
-    const packed = Uint8Array.from(atob(data), (c) => c.charCodeAt(0));
+    const letters = atob(data);
+    const packed = new Uint8Array(letters.length);
+    for (let k = 0; k < letters.length; k++) packed[k] = letters.charCodeAt(k);
     inflated = unzlibSync(packed, { out: room });
   } catch {
     throw new TraceError("An array of this trace is damaged.");

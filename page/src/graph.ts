@@ -13,7 +13,7 @@ import { OPEN, Status } from "./run";
 import type { Run } from "./run";
 
 /** Below this many pixels between neighbours, dots are plain squares without outlines. */
-const OUTLINED = 7;
+const OUTLINED = 5;
 const LETTERED = 13;
 const MARGIN = 26;
 /** Room for the buttons above the picture. */

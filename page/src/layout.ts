@@ -22,6 +22,8 @@ const MAX_FORCED = 600;
 const SPACING = 10;
 /** Length of an edge in a relaxed graph. */
 const APART = 16;
+/** Share of cells that may stay empty at the end of the curve. */
+const FEW = 0.002;
 
 interface Neighbours {
   start: Int32Array;
@@ -141,15 +143,17 @@ export function curve(width: number, height: number): { x: Int32Array; y: Int32A
   return { x, y };
 }
 
-/** Columns near the wanted number that leave the fewest cells of the last row empty. */
+/** Columns as near as can be to the wanted number that leave few cells of the last row empty. */
 function fewestEmpty(length: number, wanted: number): number {
-  let [best, least] = [2, Infinity];
-  // An even side lets every step of the curve be one cell long.
-  for (let columns = 2 * Math.round(wanted * 0.43); columns <= wanted * 1.15 + 2; columns += 2) {
-    const empty = columns > 0 ? Math.ceil(length / columns) * columns - length : Infinity;
-    if (empty < least) [best, least] = [columns, empty];
+  const even = 2 * Math.max(1, Math.round(wanted / 2)); // so that every step of the curve is one cell
+  for (let by = 0; by < 0.2 * wanted; by += 2) {
+    for (const columns of [even - by, even + by]) {
+      if (columns < 2) continue;
+      const empty = Math.ceil(length / columns) * columns - length;
+      if (empty <= FEW * length) return columns;
+    }
   }
-  return best;
+  return even;
 }
 
 /** Without a tie to lay out, positions are read like a text. */

@@ -116,7 +116,7 @@ export class LedgerView {
     context.textAlign = "left";
     context.lineWidth = 3;
     context.strokeStyle = palette.paper;
-    const words = `N = ${count(free)}${isFar ? `, really ${Math.round(free / most)} times as high` : ""}`;
+    const words = `N = ${count(free)}${isFar ? `, not to scale: ${Math.round(free / most)} times as high` : ""}`;
     context.strokeText(words, 0, y(free) - 3);
     context.fillText(words, 0, y(free) - 3);
     context.strokeStyle = palette.now;

@@ -88,7 +88,7 @@ export class LegendView {
 
 /** What the keyboard does. */
 export function keyboardHelp(): HTMLElement {
-  const list = el("p");
-  for (const [key, words] of KEYS) list.append(el("kbd", {}, key), ` ${words}   `);
-  return el("details", { class: "help" }, el("summary", {}, "Keys"), list);
+  const list = el("dl");
+  for (const [key, words] of KEYS) list.append(el("dt", {}, el("kbd", {}, key)), el("dd", {}, words));
+  return el("details", { class: "help" }, el("summary", {}, "Keys"), el("div", { class: "panel" }, list));
 }

@@ -35,9 +35,8 @@ function glow(palette: Palette, response: number): string {
 }
 
 function mix(from: string, to: string, share: number): string {
-  const part = (hex: string, k: number): number => parseInt(hex.slice(1 + 2 * k, 3 + 2 * k), 16);
-  const channels = [0, 1, 2].map((k) => Math.round(part(from, k) + (part(to, k) - part(from, k)) * share));
-  return `rgb(${channels.join(",")})`;
+  const [a, b] = [rgb(from), rgb(to)];
+  return `rgb(${[0, 1, 2].map((k) => Math.round(a[k] + (b[k] - a[k]) * share)).join(",")})`;
 }
 
 /** Whether rows that moved are what this step is about. */
@@ -75,10 +74,23 @@ export function inscription(run: Run, v: number, whileOpen = run.label(v)): stri
   return run.token[v] >= 0 ? run.tokenName(run.token[v]) : whileOpen;
 }
 
+const channels = new Map<string, [number, number, number]>();
+
+/** Red, green and blue of "#rrggbb" or "rgb(r, g, b)". */
+export function rgb(colour: string): [number, number, number] {
+  let found = channels.get(colour);
+  if (!found) {
+    const parts = colour.startsWith("#")
+      ? [1, 3, 5].map((k) => parseInt(colour.slice(k, k + 2), 16))
+      : (colour.match(/\d+/g) ?? []).map(Number);
+    found = [parts[0] ?? 0, parts[1] ?? 0, parts[2] ?? 0];
+    channels.set(colour, found);
+  }
+  return found;
+}
+
 /** Black or white, whichever is read better on a colour of the scale. */
 export function readable(fill: string): string {
-  const [r, g, b] = (fill.startsWith("#")
-    ? [1, 3, 5].map((k) => parseInt(fill.slice(k, k + 2), 16))
-    : (fill.match(/\d+/g) ?? ["0", "0", "0"]).map(Number)) as [number, number, number];
+  const [r, g, b] = rgb(fill);
   return 0.299 * r + 0.587 * g + 0.114 * b > 140 ? "#14181f" : "#ffffff";
 }

@@ -1,7 +1,7 @@
 // The strip of positions in their own order, wrapped into rows; past one pixel a cell stands for
 // several positions and takes the colour of the one committed last.
-import { Surface } from "./dom";
-import { inscription, paint, readable } from "./picture";
+import { el, Surface } from "./dom";
+import { inscription, paint, readable, rgb } from "./picture";
 import type { Scene } from "./picture";
 import { OPEN } from "./run";
 import type { Run } from "./run";
@@ -10,7 +10,7 @@ const MAX_CELL = 40;
 const MIN_CELL = 3;
 /** Large cells may take less of the page than small ones need. */
 const MAX_HEIGHT = { large: 104, small: 180 };
-/** Cells too small for an outline are filled instead. */
+/** Cells too small for an outline are pixels, filled where something happens. */
 const SMALL = 9;
 
 interface Grid {
@@ -24,6 +24,7 @@ interface Grid {
 
 export class StripView {
   readonly surface: Surface;
+  private readonly pixels = el("canvas");
   private grid: Grid = { columns: 1, cell: 1, rowHeight: 1, group: 1, cells: 1 };
 
   constructor(private readonly run: Run) {
@@ -61,7 +62,7 @@ export class StripView {
   }
 
   draw(scene: Scene): void {
-    const { surface, run } = this;
+    const { surface } = this;
     const width = surface.canvas.clientWidth;
     if (width < 10) return;
     this.grid = this.measure(width);
@@ -70,36 +71,9 @@ export class StripView {
     if (surface.canvas.style.height !== `${height}px`) surface.canvas.style.height = `${height}px`;
     surface.fit(width, height);
     surface.clear();
+    if (cell < SMALL) this.drawPixels(scene, height);
+    else this.drawCells(scene);
     const { context } = surface;
-    const pad = cell > 12 ? 2 : cell > 5 ? 1 : 0;
-    const lettered = group === 1 && cell >= 15;
-    const fits = lettered && (run.length <= 60 || run.hasLetters);
-    context.font = `600 ${Math.min(14, cell * 0.5)}px ui-sans-serif, system-ui, sans-serif`;
-    context.textAlign = "center";
-    context.textBaseline = "middle";
-    let last = "";
-    const rings: [number, number, string][] = [];
-    for (let c = 0; c < cells; c++) {
-      const v = this.speaker(c * group, Math.min(run.length, (c + 1) * group));
-      const x = (c % columns) * cell;
-      const y = Math.floor(c / columns) * rowHeight;
-      const { fill, ring, isNow } = paint(scene, v);
-      const colour = isNow && cell < SMALL ? scene.palette.now : fill;
-      if (colour !== last) context.fillStyle = last = colour;
-      if (pad) context.fillRect(x + pad / 2, y + pad / 2, cell - pad, rowHeight - pad);
-      // Whole pixels, or neighbours would blur into each other.
-      else context.fillRect(Math.round(x), y, Math.round(x + cell) - Math.round(x), rowHeight);
-      if (isNow && cell >= SMALL) rings.push([x, y, scene.palette.now]);
-      else if (ring && cell >= SMALL) rings.push([x, y, ring]);
-      if (fits) {
-        const words = inscription(run, v, "·");
-        if (words.length <= Math.max(1, cell / 8)) {
-          context.fillStyle = last = readable(fill);
-          context.fillText(words, x + cell / 2, y + rowHeight / 2 + 0.5);
-        }
-      }
-    }
-    this.outline(rings, pad);
     for (const v of [scene.selected, scene.hovered]) {
       if (v < 0) continue;
       const c = Math.floor(v / group);
@@ -107,6 +81,53 @@ export class StripView {
       context.lineWidth = 2;
       context.strokeRect((c % columns) * cell, Math.floor(c / columns) * rowHeight, cell, rowHeight);
     }
+  }
+
+  /** Small cells: one pixel each, enlarged. */
+  private drawPixels(scene: Scene, height: number): void {
+    const { columns, cell, group, cells } = this.grid;
+    const image = new ImageData(columns, Math.ceil(cells / columns));
+    for (let c = 0; c < cells; c++) {
+      const v = this.speaker(c * group, Math.min(this.run.length, (c + 1) * group));
+      const { fill, isNow } = paint(scene, v);
+      image.data.set(rgb(isNow ? scene.palette.now : fill), 4 * c);
+      image.data[4 * c + 3] = 255;
+    }
+    this.pixels.width = image.width;
+    this.pixels.height = image.height;
+    this.pixels.getContext("2d")?.putImageData(image, 0, 0);
+    const { context } = this.surface;
+    context.imageSmoothingEnabled = false;
+    context.drawImage(this.pixels, 0, 0, columns * cell, height);
+  }
+
+  /** Large cells: outlined where something happens, lettered where there is room. */
+  private drawCells(scene: Scene): void {
+    const { run } = this;
+    const { context } = this.surface;
+    const { columns, cell, rowHeight, group, cells } = this.grid;
+    const pad = cell > 12 ? 2 : 1;
+    const isLettered = group === 1 && cell >= 15 && (run.length <= 60 || run.hasLetters);
+    context.font = `600 ${Math.min(14, cell * 0.5)}px ui-sans-serif, system-ui, sans-serif`;
+    context.textAlign = "center";
+    context.textBaseline = "middle";
+    const rings: [number, number, string][] = [];
+    for (let c = 0; c < cells; c++) {
+      const v = this.speaker(c * group, Math.min(run.length, (c + 1) * group));
+      const x = (c % columns) * cell;
+      const y = Math.floor(c / columns) * rowHeight;
+      const { fill, ring, isNow } = paint(scene, v);
+      context.fillStyle = fill;
+      context.fillRect(x + pad / 2, y + pad / 2, cell - pad, rowHeight - pad);
+      if (isNow) rings.push([x, y, scene.palette.now]);
+      else if (ring) rings.push([x, y, ring]);
+      const words = isLettered ? inscription(run, v, "·") : "";
+      if (words && words.length <= Math.max(1, cell / 8)) {
+        context.fillStyle = readable(fill);
+        context.fillText(words, x + cell / 2, y + rowHeight / 2 + 0.5);
+      }
+    }
+    this.outline(rings, pad);
   }
 
   private outline(rings: [number, number, string][], pad: number): void {
