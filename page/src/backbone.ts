@@ -136,7 +136,7 @@ export class BackboneView implements Pick<GraphView, "surface" | "hit" | "draw" 
       if (radius > 6 && run.hasLetters && run.token[v] >= 0) {
         context.fillStyle = readable(fill);
         context.font = `600 ${radius * 1.15}px ui-sans-serif, system-ui, sans-serif`;
-        context.fillText(inscription(run, v).slice(0, 1), x[v], y[v] + 0.5);
+        context.fillText(inscription(scene, v).slice(0, 1), x[v], y[v] + 0.5);
       }
     }
     for (const v of [scene.selected, scene.hovered]) {

@@ -60,9 +60,11 @@ function standing(run: Run, v: number, row: Row | null): string {
   return `Token ${run.tokenName(run.token[v])}${chance}, drawn in commit ${run.steps[when].batch + 1} of ${run.numBatches}.`;
 }
 
-function probed(look: Look, v: number): string {
+function probed(run: Run, look: Look, v: number): string {
   const role = look.role[v];
   const parts: string[] = [];
+  const token = look.shown?.[v] ?? -1;
+  if (token >= 0) parts.push(`it shows ${run.tokenName(token)}`);
   if (role & SOURCE) parts.push("it varies");
   if (role & HELD) parts.push("it is held at one value");
   if (role & READOUT) {
@@ -113,7 +115,7 @@ export class DetailView {
     const row = lastRow(run, v);
     const children: Node[] = [
       el("h3", { "data-position": String(v) }, `Position ${run.label(v)}${run.label(v) === String(v) ? "" : ` (${v})`}`),
-      el("p", {}, [standing(run, v, row), look ? probed(look, v) : ""].filter(Boolean).join(" ")),
+      el("p", {}, [standing(run, v, row), look ? probed(run, look, v) : ""].filter(Boolean).join(" ")),
     ];
     if (row?.top.length) children.push(...this.bars(row));
     children.push(...this.neighbourhood(v), ...this.ballots(v));

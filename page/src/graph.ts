@@ -218,7 +218,7 @@ export class GraphView {
     for (let v = 0; v < run.length; v++) {
       const [x, y] = [screen.x(v), screen.y(v)];
       if (x < 0 || y < 0 || x > width || y > height) continue;
-      const words = inscription(run, v);
+      const words = inscription(scene, v);
       if (words.length > 4) continue;
       context.fillStyle = readable(paint(scene, v).fill);
       context.fillText(words, x, y + 0.5);

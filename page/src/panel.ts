@@ -9,7 +9,7 @@ import { GraphView } from "./graph";
 import { LedgerView } from "./ledger";
 import { LegendView } from "./legend";
 import type { Scene } from "./picture";
-import { omissions, Status } from "./run";
+import { omissions, OPEN, Status } from "./run";
 import type { Run } from "./run";
 import { HELD, READOUT, SOURCE, Stage } from "./stage";
 import type { Look } from "./stage";
@@ -237,7 +237,7 @@ export class Panel {
     const isProbing = stage !== null && look !== null;
     const has = (role: number): boolean => look !== null && look.role.some((r) => (r & role) !== 0);
     const wanted: [boolean, string][] = [
-      [!isProbing && run.numCommitted < run.length - run.numGiven, "masked"],
+      [run.committed.some((when, v) => when === OPEN && !look?.role[v]), "masked"],
       [run.numCommitted > 0, "drawn"],
       [["commit", "hubs"].includes(run.steps[run.at].type), "now"],
       [run.numGiven > 0, "given"],

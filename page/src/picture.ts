@@ -68,10 +68,11 @@ function isSpoken(run: Run, v: number): boolean {
   return (step.type === "hubs" && run.hub[v] === 1 && step.positions.includes(v));
 }
 
-/** What is written on a position: its letter once drawn, where tokens are letters. */
-export function inscription(run: Run, v: number, whileOpen = run.label(v)): string {
+/** What is written on a position: its letter, drawn or shown in a probe, where tokens are letters. */
+export function inscription({ run, look }: Scene, v: number, whileOpen = run.label(v)): string {
   if (!run.hasLetters) return run.label(v);
-  return run.token[v] >= 0 ? run.tokenName(run.token[v]) : whileOpen;
+  const token = run.token[v] >= 0 ? run.token[v] : (look?.shown?.[v] ?? OPEN);
+  return token >= 0 ? run.tokenName(token) : whileOpen;
 }
 
 const channels = new Map<string, [number, number, number]>();

@@ -196,17 +196,17 @@ export class Run {
     const step = this.steps[index];
     step.positions.forEach((v, k) => {
       if (step.type === "commit") {
+        if (this.committed[v] === OPEN) this.numCommitted++;
         this.committed[v] = index;
         this.token[v] = step.tokens[k] ?? OPEN;
       } else if (step.type === "remask") {
+        if (this.committed[v] !== OPEN) this.numCommitted--;
         this.committed[v] = OPEN;
         this.token[v] = OPEN;
       } else if (step.type === "hubs") {
         this.hub[v] = 1;
       }
     });
-    if (step.type === "commit") this.numCommitted += step.positions.length;
-    if (step.type === "remask") this.numCommitted -= step.positions.length;
     step.edges.forEach((edge, e) => (this.status[edge] = step.statuses[e]));
     if (step.type === "graph" && step.event.standing) {
       const where = positions(step.event.positions, this.length);

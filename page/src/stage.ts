@@ -13,6 +13,8 @@ export interface Look {
   role: Uint8Array;
   /** 0 did not move .. 1 moved as far as can be; NaN was not read. */
   response: Float32Array;
+  /** Tokens that a single state shows, -1 elsewhere; null where they are not known. */
+  shown: Int32Array | null;
   /** What this look shows, in words. */
   words: string;
 }
@@ -76,13 +78,14 @@ export class Stage {
 
   look(state: number | null): Look {
     if (this.screen) return state === null ? this.screen.whole() : this.screen.one(state);
-    return state === null ? this.whole() : this.one(state);
+    return state === null && this.count !== 1 ? this.whole() : this.one(state ?? 0);
   }
 
   private blank(words: string): Look {
     return {
       role: new Uint8Array(this.run.length),
       response: new Float32Array(this.run.length).fill(NaN),
+      shown: null,
       words,
     };
   }
@@ -93,8 +96,11 @@ export class Stage {
     if (this.shown) {
       const base = state * this.run.length;
       const varies = this.varied();
+      const tokens = new Int32Array(this.run.length).fill(MASKED);
+      look.shown = tokens;
       for (let v = 0; v < this.run.length; v++) {
         const value = this.shown.data[base + v];
+        if (value >= 0 && this.event.unit === "token") tokens[v] = value;
         if (value >= 0) look.role[v] = varies[v] ? SOURCE : HELD;
         else if (value === MASKED && !isNaN(look.response[v])) look.role[v] = READOUT;
       }
@@ -192,7 +198,7 @@ class Screen {
       if (mine !== color) response[v] = this.didMove(coloring, color, j);
     });
     const words = `Coloring ${coloring + 1} of ${this.numColorings}, color ${color + 1} of ${this.numColors} varies`;
-    return { role, response, words };
+    return { role, response, shown: null, words };
   }
 
   /** Every position is source and readout in turn; the share of looks in which its row moved. */
@@ -209,7 +215,7 @@ class Screen {
       role[v] = READOUT | SOURCE;
       response[v] = sums[j] / looks;
     });
-    return { role, response, words: `All ${this.numColorings} colorings: how often each row moved` };
+    return { role, response, shown: null, words: `All ${this.numColorings} colorings: how often each row moved` };
   }
 
   private didMove(coloring: number, color: number, j: number): number {

@@ -121,7 +121,7 @@ export class StripView {
       context.fillRect(x + pad / 2, y + pad / 2, cell - pad, rowHeight - pad);
       if (isNow) rings.push([x, y, scene.palette.now]);
       else if (ring) rings.push([x, y, ring]);
-      const words = isLettered ? inscription(run, v, "·") : "";
+      const words = isLettered ? inscription(scene, v, "·") : "";
       if (words && words.length <= Math.max(1, cell / 8)) {
         context.fillStyle = readable(fill);
         context.fillText(words, x + cell / 2, y + rowHeight / 2 + 0.5);
