@@ -19,7 +19,7 @@ LAYERS = [
     "radii checks wrapping",
     "retrying",
     "run",
-    "progress theory",
+    "progress theory engines",
     "targets",
     "probing",
     "planning",

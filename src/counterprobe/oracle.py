@@ -11,7 +11,7 @@ counts. To plug in a model, wrap a function in :class:`CallableOracle`.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
@@ -34,6 +34,7 @@ __all__ = [
     "Readouts",
     "Session",
     "Sessions",
+    "StreamingOracle",
     "offers_attention",
 ]
 
@@ -290,6 +291,15 @@ class AttentiveOracle(Oracle, Protocol):
             Entry ``[b, i, j]``: the share of what predicts position i that is looked for at
             position j. What special tokens receive is missing from the sums over j.
         """
+        ...
+
+
+@runtime_checkable
+class StreamingOracle(Oracle, Protocol):
+    """An oracle that answers several requests at once, such as one with many replicas."""
+
+    def stream(self, requests: Iterable[tuple[StateArray, Readouts]]) -> Iterator[Rows]:
+        """Answer requests in their order, reading some ahead; errors come in their turn."""
         ...
 
 

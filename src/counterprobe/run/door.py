@@ -335,6 +335,12 @@ class Stage:
             door.transcript.listener.replied(states, readouts, rows)
         return rows
 
+    @property
+    def room(self) -> int | None:
+        """How many more submissions the budget permits; None without a budget."""
+        most = self._door._max_submissions
+        return None if most is None else most - self._door.ledger.total - self.submissions
+
     def ask_history(self, history: History, positions: IntArray) -> Rows:
         """Submit a history with everything else masked and return the rows of some positions."""
         door = self._door

@@ -19,6 +19,7 @@ from counterprobe.run.drawing import Draw, NoisyDraw
 from counterprobe.run.ledger import Right
 from counterprobe.run.listening import Listener
 from counterprobe.run.standing import Progress, Request, Standing
+from counterprobe.run.streamed import Labelled, ask_all
 from counterprobe.run.transcript import Level, Operation
 from counterprobe.states import as_states
 from counterprobe.streams import Streams, require_streams
@@ -147,12 +148,16 @@ class Reading(Standing):
         ``counterprobe.testing.check_stages`` runs a sampler both ways and compares.
         """
         with self._stage("probe") as stage:
-            for request in requests:
-                states = as_states(request.states, self.length, self.vocab_size)
-                self._history.check_kept(states)
-                request.readouts.check(states)
-                consume(request, stage.ask(states, request.readouts))
+            for request, rows in ask_all(stage, self._door.oracle, map(self._checked, requests)):
+                consume(request, rows)
                 self._report("probe", stage.submissions)
+
+    def _checked(self, request: Request) -> Labelled[Request]:
+        """Return a request with its states as an array that agrees with the history."""
+        states = as_states(request.states, self.length, self.vocab_size)
+        self._history.check_kept(states)
+        request.readouts.check(states)
+        return request, states, request.readouts
 
     def probe(self, states: ArrayLike, readouts: Readouts | ArrayLike) -> Rows:
         """Submit a batch of probes and return their rows: a stage of one request.

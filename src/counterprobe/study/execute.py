@@ -1,24 +1,13 @@
-"""Drive a study: spawned worker processes do the runs, this process alone writes the store.
-
-Workers use one thread each; they are spawned, never forked, because compiled kernels do not
-survive a fork. A worker that loses its parent ends itself, so that killing a study leaves nothing
-behind.
-"""
+"""Drive a study: the workers of an engine do the runs, this process alone writes the store."""
 
 from __future__ import annotations
 
-import multiprocessing
-import os
-import signal
-import threading
 from collections.abc import Callable
-from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
-from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
-from multiprocessing import connection
 from typing import Any
 
-from counterprobe import threads
+from counterprobe.engines import Crew, Done, Engine, EngineError, Processes
+from counterprobe.engines.outcomes import Job
 from counterprobe.errors import CounterprobeError
 from counterprobe.study.config import StudyConfig
 from counterprobe.study.protocol import Study, Task
@@ -28,7 +17,6 @@ from counterprobe.study.work import do_work
 __all__ = ["Standing", "run_study"]
 
 Plain = dict[str, Any]
-Finished = Future[tuple[Plain, Plain]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +46,7 @@ def run_study(
     config: StudyConfig,
     *,
     workers: int | None = None,
+    engine: Engine | None = None,
     progress: Callable[[Standing], None] | None = None,
 ) -> Study:
     """Do whatever is missing of a registered study, and return it finished.
@@ -70,64 +59,40 @@ def run_study(
         Registered with the store.
     workers : int, optional
         Worker processes; as many as there are cores by default.
+    engine : Engine, optional
+        Where runs are made, in place of processes of this machine.
     progress : callable, optional
         Called with a :class:`Standing` whenever a run starts or ends.
     """
-    count = threads.num_threads() if workers is None else workers
-    if count < 1:
-        raise ValueError(f"workers must be at least 1, got {workers!r}")
+    if engine is None:
+        # A run that lost its process for want of memory would lose the next one too.
+        engine = Processes(workers, attempts=1)
+    elif workers is not None:
+        raise ValueError("workers must be settled where the engine is made")
     study = Study(config, store.records(), store.tuning(config.name))
     if next(study.pending(), None) is None:
         return study
-    others = set(multiprocessing.active_children())
-    pool = ProcessPoolExecutor(
-        count, mp_context=multiprocessing.get_context("spawn"), initializer=_begin_worker
-    )
-    _quiet_when_ended(pool)
     try:
-        with threads.one_thread_for_children():
-            _drive(study, store, pool, count, progress or (lambda _: None))
-    except BrokenProcessPool:
-        raise CounterprobeError(
-            "a worker process died, perhaps for want of memory; finished runs are in the store. "
-            "Continue with `counterprobe study resume`, with fewer --workers"
-        ) from None
-    finally:
         # After an error or Ctrl-C nobody waits for runs in progress: they are simply missing.
-        pool.shutdown(wait=False, cancel_futures=True)
-        for child in set(multiprocessing.active_children()) - others:
-            child.terminate()
-        pool.shutdown(wait=True)
+        with Crew(engine, _worker) as crew:
+            _drive(study, store, crew, progress or (lambda _: None))
+    except EngineError as problem:
+        raise CounterprobeError(
+            f"{problem}; finished runs are in the store. Continue with `counterprobe study "
+            "resume`, with fewer --workers"
+        ) from None
     return study
 
 
-def _quiet_when_ended(pool: ProcessPoolExecutor) -> None:
-    """Keep the thread that feeds workers from printing a traceback when they are ended.
-
-    The pool closes its pipe when it sees that workers are gone, perhaps while that thread writes
-    to it. What cannot be sent because it cannot be pickled is still an error.
-    """
-    queue: Any = getattr(pool, "_call_queue", None)  # CPython's own; elsewhere nothing is lost
-    complain = getattr(queue, "_on_queue_feeder_error", None)
-    if complain is not None:
-
-        def complain_unless_ended(error: BaseException, item: object) -> None:
-            if not isinstance(error, OSError):
-                complain(error, item)
-
-        queue._on_queue_feeder_error = complain_unless_ended
+def _worker() -> Job:
+    """Return what a worker of a study does."""
+    return do_work
 
 
-def _drive(
-    study: Study,
-    store: Store,
-    pool: ProcessPoolExecutor,
-    count: int,
-    progress: Callable[[Standing], None],
-) -> None:
+def _drive(study: Study, store: Store, crew: Crew, progress: Callable[[Standing], None]) -> None:
     """Keep every worker busy until nothing is missing."""
-    running: dict[Finished, Task] = {}
-    clock = _Clock(study, count)
+    running: dict[int, Task] = {}
+    clock = _Clock(study, crew.size)
     while True:
         busy = {task.name for task in running.values()}
         pending = [task for task in study.pending() if task.name not in busy]
@@ -135,20 +100,19 @@ def _drive(
             progress(clock.standing(()))
             return
         for task in pending:
-            if len(running) == count:
+            if len(running) >= crew.size:
                 break
             shared = store.get(task.key)  # another study on this store may have been faster
             if shared is not None:
                 study.add(task, shared)
             else:
-                running[_submit(pool, task)] = task
+                running[crew.submit(task.key)] = task
         if not running:
             continue
         progress(clock.standing(tuple(running.values())))
-        finished, _ = wait(running, return_when=FIRST_COMPLETED)
-        for future in finished:
-            task = running.pop(future)
-            result, seconds = _outcome(future, task)
+        for done in crew.wait():
+            task = running.pop(done.ticket)
+            result, seconds = _outcome(done, task)
             store.add(task.key, result, seconds)
             record = store.get(task.key)
             assert record is not None
@@ -156,33 +120,17 @@ def _drive(
             clock.finished(task, seconds["total"])
 
 
-def _submit(pool: ProcessPoolExecutor, task: Task) -> Finished:
-    """Hand a task to a worker, which this may start.
-
-    A worker inherits the signal mask: with Ctrl-C blocked for a moment it never sees one, not even
-    while it is still importing, and this process sees it right afterwards.
-    """
-    if not hasattr(signal, "pthread_sigmask"):
-        return pool.submit(do_work, task.key)
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-    try:
-        return pool.submit(do_work, task.key)
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
-
-
-def _outcome(future: Finished, task: Task) -> tuple[Plain, Plain]:
+def _outcome(done: Done, task: Task) -> tuple[Plain, Plain]:
     """Return what a worker found, or say which run failed."""
     try:
-        return future.result()
-    except BrokenProcessPool:
-        raise
+        result, seconds = done.result()
     except Exception as problem:
         where = task.phase if task.cell is None else f"{task.phase} of {task.cell}"
         raise CounterprobeError(
             f"a run failed ({where}): {type(problem).__name__}: {problem}; finished runs are in "
             f"the store. Key: {task.name}"
         ) from problem
+    return result, seconds
 
 
 class _Clock:
@@ -221,18 +169,3 @@ class _Clock:
             running=running,
             remaining_seconds=None if rate is None else rate * ahead / self._workers,
         )
-
-
-def _begin_worker() -> None:
-    """Prepare a worker: one thread, Ctrl-C left to the parent, no life without it."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # where masks do not exist
-    threads.set_num_threads(1)
-    parent = multiprocessing.parent_process()
-    if parent is not None:
-        sentinel = parent.sentinel
-
-        def watch() -> None:
-            connection.wait([sentinel])
-            os._exit(1)
-
-        threading.Thread(target=watch, daemon=True).start()

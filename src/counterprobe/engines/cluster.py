@@ -1,0 +1,228 @@
+"""Ray: hands are actors of a cluster, on this machine or on many.
+
+Without an address a cluster of this machine is started for the run and ended with it. With one,
+work goes to a cluster that is there already; counterprobe, and what a job needs, must be installed
+on all of its machines in the same versions. Usage statistics, the dashboard and the forwarding of
+logs are off in what is started here.
+
+Actors are not restarted by Ray: a lost one is a lost hand, and the crew decides.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import pickle
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from counterprobe import threads
+from counterprobe.arguments import whole_number
+from counterprobe.engines.engine import EngineError, Hand, OpenEngine
+from counterprobe.engines.outcomes import Failed, Job, Lost, MakeJob, Outcome, Placed, begin, do
+from counterprobe.errors import CounterprobeError
+from counterprobe.extras import load_extra
+
+__all__ = ["RayCluster"]
+
+# Read by Ray when it is imported or starts a cluster: no statistics are sent, and a worker
+# without a GPU of its own does not change what CUDA shows.
+QUIET = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0"}
+
+
+@dataclass(slots=True)
+class RayCluster(OpenEngine):
+    """A Ray cluster.
+
+    Parameters
+    ----------
+    address : str, optional
+        Of a running cluster: ``host:port``, ``ray://host:port`` or ``auto``. By default one is
+        started on this machine; a program that has called ``ray.init`` keeps its own.
+    workers : int, optional
+        Actors that a crew starts; by default as many as the cluster has room for.
+    cpus, gpus : float
+        What each of them asks for.
+    attempts : int
+        How often a task is begun before its losses end the run.
+    start_seconds : float
+        How long actors may wait for room when none is at work.
+    """
+
+    address: str | None = None
+    workers: int | None = None
+    cpus: float = 1.0
+    gpus: float = 0.0
+    attempts: int = 3
+    start_seconds: float = 60.0
+    _ray: Any = field(default=None, init=False, repr=False, compare=False)
+    _is_own: bool = field(default=False, init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        """Check the numbers."""
+        if self.workers is not None:
+            whole_number("workers", self.workers, at_least=1)
+        whole_number("attempts", self.attempts, at_least=1)
+        for name in ("cpus", "gpus", "start_seconds"):
+            if not getattr(self, name) >= 0:
+                raise ValueError(f"{name} must not be negative, got {getattr(self, name)!r}")
+
+    @property
+    def name(self) -> str:
+        """What it is called."""
+        return "ray"
+
+    @property
+    def num_workers(self) -> int:
+        """Actors that a crew starts."""
+        room = self._room()
+        if self.workers is None:
+            if not room:
+                raise EngineError(f"the Ray cluster has no room for a worker: {self._asked()}")
+            return room
+        if self.workers > room:
+            raise ValueError(
+                f"workers must be at most {room}, the number that the Ray cluster has room for "
+                f"({self._asked()}); got {self.workers}"
+            )
+        return self.workers
+
+    def prepare(self, make: MakeJob) -> Any:
+        """Put what makes a job where every machine can fetch it; functions travel by value."""
+        ray = self._connected()
+        try:
+            return ray.put(ray.cloudpickle.dumps(make))
+        except Exception as problem:
+            raise ValueError(
+                f"what makes a job must be picklable, got {make!r} ({problem})"
+            ) from problem
+
+    def hire(self, prepared: Any) -> Hand:
+        """Start an actor, as far from the others as there is room."""
+        ray = self._connected()
+        actor = ray.remote(_Actor).options(
+            num_cpus=self.cpus,
+            num_gpus=self.gpus,
+            max_restarts=0,
+            max_task_retries=0,
+            scheduling_strategy="SPREAD",
+        )
+        return _RayHand(ray, actor.remote(), prepared)
+
+    def ready(self, hands: Sequence[Hand], seconds: float | None) -> list[Hand]:
+        """Wait for an outcome."""
+        mine = {hand.pending: hand for hand in hands if isinstance(hand, _RayHand)}
+        done, _ = self._ray.wait(list(mine), num_returns=1, timeout=seconds)
+        return [mine[pending] for pending in done]
+
+    def close(self) -> None:
+        """End the cluster that was started here, or leave the one that was joined."""
+        if self._is_own:
+            self._ray.shutdown()
+        self._ray, self._is_own = None, False
+
+    # ----- Inside --------------------------------------------------------------------------
+
+    def _connected(self) -> Any:
+        """Return Ray, connected; the first call imports it and may start a cluster."""
+        if self._ray is not None:
+            return self._ray
+        for key, value in QUIET.items():
+            os.environ.setdefault(key, value)
+        ray = load_extra("ray", "ray", "the Ray engine")
+        if not ray.is_initialized():
+            own: dict[str, Any] = {"address": self.address}
+            if self.address is None:
+                own = {
+                    "address": "local",
+                    "include_dashboard": False,
+                    # A GPU job may need fewer cores than jobs; logical ones, so more are no harm.
+                    "num_cpus": max(threads.num_threads(), self.workers or 1),
+                }
+            try:
+                ray.init(**own, log_to_driver=False, logging_level=logging.ERROR)
+            except (ConnectionError, RuntimeError, ValueError, TimeoutError) as problem:
+                where = "on this machine" if self.address is None else f"at {self.address}"
+                text = " ".join(str(problem).split())
+                raise EngineError(
+                    f"no Ray cluster {where}: {text[:300]}; start one with `ray start --head`, "
+                    "and check --address"
+                ) from problem
+            self._is_own = True
+        self._ray = ray
+        return ray
+
+    def _room(self) -> int:
+        """How many workers fit into what the cluster has in all, machine by machine."""
+        ray = self._connected()
+        asked = {"CPU": self.cpus, "GPU": self.gpus}
+        room = 0
+        for node in ray.nodes():
+            has = node["Resources"] if node["Alive"] else {}
+            fits = [int(has.get(kind, 0.0) / count) for kind, count in asked.items() if count]
+            room += min(fits, default=threads.num_threads()) if has else 0
+        return room
+
+    def _asked(self) -> str:
+        return f"each asks for {self.cpus:g} CPUs and {self.gpus:g} GPUs"
+
+
+class _Actor:
+    """What runs on the cluster: one job."""
+
+    def __init__(self) -> None:
+        self._job: Job | None = None
+
+    def arrive(self) -> Outcome:
+        """Say that there is room; nothing heavy has happened yet."""
+        return Placed()
+
+    def begin(self, make: bytes) -> Outcome:
+        """Make the job."""
+        threads.set_num_threads(1)
+        self._job, outcome = begin(lambda: pickle.loads(make)())
+        return outcome
+
+    def do(self, task: Any) -> Outcome:
+        """Do one task."""
+        if self._job is None:
+            return Failed(CounterprobeError("the job was never made"))
+        return do(self._job, task)
+
+
+class _RayHand:
+    """One actor, and the reply that it owes."""
+
+    def __init__(self, ray: Any, actor: Any, make: Any) -> None:
+        self._ray = ray
+        self._actor = actor
+        self._make = make
+        self.is_placed = False
+        self.pending = actor.arrive.remote()
+
+    def send(self, task: Any) -> None:
+        self.pending = self._actor.do.remote(task)
+
+    def receive(self) -> Outcome:
+        try:
+            outcome: Outcome = self._ray.get(self.pending)
+        except self._ray.exceptions.RayTaskError as problem:  # such as a task that cannot be read
+            return Failed(CounterprobeError(f"{type(problem.cause).__name__}: {problem.cause}"))
+        except self._ray.exceptions.RayError as problem:
+            return Lost(f"a Ray worker was lost: {_first_lines(problem)}")
+        if isinstance(outcome, Placed):
+            self.is_placed = True
+            self.pending = self._actor.begin.remote(self._make)
+        return outcome
+
+    def close(self) -> None:
+        if self._ray.is_initialized():
+            self._ray.kill(self._actor)
+
+
+def _first_lines(problem: Exception) -> str:
+    """Return what Ray says in one line; details of actors are left out."""
+    lines = [line.strip() for line in str(problem).splitlines() if line.strip()]
+    told = [line for line in lines if ": " not in line or line.startswith("The actor")]
+    return " ".join(told)[:300] or type(problem).__name__

@@ -1,0 +1,163 @@
+"""Engines: where work is done. One small interface, and the simplest engine: this process.
+
+An engine hires *hands*, workers that make one job each and do one task at a time. It knows nothing
+of what they do, of retries or of order: :class:`counterprobe.engines.crew.Crew` keeps a queue and
+decides what happens when a hand is lost, in one way for all engines.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any, Protocol, Self, runtime_checkable
+
+from counterprobe.engines.outcomes import Job, MakeJob, Outcome, begin, do
+from counterprobe.errors import CounterprobeError
+
+__all__ = ["Engine", "EngineError", "Hand", "InProcess", "OpenEngine"]
+
+
+class EngineError(CounterprobeError):
+    """An engine cannot start or go on; the text says what was lost and what to try."""
+
+
+class Hand(Protocol):
+    """One worker: it first makes its job, then does one task at a time."""
+
+    @property
+    def is_placed(self) -> bool:
+        """Whether there was room for it; until then it may wait for ever."""
+        ...
+
+    def send(self, task: Any) -> None:
+        """Hand over a task; the outcome of the one before was received."""
+        ...
+
+    def receive(self) -> Outcome:
+        """Return what came of being hired, or of the task; call it when the engine says so."""
+        ...
+
+    def close(self) -> None:
+        """End it, whatever it is doing."""
+        ...
+
+
+@runtime_checkable
+class Engine(Protocol):
+    """Hires hands and waits for them.
+
+    Attributes
+    ----------
+    name : str
+    num_workers : int
+        Hands that a crew hires.
+    attempts : int
+        How often a task is begun before its losses end the run.
+    start_seconds : float or None
+        How long hands may wait for room when there is no other; None for as long as it takes.
+    """
+
+    @property
+    def name(self) -> str:
+        """What it is called."""
+        ...
+
+    @property
+    def num_workers(self) -> int:
+        """Hands that a crew hires."""
+        ...
+
+    @property
+    def attempts(self) -> int:
+        """How often a task is begun before its losses end the run."""
+        ...
+
+    @property
+    def start_seconds(self) -> float | None:
+        """How long hands may wait for room when there is no other."""
+        ...
+
+    def prepare(self, make: MakeJob) -> Any:
+        """Bring what makes a job into the form that :meth:`hire` takes, once for all hands."""
+        ...
+
+    def hire(self, prepared: Any) -> Hand:
+        """Start a hand; its first outcome says whether its job could be made."""
+        ...
+
+    def ready(self, hands: Sequence[Hand], seconds: float | None) -> list[Hand]:
+        """Wait until some outcome can be received; none when the time is over."""
+        ...
+
+    def close(self) -> None:
+        """Give back what the engine itself holds."""
+        ...
+
+
+class OpenEngine:
+    """An engine as a context manager: leaving it closes it."""
+
+    __slots__ = ()
+
+    def __enter__(self) -> Self:
+        """Return the engine itself."""
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Close it."""
+        self.close()
+
+    def close(self) -> None:
+        """Give back what the engine itself holds."""
+
+
+@dataclass(frozen=True, slots=True)
+class InProcess(OpenEngine):
+    """The process itself: nothing is started, and one task is done after another."""
+
+    name = "local"
+    num_workers = 1
+    attempts = 1
+    start_seconds = None
+
+    def prepare(self, make: MakeJob) -> MakeJob:
+        """Return it as it is."""
+        return make
+
+    def hire(self, prepared: MakeJob) -> Hand:
+        """Return a hand that works when its outcome is received."""
+        return _OwnHand(prepared)
+
+    def ready(self, hands: Sequence[Hand], seconds: float | None) -> list[Hand]:
+        """Return the first: the others have not begun."""
+        return list(hands[:1])
+
+
+class _OwnHand:
+    """Works in this process, at the moment its outcome is asked for."""
+
+    is_placed = True
+
+    def __init__(self, make: MakeJob) -> None:
+        self._make = make
+        self._job: Job | None = None
+        self._task: Any = None
+
+    def send(self, task: Any) -> None:
+        self._task = task
+
+    def receive(self) -> Outcome:
+        if self._job is None:
+            self._job, outcome = begin(self._make)
+            return outcome
+        task, self._task = self._task, None
+        return do(self._job, task)
+
+    def close(self) -> None:
+        self._job = None

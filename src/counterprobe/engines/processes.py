@@ -1,0 +1,179 @@
+"""Local processes: hands of one thread each, with a pipe to every one of them.
+
+They are spawned, never forked, because compiled kernels and CUDA do not survive a fork. A pipe
+that closes is a process that died, so that one death costs one task and not the whole pool. A
+process that loses its parent ends itself: killing a run leaves nothing behind.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import pickle
+import signal
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from multiprocessing import connection
+from typing import Any
+
+from counterprobe import threads
+from counterprobe.arguments import whole_number
+from counterprobe.engines.engine import Hand, OpenEngine
+from counterprobe.engines.outcomes import Failed, Lost, MakeJob, Outcome, begin, do, portable
+
+__all__ = ["Processes"]
+
+# How long a process that was told to end may take before it is killed.
+GRACE_SECONDS = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class Processes(OpenEngine):
+    """Processes of this machine.
+
+    Parameters
+    ----------
+    workers : int, optional
+        How many; one a core by default.
+    attempts : int
+        How often a task is begun before its losses end the run.
+    """
+
+    workers: int | None = None
+    attempts: int = 3
+    start_seconds: float | None = field(default=None, init=False)
+
+    def __post_init__(self) -> None:
+        """Check the numbers."""
+        if self.workers is not None:
+            whole_number("workers", self.workers, at_least=1)
+        whole_number("attempts", self.attempts, at_least=1)
+
+    @property
+    def name(self) -> str:
+        """What it is called."""
+        return "processes"
+
+    @property
+    def num_workers(self) -> int:
+        """Processes that a crew starts."""
+        return threads.num_threads() if self.workers is None else self.workers
+
+    def prepare(self, make: MakeJob) -> bytes:
+        """Pickle what makes a job."""
+        try:
+            return pickle.dumps(make)
+        except Exception as problem:
+            raise ValueError(
+                "what makes a job must be picklable to reach another process: a function of a "
+                "module, functools.partial of one, or an object of an importable class; got "
+                f"{make!r} ({problem})"
+            ) from problem
+
+    def hire(self, prepared: bytes) -> Hand:
+        """Start a process."""
+        return _ProcessHand(prepared)
+
+    def ready(self, hands: Sequence[Hand], seconds: float | None) -> list[Hand]:
+        """Wait for a reply, or for a pipe that closes."""
+        mine = [hand for hand in hands if isinstance(hand, _ProcessHand)]
+        # Those that could not be written to are known to be gone.
+        gone: list[Hand] = [hand for hand in mine if hand.is_broken]
+        if gone:
+            return gone
+        readable = set(connection.wait([hand.pipe for hand in mine], seconds))
+        return [hand for hand in mine if hand.pipe in readable]
+
+
+class _ProcessHand:
+    """One spawned process."""
+
+    is_placed = True
+
+    def __init__(self, make: bytes) -> None:
+        context = multiprocessing.get_context("spawn")
+        self.pipe, there = context.Pipe()
+        self.is_broken = False
+        self._process = context.Process(target=_serve, args=(there, make), daemon=True)
+        with threads.one_thread_for_children(), _ctrl_c_held():
+            self._process.start()
+        there.close()
+
+    def send(self, task: Any) -> None:
+        try:
+            self.pipe.send(task)
+        except OSError:
+            self.is_broken = True
+
+    def receive(self) -> Outcome:
+        try:
+            if not self.is_broken:
+                outcome: Outcome = self.pipe.recv()
+                return outcome
+        except (EOFError, OSError):
+            pass
+        self._process.join(GRACE_SECONDS)
+        code = self._process.exitcode
+        return Lost(f"a worker process died, perhaps for want of memory (exit code {code})")
+
+    def close(self) -> None:
+        self._process.terminate()
+        self._process.join(GRACE_SECONDS)
+        if self._process.is_alive():
+            self._process.kill()
+            self._process.join()
+        self._process.close()
+        self.pipe.close()
+
+
+@contextmanager
+def _ctrl_c_held() -> Iterator[None]:
+    """Block Ctrl-C for a moment.
+
+    A child inherits the signal mask: started here it never sees one, not even while it is still
+    importing, and this process sees it right afterwards.
+    """
+    if not hasattr(signal, "pthread_sigmask"):
+        yield
+        return
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def _serve(pipe: Any, make: bytes) -> None:
+    """Live a worker's life: make the job, then do one task after another."""
+    _prepare_worker()
+    job, outcome = begin(lambda: pickle.loads(make)())
+    pipe.send(outcome)
+    while job is not None:
+        try:
+            task = pipe.recv()
+        except (EOFError, OSError):
+            return
+        reply = do(job, task)
+        try:
+            pipe.send(reply)
+        except OSError:
+            return
+        except Exception as problem:  # an answer that cannot be pickled
+            pipe.send(Failed(portable(problem)))
+
+
+def _prepare_worker() -> None:
+    """Prepare a worker: one thread, Ctrl-C left to the parent, no life without it."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # where masks do not exist
+    threads.set_num_threads(1)
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        sentinel = parent.sentinel
+
+        def watch() -> None:
+            connection.wait([sentinel])
+            os._exit(1)
+
+        threading.Thread(target=watch, daemon=True).start()

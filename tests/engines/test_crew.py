@@ -1,0 +1,199 @@
+"""A crew's rules, on an engine whose every outcome is written down beforehand."""
+
+import pytest
+
+from counterprobe.engines import Crew, EngineError, InProcess
+from counterprobe.engines.outcomes import Answered, Failed, Lost, Placed, Started
+
+
+class Scripted:
+    """An engine whose hands fail as told; tasks are otherwise answered with their square."""
+
+    name = "scripted"
+    start_seconds = None
+
+    def __init__(self, *scripts, attempts=3, num_workers=None):
+        self.scripts = list(scripts)
+        self.num_workers = num_workers or len(scripts)
+        self.attempts = attempts
+        self.hired = []
+
+    def prepare(self, make):
+        return make
+
+    def hire(self, prepared):
+        script = self.scripts.pop(0) if self.scripts else []
+        self.hired.append(ScriptedHand(script))
+        return self.hired[-1]
+
+    def ready(self, hands, seconds):
+        placed = [hand for hand in hands if hand.is_placed or hand.script[:1] != ["no room"]]
+        return placed[-1:]  # the last first: order must not matter
+
+    def close(self):
+        pass
+
+
+class ScriptedHand:
+    def __init__(self, script):
+        self.script = list(script)
+        self.is_placed = False
+        self.is_started = False
+        self.is_closed = False
+        self.tasks = []
+
+    def send(self, task):
+        assert not self.is_closed
+        self.tasks.append(task)
+
+    def receive(self):
+        self.is_placed = True
+        if self.script:
+            step = self.script.pop(0)
+            if step == "lost":
+                return Lost("its machine is gone")
+            if step == "placed":
+                return Placed()
+            if isinstance(step, Exception):
+                return Failed(step)
+        if not self.is_started:
+            self.is_started = True
+            return Started("hello")
+        return Answered(self.tasks[-1] ** 2)
+
+    def close(self):
+        self.is_closed = True
+
+
+def all_done(crew, tasks):
+    tickets = {crew.submit(task): task for task in tasks}
+    found = {}
+    while len(found) < len(tickets):
+        for done in crew.wait():
+            assert done.ticket not in found
+            found[done.ticket] = done.result()
+    return {tickets[ticket]: value for ticket, value in found.items()}
+
+
+def squares(tasks):
+    return {task: task**2 for task in tasks}
+
+
+@pytest.mark.parametrize("workers", [1, 2, 5])
+def test_every_task_is_answered_once_whatever_the_order(workers):
+    engine = Scripted(*[[]] * workers)
+    with Crew(engine, None) as crew:
+        assert all_done(crew, range(20)) == squares(range(20))
+        assert crew.num_lost == 0
+    assert sum(len(hand.tasks) for hand in engine.hired) == 20
+    assert all(hand.is_closed for hand in engine.hired)
+
+
+def test_a_lost_task_is_begun_again_elsewhere_and_answered_once():
+    engine = Scripted(["placed", "started", "lost"], [], num_workers=2)
+    with Crew(engine, None) as crew:
+        assert all_done(crew, range(6)) == squares(range(6))
+        assert crew.num_lost == 1
+    assert sum(len(hand.tasks) for hand in engine.hired) == 7
+    assert len(engine.hired) == 3  # one came in the place of the lost one
+    assert engine.hired[0].is_closed
+
+
+def test_a_task_that_loses_every_worker_ends_the_crew():
+    lost = ["started", "lost"]
+    engine = Scripted(lost, lost, lost, lost, num_workers=1, attempts=3)
+    with Crew(engine, None) as crew:
+        with pytest.raises(EngineError, match="its machine is gone, 3 times for one task"):
+            all_done(crew, [1])
+    assert [hand.tasks for hand in engine.hired] == [[1], [1], [1]]
+
+
+def test_one_attempt_means_that_a_loss_ends_the_crew():
+    with Crew(Scripted(["started", "lost"], [], attempts=1), None) as crew:
+        with pytest.raises(EngineError, match=r"^its machine is gone$"):
+            all_done(crew, range(4))
+
+
+def test_workers_that_die_before_they_start_are_not_replaced():
+    engine = Scripted(["lost"], ["placed", "lost"])
+    with Crew(engine, None) as crew:
+        with pytest.raises(EngineError, match="no worker is left: its machine is gone"):
+            all_done(crew, [1, 2])
+    assert len(engine.hired) == 2
+
+
+def test_one_worker_that_starts_does_the_work_of_those_that_did_not():
+    with Crew(Scripted(["lost"], [], ["lost"]), None) as crew:
+        assert all_done(crew, range(5)) == squares(range(5))
+
+
+def test_a_job_that_cannot_be_made_says_so_with_its_own_error():
+    with Crew(Scripted([ValueError("no such model")], []), None) as crew:
+        with pytest.raises(ValueError, match="no such model"):
+            all_done(crew, range(4))
+
+
+def test_an_error_of_a_task_is_its_outcome_and_the_worker_goes_on():
+    with Crew(Scripted(["started", KeyError("x")]), None) as crew:
+        first, second = crew.submit(3), crew.submit(4)
+        (done,) = crew.wait()
+        assert done.ticket == first
+        with pytest.raises(KeyError, match="x"):
+            done.result()
+        (done,) = crew.wait()
+        assert (done.ticket, done.result()) == (second, 16)
+
+
+def test_a_crew_without_room_says_so_when_its_time_is_over():
+    engine = Scripted(["no room"])
+    engine.start_seconds = 0.05
+    with Crew(engine, None) as crew:
+        with pytest.raises(EngineError, match=r"no worker could be placed within 0.05 seconds"):
+            all_done(crew, [1])
+
+
+def test_a_crew_starts_without_those_that_have_no_room():
+    engine = Scripted(["no room"], [])
+    engine.start_seconds = 0.05
+    with Crew(engine, None) as crew:
+        crew.start()
+        assert all_done(crew, range(3)) == squares(range(3))
+
+
+def test_dropped_tasks_are_not_begun():
+    engine = Scripted([])
+    with Crew(engine, None) as crew:
+        crew.start()
+        first, second = crew.submit(5), crew.submit(6)
+        crew.forget({first, second})
+        (done,) = crew.wait()  # it had begun already
+        assert (done.ticket, done.result()) == (first, 25)
+    assert engine.hired[0].tasks == [5]
+
+
+def test_a_worker_that_is_not_welcome_is_sent_away():
+    engine = Scripted([], [], [])
+    seen = []
+    with Crew(engine, None, lambda greeting: seen.append(greeting) or len(seen) == 2) as crew:
+        assert all_done(crew, range(4)) == squares(range(4))
+        assert [hand.is_closed for hand in engine.hired] == [True, False, True]
+    assert seen == ["hello"] * 3
+    with Crew(Scripted([], []), None, lambda greeting: False) as crew:
+        with pytest.raises(EngineError, match="no worker is left"):
+            all_done(crew, [1])
+
+
+def test_this_process_works_one_task_at_a_time_and_keeps_errors():
+    seen = []
+
+    def make():
+        return lambda task: seen.append(task) or 1 / task
+
+    with InProcess() as engine, Crew(engine, make) as crew:
+        tickets = [crew.submit(task) for task in (2, 0, 4)]
+        assert seen == []
+        outcomes = [crew.wait() for _ in tickets]
+        assert [done.ticket for (done,) in outcomes] == tickets
+        assert seen == [2, 0, 4]
+        assert isinstance(outcomes[1][0].error, ZeroDivisionError)
+        assert outcomes[2][0].result() == 0.25

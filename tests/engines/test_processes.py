@@ -1,0 +1,84 @@
+"""Processes: real ones, which die, raise and answer what cannot be sent."""
+
+import multiprocessing
+
+import pytest
+
+import counterprobe as cp
+import engine_jobs
+from counterprobe.engines import Crew, EngineError, Processes
+
+
+@pytest.fixture(scope="module")
+def crew():
+    with Crew(Processes(2), engine_jobs.make_doubling) as crew:
+        crew.start()
+        yield crew
+
+
+def outcome(crew, task):
+    crew.submit(task)
+    (done,) = crew.wait()
+    return done
+
+
+def test_tasks_are_done_in_other_processes_with_one_thread_each(crew):
+    tickets = {crew.submit(k): k for k in range(10)}
+    found = {}
+    while len(found) < 10:
+        found |= {done.ticket: done.result() for done in crew.wait()}
+    assert found == {ticket: 2 * k for ticket, k in tickets.items()}
+    assert outcome(crew, ("threads",)).result() == ("1", 1)
+
+
+def test_an_error_arrives_with_its_kind_and_its_words(crew):
+    with pytest.raises(cp.OracleError, match=r"^no row for state 7$"):
+        outcome(crew, ("raise", "no row for state 7")).result()
+    with pytest.raises(cp.CounterprobeError, match=r"^OddError: 1 and 2$"):
+        outcome(crew, ("odd error",)).result()
+
+
+def test_an_answer_that_cannot_be_sent_is_an_error_and_not_a_death(crew):
+    before = crew.num_lost
+    assert "pickle" in str(outcome(crew, ("unpicklable",)).error)
+    assert outcome(crew, 4).result() == 8
+    assert crew.num_lost == before
+
+
+def test_a_process_that_dies_costs_one_attempt_of_one_task(crew, tmp_path):
+    before = crew.num_lost
+    tickets = [crew.submit(("slow", 1)), crew.submit(("die once", str(tmp_path / "dead"), 21))]
+    found = {}
+    while len(found) < 2:
+        found |= {done.ticket: done.result() for done in crew.wait()}
+    assert [found[ticket] for ticket in tickets] == [2, 42]
+    assert crew.num_lost == before + 1
+
+
+def test_a_task_that_kills_every_process_ends_with_a_word_and_no_process_stays():
+    before = set(multiprocessing.active_children())
+    with Crew(Processes(1, attempts=2), engine_jobs.make_doubling) as crew:
+        crew.submit(("die",))
+        with pytest.raises(EngineError, match=r"exit code 3\), 2 times for one task"):
+            crew.wait()
+    assert set(multiprocessing.active_children()) <= before
+
+
+def test_a_job_that_cannot_be_made_says_why():
+    with Crew(Processes(1), engine_jobs.make_nothing) as crew:
+        with pytest.raises(ValueError, match="there is no such model, got 'nothing'"):
+            crew.start()
+    with Crew(Processes(1), engine_jobs.make_dying) as crew:
+        with pytest.raises(EngineError, match=r"no worker is left: .* \(exit code 4\)"):
+            crew.start()
+
+
+def test_what_cannot_be_pickled_is_refused_before_anything_starts():
+    with pytest.raises(ValueError, match="what makes a job must be picklable"):
+        Crew(Processes(1), lambda: None)
+
+
+@pytest.mark.parametrize("options", [{"workers": 0}, {"workers": 1.5}, {"attempts": 0}])
+def test_numbers_are_checked(options):
+    with pytest.raises(ValueError, match=next(iter(options))):
+        Processes(**options)
