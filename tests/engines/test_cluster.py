@@ -5,15 +5,14 @@ The quick suite starts one cluster, for one test; every other start is slow.
 
 import os
 import sys
-from functools import partial
 from pathlib import Path
 
-import engine_jobs
 import numpy as np
 import pytest
 
 import counterprobe as cp
-from counterprobe.engines import Crew, EngineError, InProcess, RayCluster, ShardedOracle
+import engine_jobs
+from counterprobe.engines import InProcess, RayCluster, ShardedOracle
 from counterprobe.study import Store, run_study
 from counterprobe.study.config import config_from_dict
 
