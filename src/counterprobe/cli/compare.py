@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Iterator
 from typing import Annotated, Any
 
 import typer
@@ -10,6 +11,7 @@ import typer
 from counterprobe.cli import output
 from counterprobe.cli.compare_model import MODEL_DEFAULT, compare_on_model, requires_model
 from counterprobe.cli.compare_table import label, show_comparison
+from counterprobe.cli.engine_options import Address, EngineName, Gpus, Workers, engine_of
 from counterprobe.cli.foresight import check_memory, say_costs
 from counterprobe.cli.model_task import MODEL, Backbone, Chains, Device
 from counterprobe.cli.model_task import Sequence as Sentence
@@ -29,6 +31,7 @@ from counterprobe.cli.targets import (
 from counterprobe.cli.warmup import warm_up
 from counterprobe.evaluation import Trial
 from counterprobe.evaluation.batch_kl import DEFAULT_DRAWS
+from counterprobe.evaluation.cells import compare_on
 from counterprobe.evaluation.comparison import Comparison, compare_sampler, swept
 from counterprobe.samplers import SAMPLERS, Sampler, build_sampler
 from counterprobe.targets.law import ForestLaw
@@ -130,6 +133,10 @@ def compare(
         int,
         typer.Option(help="Seed of the first run; the next ones follow.", rich_help_panel=SAMPLER),
     ] = 1,
+    engine: EngineName = None,
+    workers: Workers = None,
+    address: Address = None,
+    gpus: Gpus = None,
     evaluate: Annotated[
         bool, typer.Option(help="Measure the batch KL.", rich_help_panel=OUTPUT)
     ] = True,
@@ -190,6 +197,7 @@ def compare(
     check_memory(drawn[0], chosen)
     laws = [target.build() for target in drawn]
     law = laws[0]
+    where = engine_of(engine, workers, address, gpus)
     seeds = list(range(seed, seed + runs))
     measured = kl_draws if evaluate else None
     compared: list[Comparison] = []
@@ -211,19 +219,26 @@ def compare(
                 keep=finished.append,
             )
 
+    def run_all(rules: list[Sampler], what: str = "") -> Iterator[Comparison]:
+        if where is not None:
+            options = {"draws": measured, "max_submissions": max_submissions}
+            yield from compare_on(where, laws, rules, seeds, **options)
+            return
+        for k, rule in enumerate(rules):
+            yield run(rule, f"{what} {k + 1}/{len(rules)}" if what else rule.name)
+
     interrupted = False
     try:
-        for rule in chosen:
-            compared.append(run(rule, rule.name))
+        for entry in run_all(chosen):
+            compared.append(entry)
         for rule in chosen if plot is not None else []:
-            points = swept(rule, law.length)
             line = lines.setdefault(label(rule), [])
-            for k, point in enumerate(points):
-                line.append(run(point, f"{rule.name} {k + 1}/{len(points)}"))
+            for entry in run_all(swept(rule, law.length), rule.name):
+                line.append(entry)
     except KeyboardInterrupt:  # what was computed is still shown and written
         interrupted = True
         if finished and len(compared) < len(chosen):
-            compared.append(Comparison(rule, tuple(finished), False))
+            compared.append(Comparison(chosen[len(compared)], tuple(finished), False))
     console = output.console_for(json)
     over = f"mean of {_count(runs, 'run')}" + (f" on {targets} targets" if targets > 1 else "")
     title = f"{law.name}, N = {law.length:,}"

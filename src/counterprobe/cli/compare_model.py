@@ -22,6 +22,7 @@ from rich.text import Text
 from counterprobe.arrays import StateArray
 from counterprobe.cli import output
 from counterprobe.cli.compare_table import label
+from counterprobe.cli.engine_options import engine_of, spread_task
 from counterprobe.cli.model_task import model_options, read_sequence
 from counterprobe.cli.parallelism import (
     Kind,
@@ -209,10 +210,13 @@ def _prepare(options: dict[str, Any]) -> _Comparison:
             raise ValueError(f"--length must be at least 1, got {length}")
         text = "[MASK]" * length
     names = ("device", "backbone", "chains")
-    model = as_model(
-        options["model"], model_options(options["model"], **{n: options[n] for n in names})
-    )
-    task = make_task(model, text)
+    loaded = model_options(options["model"], **{n: options[n] for n in names})
+    model = as_model(options["model"], loaded)
+    where = engine_of(*(options[name] for name in ("engine", "workers", "address", "gpus")))
+    if where is None:
+        task = make_task(model, text)
+    else:
+        task = spread_task(where, options["model"], text, model_options=loaded)
     if not (task.given == MASK).any():
         raise ValueError("--sequence must have at least one mask, got none: nothing to compare")
     truth = _read_truth(model, read_sequence(options["truth"]), task.given)

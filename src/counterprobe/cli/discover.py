@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import time
+from functools import partial
 from typing import Annotated, Any
 
 import numpy as np
@@ -12,6 +13,15 @@ from rich.console import Console
 from rich.text import Text
 
 from counterprobe.cli import output
+from counterprobe.cli.engine_options import (
+    Address,
+    EngineName,
+    Gpus,
+    Workers,
+    engine_of,
+    spread_copies,
+    spread_task,
+)
 from counterprobe.cli.model_task import (
     MODEL,
     Allowed,
@@ -88,6 +98,10 @@ def discover(
         ),
     ] = None,
     seed: Annotated[int, typer.Option(help="Of the probes.", rich_help_panel=SCREEN)] = 1,
+    engine: EngineName = None,
+    workers: Workers = None,
+    address: Address = None,
+    gpus: Gpus = None,
     out: Annotated[
         str | None,
         typer.Option(
@@ -123,7 +137,8 @@ def discover(
     of_model = {"device": device, "backbone": backbone, "chains": chains}
     if model is not None:
         refuse_given("--model brings a law of its own: leave out", of_law)
-        task, name = probed_task(model, sequence, allowed, temperature, **of_model), model
+        make = partial(spread_task, engine_of(engine, workers, address, gpus))
+        task, name = probed_task(model, sequence, allowed, temperature, make, **of_model), model
     else:
         changed = None if temperature == 1 else temperature
         words = {"sequence": sequence, **of_model, "allowed": allowed, "temperature": changed}
@@ -132,7 +147,8 @@ def discover(
             {f"--{word}": value for word, value in words.items()},
         )
         law = target.build()
-        task, name = make_task(law.oracle()), law.name
+        where = engine_of(engine, workers, address, gpus)
+        task, name = make_task(spread_copies(where, law.oracle())), law.name
     chosen: dict[str, Any] = {
         key: _number(v) for key, v in output.parse_settings(settings or []).items()
     }

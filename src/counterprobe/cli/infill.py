@@ -13,6 +13,14 @@ from rich.console import Console
 from rich.text import Text
 
 from counterprobe.cli import output
+from counterprobe.cli.engine_options import (
+    Address,
+    EngineName,
+    Gpus,
+    Workers,
+    engine_of,
+    spread_task,
+)
 from counterprobe.cli.model_task import (
     Allowed,
     Backbone,
@@ -27,6 +35,7 @@ from counterprobe.cli.model_task import (
 )
 from counterprobe.cli.tables import Column, print_table
 from counterprobe.cli.tracing import TraceBytes, TraceFile, check_trace, say_written, this_command
+from counterprobe.engines import AnyEngine
 from counterprobe.infilling import Completions, fill_mask
 from counterprobe.infilling import infill as fill_in
 from counterprobe.infilling.call import DEFAULT_SAMPLER
@@ -119,6 +128,10 @@ def infill(
             rich_help_panel=output.OUTPUT,
         ),
     ] = None,
+    engine: EngineName = None,
+    workers: Workers = None,
+    address: Address = None,
+    gpus: Gpus = None,
     trace: TraceFile = None,
     trace_bytes: TraceBytes = DEFAULT_BYTES,
     json: output.SummaryFile = None,
@@ -162,6 +175,12 @@ def infill(
             f"--set is for settings of the sampler; {taken[0]} is an option of the command: "
             f"--{taken[0].replace('_', '-')}"
         )
+    where = engine_of(engine, workers, address, gpus)
+    if where is not None and order == "commit":
+        raise ValueError(
+            "--order commit must run in this process, as replicas do not share what was "
+            "committed: leave out --engine"
+        )
     console = output.console_for(json)
     if top_k is not None:
         refuse_beside_top_k(
@@ -177,27 +196,24 @@ def infill(
                 "--trace": trace is not None,
             }
         )
-        found = fill_mask(model, text, top_k=top_k, **common)
+        found = fill_mask(**asked(where, model, text, common), top_k=top_k)
         show_completions(console, model, found)
         output.write_json(json, completions_record(model, found))
         return
     started = time.perf_counter()
     with output.run_progress(sampler or ("structure" if known else DEFAULT_SAMPLER)) as progress:
         drawn = fill_in(
-            model,
-            text,
+            **asked(where, model, text, common, temperature=temperature),
             sampler=sampler,
             structure=known,
             count=count,
             seed=seed,
-            temperature=temperature,
             max_submissions=max_submissions,
             likelihood_orders=likelihood_orders,
             progress=progress,
             trace=trace,
             trace_bytes=trace_bytes,
             trace_command=this_command(),
-            **common,
             **named,
         )
     seconds = time.perf_counter() - started
@@ -216,6 +232,15 @@ def infill(
             raise typer.Exit(output.INFEASIBLE)
     if out is not None:
         console.print(Text(f"Wrote {out}."), soft_wrap=True)
+
+
+def asked(
+    engine: AnyEngine | None, model: str, text: str | None, common: dict[str, Any], **more: Any
+) -> dict[str, Any]:
+    """Return what names the model and the text: with an engine, a task that is spread over it."""
+    if engine is None:
+        return {"model": model, "template": text, **common, **more}
+    return {"model": spread_task(engine, model, text, **common, **more)}
 
 
 def check_request(structure: Structure | SoftStructure, named: dict[str, Any]) -> None:

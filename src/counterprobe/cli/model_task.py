@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -118,14 +119,20 @@ def read_sequence(sequence: str | None) -> str | None:
 
 
 def probed_task(
-    model: str, sequence: str | None, allowed: str | None, temperature: float, **options: Any
+    model: str,
+    sequence: str | None,
+    allowed: str | None,
+    temperature: float,
+    make: Callable[..., Task] = make_task,
+    /,
+    **options: Any,
 ) -> Task:
     """Return the task of a model that is to be probed; options as :func:`model_options`."""
     if not temperature > 0:
         raise ValueError(
             f"--temperature must be above 0, where something is left to depend, got {temperature}"
         )
-    return make_task(
+    return make(
         model,
         read_sequence(sequence),
         allowed=allowed,

@@ -9,9 +9,10 @@ import math
 import os
 import sys
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from pathlib import Path
-from typing import Annotated, Any, ParamSpec
+from typing import Annotated, Any, ParamSpec, TypeVar
 
 import typer
 from rich.console import Console, Group
@@ -36,6 +37,7 @@ __all__ = [
     "console_for",
     "format_kl",
     "friendly",
+    "hold",
     "key_value_table",
     "parse_settings",
     "plain",
@@ -49,6 +51,9 @@ BAD = (ValueError, OSError, OverflowError, MissingExtra, StructureError)
 
 
 P = ParamSpec("P")
+T = TypeVar("T")
+# What the running command holds open.
+_held: list[ExitStack] = []
 OUTPUT = "Output"
 SummaryFile = Annotated[
     str | None,
@@ -67,7 +72,7 @@ def friendly(command: Callable[P, None]) -> Callable[P, None]:
     @functools.wraps(command)
     def wrapped(*args: P.args, **kwargs: P.kwargs) -> None:
         try:
-            with warnings.catch_warnings():
+            with warnings.catch_warnings(), _holding():
                 warnings.simplefilter("ignore", InfeasibleWarning)  # every command says it itself
                 command(*args, **kwargs)
         except typer.Exit:
@@ -91,6 +96,22 @@ def friendly(command: Callable[P, None]) -> Callable[P, None]:
     paragraphs = (command.__doc__ or "").split("\n\n")
     wrapped.__doc__ = "\n\n".join(" ".join(text.split()) for text in paragraphs)
     return wrapped
+
+
+@contextmanager
+def _holding() -> Iterator[None]:
+    """Close what the command opened with :func:`hold`, however it ends."""
+    with ExitStack() as held:
+        _held.append(held)
+        try:
+            yield
+        finally:
+            _held.pop()
+
+
+def hold(resource: AbstractContextManager[T]) -> T:
+    """Open something until the command ends."""
+    return _held[-1].enter_context(resource)
 
 
 def silence_output() -> None:

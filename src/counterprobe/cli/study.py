@@ -17,6 +17,8 @@ from rich.progress import Progress as Bar
 from rich.table import Table
 
 from counterprobe.cli import output
+from counterprobe.cli.engine_options import PANEL, Address, Workers, engine_of
+from counterprobe.engines import ENGINES
 from counterprobe.study.config import (
     PRESETS,
     StudyConfig,
@@ -53,7 +55,14 @@ DataFile = Annotated[
         "--data", metavar="FILE", help="Read an exported .parquet or .csv file, not a store."
     ),
 ]
-Workers = Annotated[int | None, typer.Option(help="Worker processes; one a core by default.")]
+EngineName = Annotated[
+    str,
+    typer.Option(
+        "--engine",
+        help=f"Where runs are made: {', '.join(ENGINES)} (needs the extra 'ray').",
+        rich_help_panel=PANEL,
+    ),
+]
 JsonFile = Annotated[
     str | None, typer.Option("--json", metavar="FILE", help="Write JSON ('-': print it).")
 ]
@@ -72,7 +81,9 @@ def run(
         typer.Option(help="Another sampler as the proposal; see 'counterprobe samplers'."),
     ] = None,
     store: StoreFile = DEFAULT_STORE,
+    engine: EngineName = "processes",
     workers: Workers = None,
+    address: Address = None,
     retune: Annotated[
         bool, typer.Option("--retune", help="Tune again; earlier runs stay in the store.")
     ] = False,
@@ -101,7 +112,7 @@ def run(
         chosen = config_from_dict({**chosen.as_dict(), **renamed}, f"--sampler {sampler}")
     with Store(store, create=True) as opened:
         opened.register(chosen, retune=retune)
-        _continue(opened, chosen, workers, json)
+        _continue(opened, chosen, json, engine, workers, address)
 
 
 @study.command("resume")
@@ -109,7 +120,9 @@ def run(
 def resume(
     store: StoreFile = DEFAULT_STORE,
     name: StudyName = None,
+    engine: EngineName = "processes",
     workers: Workers = None,
+    address: Address = None,
     json: JsonFile = None,
 ) -> None:
     """Continue a study after a stop of any kind, from its store alone.
@@ -118,7 +131,8 @@ def resume(
     """
     output.check_writable(json)
     with Store(store) as opened:
-        _continue(opened, opened.config(_pick(opened, name)), workers, json)
+        config = opened.config(_pick(opened, name))
+        _continue(opened, config, json, engine, workers, address)
 
 
 @study.command("status")
@@ -262,11 +276,21 @@ def presets(
 # ----- Inside -------------------------------------------------------------------------------
 
 
-def _continue(store: Store, config: StudyConfig, workers: int | None, json: str | None) -> None:
+def _continue(
+    store: Store,
+    config: StudyConfig,
+    json: str | None,
+    engine: str,
+    workers: int | None,
+    address: str | None,
+) -> None:
     """Do what is missing, then show the outcome."""
+    # On one machine a run that lost its process for want of memory would lose the next one too.
+    attempts = 1 if engine == "processes" else 3
+    where = engine_of(engine, workers, address, attempts=attempts)
     try:
         with _progress(config.name) as show:
-            done = run_study(store, config, workers=workers, progress=show)
+            done = run_study(store, config, engine=where, progress=show)
     except KeyboardInterrupt:
         output.complain(
             f"interrupted; {len(store)} finished runs are kept. Continue with: counterprobe study "

@@ -88,7 +88,7 @@ class _Unasked:
     trusted = True
 
     def __init__(self, name: str, template: Template) -> None:
-        self.name = name
+        self.name, self.template = name, template
         self.length, self.vocab_size = template.length, template.vocab_size
 
     def rows(self, states: StateArray, readouts: Readouts) -> Rows:
@@ -110,7 +110,8 @@ def make_task(
     ----------
     model
         A name that ``counterprobe models`` lists, the folder of a Hugging Face model, a pair of
-        such a model and its tokenizer, what ``models.load`` returns, or an oracle.
+        such a model and its tokenizer, what ``models.load`` returns, or an oracle; also a task,
+        which is returned as it is.
     template : Template, str or array_like of int, optional
         The text with masks. Without one, an oracle's own, or everything masked where a model
         knows its length.
@@ -121,6 +122,8 @@ def make_task(
     model_options, oracle_options : mapping, optional
         For loading a model by name, and for ``model.oracle``.
     """
+    if isinstance(model, Task):
+        return model
     known = as_model(model, model_options)
     if known is None:
         if oracle_options:

@@ -1,0 +1,97 @@
+"""Where a command's work runs: the options that commands share, and what they open."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Annotated, Any
+
+import typer
+
+from counterprobe.cli.output import hold
+from counterprobe.engines import ENGINES, AnyEngine, ShardedOracle, engine_named
+from counterprobe.infilling.replicas import ModelOracle
+from counterprobe.infilling.task import Task, make_task
+from counterprobe.oracle import Oracle
+
+__all__ = [
+    "PANEL",
+    "Address",
+    "EngineName",
+    "Gpus",
+    "Workers",
+    "engine_of",
+    "spread_copies",
+    "spread_task",
+]
+
+PANEL = "Engine"
+
+EngineName = Annotated[
+    str | None,
+    typer.Option(
+        "--engine",
+        help=f"Where work is done: {', '.join(ENGINES)} (needs the extra 'ray').",
+        show_default="this process",
+        rich_help_panel=PANEL,
+    ),
+]
+Workers = Annotated[
+    int | None,
+    typer.Option(
+        help="Workers of the engine.",
+        show_default="one a core, or all that a cluster has room for",
+        rich_help_panel=PANEL,
+    ),
+]
+Address = Annotated[
+    str | None,
+    typer.Option(
+        metavar="HOST:PORT",
+        help="A running Ray cluster; 'auto' finds this machine's.",
+        show_default="a cluster of this machine, for this command",
+        rich_help_panel=PANEL,
+    ),
+]
+Gpus = Annotated[
+    float | None,
+    typer.Option(help="GPUs of each worker, with --engine ray.", rich_help_panel=PANEL),
+]
+
+
+def engine_of(
+    name: str | None,
+    workers: int | None,
+    address: str | None,
+    gpus: float | None = None,
+    *,
+    attempts: int = 3,
+) -> AnyEngine | None:
+    """Return the engine that was chosen, open until the command ends; None when none was."""
+    if name is None:
+        given = {"--workers": workers, "--address": address, "--gpus": gpus}
+        foreign = [option for option, value in given.items() if value is not None]
+        if foreign:
+            raise ValueError(f"{', '.join(foreign)} must come with --engine, which was not given")
+        return None
+    engine = engine_named(name, workers=workers, address=address, gpus=gpus, attempts=attempts)
+    hold(engine)
+    return engine
+
+
+def spread_copies(engine: AnyEngine | None, oracle: Oracle) -> Oracle:
+    """Spread a law's oracle over an engine until the command ends; without one it is itself."""
+    return oracle if engine is None else hold(ShardedOracle.copies_of(oracle, engine))
+
+
+def spread_task(engine: AnyEngine | None, model: str, text: str | None, **options: Any) -> Task:
+    """Return the task of a model, its oracle spread over an engine until the command ends.
+
+    Options are those of :func:`make_task`.
+    """
+    if engine is None:
+        return make_task(model, text, **options)
+    sharded = hold(ShardedOracle(engine, ModelOracle(model, text, **options)))
+    task = make_task(sharded)
+    # What is left to do when tokens are drawn: other temperatures are the oracle's own.
+    left = 0.0 if options.get("temperature") == 0 else 1.0
+    return replace(task, num_measured=sharded.num_measured, temperature=left)

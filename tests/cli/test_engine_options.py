@@ -1,0 +1,99 @@
+"""``--engine``: the same answers wherever the work is done, and refusals that say what to do."""
+
+import json
+
+import pytest
+from typer.testing import CliRunner
+
+from counterprobe.cli.main import app
+
+TEXT = "EVQLVESGGGLVQPGGSLRLSCXXSGFXXS"
+
+
+def run(*words):
+    return CliRunner().invoke(app, [str(word) for word in words])
+
+
+def answer(*words):
+    """What a command writes as JSON, seconds aside."""
+    result = run(*words, "--json", "-")
+    assert result.exit_code == 0, result.output
+    found = json.loads(result.stdout)
+    return without_seconds(found)
+
+
+def without_seconds(found):
+    if isinstance(found, dict):
+        return {key: without_seconds(one) for key, one in found.items() if key != "seconds"}
+    return [without_seconds(one) for one in found] if isinstance(found, list) else found
+
+
+DISCOVER = "discover", "--family", "path", "--n", 48
+COMPARE = (
+    "compare", "--family", "path", "--n", 32, "--runs", 2, "--targets", 2,
+    "--samplers", "one-batch,maskgit:steps=4,packed-theory",
+)  # fmt: skip
+
+
+def test_discover_finds_the_same_in_processes(tmp_path):
+    assert answer(*DISCOVER, "--engine", "processes", "--workers", 2) == answer(*DISCOVER)
+
+
+def test_compare_gives_the_same_table_from_processes():
+    alone = run(*COMPARE, "--json", "-")
+    spread = run(*COMPARE, "--json", "-", "--engine", "processes", "--workers", 2)
+    assert alone.exit_code == spread.exit_code
+    assert alone.stderr == spread.stderr
+    found = [without_seconds(json.loads(one.stdout)) for one in (spread, alone)]
+    assert found[0] == found[1]
+    assert len(found[0]["records"]) >= 8
+
+
+def test_infill_draws_the_same_texts_in_micro_batches_here_and_elsewhere():
+    words = "infill", "--model", "sapiens-heavy", "--sequence", TEXT, "--device", "cpu"
+    words = *words, "--count", 3, "--sampler", "maskgit", "--set", "steps=2"
+    spread = answer(*words, "--engine", "processes", "--workers", 1)
+    here, alone = answer(*words, "--engine", "local"), answer(*words)
+    assert spread == here
+    assert spread["texts"] == alone["texts"]
+    assert spread["total"] == alone["total"]
+    assert spread["measuring"] == alone["measuring"] > 0
+
+
+def test_completions_and_finished_texts_come_from_an_engine_too():
+    words = "infill", "--model", "sapiens-heavy", "--device", "cpu", "--sequence"
+    local = "--engine", "local"
+    one = answer(*words, "EVQLVESGXGLVQPGGSLRXSC", "--top-k", 2, *local)
+    assert one["ranked"][0]["text"] == "EVQLVESGGGLVQPGGSLRLSC"
+    whole = answer(*words, "EVQLVESGGGL", *local)
+    assert (whole["texts"], whole["total"]) == (["EVQLVESGGGL"], 0)
+
+
+def test_temperature_zero_is_left_to_drawing():
+    words = "infill", "--model", "sapiens-heavy", "--device", "cpu", "--sequence", TEXT
+    words = *words, "--temperature", 0
+    assert answer(*words, "--engine", "local")["texts"] == answer(*words)["texts"]
+
+
+@pytest.mark.parametrize(
+    ("words", "complaint"),
+    [
+        ((*DISCOVER, "--engine", "cloud"), "engine must be one of local, processes, ray, got"),
+        ((*DISCOVER, "--workers", 2), "--workers must come with --engine"),
+        ((*DISCOVER, "--engine", "local", "--workers", 2), "workers must be 1 or left out"),
+        ((*DISCOVER, "--engine", "processes", "--workers", 0), "workers must be at least 1"),
+        ((*DISCOVER, "--engine", "processes", "--gpus", 1), "gpus must come with the engine ray"),
+        ((*COMPARE, "--engine", "local", "--address", "x:1"), "address must come with"),
+        (
+            ("infill", "--model", "proteinmpnn", "--order", "commit", "--engine", "local"),
+            "--order commit must run in this process",
+        ),
+        (("study", "run", "--preset", "smoke", "--engine", "cloud"), "engine must be one of"),
+    ],
+)
+def test_options_that_do_not_go_together_are_refused(words, complaint, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    result = run(*words)
+    assert result.exit_code == 2
+    assert complaint in result.stderr
+    assert result.stderr.count("\n") == 1
