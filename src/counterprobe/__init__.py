@@ -15,6 +15,7 @@ from counterprobe import trace as trace
 from counterprobe.checks import ZeroProbabilityWarning as ZeroProbabilityWarning
 from counterprobe.classes import TokenClasses as TokenClasses
 from counterprobe.errors import BudgetExceeded as BudgetExceeded
+from counterprobe.errors import CheckpointError as CheckpointError
 from counterprobe.errors import CounterprobeError as CounterprobeError
 from counterprobe.errors import Infeasible as Infeasible
 from counterprobe.errors import InfeasibleWarning as InfeasibleWarning
@@ -34,6 +35,7 @@ from counterprobe.rows import DenseRows as DenseRows
 from counterprobe.rows import Rows as Rows
 from counterprobe.run.batches import SampleBatch as SampleBatch
 from counterprobe.run.candidates import Candidates as Candidates
+from counterprobe.run.checkpoint import checkpointed as checkpointed
 from counterprobe.run.ledger import Ledger as Ledger
 from counterprobe.run.ledger import Right as Right
 from counterprobe.run.lockstep import Lockstep as Lockstep

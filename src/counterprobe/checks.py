@@ -16,9 +16,9 @@ import numpy as np
 from counterprobe.arrays import FloatArray
 from counterprobe.errors import OracleError
 from counterprobe.oracle import Readouts
-from counterprobe.rows import Rows, to_numpy, widened
+from counterprobe.rows import ClassedRows, DenseRows, Rows, to_numpy, widened
 
-__all__ = ["ZeroProbabilityWarning", "check_attention", "check_rows"]
+__all__ = ["ZeroProbabilityWarning", "check_attention", "check_rows", "own_rows"]
 
 # Rows of a half-precision model sum to one within about this, also when widened afterwards.
 SUM_TOLERANCE = 1e-3
@@ -84,10 +84,14 @@ def check_rows(
             f"oracle {name!r} must return rows over {vocab_size} tokens, got "
             f"{rows.vocab_size}{hint}"
         )
-    if len(rows) == 0:
-        return False
     masses = rows.masses
     xp = array_api_compat.array_namespace(masses)
+    if not xp.isdtype(masses.dtype, ("real floating", "integral", "bool")):
+        raise OracleError(
+            f"oracle {name!r} must return rows of real numbers, got dtype {masses.dtype}"
+        )
+    if len(rows) == 0:
+        return False
     with np.errstate(invalid="ignore"):  # infinities of both signs: reported below
         total = to_numpy(xp.sum(widened(masses), axis=1)).astype(np.float64)
     least = to_numpy(xp.min(masses, axis=1)).astype(np.float64)
@@ -144,3 +148,15 @@ def check_attention(attention: object, num_states: int, length: int, name: str) 
             "after their softmax"
         )
     return weights
+
+
+def own_rows(rows: Rows) -> Rows:
+    """Return rows in memory of their own: an oracle may return a buffer that it writes to again.
+
+    Kinds of rows that their own oracle makes new each time, such as those of torch models, are
+    returned as they are.
+    """
+    if type(rows) in (DenseRows, ClassedRows):
+        xp = array_api_compat.array_namespace(rows.masses)
+        return rows.with_masses(xp.asarray(rows.masses, copy=True))
+    return rows

@@ -27,3 +27,7 @@ class InfeasibleWarning(UserWarning):
 
 class StructureError(CounterprobeError):
     """A saved structure is damaged, or belongs to another oracle."""
+
+
+class CheckpointError(CounterprobeError):
+    """A checkpoint is damaged beyond its tail, or belongs to another run."""

@@ -8,10 +8,11 @@ as one batch a step. Those who write samplers use ``sampler(run, streams)`` on o
 from __future__ import annotations
 
 import itertools
+import os
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal, get_args
 
 import numpy as np
@@ -22,6 +23,7 @@ from counterprobe.arrays import IntArray, StateArray
 from counterprobe.errors import BudgetExceeded, Infeasible
 from counterprobe.oracle import BatchIncrementalOracle, IncrementalOracle, Oracle
 from counterprobe.run.batches import SampleBatch
+from counterprobe.run.checkpoint import checkpointed
 from counterprobe.run.door import Door, ReplyCheck
 from counterprobe.run.drawing import ScoredDraw, as_temperature
 from counterprobe.run.gathered import Gathering, Seat
@@ -32,7 +34,7 @@ from counterprobe.run.results import SampleResult, StopReason
 from counterprobe.run.standing import Progress
 from counterprobe.run.transcript import Level
 from counterprobe.run.unmasking import Unmasking
-from counterprobe.run.whole import Whole
+from counterprobe.run.whole import Tally, Tell, Whole
 from counterprobe.samplers.base import Sampler, require_complete
 from counterprobe.samplers.registry import build_sampler
 from counterprobe.states import MASK, all_masked, as_states
@@ -41,7 +43,6 @@ from counterprobe.streams import Streams
 __all__ = ["Orders", "Step", "sample"]
 
 Orders = Literal["shared", "fresh"]
-Tell = Callable[[Progress], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +88,8 @@ def sample(
     on_step: OnStep | None = None,
     progress: bool | Tell = True,
     listener: Listener | None = None,
+    paranoid: float = 0.0,
+    checkpoint: str | os.PathLike[str] | None = None,
     **settings: Any,
 ) -> SampleBatch:
     """Draw sequences.
@@ -126,6 +129,12 @@ def sample(
         one thread at a time.
     listener : Listener, optional
         Told of everything that the first sequence does, such as a ``trace.Recorder``.
+    paranoid : float
+        Share of the submitted states that are submitted a second time, as in ``Unmasking``.
+    checkpoint : str or path, optional
+        Log every reply in this file, so that the same call, made again after an interruption, goes
+        on where it was and pays for nothing twice; see ``docs/faults.md``. A file of another call
+        is refused; to begin anew, remove it.
     **settings
         Of a sampler given by name.
 
@@ -157,7 +166,16 @@ def sample(
         log_probs=log_probs,
         on_step=on_step,
         listener=listener,
+        paranoid=paranoid,
     )
+    if checkpoint is None:
+        return _drawn(order, progress)
+    with checkpointed(oracle, checkpoint, order.about) as logged:
+        return _drawn(replace(order, oracle=logged), progress)
+
+
+def _drawn(order: _Order, progress: bool | Tell) -> SampleBatch:
+    """Draw what was asked for, the best way."""
     with _told(progress, order.rule.name) as tell:
         batches = _common_batches(order)
         if batches is None:
@@ -185,6 +203,21 @@ class _Order:
     log_probs: bool
     on_step: OnStep | None
     listener: Listener | None
+    paranoid: float
+
+    @property
+    def about(self) -> dict[str, Any]:
+        """What determines the run, and so every question that it asks."""
+        terms = "count groups temperature record at_once paranoid".split()
+        return {
+            "sampler": self.rule.name,
+            "settings": self.rule.settings,
+            "decision_seed": self.streams.decision_seed,
+            "commit_seed": self.streams.commit_seed,
+            "given": self.given if (self.given != MASK).any() else None,
+            "rights": self.rights.names(),
+            **{name: getattr(self, name) for name in terms},
+        }
 
     def streams_of_group(self, group: int) -> Streams:
         """Return the seeds of one group of sequences."""
@@ -302,6 +335,7 @@ def _in_lockstep(
         max_submissions=order.max_submissions,
         groups=order.groups,
         score=order.log_probs,
+        paranoid=order.paranoid,
     )
     total = order.given.size
     stop, reason = StopReason.COMPLETED, None
@@ -334,7 +368,7 @@ def _side_by_side(order: _Order, tell: Tell | None) -> SampleBatch:
     """Let every sequence run as it would alone, their submissions gathered."""
     whole = Whole()
     check = ReplyCheck(order.oracle, order.trusted)
-    tally = None if tell is None else _Tally(tell, order.given, whole)
+    tally = None if tell is None else Tally(tell, order.given, whole)
     scores = np.full(order.given.shape, np.nan) if order.log_probs else None
 
     def work(oracle: Oracle, sequence: int, seat: Seat | None) -> SampleResult:
@@ -345,6 +379,7 @@ def _side_by_side(order: _Order, tell: Tell | None) -> SampleBatch:
             check=check,
             watch=whole,
             listener=order.listener if sequence == 0 else None,
+            paranoid=order.paranoid,
         )
         streams = order.streams_of_group(order.group_of(sequence))
         draw = None
@@ -390,25 +425,3 @@ def _step_teller(on_step: OnStep, run: Unmasking, sequence: int) -> Tell:
             on_step(Step(rounds - 1, np.array([sequence]), run.state[None, :]))
 
     return tell
-
-
-class _Tally:
-    """Adds up the progress of many runs."""
-
-    def __init__(self, tell: Tell, given: StateArray, whole: Whole) -> None:
-        self._tell = tell
-        self._whole = whole
-        self._known = (given != MASK).sum(axis=1)
-        self._committed = int(self._known.sum())
-        self._total = given.size
-
-    def of(self, sequence: int) -> Tell:
-        """Return what one run is to call."""
-
-        def update(progress: Progress) -> None:
-            self._committed += progress.committed - int(self._known[sequence])
-            self._known[sequence] = progress.committed
-            ledger = self._whole.ledger
-            self._tell(Progress(progress.operation, self._committed, self._total, ledger))
-
-        return update

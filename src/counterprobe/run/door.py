@@ -18,7 +18,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from counterprobe.arguments import whole_number
 from counterprobe.arrays import FloatArray, IntArray, StateArray
-from counterprobe.checks import check_attention, check_rows
+from counterprobe.checks import check_attention, check_rows, own_rows
 from counterprobe.errors import BudgetExceeded
 from counterprobe.oracle import (
     AttentiveOracle,
@@ -32,6 +32,7 @@ from counterprobe.rows import Rows
 from counterprobe.run.history import History
 from counterprobe.run.ledger import Ledger
 from counterprobe.run.listening import Listener
+from counterprobe.run.recheck import Recheck
 from counterprobe.run.transcript import (
     MAX_FINGERPRINTS,
     Event,
@@ -81,6 +82,7 @@ class ReplyCheck:
             self._zero_seen |= check_rows(
                 rows, readouts, self._vocab_size, self.name, warn_on_zero=not self._zero_seen
             )
+            return own_rows(rows)  # a run keeps rows that the oracle may write over
         return rows
 
 
@@ -114,6 +116,8 @@ class Door:
         Told of every event that is charged.
     listener : Listener, optional
         Told of every reply, event and note; the transcript is then at level ``trace`` at least.
+    paranoid : float
+        Share of the submitted states that are submitted a second time, and compared.
 
     Attributes
     ----------
@@ -143,6 +147,7 @@ class Door:
         check: ReplyCheck | None = None,
         watch: Watch | None = None,
         listener: Listener | None = None,
+        paranoid: float = 0.0,
     ) -> None:
         require_oracle(oracle)
         self.oracle = oracle
@@ -156,6 +161,8 @@ class Door:
             max_submissions = whole_number("max_submissions", max_submissions)
         self._max_submissions = max_submissions
         self._watch = watch
+        self._recheck = Recheck(paranoid) if paranoid else None
+        self._stage_opened: Callable[[], None] | None = getattr(oracle, "stage_opened", None)
         # Asked once: a protocol check looks up every attribute, which a commit would notice.
         self._incremental = oracle if isinstance(oracle, IncrementalOracle) else None
         self._session: Session | None = None
@@ -225,6 +232,18 @@ class Door:
             return self._session.rows(positions)
         return self.oracle.rows(history.state[None, :].copy(), readouts)
 
+    def _ask_again(self, recheck: Recheck) -> None:
+        """Submit once more what is to be compared: a stage of probes, charged like any other."""
+        asked = recheck.due()
+        if asked is not None:
+            with self.stage("probe") as stage:
+                recheck.compare(stage.ask(*asked), self.oracle.row_error, self.check.name)
+
+    @property
+    def num_rechecked(self) -> int:
+        """Submissions so far that only repeated an earlier one, to compare the replies."""
+        return 0 if self._recheck is None else self._recheck.num_states
+
     # ----- Charging ------------------------------------------------------------------------
 
     def record(self, event: Event) -> None:
@@ -281,6 +300,8 @@ class Stage:
         """Open."""
         self._door.require_closed()
         self._door._is_open = True
+        if self._door._stage_opened is not None:
+            self._door._stage_opened()
         return self
 
     def __exit__(
@@ -304,6 +325,8 @@ class Stage:
             self._door.record(event)
             if self._tell is not None:
                 self._tell(self._operation)
+            if self._door._recheck is not None and kind is None:
+                self._door._ask_again(self._door._recheck)
 
     def ask(
         self,
@@ -331,8 +354,7 @@ class Stage:
         rows = door.oracle.rows(states, readouts) if answer is None else answer()
         rows = door.check(rows, readouts)
         self._count(len(states), len(readouts), prints, rows)
-        if door.transcript.listener is not None:
-            door.transcript.listener.replied(states, readouts, rows)
+        self._show(states, readouts, rows)
         return rows
 
     @property
@@ -348,8 +370,7 @@ class Stage:
         readouts = Readouts.same(1, positions)
         rows = door.check(door._history_rows(history, positions, readouts), readouts)
         self._count(1, len(positions), np.array([history.fingerprint], dtype=np.uint64), rows)
-        if door.transcript.listener is not None:
-            door.transcript.listener.replied(history.state[None, :], readouts, rows)
+        self._show(history.state[None, :], readouts, rows)
         return rows
 
     def ask_attended(
@@ -377,11 +398,19 @@ class Stage:
         rows = door.check(rows, readouts)
         attention = check_attention(weights, 1, door.length, door.check.name)[0]
         self._count(1, len(positions), np.array([history.fingerprint], dtype=np.uint64), rows)
+        self._show(history.state[None, :], readouts, rows)
         return rows, attention
 
     def commit(self, positions: IntArray, *, selected: bool = False) -> None:
         """Be charged as the commit of a batch; without this, rows that were read were probed."""
         self._operation, self._positions, self._is_selected = "commit", positions, selected
+
+    def _show(self, states: StateArray, readouts: Readouts, rows: Rows) -> None:
+        """Show a reply to whoever follows the run."""
+        if self._door.transcript.listener is not None:
+            self._door.transcript.listener.replied(states, readouts, rows)
+        if self._door._recheck is not None:
+            self._door._recheck.take(states, readouts, rows)
 
     def _count(
         self, submissions: int, rows_read: int, prints: NDArray[np.uint64], rows: Rows

@@ -74,6 +74,7 @@ class Seat:
         self.index = index
         self._gathering = gathering
         self._oracle = gathering.oracle
+        self.stage_opened = getattr(gathering.oracle, "stage_opened", None)
         self.inbox: SimpleQueue[Any] = SimpleQueue()
         self.thread: threading.Thread | None = None
 

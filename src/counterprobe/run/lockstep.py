@@ -73,6 +73,9 @@ class Lockstep:
         commit other positions.
     score : bool
         Keep the log-probability of every drawn token.
+    paranoid : float
+        Share of the submitted states that are submitted a second time, as in ``Unmasking``;
+        charged to the whole.
 
     Attributes
     ----------
@@ -93,8 +96,9 @@ class Lockstep:
         max_submissions: int | None = None,
         groups: int = 1,
         score: bool = False,
+        paranoid: float = 0.0,
     ) -> None:
-        self.door = Door(oracle, trusted=trusted)
+        self.door = Door(oracle, trusted=trusted, paranoid=paranoid)
         count = whole_number("count", count, at_least=1)
         groups = whole_number("groups", groups, at_least=1)
         if groups > count:

@@ -57,6 +57,7 @@ class Reading(Standing):
         memory: Memory | None = None,
         door: Door | None = None,
         listener: Listener | None = None,
+        paranoid: float = 0.0,
     ) -> None:
         door = door or Door(
             oracle,
@@ -64,6 +65,7 @@ class Reading(Standing):
             record=record,
             max_submissions=max_submissions,
             listener=listener,
+            paranoid=paranoid,
         )
         super().__init__(door, given, rights, temperature, sequence)
         self._progress = progress

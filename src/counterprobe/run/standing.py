@@ -160,6 +160,11 @@ class Standing:
         return self._door.ledger
 
     @property
+    def num_rechecked(self) -> int:
+        """Submissions that only repeated an earlier one, to compare the replies."""
+        return self._door.num_rechecked
+
+    @property
     def transcript(self) -> Transcript:
         """What happened so far."""
         return self._door.transcript

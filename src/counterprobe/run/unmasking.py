@@ -66,9 +66,13 @@ class Unmasking(Remasking):
         Where :meth:`once` looks first; by default every run computes for itself.
     door : Door, optional
         What asks, checks and charges; by default a new one for ``oracle``, with ``trusted``,
-        ``record``, ``max_submissions`` and ``listener``.
+        ``record``, ``max_submissions``, ``listener`` and ``paranoid``.
     listener : Listener, optional
         Told of everything as it happens, such as a ``trace.Recorder``.
+    paranoid : float
+        Share of the submitted states, 0 to 1, that are submitted a second time to find out whether
+        the oracle is frozen. They are charged as probes, ``num_rechecked`` of them; a row that
+        moved by more than the declared row error raises ``OracleError``.
     """
 
     # ----- Commits -------------------------------------------------------------------------

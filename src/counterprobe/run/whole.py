@@ -1,13 +1,19 @@
-"""The ledger of many runs together."""
+"""The ledger of many runs together, and how they go together."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
+from counterprobe.arrays import StateArray
 from counterprobe.run.ledger import Ledger
+from counterprobe.run.standing import Progress
 from counterprobe.run.transcript import Event
+from counterprobe.states import MASK
 
-__all__ = ["Whole"]
+__all__ = ["Tally", "Tell", "Whole"]
+
+Tell = Callable[[Progress], None]
 
 
 class Whole:
@@ -34,3 +40,25 @@ class Whole:
     def ledger(self) -> Ledger:
         """Charges so far."""
         return replace(self._sum, depth=len(self._widths), widest_stage=self._widest)
+
+
+class Tally:
+    """Adds up the progress of many runs."""
+
+    def __init__(self, tell: Tell, given: StateArray, whole: Whole) -> None:
+        self._tell = tell
+        self._whole = whole
+        self._known = (given != MASK).sum(axis=1)
+        self._committed = int(self._known.sum())
+        self._total = given.size
+
+    def of(self, sequence: int) -> Tell:
+        """Return what one run is to call."""
+
+        def update(progress: Progress) -> None:
+            self._committed += progress.committed - int(self._known[sequence])
+            self._known[sequence] = progress.committed
+            ledger = self._whole.ledger
+            self._tell(Progress(progress.operation, self._committed, self._total, ledger))
+
+        return update

@@ -29,3 +29,6 @@ from counterprobe.testing.sampler_checks import check_stages as check_stages
 from counterprobe.testing.stages import ListingUnmasking as ListingUnmasking
 from counterprobe.testing.wrappers import CountingOracle as CountingOracle
 from counterprobe.testing.wrappers import PiecewiseOracle as PiecewiseOracle
+from counterprobe.testing.zoo import SEEN_BY as SEEN_BY
+from counterprobe.testing.zoo import BadOracle as BadOracle
+from counterprobe.testing.zoo import bad_oracles as bad_oracles

@@ -1,0 +1,190 @@
+"""Rows as bytes, exactly as they were received, and back.
+
+A log of replies keeps what an oracle returned to the last bit, in the precision it came in:
+classed rows stay classed, half-precision tensors stay tensors on their device. The form is a small
+JSON head that names arrays with their types and shapes, then their bytes; nothing in it is code.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import struct
+import sys
+from collections.abc import Iterator
+from dataclasses import fields, is_dataclass
+from typing import Any
+
+import array_api_compat
+import numpy as np
+from numpy.typing import NDArray
+
+from counterprobe.arrays import IntArray
+from counterprobe.classes import TokenClasses
+from counterprobe.errors import CheckpointError
+from counterprobe.extras import load_extra
+from counterprobe.rows import ClassedRows, DenseRows, Rows
+from counterprobe.wrapping import Reply
+
+__all__ = ["decode_classes", "decode_reply", "encode_classes", "encode_reply", "pack", "unpack"]
+
+Arrays = dict[str, NDArray[Any]]
+HEAD = struct.Struct("<I")
+# Array types that a log may hold: booleans, whole and real numbers.
+PLAIN = "biuf"
+
+
+def pack(meta: dict[str, Any], arrays: Arrays) -> bytes:
+    """Return plain values and arrays as bytes."""
+    shapes = [[name, array.dtype.str, list(array.shape)] for name, array in arrays.items()]
+    head = json.dumps({"meta": meta, "arrays": shapes}, separators=(",", ":")).encode()
+    parts = [np.ascontiguousarray(array).tobytes() for array in arrays.values()]
+    return b"".join([HEAD.pack(len(head)), head, *parts])
+
+
+def unpack(data: bytes) -> tuple[dict[str, Any], Arrays]:
+    """Return what :func:`pack` was given; the arrays are new, and may be written to."""
+    try:
+        (size,) = HEAD.unpack_from(data)
+        head = json.loads(data[HEAD.size : HEAD.size + size])
+        arrays: Arrays = {}
+        low = HEAD.size + size
+        for name, kind, shape in head["arrays"]:
+            dtype = np.dtype(kind)
+            if dtype.kind not in PLAIN or any(length < 0 for length in shape):
+                raise ValueError(f"an array of type {kind} and shape {shape}")
+            high = low + math.prod(shape) * dtype.itemsize
+            arrays[name] = np.frombuffer(data[low:high], dtype=dtype).reshape(shape).copy()
+            low = high
+        if low != len(data):
+            raise ValueError(f"{len(data)} bytes where {low} are named")
+        return dict(head["meta"]), arrays
+    except (struct.error, ValueError, KeyError, TypeError) as problem:
+        raise CheckpointError(f"a record of the checkpoint cannot be read: {problem}") from problem
+
+
+def encode_classes(classes: TokenClasses) -> bytes:
+    """Return token classes as bytes, derived arrays included: they come back to the last bit."""
+    return pack({}, {one.name: getattr(classes, one.name) for one in fields(classes)})
+
+
+def decode_classes(data: bytes) -> TokenClasses:
+    """Return token classes from their bytes."""
+    _, arrays = unpack(data)
+    names = {one.name for one in fields(TokenClasses)}
+    if set(arrays) != names:
+        raise CheckpointError(f"token classes of the checkpoint must have {', '.join(names)}")
+    return TokenClasses(**arrays)
+
+
+def encode_reply(
+    reply: Reply, positions: IntArray, classes: int | None
+) -> tuple[dict[str, Any], Arrays] | None:
+    """Return a reply as plain values and arrays; None for rows of a kind that cannot be kept.
+
+    Parameters
+    ----------
+    reply : Rows, or Rows and attention
+    positions : ndarray of int
+        Of the rows, as they were asked for; kept only where the rows say something else.
+    classes : int, optional
+        The number of the rows' token classes.
+    """
+    rows, attention = reply if isinstance(reply, tuple) else (reply, None)
+    arrays: Arrays = {}
+    meta: dict[str, Any] = {"rows": type(rows).__name__}
+    if isinstance(rows, ClassedRows):
+        arrays["masses"] = rows.class_masses
+        meta["classes"] = classes
+        if not np.array_equal(rows.positions, positions):
+            arrays["positions"] = rows.positions
+    elif isinstance(rows, DenseRows) and _is_only_dense(type(rows)):
+        masses = rows.masses
+        if array_api_compat.is_torch_array(masses):
+            meta["device"], meta["dtype"] = str(masses.device), str(masses.dtype)
+            arrays["masses"] = _torch_bits(masses)
+        elif isinstance(masses, np.ndarray):
+            arrays["masses"] = masses
+        else:
+            return None
+    else:
+        return None
+    if arrays["masses"].dtype.kind not in PLAIN:
+        return None
+    if attention is not None:
+        arrays["attention"] = np.asarray(attention)
+    return meta, arrays
+
+
+def decode_reply(
+    meta: dict[str, Any], arrays: Arrays, positions: IntArray, classes: list[TokenClasses]
+) -> Reply:
+    """Return the reply that :func:`encode_reply` was given.
+
+    Parameters
+    ----------
+    meta, arrays
+    positions : ndarray of int
+        Of the rows, as they are asked for now.
+    classes : list of TokenClasses
+        By number.
+    """
+    try:
+        masses: Any = arrays["masses"]
+        if meta["rows"] == ClassedRows.__name__:
+            where = arrays.get("positions", positions)
+            rows: Rows = ClassedRows(masses, classes[meta["classes"]], where.copy())
+        else:
+            if "device" in meta:
+                masses = _torch_tensor(masses, meta["dtype"], meta["device"])
+            rows = _dense_kind(meta["rows"])(masses)
+    except (KeyError, IndexError, TypeError, AttributeError, RuntimeError) as problem:
+        raise CheckpointError(f"a reply of the checkpoint cannot be read: {problem}") from problem
+    return rows if "attention" not in arrays else (rows, arrays["attention"])
+
+
+# ----- Dense rows and their subclasses ------------------------------------------------------
+
+
+def _is_only_dense(kind: type[DenseRows]) -> bool:
+    """Whether rows of a kind are their probabilities and nothing else."""
+    return is_dataclass(kind) and len(fields(kind)) == 1
+
+
+def _dense_kinds(kind: type[DenseRows] = DenseRows) -> Iterator[type[DenseRows]]:
+    """Go through dense rows and every kind of them that is loaded."""
+    yield kind
+    for sub in kind.__subclasses__():
+        yield from _dense_kinds(sub)
+
+
+def _dense_kind(name: str) -> type[DenseRows]:
+    """Find a kind of dense rows among those that are loaded: a file never loads anything."""
+    for kind in _dense_kinds():
+        # A dataclass with slots leaves the class that it was made from behind.
+        is_current = getattr(sys.modules.get(kind.__module__), name, None) is kind
+        if kind.__name__ == name and is_current and _is_only_dense(kind):
+            return kind
+    raise CheckpointError(
+        f"the checkpoint holds rows of kind {name!r}, which this oracle does not give; resume "
+        "with the oracle that it was written for"
+    )
+
+
+def _torch_bits(tensor: Any) -> NDArray[Any]:
+    """Return the numbers of a tensor; as bits where NumPy has no such type."""
+    torch = load_extra("torch", "torch", "a checkpoint of a torch model", package="PyTorch")
+    plain = tensor.detach().cpu().contiguous()
+    if plain.dtype == torch.bfloat16:
+        plain = plain.view(torch.int16)
+    bits: NDArray[Any] = plain.numpy()
+    return bits
+
+
+def _torch_tensor(bits: NDArray[Any], dtype: str, device: str) -> Any:
+    """Return the tensor of :func:`_torch_bits` on the device it was on."""
+    torch = load_extra("torch", "torch", "a checkpoint of a torch model", package="PyTorch")
+    tensor = torch.from_numpy(bits)
+    if dtype == "torch.bfloat16":
+        tensor = tensor.view(torch.bfloat16)
+    return tensor.to(torch.device(device))

@@ -1,0 +1,207 @@
+"""A log of replies: an append-only file of records, each with its length and checksum.
+
+The first record says what run the log belongs to. Whatever a process was doing when it died, the
+records that are whole stay readable, and a tail that is not is cut off. The format:
+
+- the line ``counterprobe replies 1``;
+- records, each a byte that says its kind, eight bytes of length, four bytes of CRC-32 over kind,
+  length and content, and the content. Numbers are little-endian.
+
+Kinds: what the run is (JSON), a life (one process began here), token classes, a reply, and a reply
+that was not kept. Contents are JSON and plain arrays (``encoding.py``).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import struct
+import zlib
+from collections.abc import Iterator
+from contextlib import suppress
+from enum import IntEnum
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from counterprobe.errors import CheckpointError
+
+try:
+    import fcntl
+except ImportError:  # no file locks on this system: two processes on one log are not told apart
+    fcntl = None  # type: ignore[assignment]
+
+__all__ = ["Kind", "ReplyLog"]
+
+MAGIC = b"counterprobe replies 1\n"
+RECORD = struct.Struct("<BQI")
+
+
+class Kind(IntEnum):
+    """What a record is."""
+
+    ABOUT = 0
+    LIFE = 1
+    CLASSES = 2
+    REPLY = 3
+    NOT_KEPT = 4
+
+
+class ReplyLog:
+    """A log that is open: its records are read in order, then more are appended.
+
+    Parameters
+    ----------
+    path : str or path
+        Created if it is not there.
+    about : dict
+        What the run is, as JSON values; a log of another run is refused.
+    facts : dict
+        What else is worth knowing of the first life, as JSON values.
+
+    Attributes
+    ----------
+    facts : dict
+        Those of the first life.
+    num_lives : int
+        Processes that have opened it, this one included.
+    num_cut : int
+        Bytes of a damaged tail that were cut off.
+    """
+
+    def __init__(
+        self, path: str | os.PathLike[str], about: dict[str, Any], facts: dict[str, Any]
+    ) -> None:
+        self.path = Path(path)
+        self.facts = facts
+        self.num_lives, self.num_cut = 1, 0
+        if not self.path.parent.is_dir():
+            raise CheckpointError(f"cannot write {path}: there is no folder {self.path.parent}")
+        # Unbuffered: what was appended is the system's when the call returns, kill or not.
+        self._file: BinaryIO = open(self.path, "a+b", buffering=0)
+        try:
+            self._lock()
+            self._end = self._settle(about)
+        except BaseException:
+            self._file.close()
+            raise
+        self._reader: BinaryIO = open(self.path, "rb")
+        self._reader.seek(len(MAGIC))
+
+    def next(self) -> tuple[Kind, bytes] | None:
+        """Return the next record that was there when the log was opened; None after the last."""
+        if self._reader.tell() >= self._end:
+            return None
+        record = _read(self._reader, self._end)
+        assert record is not None, "every record was checked when the log was opened"
+        return record
+
+    def append(self, kind: Kind, content: bytes) -> None:
+        """Write a record; it is whole in the file when this returns."""
+        data = memoryview(_record(kind, content))
+        while data:
+            data = data[self._file.write(data) :]
+
+    def close(self) -> None:
+        """Bring everything to disk, and let others open the log."""
+        if not self._file.closed:
+            with suppress(OSError):  # a pipe or a full disk: what is written is written
+                os.fsync(self._file.fileno())
+            self._file.close()
+            self._reader.close()
+
+    # ----- Opening -------------------------------------------------------------------------
+
+    def _lock(self) -> None:
+        """Refuse a log that another process has open."""
+        if fcntl is None:
+            return
+        try:
+            fcntl.flock(self._file.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            raise CheckpointError(
+                f"{self.path} is in use by another run; wait for it, or name another file"
+            ) from None
+
+    def _settle(self, about: dict[str, Any]) -> int:
+        """Check or write the beginning, cut a damaged tail; return where whole records end."""
+        size = os.fstat(self._file.fileno()).st_size
+        with open(self.path, "rb") as found:
+            magic = found.read(len(MAGIC))
+            if not MAGIC.startswith(magic):
+                raise CheckpointError(
+                    f"{self.path} is not a checkpoint of this format; name another file"
+                )
+            first = _read(found, size) if magic == MAGIC else None
+            if first is None:  # a process died before it had written anything
+                self.num_cut = size
+                self._file.truncate(0)
+                start = MAGIC + _record(Kind.ABOUT, _json({"run": about, "facts": self.facts}))
+                self._file.write(start)
+                self.append(Kind.LIFE, b"")
+                return len(start)
+            self._require_same(first, about)
+            whole = found.tell()
+            for kind, _ in _records(found, size):
+                self.num_lives += kind is Kind.LIFE
+                whole = found.tell()
+        self.num_cut = size - whole
+        self._file.truncate(whole)
+        self.append(Kind.LIFE, b"")
+        return whole
+
+    def _require_same(self, first: tuple[Kind, bytes], about: dict[str, Any]) -> None:
+        """Refuse a log of another run, and say in what it differs."""
+        kind, content = first
+        try:
+            written = json.loads(content) if kind is Kind.ABOUT else {}
+            then, self.facts = dict(written["run"]), dict(written["facts"])
+        except (ValueError, KeyError, TypeError):
+            raise CheckpointError(
+                f"{self.path} does not begin with what run it belongs to; name another file"
+            ) from None
+        now = json.loads(_json(about))
+        for name in [*now, *(name for name in then if name not in now)]:
+            if then.get(name) != now.get(name):
+                raise CheckpointError(
+                    f"{self.path} belongs to another run: its {name} is {_short(then.get(name))}, "
+                    f"this run's is {_short(now.get(name))}; resume with the same settings, or "
+                    "name another file"
+                )
+
+
+def _json(about: dict[str, Any]) -> bytes:
+    return json.dumps(about, sort_keys=True).encode()
+
+
+def _short(value: Any) -> str:
+    text = json.dumps(value)
+    return text if len(text) <= 60 else text[:57] + "..."
+
+
+def _record(kind: Kind, content: bytes) -> bytes:
+    """Return a record: its head, then its content."""
+    return RECORD.pack(kind, len(content), _checksum(kind, content)) + content
+
+
+def _checksum(kind: int, content: bytes) -> int:
+    return zlib.crc32(content, zlib.crc32(struct.pack("<BQ", kind, len(content))))
+
+
+def _read(file: BinaryIO, end: int) -> tuple[Kind, bytes] | None:
+    """Read a record; None if what follows is not a whole one."""
+    head = file.read(RECORD.size)
+    if len(head) < RECORD.size:
+        return None
+    kind, length, checksum = RECORD.unpack(head)
+    if kind not in list(Kind) or length > end - file.tell():
+        return None
+    content = file.read(length)
+    if len(content) < length or _checksum(kind, content) != checksum:
+        return None
+    return Kind(kind), content
+
+
+def _records(file: BinaryIO, end: int) -> Iterator[tuple[Kind, bytes]]:
+    """Read whole records to the first that is not."""
+    while (record := _read(file, end)) is not None:
+        yield record

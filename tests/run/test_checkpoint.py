@@ -1,0 +1,351 @@
+"""A run that is resumed is the run that was never interrupted, and nothing is paid twice."""
+
+import logging
+
+import numpy as np
+import pytest
+
+import counterprobe as cp
+from counterprobe import samplers, testing
+from counterprobe.run.checkpoint import plain_settings
+from counterprobe.run.replies import Kind
+
+MASK = cp.MASK
+
+
+class Interrupted(Exception):
+    """Stands for whatever ends a process."""
+
+
+class Mortal(testing.CountingOracle):
+    """Dies after a number of calls, before or after it has answered."""
+
+    def __init__(self, inner, calls):
+        super().__init__(inner)
+        self.calls_left = calls
+
+    def rows(self, states, readouts):
+        if self.calls_left == 0:
+            raise Interrupted
+        self.calls_left -= 1
+        return super().rows(states, readouts)
+
+
+class MortalSessions:
+    """An oracle with sessions, one or many, that dies after so many rows() of any of them."""
+
+    def __init__(self, inner, calls):
+        self.inner, self.calls_left, self.answered = inner, calls, 0
+
+    def __getattr__(self, name):
+        if name.startswith("__") or name == "inner":
+            raise AttributeError(name)
+        return getattr(self.inner, name)
+
+    def spend(self, states=1):
+        if self.calls_left == 0:
+            raise Interrupted
+        self.calls_left -= 1
+        self.answered += states
+
+    def rows(self, states, readouts):
+        self.spend(len(states))
+        return self.inner.rows(states, readouts)
+
+    def session(self, state):
+        return Spending(self, self.inner.session(state))
+
+
+class Spending:
+    def __init__(self, oracle, session):
+        self.oracle, self.session, self.push = oracle, session, session.push
+
+    def rows(self, positions):
+        self.oracle.spend()
+        return self.session.rows(positions)
+
+
+def same(one: cp.SampleBatch, other: cp.SampleBatch) -> bool:
+    """Whether two batches are the same in everything but the seconds they took."""
+    return (
+        np.array_equal(one.sequences, other.sequences)
+        and one.ledger == other.ledger
+        and list(one.ledgers) == list(other.ledgers)
+        and all(
+            [e.fingerprints.tolist() for e in a.transcript.events]
+            == [e.fingerprints.tolist() for e in b.transcript.events]
+            for a, b in zip(one.results, other.results, strict=True)
+        )
+    )
+
+
+RULES = ["sequential", "random-balanced", "threshold", "punt", "maskgit", "compressed"]
+
+
+@pytest.mark.parametrize("count", [1, 4])
+@pytest.mark.parametrize("rule", RULES)
+def test_a_run_that_died_at_any_call_is_resumed_without_a_call_twice(law, rule, count, tmp_path):
+    whole = testing.CountingOracle(law.oracle())
+    undisturbed = cp.sample(whole, rule, count, seed=3, progress=False)
+    path = tmp_path / "run.log"
+    lives, states = 0, 0
+    while True:
+        oracle = Mortal(law.oracle(), calls=3)
+        lives += 1
+        try:
+            resumed = cp.sample(oracle, rule, count, seed=3, progress=False, checkpoint=path)
+            break
+        except Interrupted:
+            states += oracle.states
+    states += oracle.states
+    assert lives == -(-whole.calls // 3) + (whole.calls % 3 == 0) or lives == -(-whole.calls // 3)
+    assert states == whole.states == undisturbed.ledger.total
+    assert same(resumed, undisturbed)
+
+
+@pytest.mark.parametrize("count", [1, 3])
+@pytest.mark.parametrize("rule", ["sequential", "threshold", "punt"])
+def test_sessions_are_replayed_and_opened_only_where_the_log_ends(
+    forest_law, rule, count, tmp_path
+):
+    undisturbed = cp.sample(forest_law.oracle(), rule, count, seed=5, progress=False)
+    path = tmp_path / "run.log"
+    answered = lives = 0
+    while True:
+        oracle = MortalSessions(forest_law.oracle(), calls=4)
+        lives += 1
+        try:
+            resumed = cp.sample(oracle, rule, count, seed=5, progress=False, checkpoint=path)
+            break
+        except Interrupted:
+            answered += oracle.answered
+    answered += oracle.answered
+    assert same(resumed, undisturbed)
+    assert answered == undisturbed.ledger.total and lives > 1
+    silent = MortalSessions(forest_law.oracle(), calls=0)
+    again = cp.sample(silent, rule, count, seed=5, progress=False, checkpoint=path)
+    assert same(again, undisturbed), "a finished run is replayed without a call"
+
+
+def test_context_budget_and_taken_back_commits_are_resumed(table_law, tmp_path):
+    given = np.full(table_law.length, MASK)
+    given[1] = 2
+    options = {"given": given, "progress": False, "temperature": 0.7}
+    for rule in (samplers.Sequential("random"), *samplers_with_rights()):
+        path = tmp_path / f"{rule.name}.log"
+        undisturbed = cp.sample(table_law.oracle(), rule, 2, **options)
+        with pytest.raises(Interrupted):
+            oracle = Mortal(table_law.oracle(), calls=1)
+            cp.sample(oracle, rule, 2, checkpoint=path, **options)
+        oracle = Mortal(table_law.oracle(), calls=-1)
+        resumed = cp.sample(oracle, rule, 2, checkpoint=path, **options)
+        assert same(resumed, undisturbed)
+    # A budget changes nothing that is asked: a run that stopped may be resumed with a larger one.
+    path = tmp_path / "budget.log"
+    stopped = cp.sample(
+        testing.CountingOracle(table_law.oracle()), "sequential", max_submissions=2,
+        progress=False, checkpoint=path,
+    )  # fmt: skip
+    assert stopped.results[0].stop is cp.StopReason.BUDGET_SPENT
+    oracle = testing.CountingOracle(table_law.oracle())
+    finished = cp.sample(oracle, "sequential", progress=False, checkpoint=path)
+    assert finished.results[0].stop is cp.StopReason.COMPLETED
+    assert oracle.states == table_law.length - 2
+
+
+def samplers_with_rights():
+    """Rules that draft, verify or take back, where there are some."""
+    names = ("remdm", "wino", "lookahead")
+    return [samplers.SAMPLERS[name]() for name in names if name in samplers.SAMPLERS]
+
+
+def test_any_call_of_a_run_is_refused_when_it_asks_something_else(table_law, tmp_path):
+    path = tmp_path / "run.log"
+    with cp.checkpointed(table_law.oracle(), path) as oracle:
+        samplers.Sequential()(cp.Unmasking(oracle), cp.Streams(1, 2))
+    with (
+        cp.checkpointed(table_law.oracle(), path) as oracle,
+        pytest.raises(cp.CheckpointError, match=r"call \d of this run asks something else"),
+    ):
+        samplers.Sequential()(cp.Unmasking(oracle), cp.Streams(1, 3))
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"seed": cp.Streams(3, 2)}, "its decision_seed is 1, this run's is 3"),
+        ({"seed": cp.Streams(1, 3)}, "its commit_seed is 2, this run's is 3"),
+        ({"sampler": "one-batch"}, 'its sampler is "sequential", this run\'s is "one-batch"'),
+        ({"order": "random"}, "its settings is"),
+        ({"count": 2}, "its count is 1, this run's is 2"),
+        ({"temperature": 0.5}, "its temperature is 1.0, this run's is 0.5"),
+        ({"given": [0, MASK, MASK, MASK]}, "its given is null, this run's is"),
+        ({"paranoid": 0.5}, "its paranoid is 0.0, this run's is 0.5"),
+    ],
+)
+def test_the_checkpoint_of_another_run_is_refused(table_law, tmp_path, change, message):
+    path = tmp_path / "run.log"
+    options = {"sampler": "sequential", "seed": cp.Streams(1, 2), "progress": False}
+    cp.sample(table_law.oracle(), checkpoint=path, **options)
+    before = path.read_bytes()
+    with pytest.raises(cp.CheckpointError, match=message):
+        cp.sample(table_law.oracle(), checkpoint=path, **{**options, **change})
+    assert path.read_bytes() == before
+
+
+def test_the_checkpoint_of_another_oracle_is_refused(uniform_oracle, table_law, tmp_path):
+    path = tmp_path / "run.log"
+    cp.sample(uniform_oracle(3, 4, name="one"), "sequential", progress=False, checkpoint=path)
+    for oracle, message in (
+        (uniform_oracle(3, 4, name="two"), 'its oracle is "one", this run\'s is "two"'),
+        (uniform_oracle(4, 4, name="one"), "its length is 3, this run's is 4"),
+        (uniform_oracle(3, 5, name="one"), "its vocab_size is 4, this run's is 5"),
+    ):
+        with pytest.raises(cp.CheckpointError, match=message):
+            cp.sample(oracle, "sequential", progress=False, checkpoint=path)
+
+
+def test_a_run_keeps_the_row_error_it_began_with(uniform_oracle, tmp_path):
+    path = tmp_path / "run.log"
+    with cp.checkpointed(uniform_oracle(row_error=0.25), path) as oracle:
+        assert oracle.row_error == 0.25
+    with cp.checkpointed(uniform_oracle(row_error=0.5), path) as oracle:
+        assert oracle.row_error == 0.25
+        assert oracle.num_lives == 2
+
+
+def test_a_damaged_tail_is_cut_in_one_line_and_asked_for_again(table_law, tmp_path, caplog):
+    path = tmp_path / "run.log"
+    undisturbed = cp.sample(table_law.oracle(), "sequential", progress=False, checkpoint=path)
+    data = path.read_bytes()
+    path.write_bytes(data[:-5])
+    oracle = testing.CountingOracle(table_law.oracle())
+    with caplog.at_level(logging.WARNING, "counterprobe"):
+        oracle.inner = table_law.oracle()
+        resumed = cp.sample(
+            Named(oracle, table_law.oracle().name), "sequential", progress=False, checkpoint=path
+        )
+    assert same(resumed, undisturbed) and oracle.states == 1
+    (line,) = [record.getMessage() for record in caplog.records]
+    assert "bytes are no whole record and were cut off" in line and "\n" not in line
+
+
+class Named:
+    """An oracle under another's name."""
+
+    def __init__(self, inner, name):
+        self.inner, self.name = inner, name
+
+    def __getattr__(self, attribute):
+        return getattr(self.inner, attribute)
+
+    def rows(self, states, readouts):
+        return self.inner.rows(states, readouts)
+
+
+def test_a_stage_too_large_to_log_is_asked_again_and_said(forest_law, tmp_path, caplog):
+    path = tmp_path / "run.log"
+    states = np.full((6, forest_law.length), MASK)
+    states[np.arange(6), 0] = np.arange(6)
+
+    def run(oracle):
+        unmasking = cp.Unmasking(oracle)
+        unmasking.begin(cp.Streams(1, 2))
+        seen = []
+        requests = [
+            cp.Request(states[k : k + 2], cp.Readouts.same(2, [1, 2, 3])) for k in (0, 2, 4)
+        ]
+        unmasking.stage(requests, lambda _, rows: seen.append(rows.masses.copy()))
+        unmasking.commit([4])
+        return np.concatenate(seen), unmasking.ledger
+
+    alone, ledger = run(testing.CountingOracle(forest_law.oracle()))
+    one_reply = alone.nbytes // 3
+    lives = []
+    for _ in range(2):
+        counting = testing.CountingOracle(forest_law.oracle())
+        with (
+            caplog.at_level(logging.WARNING, "counterprobe"),
+            cp.checkpointed(counting, path, largest_stage=one_reply) as oracle,
+        ):
+            rows, charged = run(oracle)
+        assert np.array_equal(rows, alone) and charged == ledger
+        lives.append((counting.states, oracle.num_replayed, oracle.num_asked, oracle.num_again))
+    # The first reply of the stage fits, and the commit is a stage of its own.
+    assert lives == [(7, 0, 7, 0), (4, 3, 4, 4)]
+    (line,) = [record.getMessage() for record in caplog.records]
+    assert "4 submissions were made again, and paid again" in line
+
+
+def test_replies_of_gathered_runs_are_bounded_by_the_stage_too(table_law, tmp_path):
+    path = tmp_path / "run.log"
+    with cp.checkpointed(table_law.oracle(), path, largest_stage=10**6) as oracle:
+        cp.sample(oracle, "threshold", 3, progress=False)
+        assert oracle._stage_size < 10**4
+    with pytest.raises(ValueError, match="largest_stage must be at least 0"):
+        with cp.checkpointed(table_law.oracle(), path, largest_stage=-1):
+            pass
+
+
+def test_a_reply_that_breaks_the_contract_is_asked_for_again(tmp_path):
+    path = tmp_path / "run.log"
+    replies = iter([0.25, np.nan, 0.25, 0.25])
+
+    def function(states):
+        return np.full((*states.shape, 4), next(replies))
+
+    oracle = cp.CallableOracle(function, 3, 4)
+    with pytest.raises(cp.OracleError, match="not finite"):
+        cp.sample(oracle, "sequential", progress=False, checkpoint=path)
+    batch = cp.sample(oracle, "sequential", progress=False, checkpoint=path)
+    assert batch.results[0].stop is cp.StopReason.COMPLETED
+    assert next(replies, None) is None, "one call before it, itself twice, one after it"
+
+
+def test_a_buffer_that_the_oracle_writes_over_is_logged_as_it_was(tmp_path, table_law):
+    path = tmp_path / "run.log"
+
+    class Reusing(testing.CountingOracle):
+        buffer = np.empty((64, 3))
+
+        def rows(self, states, readouts):
+            rows = super().rows(states, readouts)
+            self.buffer[: len(rows)] = rows.masses
+            return cp.DenseRows(self.buffer[: len(rows)])
+
+    undisturbed = cp.sample(table_law.oracle(), "punt", 2, progress=False)
+    for _ in range(2):
+        batch = cp.sample(Reusing(table_law.oracle()), "punt", 2, progress=False, checkpoint=path)
+        assert np.array_equal(batch.sequences, undisturbed.sequences)
+
+
+def test_rows_of_the_log_and_of_the_oracle_share_their_classes(forest_law, tmp_path):
+    path = tmp_path / "run.log"
+    state = np.full((1, forest_law.length), MASK, dtype=np.int32)
+    one, two = cp.Readouts.same(1, [1]), cp.Readouts.same(1, [2])
+    with cp.checkpointed(forest_law.oracle(), path) as oracle:
+        oracle.rows(state, one)
+    with cp.checkpointed(forest_law.oracle(), path) as oracle:
+        old, new = oracle.rows(state, one), oracle.rows(state, two)
+        assert old.classes is new.classes
+        assert (oracle.num_replayed, oracle.num_asked) == (1, 1)
+        kinds = []
+        log = oracle._log
+        log._reader.seek(len(b"counterprobe replies 1\n"))
+        while (record := log.next()) is not None:
+            kinds.append(record[0])
+        assert kinds.count(Kind.CLASSES) == 1, "classes are written once"
+
+
+def test_settings_become_plain_values():
+    class Thing:
+        pass
+
+    array = np.arange(3)
+    plain = plain_settings(
+        {"a": (1, 2.5), "b": array, "c": np.float64(0.5), "d": Thing(), "e": None, 3: {"x": True}}
+    )
+    assert plain["a"] == [1, 2.5] and plain["c"] == 0.5 and plain["d"] == "Thing"
+    assert plain["3"] == {"x": True} and plain["e"] is None
+    assert plain["b"] == plain_settings(array.copy()) != plain_settings(array + 1)
+    assert plain_settings(cp.Streams(1, 2)) == "Streams(decision_seed=1, commit_seed=2)"

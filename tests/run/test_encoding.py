@@ -1,0 +1,131 @@
+"""Rows come back from bytes to the last bit, in the kind and precision they had."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+import torch
+
+import counterprobe as cp
+from counterprobe.models.rows import TorchRows
+from counterprobe.run.encoding import (
+    HEAD,
+    decode_classes,
+    decode_reply,
+    encode_classes,
+    encode_reply,
+    pack,
+    unpack,
+)
+
+POSITIONS = np.array([3, 0, 5])
+
+
+def through(reply, classes=(), positions=POSITIONS):
+    encoded = encode_reply(reply, positions, 0 if classes else None)
+    assert encoded is not None
+    return decode_reply(*unpack(pack(*encoded)), positions, list(classes))
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32, np.float16])
+def test_dense_rows_keep_their_precision(dtype):
+    masses = np.random.default_rng(1).dirichlet(np.ones(4), size=3).astype(dtype)
+    rows = through(cp.DenseRows(masses))
+    assert type(rows) is cp.DenseRows
+    assert rows.masses.dtype == dtype and np.array_equal(rows.masses, masses)
+    assert rows.masses.flags.writeable
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16, torch.float64])
+@pytest.mark.parametrize("kind", [cp.DenseRows, TorchRows])
+def test_tensors_stay_tensors_of_their_type(dtype, kind):
+    masses = torch.rand((3, 4), generator=torch.Generator().manual_seed(1)).to(dtype)
+    rows = through(kind(masses))
+    assert type(rows) is kind
+    assert rows.masses.dtype == dtype and torch.equal(rows.masses, masses)
+    assert rows.masses.device == masses.device
+
+
+def test_classed_rows_stay_classed_and_their_classes_are_the_same_bits(forest_law):
+    classes = forest_law.classes
+    again = decode_classes(encode_classes(classes))
+    for name in classes.__dataclass_fields__:
+        assert np.array_equal(getattr(again, name), getattr(classes, name)), name
+        assert getattr(again, name).dtype == getattr(classes, name).dtype
+    state = np.full((1, forest_law.length), cp.MASK, dtype=np.int32)
+    rows = forest_law.oracle().rows(state, cp.Readouts.same(1, POSITIONS))
+    kept = through(rows, [again])
+    assert isinstance(kept, cp.ClassedRows) and kept.classes is again
+    assert np.array_equal(kept.class_masses, rows.class_masses)
+    assert np.array_equal(kept.positions, POSITIONS)
+    uniforms = np.random.default_rng(2).random(3)
+    assert np.array_equal(kept.draw(uniforms), rows.draw(uniforms))
+    elsewhere = cp.ClassedRows(rows.class_masses, rows.classes, POSITIONS[::-1].copy())
+    assert np.array_equal(through(elsewhere, [again]).positions, POSITIONS[::-1])
+
+
+def test_attention_comes_back_beside_its_rows():
+    attention = np.random.default_rng(1).random((1, 4, 4))
+    rows, kept = through((cp.DenseRows(np.full((3, 2), 0.5)), attention))
+    assert np.array_equal(kept, attention) and len(rows) == 3
+
+
+def test_no_rows_at_all_come_back_too():
+    rows = through(cp.DenseRows(np.empty((0, 4))), positions=np.empty(0, dtype=np.int64))
+    assert rows.masses.shape == (0, 4)
+
+
+def test_rows_of_a_kind_that_holds_more_are_not_kept():
+    @dataclass(frozen=True, slots=True)
+    class Labelled(cp.DenseRows):
+        label: str = ""
+
+    assert encode_reply(Labelled(np.full((1, 2), 0.5)), POSITIONS, None) is None
+    assert encode_reply("no rows", POSITIONS, None) is None
+    assert encode_reply(cp.DenseRows(np.full((1, 2), 0.5, dtype=object)), POSITIONS, None) is None
+
+
+def test_a_kind_that_nobody_loaded_is_refused_and_not_looked_up():
+    meta = {"rows": "SystemExit"}
+    with pytest.raises(cp.CheckpointError, match="'SystemExit', which this oracle does not give"):
+        decode_reply(meta, {"masses": np.full((1, 2), 0.5)}, POSITIONS, [])
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"",
+        HEAD.pack(9) + b"{}",
+        HEAD.pack(2) + b"{}",
+        HEAD.pack(2) + b"[]",
+        pack({}, {"masses": np.zeros(3)})[:-1],
+        pack({}, {"masses": np.zeros(3)}) + b"more",
+        pack({}, {"masses": np.zeros(3)}).replace(b"<f8", b"|O8"),
+        pack({}, {"masses": np.zeros(3)}).replace(b"[3]", b"-33"),
+        pack({}, {"masses": np.zeros((3, 3))}).replace(b"[3,3]", b"[-3,3"),
+        pack({}, {"masses": np.zeros((3, 3))}).replace(b"[3,3]", b"[9,9]"),
+    ],
+)
+def test_bytes_that_are_no_record_are_one_clear_error(data):
+    with pytest.raises(cp.CheckpointError, match="a record of the checkpoint cannot be read"):
+        unpack(data)
+
+
+@pytest.mark.parametrize(
+    ("meta", "arrays"),
+    [
+        ({}, {"masses": np.zeros((1, 2))}),
+        ({"rows": "DenseRows"}, {}),
+        ({"rows": "ClassedRows", "classes": 0}, {"masses": np.zeros((1, 2))}),
+        ({"rows": "ClassedRows", "classes": None}, {"masses": np.zeros((1, 2))}),
+        ({"rows": "DenseRows", "device": "moon", "dtype": "x"}, {"masses": np.zeros((1, 2))}),
+    ],
+)
+def test_a_record_that_is_no_reply_is_one_clear_error(meta, arrays):
+    with pytest.raises(cp.CheckpointError, match="a reply of the checkpoint cannot be read"):
+        decode_reply(meta, arrays, POSITIONS, [])
+
+
+def test_classes_that_miss_something_are_refused():
+    with pytest.raises(cp.CheckpointError, match="token classes of the checkpoint must have"):
+        decode_classes(pack({}, {"kind": np.zeros(3)}))

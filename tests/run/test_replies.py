@@ -1,0 +1,154 @@
+"""The file of a checkpoint: whole records stay, damaged tails go, other runs are refused."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+import counterprobe as cp
+from counterprobe.run import replies
+from counterprobe.run.replies import MAGIC, RECORD, Kind, ReplyLog
+
+ABOUT = {"sampler": "sequential", "seed": 1}
+FACTS = {"row_error": 0.5}
+
+
+def written(path, contents=(b"one", b"", b"three" * 100)):
+    log = ReplyLog(path, ABOUT, FACTS)
+    for content in contents:
+        log.append(Kind.REPLY, content)
+    log.close()
+    return path.read_bytes()
+
+
+def replies_of(path):
+    log = ReplyLog(path, ABOUT, FACTS)
+    found = []
+    while (record := log.next()) is not None:
+        found.append(record)
+    log.close()
+    return [content for kind, content in found if kind is Kind.REPLY], log
+
+
+def test_records_come_back_in_order_and_lives_are_counted(tmp_path):
+    path = tmp_path / "run.log"
+    written(path)
+    found, log = replies_of(path)
+    assert found == [b"one", b"", b"three" * 100]
+    assert log.num_lives == 2 and log.num_cut == 0
+    log = ReplyLog(path, ABOUT, {"row_error": 0.7})
+    assert log.num_lives == 3 and log.facts == FACTS, "facts are those of the first life"
+    log.append(Kind.REPLY, b"four")
+    assert log.next() is not None, "what this life appends comes after what it reads"
+    log.close()
+    assert replies_of(path)[0] == [b"one", b"", b"three" * 100, b"four"]
+
+
+def test_a_log_cut_anywhere_keeps_every_whole_record(tmp_path):
+    path = tmp_path / "run.log"
+    whole = written(path)
+    start = whole.index(b"one") - RECORD.size
+    ends = [whole.index(b"one") + 3, whole.index(b"one") + 3 + RECORD.size, len(whole)]
+    for size in range(len(whole)):
+        path.write_bytes(whole[:size])
+        found, log = replies_of(path)
+        kept = sum(size >= end for end in ends)
+        assert found == [b"one", b"", b"three" * 100][:kept]
+        if size > start:
+            assert log.num_cut == size - max([start, *[end for end in ends if end <= size]])
+        assert replies_of(path)[1].num_cut == 0, "it was cut in the file"
+
+
+def test_a_damaged_byte_cuts_from_its_record_on(tmp_path):
+    path = tmp_path / "run.log"
+    whole = written(path)
+    start = whole.index(b"one") - RECORD.size
+    for place in range(start, len(whole), 7):
+        damaged = bytearray(whole)
+        damaged[place] ^= 0x10
+        path.write_bytes(damaged)
+        found, log = replies_of(path)
+        good = sum(
+            place >= end
+            for end in (whole.index(b"one") + 3, whole.index(b"one") + 3 + RECORD.size)
+        )
+        assert found == [b"one", b"", b"three" * 100][:good]
+        assert log.num_cut > 0
+
+
+@pytest.mark.parametrize(
+    ("about", "message"),
+    [
+        ({**ABOUT, "seed": 2}, "its seed is 1, this run's is 2"),
+        ({**ABOUT, "sampler": "packed"}, 'its sampler is "sequential", this run\'s is "packed"'),
+        ({"sampler": "sequential"}, "its seed is 1, this run's is null"),
+        ({**ABOUT, "given": "x" * 99}, r"its given is null, this run's is \"x+\.\.\."),
+    ],
+)
+def test_the_log_of_another_run_is_refused_and_left_as_it_was(tmp_path, about, message):
+    path = tmp_path / "run.log"
+    before = written(path)
+    with pytest.raises(cp.CheckpointError, match=message):
+        ReplyLog(path, about, FACTS)
+    assert path.read_bytes() == before
+
+
+@pytest.mark.parametrize("content", [b"some text\n", b"counterprobe replies 2\n", b"\0" * 99])
+def test_a_file_of_another_kind_is_refused_and_left_as_it_was(tmp_path, content):
+    path = tmp_path / "notes.txt"
+    path.write_bytes(content)
+    with pytest.raises(cp.CheckpointError, match="is not a checkpoint of this format"):
+        ReplyLog(path, ABOUT, FACTS)
+    assert path.read_bytes() == content
+
+
+@pytest.mark.parametrize(
+    ("kind", "content"),
+    [
+        (Kind.REPLY, b"{}"),
+        (Kind.ABOUT, b"{}"),
+        (Kind.ABOUT, b"\xff"),
+        (Kind.ABOUT, json.dumps({"run": 3, "facts": {}}).encode()),
+    ],
+)
+def test_a_beginning_that_says_nothing_of_the_run_is_refused(tmp_path, kind, content):
+    path = tmp_path / "run.log"
+    path.write_bytes(MAGIC + replies._record(kind, content))
+    with pytest.raises(cp.CheckpointError, match="does not begin with what run it belongs to"):
+        ReplyLog(path, ABOUT, FACTS)
+
+
+def test_a_length_beyond_the_file_is_not_believed(tmp_path):
+    path = tmp_path / "run.log"
+    whole = written(path)
+    path.write_bytes(whole + RECORD.pack(Kind.REPLY, 2**60, 0) + b"xyz")
+    found, log = replies_of(path)
+    assert len(found) == 3 and log.num_cut == RECORD.size + 3
+
+
+def test_a_missing_folder_and_a_folder_are_refused(tmp_path):
+    with pytest.raises(cp.CheckpointError, match="there is no folder"):
+        ReplyLog(tmp_path / "none" / "run.log", ABOUT, FACTS)
+    with pytest.raises(OSError):
+        ReplyLog(tmp_path, ABOUT, FACTS)
+
+
+def test_a_log_in_use_by_another_process_is_refused(tmp_path):
+    path = tmp_path / "run.log"
+    log = ReplyLog(path, ABOUT, FACTS)
+    program = (
+        "import fcntl, sys\n"
+        "try:\n"
+        "    fcntl.flock(open(sys.argv[1], 'ab'), fcntl.LOCK_EX | fcntl.LOCK_NB)\n"
+        "except OSError:\n"
+        "    print('locked')\n"
+    )
+    seen = subprocess.run(
+        [sys.executable, "-c", program, str(path)], capture_output=True, text=True, check=True
+    )
+    assert seen.stdout == "locked\n"
+    with pytest.raises(cp.CheckpointError, match="in use by another run"):
+        ReplyLog(path, ABOUT, FACTS)
+    log.close()
+    ReplyLog(path, ABOUT, FACTS).close()
