@@ -59,7 +59,6 @@ def make_paper(path: Path) -> None:
         skip_empty_colors=False,
     )
     about = About(
-        title="The paper's 15-vertex example: one peel, then two centroid batches",
         tokens="abcdefgh",
         positions=[str(k) for k in range(1, 16)],
         true_edges=law.edges,
@@ -103,10 +102,10 @@ def make_protein(path: Path) -> None:
 MAKERS = {"paper": make_paper, "antibody": make_antibody, "protein": make_protein}
 
 
-def without_time(trace: Trace) -> Trace:
-    """Return a trace that is the same whenever it is made."""
+def settled(trace: Trace, title: str) -> Trace:
+    """Return a trace under its title that is the same whenever it is made."""
     *events, end = trace.events
-    return Trace(trace.header, [*events, {**end, "seconds": 0.0}])
+    return Trace({**trace.header, "title": title}, [*events, {**end, "seconds": 0.0}])
 
 
 def make(name: str, folder: Path = FOLDER) -> Path:
@@ -115,15 +114,17 @@ def make(name: str, folder: Path = FOLDER) -> Path:
         fresh = Path(scratch) / "trace.json"
         MAKERS[name](fresh)
         target = folder / f"{name}.json.gz"
-        write_trace(without_time(load_trace(fresh)), target)
+        title = EXAMPLES[name]
+        write_trace(settled(load_trace(fresh), title[0].upper() + title[1:]), target)
     return target
 
 
 def main() -> None:
     """Make what is asked for."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("names", nargs="*", choices=[*EXAMPLES, []], default=list(EXAMPLES))
-    for name in parser.parse_args().names or EXAMPLES:
+    parser.add_argument("name", nargs="?", choices=list(EXAMPLES), help="all, by default")
+    chosen = parser.parse_args().name
+    for name in [chosen] if chosen else EXAMPLES:
         file = make(name)
         print(f"{name}: {os.path.getsize(file):,} bytes")
 

@@ -30,7 +30,7 @@ def about_task(task: Task, command: str | None = None) -> About:
     return About(
         model=None if model is None else model.name,
         tokens=tokens,
-        positions=None if backbone is None else [str(k) for k in backbone.residue_index],
+        positions=None if backbone is None else [str(k + 1) for k in backbone.residue_index],
         coordinates=None if backbone is None else backbone.coordinates[:, 1],
         command=command,
     )
