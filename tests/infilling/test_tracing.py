@@ -1,0 +1,81 @@
+"""The trace of an infill knows letters, labels and places; a plain oracle has none of them."""
+
+import os
+
+import numpy as np
+import pytest
+
+import counterprobe as cp
+from counterprobe.infilling.task import Task, make_task
+from counterprobe.infilling.tracing import about_task
+from counterprobe.models.letters import Letters
+from counterprobe.trace import load_trace, replay
+
+LETTERS = Letters("AB<", (5, 6, 7), mask_id=9, prefix=(0,), suffix=(2,))
+
+
+class Spelling:
+    """A model of three letters that do not depend on each other."""
+
+    name = "spelling"
+
+    def template(self, text, *, allowed=None):
+        return LETTERS.template(text, allowed=allowed)
+
+    def oracle(self, template, **options):
+        def function(states):
+            return np.tile([0.5, 0.3, 0.2], (*states.shape, 1))
+
+        oracle = cp.CallableOracle(function, template.length, 3)
+        return oracle
+
+
+def test_letters_and_the_model_are_named():
+    about = about_task(make_task(Spelling(), "AXBX"), "counterprobe infill")
+    assert list(about.tokens) == ["A", "B", "<"]
+    assert (about.model, about.positions, about.coordinates) == ("spelling", None, None)
+    assert about.command == "counterprobe infill"
+
+
+def test_a_plain_oracle_has_numbers(table_law):
+    about = about_task(make_task(table_law.oracle()))
+    assert (about.model, about.tokens, about.positions) == (None, None, None)
+
+
+def test_a_backbone_gives_residues_their_places_and_numbers():
+    backbone = cp.models.Backbone.shipped("1ubi")
+
+    class Folding:
+        name = "folding"
+
+    Folding.backbone = backbone
+    task = Task(None, np.full(76, cp.MASK), None, 0, 1.0, Folding())
+    about = about_task(task)
+    assert about.positions[0] == str(backbone.residue_index[0] + 1)
+    assert (np.asarray(about.coordinates) == backbone.coordinates[:, 1]).all()
+
+
+@pytest.mark.parametrize("name", ["run.json", "run.json.gz"])
+def test_infill_writes_what_the_first_sequence_did(tmp_path, name):
+    options = {"sampler": "sequential", "count": 3, "seed": 2, "progress": False}
+    plain = cp.infill(Spelling(), "AXBX", **options)
+    batch = cp.infill(Spelling(), "AXBX", trace=tmp_path / name, **options)
+    trace = load_trace(tmp_path / name)
+    followed = replay(trace)
+    assert (plain.sequences == batch.sequences).all()
+    assert followed.tokens.tolist() == batch.sequences[0].tolist()
+    assert followed.round_of_position.tolist() == [-1, 0, -1, 1]
+    assert "".join(trace.header["tokens"][k] for k in followed.tokens) == batch.texts[0]
+
+
+def test_a_finished_text_leaves_a_trace_of_nothing_done(tmp_path):
+    cp.infill(Spelling(), "AB", trace=tmp_path / "run.json", progress=False)
+    trace = load_trace(tmp_path / "run.json")
+    assert [event["type"] for event in trace.events] == ["end"]
+    assert trace.end["ledger"]["total"] == 0
+
+
+def test_a_name_that_no_trace_has_is_refused_before_the_model_is_loaded(tmp_path):
+    with pytest.raises(ValueError, match="must end in"):
+        cp.infill("no such model", "AB", trace=tmp_path / "run.txt")
+    assert os.listdir(tmp_path) == []
