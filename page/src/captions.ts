@@ -104,6 +104,10 @@ const COMMITS: Record<string, (what: string, run: Run) => [string, string]> = {
     `Commit ${what}, chosen after the rows were seen`,
     "The rule looked at this very reply to decide what to keep.",
   ],
+  verified: (what) => [
+    `Commit ${what}, drafted at once and verified`,
+    "Rows that saw the drafts accepted these values; nothing else was drawn for them.",
+  ],
   guard: (what) => [
     `The guard commits ${what}`,
     "The last permitted round takes everything that is left, tied or not: nothing is promised about these draws.",
@@ -236,8 +240,13 @@ export function caption(run: Run): Caption {
       return write("commits", `Commit ${count(step.batch + 1)} of ${count(run.numBatches)}`, commit(run, step));
     case "remask":
       return write("commits", "Remask", [`${capital(named(run, step.positions))} masked again`, "The rule takes back what it no longer believes."]);
-    case "verify":
-      return write("probes", "Verify", ["Drawn values are checked", "Accepted ones stay, rejected ones are drawn again."]);
+    case "verify": {
+      const kept = Array.from(table(event.accepted)?.data ?? []);
+      return write("structure", "Verify", [
+        `${count(kept.filter((flag) => flag).length)} of ${plural(kept.length, "drafted value")} kept`,
+        "Rows that saw the drafts decide which of them the model would have drawn one by one.",
+      ]);
+    }
     default:
       return write("end", "End", end(run));
   }

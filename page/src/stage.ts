@@ -111,7 +111,7 @@ export class Stage {
   private whole(): Look {
     const look = this.blank(`All ${this.count} states: how far each row moved on average`);
     const { length } = this.run;
-    this.visit(0, Math.max(this.count, 1), look.response);
+    this.visit(0, Infinity, look.response);
     const varies = this.varied();
     for (let v = 0; v < length; v++) {
       if (!isNaN(look.response[v])) look.role[v] |= READOUT;
@@ -154,7 +154,7 @@ export class Stage {
         if (data[2 * k] >= from && data[2 * k] < until) keep(data[2 * k + 1], k);
       }
     } else if (this.shown && this.starts) {
-      for (let s = from; s < until; s++) {
+      for (let s = from; s < Math.min(until, this.count); s++) {
         let k = this.starts[s];
         const base = s * this.run.length;
         for (let v = 0; v < this.run.length; v++) {
