@@ -4,15 +4,19 @@ The quick suite starts one cluster, for one test; every other start is slow.
 """
 
 import os
+import re
 import sys
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 import pytest
+from typer.testing import CliRunner
 
 import counterprobe as cp
 import engine_jobs
-from counterprobe.engines import InProcess, RayCluster, ShardedOracle
+from counterprobe.cli.main import app
+from counterprobe.engines import Crew, EngineError, InProcess, RayCluster, ShardedOracle
 from counterprobe.study import Store, run_study
 from counterprobe.study.config import config_from_dict
 
@@ -159,3 +163,103 @@ def test_a_node_killed_in_the_middle_of_a_stage_and_of_a_study_changes_nothing(n
     found = study_results(tmp_path / "ray.db", RayCluster(nodes.address, workers=2), watch)
     assert nodes.second is None
     assert found == study_results(tmp_path / "alone.db", InProcess())
+
+
+# ----- Slow: more of one cluster ----------------------------------------------------------------
+
+
+@pytest.fixture
+def whole(nodes):
+    """The cluster with both its nodes, and the address of it."""
+    nodes.restore()
+    return nodes.address
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("workers", [1, 2])
+def test_samplers_draw_the_same_on_a_cluster_whatever_the_workers(whole, workers):
+    with RayCluster(whole, workers=workers) as engine:
+        with ShardedOracle.copies_of(LAW.oracle(), engine, batch_size=5) as oracle:
+            result = screened(oracle)
+            assert (oracle.num_lost, oracle.num_replicas) == (0, workers)
+    alone = screened(LAW.oracle())
+    np.testing.assert_array_equal(result.tokens, alone.tokens)
+    assert result.ledger == alone.ledger
+
+
+@pytest.mark.slow
+def test_an_exception_inside_an_actor_has_the_oracles_own_message(whole):
+    make = partial(engine_jobs.Refusing, LAW.oracle(), None, 1)
+    states = np.full((3, LAW.length), cp.MASK, dtype=np.int32)
+    states[:, 0] = 1
+    with RayCluster(whole, workers=1) as engine, ShardedOracle(engine, make) as oracle:
+        with pytest.raises(cp.OracleError, match="has no answer for token 1"):
+            cp.Unmasking(oracle).probe(states, [4])
+    with RayCluster(whole, workers=1) as engine:
+        with pytest.raises(ValueError, match="there is no such model, got 'nothing'"):
+            ShardedOracle(engine, engine_jobs.make_nothing)
+
+
+@pytest.mark.slow
+def test_functions_that_no_module_has_travel_by_value(whole):
+    factor = 3
+
+    def make():
+        return lambda task: factor * task
+
+    with RayCluster(whole, workers=2) as engine, Crew(engine, make) as crew:
+        tickets = {crew.submit(k): k for k in range(8)}
+        found = {}
+        while len(found) < 8:
+            found |= {done.ticket: done.result() for done in crew.wait()}
+    assert found == {ticket: 3 * k for ticket, k in tickets.items()}
+
+
+@pytest.mark.slow
+def test_an_actor_that_dies_is_replaced_and_one_that_always_dies_is_an_error(whole, tmp_path):
+    with RayCluster(whole, workers=2, attempts=2) as engine:
+        with Crew(engine, engine_jobs.make_doubling) as crew:
+            crew.submit(("die once", str(tmp_path / "dead"), 21))
+            (done,) = crew.wait()
+            assert (done.result(), crew.num_lost) == (42, 1)
+            crew.submit(("die",))
+            with pytest.raises(EngineError, match="a Ray worker was lost.*2 times for one task"):
+                crew.wait()
+
+
+@pytest.mark.slow
+def test_a_cluster_without_room_says_so(whole):
+    with RayCluster(whole, workers=3) as engine:
+        with pytest.raises(ValueError, match=r"workers must be at most 2.*; got 3"):
+            Crew(engine, engine_jobs.make_doubling)
+    with RayCluster(whole, gpus=1) as engine:
+        with pytest.raises(EngineError, match="no room for a worker: each asks for 1 CPUs and 1 G"):
+            Crew(engine, engine_jobs.make_doubling)
+    with RayCluster(whole, workers=2) as first, Crew(first, engine_jobs.make_doubling) as crew:
+        crew.start()
+        # All places are taken: another crew waits for one, and not for ever.
+        with RayCluster(whole, workers=1, start_seconds=2) as second:
+            with Crew(second, engine_jobs.make_doubling) as other:
+                with pytest.raises(EngineError, match="no worker could be placed within 2 sec"):
+                    other.start()
+
+
+@pytest.mark.slow
+def test_nothing_is_there_at_a_wrong_address():
+    engine = RayCluster("127.0.0.1:1")
+    with pytest.raises(EngineError, match=r"no Ray cluster at 127.0.0.1:1: .*check --address"):
+        engine.prepare(engine_jobs.make_doubling)
+
+
+@pytest.mark.slow
+def test_commands_give_the_same_answers_from_a_cluster(whole):
+    for words in (
+        ["discover", "--family", "path", "--n", "48"],
+        ["compare", "--n", "32", "--samplers", "one-batch,punt", "--runs", "2"],
+    ):
+        answers = []
+        for engine in ([], ["--engine", "ray", "--address", whole, "--workers", "2"]):
+            result = CliRunner().invoke(app, [*words, *engine, "--json", "-"])
+            assert result.exit_code == 0, result.output
+            answers.append(re.sub(r'"seconds": [^,\n]*', "", result.stdout))
+        assert answers[0] == answers[1]

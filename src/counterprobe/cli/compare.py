@@ -180,15 +180,7 @@ def compare(
     if requires_model(context):
         chosen = parse_samplers(MODEL_DEFAULT if samplers is None else samplers)
         return compare_on_model(context.params, chosen, json)
-    if plot is not None:
-        if not evaluate:
-            raise ValueError("--plot draws the batch KL: leave out --no-evaluate")
-        check_plot(plot)
-    for name, count in (("--runs", runs), ("--targets", targets)):
-        if count < 1:
-            raise ValueError(f"{name} must be at least 1, got {count}")
-    if kl_draws < 2:
-        raise ValueError(f"--kl-draws must be at least 2, got {kl_draws}")
+    _check(plot, evaluate, runs, targets, kl_draws)
     chosen = parse_samplers(DEFAULT if samplers is None else samplers)
     drawn = [
         Target(family, edges, n, target_seed + k, weight, signs, classes, tables)
@@ -271,6 +263,19 @@ def compare(
     if problems:
         output.complain("; ".join(problems))
         raise typer.Exit(output.FAILED)
+
+
+def _check(plot: str | None, evaluate: bool, runs: int, targets: int, kl_draws: int) -> None:
+    """Refuse options that cannot be met, before anything is built."""
+    if plot is not None:
+        if not evaluate:
+            raise ValueError("--plot draws the batch KL: leave out --no-evaluate")
+        check_plot(plot)
+    for name, count in (("--runs", runs), ("--targets", targets)):
+        if count < 1:
+            raise ValueError(f"{name} must be at least 1, got {count}")
+    if kl_draws < 2:
+        raise ValueError(f"--kl-draws must be at least 2, got {kl_draws}")
 
 
 def parse_samplers(text: str) -> list[Sampler]:
