@@ -75,6 +75,7 @@ def probed_influence(
         far[far <= 2 * run.row_error] = 0  # both rows may be off by as much
         np.add.at(moved, (source[which], column), far * repeats[which] / values.shape[1])
 
+    run.transcript.announce("influence")
     run.stage(requests(), compare)
     return moved
 
