@@ -1,5 +1,6 @@
 """Traces are read as they were written; what is no trace is refused in one line."""
 
+import copy
 import gzip
 import json
 import os
@@ -242,7 +243,7 @@ def _change(value, draw, strange) -> None:
     if draw.random() < 0.3:
         del value[key]
     else:
-        value[key] = draw.choice(strange)
+        value[key] = copy.deepcopy(draw.choice(strange))
 
 
 def test_kinds_are_told_by_the_name():
