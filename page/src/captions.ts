@@ -11,7 +11,8 @@ export interface Caption {
   kind: "start" | "preprocessing" | "probes" | "structure" | "commits" | "end";
 }
 
-const nats = (value: number): string => `${value.toFixed(Math.abs(value) < 0.1 ? 4 : 2)} nats`;
+const nats = (value: number): string =>
+  value === 0 ? "0 nats" : `${value.toFixed(Math.abs(value) < 0.1 ? 4 : 2)} nats`;
 
 /** "position 7", "positions 1, 4 and 9", "12 positions" */
 function named(run: Run, positions: Int32Array): string {
@@ -82,7 +83,7 @@ function probe(step: Step): [string, string] {
   return [`${probes} at once`, "Masked positions are read while other positions show values of the probe's choice."];
 }
 
-const COMMITS: Record<string, (what: string, run: Run) => [string, string]> = {
+const COMMITS: Record<string, (what: string, isOne: boolean) => [string, string]> = {
   peel: (what) => [
     `Commit ${what}: a hub goes first`,
     "Drawn alone, at the price of one evaluation. Its many neighbours no longer hang together through it.",
@@ -95,11 +96,16 @@ const COMMITS: Record<string, (what: string, run: Run) => [string, string]> = {
     `Commit ${what} alone`,
     "Its neighbours are not known for certain, so nothing is drawn beside it.",
   ],
-  layer: (what) => [
+  layer: (what, isOne) => isOne ? [
+    `Commit ${what}, the centre of its component`,
+    "What is left of the component falls into pieces of at most half its size, which no longer depend on each other.",
+  ] : [
     `Commit ${what} at once: the centre of every component`,
     "No two of them are tied through masked positions, so drawing them together breaks nothing. Every component falls into pieces of at most half its size.",
   ],
-  batch: (what) => [`Commit ${what} in one batch`, "Drawn independently from one evaluation."],
+  batch: (what, isOne) => isOne
+    ? [`Commit ${what}`, "Drawn alone, given everything drawn before it: nothing is broken, and an evaluation is spent on it."]
+    : [`Commit ${what} in one batch`, "Drawn independently from one evaluation: whatever ties them to each other is ignored."],
   selected: (what) => [
     `Commit ${what}, chosen after the rows were seen`,
     "The rule looked at this very reply to decide what to keep.",
@@ -112,12 +118,12 @@ const COMMITS: Record<string, (what: string, run: Run) => [string, string]> = {
     `The guard commits ${what}`,
     "The last permitted round takes everything that is left, tied or not: nothing is promised about these draws.",
   ],
-  rest: (what) => [`Commit ${what}: all that is left`, "Drawn independently from one evaluation."],
+  rest: (what) => [`Commit ${what}: all that is left`, "Drawn from one evaluation."],
 };
 
 function commit(run: Run, step: Step): [string, string] {
   const write = COMMITS[text(step.event.reason)] ?? COMMITS.batch;
-  const [headline, words] = write(named(run, step.positions), run);
+  const [headline, words] = write(named(run, step.positions), step.positions.length === 1);
   const price = number(step.event.price);
   const priced = price === null ? "" : ` Estimated price: ${nats(price)} of broken dependence.`;
   const promoted = step.event.promoted ? " No new evaluation: the probe just made counts as this commit." : "";
@@ -153,16 +159,13 @@ function end(run: Run): [string, string] {
   if (stop && stop !== "completed") {
     return [`The run stopped: ${stop.replace("-", " ")}`, text(run.end?.reason)];
   }
+  const times = (ratio: number): string => count(Number(ratio.toFixed(ratio < 10 ? 1 : 0)));
   const ratio =
-    spent < free
-      ? `${(free / spent).toFixed(free / spent < 10 ? 1 : 0)} times fewer than one position at a time`
-      : spent === free
-        ? "as many as one position at a time"
-        : `${count(Number((spent / free).toFixed(spent / free < 10 ? 1 : 0)))} times as many as one position at a time`;
+    spent < free ? `${times(free / spent)} times fewer` : spent > free ? `${times(spent / free)} times as many` : "as many";
   const kl = number(run.end?.batch_kl);
   const together = run.ignored.length;
   const said = [
-    `${plural(run.finalLedger.depth, "stage")} one after another; ${plural(run.finalLedger.commits, "commit")}.`,
+    `That is ${ratio}, in ${plural(run.finalLedger.depth, "stage")} one after another, ${count(run.finalLedger.commits)} of them commits.`,
     run.truth
       ? together
         ? `${count(together)} of ${plural(run.truth.from.length, "true dependence")} had both ends drawn at once.`
@@ -171,7 +174,7 @@ function end(run: Run): [string, string] {
     kl === null ? "" : `Broken dependence: ${nats(kl)}.`,
     ...sentences(run.end?.notes).map((note) => sentence(note)),
   ];
-  return [`Done: ${plural(spent, "evaluation")}, ${ratio}`, said.filter(Boolean).join(" ")];
+  return [`Done after ${plural(spent, "evaluation")}; one at a time takes ${count(free)}`, said.filter(Boolean).join(" ")];
 }
 
 /** The caption of the step at which the run stands. */

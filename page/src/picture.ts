@@ -39,33 +39,27 @@ function mix(from: string, to: string, share: number): string {
   return `rgb(${[0, 1, 2].map((k) => Math.round(a[k] + (b[k] - a[k]) * share)).join(",")})`;
 }
 
-/** Whether rows that moved are what this step is about. */
-export const isProbing = (scene: Scene): boolean => scene.look !== null;
-
 export function paint(scene: Scene, v: number): Paint {
   const { run, palette, look } = scene;
   const when = run.committed[v];
+  // What a probe masks and reads shows how far it moved, even where a value was drawn before.
+  if (look && look.role[v] & READOUT) {
+    return { fill: glow(palette, look.response[v]), ring: palette.voted, isNow: false };
+  }
   if (when === GIVEN) return { fill: palette.given, ring: null, isNow: false };
   if (when !== OPEN) {
     const { batch } = run.steps[when];
     return { fill: palette.scale[shade(palette, batch, run.numBatches)], ring: null, isNow: when === run.at };
   }
   if (!look) return { fill: palette.empty, ring: null, isNow: isSpoken(run, v) };
-  const role = look.role[v];
-  const response = look.response[v];
-  const varies = (role & SOURCE) !== 0;
-  if (role & READOUT) {
-    return { fill: glow(palette, response), ring: palette.voted, isNow: false };
-  }
-  if (varies) return { fill: palette.source, ring: null, isNow: false };
-  if (role & HELD) return { fill: palette.held, ring: null, isNow: false };
-  return { fill: palette.empty, ring: null, isNow: false };
+  if (look.role[v] & SOURCE) return { fill: palette.source, ring: null, isNow: false };
+  return { fill: look.role[v] & HELD ? palette.held : palette.empty, ring: null, isNow: false };
 }
 
 /** Whether the step at hand is about this open position without committing it. */
 function isSpoken(run: Run, v: number): boolean {
   const step = run.steps[run.at];
-  return (step.type === "hubs" && run.hub[v] === 1 && step.positions.includes(v));
+  return step.type === "hubs" && step.positions.includes(v);
 }
 
 /** What is written on a position: its letter, drawn or shown in a probe, where tokens are letters. */
