@@ -368,6 +368,7 @@ def _side_by_side(order: _Order, tell: Tell | None) -> SampleBatch:
     """Let every sequence run as it would alone, their submissions gathered."""
     whole = Whole()
     check = ReplyCheck(order.oracle, order.trusted)
+    doors: list[Door] = []
     tally = None if tell is None else Tally(tell, order.given, whole)
     scores = np.full(order.given.shape, np.nan) if order.log_probs else None
 
@@ -381,6 +382,7 @@ def _side_by_side(order: _Order, tell: Tell | None) -> SampleBatch:
             listener=order.listener if sequence == 0 else None,
             paranoid=order.paranoid,
         )
+        doors.append(door)
         streams = order.streams_of_group(order.group_of(sequence))
         draw = None
         if scores is not None:
@@ -413,7 +415,10 @@ def _side_by_side(order: _Order, tell: Tell | None) -> SampleBatch:
         gathering = Gathering(order.oracle, order.at_once)
         results = gathering.run(order.count, lambda seat: work(seat, seat.index, seat))
     sequences = np.stack([result.state for result in results])
-    return SampleBatch(sequences, order.given, results, whole.ledger, token_log_probs=scores)
+    rechecked = sum(door.num_rechecked for door in doors)
+    return SampleBatch(
+        sequences, order.given, results, whole.ledger, scores, num_rechecked=rechecked
+    )
 
 
 def _step_teller(on_step: OnStep, run: Unmasking, sequence: int) -> Tell:

@@ -7,11 +7,13 @@ from collections.abc import Iterator
 from typing import Annotated, Any
 
 import typer
+from rich.console import Console
 
 from counterprobe.cli import output
 from counterprobe.cli.compare_model import MODEL_DEFAULT, compare_on_model, requires_model
 from counterprobe.cli.compare_table import label, show_comparison
 from counterprobe.cli.engine_options import Address, EngineName, Gpus, Workers, engine_of
+from counterprobe.cli.faults import SHARE, Paranoid, ParanoidShare, share_of
 from counterprobe.cli.foresight import check_memory, say_costs
 from counterprobe.cli.model_task import MODEL, Backbone, Chains, Device
 from counterprobe.cli.model_task import Sequence as Sentence
@@ -161,6 +163,8 @@ def compare(
             rich_help_panel=OUTPUT,
         ),
     ] = None,
+    paranoid: Paranoid = False,
+    paranoid_share: ParanoidShare = SHARE,
 ) -> None:
     """Set samplers against each other on the same targets, under one accounting.
 
@@ -177,6 +181,7 @@ def compare(
     """
     output.check_writable(json)
     output.check_writable(plot)
+    share = share_of(paranoid, paranoid_share)
     if requires_model(context):
         chosen = parse_samplers(MODEL_DEFAULT if samplers is None else samplers)
         return compare_on_model(context.params, chosen, json)
@@ -196,24 +201,20 @@ def compare(
     lines: dict[str, list[Comparison]] = {}
     say_costs(chosen, law.length, law.vocab_size)
     finished: list[Trial] = []
+    options: dict[str, Any] = {
+        "draws": measured, "max_submissions": max_submissions, "paranoid": share
+    }  # fmt: skip
 
     def run(rule: Sampler, what: str) -> Comparison:
         finished.clear()
         warm_up(drawn[0], rule)
         with output.run_progress(what) as progress:
             return compare_sampler(
-                laws,
-                rule,
-                seeds,
-                draws=measured,
-                max_submissions=max_submissions,
-                progress=progress,
-                keep=finished.append,
+                laws, rule, seeds, progress=progress, keep=finished.append, **options
             )
 
     def run_all(rules: list[Sampler], what: str = "") -> Iterator[Comparison]:
         if where is not None:
-            options = {"draws": measured, "max_submissions": max_submissions}
             yield from compare_on(where, laws, rules, seeds, **options)
             return
         for k, rule in enumerate(rules):
@@ -236,9 +237,7 @@ def compare(
     title = f"{law.name}, N = {law.length:,}"
     if compared:
         show_comparison(console, f"{title}, V = {law.vocab_size:,}, {over}", compared)
-    if interrupted:
-        done = sum(len(entry.trials) for entry in compared)
-        console.print(f"Interrupted: {done} of {len(chosen) * runs * targets} runs were finished.")
+    _say_counts(console, compared, share, len(chosen) * runs * targets if interrupted else None)
     output.write_json(
         json,
         {
@@ -249,6 +248,7 @@ def compare(
             "targets": targets,
             "seed": seed,
             "runs": runs,
+            "paranoid": share,
             "samplers": [_summary(entry) for entry in compared],
             "sweeps": {name: [_summary(point) for point in line] for name, line in lines.items()},
             "records": _records(drawn, laws, seeds, compared),
@@ -290,6 +290,18 @@ def parse_samplers(text: str) -> list[Sampler]:
             raise ValueError(f"--samplers takes names separated by commas, got {text!r}")
         chosen.append(build_sampler(name, output.parse_settings(settings)))
     return chosen
+
+
+def _say_counts(
+    console: Console, compared: list[Comparison], share: float, wanted: int | None
+) -> None:
+    """Say what was submitted twice, and how many of the wanted runs an interrupt let finish."""
+    trials = [trial for entry in compared for trial in entry.trials]
+    if share:
+        again = sum(trial.num_rechecked for trial in trials)
+        console.print(f"{again:,} of all submissions repeated earlier ones, to compare them.")
+    if wanted is not None:
+        console.print(f"Interrupted: {len(trials)} of {wanted} runs were finished.")
 
 
 def _count(number: int, what: str) -> str:

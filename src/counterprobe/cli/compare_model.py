@@ -23,6 +23,7 @@ from counterprobe.arrays import StateArray
 from counterprobe.cli import output
 from counterprobe.cli.compare_table import label
 from counterprobe.cli.engine_options import engine_of, spread_task
+from counterprobe.cli.faults import share_of
 from counterprobe.cli.model_task import model_options, read_sequence
 from counterprobe.cli.parallelism import (
     Kind,
@@ -102,6 +103,7 @@ class _Comparison:
     reference: SampleBatch
     kind: Kind
     truth: StateArray | None
+    paranoid: float
     entries: list[_Entry] = field(default_factory=list)
 
     @property
@@ -245,6 +247,7 @@ def _prepare(options: dict[str, Any]) -> _Comparison:
         reference=reference,
         kind=kind,
         truth=truth,
+        paranoid=share_of(options["paranoid"], options["paranoid_share"]),
     )
 
 
@@ -281,6 +284,7 @@ def _run(shared: _Comparison, sampler: Sampler, asked: str) -> _Entry:
                 orders=shared.orders,
                 max_submissions=shared.max_submissions,
                 progress=progress,
+                paranoid=shared.paranoid,
             )
         seconds = time.perf_counter() - started
         if not batch.num_completed:

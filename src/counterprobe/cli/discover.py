@@ -22,6 +22,17 @@ from counterprobe.cli.engine_options import (
     spread_copies,
     spread_task,
 )
+from counterprobe.cli.faults import (
+    SHARE,
+    CheckpointFile,
+    Faults,
+    Paranoid,
+    ParanoidShare,
+    ResumeFile,
+    Retries,
+    Timeout,
+    share_of,
+)
 from counterprobe.cli.model_task import (
     MODEL,
     Allowed,
@@ -117,6 +128,12 @@ def discover(
         ),
     ] = None,
     json: output.SummaryFile = None,
+    checkpoint: CheckpointFile = None,
+    resume: ResumeFile = None,
+    retries: Retries = 0,
+    timeout: Timeout = None,
+    paranoid: Paranoid = False,
+    paranoid_share: ParanoidShare = SHARE,
 ) -> None:
     """Find which positions depend on each other, once, for many samples.
 
@@ -132,6 +149,8 @@ def discover(
         check_plot(plot)
     if out is not None and not out.endswith(".npz"):
         raise ValueError(f"--out must end in .npz, got {out}")
+    faults = Faults(checkpoint, resume, retries, timeout)
+    share = share_of(paranoid, paranoid_share)
     target = Target(family, edges, n, target_seed, weight)
     of_law = {"--family": family, "--edges": edges, "--n": n, "--weight": weight}
     of_model = {"device": device, "backbone": backbone, "chains": chains}
@@ -139,6 +158,8 @@ def discover(
         refuse_given("--model brings a law of its own: leave out", of_law)
         make = partial(spread_task, engine_of(engine, workers, address, gpus))
         task, name = probed_task(model, sequence, allowed, temperature, make, **of_model), model
+        asked: dict[str, Any] = {"model": model, "allowed": allowed, "temperature": temperature}
+        asked |= {"backbone": backbone, "chains": chains}
     else:
         changed = None if temperature == 1 else temperature
         words = {"sequence": sequence, **of_model, "allowed": allowed, "temperature": changed}
@@ -149,6 +170,7 @@ def discover(
         law = target.build()
         where = engine_of(engine, workers, address, gpus)
         task, name = make_task(spread_copies(where, law.oracle())), law.name
+        asked = {"forest": [law.unary, law.edges, law.pair], "target_seed": target_seed}
     chosen: dict[str, Any] = {
         key: _number(v) for key, v in output.parse_settings(settings or []).items()
     }
@@ -161,13 +183,19 @@ def discover(
     if probes is not None:
         chosen["probes"] = probes
     started = time.perf_counter()
-    with output.run_progress("discover") as progress:
+    mode = mode or ("auto" if model is None else "soft")
+    asked |= {"mode": mode, "settings": chosen, "seed": seed, "given": task.given}
+    with (
+        output.run_progress("discover") as progress,
+        faults.around(task.oracle, {**asked, "paranoid": share}) as guarded,
+    ):
         found = find_structure(
-            task.oracle,
+            guarded.oracle,
             Streams.from_seed(seed),
-            mode=mode or ("auto" if model is None else "soft"),  # type: ignore[call-overload]
+            mode=mode,  # type: ignore[call-overload]
             given=task.given,
             progress=progress,
+            paranoid=share,
             **chosen,
         )
     seconds = time.perf_counter() - started
@@ -180,7 +208,10 @@ def discover(
         show_soft(console, name, found, seconds, spelled(task), task.num_measured)
     else:
         show_exact(console, name, found, seconds)
-    measured = {"measuring": task.num_measured, "seconds": seconds}
+    measured: dict[str, Any] = {"measuring": task.num_measured, "seconds": seconds}
+    if guarded.report():
+        console.print(output.key_value_table("faults", guarded.rows()))
+        measured["faults"] = guarded.report()
     output.write_json(json, {"target": name, **found.summary(), **measured})
     for file in (out, plot):
         if file is not None:

@@ -21,6 +21,14 @@ from counterprobe.cli.engine_options import (
     engine_of,
     spread_task,
 )
+from counterprobe.cli.faults import (
+    SHARE,
+    Paranoid,
+    ParanoidShare,
+    Retries,
+    Timeout,
+    care,
+)
 from counterprobe.cli.model_task import (
     Allowed,
     Backbone,
@@ -134,6 +142,10 @@ def infill(
     gpus: Gpus = None,
     trace: TraceFile = None,
     trace_bytes: TraceBytes = DEFAULT_BYTES,
+    retries: Retries = 0,
+    timeout: Timeout = None,
+    paranoid: Paranoid = False,
+    paranoid_share: ParanoidShare = SHARE,
     json: output.SummaryFile = None,
 ) -> None:
     """Fill in the masks of a text, jointly, any number of times, and say what it cost.
@@ -150,6 +162,7 @@ def infill(
     output.check_writable(json)
     output.check_writable(out)
     check_trace(trace, trace_bytes)
+    careful = care(retries, timeout, paranoid, paranoid_share)
     if out is not None:
         check_kind(out)
     named: dict[str, Any] = output.parse_settings(settings or [])
@@ -210,6 +223,7 @@ def infill(
             seed=seed,
             max_submissions=max_submissions,
             likelihood_orders=likelihood_orders,
+            **careful,
             progress=progress,
             trace=trace,
             trace_bytes=trace_bytes,
@@ -273,6 +287,7 @@ def show_batch(console: Console, model: str, drawn: SampleBatch, seconds: float)
         "tokens per evaluation": _number(drawn.tokens_per_forward, ".3g"),
         "sequential stages": drawn.ledger.depth,
         "evaluations for measuring": drawn.measuring.total,
+        **({"repeated to compare": drawn.num_rechecked} if drawn.num_rechecked else {}),
         "seconds": f"{seconds:.1f}",
     }
     if log_probs is not None and masked:
@@ -294,6 +309,7 @@ def batch_record(model: str, drawn: SampleBatch, seconds: float) -> dict[str, An
         "model": model,
         **drawn.summary(),
         "measuring": drawn.measuring.total,
+        "rechecked": drawn.num_rechecked,
         "seconds": seconds,
         "texts": drawn.texts,
         "log_probs": drawn.log_probs,

@@ -19,7 +19,13 @@ from rich.console import Console, Group
 from rich.table import Table
 from rich.text import Text
 
-from counterprobe.errors import CounterprobeError, Infeasible, InfeasibleWarning, StructureError
+from counterprobe.errors import (
+    CheckpointError,
+    CounterprobeError,
+    Infeasible,
+    InfeasibleWarning,
+    StructureError,
+)
 from counterprobe.evaluation import BatchKL
 from counterprobe.extras import MissingExtra
 from counterprobe.files import check_whole_file, whole_file
@@ -47,7 +53,7 @@ __all__ = [
 
 DONE, FAILED, BAD_INPUT, INFEASIBLE, INTERRUPTED = 0, 1, 2, 3, 130
 # Errors that what the user gave is to blame for.
-BAD = (ValueError, OSError, OverflowError, MissingExtra, StructureError)
+BAD = (ValueError, OSError, OverflowError, MissingExtra, StructureError, CheckpointError)
 
 
 P = ParamSpec("P")
@@ -77,8 +83,8 @@ def friendly(command: Callable[P, None]) -> Callable[P, None]:
                 command(*args, **kwargs)
         except typer.Exit:
             raise
-        except KeyboardInterrupt:
-            complain("interrupted")
+        except KeyboardInterrupt as stop:
+            complain(str(stop) or "interrupted")
             raise typer.Exit(INTERRUPTED) from None
         except BrokenPipeError:  # the reader has seen enough, as in `| head`
             silence_output()

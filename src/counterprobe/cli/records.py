@@ -7,9 +7,10 @@ from typing import Any
 from counterprobe.cli.targets import Target
 from counterprobe.evaluation import Trial
 from counterprobe.samplers import Sampler
+from counterprobe.streams import Streams
 from counterprobe.targets.law import ForestLaw
 
-__all__ = ["run_record"]
+__all__ = ["run_record", "run_terms"]
 
 
 def run_record(
@@ -36,4 +37,25 @@ def run_record(
         "seed": seed,
         **trial.record(sampler),
         "target": target.as_dict(law),
+    }
+
+
+def run_terms(
+    target: Target,
+    law: ForestLaw,
+    rule: Sampler,
+    streams: Streams,
+    temperature: float,
+    paranoid: float,
+) -> dict[str, Any]:
+    """Return what determines a run, for its checkpoint; an edge list counts by its content."""
+    return {
+        **{key: value for key, value in target.as_dict(law).items() if key != "edges"},
+        "forest": [law.unary, law.edges, law.pair],
+        "sampler": rule.name,
+        "settings": rule.settings,
+        "decision_seed": streams.decision_seed,
+        "commit_seed": streams.commit_seed,
+        "temperature": temperature,
+        "paranoid": paranoid,
     }

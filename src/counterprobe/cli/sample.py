@@ -9,8 +9,19 @@ import typer
 from rich.console import Console
 
 from counterprobe.cli import output
+from counterprobe.cli.faults import (
+    SHARE,
+    CheckpointFile,
+    Faults,
+    Paranoid,
+    ParanoidShare,
+    ResumeFile,
+    Retries,
+    Timeout,
+    share_of,
+)
 from counterprobe.cli.foresight import check_memory, say_costs
-from counterprobe.cli.records import run_record
+from counterprobe.cli.records import run_record, run_terms
 from counterprobe.cli.tables import Column, print_table
 from counterprobe.cli.targets import (
     Classes,
@@ -104,6 +115,12 @@ def sample(
     ] = None,
     trace: TraceFile = None,
     trace_bytes: TraceBytes = DEFAULT_BYTES,
+    checkpoint: CheckpointFile = None,
+    resume: ResumeFile = None,
+    retries: Retries = 0,
+    timeout: Timeout = None,
+    paranoid: Paranoid = False,
+    paranoid_share: ParanoidShare = SHARE,
     verbose: Annotated[
         bool, typer.Option(help="Log every stage.", rich_help_panel=OUTPUT)
     ] = False,
@@ -122,6 +139,8 @@ def sample(
     counterprobe sample --edges my-forest.txt --json run.json
 
     counterprobe sample --family binary-tree --n 200 --sampler compressed --trace run.html
+
+    counterprobe sample --n 16384 --sampler packed --checkpoint run.log
     """
     output.set_verbosity(verbose)
     output.check_writable(json)
@@ -131,6 +150,10 @@ def sample(
         raise ValueError(f"--kl-draws must be at least 2, got {kl_draws}")
     if json == "-" and tokens == "-":
         raise ValueError("--json - and --tokens - cannot both print to standard output")
+    faults = Faults(checkpoint, resume, retries, timeout)
+    share = share_of(paranoid, paranoid_share)
+    if faults.file is not None and against is not None:
+        raise ValueError("a checkpoint holds one run: leave out --against")
     target = Target(family, edges, n, target_seed, weight, signs, classes, tables)
     chosen = build_sampler(sampler, output.parse_settings(settings or []))
     other = build_sampler(against) if against else None
@@ -145,9 +168,11 @@ def sample(
     def run(rule: Sampler, trace: str | None = None) -> tuple[Trial, dict[str, Any]]:
         warm_up(target, rule)
         about = About(family=family, true_edges=law.edges)
+        terms = run_terms(target, law, rule, streams, temperature, share)
         with (
             output.run_progress(rule.name) as progress,
             recorder_for(trace, about, trace_bytes) as recorder,
+            faults.around(law.oracle(), terms) as guarded,
         ):
             trial = run_trial(
                 law,
@@ -156,17 +181,26 @@ def sample(
                 draws=measured,
                 temperature=temperature,
                 max_submissions=max_submissions,
+                oracle=guarded.oracle,
                 progress=progress,
                 listener=recorder,
+                paranoid=share,
             )
             if recorder is not None and trial.kl is not None:
                 recorder.measured(trial.kl.value, trial.kl.standard_error)
-        return trial, run_record(target, law, rule, seed, trial)
+        beside.update(guarded.rows())
+        record = run_record(target, law, rule, seed, trial)
+        if guarded.report() or share:
+            record["faults"] = {**guarded.report(), "rechecked": trial.num_rechecked}
+        return trial, record
 
+    beside: dict[str, int] = {}
     trial, record = run(chosen, trace)
     result = trial.result
     console = output.console_for("-" if tokens == "-" else json)
-    _show(console, law, trial)
+    if share:
+        beside["submissions repeated to compare"] = trial.num_rechecked
+    _show(console, law, trial, beside)
     if other is not None and result.stop is not StopReason.COMPLETED:
         console.print(f"{result.sampler} did not complete, so {other.name} was not run.")
     elif other is not None:
@@ -184,7 +218,7 @@ def sample(
         raise typer.Exit(output.FAILED)
 
 
-def _show(console: Console, law: ForestLaw, trial: Trial) -> None:
+def _show(console: Console, law: ForestLaw, trial: Trial, beside: dict[str, int]) -> None:
     result = trial.result
     ledger = result.ledger
     title = f"{result.sampler} on {law.name}, N = {law.length:,}, V = {law.vocab_size:,}"
@@ -201,6 +235,7 @@ def _show(console: Console, law: ForestLaw, trial: Trial) -> None:
         "batch KL": output.format_kl(trial.kl),
         "stop": str(result.stop),
         "seconds": f"{result.seconds:.2f}",
+        **beside,
     }
     if result.tokens is not None:
         shown = " ".join(map(str, result.tokens[:10]))

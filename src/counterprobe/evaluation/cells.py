@@ -9,6 +9,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator, Sequence
 from functools import partial
+from typing import Any
 
 from counterprobe.engines import Crew, Done, Engine
 from counterprobe.engines.outcomes import Job
@@ -30,6 +31,7 @@ def compare_on(
     *,
     draws: int | None = DEFAULT_DRAWS,
     max_submissions: int | None = None,
+    paranoid: float = 0.0,
 ) -> Iterator[Comparison]:
     """Run every sampler on each law with each seed, and yield one comparison a sampler, in order.
 
@@ -40,12 +42,13 @@ def compare_on(
         All of one length; each worker gets a copy of them.
     samplers : sequence of Sampler
     seeds : sequence of int
-    draws, max_submissions
+    draws, max_submissions, paranoid
         As in :func:`run_trial`.
     """
+    options = {"draws": draws, "max_submissions": max_submissions, "paranoid": paranoid}
     cases = list(itertools.product(range(len(laws)), seeds))
     done: dict[int, Done] = {}
-    with Crew(engine, partial(_make, laws, draws, max_submissions)) as crew:
+    with Crew(engine, partial(_make, laws, options)) as crew:
         # All at once: a sampler that takes long leaves no worker idle.
         tickets = [[crew.submit((k, sampler, seed)) for k, seed in cases] for sampler in samplers]
         for sampler, mine in zip(samplers, tickets, strict=True):
@@ -54,13 +57,12 @@ def compare_on(
             yield _comparison(sampler, laws, [done.pop(ticket) for ticket in mine])
 
 
-def _make(laws: Sequence[Law], draws: int | None, max_submissions: int | None) -> Job:
+def _make(laws: Sequence[Law], options: dict[str, Any]) -> Job:
     """Return what a worker of a comparison does."""
 
     def run(task: tuple[int, Sampler, int]) -> Trial:
         k, sampler, seed = task
-        streams = Streams.from_seed(seed)
-        return run_trial(laws[k], sampler, streams, draws=draws, max_submissions=max_submissions)
+        return run_trial(laws[k], sampler, Streams.from_seed(seed), **options)
 
     return run
 

@@ -101,6 +101,7 @@ def compare_sampler(
     max_submissions: int | None = None,
     progress: Watch | None = None,
     keep: Callable[[Trial], None] | None = None,
+    paranoid: float = 0.0,
 ) -> Comparison:
     """Run a sampler on each law with each seed; others on the same laws and seeds compare with it.
 
@@ -113,7 +114,7 @@ def compare_sampler(
     sampler : Sampler
     seeds : sequence of int
         Each sets the decision and the commit seed of one run.
-    draws, max_submissions, progress
+    draws, max_submissions, progress, paranoid
         As in :func:`run_trial`.
     keep : callable, optional
         Given each trial when it is finished: what there is if the rest is interrupted.
@@ -134,6 +135,7 @@ def compare_sampler(
                         draws=draws,
                         max_submissions=max_submissions,
                         progress=progress,
+                        paranoid=paranoid,
                     )
                 )
                 if keep is not None:

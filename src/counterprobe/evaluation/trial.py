@@ -46,12 +46,18 @@ class Trial:
         Monte Carlo draws it was measured with.
     kl_seconds : float
         What measuring took.
+    paranoid : float
+        Share of the states that were submitted a second time.
+    num_rechecked : int
+        Submissions of the run that only repeated an earlier one, to compare the replies.
     """
 
     result: SampleResult
     kl: BatchKL | None
     draws: int | None = None
     kl_seconds: float = 0.0
+    paranoid: float = 0.0
+    num_rechecked: int = 0
 
     def record(self, asked: Sampler) -> dict[str, Any]:
         """Return the run as plain values, its tokens as a digest.
@@ -73,6 +79,7 @@ class Trial:
             "largest_arity": None if kl is None else kl.largest_arity,
             "draws": self.draws,
             "tokens_fingerprint": None if tokens is None else token_digest(tokens),
+            **({"paranoid": self.paranoid} if self.paranoid else {}),
         }
 
 
@@ -88,6 +95,7 @@ def run_trial(
     oracle: Oracle | None = None,
     progress: Watch | None = None,
     listener: Listener | None = None,
+    paranoid: float = 0.0,
 ) -> Trial:
     """Run a sampler once and measure it.
 
@@ -108,7 +116,7 @@ def run_trial(
     oracle : Oracle, optional
         The law's own oracle in another guise, such as one that takes the time: the same rows
         under the same name.
-    progress, listener : optional
+    progress, listener, paranoid : optional
         As in ``Unmasking``.
     """
     told = sampler.informed_by(law)
@@ -119,13 +127,15 @@ def run_trial(
         max_submissions=max_submissions,
         progress=progress,
         listener=listener,
+        paranoid=paranoid,
     )
     result = told(run, streams)
     if draws is None:
-        return Trial(result, None)
+        return Trial(result, None, None, 0.0, paranoid, run.num_rechecked)
     started = time.perf_counter()
     kl = batch_kl(law, result, draws=draws, seed=seed)
-    return Trial(result, kl, draws, time.perf_counter() - started)
+    seconds = time.perf_counter() - started
+    return Trial(result, kl, draws, seconds, paranoid, run.num_rechecked)
 
 
 def token_digest(tokens: NDArray[np.integer[Any]]) -> str:

@@ -15,6 +15,7 @@ from counterprobe.infilling.task import Task, make_task
 from counterprobe.infilling.tracing import recorder_for
 from counterprobe.models import Template
 from counterprobe.models.template import Allowed
+from counterprobe.retrying import RetryingOracle
 from counterprobe.run.batches import SampleBatch
 from counterprobe.run.ledger import Ledger
 from counterprobe.run.standing import Progress
@@ -68,6 +69,9 @@ def infill(
     progress: bool | Callable[[Progress], None] = True,
     model_options: Mapping[str, Any] | None = None,
     oracle_options: Mapping[str, Any] | None = None,
+    retries: int = 0,
+    timeout: float | None = None,
+    paranoid: float = 0.0,
     trace: str | os.PathLike[str] | None = None,
     trace_bytes: int = DEFAULT_BYTES,
     trace_command: str | None = None,
@@ -116,6 +120,12 @@ def infill(
         Details are left out of a trace that would grow beyond this.
     trace_command : str, optional
         A command to put into the trace.
+    retries : int
+        Repeat a call of the model that failed up to so often; see ``RetryingOracle``.
+    timeout : float, optional
+        Seconds after which a call has failed.
+    paranoid : float
+        As in ``sample``.
     **settings
         Of the sampler by name, or of the structure's: ``batches=8``.
 
@@ -153,6 +163,10 @@ def infill(
         model_options=model_options,
         oracle_options=oracle_options,
     )
+    if retries or timeout is not None:
+        attempts = whole_number("retries", retries) + 1
+        oracle = RetryingOracle(task.oracle, attempts=attempts, timeout=timeout)
+        task = replace(task, oracle=oracle)
     on_step = None
     if callback_on_step_end is not None:
         on_step = _spelled(callback_on_step_end, task)
@@ -178,6 +192,7 @@ def infill(
             on_step=on_step,
             progress=progress,
             listener=recorder,
+            paranoid=paranoid,
             **settings,
         )
     measuring = Ledger(probes=task.num_measured)

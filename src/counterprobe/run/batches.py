@@ -54,6 +54,8 @@ class SampleBatch:
         Log-probability of each finished sequence by the chain rule in random orders.
     measuring : Ledger
         What was evaluated for measuring, apart from ``ledger``.
+    num_rechecked : int
+        Submissions in ``ledger`` that only repeated an earlier one, to compare the replies.
     """
 
     sequences: StateArray
@@ -64,6 +66,7 @@ class SampleBatch:
     texts: tuple[str, ...] | None = None
     log_likelihoods: FloatArray | None = None
     measuring: Ledger = field(default_factory=Ledger)
+    num_rechecked: int = 0
 
     def __post_init__(self) -> None:
         """Freeze the arrays."""
@@ -201,7 +204,8 @@ class SampleBatch:
                 Ledger(**header["ledger"]),
                 texts=tuple(spelled) if len(spelled) == len(records) else None,
                 measuring=Ledger(**header.get("measuring", {})),
-                **{name: arrays[name] for name in _MEASURED if name in arrays},
+                token_log_probs=arrays.get("token_log_probs"),
+                log_likelihoods=arrays.get("log_likelihoods"),
             )
         except OSError:
             raise

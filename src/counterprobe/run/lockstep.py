@@ -245,6 +245,7 @@ class Lockstep:
             Results(common),
             self.ledger,
             token_log_probs=None if self._scores is None else self._scores.copy(),
+            num_rechecked=self.door.num_rechecked,
         )
 
     # ----- Inside --------------------------------------------------------------------------

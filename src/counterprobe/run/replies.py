@@ -170,7 +170,7 @@ class ReplyLog:
 
 
 def _json(about: dict[str, Any]) -> bytes:
-    return json.dumps(about, sort_keys=True).encode()
+    return json.dumps(about).encode()
 
 
 def _short(value: Any) -> str:

@@ -14,6 +14,7 @@ from counterprobe.oracle import Oracle
 from counterprobe.planning import Plan, make_plan, price_of_batches
 from counterprobe.probing.compressed import CompressedSettings, Findings, compressed_screen
 from counterprobe.probing.soft import SoftFindings, SoftSettings, soft_screen
+from counterprobe.run.checkpoint import checkpointed
 from counterprobe.run.ledger import Ledger
 from counterprobe.run.results import versions
 from counterprobe.run.unmasking import Progress, Unmasking
@@ -49,6 +50,8 @@ def discover(
     settings: CompressedSettings | None = None,
     fallback: bool = False,
     progress: Callable[[Progress], None] | None = None,
+    paranoid: float = 0.0,
+    checkpoint: str | os.PathLike[str] | None = None,
 ) -> Structure: ...
 
 
@@ -61,6 +64,8 @@ def discover(
     given: ArrayLike | None = None,
     settings: SoftSettings | None = None,
     progress: Callable[[Progress], None] | None = None,
+    paranoid: float = 0.0,
+    checkpoint: str | os.PathLike[str] | None = None,
     **soft: Any,
 ) -> SoftStructure: ...
 
@@ -75,6 +80,8 @@ def discover(
     settings: CompressedSettings | SoftSettings | None = None,
     fallback: bool = False,
     progress: Callable[[Progress], None] | None = None,
+    paranoid: float = 0.0,
+    checkpoint: str | os.PathLike[str] | None = None,
     **soft: Any,
 ) -> Structure | SoftStructure: ...
 
@@ -88,6 +95,8 @@ def discover(
     settings: CompressedSettings | SoftSettings | None = None,
     fallback: bool = False,
     progress: Callable[[Progress], None] | None = None,
+    paranoid: float = 0.0,
+    checkpoint: str | os.PathLike[str] | None = None,
     **soft: Any,
 ) -> Structure | SoftStructure:
     """Find which positions of an oracle depend on each other.
@@ -108,8 +117,11 @@ def discover(
         Of the mode.
     fallback : bool
         Exact mode: return a structure even if nothing was resolved.
-    progress : callable, optional
+    progress, paranoid : optional
         As in ``Unmasking``.
+    checkpoint : str or path, optional
+        Log every reply in this file, so that the same call, made again after an interruption, goes
+        on where it was and pays for nothing twice. A file of another call is refused.
     **soft
         Soft mode: settings by name, such as ``probes=128``. Without a number of ``probes`` or
         whole settings, more are submitted while they make plans cheaper, 512 at most.
@@ -133,9 +145,25 @@ def discover(
         raise ValueError("soft settings go with mode='soft'; leave them out, or change the mode")
     if mode == "soft" and (isinstance(settings, CompressedSettings) or fallback):
         raise ValueError("mode='soft' takes SoftSettings, and needs no fallback")
+    if checkpoint is not None:
+        terms = {
+            "mode": mode,
+            "settings": settings,
+            "soft": soft,
+            "fallback": fallback,
+            "decision_seed": seeds.decision_seed,
+            "given": None if given is None else np.asarray(given),
+            "paranoid": paranoid,
+        }
+        kept: Any = {"mode": mode, "given": given, "settings": settings, "fallback": fallback}
+        with checkpointed(oracle, checkpoint, terms) as logged:
+            found: Structure | SoftStructure = discover(
+                logged, seeds, progress=progress, paranoid=paranoid, **kept, **soft
+            )
+        return found
     if mode == "auto" and isinstance(settings, CompressedSettings):
         mode = "exact"
-    run = Unmasking(oracle, given=given, progress=progress)
+    run = Unmasking(oracle, given=given, progress=progress, paranoid=paranoid)
     spent = Ledger()
     if mode == "exact" or (mode == "auto" and not wants_soft and run.row_error <= EXACT_ROWS):
         assert not isinstance(settings, SoftSettings)
@@ -147,7 +175,7 @@ def discover(
                 refuse_empty(findings, run.residual)
             return _exact(run, findings, chosen, seeds)
         spent = run.ledger
-        run = Unmasking(oracle, given=given, progress=progress)
+        run = Unmasking(oracle, given=given, progress=progress, paranoid=paranoid)
     is_fixed = "probes" in soft or isinstance(settings, SoftSettings)
     return _soft(run, _soft_settings(settings, soft), is_fixed, seeds, spent)
 

@@ -213,7 +213,7 @@ def bad_oracles() -> dict[str, Callable[..., BadOracle]]:
     >>> try:
     ...     run.probe(run.state, [0, 3])
     ... except cp.OracleError as problem:
-    ...     print(str(problem)[:75])
+    ...     print(str(problem)[:74])
     oracle 'unnormalised': the row at state 0, position 3 sums to 2 instead of
     """
 
