@@ -5,7 +5,7 @@ import stat
 
 import pytest
 
-from counterprobe.files import GrowingFile, whole_file
+from counterprobe.files import GrowingFile, read_bytes, read_text, whole_file
 
 
 def test_the_old_content_stays_until_the_new_one_is_complete(tmp_path):
@@ -107,3 +107,19 @@ def test_a_discarded_file_leaves_nothing(tmp_path):
         growing.write("one\n")
         growing.discard()
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_file_without_end_is_refused_after_what_may_be_read():
+    with pytest.raises(ValueError, match="/dev/zero must have at most 1,000 bytes, it has more"):
+        read_bytes("/dev/zero", 1000)
+
+
+def test_text_is_read_up_to_its_limit_and_must_be_utf_8(tmp_path):
+    file = tmp_path / "a.txt"
+    file.write_bytes("é\n".encode())
+    assert read_text(file, 3) == "é\n"
+    with pytest.raises(ValueError, match="must have at most 2 bytes"):
+        read_text(file, 2)
+    file.write_bytes(b"\xff")
+    with pytest.raises(ValueError, match=r"a.txt must be a text file in UTF-8"):
+        read_text(file)

@@ -13,6 +13,7 @@ SOURCE = Path(cp.__file__).parent
 LAYERS = [
     "version errors arrays arguments",
     "files extras compiled threads",
+    "archives",
     "states classes",
     "graph rows",
     "streams oracle",

@@ -1,7 +1,8 @@
-"""Files that are written whole or not at all.
+"""Files that are written whole or not at all, and read no further than they may go.
 
 Whoever reads a file that a program was interrupted in writing finds the old content, never half
-of the new one.
+of the new one. A file that is not what its reader expects, such as a device without end, is
+refused before it fills the memory.
 """
 
 from __future__ import annotations
@@ -14,7 +15,27 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-__all__ = ["GrowingFile", "check_whole_file", "whole_file"]
+__all__ = ["GrowingFile", "check_whole_file", "read_bytes", "read_text", "whole_file"]
+
+# Bytes of a text that is read whole; the largest that anybody needs are lists of edges.
+MOST_TEXT = 1 << 28
+
+
+def read_bytes(file: str | os.PathLike[str], most: int = MOST_TEXT) -> bytes:
+    """Return the content of a file of at most so many bytes; refuse a larger one."""
+    with open(file, "rb") as stream:
+        content = stream.read(most + 1)
+    if len(content) > most:
+        raise ValueError(f"{os.fspath(file)} must have at most {most:,} bytes, it has more")
+    return content
+
+
+def read_text(file: str | os.PathLike[str], most: int = MOST_TEXT) -> str:
+    """Return the text of a file in UTF-8 of at most so many bytes; refuse anything else."""
+    try:
+        return read_bytes(file, most).decode("utf-8")
+    except UnicodeDecodeError:
+        raise ValueError(f"{os.fspath(file)} must be a text file in UTF-8") from None
 
 
 @contextmanager

@@ -175,3 +175,23 @@ def test_a_missing_file_and_an_unknown_sampler_are_refused(tmp_path):
     result = invoke("reproduce", file)
     assert result.exit_code == 2
     assert "unknown sampler 'greedy'" in result.stderr
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"settings": []}, {"n": "60"}, {"target": {"shape": "path"}}, {"target": 3},
+        {"versions": []}, {"tokens": "abc"}, {"temperature": "warm"}, {"records": [1]},
+        {"records": 3}, {"target": None, "family": None},
+    ],
+)  # fmt: skip
+def test_a_record_with_parts_of_another_kind_is_bad_input_not_a_crash(tmp_path, changes):
+    record = {
+        "sampler": "sequential", "settings": {}, "n": 4, "decision_seed": 1, "commit_seed": 1,
+        "family": "path", "target_seed": 1,
+    }  # fmt: skip
+    file = tmp_path / "run.json"
+    file.write_text(json.dumps({**record, **changes}))
+    result = invoke("reproduce", file)
+    assert result.exit_code == 2
+    assert "is damaged" in result.stderr or "is not a result" in result.stderr

@@ -263,3 +263,13 @@ def test_bad_input_is_refused_in_one_line(traced, tmp_path):
     for arguments, said in cases:
         assert said in refused("trace", *arguments), arguments
     assert not html.exists()
+
+
+def test_a_stop_and_notes_of_another_kind_are_shown_as_text(tmp_path):
+    file = tmp_path / "odd.json"
+    header = {"length": 1, "vocab_size": 1, "thinned": 5}
+    events = [{"type": "end", "stop": [1], "thinned": [["a"]]}]
+    document = {"format": "counterprobe trace", "version": 1, "header": header, "events": events}
+    file.write_text(json.dumps(document))
+    shown = done("trace", file).stdout
+    assert "[1]" in shown and "['a']" in shown

@@ -233,7 +233,9 @@ def test_a_cluster_without_room_says_so(whole):
         with pytest.raises(ValueError, match=r"workers must be at most 2.*; got 3"):
             Crew(engine, engine_jobs.make_doubling)
     with RayCluster(whole, gpus=1) as engine:
-        with pytest.raises(EngineError, match="no room for a worker: each asks for 1 CPUs and 1 G"):
+        with pytest.raises(
+            EngineError, match="no room for a worker: each asks for 1 CPUs and 1 G"
+        ):
             Crew(engine, engine_jobs.make_doubling)
     with RayCluster(whole, workers=2) as first, Crew(first, engine_jobs.make_doubling) as crew:
         crew.start()

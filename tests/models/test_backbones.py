@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from counterprobe.models import backbones
 from counterprobe.models.backbones import Backbone
 
 
@@ -156,3 +157,21 @@ def test_arrays_that_do_not_fit_together_are_refused():
     broken[3] = np.nan
     with pytest.raises(ValueError, match="coordinates must be finite"):
         Backbone(broken, good.residue_index, good.chain, good.sequence, "x")
+
+
+def test_what_is_no_backbone_is_refused_in_one_line(tmp_path, monkeypatch):
+    file = tmp_path / "x.npz"
+    good = {
+        "coordinates": np.zeros((1, 4, 3), dtype=np.float32), "residue_index": np.zeros(1, int),
+        "chain": np.ones(1, int), "sequence": np.array("A"), "name": np.array("x"),
+    }  # fmt: skip
+    for changes in ({"sequence": np.zeros(1)}, {"chain": np.ones(1)}, {"name": np.array(["x"])}):
+        np.savez(file, **{**good, **changes})
+        with pytest.raises(ValueError, match=r"x.npz is not a backbone, or is damaged"):
+            Backbone.load(file)
+    np.savez(file, **good)
+    assert len(Backbone.load(file)) == 1
+    monkeypatch.setattr(backbones, "MOST_BYTES", 1000)
+    np.savez_compressed(file, **{**good, "coordinates": np.zeros((1000, 4, 3), dtype=np.float32)})
+    with pytest.raises(ValueError, match=r"or is damaged .*at most 1,000 "):
+        Backbone.load(file)

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import counterprobe as cp
+from counterprobe.run import batches
 
 MASK = cp.MASK
 
@@ -137,3 +138,31 @@ def test_a_batch_cannot_be_edited_and_survives_pickling(batch):
     again = pickle.loads(pickle.dumps(batch))
     assert again.sequences.tolist() == batch.sequences.tolist()
     assert again.ledgers == batch.ledgers
+
+
+def test_an_archive_that_unfolds_into_more_than_any_batch_is_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr(batches, "MOST_BYTES", 10**6)
+    np.savez_compressed(tmp_path / "bomb.npz", sequences=np.zeros((2**10, 2**10)))
+    with pytest.raises(ValueError, match="its arrays take 8,388,736 bytes, at most 1,000,000"):
+        cp.SampleBatch.load(tmp_path / "bomb.npz")
+
+
+@pytest.mark.parametrize(
+    ("line", "name", "value"),
+    [
+        (0, "settings", []), (0, "ledger", {"probes": -1}), (0, "temperature", "warm"),
+        (1, "ledger", {"probes": 0.5}), (1, "sequence", None), (1, "reason", 3),
+        (1, "text", 5), (1, "tokens", [1.5]), (1, "given", [[0]]), (1, "tokens", [-2]),
+        (1, "seconds", None), (0, "format", "x\ny"),
+    ],
+)  # fmt: skip
+def test_a_part_of_another_kind_is_refused_in_one_line(tmp_path, line, name, value):
+    law = cp.TableLaw(np.full(2, 0.5))
+    file = tmp_path / "a.jsonl"
+    cp.sample(law.oracle(), cp.samplers.Sequential(), count=1, seed=1).save(file)
+    lines = [json.loads(text) for text in file.read_text().splitlines()]
+    lines[line][name] = value
+    file.write_text("\n".join(map(json.dumps, lines)))
+    with pytest.raises(ValueError, match="is not a file of samples, or is damaged") as problem:
+        cp.SampleBatch.load(file)
+    assert "\n" not in str(problem.value)

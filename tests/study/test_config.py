@@ -1,5 +1,6 @@
 """Configurations: presets, files of one's own, and what is refused."""
 
+import math
 import tomllib
 from importlib import resources
 
@@ -210,3 +211,31 @@ def test_files(tmp_path):
 def test_printed_presets_are_what_is_loaded():
     text = resources.files("counterprobe.study").joinpath("presets/smoke.toml").read_text()
     assert config_from_dict(tomllib.loads(text), "x") == load_preset("smoke")
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"grid": {"packed": [{"num_colors": [*range(101)], "degree_cutoff": [*range(100)]}]}},
+         "has an entry of 10,100 candidates, at most 10,000 are tried"),
+        ({"sizes": [10**400]}, "sizes must be at most 2147483647"),
+        ({"accuracy": {"evaluation": math.inf}}, "values must be finite numbers, texts"),
+        ({"grid": {"packed": [{"num_colors": 4, "degree_cutoff": 8,
+                               "votes": {"degree": "2", "miss": 0.1}}]}},
+         "votes.degree must be a number, got '2'"),
+        ({"a\nb": 1}, "unknown key a b; valid keys: name"),
+    ],
+)  # fmt: skip
+def test_what_could_not_be_checked_or_kept_is_refused_in_one_line(changes, message):
+    with pytest.raises(ValueError) as problem:
+        config_from_dict({**LEAST, **changes}, "mine.toml")
+    assert message in str(problem.value)
+    assert "\n" not in str(problem.value) and len(str(problem.value)) < 450
+
+
+def test_a_table_without_end_and_a_file_without_end_are_refused(tmp_path):
+    (tmp_path / "deep.toml").write_text("a = " + "[" * 100_000)
+    with pytest.raises(ValueError, match=r"deep.toml is not a TOML file"):
+        read_config(tmp_path / "deep.toml")
+    with pytest.raises(ValueError, match="/dev/zero must have at most 1,048,576 bytes"):
+        read_config("/dev/zero")

@@ -2,8 +2,11 @@
 
 import json
 
+import pyarrow
+import pyarrow.parquet as parquet
 import pytest
 
+from counterprobe.study import export
 from counterprobe.study.config import config_from_dict
 from counterprobe.study.export import COLUMNS, read_rows, rows_of, write_rows
 from counterprobe.study.protocol import Study
@@ -95,3 +98,32 @@ def test_what_is_refused(rows, tmp_path):
         read_rows(tmp_path / "a.parquet")
     with pytest.raises(FileNotFoundError):
         read_rows(tmp_path / "none.csv")
+
+
+def test_a_damaged_csv_names_its_line(rows, tmp_path):
+    file = tmp_path / "a.csv"
+    write_rows(rows[:2], file)
+    whole = file.read_text()
+    for spoilt in (
+        whole.rsplit(",", 3)[0] + "\n",  # a line that ends early
+        whole.replace(f",{rows[0]['length']},", ",many,"),
+        whole + "x" * 200_000 + "\n",
+    ):
+        file.write_text(spoilt)
+        with pytest.raises(ValueError, match=r"a.csv is damaged in line \d+: ") as problem:
+            read_rows(file)
+        assert "\n" not in str(problem.value)
+
+
+def test_parquet_of_other_types_or_larger_than_allowed_is_refused(rows, tmp_path, monkeypatch):
+    file = tmp_path / "a.parquet"
+    table = pyarrow.table({name: [[1]] for name in COLUMNS})
+    parquet.write_table(table, file)
+    with pytest.raises(ValueError, match="is not a Parquet file, or is damaged"):
+        read_rows(file)
+    bomb = pyarrow.table({name: pyarrow.nulls(10**6) for name in COLUMNS})
+    parquet.write_table(bomb, file)
+    assert file.stat().st_size < 10**5
+    monkeypatch.setattr(export, "MOST_BYTES", 10**6)
+    with pytest.raises(ValueError, match="it unpacks to more than 1,000,000 bytes"):
+        read_rows(file)

@@ -230,3 +230,18 @@ def test_canonical_text_is_the_same_for_equal_keys():
     assert canonical(json.loads(one)) == one
     with pytest.raises(ValueError):
         canonical({"a": float("nan")})
+
+
+@pytest.mark.parametrize("text", ["{", "[]", "3", None, "[" * 100_000])
+def test_an_entry_that_no_study_wrote_is_damage(file, text):
+    with Store(file, create=True) as store:
+        store.register(CONFIG)
+        store.add({"a": 1}, {}, SECONDS)
+    with sqlite3.connect(file) as database:
+        database.execute("PRAGMA ignore_check_constraints = ON")
+        database.execute("UPDATE studies SET config = coalesce(?, x'ff')", (text,))
+        database.execute("UPDATE runs SET result = coalesce(?, x'ff')", (text,))
+    with Store(file) as store:
+        for read in (lambda: store.config("mine"), store.records, lambda: store.get({"a": 1})):
+            with pytest.raises(StoreError, match=r"is damaged \(an entry is not .*nothing was"):
+                read()

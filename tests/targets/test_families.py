@@ -368,3 +368,12 @@ def test_a_file_without_edges_does_not_say_how_many_positions_there_are(tmp_path
     with pytest.raises(ValueError, match="holds no edge, so the number of positions is not known"):
         families.from_file(file)
     assert families.from_file(file, 5).length == 5
+
+
+def test_a_list_that_names_far_more_positions_than_it_joins_needs_their_number(tmp_path):
+    file = tmp_path / "sparse.edges"
+    file.write_text("0 2000000000\n")
+    with pytest.raises(ValueError, match="has 1 edges and names position 2,000,000,000; give the"):
+        families.from_file(file)
+    file.write_text("0 1000\n")
+    assert families.from_file(file).length == 1001

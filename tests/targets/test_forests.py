@@ -184,7 +184,20 @@ def test_an_empty_edge_list_has_no_edges(tmp_path, text):
 
 @pytest.mark.parametrize(
     "line",
-    ["1", "1 2 0.5 7", "1 b", "1.0 2", "1 2 strong", "-1 2", "3 3", "1 2 1.0", "1 2 nan", "1,2"],
+    [
+        "1",
+        "1 2 0.5 7",
+        "1 b",
+        "1.0 2",
+        "1 2 strong",
+        "-1 2",
+        "3 3",
+        "1 2 1.0",
+        "1 2 nan",
+        "1,2",
+        "0 2147483647",
+        f"0 {10**30}",
+    ],
 )
 def test_edge_list_errors_name_file_and_line(tmp_path, line):
     file = write(tmp_path, f"# header\n0 1\n{line}\n")

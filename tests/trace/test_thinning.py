@@ -1,6 +1,7 @@
 """Thinned traces fit, keep what matters and say what went."""
 
 import os
+from dataclasses import replace
 
 import pytest
 
@@ -64,3 +65,9 @@ def test_what_cannot_be_thinned_so_far_is_refused_with_its_size(tmp_path):
         thin(trace, 500)
     with pytest.raises(ValueError, match="at least 1"):
         thin(trace, 0)
+
+
+def test_notes_that_are_no_list_are_left_out(tmp_path):
+    trace = trace_of(tmp_path, "sequential")
+    told = {**trace.header, "thinned": 5}
+    assert thin(replace(trace, header=told), 10**7).header["thinned"] == []

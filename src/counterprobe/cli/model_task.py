@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
+from counterprobe.files import read_bytes
 from counterprobe.infilling.task import Task, make_task
 from counterprobe.models.backbones import SHIPPED
 
@@ -27,6 +27,8 @@ __all__ = [
 ]
 
 MODEL = "Model"
+# Bytes of a file that holds a sequence; no model reads a longer one.
+MOST_TEXT = 1 << 24
 
 Model = Annotated[
     str,
@@ -107,7 +109,7 @@ def read_sequence(sequence: str | None) -> str | None:
         return sequence
     file = sequence[1:]
     try:
-        text = Path(file).read_text(encoding="utf-8").strip()
+        text = read_bytes(file, MOST_TEXT).decode("utf-8").strip()
     except UnicodeDecodeError:
         raise ValueError(f"--sequence @{file} must name a text file in UTF-8") from None
     if not text.startswith(">"):

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json as json_module
 import math
-from pathlib import Path
+from dataclasses import fields
+from types import NoneType
 from typing import Annotated, Any
 
 import typer
@@ -14,6 +15,7 @@ from counterprobe.cli.records import run_record
 from counterprobe.cli.targets import Target
 from counterprobe.evaluation import run_trial
 from counterprobe.evaluation.batch_kl import DEFAULT_DRAWS
+from counterprobe.files import read_text
 from counterprobe.run.results import versions
 from counterprobe.samplers import build_sampler
 from counterprobe.states import fingerprint
@@ -27,6 +29,21 @@ APART = {"seconds", "versions", "against", "tokens", "target"}
 MEASURED = {"batch_kl", "batch_kl_se"}
 TOLERANCE = 1e-9
 NEEDED = ("sampler", "settings", "n", "decision_seed", "commit_seed")
+# What a record may hold that a run is made of.
+KINDS: dict[str, Any] = {
+    "sampler": str,
+    "settings": dict,
+    "n": int,
+    "seed": int,
+    "target_seed": int,
+    "target": dict,
+    "family": str,
+    "draws": (int, NoneType),
+    "temperature": (int, float),
+    "tokens": (list, NoneType),
+    "versions": dict,
+    "against": dict,
+}
 
 
 @output.friendly
@@ -80,18 +97,34 @@ def reproduce(
 def _records(file: str) -> list[dict[str, Any]]:
     """Read the recorded runs of a file."""
     try:
-        content = json_module.loads(Path(file).read_text(encoding="utf-8"))
-    except (json_module.JSONDecodeError, UnicodeDecodeError) as problem:
+        content = json_module.loads(read_text(file))
+    except (json_module.JSONDecodeError, RecursionError) as problem:
         raise ValueError(f"{file} is not JSON: {problem}") from None
-    records = content.get("records", [content]) if isinstance(content, dict) else []
-    records += [record["against"] for record in records if "against" in record]
+    foreign = f"{file} is not a result of 'sample --json' or 'compare --json'"
+    found = content.get("records", [content]) if isinstance(content, dict) else None
+    records = [one for one in found if isinstance(one, dict)] if isinstance(found, list) else []
+    records += [one["against"] for one in records if isinstance(one.get("against"), dict)]
+    if not records or len(records) < len(found or ()):
+        raise ValueError(foreign)
     missing = [name for name in NEEDED if any(name not in record for record in records)]
-    if not records or missing:
-        raise ValueError(
-            f"{file} is not a result of 'sample --json' or 'compare --json'"
-            + (f": it lacks {', '.join(missing)}" if missing else "")
-        )
+    if missing:
+        raise ValueError(f"{foreign}: it lacks {', '.join(missing)}")
+    for record in records:
+        _check_record(record, file)
     return records
+
+
+def _check_record(record: dict[str, Any], file: str) -> None:
+    """Refuse a run that no record describes; what else is wrong with it fails when it is made."""
+    for name, kinds in KINDS.items():
+        if name in record and not isinstance(record[name], kinds):
+            raise ValueError(f"{file} is damaged: {name} cannot be {record[name]!r:.40}")
+    target = record.get("target", {})
+    unknown = sorted(set(target) - {field.name for field in fields(Target)})
+    if unknown:
+        raise ValueError(f"{file} is damaged: a target has no {unknown[0]!r:.40}")
+    if "target" not in record and not {"family", "target_seed"} <= set(record):
+        raise ValueError(f"{file} is damaged: it does not say which target a run was on")
 
 
 def _run_again(record: dict[str, Any]) -> dict[str, Any]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 import math
 import os
@@ -14,7 +13,9 @@ from typing import Any, BinaryIO
 import numpy as np
 from numpy.typing import NDArray
 
+from counterprobe.archives import read_arrays
 from counterprobe.arrays import FloatArray, StateArray
+from counterprobe.files import read_text, whole_file
 from counterprobe.run.ledger import Ledger, Right
 from counterprobe.run.results import SampleResult, StopReason, first_tokens
 from counterprobe.run.transcript import Transcript
@@ -28,6 +29,8 @@ _COUNTS = [count.name for count in fields(Ledger)]
 _ARRAYS = ("sequences", "given", "round_of_position")
 # There only if they were asked for.
 _MEASURED = ("token_log_probs", "log_likelihoods")
+# Bytes of a file that is read, unpacked.
+MOST_BYTES = 1 << 32
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -171,18 +174,12 @@ class SampleBatch:
         for name in _MEASURED:
             if getattr(self, name) is not None:
                 arrays[name] = getattr(self, name)
-        target = Path(path)
-        partial = target.with_name(f".{target.name}.{os.getpid()}.partial")
-        try:
-            with partial.open("wb") as file:
-                if kind == ".npz":
-                    about = np.array(json.dumps({**header, "records": records}))
-                    np.savez_compressed(file, allow_pickle=False, about=about, **arrays)
-                else:
-                    _write_lines(file, header, records, arrays)
-            os.replace(partial, target)
-        finally:
-            partial.unlink(missing_ok=True)
+        with whole_file(path) as partial, partial.open("wb") as file:
+            if kind == ".npz":
+                about = np.array(json.dumps({**header, "records": records}))
+                np.savez_compressed(file, allow_pickle=False, about=about, **arrays)
+            else:
+                _write_lines(file, header, records, arrays)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> SampleBatch:
@@ -191,7 +188,8 @@ class SampleBatch:
         try:
             header, records, arrays = _read_arrays(path) if kind == ".npz" else _read_lines(path)
             if header["format"] != FORMAT:
-                raise ValueError(f"its format is {header['format']!r}, not {FORMAT!r}")
+                raise ValueError(f"its format is {header['format']!r:.60}, not {FORMAT!r}")
+            _check_parts(header, records, arrays)
             results = [
                 _result(header, record, *(arrays[name][k] for name in _ARRAYS))
                 for k, record in enumerate(records)
@@ -210,8 +208,9 @@ class SampleBatch:
         except OSError:
             raise
         except Exception as problem:  # whatever a damaged archive makes NumPy and json raise
+            said = " ".join(str(problem).split())
             raise ValueError(
-                f"{os.fspath(path)} is not a file of samples, or is damaged ({problem}); write "
+                f"{os.fspath(path)} is not a file of samples, or is damaged ({said:.200}); write "
                 "one with SampleBatch.save"
             ) from problem
 
@@ -320,12 +319,12 @@ def _numbers(array: NDArray[Any]) -> list[Any]:
 
 
 def _read_lines(path: str | os.PathLike[str]) -> Parts:
-    lines = [json.loads(line) for line in Path(path).read_text(encoding="utf-8").splitlines()]
+    lines = [json.loads(line) for line in read_text(path, MOST_BYTES).splitlines()]
     header, records = lines[0], lines[1:]
     arrays: dict[str, NDArray[Any]] = {
-        "sequences": np.array([record["tokens"] for record in records], dtype=np.int32),
-        "given": np.array([record["given"] for record in records], dtype=np.int32),
-        "round_of_position": np.array([record["rounds"] for record in records], dtype=np.int64),
+        "sequences": _whole(records, "tokens", np.int32),
+        "given": _whole(records, "given", np.int32),
+        "round_of_position": _whole(records, "rounds", np.int64),
     }
     for name in _MEASURED:
         if _LINE_NAMES[name] in records[0]:
@@ -334,10 +333,46 @@ def _read_lines(path: str | os.PathLike[str]) -> Parts:
     return header, records, arrays
 
 
+def _whole(records: list[dict[str, Any]], name: str, kind: type[np.integer]) -> NDArray[Any]:
+    """Return whole numbers, a row for each record; refuse others, which NumPy would round."""
+    array = np.array([record[name] for record in records])
+    if array.dtype.kind != "i" or not (array == array.astype(kind)).all():
+        raise ValueError(f"{name} must be whole numbers")
+    return array.astype(kind)
+
+
 def _read_arrays(path: str | os.PathLike[str]) -> Parts:
-    whole = io.BytesIO(Path(path).read_bytes())  # NumPy leaves a file open that it cannot read
-    with np.load(whole, allow_pickle=False) as archive:
-        names = [*_ARRAYS, *(name for name in _MEASURED if name in archive)]
-        arrays = {name: archive[name] for name in names}
-        header = json.loads(str(archive["about"]))
+    arrays = read_arrays(path, ("about", *_ARRAYS, *_MEASURED), MOST_BYTES)
+    header = json.loads(str(arrays.pop("about")))
     return header, header["records"], arrays
+
+
+def _check_parts(header: Any, records: Any, arrays: dict[str, NDArray[Any]]) -> None:
+    """Refuse parts that no samples have; what else is wrong fails where it is used."""
+    for name, kind in (("sampler", str), ("settings", dict), ("oracle", str), ("versions", dict)):
+        if not isinstance(header[name], kind):
+            raise ValueError(f"{name} must be of type {kind.__name__}")
+    if not isinstance(records, list) or not records:
+        raise ValueError("it has no list of sequences")
+    counts = [header["ledger"], header.get("measuring", {}), *(r["ledger"] for r in records)]
+    if not all(type(count) is int and count >= 0 for one in counts for count in one.values()):
+        raise ValueError("a ledger must hold whole numbers of at least 0")
+    for record in records:
+        if type(record["sequence"]) is not int or not isinstance(record["reason"], str):
+            raise ValueError("a sequence must have its number and the reason it stopped for")
+        if not isinstance(record.get("text", ""), str):
+            raise ValueError("a sequence must be spelled as a text")
+    numbers = [header["temperature"], *(record["seconds"] for record in records)]
+    if not all(type(number) in (int, float) for number in numbers):
+        raise ValueError("temperature and seconds must be numbers")
+    shape = arrays["sequences"].shape
+    if len(shape) != 2 or shape[0] != len(records):
+        raise ValueError(f"sequences must have a row for each of {len(records)}, got {shape}")
+    for name in _ARRAYS:
+        if arrays[name].dtype.kind != "i" or arrays[name].shape != shape:
+            raise ValueError(f"{name} must hold whole numbers of shape {shape}")
+    for name in set(_MEASURED) & set(arrays):
+        if arrays[name].dtype.kind != "f" or arrays[name].shape[:1] != shape[:1]:
+            raise ValueError(f"{name} must hold numbers, a row for each sequence")
+    if arrays["sequences"].min(initial=MASK) < MASK or arrays["given"].min(initial=MASK) < MASK:
+        raise ValueError(f"sequences must hold tokens, or {MASK} for a mask")

@@ -11,20 +11,19 @@ from __future__ import annotations
 import hashlib
 import io
 import json
-import math
 import os
 import reprlib
-import tempfile
 import zipfile
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
-from pathlib import Path
 from typing import Any, BinaryIO
 
 import numpy as np
 from numpy.typing import NDArray
 
+from counterprobe.archives import head_of, unpack_member
 from counterprobe.errors import StructureError
+from counterprobe.files import whole_file
 from counterprobe.structure.fields import FileKind, check_layout, refuse
 
 __all__ = ["digest", "read", "write"]
@@ -52,18 +51,8 @@ def write(path: str | os.PathLike[str], kind: FileKind, values: Mapping[str, Any
     )
     # What could not be read back is not worth keeping.
     _read_as(f"cannot save to {os.fspath(path)}", buffer, [kind])
-    target = Path(path)
-    handle, partial = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(buffer.getvalue())
-            file.flush()
-            os.fsync(file.fileno())
-        os.chmod(partial, 0o666 & ~_umask())
-        os.replace(partial, target)
-    except BaseException:
-        Path(partial).unlink(missing_ok=True)
-        raise
+    with whole_file(path) as partial:
+        partial.write_bytes(buffer.getvalue())
 
 
 def read(
@@ -108,8 +97,8 @@ def _read(file: BinaryIO, kinds: Sequence[FileKind]) -> tuple[FileKind, dict[str
         kind = _kind_of(header, kinds)
         names = list(kind.layout)
         _require_names(members, {"header", "digest", *names}, {"header", "digest", *names})
-        check_layout(kind.layout, {name: _head(archive, members[name]) for name in names})
-        arrays = {name: _unpack(archive, members[name]) for name in names}
+        check_layout(kind.layout, {name: head_of(archive, members[name]) for name in names})
+        arrays = {name: unpack_member(archive, members[name]) for name in names}
         if _text(archive, members["digest"], MOST_DIGEST) != digest(text, arrays):
             refuse("it was changed after it was saved: its digest does not match")
     for name in names:
@@ -157,30 +146,12 @@ def _require_names(members: Mapping[str, Any], least: set[str], most: set[str] |
         refuse(f"it has members of another kind: {reprlib.repr(further)}")
 
 
-def _head(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> tuple[np.dtype[Any], Any]:
-    """Read the type and shape of a member, and make sure that its size is theirs."""
-    with archive.open(info) as member:
-        if np.lib.format.read_magic(member) != (1, 0):
-            refuse(f"{info.filename} is not an array of a structure")
-        shape, _, dtype = np.lib.format.read_array_header_1_0(member)
-        size = member.tell() + math.prod(shape) * dtype.itemsize
-    if dtype.hasobject or min(shape, default=0) < 0 or info.file_size != size:
-        refuse(f"{info.filename} has {info.file_size} bytes, its header says {size}")
-    return dtype, shape
-
-
-def _unpack(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> NDArray[Any]:
-    with archive.open(info) as member:
-        array: NDArray[Any] = np.lib.format.read_array(member, allow_pickle=False)
-    return array
-
-
 def _text(archive: zipfile.ZipFile, info: zipfile.ZipInfo, most: int) -> str:
     """Read a member that holds one text."""
-    dtype, shape = _head(archive, info)
+    dtype, shape = head_of(archive, info)
     if dtype.kind != "U" or shape != () or info.file_size > most:
         refuse(f"{info.filename} must hold one text of at most {most} bytes")
-    return str(_unpack(archive, info)[()])
+    return str(unpack_member(archive, info)[()])
 
 
 # ----- Small parts --------------------------------------------------------------------------
@@ -191,10 +162,3 @@ def _plain_number(value: object) -> object:
     if isinstance(value, np.generic):
         return value.item()
     raise TypeError(f"cannot write {value!r} to a structure file")
-
-
-def _umask() -> int:
-    """Return the process's file mode mask, which can only be read by setting it."""
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import math
 import tomllib
 from collections.abc import Mapping
 from dataclasses import MISSING, asdict, dataclass, field, fields
@@ -17,6 +18,7 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
+from counterprobe.files import read_bytes
 from counterprobe.samplers import SAMPLERS, build_sampler
 from counterprobe.targets.families import FAMILIES
 from counterprobe.theory.outvoting import enough_votes
@@ -38,6 +40,9 @@ PRESETS = ("paper", "strict", "tuned-by-hand", "quick", "smoke")
 SCREENINGS = ("all", "cheapest-first")
 # A grid entry's keys that are not settings of the sampler.
 GRID_KEYS = ("families", "votes")
+# Bytes of a file, candidates of a cell and positions of a target, at most: what is larger would
+# take days to check.
+MOST_TEXT, MOST_CANDIDATES, MOST_POSITIONS = 1 << 20, 10_000, 2**31 - 1
 VOTE_KEYS = ("degree", "miss")
 
 
@@ -153,6 +158,11 @@ class StudyConfig:
                 continue
             knobs = {key: value for key, value in entry.items() if key not in GRID_KEYS}
             choices = [value if isinstance(value, list) else [value] for value in knobs.values()]
+            if math.prod(map(len, choices)) > MOST_CANDIDATES:
+                raise ValueError(
+                    f"grid.{self.sampler} has an entry of {math.prod(map(len, choices)):,} "
+                    f"candidates, at most {MOST_CANDIDATES:,} are tried; shorten its lists"
+                )
             for values in itertools.product(*choices):
                 settings = dict(zip(knobs, values, strict=True))
                 if "votes" in entry:
@@ -191,8 +201,8 @@ def load_preset(name: str) -> StudyConfig:
 def read_config(file: str | Path) -> StudyConfig:
     """Read a study of your own from a TOML file."""
     try:
-        content = tomllib.loads(Path(file).read_text(encoding="utf-8"))
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as problem:
+        content = tomllib.loads(read_bytes(file, MOST_TEXT).decode("utf-8"))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as problem:
         raise ValueError(f"{file} is not a TOML file: {problem}") from None
     return config_from_dict(content, str(file))
 
@@ -212,8 +222,9 @@ def config_from_dict(content: Mapping[str, Any], origin: str) -> StudyConfig:
                 values[name] = _build(cls, values[name], name)
         config: StudyConfig = _build(StudyConfig, values, "")
         _check(config)
-    except (ValueError, TypeError) as problem:
-        raise ValueError(f"{origin}: {problem}") from None
+    except (ValueError, TypeError, ArithmeticError, RecursionError) as problem:
+        said = " ".join(f"{origin}: {problem}".split())
+        raise ValueError(said if len(said) <= 400 else f"{said[:400]}...") from None
     return config
 
 
@@ -282,12 +293,21 @@ def _check(config: StudyConfig) -> None:
             raise ValueError(f"accuracy.{name} must be positive")
     if min(config.sizes) < 2 or config.candidates < 1:
         raise ValueError("sizes must be at least 2 and candidates at least 1")
+    if max(config.sizes) > MOST_POSITIONS:
+        raise ValueError(f"sizes must be at most {MOST_POSITIONS}, got {max(config.sizes)}")
     if config.screening not in SCREENINGS:
         raise ValueError(
             f"screening must be one of {', '.join(SCREENINGS)}; got {config.screening!r}"
         )
     _check_reference(config)
     _check_samplers(config)
+    try:
+        json.dumps(config.as_dict(), allow_nan=False)
+    except (ValueError, TypeError):
+        raise ValueError(
+            "values must be finite numbers, texts, lists and tables, since a store keeps them as "
+            "JSON; write a large number in place of inf, and dates as texts"
+        ) from None
 
 
 def _check_reference(config: StudyConfig) -> None:
@@ -354,6 +374,9 @@ def _check_entry(where: str, entry: Mapping[str, Any]) -> None:
         return
     if not isinstance(votes, Mapping) or set(votes) != set(VOTE_KEYS):
         raise ValueError(f"{where}.votes must have the keys {', '.join(VOTE_KEYS)}; got {votes!r}")
+    for key, kinds in (("degree", (int,)), ("miss", (int, float))):
+        if type(votes[key]) not in kinds:
+            raise ValueError(f"{where}.votes.{key} must be a number, got {votes[key]!r}")
     for key in ("num_colors", "degree_cutoff"):
         if key not in entry:
             raise ValueError(f"{where}.votes needs {key} beside it")

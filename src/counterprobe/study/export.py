@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from counterprobe.extras import load_extra
-from counterprobe.files import whole_file
+from counterprobe.files import read_text, whole_file
 from counterprobe.study.protocol import Cell, Study, Task, passes
 from counterprobe.study.store import Record
 
@@ -22,6 +22,8 @@ __all__ = ["COLUMNS", "read_rows", "rows_of", "write_rows"]
 
 Row = dict[str, Any]
 FORMATS = (".parquet", ".csv")
+# Of a file that is read, once unpacked.
+MOST_BYTES = 1 << 29
 
 # Column, its type, and what it holds; JSON texts hold what differs from sampler to sampler.
 COLUMNS: dict[str, type] = {
@@ -123,12 +125,7 @@ def write_rows(rows: Sequence[Row], file: str | Path) -> None:
             partial.write_text(_as_csv(rows), encoding="utf-8")
             return  # the file takes its place on the way out
         pyarrow, parquet = _arrow()
-        kinds = {
-            str: pyarrow.string(), int: pyarrow.int64(), float: pyarrow.float64(),
-            bool: pyarrow.bool_(),
-        }  # fmt: skip
-        schema = pyarrow.schema([(name, kinds[kind]) for name, kind in COLUMNS.items()])
-        table = pyarrow.Table.from_pylist(list(rows), schema=schema)
+        table = pyarrow.Table.from_pylist(list(rows), schema=_schema(pyarrow))
         parquet.write_table(table, partial, compression="zstd")
 
 
@@ -136,21 +133,48 @@ def read_rows(file: str | Path) -> list[Row]:
     """Read rows that :func:`write_rows` wrote."""
     source = Path(file)
     check_format(source)
-    if source.suffix == ".csv":
-        with source.open(encoding="utf-8", newline="") as stream:
-            reader = csv.DictReader(stream)
-            names = list(reader.fieldnames or [])
-            rows = [] if names != list(COLUMNS) else [_from_text(row) for row in reader]
-    else:
-        pyarrow, parquet = _arrow()
-        try:
-            table = parquet.read_table(source)
-        except pyarrow.ArrowInvalid as problem:
-            raise ValueError(f"{source} is not a Parquet file: {problem}") from None
-        names, rows = table.column_names, table.to_pylist()
+    names, rows = _read_csv(source) if source.suffix == ".csv" else _read_parquet(source)
     if names != list(COLUMNS):
         raise ValueError(f"{source} was not written by `counterprobe study export`")
     return rows
+
+
+def _read_csv(source: Path) -> tuple[list[str], list[Row]]:
+    text = io.StringIO(read_text(source, MOST_BYTES), newline="")
+    reader = csv.DictReader(text, strict=True)
+    try:
+        names = list(reader.fieldnames or [])
+        return names, [] if names != list(COLUMNS) else [_from_text(row) for row in reader]
+    except (csv.Error, ValueError, TypeError) as problem:
+        raise ValueError(f"{source} is damaged in line {reader.line_num}: {problem}") from None
+
+
+def _read_parquet(source: Path) -> tuple[list[str], list[Row]]:
+    pyarrow, parquet = _arrow()
+    try:
+        with source.open("rb") as stream, parquet.ParquetFile(stream) as file:
+            about, names = file.metadata, file.schema_arrow.names
+            groups = [about.row_group(k) for k in range(about.num_row_groups)]
+            size = sum(group.total_byte_size for group in groups)
+            if size > MOST_BYTES or about.num_rows * len(names) > MOST_BYTES // 8:
+                raise ValueError(f"it unpacks to more than {MOST_BYTES:,} bytes")
+            if names != list(COLUMNS):
+                return names, []
+            rows = file.read().cast(_schema(pyarrow)).to_pylist()
+    except FileNotFoundError:
+        raise
+    except (pyarrow.ArrowException, OSError, ValueError, TypeError, KeyError) as problem:
+        said = " ".join(str(problem).split())
+        raise ValueError(f"{source} is not a Parquet file, or is damaged: {said:.200}") from None
+    return names, rows
+
+
+def _schema(pyarrow: Any) -> Any:
+    kinds = {
+        str: pyarrow.string(), int: pyarrow.int64(), float: pyarrow.float64(),
+        bool: pyarrow.bool_(),
+    }  # fmt: skip
+    return pyarrow.schema([(name, kinds[kind]) for name, kind in COLUMNS.items()])
 
 
 def check_format(file: Path) -> None:
@@ -168,6 +192,8 @@ def _as_csv(rows: Sequence[Row]) -> str:
 
 
 def _from_text(row: dict[str, str]) -> Row:
+    if None in row or None in row.values():  # where DictReader puts what is too much or missing
+        raise ValueError(f"it must have {len(COLUMNS)} fields")
     readers: dict[type, Any] = {str: str, int: int, float: float, bool: lambda t: t == "True"}
     return {
         name: None if row[name] == "" else readers[kind](row[name])

@@ -148,7 +148,9 @@ class Store:
         if row is None:
             known = ", ".join(self.studies()) or "none yet"
             raise StoreError(f"{self.file} holds no study {name!r}; its studies: {known}")
-        return config_from_dict(json.loads(row[0]), f"study {name!r} in {self.file}")
+        with self._explained("read"):
+            content = _json_object(row[0])
+        return config_from_dict(content, f"study {name!r} in {self.file}")
 
     def tuning(self, name: str) -> int:
         """Return how often a study's tuning was asked to be repeated."""
@@ -222,7 +224,7 @@ class Store:
             row = self._database.execute(
                 "SELECT * FROM runs WHERE key = ?", (canonical(key),)
             ).fetchone()
-        return None if row is None else _record(row)
+            return None if row is None else _record(row)
 
     def records(self) -> dict[str, Record]:
         """Return every finished run by the text of its key."""
@@ -277,6 +279,8 @@ class Store:
             yield
         except sqlite3.Error as problem:
             raise StoreError(_explain(self.file, action, problem)) from problem
+        except _NoJSON as problem:
+            raise StoreError(_damaged(self.file, str(problem))) from problem
 
 
 def _explain(file: Path, action: str, problem: sqlite3.Error) -> str:
@@ -322,12 +326,28 @@ def _check_header(file: Path) -> None:
         )
 
 
+class _NoJSON(Exception):
+    """An entry is not what a study writes."""
+
+
 def _record(row: tuple[str, ...]) -> Record:
     key, result, seconds, finished, where, what = row
+    if not isinstance(finished, str):
+        raise _NoJSON(f"a run has no time, but {finished!r:.40}")
     return Record(
-        json.loads(key), json.loads(result), json.loads(seconds), finished, json.loads(where),
-        json.loads(what),
+        _json_object(key), _json_object(result), _json_object(seconds), finished,
+        _json_object(where), _json_object(what),
     )  # fmt: skip
+
+
+def _json_object(text: Any) -> dict[str, Any]:
+    try:
+        content = json.loads(text)
+    except (ValueError, TypeError, RecursionError) as problem:
+        raise _NoJSON(f"an entry is not JSON: {problem}") from None
+    if not isinstance(content, dict):
+        raise _NoJSON(f"an entry is not an object of JSON, but {text!r:.40}")
+    return content
 
 
 def _now() -> str:

@@ -54,6 +54,8 @@ Tables = Literal["rank-one", "random"]
 
 VOCAB_SIZE = 2048
 PHI = np.array([1.0, -1.0, 0.0])
+# An edge list may imply this many positions; more only at so many for each of its edges.
+MOST_UNSAID, POSITIONS_AN_EDGE = 1 << 20, 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -253,6 +255,11 @@ def from_file(
             "or give the number of positions"
         )
     size = int(edges.max()) + 1 if length is None else length
+    if length is None and size > max(MOST_UNSAID, POSITIONS_AN_EDGE * len(edges)):
+        raise ValueError(
+            f"{file} has {len(edges):,} edges and names position {size - 1:,}; give the number of "
+            "positions if nearly all of them are to have no edge"
+        )
     return from_edges(size, edges, weights, target_seed, name=Path(file).name, relabel=False)
 
 

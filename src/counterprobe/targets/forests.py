@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from counterprobe.arrays import FloatArray, IntArray
+from counterprobe.files import read_text
 
 __all__ = [
     "binary_tree",
@@ -27,6 +28,9 @@ __all__ = [
     "read_edge_list",
     "stars",
 ]
+
+# Numbers of positions fit into the 32 bits of a state's fingerprints and kernels.
+MOST_POSITIONS = 2**31 - 1
 
 
 def check_length(length: object) -> int:
@@ -123,11 +127,7 @@ def read_edge_list(file: str | Path, default_weight: float) -> tuple[IntArray, F
     weights : ndarray of float, shape (E,)
     """
     edges, weights = [], []
-    try:
-        text = Path(file).read_text(encoding="utf-8")
-    except UnicodeDecodeError:
-        raise ValueError(f"{file} must be a text file in UTF-8") from None
-    for number, line in enumerate(text.splitlines(), start=1):
+    for number, line in enumerate(read_text(file).splitlines(), start=1):
         words = line.split("#", 1)[0].split()
         if not words:
             continue
@@ -136,12 +136,12 @@ def read_edge_list(file: str | Path, default_weight: float) -> tuple[IntArray, F
                 raise ValueError
             i, j = int(words[0]), int(words[1])
             weight = float(words[2]) if len(words) == 3 else default_weight
-            if min(i, j) < 0 or i == j or not abs(weight) < 1:
+            if not 0 <= min(i, j) <= max(i, j) < MOST_POSITIONS or i == j or not abs(weight) < 1:
                 raise ValueError
         except ValueError:
             raise ValueError(
                 f"{file}, line {number}: expected 'i j' or 'i j w' with two different 0-based "
-                f"positions and -1 < w < 1, got {line.strip()!r}"
+                f"positions below {MOST_POSITIONS} and -1 < w < 1, got {line.strip()!r:.80}"
             ) from None
         edges.append((i, j))
         weights.append(weight)

@@ -59,7 +59,9 @@ def thin(trace: Trace, max_bytes: int) -> Trace:
             left_out[words] += 1
     said = [f"thinned to {max_bytes:,} bytes: {words}, in {n:,} events"
             for words, n in left_out.items()]  # fmt: skip
-    header = {**trace.header, "thinned": [*(trace.header.get("thinned") or []), *said]}
+    before = trace.header.get("thinned")
+    notes = [*(before if isinstance(before, list) else []), *said]
+    header = {**trace.header, "thinned": notes}
     thinned = replace(trace, header=header, events=events)
     size = sum(map(len, thinned.lines()))
     if size > max_bytes:
