@@ -1,0 +1,238 @@
+"""Files that nobody should trust: how each kind is read, and what valid ones to spoil.
+
+Reading must end in a valid object or in a documented error of one line: a ``ValueError`` or one of
+the library's own. Whatever else is raised is a defect, and so are hangs and memory without bound.
+"""
+
+import gzip
+import io
+import json
+import sqlite3
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+
+import counterprobe as cp
+from counterprobe.cli import reproduce
+from counterprobe.cli.model_task import read_sequence
+from counterprobe.cli.targets import Target
+from counterprobe.errors import CounterprobeError
+from counterprobe.models.backbones import Backbone
+from counterprobe.models.letters import AMINO_ACIDS, Letters
+from counterprobe.study import Store, read_config
+from counterprobe.study.config import config_from_dict
+from counterprobe.study.export import COLUMNS, read_rows, write_rows
+from counterprobe.trace import load_trace, replay, thin
+from counterprobe.trace.document import Trace, write_trace
+from counterprobe.trace.page import fill_page
+
+DOCUMENTED = (ValueError, CounterprobeError)
+TEMPLATE = '<script type="application/json" id="trace-data"></script>'
+EDGES = b"# a forest\n0 1\n1 2 0.5\n3 4 -0.25\n"
+STUDY = b"""
+name = "mine"
+families = ["path", "matching"]
+sizes = [48, 64]
+candidates = 2
+[seeds]
+development_draws = [171, 172]
+[reference]
+length = 64
+draws = [1, 2]
+[random]
+width = 0.1
+[[grid.packed]]
+num_colors = [4, 5]
+degree_cutoff = 8
+votes = {degree = 2, miss = 0.1}
+"""
+ATOM = "ATOM  {0:5d}  {1:<3s} ALA A{2:4d}    {3:8.3f}{4:8.3f}{5:8.3f}  1.00  0.00"
+PDB = "\n".join(
+    ATOM.format(4 * k + j, name, k + 1, 3.8 * k, float(j), 0.5)
+    for k in range(3)
+    for j, name in enumerate(("N", "CA", "C", "O"))
+).encode()
+HEADER = {"length": 3, "vocab_size": 2, "sampler": "hand", "title": "a <b> title"}
+EVENTS = [
+    {"type": "commit", "positions": [0], "tokens": [1], "ledger": [0, 0, 1, 1, 1]},
+    {"type": "graph", "pairs": [[0, 1]], "status": [1]},
+    {"type": "remask", "positions": [0], "ledger": [0, 0, 1, 1, 1]},
+    {"type": "end", "stop": "completed"},
+]
+RECORD = {
+    "family": "path", "n": 16, "vocab": 2048, "sampler": "sequential", "settings": {},
+    "target_seed": 196, "seed": 1, "decision_seed": 1, "commit_seed": 1, "tokens": None,
+}  # fmt: skip
+
+
+# ----- One reader a kind --------------------------------------------------------------------
+
+
+def _read_edges(file: Path) -> None:
+    law = cp.families.from_file(file)
+    assert law.length >= 2
+
+
+def _read_study(file: Path) -> None:
+    config = read_config(file)
+    assert config_from_dict(config.as_dict(), "again") == config
+
+
+def _read_structure(file: Path) -> None:
+    assert cp.load_structure(file).length >= 1
+
+
+def _read_samples(file: Path) -> None:
+    batch = cp.SampleBatch.load(file)
+    assert len(repr(batch)) and len(batch.summary())
+    batch.save(file)
+    assert np.array_equal(cp.SampleBatch.load(file).sequences, batch.sequences)
+
+
+def _read_trace(file: Path) -> None:
+    trace = load_trace(file)
+    replay(trace)
+    assert fill_page(TEMPLATE, [trace]).count("<") == 2
+    thin(trace, 10_000_000)
+
+
+def _read_pdb(file: Path) -> None:
+    assert np.isfinite(Backbone.from_pdb(file).coordinates).all()
+
+
+def _read_backbone(file: Path) -> None:
+    assert len(repr(Backbone.load(file)))
+
+
+def _read_rows(file: Path) -> None:
+    for row in read_rows(file):
+        for name, kind in COLUMNS.items():
+            assert row[name] is None or isinstance(row[name], kind)
+
+
+def _read_store(file: Path) -> None:
+    with Store(file) as store:
+        for name in store.studies():
+            store.config(name)
+            store.tuning(name)
+        assert len(store.records()) == len(store)
+
+
+def _read_fasta(file: Path) -> None:
+    letters = Letters(AMINO_ACIDS, tuple(range(20)), mask_id=20)
+    template = letters.template(read_sequence(f"@{file}") or "", max_length=10_000)
+    assert len(template.given) >= 1
+
+
+def _read_record(file: Path) -> None:
+    for record in reproduce._records(str(file)):
+        assert isinstance(Target.from_record(record), Target)
+
+
+# ----- Valid files --------------------------------------------------------------------------
+
+
+def _written(suffix: str, write: Callable[[Path], object], folder: Path) -> bytes:
+    file = folder / f"valid{suffix}"
+    write(file)
+    return file.read_bytes()
+
+
+def _valid_store(file: Path) -> None:
+    config = config_from_dict({"name": "mine", "families": ["path"], "sizes": [64]}, "x")
+    with Store(file, create=True) as store:
+        store.register(config)
+        store.add({"work": "trial", "n": 64}, {"total": 3}, {"total": 0.5})
+    with sqlite3.connect(file) as database:
+        database.execute("PRAGMA journal_mode = DELETE")
+
+
+def _valid_batch() -> cp.SampleBatch:
+    law = cp.TableLaw(np.full((2, 2), 0.25))
+    return cp.sample(law.oracle(), cp.samplers.Sequential(), count=2, seed=1)
+
+
+def valid_files(folder: Path) -> dict[str, bytes]:
+    """Return a valid file of every kind that needs no search to make; by kind."""
+    batch = _valid_batch()
+    trace = Trace(HEADER, EVENTS)
+    backbone = Backbone(
+        np.zeros((2, 4, 3), dtype=np.float32), np.arange(2), np.ones(2, dtype=np.int64), "AC", "b"
+    )
+    blank = {str: "a", int: 1, float: 0.5, bool: True}
+    rows = [{name: blank[kind] for name, kind in COLUMNS.items()}]
+    plain = json.dumps(RECORD).encode()
+    return {
+        "edges": EDGES,
+        "study": STUDY,
+        "samples lines": _written(".jsonl", batch.save, folder),
+        "samples arrays": _written(".npz", batch.save, folder),
+        "trace": _written(".json", lambda file: write_trace(trace, file), folder),
+        "trace gzip": gzip.compress("".join(trace.lines()).encode(), mtime=0),
+        "pdb": PDB,
+        "backbone": _written(".npz", backbone.save, folder),
+        "rows csv": _written(".csv", lambda file: write_rows(rows, file), folder),
+        "rows parquet": _written(".parquet", lambda file: write_rows(rows, file), folder),
+        "store": _written(".db", _valid_store, folder),
+        "fasta": b">a chain\nEVQLVESX\n[MASK]GG\n",
+        "record": plain,
+        "structure": _valid_structure(),
+    }
+
+
+def _valid_structure() -> bytes:
+    """Return the file of a structure of two positions, made from its fields."""
+    from counterprobe.structure.fields import KIND
+    from counterprobe.structure.file import digest
+
+    sizes = {"N": 2, "E": 1, "2": 2, "S": 1, "R": 1, "W": 3, "C": 0}
+    arrays = {
+        name: np.zeros([sizes[letter] for letter in letters], dtype=dtype)
+        for name, (dtype, letters) in KIND.layout.items()
+    }
+    arrays["edges"][:] = [[0, 1]]
+    arrays["given"][:] = arrays["sample_states"][:] = -1
+    header = {
+        "format": KIND.format, "vocab_size": 3, "needed": 1, "reason": "", "ledger": {"probes": 1},
+        "row_width": 3, "row_error": 0.0, "precision": 0.0, "tolerance": 0.0, "about": {},
+    }  # fmt: skip
+    text = json.dumps(header, sort_keys=True)
+    buffer = io.BytesIO()
+    np.savez_compressed(
+        buffer, header=np.array(text), digest=np.array(digest(text, arrays)), **arrays
+    )
+    return buffer.getvalue()
+
+
+READERS: dict[str, tuple[str, Callable[[Path], None]]] = {
+    "edges": (".txt", _read_edges),
+    "study": (".toml", _read_study),
+    "structure": (".npz", _read_structure),
+    "samples lines": (".jsonl", _read_samples),
+    "samples arrays": (".npz", _read_samples),
+    "trace": (".json", _read_trace),
+    "trace gzip": (".json.gz", _read_trace),
+    "pdb": (".pdb", _read_pdb),
+    "backbone": (".npz", _read_backbone),
+    "rows csv": (".csv", _read_rows),
+    "rows parquet": (".parquet", _read_rows),
+    "store": (".db", _read_store),
+    "fasta": (".fa", _read_fasta),
+    "record": (".json", _read_record),
+}
+
+
+def read(kind: str, content: bytes, folder: Path) -> bool:
+    """Read a file of a kind; return whether it was one, and let no undocumented error pass."""
+    suffix, reader = READERS[kind]
+    file = folder / f"input{suffix}"
+    for old in folder.glob("input*"):
+        old.unlink()
+    file.write_bytes(content)
+    try:
+        reader(file)
+    except DOCUMENTED as refused:
+        assert str(refused) and "\n" not in str(refused), f"more than a line: {refused!r}"
+        return False
+    return True
