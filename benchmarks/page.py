@@ -12,7 +12,7 @@ import tempfile
 from pathlib import Path
 
 from _timing import arguments, report
-from playwright.sync_api import Browser, sync_playwright
+from playwright.sync_api import Browser, Page, sync_playwright
 
 import counterprobe as cp
 from counterprobe.trace import About, Recorder
@@ -26,7 +26,6 @@ STEP = """() => new Promise(done => {
   document.dispatchEvent(new KeyboardEvent("keydown", { key: "ArrowRight" }));
   requestAnimationFrame(() => requestAnimationFrame(() => done(performance.now() - pressed)));
 })"""
-MOMENT = "name => performance.getEntriesByName(name)[0].startTime"
 
 
 def write_run(name: str, length: int, file: Path) -> None:
@@ -37,15 +36,21 @@ def write_run(name: str, length: int, file: Path) -> None:
         cp.sample(law.oracle(), name, seed=1, listener=recorder, progress=False)
 
 
+def moment(page: Page, name: str) -> float:
+    """Return milliseconds from navigation to a moment of the browser's, once it has come."""
+    page.wait_for_function("name => performance.getEntriesByName(name).length", arg=name)
+    found: float = page.evaluate("name => performance.getEntriesByName(name)[0].startTime", name)
+    return found
+
+
 def measure(browser: Browser, file: Path, repeats: int) -> dict[str, float]:
     """Open a page several times, and step through it once."""
     paints, pictures = [], []
     for _ in range(repeats):
         page = browser.new_page(viewport={"width": 1280, "height": 820})
         page.goto(file.resolve().as_uri())
-        page.wait_for_function("() => performance.getEntriesByName('first picture').length")
-        paints.append(page.evaluate(MOMENT, "first-contentful-paint"))
-        pictures.append(page.evaluate(MOMENT, "first picture"))
+        paints.append(moment(page, "first-contentful-paint"))
+        pictures.append(moment(page, "first picture"))
         if len(paints) < repeats:
             page.close()
     last = int(page.get_by_label("Step of the run").get_attribute("max") or 0)

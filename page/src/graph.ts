@@ -15,6 +15,8 @@ import type { Run } from "./run";
 /** Below this many pixels between neighbours, dots are plain squares without outlines. */
 const OUTLINED = 5;
 const LETTERED = 13;
+/** Text below this size is left out. */
+const SMALLEST = 6.5;
 const MARGIN = 26;
 /** Room for the buttons above the picture. */
 const HEAD = 30;
@@ -55,7 +57,7 @@ export class GraphView {
     if (!this.places || this.run.length <= 200) return;
     const { x, y } = this.places;
     const { fit, left, top } = this.frame();
-    const k = Math.max(this.transform.k, 22 / (this.places.unit * fit));
+    const k = Math.max(this.transform.k, 40 / (this.places.unit * fit));
     const next = zoomIdentity
       .translate(this.surface.width / 2, this.surface.height / 2)
       .scale(k)
@@ -214,12 +216,14 @@ export class GraphView {
     const { context, width, height } = this.surface;
     context.textAlign = "center";
     context.textBaseline = "middle";
-    context.font = `600 ${Math.min(13, base * 0.95)}px ui-sans-serif, system-ui, sans-serif`;
     for (let v = 0; v < run.length; v++) {
       const [x, y] = [screen.x(v), screen.y(v)];
       if (x < 0 || y < 0 || x > width || y > height) continue;
       const words = inscription(scene, v);
-      if (words.length > 4) continue;
+      // A letter is about 0.62 of its size wide, and must stay inside its dot.
+      const size = Math.min(13, base * 0.95, (1.9 * base) / (0.62 * words.length));
+      if (size < SMALLEST) continue;
+      context.font = `600 ${size}px ui-sans-serif, system-ui, sans-serif`;
       context.fillStyle = readable(paint(scene, v).fill);
       context.fillText(words, x, y + 0.5);
     }
