@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 
 import counterprobe as cp
-from counterprobe.oracle import BatchIncrementalOracle, IncrementalOracle
+from counterprobe import testing
+from counterprobe.oracle import BatchIncrementalOracle, IncrementalOracle, StreamingOracle
 from counterprobe.wrapping import Around, Question, digest_of
 
 MASK = cp.MASK
@@ -115,6 +116,21 @@ def test_every_way_of_asking_is_one_question_and_gives_the_inner_rows(forest_law
     assert attentive.offers_attention and (attention == 0.3).all()
     assert np.array_equal(rows.masses, expected.masses)
     assert len(attentive.questions) == 1
+
+
+def test_no_way_of_asking_is_passed_on_unseen(forest_law):
+    class Streaming(testing.CountingOracle):
+        def stream(self, requests):
+            raise AssertionError("asked past the one around it")
+
+    for around in (
+        Seen(Streaming(forest_law.oracle())),
+        cp.RetryingOracle(Streaming(forest_law.oracle())),
+    ):
+        assert not isinstance(around, StreamingOracle)
+        run = cp.Unmasking(around)
+        run.probe(run.state, [0])
+        assert around.inner.states == 1
 
 
 def test_questions_differ_when_anything_asked_differs(forest_law):

@@ -28,7 +28,7 @@ from counterprobe.oracle import (
 )
 from counterprobe.rows import Rows
 
-__all__ = ["Around", "Followed", "Question", "Reply", "digest_of", "name_of"]
+__all__ = ["Around", "Followed", "Question", "Reply", "digest_of", "name_of", "row_question"]
 
 Reply = Rows | tuple[Rows, FloatArray]
 Where = IntArray | Readouts
@@ -36,7 +36,7 @@ Where = IntArray | Readouts
 # Bytes by which a question is told from others.
 DIGEST_SIZE = 16
 # Ways of asking that an oracle may have beside ``rows``; never passed on unseen.
-ASKING = ("session", "sessions", "attended_rows")
+ASKING = ("session", "sessions", "attended_rows", "stream")
 
 
 def name_of(oracle: Oracle) -> str:
@@ -80,6 +80,11 @@ class Question:
     def digest(self) -> bytes:
         """Sixteen bytes by which it is told from others."""
         return digest_of(*self.parts)
+
+
+def row_question(states: StateArray, readouts: Readouts) -> Question:
+    """Return the question for rows of states."""
+    return Question((b"rows", states, readouts), len(states), readouts.position)
 
 
 class Around(ABC):
@@ -142,7 +147,7 @@ class Around(ABC):
 
     def rows(self, states: StateArray, readouts: Readouts) -> Rows:
         """Return one row per readout, in order."""
-        question = Question((b"rows", states, readouts), len(states), readouts.position)
+        question = row_question(states, readouts)
         return _rows(self.answer(question, lambda: self.inner.rows(states, readouts)))
 
     def _attended(

@@ -1,5 +1,6 @@
 """A run that is resumed is the run that was never interrupted, and nothing is paid twice."""
 
+import itertools
 import logging
 
 import numpy as np
@@ -275,6 +276,56 @@ def test_a_stage_too_large_to_log_is_asked_again_and_said(forest_law, tmp_path, 
     assert lives == [(7, 0, 7, 0), (4, 3, 4, 4)]
     (line,) = [record.getMessage() for record in caplog.records]
     assert "4 submissions were made again, and paid again" in line
+
+
+class Streaming(testing.CountingOracle):
+    """Reads three requests ahead, and dies after some replies."""
+
+    replies_left = -1
+    furthest = 0
+
+    def stream(self, requests):
+        ahead, reading = [], iter(requests)
+        while True:
+            ahead += list(itertools.islice(reading, 3 - len(ahead)))
+            self.furthest = max(self.furthest, len(ahead))
+            if not ahead:
+                return
+            if self.replies_left == 0:
+                raise Interrupted
+            self.replies_left -= 1
+            yield self.rows(*ahead.pop(0))
+
+
+def test_an_oracle_that_reads_ahead_goes_on_doing_so_where_the_log_ends(forest_law, tmp_path):
+    path = tmp_path / "run.log"
+    states = np.full((16, forest_law.length), MASK)
+    states[np.arange(16), 0] = np.arange(16) % forest_law.vocab_size
+    requests = [
+        cp.Request(states[k : k + 2], cp.Readouts.same(2, [1, 2])) for k in range(0, 16, 2)
+    ]
+
+    def run(oracle):
+        seen = []
+        unmasking = cp.Unmasking(oracle)
+        unmasking.stage(iter(requests), lambda _, rows: seen.append(rows.masses.copy()))
+        return np.concatenate(seen), unmasking.ledger
+
+    alone, ledger = run(forest_law.oracle())
+    answered = 0
+    for replies, first in ((3, 0), (2, 6), (-1, 10)):
+        inner = Streaming(forest_law.oracle())
+        inner.replies_left = replies
+        with cp.checkpointed(inner, path) as oracle:
+            try:
+                rows, charged = run(oracle)
+            except Interrupted:
+                pass
+            assert oracle.num_replayed == first
+        assert inner.furthest == 3
+        answered += inner.states
+    assert np.array_equal(rows, alone) and charged == ledger
+    assert answered == ledger.total == 16
 
 
 def test_replies_of_gathered_runs_are_bounded_by_the_stage_too(table_law, tmp_path):

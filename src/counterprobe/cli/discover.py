@@ -149,7 +149,7 @@ def discover(
         check_plot(plot)
     if out is not None and not out.endswith(".npz"):
         raise ValueError(f"--out must end in .npz, got {out}")
-    faults = Faults(checkpoint, resume, retries, timeout)
+    faults = Faults(checkpoint, resume, retries, timeout, engine)
     share = share_of(paranoid, paranoid_share)
     target = Target(family, edges, n, target_seed, weight)
     of_law = {"--family": family, "--edges": edges, "--n": n, "--weight": weight}

@@ -91,9 +91,11 @@ def share_of(paranoid: bool, share: float) -> float:
     return share if paranoid else 0.0
 
 
-def care(retries: int, timeout: float | None, paranoid: bool, share: float) -> dict[str, Any]:
+def care(
+    retries: int, timeout: float | None, engine: str | None, paranoid: bool, share: float
+) -> dict[str, Any]:
     """Return what ``infill`` takes against faults, checked."""
-    Faults(retries=retries, timeout=timeout)
+    Faults(retries=retries, timeout=timeout, engine=engine)
     return {"retries": retries, "timeout": timeout, "paranoid": share_of(paranoid, share)}
 
 
@@ -137,6 +139,7 @@ class Faults:
     resume: str | None = None
     retries: int = 0
     timeout: float | None = None
+    engine: str | None = None
 
     def __post_init__(self) -> None:
         """Refuse what does not go together."""
@@ -157,6 +160,11 @@ class Faults:
             raise ValueError(f"--retries must be 0 or more, got {self.retries}")
         if self.timeout is not None and not self.timeout > 0:
             raise ValueError(f"--timeout must be above 0 seconds, got {self.timeout}")
+        if self.timeout is not None and self.engine is not None:
+            raise ValueError(
+                "--timeout is for an oracle of this process: leave it out with --engine, whose "
+                "workers are waited for"
+            )
 
     @property
     def file(self) -> str | None:

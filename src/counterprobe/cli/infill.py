@@ -162,7 +162,7 @@ def infill(
     output.check_writable(json)
     output.check_writable(out)
     check_trace(trace, trace_bytes)
-    careful = care(retries, timeout, paranoid, paranoid_share)
+    careful = care(retries, timeout, engine, paranoid, paranoid_share)
     if out is not None:
         check_kind(out)
     named: dict[str, Any] = output.parse_settings(settings or [])

@@ -12,18 +12,21 @@ from __future__ import annotations
 import hashlib
 import logging
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from itertools import chain
 from typing import Any
 
 import numpy as np
 
 from counterprobe.arguments import whole_number
+from counterprobe.arrays import StateArray
 from counterprobe.checks import check_rows
 from counterprobe.classes import TokenClasses
 from counterprobe.errors import CheckpointError, OracleError
-from counterprobe.oracle import Oracle, Readouts, require_oracle
-from counterprobe.rows import ClassedRows
+from counterprobe.oracle import Oracle, Readouts, StreamingOracle, require_oracle
+from counterprobe.rows import ClassedRows, Rows
 from counterprobe.run.encoding import (
     decode_classes,
     decode_reply,
@@ -34,11 +37,19 @@ from counterprobe.run.encoding import (
 )
 from counterprobe.run.replies import Kind, ReplyLog
 from counterprobe.streams import STREAMS_VERSION
-from counterprobe.wrapping import DIGEST_SIZE, Around, Question, Reply, name_of
+from counterprobe.wrapping import (
+    DIGEST_SIZE,
+    Around,
+    Question,
+    Reply,
+    name_of,
+    row_question,
+)
 
 __all__ = ["LARGEST_STAGE", "LoggedOracle", "checkpointed", "plain_settings"]
 
 logger = logging.getLogger("counterprobe")
+Requests = Iterable[tuple[StateArray, Readouts]]
 
 # Bytes of replies that are kept of one stage: the rest of a larger one is asked for again.
 LARGEST_STAGE = 1 << 30
@@ -133,6 +144,8 @@ class LoggedOracle(Around):
         large to keep, or no rows.
     """
 
+    stream: Callable[[Requests], Iterator[Rows]]
+
     def __init__(
         self, oracle: Oracle, log: ReplyLog, *, largest_stage: int = LARGEST_STAGE
     ) -> None:
@@ -144,7 +157,10 @@ class LoggedOracle(Around):
         # By identity, the object kept with its number so that the identity stays its own.
         self._numbers: dict[int, tuple[TokenClasses, int]] = {}
         self._num_records = 0
+        self._peeked: tuple[Kind, bytes] | None = None
         self.num_replayed = self.num_asked = self.num_again = 0
+        if isinstance(oracle, StreamingOracle):
+            self.stream = self._streamed
 
     @property
     def row_error(self) -> float:
@@ -186,8 +202,37 @@ class LoggedOracle(Around):
 
     # ----- Inside --------------------------------------------------------------------------
 
+    def _streamed(self, requests: Requests) -> Iterator[Rows]:
+        """Answer many requests: from the log one by one, then as the oracle streams them."""
+        reading = iter(requests)
+        for states, readouts in reading:
+            self._peeked = self._next_reply()
+            if self._peeked is None:
+                yield from self._streamed_live(chain([(states, readouts)], reading))
+                return
+            yield self.rows(states, readouts)
+
+    def _streamed_live(self, requests: Requests) -> Iterator[Rows]:
+        assert isinstance(self.inner, StreamingOracle)
+        asked: deque[Question] = deque()
+
+        def handed() -> Iterator[tuple[StateArray, Readouts]]:
+            for states, readouts in requests:
+                asked.append(row_question(states, readouts))
+                yield states, readouts
+
+        for rows in self.inner.stream(handed()):
+            question = asked.popleft()
+            self.num_asked += question.num_states
+            kept = self._keep(question, rows)
+            assert isinstance(kept, Rows)
+            yield kept
+
     def _next_reply(self) -> tuple[Kind, bytes] | None:
         """Return the next record that answers a question; None at the end of the log."""
+        if self._peeked is not None:
+            peeked, self._peeked = self._peeked, None
+            return peeked
         while (record := self._log.next()) is not None:
             kind, content = record
             if kind is Kind.CLASSES:
