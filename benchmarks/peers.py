@@ -70,7 +70,7 @@ def parse(words: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--samplers", type=names, help="separated by commas; all by default")
     parser.add_argument("--accuracy", type=float, default=0.1, help="nats of batch KL allowed")
     parser.add_argument("--runs", type=int, default=3, help="seeds of each setting")
-    parser.add_argument("--seconds", type=float, default=30.0, help="longest cell")
+    parser.add_argument("--seconds", type=float, default=60.0, help="longest cell")
     parser.add_argument("--quick", action="store_true", help="small sizes only")
     parser.add_argument("--report", action="store_true", help="measure nothing")
     return parser.parse_args(words)

@@ -293,7 +293,7 @@ def draw_learned(laws: Mapping[str, Any], file: Path) -> None:
         )
     for law, mark in zip(laws, "osD^v<>", strict=False):
         panel.plot([], [], mark, color="0.3", markersize=5, label=law)
-    ticks = [1, 2, 4, 8, 16, 32, 64, never]
+    ticks = [*(2**k for k in range(12) if 2**k < never / 1.5), never]
     panel.set(xscale="log", xlim=(0.95, 1.3 * never), ylim=(-0.7, len(ranked) - 0.3))
     panel.set_xticks(ticks, [*map(str, ticks[:-1]), "never"])
     panel.set_yticks([])

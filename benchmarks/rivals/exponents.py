@@ -52,5 +52,7 @@ def fit(sizes: Sequence[float], costs: Sequence[float | None]) -> Exponent:
     if len(known) < LEAST_SIZES:
         return Exponent(math.nan, math.nan, len(known))
     x, y = np.log(np.array(known, dtype=np.float64)).T
+    if np.ptp(y) == 0:
+        return Exponent(0.0, 0.0, len(known))
     line = stats.linregress(x, y)
     return Exponent(float(line.slope), float(line.stderr), len(known))

@@ -27,6 +27,8 @@ FIXED = {"punt epsilon=1e-9": PUNT(epsilon=1e-9)}
 MOST_A_POSITION, MOST = 64, 32_768
 # Rules that verify retry until a draft is accepted: what they cost varies more between runs.
 MORE_RUNS = 4
+# Sequences from which the dependence of a law is estimated where nothing exact is known.
+LAW_SAMPLES = 8
 # What a cell of twice the size takes, at most, times what this one took.
 GROWTH = 5.0
 
@@ -166,8 +168,8 @@ def _measured(law: cp.ForestLaw, name: str, plan: Plan, ascends: bool | None) ->
 
 def _law(law: cp.ForestLaw) -> dict[str, Any]:
     """Return how dependent a law is; the curve is of no use here."""
-    profile = dependence_profile(law, samples=0).as_dict()
-    kept = ("tc", "dtc", "dtc_is_bound", "effective_tc", "method")
+    profile = dependence_profile(law, samples=LAW_SAMPLES).as_dict()
+    kept = ("tc", "dtc", "dtc_se", "effective_tc", "effective_tc_se", "method")
     reference = cp.evaluation.reference_kl(law)
     return {**{name: profile[name] for name in kept}, "reference_kl": reference}
 

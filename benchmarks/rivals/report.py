@@ -162,7 +162,7 @@ def _strongest(cells: Cells, family: str) -> str:
                     _count(cell["depth"]),
                     str(exponent_of(cells, family, name, "depth")),
                     _count(cell["widest_stage"]),
-                    f"{cell['tokens_per_forward']:.3g}",
+                    _ratio(cell["tokens_per_forward"]),
                     _quality(cell) + ("" if _is_fine(cell) else ", too much"),
                 ],
             )
@@ -209,11 +209,11 @@ def _dependence(cells: Cells) -> str:
         law = cells.get(f"{family} {size} law")
         if law is None:
             continue
-        bound = "at most " if law["dtc_is_bound"] else ""
-        modelled = " (modelled)" if law["method"] == "model" else ""
-        numbers = [law["tc"], law["dtc"], law["effective_tc"], law["reference_kl"]]
-        tc, dtc, effective, reference = (f"{value:.3g}" for value in numbers)
-        lines.append([family, f"{size:,}", tc, bound + dtc, effective + modelled, reference])
+        numbers = [
+            f"{law[name]:.3g}" + (f" ± {law[f'{name}_se']:.1g}" if law.get(f"{name}_se") else "")
+            for name in ("tc", "dtc", "effective_tc", "reference_kl")
+        ]
+        lines.append([family, f"{size:,}", *numbers])
     heading = ["law", "N", "TC", "DTC", "effective TC", "one batch, product to joint"]
     return _table(heading, lines, left=1)
 
@@ -240,6 +240,10 @@ def _quality(cell: Cell) -> str:
 def _is_fine(cell: Cell) -> bool:
     """Whether nothing is known against its quality."""
     return bool(cell["meets"]) or cell["batch_kl"] is None
+
+
+def _ratio(value: float) -> str:
+    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
 
 
 def _count(value: float) -> str:

@@ -31,7 +31,11 @@ ENOUGH = 2
 WORTH = 2.0
 # Values beyond a sampler's own that its rule allows, and that make it stronger; steps that reveal
 # nothing cost nothing, so that some rules have use for more of them than there are positions.
-MORE: dict[str, tuple[Any, ...]] = {"threshold": (0.95,), "factor": (0.0,)}
+MORE: dict[str, tuple[Any, ...]] = {
+    "threshold": (0.95,),
+    "factor": (0.0,),
+    "effective-tc": (0.005, 0.01),
+}
 MORE_TIMES_LENGTH = {"ancestral": (2, 4), "zhao-cai": (2, 4)}
 
 

@@ -71,6 +71,7 @@ def test_an_exact_power_is_recovered_without_error():
     assert power.slope == pytest.approx(0.75, abs=1e-12)
     assert power.standard_error == pytest.approx(0, abs=1e-6)
     assert str(power) == "0.75 ± 0.00"
+    assert str(fit(sizes, [7, 7, 7, 7])) == "0.00 ± 0.00"
 
 
 def test_the_error_is_that_of_least_squares():
