@@ -223,7 +223,7 @@ def test_an_actor_that_dies_is_replaced_and_one_that_always_dies_is_an_error(who
             (done,) = crew.wait()
             assert (done.result(), crew.num_lost) == (42, 1)
             crew.submit(("die",))
-            with pytest.raises(EngineError, match="a Ray worker was lost.*2 times for one task"):
+            with pytest.raises(EngineError, match=r"a Ray worker was lost.*2 times for one task"):
                 crew.wait()
 
 
@@ -233,9 +233,7 @@ def test_a_cluster_without_room_says_so(whole):
         with pytest.raises(ValueError, match=r"workers must be at most 2.*; got 3"):
             Crew(engine, engine_jobs.make_doubling)
     with RayCluster(whole, gpus=1) as engine:
-        with pytest.raises(
-            EngineError, match="no room for a worker: each asks for 1 CPUs and 1 G"
-        ):
+        with pytest.raises(EngineError, match="no room for a worker: each asks for 1 CPUs"):
             Crew(engine, engine_jobs.make_doubling)
     with RayCluster(whole, workers=2) as first, Crew(first, engine_jobs.make_doubling) as crew:
         crew.start()
@@ -246,11 +244,16 @@ def test_a_cluster_without_room_says_so(whole):
                     other.start()
 
 
-@pytest.mark.slow
-def test_nothing_is_there_at_a_wrong_address():
-    engine = RayCluster("127.0.0.1:1")
-    with pytest.raises(EngineError, match=r"no Ray cluster at 127.0.0.1:1: .*check --address"):
-        engine.prepare(engine_jobs.make_doubling)
+@pytest.mark.parametrize("address", ["127.0.0.1:1", "ray://127.0.0.1:1"])
+def test_a_wrong_address_is_said_at_once(address):
+    with pytest.raises(EngineError, match=rf"no Ray cluster at {address}: .*check --address"):
+        RayCluster(address).prepare(engine_jobs.make_doubling)
+
+
+@pytest.mark.parametrize("options", [{"workers": 0}, {"gpus": -1}, {"attempts": 0}])
+def test_numbers_are_checked(options):
+    with pytest.raises(ValueError, match=next(iter(options))):
+        RayCluster(**options)
 
 
 @pytest.mark.slow

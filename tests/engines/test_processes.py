@@ -68,6 +68,10 @@ def test_a_job_that_cannot_be_made_says_why():
     with Crew(Processes(1), engine_jobs.make_nothing) as crew:
         with pytest.raises(ValueError, match="there is no such model, got 'nothing'"):
             crew.start()
+
+
+@pytest.mark.slow
+def test_processes_that_die_before_they_start_leave_a_clear_error():
     with Crew(Processes(1), engine_jobs.make_dying) as crew:
         with pytest.raises(EngineError, match=r"no worker is left: .* \(exit code 4\)"):
             crew.start()

@@ -1,5 +1,6 @@
 """A sharded oracle gives the rows of one process, bit for bit, and the same ledgers."""
 
+import multiprocessing
 from functools import partial
 
 import numpy as np
@@ -196,16 +197,20 @@ def probing_run(oracle, mark=None):
 
 
 def test_a_dead_replica_is_asked_elsewhere_and_counted_once(tmp_path):
+    before = set(multiprocessing.active_children())
     make = partial(engine_jobs.Fragile, LAW.oracle(), str(tmp_path / "dead"), 1)
     with ShardedOracle(Processes(2), make, batch_size=4) as oracle:
         rows, ledger = probing_run(oracle, mark=1)
         assert oracle.num_lost == 1
         assert oracle.num_evaluated == ledger.total == 30
+        assert len(set(multiprocessing.active_children()) - before) >= 1
+    assert set(multiprocessing.active_children()) <= before  # closing ends the replicas
     expected, alone = probing_run(LAW.oracle(), mark=1)
     same_rows(rows, expected)
     assert ledger == alone
 
 
+@pytest.mark.slow
 def test_no_replica_left_is_a_clear_error_and_nothing_is_charged():
     make = partial(engine_jobs.Fragile, LAW.oracle(), None, 1)  # dies whenever it is asked
     with ShardedOracle(Processes(1, attempts=2), make, batch_size=4) as oracle:
@@ -213,7 +218,9 @@ def test_no_replica_left_is_a_clear_error_and_nothing_is_charged():
             probing_run(oracle, mark=1)
 
 
-@pytest.mark.parametrize("engine", [InProcess(), Processes(1)], ids=lambda engine: engine.name)
+@pytest.mark.parametrize(
+    "engine", [InProcess(), pytest.param(Processes(1), marks=pytest.mark.slow)]
+)
 def test_an_exception_inside_a_replica_has_the_oracles_own_message(engine):
     make = partial(engine_jobs.Refusing, LAW.oracle(), None, 1)
     with ShardedOracle(engine, make, batch_size=4) as oracle:
@@ -316,13 +323,3 @@ def test_what_is_no_oracle_and_a_bad_batch_size_are_refused():
         ShardedOracle(InProcess(), lambda: LAW)
     with pytest.raises(ValueError, match="batch_size must be at least 1, got 0"):
         ShardedOracle.copies_of(LAW.oracle(), InProcess(), batch_size=0)
-
-
-def test_closing_ends_the_replicas():
-    oracle = ShardedOracle.copies_of(LAW.oracle(), Processes(1))
-    assert oracle.num_replicas == 1
-    hand = next(iter(oracle._crew._free))
-    process = hand._process
-    oracle.close()
-    with pytest.raises(ValueError, match="closed"):
-        process.is_alive()

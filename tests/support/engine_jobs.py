@@ -79,25 +79,11 @@ class Refusing(Fragile):
         return self.inner.rows(states, readouts)
 
 
-class Sleepy(Fragile):
-    """A law's oracle that takes its time; it says on disk that it is at work."""
-
-    def rows(self, states, readouts):
-        if self.file is not None:
-            Path(self.file, f"{os.getpid()}-{time.monotonic_ns()}").touch()
-        time.sleep(0.05)
-        return self.inner.rows(states, readouts)
-
-
 def smoothed(states):
     """Rows of a function: counts of the tokens shown, plus one."""
     counts = (states[:, None, :, None] == np.arange(4)).sum(axis=2) + 1.0
     rows = counts / counts.sum(axis=-1, keepdims=True)
     return np.broadcast_to(rows, (*states.shape, 4)).copy()
-
-
-def path_oracle(length, target_seed):
-    return cp.families.path(length, target_seed).oracle()
 
 
 def growing_error(file):

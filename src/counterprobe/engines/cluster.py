@@ -13,6 +13,7 @@ from __future__ import annotations
 import logging
 import os
 import pickle
+import socket
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -26,6 +27,8 @@ from counterprobe.extras import load_extra
 
 __all__ = ["RayCluster"]
 
+# How long the machine of an address may take to answer.
+CONNECT_SECONDS = 10.0
 # Read by Ray when it is imported or starts a cluster: no statistics are sent, and a worker
 # without a GPU of its own does not change what CUDA shows.
 QUIET = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0"}
@@ -133,7 +136,9 @@ class RayCluster(OpenEngine):
         ray = load_extra("ray", "ray", "the Ray engine")
         if not ray.is_initialized():
             own: dict[str, Any] = {"address": self.address}
-            if self.address is None:
+            if self.address is not None:
+                _require_listener(self.address)
+            else:
                 own = {
                     "address": "local",
                     "include_dashboard": False,
@@ -219,6 +224,20 @@ class _RayHand:
     def close(self) -> None:
         if self._ray.is_initialized():
             self._ray.kill(self._actor)
+
+
+def _require_listener(address: str) -> None:
+    """Refuse an address where nothing listens; Ray itself would try for many minutes."""
+    host, _, port = address.removeprefix("ray://").rpartition(":")
+    if not port.isdigit() or not host:  # 'auto' and the like are Ray's to find
+        return
+    try:
+        socket.create_connection((host, int(port)), timeout=CONNECT_SECONDS).close()
+    except (OSError, OverflowError) as problem:
+        raise EngineError(
+            f"no Ray cluster at {address}: {problem}; start one with `ray start --head`, and "
+            "check --address"
+        ) from problem
 
 
 def _first_lines(problem: Exception) -> str:
