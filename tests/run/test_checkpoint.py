@@ -7,8 +7,10 @@ import numpy as np
 import pytest
 
 import counterprobe as cp
+from attentive import AttentiveLaw
 from counterprobe import samplers, testing
 from counterprobe.run.checkpoint import plain_settings
+from counterprobe.run.encoding import encode_classes
 from counterprobe.run.replies import Kind
 
 MASK = cp.MASK
@@ -368,6 +370,33 @@ def test_a_buffer_that_the_oracle_writes_over_is_logged_as_it_was(tmp_path, tabl
     for _ in range(2):
         batch = cp.sample(Reusing(table_law.oracle()), "punt", 2, progress=False, checkpoint=path)
         assert np.array_equal(batch.sequences, undisturbed.sequences)
+
+
+def test_classes_of_another_size_are_refused(forest_law, tmp_path):
+    path = tmp_path / "run.log"
+    state = np.full((1, forest_law.length), MASK, dtype=np.int32)
+    asked = cp.Readouts.same(1, [1])
+    with cp.checkpointed(forest_law.oracle(), path) as oracle:
+        other = cp.TokenClasses.identity(forest_law.length + 1, forest_law.vocab_size)
+        oracle._log.append(Kind.CLASSES, encode_classes(other))
+        oracle.rows(state, asked)
+    with (
+        cp.checkpointed(forest_law.oracle(), path) as oracle,
+        pytest.raises(cp.CheckpointError, match="token classes of another size"),
+    ):
+        oracle.rows(state, asked)
+
+
+def test_attention_is_replayed_with_its_rows(forest_law, tmp_path):
+    path = tmp_path / "run.log"
+    weights = np.random.default_rng(4).random((forest_law.length, forest_law.length))
+    rule = samplers.SAMPLERS["dapd"]()
+    alone = cp.sample(AttentiveLaw(forest_law.oracle(), weights), rule, 2, progress=False)
+    for asked in (alone.ledger.total, 0):
+        oracle = AttentiveLaw(forest_law.oracle(), weights)
+        batch = cp.sample(oracle, rule, 2, progress=False, checkpoint=path)
+        assert same(batch, alone) and oracle.states == asked
+        assert bool(oracle.calls) == bool(asked)
 
 
 def test_rows_of_the_log_and_of_the_oracle_share_their_classes(forest_law, tmp_path):

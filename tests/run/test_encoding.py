@@ -104,6 +104,8 @@ def test_a_kind_that_nobody_loaded_is_refused_and_not_looked_up():
         pack({}, {"masses": np.zeros(3)}).replace(b"[3]", b"-33"),
         pack({}, {"masses": np.zeros((3, 3))}).replace(b"[3,3]", b"[-3,3"),
         pack({}, {"masses": np.zeros((3, 3))}).replace(b"[3,3]", b"[9,9]"),
+        HEAD.pack(59) + b'{"meta":{},"arrays":[["m","<f8",[0,99999999999999999999]]]}',
+        HEAD.pack(60_000) + b"[" * 60_000,
     ],
 )
 def test_bytes_that_are_no_record_are_one_clear_error(data):
@@ -118,6 +120,7 @@ def test_bytes_that_are_no_record_are_one_clear_error(data):
         ({"rows": "DenseRows"}, {}),
         ({"rows": "ClassedRows", "classes": 0}, {"masses": np.zeros((1, 2))}),
         ({"rows": "ClassedRows", "classes": None}, {"masses": np.zeros((1, 2))}),
+        ({"rows": "ClassedRows", "classes": "first"}, {"masses": np.zeros((1, 2))}),
         ({"rows": "DenseRows", "device": "moon", "dtype": "x"}, {"masses": np.zeros((1, 2))}),
     ],
 )
@@ -129,3 +132,29 @@ def test_a_record_that_is_no_reply_is_one_clear_error(meta, arrays):
 def test_classes_that_miss_something_are_refused():
     with pytest.raises(cp.CheckpointError, match="token classes of the checkpoint must have"):
         decode_classes(pack({}, {"kind": np.zeros(3)}))
+
+
+@pytest.mark.parametrize("shape", [(2, 2), (3,), (4, 2), (3, 2, 1)])
+def test_a_reply_of_another_shape_is_refused(shape, forest_law):
+    with pytest.raises(cp.CheckpointError, match="where 3 rows are asked for"):
+        decode_reply({"rows": "DenseRows"}, {"masses": np.zeros(shape)}, POSITIONS, [])
+    narrow = np.zeros((3, forest_law.classes.num_classes - 1))
+    meta = {"rows": "ClassedRows", "classes": 0}
+    with pytest.raises(cp.CheckpointError, match="where 3 rows are asked for"):
+        decode_reply(meta, {"masses": narrow}, POSITIONS, [forest_law.classes])
+
+
+def test_classes_whose_indices_lead_elsewhere_are_refused(forest_law):
+    classes = forest_law.classes
+    plain = {name: getattr(classes, name).copy() for name in classes.__dataclass_fields__}
+    for name in plain:
+        spoilt = {key: array.copy() for key, array in plain.items()}
+        spoilt[name].flat[-1] += 10**6
+        with pytest.raises(cp.CheckpointError, match="token classes of the checkpoint"):
+            decode_classes(pack({}, spoilt))
+        short = {**plain, name: plain[name][:-1]}
+        if name == "kind":
+            assert decode_classes(pack({}, short)).length == classes.length - 1
+            continue
+        with pytest.raises(cp.CheckpointError, match="token classes of the checkpoint"):
+            decode_classes(pack({}, short))

@@ -457,3 +457,21 @@ def test_one_position_left_is_committed_without_a_screen(
     assert oracle.calls == structure.ledger.total == 0
     assert [batch.tolist() for batch in structure.order.batches] == [[7]]
     assert structure.sample(oracle, 2, STREAMS).ledger.total == 2
+
+
+def test_discovery_is_resumed_from_its_log_without_a_call_twice(tmp_path):
+    law = cp.families.path(length=64, target_seed=196)
+    log = tmp_path / "screen.log"
+    alone = cp.discover(law.oracle(), cp.Streams(3, 4))
+    for asked in (alone.ledger.total, 0):
+        oracle = testing.CountingOracle(law.oracle())
+        found = cp.discover(oracle, cp.Streams(3, 4), checkpoint=log)
+        assert np.array_equal(found.edges, alone.edges) and found.ledger == alone.ledger
+        assert oracle.states == asked
+    oracle = testing.CountingOracle(law.oracle())
+    with pytest.raises(cp.CheckpointError, match="its decision_seed is 3, this run's is 4"):
+        cp.discover(oracle, cp.Streams(4, 4), checkpoint=log)
+    with pytest.raises(cp.CheckpointError, match='its mode is "auto", this run\'s is "soft"'):
+        cp.discover(oracle, cp.Streams(3, 4), mode="soft", checkpoint=log)
+    charged = cp.discover(law.oracle(), cp.Streams(3, 4), paranoid=1.0).ledger.total
+    assert charged > alone.ledger.total

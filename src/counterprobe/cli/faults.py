@@ -14,7 +14,7 @@ from typing import Annotated, Any
 import typer
 
 from counterprobe.cli import output
-from counterprobe.errors import CounterprobeError
+from counterprobe.errors import CheckpointError
 from counterprobe.oracle import Oracle
 from counterprobe.retrying import RetryingOracle
 from counterprobe.run.checkpoint import LoggedOracle, checkpointed
@@ -200,7 +200,9 @@ class Faults:
                 raise KeyboardInterrupt(
                     f"interrupted after {done:,} submissions, which are kept; to go on, {held}"
                 ) from None
-            except CounterprobeError:
+            except CheckpointError:
+                raise  # nothing to go on from
+            except Exception:
                 output.complain(f"what was replied so far is kept; to go on, {held}")
                 raise
 

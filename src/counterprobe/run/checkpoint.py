@@ -165,7 +165,7 @@ class LoggedOracle(Around):
     @property
     def row_error(self) -> float:
         """Total-variation radius of its rows, as it was declared when the log was begun."""
-        return float(self._log.facts["row_error"])
+        return self._log.facts["row_error"]
 
     @property
     def num_lives(self) -> int:
@@ -236,7 +236,10 @@ class LoggedOracle(Around):
         while (record := self._log.next()) is not None:
             kind, content = record
             if kind is Kind.CLASSES:
-                self._classes.append(decode_classes(content))
+                classes = decode_classes(content)
+                if (classes.length, classes.vocab_size) != (self.length, self.vocab_size):
+                    raise CheckpointError(f"{self._log.path} has token classes of another size")
+                self._classes.append(classes)
             elif kind in (Kind.REPLY, Kind.NOT_KEPT):
                 return record
         return None

@@ -32,6 +32,8 @@ Arrays = dict[str, NDArray[Any]]
 HEAD = struct.Struct("<I")
 # Array types that a log may hold: booleans, whole and real numbers.
 PLAIN = "biuf"
+# What bytes that are no record may raise.
+UNREADABLE = (struct.error, ValueError, KeyError, TypeError, OverflowError, RecursionError)
 
 
 def pack(meta: dict[str, Any], arrays: Arrays) -> bytes:
@@ -59,7 +61,14 @@ def unpack(data: bytes) -> tuple[dict[str, Any], Arrays]:
         if low != len(data):
             raise ValueError(f"{len(data)} bytes where {low} are named")
         return dict(head["meta"]), arrays
-    except (struct.error, ValueError, KeyError, TypeError) as problem:
+    except (
+        struct.error,
+        ValueError,
+        KeyError,
+        TypeError,
+        OverflowError,
+        RecursionError,
+    ) as problem:
         raise CheckpointError(f"a record of the checkpoint cannot be read: {problem}") from problem
 
 
@@ -74,6 +83,23 @@ def decode_classes(data: bytes) -> TokenClasses:
     names = {one.name for one in fields(TokenClasses)}
     if set(arrays) != names:
         raise CheckpointError(f"token classes of the checkpoint must have {', '.join(names)}")
+    # Compiled code follows these indices without looking: they must be what classes build.
+    try:
+        built = TokenClasses.build(
+            len(arrays["kind"]),
+            arrays["token_class"],
+            within=arrays["within"],
+            kind=arrays["kind"],
+        )
+    except ValueError as problem:
+        raise CheckpointError(f"token classes of the checkpoint are none: {problem}") from problem
+    for name, array in arrays.items():
+        wanted = getattr(built, name)
+        is_close = np.allclose if wanted.dtype.kind == "f" else np.array_equal
+        if array.shape != wanted.shape or array.dtype != wanted.dtype:
+            raise CheckpointError(f"token classes of the checkpoint have no such {name}")
+        if not is_close(array, wanted):
+            raise CheckpointError(f"token classes of the checkpoint contradict their {name}")
     return TokenClasses(**arrays)
 
 
@@ -128,6 +154,11 @@ def decode_reply(
         Of the rows, as they are asked for now.
     classes : list of TokenClasses
         By number.
+
+    Raises
+    ------
+    CheckpointError
+        If it is no reply, or not one row a position.
     """
     try:
         masses: Any = arrays["masses"]
@@ -140,6 +171,13 @@ def decode_reply(
             rows = _dense_kind(meta["rows"])(masses)
     except (KeyError, IndexError, TypeError, AttributeError, RuntimeError) as problem:
         raise CheckpointError(f"a reply of the checkpoint cannot be read: {problem}") from problem
+    width = rows.classes.num_classes if isinstance(rows, ClassedRows) else None
+    shape, positions = tuple(masses.shape), getattr(rows, "positions", positions)
+    if len(shape) != 2 or shape[0] != len(positions) or width not in (None, shape[1]):
+        raise CheckpointError(
+            f"a reply of the checkpoint has shape {shape} where {len(positions)} rows are asked "
+            "for"
+        )
     return rows if "attention" not in arrays else (rows, arrays["attention"])
 
 

@@ -56,7 +56,7 @@ class ReplyLog:
     about : dict
         What the run is, as JSON values; a log of another run is refused.
     facts : dict
-        What else is worth knowing of the first life, as JSON values.
+        Numbers that are worth knowing of the first life.
 
     Attributes
     ----------
@@ -69,7 +69,7 @@ class ReplyLog:
     """
 
     def __init__(
-        self, path: str | os.PathLike[str], about: dict[str, Any], facts: dict[str, Any]
+        self, path: str | os.PathLike[str], about: dict[str, Any], facts: dict[str, float]
     ) -> None:
         self.path = Path(path)
         self.facts = facts
@@ -154,8 +154,9 @@ class ReplyLog:
         kind, content = first
         try:
             written = json.loads(content) if kind is Kind.ABOUT else {}
-            then, self.facts = dict(written["run"]), dict(written["facts"])
-        except (ValueError, KeyError, TypeError):
+            then = dict(written["run"])
+            self.facts = {name: float(written["facts"][name]) for name in self.facts}
+        except (ValueError, KeyError, TypeError, RecursionError):
             raise CheckpointError(
                 f"{self.path} does not begin with what run it belongs to; name another file"
             ) from None
