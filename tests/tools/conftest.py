@@ -1,0 +1,6 @@
+"""Tools are scripts: tests import them from their own folder."""
+
+import sys
+from pathlib import Path
+
+sys.path.append(str(Path(__file__).parents[2] / "tools"))
