@@ -5,10 +5,13 @@ import logging
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 import counterprobe as cp
 from attentive import AttentiveLaw
 from counterprobe import samplers, testing
+from counterprobe.run import replies
 from counterprobe.run.checkpoint import plain_settings
 from counterprobe.run.encoding import encode_classes
 from counterprobe.run.replies import Kind
@@ -315,9 +318,9 @@ def test_an_oracle_that_reads_ahead_goes_on_doing_so_where_the_log_ends(forest_l
 
     alone, ledger = run(forest_law.oracle())
     answered = 0
-    for replies, first in ((3, 0), (2, 6), (-1, 10)):
+    for lasting, first in ((3, 0), (2, 6), (-1, 10)):
         inner = Streaming(forest_law.oracle())
-        inner.replies_left = replies
+        inner.replies_left = lasting
         with cp.checkpointed(inner, path) as oracle:
             try:
                 rows, charged = run(oracle)
@@ -370,6 +373,42 @@ def test_a_buffer_that_the_oracle_writes_over_is_logged_as_it_was(tmp_path, tabl
     for _ in range(2):
         batch = cp.sample(Reusing(table_law.oracle()), "punt", 2, progress=False, checkpoint=path)
         assert np.array_equal(batch.sequences, undisturbed.sequences)
+
+
+def records_of(path):
+    """The records of a log, after the one that says what run it is."""
+    with path.open("rb") as file:
+        file.seek(len(replies.MAGIC))
+        first, *rest = replies._records(file, path.stat().st_size)
+    return first, rest
+
+
+@pytest.mark.parametrize("rule", ["sequential", "threshold"])
+def test_records_that_somebody_wrote_by_hand_are_replayed_or_refused(law, rule, tmp_path):
+    path, spoilt = tmp_path / "run.log", tmp_path / "spoilt.log"
+    cp.sample(law.oracle(), rule, progress=False, checkpoint=path)
+    first, rest = records_of(path)
+
+    @settings(derandomize=True, database=None, deadline=None, max_examples=60)
+    @given(
+        st.integers(0, len(rest) - 1), st.integers(0, 1000),
+        st.sampled_from((0, 1, 4, 8, 64, 10**6)),
+        st.one_of(st.binary(max_size=8), st.sampled_from((b"9", b"[", b'"', b"\xff" * 8))),
+    )  # fmt: skip
+    def check(which, place, length, put):
+        kind, content = rest[which]
+        start = place * len(content) // 1000
+        changed = content[:start] + put + content[start + length :]
+        whole = [first, *rest[:which], (kind, changed), *rest[which + 1 :]]
+        data = b"".join(replies._record(*record) for record in whole)
+        spoilt.write_bytes(replies.MAGIC + data)
+        try:
+            batch = cp.sample(law.oracle(), rule, progress=False, checkpoint=spoilt)
+            assert batch.num_completed == 1
+        except cp.CounterprobeError as refused:
+            assert "\n" not in str(refused)
+
+    check()
 
 
 def test_classes_of_another_size_are_refused(forest_law, tmp_path):

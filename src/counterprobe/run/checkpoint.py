@@ -198,7 +198,13 @@ class LoggedOracle(Around):
             return self._with_known_classes(ask())
         self.num_replayed += question.num_states
         meta, arrays = unpack(content[DIGEST_SIZE:])
-        return decode_reply(meta, arrays, question.positions, self._classes)
+        reply = decode_reply(meta, arrays, question.positions, self._classes)
+        if not self._is_sound(question, reply):  # also of a trusted oracle: the file is not it
+            raise CheckpointError(
+                f"{self._log.path}: the reply to call {self._num_records} is no rows of this "
+                "oracle; start anew with another file"
+            )
+        return reply
 
     # ----- Inside --------------------------------------------------------------------------
 
