@@ -39,6 +39,11 @@ def test_discover_finds_the_same_in_processes():
     assert answer(*DISCOVER, "--engine", "processes", "--workers", 1) == answer(*DISCOVER)
 
 
+def test_sample_draws_the_same_from_micro_batches_of_this_process():
+    words = "sample", "--family", "path", "--n", 48, "--sampler", "packed"
+    assert answer(*words, "--engine", "local") == answer(*words)
+
+
 def test_compare_gives_the_same_table_from_processes():
     alone = run(*COMPARE, "--json", "-")
     spread = run(*COMPARE, "--json", "-", "--engine", "processes", "--workers", 2)

@@ -9,6 +9,13 @@ import typer
 from rich.console import Console
 
 from counterprobe.cli import output
+from counterprobe.cli.engine_options import (
+    Address,
+    EngineName,
+    Workers,
+    engine_of,
+    spread_copies,
+)
 from counterprobe.cli.faults import (
     SHARE,
     CheckpointFile,
@@ -94,6 +101,9 @@ def sample(
     seed: Annotated[
         int, typer.Option(help="Sets decision and commit seeds.", rich_help_panel=SAMPLER)
     ] = 1,
+    engine: EngineName = None,
+    workers: Workers = None,
+    address: Address = None,
     evaluate: Annotated[
         bool, typer.Option(help="Measure the batch KL.", rich_help_panel=OUTPUT)
     ] = True,
@@ -150,7 +160,7 @@ def sample(
         raise ValueError(f"--kl-draws must be at least 2, got {kl_draws}")
     if json == "-" and tokens == "-":
         raise ValueError("--json - and --tokens - cannot both print to standard output")
-    faults = Faults(checkpoint, resume, retries, timeout)
+    faults = Faults(checkpoint, resume, retries, timeout, engine)
     share = share_of(paranoid, paranoid_share)
     if faults.file is not None and against is not None:
         raise ValueError("a checkpoint holds one run: leave out --against")
@@ -162,6 +172,7 @@ def sample(
     law = target.build()
     streams = Streams.from_seed(seed)
     say_costs(rules, law.length, law.vocab_size)
+    oracle = spread_copies(engine_of(engine, workers, address), law.oracle())
 
     measured = kl_draws if evaluate else None
 
@@ -172,7 +183,7 @@ def sample(
         with (
             output.run_progress(rule.name) as progress,
             recorder_for(trace, about, trace_bytes) as recorder,
-            faults.around(law.oracle(), terms) as guarded,
+            faults.around(oracle, terms) as guarded,
         ):
             trial = run_trial(
                 law,
