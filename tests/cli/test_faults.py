@@ -371,3 +371,13 @@ def test_paranoid_commands_say_what_it_cost(tmp_path):
         "--paranoid-share", 1.0, "--no-evaluate",
     )  # fmt: skip
     assert "39 of all submissions repeated earlier ones" in compared.stdout
+    found = invoke("discover", "--family", "path", "--n", 20, "--paranoid", "--json", "-")
+    summary = json.loads(found.stdout)
+    assert 0 < summary["rechecked"] < summary["probes"]
+    shown = invoke("discover", "--family", "path", "--n", 20, "--paranoid").stdout
+    assert f"submissions repeated to compare  {summary['rechecked']}" in shown
+    drawn = invoke(
+        "compare", "--model", "sapiens-heavy", "--sequence", "EVQLXESG", "--count", 2,
+        "--samplers", "one-batch", "--no-evaluate", "--device", "cpu", "--paranoid",
+    )  # fmt: skip
+    assert "2 evaluations repeated earlier ones" in " ".join(drawn.stdout.split())

@@ -111,6 +111,11 @@ class _Comparison:
         """Positions that are to be drawn."""
         return int((self.task.given == MASK).sum())
 
+    @property
+    def num_rechecked(self) -> int:
+        """Submissions that only repeated earlier ones, to compare the replies."""
+        return sum(entry.batch.num_rechecked for entry in self.entries if entry.batch is not None)
+
     def quality_of(self, entry: _Entry) -> float:
         """Return what stands in the place of accuracy, in percent."""
         if entry.batch is None:
@@ -356,6 +361,8 @@ def _notes(shared: _Comparison) -> list[str]:
         f"Beside the evaluations shown, the reference took {shared.reference.ledger.total:,} and "
         f"measuring {measured:,}.",
     ]
+    if shared.paranoid:
+        notes.append(f"{shared.num_rechecked:,} evaluations repeated earlier ones, to compare.")
     said: dict[str, list[str]] = {}
     for entry in shared.entries:
         if entry.refusal is not None:
@@ -379,6 +386,7 @@ def _record(shared: _Comparison) -> dict[str, Any]:
         "seed": shared.seed,
         "orders": shared.orders,
         "measuring": task.num_measured,
+        "rechecked": shared.num_rechecked,
         "reference": {
             **shared.reference.summary(),
             "texts": task.texts(shared.reference.sequences),

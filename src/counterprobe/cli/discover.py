@@ -209,8 +209,12 @@ def discover(
     else:
         show_exact(console, name, found, seconds)
     measured: dict[str, Any] = {"measuring": task.num_measured, "seconds": seconds}
+    beside = guarded.rows()
+    if share:
+        beside["submissions repeated to compare"] = found.about["rechecked"]
+    if beside:
+        console.print(output.key_value_table("faults", beside))
     if guarded.report():
-        console.print(output.key_value_table("faults", guarded.rows()))
         measured["faults"] = guarded.report()
     output.write_json(json, {"target": name, **found.summary(), **measured})
     for file in (out, plot):

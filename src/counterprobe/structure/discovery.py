@@ -225,6 +225,7 @@ def _about(
         "settings": asdict(settings),
         "decision_seed": seeds.decision_seed,
         "versions": versions(),
+        **({"rechecked": run.num_rechecked} if run.num_rechecked else {}),
     }
 
 
