@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from counterprobe.arrays import FloatArray, StateArray
-from counterprobe.checks import check_rows
+from counterprobe.checks import check_rows, own_rows
 from counterprobe.oracle import AttentiveOracle, Oracle, Readouts
 from counterprobe.rows import Rows
 
@@ -65,7 +65,13 @@ def ask_together(oracle: Oracle, asked: Sequence[Asked]) -> list[Answer]:
         At least one, all with attention of the same layers or all without.
     """
     if len(asked) == 1:
-        return [_answer(oracle, asked[0])]
+        answer = _answer(oracle, asked[0])
+        if oracle.trusted:
+            return [answer]
+        # The next call may come before this answer is looked at, and write over it.
+        if isinstance(answer, tuple):
+            return [(own_rows(answer[0]), np.array(answer[1]))]
+        return [own_rows(answer)]
     num_states = [len(one.states) for one in asked]
     states = np.concatenate([one.states for one in asked])
     readouts = _joined([one.readouts for one in asked], num_states)
@@ -79,7 +85,7 @@ def ask_together(oracle: Oracle, asked: Sequence[Asked]) -> list[Answer]:
     shares = [rows.take(np.arange(low, high)) for low, high in zip(starts, ends, strict=True)]
     if not isinstance(answer, tuple):
         return list(shares)
-    attention = np.split(answer[1], np.cumsum(num_states)[:-1])
+    attention = np.split(np.array(answer[1]), np.cumsum(num_states)[:-1])
     return list(zip(shares, attention, strict=True))
 
 
