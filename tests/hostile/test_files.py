@@ -1,6 +1,7 @@
 """Spoilt files of every kind end in a valid object or a documented error of one line."""
 
 import json
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,8 @@ from hypothesis import strategies as st
 import hostile_inputs
 from counterprobe.study.config import config_from_dict
 
+# Times as many files as the quick tests spoil.
+FACTOR = int(os.environ.get("COUNTERPROBE_FUZZ_FACTOR", "1"))
 # One file takes about a millisecond to read, a store or a Parquet file twenty.
 EXAMPLES = {"store": 25, "rows parquet": 25, "study": 60}
 QUICK = settings(
@@ -62,7 +65,7 @@ def test_a_valid_file_is_read(kind, valid, tmp_path):
 
 @pytest.mark.parametrize("kind", hostile_inputs.READERS)
 def test_a_spoilt_file_is_read_or_refused_in_one_line(kind, valid, tmp_path):
-    @settings(QUICK, max_examples=EXAMPLES.get(kind, 100))
+    @settings(QUICK, max_examples=EXAMPLES.get(kind, 100) * FACTOR)
     @given(edits)
     def spoilt(edits: list[Edit]) -> None:
         hostile_inputs.read(kind, spoil(valid[kind], edits), tmp_path)
@@ -109,7 +112,7 @@ def put(value: Any, path: tuple[Any, ...], new: Any) -> Any:
 def replacing(value: Any, check: Callable[[Any], object], examples: int) -> None:
     """Check a value with one or two of its parts replaced by anything."""
 
-    @settings(QUICK, max_examples=examples)
+    @settings(QUICK, max_examples=examples * FACTOR)
     @given(st.sampled_from(places(value)), VALUES, st.integers(0, 10**6), VALUES)
     def replaced(first: tuple[Any, ...], new: Any, second: int, other: Any) -> None:
         once = put(value, first, new)

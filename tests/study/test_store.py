@@ -245,3 +245,13 @@ def test_an_entry_that_no_study_wrote_is_damage(file, text):
         for read in (lambda: store.config("mine"), store.records, lambda: store.get({"a": 1})):
             with pytest.raises(StoreError, match=r"is damaged \(an entry is not .*nothing was"):
                 read()
+
+
+def test_text_that_is_no_text_is_damage_told_in_one_line(file):
+    with Store(file, create=True) as store:
+        store.add({"a": 1}, {}, SECONDS)
+    with sqlite3.connect(file) as database:
+        database.execute("UPDATE runs SET result = CAST(x'0aff0a' AS TEXT)")
+    with Store(file) as store, pytest.raises(StoreError, match="is damaged") as problem:
+        store.records()
+    assert "\n" not in str(problem.value)

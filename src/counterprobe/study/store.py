@@ -297,7 +297,10 @@ def _explain(file: Path, action: str, problem: sqlite3.Error) -> str:
         )
     if code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
         return _damaged(file, str(problem))
-    return f"cannot {action} {file}: {problem}"
+    said = " ".join(str(problem).split())  # it may quote what a damaged file holds
+    if "Could not decode" in said:
+        return _damaged(file, said[:200])
+    return f"cannot {action} {file}: {said:.200}"
 
 
 def _damaged(file: Path, problem: str) -> str:
