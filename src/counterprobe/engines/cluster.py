@@ -20,7 +20,8 @@ from typing import Any
 
 from counterprobe import threads
 from counterprobe.arguments import whole_number
-from counterprobe.engines.engine import EngineError, Hand, OpenEngine
+from counterprobe.engines.closing import Closing
+from counterprobe.engines.engine import EngineError, Hand
 from counterprobe.engines.outcomes import Failed, Job, Lost, MakeJob, Outcome, Placed, begin, do
 from counterprobe.errors import CounterprobeError
 from counterprobe.extras import load_extra
@@ -35,7 +36,7 @@ QUIET = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "
 
 
 @dataclass(slots=True)
-class RayCluster(OpenEngine):
+class RayCluster(Closing):
     """A Ray cluster.
 
     Parameters

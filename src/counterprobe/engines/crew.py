@@ -14,9 +14,9 @@ import time
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
+from counterprobe.engines.closing import Closing
 from counterprobe.engines.engine import Engine, EngineError, Hand
 from counterprobe.engines.outcomes import Answered, Failed, Lost, MakeJob, Outcome, Placed, Started
 
@@ -47,7 +47,7 @@ class _Task:
     attempts: int = 0
 
 
-class Crew:
+class Crew(Closing):
     """Hands of one engine that do the tasks of one job.
 
     Parameters
@@ -84,19 +84,6 @@ class Crew:
         except BaseException:
             self.close()
             raise
-
-    def __enter__(self) -> Self:
-        """Return the crew itself."""
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        """Send everybody home."""
-        self.close()
 
     @property
     def size(self) -> int:

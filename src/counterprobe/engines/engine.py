@@ -9,13 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from types import TracebackType
-from typing import Any, Protocol, Self, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
+from counterprobe.engines.closing import Closing
 from counterprobe.engines.outcomes import Job, MakeJob, Outcome, begin, do
 from counterprobe.errors import CounterprobeError
 
-__all__ = ["Engine", "EngineError", "Hand", "InProcess", "OpenEngine"]
+__all__ = ["Engine", "EngineError", "Hand", "InProcess"]
 
 
 class EngineError(CounterprobeError):
@@ -95,30 +95,8 @@ class Engine(Protocol):
         ...
 
 
-class OpenEngine:
-    """An engine as a context manager: leaving it closes it."""
-
-    __slots__ = ()
-
-    def __enter__(self) -> Self:
-        """Return the engine itself."""
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        """Close it."""
-        self.close()
-
-    def close(self) -> None:
-        """Give back what the engine itself holds."""
-
-
 @dataclass(frozen=True, slots=True)
-class InProcess(OpenEngine):
+class InProcess(Closing):
     """The process itself: nothing is started, and one task is done after another."""
 
     name = "local"

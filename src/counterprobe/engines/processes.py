@@ -20,7 +20,8 @@ from typing import Any
 
 from counterprobe import threads
 from counterprobe.arguments import whole_number
-from counterprobe.engines.engine import Hand, OpenEngine
+from counterprobe.engines.closing import Closing
+from counterprobe.engines.engine import Hand
 from counterprobe.engines.outcomes import Failed, Lost, MakeJob, Outcome, begin, do, portable
 
 __all__ = ["Processes"]
@@ -30,7 +31,7 @@ GRACE_SECONDS = 5.0
 
 
 @dataclass(frozen=True, slots=True)
-class Processes(OpenEngine):
+class Processes(Closing):
     """Processes of this machine.
 
     Parameters

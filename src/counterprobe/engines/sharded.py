@@ -15,13 +15,13 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable, Iterator
 from functools import partial
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 
 from counterprobe.arguments import whole_number
 from counterprobe.arrays import IntArray, StateArray
+from counterprobe.engines.closing import Closing
 from counterprobe.engines.crew import Crew, Done
 from counterprobe.engines.engine import Engine
 from counterprobe.engines.messages import (
@@ -45,7 +45,7 @@ BATCH_SIZE = 32
 AHEAD = 3
 
 
-class ShardedOracle:
+class ShardedOracle(Closing):
     """An oracle whose replicas live in an engine's workers. Close it, or use it in a ``with``.
 
     Parameters
@@ -110,19 +110,6 @@ class ShardedOracle:
     ) -> ShardedOracle:
         """Shard an oracle that can be pickled, such as a law's: every worker gets a copy."""
         return cls(engine, partial(_itself, oracle), batch_size=batch_size)
-
-    def __enter__(self) -> Self:
-        """Return the oracle itself."""
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        """Close it."""
-        self.close()
 
     def close(self) -> None:
         """End the replicas."""
