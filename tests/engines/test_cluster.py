@@ -5,6 +5,7 @@ The quick suite starts one cluster, for one test; every other start is slow.
 
 import os
 import re
+import signal
 import sys
 from functools import partial
 from pathlib import Path
@@ -77,9 +78,13 @@ class TwoNodes:
         return self.cluster.address
 
     def kill(self):
-        """Kill the second node as a power cut would."""
+        """Kill the second node as a power cut would: its workers at once, not when they notice."""
         if self.second is not None:
             second, self.second = self.second, None
+            raylet = second.all_processes["raylet"][0].process.pid
+            workers = Path(f"/proc/{raylet}/task/{raylet}/children").read_text().split()
+            for worker in workers:
+                os.kill(int(worker), signal.SIGKILL)
             self.cluster.remove_node(second, allow_graceful=False)
 
     def restore(self):
