@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from counterprobe.arguments import whole_number
+from counterprobe.arguments import real_numbers, whole_number
 
 
 @pytest.mark.parametrize("value", [12, 12.0, np.int32(12), np.float32(12), np.float64(12)])
@@ -26,3 +26,19 @@ def test_the_least_value_is_part_of_the_requirement():
     with pytest.raises(ValueError, match="count must be at least 1, got 0"):
         whole_number("count", 0.0, at_least=1)
     assert whole_number("seed", 10**400) == 10**400
+
+
+@pytest.mark.parametrize("value", [None, "x", {}, [1j], [[1], [1, 2]], object(), ["a"]])
+def test_what_is_no_array_of_numbers_is_refused_in_one_line(value):
+    if value is None:
+        assert np.isnan(real_numbers("table", value))  # NumPy's reading; no finite number
+        return
+    with pytest.raises(ValueError, match="table must be an array of numbers, got ") as problem:
+        real_numbers("table", value)
+    assert "\n" not in str(problem.value) and len(str(problem.value)) < 120
+
+
+def test_numbers_come_back_in_an_array_of_their_own():
+    given = np.arange(3.0)
+    made = real_numbers("table", given)
+    assert np.array_equal(made, given) and not np.shares_memory(made, given)

@@ -1,10 +1,29 @@
-"""Arguments that many parts take: whole numbers, as people write them."""
+"""Arguments that many parts take: whole numbers and arrays, as people write them."""
 
 from __future__ import annotations
 
-import numpy as np
+import reprlib
 
-__all__ = ["whole_number"]
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["real_numbers", "whole_number"]
+
+
+def real_numbers(name: str, value: object) -> NDArray[np.float64]:
+    """Return a new array of real numbers; refuse what is none, or has no one shape.
+
+    Parameters
+    ----------
+    name : str
+        What the caller calls it, for the error message.
+    value : object
+    """
+    try:
+        return np.array(value, dtype=np.float64)
+    except (TypeError, ValueError, OverflowError):
+        shown = " ".join(reprlib.repr(value).split())
+        raise ValueError(f"{name} must be an array of numbers, got {shown}") from None
 
 
 def whole_number(name: str, value: object, *, at_least: int = 0) -> int:

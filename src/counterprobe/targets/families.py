@@ -17,6 +17,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import ArrayLike
 
+from counterprobe.arguments import real_numbers
 from counterprobe.arrays import IntArray
 from counterprobe.classes import TokenClasses
 from counterprobe.graph import check_forest
@@ -191,7 +192,7 @@ def from_edges(
     """
     length = forests.check_length(length)
     joined = check_forest(length, edges)  # before relabelling: errors name the caller's labels
-    strength = np.asarray(weights, dtype=np.float64)
+    strength = real_numbers("weights", weights)
     if strength.shape != (len(joined),):
         raise ValueError(f"weights must have shape ({len(joined)},), got {strength.shape}")
     if not (np.abs(strength) < 1).all():

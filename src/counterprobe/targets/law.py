@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from counterprobe.arguments import real_numbers
 from counterprobe.arrays import FloatArray, IntArray, StateArray
 from counterprobe.classes import TokenClasses
 from counterprobe.graph import RootedForest, check_edges, root_forest
@@ -62,7 +63,7 @@ class ForestLaw:
         classes: TokenClasses | None = None,
         name: str = "forest",
     ) -> None:
-        weights = np.array(unary, dtype=np.float64)
+        weights = real_numbers("unary", unary)
         if weights.ndim != 2 or 0 in weights.shape:
             raise ValueError(
                 f"unary must have shape (N, C) with N, C at least 1, got {weights.shape}"
@@ -76,7 +77,7 @@ class ForestLaw:
                 f"classes must cover N = {length} positions and C = {num_classes} classes, got "
                 f"{self.classes.length} and {self.classes.num_classes}"
             )
-        tables = np.array(pair, dtype=np.float64)
+        tables = real_numbers("pair", pair)
         if len(self.edges) == 0:  # a product law: the table is never read
             tables = np.ones((num_classes, num_classes))
         shared = tables.ndim == 2

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from counterprobe.arguments import real_numbers
 from counterprobe.arrays import FloatArray, StateArray
 from counterprobe.errors import OracleError
 from counterprobe.oracle import NUMERICAL_FLOOR, LawOracle, Readouts
@@ -42,7 +43,7 @@ class TableLaw:
     """
 
     def __init__(self, table: ArrayLike, *, name: str = "table") -> None:
-        weights = np.array(table, dtype=np.float64)
+        weights = real_numbers("table", table)
         if weights.ndim < 1 or len(set(weights.shape)) != 1 or weights.size > MAX_CELLS:
             raise ValueError(
                 f"table must have shape (V,) * N with at most {MAX_CELLS} cells, got "
