@@ -76,7 +76,7 @@ def test_a_command_of_the_page_works_as_printed(command, tmp_path):
 
 def test_the_page_is_read():
     assert len(PYTHON) == len(PRINTED) == 4
-    assert len(COMMANDS) == 12
+    assert len(COMMANDS) == 15
     assert {line.split()[1] for line in COMMANDS} >= {"sample", "compare", "plan", "study"}
 
 
