@@ -25,7 +25,7 @@ PYTEST := $(ONE_THREAD) $(BIN)/pytest -n $(WORKERS)
 .NOTPARALLEL:
 .DEFAULT_GOAL := help
 .PHONY: help setup run test test-long test-browser lint types page page-check bench bench-compare \
-  statistical-fresh clean
+  statistical-fresh fuzz soak mutants audit clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "%-18s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -79,6 +79,25 @@ statistical-fresh: $(VENV)/.stamp-dev ## run the statistical tests with a fresh 
 	COUNTERPROBE_FRESH_SEED=$$seed $(PYTEST) -m "statistical and not gpu" || { status=$$?; \
 	  echo "To repeat: COUNTERPROBE_FRESH_SEED=$$seed make statistical-fresh"; exit $$status; }
 
+# Each prints its seed; crash inputs stay in .fuzz, which git ignores.
+FUZZ_SECONDS ?= 300
+SOAK_SECONDS ?= 600
+MUTANT_SECONDS ?= 1800
+SEED ?= 1
+
+fuzz: $(VENV)/.stamp-dev ## spoil inputs, guided by coverage, for FUZZ_SECONDS
+	COUNTERPROBE_FUZZ_FACTOR=10 $(PYTEST) tests/hostile
+	$(ONE_THREAD) $(BIN)/python tools/fuzz.py --seconds $(FUZZ_SECONDS) --seed $(SEED)
+
+soak: $(VENV)/.stamp-dev ## run mixed runs with faults for SOAK_SECONDS and check what is conserved
+	$(ONE_THREAD) $(BIN)/python tools/soak.py --seconds $(SOAK_SECONDS) --seed $(SEED)
+
+mutants: $(VENV)/.stamp-audit ## count the faults in core modules that quick tests catch
+	$(ONE_THREAD) $(BIN)/python tools/mutants.py --seconds $(MUTANT_SECONDS) --seed $(SEED)
+
+audit: $(VENV)/.stamp-audit ## look up advisories on pinned versions; nothing audited is a failure
+	$(BIN)/python tools/audit.py constraints.txt
+
 clean: ## remove caches and build products, and keep .venv
 	rm -rf build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis
 	find $(CHECKED) -type d -name __pycache__ -prune -exec rm -rf {} +
@@ -97,6 +116,10 @@ $(VENV)/.stamp-dev: pyproject.toml constraints.txt | $(VENV)/pyvenv.cfg
 
 $(VENV)/.stamp-browser: $(VENV)/.stamp-dev
 	$(PIP) install --quiet -c constraints.txt -e '.[browser]'
+	@touch $@
+
+$(VENV)/.stamp-audit: $(VENV)/.stamp-dev
+	$(PIP) install --quiet -c constraints.txt -e '.[audit]'
 	@touch $@
 
 page/node_modules/.stamp: page/package.json page/package-lock.json
