@@ -38,10 +38,10 @@ CORE = ("run", "planning", "probing", "targets/inference", "streams.py", "rows.p
 # Tests that cover a folder's modules and stand elsewhere.
 FURTHER = {
     "targets/inference": ["tests/targets/test_inference.py", "tests/targets/test_session.py"],
-    "run": ["tests/recorded", "tests/test_sampling.py"],
+    "run": ["tests/recorded"],
     "planning": ["tests/recorded"],
     "probing": ["tests/recorded"],
-    "streams.py": ["tests/recorded", "tests/test_sampling.py"],
+    "streams.py": ["tests/recorded", "tests/samplers/test_universal_coupling.py"],
     "rows.py": ["tests/run/test_unmasking.py", "tests/run/test_candidates.py"],
 }
 # A fault may make a loop endless: so many times what its tests took without it, and at least this.
@@ -111,9 +111,9 @@ def tests_of(file: str) -> list[list[str]]:
     top = path.parts[0] if len(path.parts) > 1 else ""
     folder = Path("tests") / path.parent
     stages = [[str(own)]] if (ROOT / own).is_file() else []
+    stages += [paths for part, paths in FURTHER.items() if file.startswith(part)]
     if top and (ROOT / folder).is_dir():
         stages.append([str(folder)])
-    stages += [paths for part, paths in FURTHER.items() if file.startswith(part)]
     return stages
 
 
@@ -165,19 +165,18 @@ class Judge:
     def verdict(self, file: str, source: str) -> str:
         """Write a fault into the tree, run its tests and take it out again."""
         place = TREE / PACKAGE / file
-        stages = [stage for stage in tests_of(file) if self._time_of(stage) is not None]
-        try:
-            place.write_text(source, encoding="utf-8")
-            for stage in stages:
-                took = self._took[tuple(stage)]
-                outcome = run_tests(stage, max(LEAST_SECONDS, PATIENCE * took))
-                if outcome != SURVIVED:
-                    return outcome
-            return SURVIVED
-        finally:
-            shutil.copy2(ROOT / PACKAGE / file, place)
+        for stage in tests_of(file):
+            most = max(LEAST_SECONDS, PATIENCE * self._time_of(stage))
+            try:
+                place.write_text(source, encoding="utf-8")
+                outcome = run_tests(stage, most)
+            finally:
+                shutil.copy2(ROOT / PACKAGE / file, place)
+            if outcome != SURVIVED:
+                return outcome
+        return SURVIVED
 
-    def _time_of(self, stage: list[str]) -> float | None:
+    def _time_of(self, stage: list[str]) -> float:
         """Return how long tests take without a fault; they must pass."""
         key = tuple(stage)
         if key not in self._took:
