@@ -182,7 +182,7 @@ def test_steps_that_show_nothing_cost_nothing(sampler):
 
 
 def test_settings_out_of_range_are_refused():
-    with pytest.raises(ValueError, match="kappa must be above 0, got 0"):
+    with pytest.raises(ValueError, match="kappa must be at least 1e-05, got 0"):
         EffectiveTC(0)
     with pytest.raises(ValueError, match="steps must be at least 1, got 0"):
         ZhaoCai(0)

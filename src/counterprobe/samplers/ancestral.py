@@ -9,7 +9,7 @@ from typing import ClassVar, Literal
 from counterprobe.arrays import IntArray
 from counterprobe.samplers.base import Sampler, Sweep
 from counterprobe.samplers.quotas import POWERS, cut, random_sizes, reveal_chances
-from counterprobe.samplers.settings import require, require_count, require_one_of
+from counterprobe.samplers.settings import MOST_STEPS, require, require_count, require_one_of
 from counterprobe.streams import Decisions
 
 __all__ = ["Ancestral"]
@@ -48,7 +48,7 @@ class Ancestral(Sampler):
 
     def __post_init__(self) -> None:
         """Check the settings."""
-        require_count("steps", self.steps)
+        require_count("steps", self.steps, at_most=MOST_STEPS)
         require("last_time", self.last_time, above=0, at_most=1)
         require_one_of("reveal", self.reveal, Reveal)
 

@@ -22,6 +22,9 @@ from counterprobe.streams import Decisions
 
 __all__ = ["EffectiveTC", "time_grid"]
 
+# Millions of steps: a shorter one would spend more on laying out the grid than on any run.
+LEAST_KAPPA = 1e-5
+
 
 def time_grid(count: int, kappa: float) -> list[float]:
     """Return the falling times of the grid for ``count`` positions; the last is 0.
@@ -70,7 +73,7 @@ class EffectiveTC(Sampler):
 
     def __post_init__(self) -> None:
         """Check the settings."""
-        require("kappa", self.kappa, above=0)
+        require("kappa", self.kappa, at_least=LEAST_KAPPA)
 
     def exact_for(self, length: int) -> bool:
         """Two positions may fall into one step, however short the steps are."""

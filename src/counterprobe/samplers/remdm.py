@@ -20,7 +20,7 @@ from counterprobe.run.ledger import Right
 from counterprobe.run.unmasking import Unmasking
 from counterprobe.samplers.base import Sampler, Sweep
 from counterprobe.samplers.quotas import POWERS
-from counterprobe.samplers.settings import require, require_count, require_one_of
+from counterprobe.samplers.settings import MOST_STEPS, require, require_count, require_one_of
 from counterprobe.streams import Decisions
 
 __all__ = ["ReMDM"]
@@ -76,7 +76,7 @@ class ReMDM(Sampler):
 
     def __post_init__(self) -> None:
         """Check the settings."""
-        require_count("steps", self.steps)
+        require_count("steps", self.steps, at_most=MOST_STEPS)
         require_one_of("strategy", self.strategy, Strategy)
         require("eta", self.eta, at_least=0, at_most=1)
         require("last_time", self.last_time, above=0, at_most=1)

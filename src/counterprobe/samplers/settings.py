@@ -7,7 +7,10 @@ from typing import Any, get_args
 
 import numpy as np
 
-__all__ = ["require", "require_count", "require_one_of"]
+__all__ = ["MOST_STEPS", "require", "require_count", "require_one_of"]
+
+# Steps of a schedule that is laid out before a run.
+MOST_STEPS = 10_000_000
 
 
 def require(
@@ -43,7 +46,9 @@ def require(
         raise ValueError(f"{name} must be at most {at_most:g}, got {value!r}")
 
 
-def require_count(name: str, value: int | None, *, at_least: int = 1) -> None:
+def require_count(
+    name: str, value: int | None, *, at_least: int = 1, at_most: int | None = None
+) -> None:
     """Refuse what is not a whole number in its range; None stands for no limit where allowed."""
     if value is None:
         return
@@ -51,6 +56,8 @@ def require_count(name: str, value: int | None, *, at_least: int = 1) -> None:
         raise ValueError(f"{name} must be a whole number, got {value!r}")
     if value < at_least:
         raise ValueError(f"{name} must be at least {at_least}, got {value!r}")
+    if at_most is not None and value > at_most:
+        raise ValueError(f"{name} must be at most {at_most:,}, got {value!r}")
 
 
 def require_one_of(name: str, value: Any, options: Any) -> None:

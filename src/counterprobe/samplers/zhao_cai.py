@@ -18,7 +18,7 @@ from scipy.optimize import brentq
 from counterprobe.arrays import IntArray
 from counterprobe.samplers.base import Sampler, Sweep
 from counterprobe.samplers.quotas import POWERS, chances_to_show, cut, random_sizes
-from counterprobe.samplers.settings import require_count, require_one_of
+from counterprobe.samplers.settings import MOST_STEPS, require_count, require_one_of
 from counterprobe.streams import Decisions
 
 __all__ = ["ZhaoCai"]
@@ -59,7 +59,7 @@ class ZhaoCai(Sampler):
 
     def __post_init__(self) -> None:
         """Check the settings."""
-        require_count("steps", self.steps)
+        require_count("steps", self.steps, at_most=MOST_STEPS)
         require_one_of("kind", self.kind, Kind)
 
     def exact_for(self, length: int) -> bool:
