@@ -123,3 +123,19 @@ def test_a_stream_of_its_own_depends_on_its_whole_index():
     assert drawn.isdisjoint(first.values())
     assert cp.Streams(5, 2).commit_noise(40).generator().random() == first[()]
     assert cp.Streams(1, 2).commit_noise(40, 1).generator().random() != first[()]
+
+
+def test_fresh_decisions_differ_by_sequence_and_seed_and_keep_the_commit_seed():
+    cases = [(seed, sequence) for seed in (1, 3) for sequence in (0, 1)]
+    fresh = {case: cp.Streams(case[0], 2).with_fresh_decisions(case[1]) for case in cases}
+    assert len({streams.decision_seed for streams in fresh.values()}) == 4
+    assert {streams.commit_seed for streams in fresh.values()} == {2}
+    other = cp.Streams(1, 7).with_fresh_decisions(0)
+    assert (other.decision_seed, other.commit_seed) == (fresh[1, 0].decision_seed, 7)
+
+
+def test_fixed_seeds_keep_their_exponentials_and_fresh_decisions():
+    # As above: a change alters what users draw.
+    drawn = cp.Streams(1, 2).commit_noise(40).exponentials(np.array([3]), 2)
+    assert drawn.round(12).tolist() == [[0.388816771193, 0.039038902065]]
+    assert cp.Streams(1, 2).with_fresh_decisions(1) == cp.Streams(5501585685305528746, 2)
