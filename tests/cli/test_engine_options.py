@@ -44,6 +44,7 @@ def test_sample_draws_the_same_from_micro_batches_of_this_process():
     assert answer(*words, "--engine", "local") == answer(*words)
 
 
+@pytest.mark.slow
 def test_compare_gives_the_same_table_from_processes():
     alone = run(*COMPARE, "--json", "-")
     spread = run(*COMPARE, "--json", "-", "--engine", "processes", "--workers", 2)
@@ -54,6 +55,7 @@ def test_compare_gives_the_same_table_from_processes():
     assert len(found[0]["records"]) >= 8
 
 
+@pytest.mark.slow
 def test_infill_draws_the_same_texts_in_micro_batches_here_and_elsewhere():
     words = "infill", "--model", "sapiens-heavy", "--sequence", TEXT, "--device", "cpu"
     words = *words, "--count", 3, "--sampler", "maskgit", "--set", "steps=2"

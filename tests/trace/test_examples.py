@@ -67,6 +67,7 @@ def test_the_protein_lies_in_space_and_has_a_price():
     assert len(events(trace, "commit")) == 8
 
 
+@pytest.mark.slow
 def test_the_papers_example_is_what_its_command_makes(tmp_path):
     made = runpy.run_path(str(TOOL))["make"]("paper", tmp_path)
     fresh, shipped = load_trace(made), load_example("paper")
