@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import counterprobe as cp
-from counterprobe.streams import STREAMS_VERSION, keyed_generator
+from counterprobe.streams import STREAMS_VERSION, keyed_generator, require_streams
 
 EVERYWHERE = np.arange(40)
 
@@ -139,3 +139,12 @@ def test_fixed_seeds_keep_their_exponentials_and_fresh_decisions():
     drawn = cp.Streams(1, 2).commit_noise(40).exponentials(np.array([3]), 2)
     assert drawn.round(12).tolist() == [[0.388816771193, 0.039038902065]]
     assert cp.Streams(1, 2).with_fresh_decisions(1) == cp.Streams(5501585685305528746, 2)
+    own = cp.Streams(1, 2).commit_noise(40).generator(3)
+    assert own.integers(10**6, size=3).tolist() == [169884, 93875, 644281]
+
+
+def test_what_is_no_streams_is_refused_with_the_call_that_makes_one():
+    with pytest.raises(ValueError, match=r"got 7; from one seed: Streams.from_seed\(7\)"):
+        require_streams(7)
+    with pytest.raises(ValueError, match=r"got None; from one seed: Streams.from_seed\(seed\)"):
+        require_streams(None)

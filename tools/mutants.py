@@ -159,13 +159,14 @@ def run_tests(paths: list[str], seconds: float) -> str:
 class Judge:
     """Judges faults by tests that pass without them."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, nearest: bool = False) -> None:
+        self._nearest = nearest
         self._took: dict[tuple[str, ...], float] = {}
 
     def verdict(self, file: str, source: str) -> str:
         """Write a fault into the tree, run its tests and take it out again."""
         place = TREE / PACKAGE / file
-        for stage in tests_of(file):
+        for stage in tests_of(file)[: 1 if self._nearest else None]:
             most = max(LEAST_SECONDS, PATIENCE * self._time_of(stage))
             try:
                 place.write_text(source, encoding="utf-8")
@@ -207,6 +208,7 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=1800.0)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--only", default="", help="begin of the names of files to take")
+    parser.add_argument("--nearest", action="store_true", help="a module's own tests only")
     parser.add_argument("--json", type=Path, default=ROOT / ".mutants" / "report.json")
     chosen = parser.parse_args()
     for name in SHARED:
@@ -220,7 +222,7 @@ def main() -> None:
     print(f"mutants: {len(order):,} faults in {len(files)} files, seed {chosen.seed}, "
           f"{chosen.seconds:g} seconds", flush=True)  # fmt: skip
     copy_tree()
-    judge = Judge()
+    judge = Judge(nearest=chosen.nearest)
     judged: list[dict[str, object]] = []
     for file, number in order:
         if time.monotonic() - began > chosen.seconds:
