@@ -236,6 +236,19 @@ def test_a_damaged_tail_is_cut_in_one_line_and_asked_for_again(table_law, tmp_pa
     assert "bytes are no whole record and were cut off" in line and "\n" not in line
 
 
+def test_a_log_that_ended_inside_its_first_record_is_said_to_start_over(
+    table_law, tmp_path, caplog
+):
+    path = tmp_path / "run.log"
+    undisturbed = cp.sample(table_law.oracle(), "sequential", progress=False, checkpoint=path)
+    path.write_bytes(path.read_bytes()[:50])
+    with caplog.at_level(logging.WARNING, "counterprobe"):
+        resumed = cp.sample(table_law.oracle(), "sequential", progress=False, checkpoint=path)
+    assert same(resumed, undisturbed)
+    (line,) = [record.getMessage() for record in caplog.records]
+    assert "holds no reply; the run starts from its beginning" in line
+
+
 class Named:
     """An oracle under another's name."""
 

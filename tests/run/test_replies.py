@@ -12,6 +12,7 @@ from counterprobe.run.replies import MAGIC, RECORD, Kind, ReplyLog
 
 ABOUT = {"sampler": "sequential", "seed": 1}
 FACTS = {"row_error": 0.5}
+WRITTEN = {"run": ABOUT, "facts": FACTS}
 
 
 def written(path, contents=(b"one", b"", b"three" * 100)):
@@ -75,6 +76,35 @@ def test_a_damaged_byte_cuts_from_its_record_on(tmp_path):
         )
         assert found == [b"one", b"", b"three" * 100][:good]
         assert log.num_cut > 0
+
+
+def test_a_damaged_byte_in_the_first_record_is_refused_and_every_reply_left_in_the_file(tmp_path):
+    path = tmp_path / "run.log"
+    whole = written(path)
+    first = len(MAGIC) + len(replies._record(Kind.ABOUT, replies._json(WRITTEN)))
+    for place in range(len(MAGIC), first):
+        damaged = bytearray(whole)
+        damaged[place] ^= 0x10
+        path.write_bytes(damaged)
+        with pytest.raises(cp.CheckpointError, match="is damaged in its first record"):
+            ReplyLog(path, ABOUT, FACTS)
+        assert path.read_bytes() == damaged
+
+
+def test_only_a_beginning_of_this_very_run_is_begun_anew(tmp_path):
+    path = tmp_path / "run.log"
+    start = MAGIC + replies._record(Kind.ABOUT, replies._json(WRITTEN))
+    for size in range(len(start)):
+        path.write_bytes(start[:size])
+        log = ReplyLog(path, ABOUT, FACTS)
+        log.close()
+        assert log.is_begun_anew == (size > 0)
+        path.write_bytes(start[:size])
+        if size <= len(MAGIC) + 1:  # it does not say yet whose it is
+            continue
+        with pytest.raises(cp.CheckpointError, match="is damaged in its first record"):
+            ReplyLog(path, {**ABOUT, "seed": 1234}, FACTS)
+        assert path.read_bytes() == start[:size]
 
 
 @pytest.mark.parametrize(

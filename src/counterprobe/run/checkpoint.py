@@ -106,7 +106,13 @@ def checkpointed(
     }
     # A model measures its own row error, never quite the same: a run keeps the one it began with.
     log = ReplyLog(path, run, {"row_error": float(oracle.row_error)})
-    if log.num_cut:
+    if log.is_begun_anew:
+        logger.warning(
+            "%s: it ended inside its first record and holds no reply; the run starts from its "
+            "beginning",
+            log.path,
+        )
+    elif log.num_cut:
         logger.warning(
             "%s: its last %d bytes are no whole record and were cut off; the run goes on from the "
             "last whole reply",

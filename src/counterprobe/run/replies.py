@@ -1,7 +1,8 @@
 """A log of replies: an append-only file of records, each with its length and checksum.
 
-The first record says what run the log belongs to. Whatever a process was doing when it died, the
-records that are whole stay readable, and a tail that is not is cut off. The format:
+The first record says what run the log belongs to; a log in which it is damaged is refused and left
+as it is. Whatever a process was doing when it died, the records that are whole stay readable, and
+a tail that is not is cut off. The format:
 
 - the line ``counterprobe replies 1``;
 - records, each a byte that says its kind, eight bytes of length, four bytes of CRC-32 over kind,
@@ -66,6 +67,8 @@ class ReplyLog:
         Processes that have opened it, this one included.
     num_cut : int
         Bytes of a damaged tail that were cut off.
+    is_begun_anew : bool
+        Whether what was there was a beginning that no process had finished, with no reply.
     """
 
     def __init__(
@@ -74,6 +77,7 @@ class ReplyLog:
         self.path = Path(path)
         self.facts = facts
         self.num_lives, self.num_cut = 1, 0
+        self.is_begun_anew = False
         if not self.path.parent.is_dir():
             raise CheckpointError(f"cannot write {path}: there is no folder {self.path.parent}")
         # Unbuffered: what was appended is the system's when the call returns, kill or not.
@@ -97,9 +101,7 @@ class ReplyLog:
 
     def append(self, kind: Kind, content: bytes) -> None:
         """Write a record; it is whole in the file when this returns."""
-        data = memoryview(_record(kind, content))
-        while data:
-            data = data[self._file.write(data) :]
+        self._write(_record(kind, content))
 
     def close(self) -> None:
         """Bring everything to disk, and let others open the log."""
@@ -108,6 +110,11 @@ class ReplyLog:
                 os.fsync(self._file.fileno())
             self._file.close()
             self._reader.close()
+
+    def _write(self, content: bytes) -> None:
+        data = memoryview(content)
+        while data:
+            data = data[self._file.write(data) :]
 
     # ----- Opening -------------------------------------------------------------------------
 
@@ -132,13 +139,8 @@ class ReplyLog:
                     f"{self.path} is not a checkpoint of this format; name another file"
                 )
             first = _read(found, size) if magic == MAGIC else None
-            if first is None:  # a process died before it had written anything
-                self.num_cut = size
-                self._file.truncate(0)
-                start = MAGIC + _record(Kind.ABOUT, _json({"run": about, "facts": self.facts}))
-                self._file.write(start)
-                self.append(Kind.LIFE, b"")
-                return len(start)
+            if first is None:
+                return self._begin(about, size)
             self._require_same(first, about)
             whole = found.tell()
             for kind, _ in _records(found, size):
@@ -148,6 +150,22 @@ class ReplyLog:
         self._file.truncate(whole)
         self.append(Kind.LIFE, b"")
         return whole
+
+    def _begin(self, about: dict[str, Any], size: int) -> int:
+        """Write the beginning of an empty log, or of one whose process died while writing it."""
+        start = MAGIC + _record(Kind.ABOUT, _json({"run": about, "facts": self.facts}))
+        # Whatever else stands there may be followed by replies that were paid for.
+        if size >= len(start) or not start.startswith(self.path.read_bytes()):
+            raise CheckpointError(
+                f"{self.path} is damaged in its first record, which says what run it belongs to; "
+                "nothing in it was changed: put back a copy of it, or name another file to start "
+                "anew"
+            )
+        self.num_cut, self.is_begun_anew = size, size > 0
+        self._file.truncate(0)
+        self._write(start)
+        self.append(Kind.LIFE, b"")
+        return len(start)
 
     def _require_same(self, first: tuple[Kind, bytes], about: dict[str, Any]) -> None:
         """Refuse a log of another run, and say in what it differs."""
