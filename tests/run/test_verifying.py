@@ -135,3 +135,46 @@ def test_a_stage_too_wide_to_keep_its_fingerprints_may_hold_the_guess(law, monke
     assert len(run.transcript.events[0].fingerprints) == 1
     run.commit_verified([0], [1], UNSCORED)
     assert (run.ledger.probes, run.ledger.commits) == (1, 1)
+
+
+@pytest.mark.parametrize("at_once", [1, 2, 5])
+def test_a_stage_too_wide_to_keep_its_fingerprints_vouches_for_no_other_state(
+    law, monkeypatch, at_once
+):
+    monkeypatch.setattr(cp.run.door, "MAX_FINGERPRINTS", 2)
+    run = begun(law.oracle())
+    others = np.repeat(run.state[None, :], 5, axis=0)
+    others[:, 1] = np.arange(5) % law.vocab_size
+    pieces = [others[low : low + at_once] for low in range(0, 5, at_once)]
+    requests = [cp.Request(piece, cp.Readouts.same(len(piece), [0])) for piece in pieces]
+    run.stage(requests, lambda request, rows: None)
+    before = run.ledger
+    with pytest.raises(ValueError, match="needs a probe of the current history"):
+        run.commit_verified([0], [1], UNSCORED)
+    assert run.ledger == before
+
+
+def test_the_guess_in_a_wide_stage_is_spent_once(law, monkeypatch):
+    monkeypatch.setattr(cp.run.door, "MAX_FINGERPRINTS", 2)
+    run = begun(law.oracle())
+    ahead = run.state
+    ahead[1] = 0
+    requests = [cp.Request(s[None, :], cp.Readouts.same(1, [0])) for s in (ahead, run.state)]
+    run.stage([*requests, *requests], lambda request, rows: None)
+    run.commit_verified([0], [1], UNSCORED)
+    with pytest.raises(ValueError, match="needs a probe of the current history"):
+        run.commit_verified([1], [0], UNSCORED)
+    run.remask([0])
+    with pytest.raises(ValueError, match="needs a probe of the current history"):
+        run.commit_verified([0], [1], UNSCORED)
+    assert (run.ledger.probes, run.ledger.commits) == (3, 1)
+    assert run.transcript.replay() == run.ledger
+
+
+def test_what_another_run_probed_in_a_wide_stage_is_taken_over_with_its_history(law, monkeypatch):
+    monkeypatch.setattr(cp.run.door, "MAX_FINGERPRINTS", 1)
+    first, second = begun(law.oracle()), begun(law.oracle())
+    first.probe(np.stack([first.state, first.state]), [0])
+    second._door.adopt(first.transcript.entries)
+    second.commit_verified([0], [1], UNSCORED)
+    assert (second.ledger.probes, second.ledger.commits) == (1, 1)

@@ -187,7 +187,9 @@ class Door:
             "let the rule probe instead (graph='probes')"
         )
 
-    def stage(self, operation: Operation, tell: Tell | None = None) -> Stage:
+    def stage(
+        self, operation: Operation, tell: Tell | None = None, history: np.uint64 | None = None
+    ) -> Stage:
         """Open a stage: ``with door.stage("probe") as stage: rows = stage.ask(...)``.
 
         Parameters
@@ -196,8 +198,10 @@ class Door:
             What it is charged as; :meth:`Stage.commit` makes it a commit.
         tell : callable, optional
             Called with the operation when it has been charged.
+        history : uint64, optional
+            Fingerprint of the history: noted if it is among states too many to keep each.
         """
-        return Stage(self, operation, tell)
+        return Stage(self, operation, tell, history)
 
     def probe(self, states: ArrayLike, readouts: Readouts | ArrayLike) -> Rows:
         """Submit a batch of states as one stage of probes and return their rows.
@@ -286,9 +290,13 @@ class Stage:
         So far.
     """
 
-    def __init__(self, door: Door, operation: Operation, tell: Tell | None = None) -> None:
+    def __init__(
+        self, door: Door, operation: Operation, tell: Tell | None, history: np.uint64 | None
+    ) -> None:
         self._door = door
         self._tell = tell
+        self._history = history
+        self._saw_history = False
         self._operation = operation
         self._positions = NOWHERE
         self._is_selected = False
@@ -321,6 +329,7 @@ class Stage:
                 self._prints[0] if len(self._prints) == 1 else np.concatenate(self._prints),
                 self._is_selected,
                 tuple(self._kept),
+                history=self._history if self._saw_history else None,
             )
             self._door.record(event)
             if self._tell is not None:
@@ -419,5 +428,7 @@ class Stage:
         self.rows_read += rows_read
         self._prints.append(prints)
         if self.submissions > MAX_FINGERPRINTS:
-            self._prints = [np.concatenate(self._prints).sum(dtype=np.uint64, keepdims=True)]
+            every = np.concatenate(self._prints)
+            self._saw_history |= self._history is not None and bool(self._history in every)
+            self._prints = [every.sum(dtype=np.uint64, keepdims=True)]
         self._kept.extend(self._door.transcript.keep(rows))

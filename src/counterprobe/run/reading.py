@@ -182,7 +182,8 @@ class Reading(Standing):
 
     def _stage(self, operation: Operation) -> Stage:
         """Open a stage of the door whose end is told to the progress."""
-        return self._door.stage(operation, None if self._progress is None else self._report)
+        tell = None if self._progress is None else self._report
+        return self._door.stage(operation, tell, self._history.fingerprint)
 
     def _report(self, operation: Operation, open_probes: int = 0) -> None:
         if self._progress is not None:

@@ -59,6 +59,8 @@ class Event:
         The replies, at level ``full``.
     tokens : ndarray of int or None
         The values that were taken back.
+    history : uint64 or None
+        Fingerprint of the history, where it was among states whose fingerprints were summed.
     """
 
     operation: Operation
@@ -70,6 +72,7 @@ class Event:
     rows: tuple[Rows, ...] = ()
     promoted: bool = False
     tokens: NDArray[np.int64] | None = None
+    history: np.uint64 | None = None
 
     def charge(self, ledger: Ledger) -> Ledger:
         """Return a ledger after this stage."""

@@ -4,7 +4,8 @@ A round of a rule that verifies reads the rows of its history (the guess), draft
 and reads rows at states that hold some of the drafts. All of these are probes: the guess one
 stage, the states with drafts another. When the values that passed become history, the guess turns
 into the commit that drew them, so that every submission is counted once, as one thing. A state of
-the verifying stage that is the next history serves as the next guess.
+the verifying stage that is the next history serves as the next guess; of a stage too wide to keep
+every fingerprint, only the history that it was asked at is known.
 """
 
 from __future__ import annotations
@@ -48,8 +49,7 @@ def _has_open_probe(transcript: Transcript, fingerprint: np.uint64) -> bool:
         if not isinstance(event, Event):
             continue
         is_summed = event.submissions > len(event.fingerprints)  # too many to keep each
-        if event.operation == "probe" and (is_summed or fingerprint in event.fingerprints):
-            return True
-        if event.promoted and fingerprint in event.fingerprints:
-            return False
+        is_here = event.history == fingerprint if is_summed else fingerprint in event.fingerprints
+        if is_here and (event.promoted or event.operation == "probe"):
+            return not event.promoted
     return False
