@@ -92,7 +92,7 @@ fuzz: $(VENV)/.stamp-dev ## spoil inputs, guided by coverage, for FUZZ_SECONDS
 soak: $(VENV)/.stamp-dev ## run mixed runs with faults for SOAK_SECONDS and check what is conserved
 	$(ONE_THREAD) $(BIN)/python tools/soak.py --seconds $(SOAK_SECONDS) --seed $(SEED)
 
-mutants: $(VENV)/.stamp-audit ## count the faults in core modules that quick tests catch
+mutants: $(VENV)/.stamp-dev ## count the faults in core modules that quick tests catch
 	$(ONE_THREAD) $(BIN)/python tools/mutants.py --seconds $(MUTANT_SECONDS) --seed $(SEED)
 
 audit: $(VENV)/.stamp-audit ## look up advisories on pinned versions; nothing audited is a failure

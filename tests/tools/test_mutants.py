@@ -1,9 +1,7 @@
 """Faults are made one at a time, in a fixed order, and judged by the tests of their module."""
 
-import pytest
-
-pytest.importorskip("mutmut", reason="pip install 'counterprobe[audit]'")
 import mutants
+import pytest
 
 SOURCE = '''"""A module."""
 
