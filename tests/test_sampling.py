@@ -342,6 +342,17 @@ def test_an_oracle_that_fails_ends_all(table_law, counted, failing):
     assert error.value.__notes__ == ["while the oracle was asked for sequences 0, 1, 2, 3"]
 
 
+def test_the_failure_of_many_sequences_names_a_few_of_them(table_law):
+    class Away(cp.testing.CountingOracle):
+        def rows(self, states, readouts):
+            raise ConnectionError("the model is away")
+
+    with pytest.raises(ConnectionError) as error:
+        draw(Away(table_law.oracle()), cp.samplers.Sequential("confidence"), 9)
+    told = "while the oracle was asked for sequences 0, 1, 2, 3, ... (9 of them)"
+    assert error.value.__notes__ == [told]
+
+
 def test_a_bad_row_is_laid_at_the_door_of_its_sequence():
     def function(states):
         reply = np.full((*states.shape, 2), 0.5)

@@ -37,6 +37,8 @@ T = TypeVar("T")
 MOST_KNOWN = 256
 # Seconds until a run that waits looks whether the others still go on: nobody may be there to say.
 LONGEST_WAIT = 1.0
+# Sequences that a message names one by one.
+MOST_NAMED = 4
 
 
 class _Stopped(BaseException):
@@ -340,8 +342,14 @@ class Gathering:
             try:
                 replies = ask_together(self.oracle, part)
             except Exception as problem:
-                numbers = ", ".join(str(seat.index) for seat in seats)
-                problem.add_note(f"while the oracle was asked for sequences {numbers}")
+                problem.add_note(f"while the oracle was asked for {_named(seats)}")
                 raise
             answered.extend(zip(seats, replies, strict=True))
         return answered
+
+
+def _named(seats: Sequence[Seat]) -> str:
+    """Name a few sequences, and say how many they are if that is not all."""
+    few = ", ".join(str(seat.index) for seat in seats[:MOST_NAMED])
+    more = f", ... ({len(seats)} of them)" if len(seats) > MOST_NAMED else ""
+    return f"sequences {few}{more}"
