@@ -150,7 +150,9 @@ class Oracle(Protocol):
     Notes
     -----
     An oracle may also declare ``row_hellinger_radius`` and ``row_kl_radius``, uniform bounds on
-    the squared Hellinger distance and the forward KL of its rows; see ``radii.py``.
+    the squared Hellinger distance and the forward KL of its rows; see ``radii.py``. It may declare
+    ``content_digest``, a string that tells it from others of its name and size: a checkpoint of
+    another one is then refused before anything is asked.
     """
 
     @property
@@ -203,6 +205,12 @@ class LawOracle:
         """Number of tokens V."""
         vocab_size: int = self.law.vocab_size
         return vocab_size
+
+    @property
+    def content_digest(self) -> str:
+        """What tells the law from others of its name and size."""
+        digest: str = self.law.content_digest
+        return digest
 
     @property
     def row_hellinger_radius(self) -> float:

@@ -133,8 +133,9 @@ def sample(
         Share of the submitted states that are submitted a second time, as in ``Unmasking``.
     checkpoint : str or path, optional
         Log every reply in this file, so that the same call, made again after an interruption, goes
-        on where it was and pays for nothing twice; see ``docs/faults.md``. A file of another call
-        is refused; to begin anew, remove it.
+        on where it was and pays for nothing twice, but one state by which the oracle is
+        recognised; see ``docs/faults.md``. A file of another call or oracle is refused; to begin
+        anew, remove it.
     **settings
         Of a sampler given by name.
 

@@ -28,13 +28,25 @@ from counterprobe.oracle import (
 )
 from counterprobe.rows import Rows
 
-__all__ = ["Around", "Followed", "Question", "Reply", "digest_of", "name_of", "row_question"]
+__all__ = [
+    "Around",
+    "Example",
+    "Followed",
+    "Question",
+    "Reply",
+    "content_digest",
+    "digest_of",
+    "name_of",
+    "row_question",
+]
 
 Reply = Rows | tuple[Rows, FloatArray]
 Where = IntArray | Readouts
 
 # Bytes by which a question is told from others.
 DIGEST_SIZE = 16
+# Rows of an example, at most: a state may have very many, and few tell oracles apart.
+MOST_ROWS = 64
 # Ways of asking that an oracle may have beside ``rows``; never passed on unseen.
 ASKING = ("session", "sessions", "attended_rows", "stream")
 
@@ -58,6 +70,36 @@ def digest_of(*parts: bytes | np.ndarray[Any, Any] | Readouts | None) -> bytes:
     return digest.digest()
 
 
+def content_digest(*arrays: np.ndarray[Any, Any]) -> str:
+    """Return a string that arrays determine, whatever machine they were computed on.
+
+    In single precision: another machine may round the last digits of a double otherwise.
+    """
+    plain = [a.astype(np.float32) if a.dtype.kind == "f" else a for a in arrays]
+    return digest_of(*plain).hex()
+
+
+@dataclass(frozen=True, slots=True)
+class Example:
+    """One state of a question with some of what is read from it.
+
+    Attributes
+    ----------
+    state : ndarray of int, shape (N,)
+    positions : ndarray of int, shape (K,)
+        What is read.
+    chosen : ndarray of int, shape (K,)
+        Which rows of the whole reply these are.
+    ask : callable
+        Puts this state alone to an oracle, in the same way of asking, and returns its rows.
+    """
+
+    state: StateArray
+    positions: IntArray
+    chosen: IntArray
+    ask: Callable[[Any], Rows]
+
+
 @dataclass(frozen=True, slots=True)
 class Question:
     """One call of an oracle.
@@ -70,11 +112,14 @@ class Question:
         States that are submitted by it.
     positions : ndarray of int, shape (R,)
         The position of each row.
+    example : callable
+        Returns an :class:`Example` of it; there must be a row.
     """
 
     parts: tuple[bytes | np.ndarray[Any, Any] | Readouts | None, ...]
     num_states: int
     positions: IntArray
+    example: Callable[[], Example]
 
     @property
     def digest(self) -> bytes:
@@ -84,7 +129,29 @@ class Question:
 
 def row_question(states: StateArray, readouts: Readouts) -> Question:
     """Return the question for rows of states."""
-    return Question((b"rows", states, readouts), len(states), readouts.position)
+    return Question(
+        (b"rows", states, readouts),
+        len(states),
+        readouts.position,
+        lambda: _example_of_states(states, readouts),
+    )
+
+
+def _example_of_states(states: StateArray, readouts: Readouts) -> Example:
+    which, chosen = _first_of(readouts)
+    state, positions = states[which].copy(), readouts.position[chosen]
+    return Example(
+        state,
+        positions,
+        chosen,
+        lambda oracle: oracle.rows(state[None, :].copy(), Readouts.same(1, positions)),
+    )
+
+
+def _first_of(readouts: Readouts) -> tuple[int, IntArray]:
+    """Return the state that is read first, and which rows are read from it."""
+    which = int(readouts.state_index[0])
+    return which, np.flatnonzero(readouts.state_index == which)[:MOST_ROWS]
 
 
 class Around(ABC):
@@ -155,7 +222,10 @@ class Around(ABC):
     ) -> tuple[Rows, FloatArray]:
         layers = str(num_layers).encode()
         question = Question(
-            (b"attended", layers, states, readouts), len(states), readouts.position
+            (b"attended", layers, states, readouts),
+            len(states),
+            readouts.position,
+            lambda: _example_of_states(states, readouts),
         )
         inner: Any = self.inner
         reply = self.answer(question, lambda: inner.attended_rows(states, readouts, num_layers))
@@ -211,8 +281,35 @@ class Followed:
             positions, num_states = where.position, len(np.unique(where.state_index))
         else:
             positions, num_states = np.asarray(where), 1
-        question = Question((self._chain, where), num_states, positions)
+        question = Question(
+            (self._chain, where), num_states, positions, lambda: self._example(where)
+        )
         return _rows(self._around.answer(question, lambda: self._asked(where)))
+
+    def _example(self, where: Where) -> Example:
+        """Return one history of those that are followed, for a session of its own."""
+        if isinstance(where, Readouts):
+            which, chosen = _first_of(where)
+            start, positions = self._start[which].copy(), where.position[chosen]
+        else:
+            which, chosen = 0, np.arange(min(MOST_ROWS, len(where)))
+            start, positions = self._start.copy(), np.asarray(where)[chosen]
+        pushed = []
+        state = start.copy()
+        for pushed_to, tokens in self._pushed:
+            if isinstance(pushed_to, Readouts):
+                mine = pushed_to.state_index == which
+                pushed_to, tokens = pushed_to.position[mine], tokens[mine]
+            pushed.append((pushed_to, tokens))
+            state[pushed_to] = tokens
+
+        def ask(oracle: Any) -> Rows:
+            session: Session = oracle.session(start.copy())
+            for positions_pushed, tokens in pushed:
+                session.push(positions_pushed, tokens)
+            return session.rows(positions)
+
+        return Example(state, positions, chosen, ask)
 
     def _asked(self, where: Where) -> Rows:
         # Taken, and put back only by the latest call: one that failed half way, or that goes on

@@ -1,4 +1,4 @@
-"""A run that is resumed is the run that was never interrupted, and nothing is paid twice."""
+"""A run that is resumed is the run that was never interrupted; only recognising it is paid."""
 
 import itertools
 import logging
@@ -90,13 +90,15 @@ RULES = ["sequential", "random-balanced", "threshold", "punt", "maskgit", "compr
 
 @pytest.mark.parametrize("count", [1, 4])
 @pytest.mark.parametrize("rule", RULES)
-def test_a_run_that_died_at_any_call_is_resumed_without_a_call_twice(law, rule, count, tmp_path):
+def test_a_run_that_died_at_any_call_repeats_one_state_a_life_to_recognise_the_oracle(
+    law, rule, count, tmp_path
+):
     whole = testing.CountingOracle(law.oracle())
     undisturbed = cp.sample(whole, rule, count, seed=3, progress=False)
     path = tmp_path / "run.log"
     lives, states = 0, 0
     while True:
-        oracle = Mortal(law.oracle(), calls=3)
+        oracle = Mortal(law.oracle(), calls=3 + (lives > 0))
         lives += 1
         try:
             resumed = cp.sample(oracle, rule, count, seed=3, progress=False, checkpoint=path)
@@ -105,7 +107,8 @@ def test_a_run_that_died_at_any_call_is_resumed_without_a_call_twice(law, rule, 
             states += oracle.states
     states += oracle.states
     assert lives == -(-whole.calls // 3) + (whole.calls % 3 == 0) or lives == -(-whole.calls // 3)
-    assert states == whole.states == undisturbed.ledger.total
+    assert whole.states == undisturbed.ledger.total
+    assert states == whole.states + lives - 1
     assert same(resumed, undisturbed)
 
 
@@ -118,7 +121,7 @@ def test_sessions_are_replayed_and_opened_only_where_the_log_ends(
     path = tmp_path / "run.log"
     answered = lives = 0
     while True:
-        oracle = MortalSessions(forest_law.oracle(), calls=4)
+        oracle = MortalSessions(forest_law.oracle(), calls=4 + (lives > 0))
         lives += 1
         try:
             resumed = cp.sample(oracle, rule, count, seed=5, progress=False, checkpoint=path)
@@ -127,10 +130,11 @@ def test_sessions_are_replayed_and_opened_only_where_the_log_ends(
             answered += oracle.answered
     answered += oracle.answered
     assert same(resumed, undisturbed)
-    assert answered == undisturbed.ledger.total and lives > 1
-    silent = MortalSessions(forest_law.oracle(), calls=0)
+    assert answered == undisturbed.ledger.total + lives - 1 and lives > 1
+    silent = MortalSessions(forest_law.oracle(), calls=1)
     again = cp.sample(silent, rule, count, seed=5, progress=False, checkpoint=path)
-    assert same(again, undisturbed), "a finished run is replayed without a call"
+    assert same(again, undisturbed), "a finished run is replayed, with one call to recognise it"
+    assert silent.answered == 1
 
 
 def test_context_budget_and_taken_back_commits_are_resumed(table_law, tmp_path):
@@ -156,7 +160,7 @@ def test_context_budget_and_taken_back_commits_are_resumed(table_law, tmp_path):
     oracle = testing.CountingOracle(table_law.oracle())
     finished = cp.sample(oracle, "sequential", progress=False, checkpoint=path)
     assert finished.results[0].stop is cp.StopReason.COMPLETED
-    assert oracle.states == table_law.length - 2
+    assert oracle.states == table_law.length - 2 + 1, "one to recognise the oracle"
 
 
 def samplers_with_rights():
@@ -231,7 +235,7 @@ def test_a_damaged_tail_is_cut_in_one_line_and_asked_for_again(table_law, tmp_pa
         resumed = cp.sample(
             Named(oracle, table_law.oracle().name), "sequential", progress=False, checkpoint=path
         )
-    assert same(resumed, undisturbed) and oracle.states == 1
+    assert same(resumed, undisturbed) and oracle.states == 1 + 1, "one to recognise the oracle"
     (line,) = [record.getMessage() for record in caplog.records]
     assert "bytes are no whole record and were cut off" in line and "\n" not in line
 
@@ -289,9 +293,11 @@ def test_a_stage_too_large_to_log_is_asked_again_and_said(forest_law, tmp_path, 
         ):
             rows, charged = run(oracle)
         assert np.array_equal(rows, alone) and charged == ledger
+        recognising = oracle.recognition.num_asked
         lives.append((counting.states, oracle.num_replayed, oracle.num_asked, oracle.num_again))
+        assert recognising == len(lives) - 1
     # The first reply of the stage fits, and the commit is a stage of its own.
-    assert lives == [(7, 0, 7, 0), (4, 3, 4, 4)]
+    assert lives == [(7, 0, 7, 0), (4 + 1, 3, 4, 4)]
     (line,) = [record.getMessage() for record in caplog.records]
     assert "4 submissions were made again, and paid again" in line
 
@@ -343,7 +349,8 @@ def test_an_oracle_that_reads_ahead_goes_on_doing_so_where_the_log_ends(forest_l
         assert inner.furthest == 3
         answered += inner.states
     assert np.array_equal(rows, alone) and charged == ledger
-    assert answered == ledger.total == 16
+    assert ledger.total == 16
+    assert answered == 16 + 2, "two lives had to recognise the oracle"
 
 
 def test_replies_of_gathered_runs_are_bounded_by_the_stage_too(table_law, tmp_path):
@@ -358,7 +365,7 @@ def test_replies_of_gathered_runs_are_bounded_by_the_stage_too(table_law, tmp_pa
 
 def test_a_reply_that_breaks_the_contract_is_asked_for_again(tmp_path):
     path = tmp_path / "run.log"
-    replies = iter([0.25, np.nan, 0.25, 0.25])
+    replies = iter([0.25, np.nan, 0.25, 0.25, 0.25])
 
     def function(states):
         return np.full((*states.shape, 4), next(replies))
@@ -368,7 +375,7 @@ def test_a_reply_that_breaks_the_contract_is_asked_for_again(tmp_path):
         cp.sample(oracle, "sequential", progress=False, checkpoint=path)
     batch = cp.sample(oracle, "sequential", progress=False, checkpoint=path)
     assert batch.results[0].stop is cp.StopReason.COMPLETED
-    assert next(replies, None) is None, "one call before it, itself twice, one after it"
+    assert next(replies, None) is None, "one before it, twice; itself, twice; one after it"
 
 
 def test_a_buffer_that_the_oracle_writes_over_is_logged_as_it_was(tmp_path, table_law):
@@ -444,10 +451,10 @@ def test_attention_is_replayed_with_its_rows(forest_law, tmp_path):
     weights = np.random.default_rng(4).random((forest_law.length, forest_law.length))
     rule = samplers.SAMPLERS["dapd"]()
     alone = cp.sample(AttentiveLaw(forest_law.oracle(), weights), rule, 2, progress=False)
-    for asked in (alone.ledger.total, 0):
+    for life, asked in enumerate((alone.ledger.total, 0)):
         oracle = AttentiveLaw(forest_law.oracle(), weights)
         batch = cp.sample(oracle, rule, 2, progress=False, checkpoint=path)
-        assert same(batch, alone) and oracle.states == asked
+        assert same(batch, alone) and oracle.states == asked + life
         assert bool(oracle.calls) == bool(asked)
 
 
@@ -467,6 +474,102 @@ def test_rows_of_the_log_and_of_the_oracle_share_their_classes(forest_law, tmp_p
         while (record := log.next()) is not None:
             kinds.append(record[0])
         assert kinds.count(Kind.CLASSES) == 1, "classes are written once"
+
+
+# ----- Whose replies they are -------------------------------------------------------------------
+
+
+class Anonymous(testing.CountingOracle):
+    """An oracle that says nothing of what it is."""
+
+    name = "anonymous"
+
+
+def two_laws(kind):
+    """Two laws of one name and size."""
+    if kind == "table":
+        tables = np.random.default_rng(8).random((2, 3, 3, 3)) + 0.1
+        return [cp.TableLaw(table) for table in tables]
+    return [cp.families.path(12, target_seed=seed) for seed in (1, 2)]
+
+
+@pytest.mark.parametrize("kind", ["table", "path"])
+def test_the_checkpoint_of_another_law_is_refused_before_anything_is_asked(kind, tmp_path):
+    path = tmp_path / "run.log"
+    one, two = two_laws(kind)
+    cp.sample(one.oracle(), "sequential", seed=3, progress=False, checkpoint=path)
+    before = path.read_bytes()
+    with pytest.raises(cp.CheckpointError, match="its oracle_content is"):
+        cp.sample(two.oracle(), "sequential", seed=3, progress=False, checkpoint=path)
+    assert path.read_bytes() == before
+    found = tmp_path / "screen.log"
+    cp.discover(one.oracle(), mode="soft", probes=8, checkpoint=found)
+    with pytest.raises(cp.CheckpointError, match="its oracle_content is"):
+        cp.discover(two.oracle(), mode="soft", probes=8, checkpoint=found)
+
+
+@pytest.mark.parametrize("count", [1, 3])
+@pytest.mark.parametrize("rule", ["sequential", "one-batch", "threshold", "punt", "compressed"])
+@pytest.mark.parametrize("budget", [None, 1])
+def test_replies_of_another_oracle_are_refused_after_one_submission(rule, count, budget, tmp_path):
+    path = tmp_path / "run.log"
+    one, two = two_laws("table")
+    options = {"seed": 3, "progress": False, "checkpoint": path}
+    first = cp.sample(Anonymous(one.oracle()), rule, count, **options)
+    other = Anonymous(two.oracle())
+    message = (
+        r"holds replies of another oracle than this 'anonymous': for the state of fingerprint "
+        r"[0-9a-f]{16} the row at position \d differs by"
+    )
+    with pytest.raises(cp.CheckpointError, match=message):
+        cp.sample(other, rule, count, max_submissions=budget, **options)
+    assert other.states == 1
+    again = Anonymous(one.oracle())
+    assert same(cp.sample(again, rule, count, **options), first) and again.states == 1
+
+
+def test_laws_that_agree_while_all_is_masked_are_told_apart_by_a_later_question(tmp_path):
+    path = tmp_path / "run.log"
+    same_token, other_token = np.eye(2), 1 - np.eye(2)
+    cp.sample(
+        Anonymous(cp.TableLaw(0.1 + same_token).oracle()), "sequential", progress=False,
+        checkpoint=path,
+    )  # fmt: skip
+    with pytest.raises(cp.CheckpointError, match="the row at position 1 differs by"):
+        cp.sample(
+            Anonymous(cp.TableLaw(0.1 + other_token).oracle()), "sequential", progress=False,
+            checkpoint=path,
+        )  # fmt: skip
+
+
+@pytest.mark.parametrize("rule", ["sequential", "threshold"])
+@pytest.mark.parametrize("count", [1, 3])
+def test_sessions_of_another_oracle_are_refused(rule, count, tmp_path):
+    path = tmp_path / "run.log"
+    one, two = (MortalSessions(law.oracle(), -1) for law in two_laws("path"))
+    one.content_digest = two.content_digest = None
+    options = {"seed": 3, "progress": False, "checkpoint": path}
+    cp.sample(one, rule, count, **options)
+    two.answered = 0
+    with pytest.raises(cp.CheckpointError, match="holds replies of another oracle"):
+        cp.sample(two, rule, count, **options)
+    assert two.answered == 1
+
+
+def test_an_oracle_that_moved_within_its_row_error_is_recognised(tmp_path):
+    path = tmp_path / "run.log"
+
+    def leaning(by, row_error):
+        row = np.array([0.25 + by, 0.25 - by, 0.25, 0.25])
+        return cp.CallableOracle(
+            lambda states: np.broadcast_to(row, (*states.shape, 4)), 3, 4, row_error=row_error
+        )
+
+    options = {"progress": False, "checkpoint": path}
+    cp.sample(leaning(0.0, 0.1), "sequential", **options)
+    cp.sample(leaning(0.09, 0.1), "sequential", **options)
+    with pytest.raises(cp.CheckpointError, match=r"differs by 0\.11 in total variation"):
+        cp.sample(leaning(0.11, 0.1), "sequential", **options)
 
 
 def test_settings_become_plain_values():

@@ -115,6 +115,7 @@ class Guarded:
             counts["replayed"] = self.logged.num_replayed
             counts["asked"] = self.logged.num_asked
             counts["asked_again"] = self.logged.num_again
+            counts["asked_to_recognise"] = self.logged.recognition.num_asked
         if self.retrying is not None:
             counts["failed_attempts"] = len(self.retrying.failures)
         return counts
@@ -126,6 +127,7 @@ class Guarded:
             "replayed": "submissions replayed",
             "asked": "submissions of this process",
             "asked_again": "of these paid again",
+            "asked_to_recognise": "and to recognise the oracle",
             "failed_attempts": "failed attempts",
         }
         return {names[name]: count for name, count in self.report().items()}

@@ -3,8 +3,9 @@
 A run is determined by its seeds and by what the oracle replied. So nothing of a run itself is
 saved: :class:`LoggedOracle` writes every reply down, and on resuming the sampler starts again from
 its seeds, goes through the same door, is charged the same, and gets the replies it got then, as
-long as it asks what it asked then. Where the log ends it goes on with the oracle, which never sees
-a question twice. Calls are told apart by a digest of everything asked, in order.
+long as it asks what it asked then. Where the log ends it goes on with the oracle, which sees no
+question twice but one, by which it is recognised. Calls are told apart by a digest of everything
+asked, in order.
 """
 
 from __future__ import annotations
@@ -35,7 +36,8 @@ from counterprobe.run.encoding import (
     pack,
     unpack,
 )
-from counterprobe.run.replies import Kind, ReplyLog
+from counterprobe.run.recognition import Recognition
+from counterprobe.run.replies import CONTENT, Kind, ReplyLog
 from counterprobe.streams import STREAMS_VERSION
 from counterprobe.wrapping import (
     DIGEST_SIZE,
@@ -103,6 +105,8 @@ def checkpointed(
         "vocab_size": int(oracle.vocab_size),
         "streams": STREAMS_VERSION,
         **plain_settings(about or {}),
+        # Last: where something plainer differs too, that is what is said.
+        CONTENT: getattr(oracle, "content_digest", None),
     }
     # A model measures its own row error, never quite the same: a run keeps the one it began with.
     log = ReplyLog(path, run, {"row_error": float(oracle.row_error)})
@@ -121,6 +125,7 @@ def checkpointed(
     logged = LoggedOracle(oracle, log, largest_stage=largest_stage)
     try:
         yield logged
+        logged.recognition.settle()  # a run may end before its log does
     finally:
         log.close()
         if logged.num_again:
@@ -148,6 +153,8 @@ class LoggedOracle(Around):
     num_again : int
         Those among ``num_asked`` that an earlier process had paid for: their replies were too
         large to keep, or no rows.
+    recognition : Recognition
+        What compares the oracle with the log; its ``num_asked`` are beside all of these.
     """
 
     stream: Callable[[Requests], Iterator[Rows]]
@@ -165,6 +172,7 @@ class LoggedOracle(Around):
         self._num_records = 0
         self._peeked: tuple[Kind, bytes] | None = None
         self.num_replayed = self.num_asked = self.num_again = 0
+        self.recognition = Recognition(oracle, self.row_error, str(log.path))
         if isinstance(oracle, StreamingOracle):
             self.stream = self._streamed
 
@@ -186,9 +194,10 @@ class LoggedOracle(Around):
         """Reply from the log, or from the oracle and into the log."""
         found = self._next_reply()
         if found is None:
-            reply = ask()
-            self.num_asked += question.num_states
-            return self._keep(question, reply)
+            self.recognition.settle()
+            kept = self._keep(question, ask())
+            self.num_asked += question.num_states  # when it is in the file: what is said is kept
+            return kept
         kind, content = found
         self._num_records += 1
         if content[:DIGEST_SIZE] != question.digest:
@@ -210,6 +219,7 @@ class LoggedOracle(Around):
                 f"{self._log.path}: the reply to call {self._num_records} is no rows of this "
                 "oracle; start anew with another file"
             )
+        self.recognition.see(question, reply)
         return reply
 
     # ----- Inside --------------------------------------------------------------------------
@@ -226,6 +236,7 @@ class LoggedOracle(Around):
 
     def _streamed_live(self, requests: Requests) -> Iterator[Rows]:
         assert isinstance(self.inner, StreamingOracle)
+        self.recognition.settle()
         asked: deque[Question] = deque()
 
         def handed() -> Iterator[tuple[StateArray, Readouts]]:
@@ -235,8 +246,8 @@ class LoggedOracle(Around):
 
         for rows in self.inner.stream(handed()):
             question = asked.popleft()
-            self.num_asked += question.num_states
             kept = self._keep(question, rows)
+            self.num_asked += question.num_states
             assert isinstance(kept, Rows)
             yield kept
 

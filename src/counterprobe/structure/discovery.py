@@ -121,7 +121,8 @@ def discover(
         As in ``Unmasking``.
     checkpoint : str or path, optional
         Log every reply in this file, so that the same call, made again after an interruption, goes
-        on where it was and pays for nothing twice. A file of another call is refused.
+        on where it was and pays for nothing twice, but one state by which the oracle is
+        recognised. A file of another call or oracle is refused.
     **soft
         Soft mode: settings by name, such as ``probes=128``. Without a number of ``probes`` or
         whole settings, more are submitted while they make plans cheaper, 512 at most.

@@ -27,6 +27,7 @@ from counterprobe.targets import inference
 from counterprobe.targets.inference import MAX_SPREAD, ForestArrays, Scratch
 from counterprobe.targets.session import ForestSession
 from counterprobe.threads import run_in_parts
+from counterprobe.wrapping import content_digest
 
 __all__ = ["ForestLaw", "ForestOracle"]
 
@@ -120,6 +121,11 @@ class ForestLaw:
     def vocab_size(self) -> int:
         """Number of tokens V."""
         return self.classes.vocab_size
+
+    @property
+    def content_digest(self) -> str:
+        """What tells this law from others of its name and size."""
+        return content_digest(*self._arrays[1:], self.classes.within)
 
     @property
     def arrays(self) -> ForestArrays:

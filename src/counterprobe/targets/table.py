@@ -17,6 +17,7 @@ from counterprobe.errors import OracleError
 from counterprobe.oracle import NUMERICAL_FLOOR, LawOracle, Readouts
 from counterprobe.rows import DenseRows, Rows
 from counterprobe.states import MASK, as_states
+from counterprobe.wrapping import content_digest
 
 __all__ = ["TableLaw", "TableOracle"]
 
@@ -65,6 +66,11 @@ class TableLaw:
     def vocab_size(self) -> int:
         """Number of tokens V."""
         return len(self.table)
+
+    @property
+    def content_digest(self) -> str:
+        """What tells this law from others of its name and size."""
+        return content_digest(self.table)
 
     def __repr__(self) -> str:
         """Say what it is in one line."""
