@@ -218,6 +218,8 @@ class _Order:
             "given": self.given if (self.given != MASK).any() else None,
             "rights": self.rights.names(),
             **{name: getattr(self, name) for name in terms},
+            # A budget decides only what is asked a second time.
+            **({"max_submissions": self.max_submissions} if self.paranoid else {}),
         }
 
     def streams_of_group(self, group: int) -> Streams:
@@ -416,9 +418,14 @@ def _side_by_side(order: _Order, tell: Tell | None) -> SampleBatch:
         gathering = Gathering(order.oracle, order.at_once)
         results = gathering.run(order.count, lambda seat: work(seat, seat.index, seat))
     sequences = np.stack([result.state for result in results])
-    rechecked = sum(door.num_rechecked for door in doors)
     return SampleBatch(
-        sequences, order.given, results, whole.ledger, scores, num_rechecked=rechecked
+        sequences,
+        order.given,
+        results,
+        whole.ledger,
+        scores,
+        num_rechecked=sum(door.num_rechecked for door in doors),
+        num_recheck_skipped=sum(door.num_recheck_skipped for door in doors),
     )
 
 

@@ -385,3 +385,12 @@ def test_paranoid_commands_say_what_it_cost(tmp_path):
         "--samplers", "one-batch", "--no-evaluate", "--device", "cpu", "--paranoid",
     )  # fmt: skip
     assert "2 evaluations repeated earlier ones" in " ".join(drawn.stdout.split())
+
+
+def test_a_paranoid_command_within_its_budget_finishes_and_says_what_was_not_compared():
+    words = ("sample", "--n", 20, "--sampler", "one-batch", "--no-evaluate", "--paranoid")
+    record = json.loads(invoke(*words, "--max-submissions", 1, "--json", "-").stdout)
+    assert record["stop"] == "completed" and record["total"] == 1
+    assert (record["faults"]["rechecked"], record["faults"]["recheck_skipped"]) == (0, 1)
+    shown = invoke(*words, "--max-submissions", 1).stdout
+    assert "not repeated, for want of budget" in shown

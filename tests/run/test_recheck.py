@@ -103,6 +103,30 @@ def test_the_budget_holds_for_second_submissions_too(table_law):
     assert result.stop is cp.StopReason.BUDGET_SPENT and result.ledger.total <= 4
 
 
+def test_a_second_submission_that_the_budget_has_no_room_for_is_left_out_and_counted(table_law):
+    alone = samplers.OneBatch()(cp.Unmasking(table_law.oracle()), STREAMS)
+    for budget, checked, skipped in ((1, 0, 1), (2, 1, 0)):
+        oracle = testing.CountingOracle(table_law.oracle())
+        run = cp.Unmasking(oracle, paranoid=1.0, max_submissions=budget)
+        result = samplers.OneBatch()(run, STREAMS)
+        assert result.stop is cp.StopReason.COMPLETED
+        assert np.array_equal(result.tokens, alone.tokens)
+        assert (run.num_rechecked, run.num_recheck_skipped) == (checked, skipped)
+        assert run.ledger.total == oracle.states == budget
+    options = {"paranoid": 1.0, "max_submissions": 1, "progress": False}
+    batch = cp.sample(table_law.oracle(), "one-batch", **options)
+    assert (batch.num_completed, batch.num_rechecked, batch.num_recheck_skipped) == (1, 0, 1)
+
+
+def test_a_paranoid_run_is_resumed_with_the_budget_it_had(table_law, tmp_path):
+    options = {"paranoid": 1.0, "progress": False, "checkpoint": tmp_path / "run.log"}
+    one = cp.sample(table_law.oracle(), "sequential", max_submissions=4, **options)
+    two = cp.sample(table_law.oracle(), "sequential", max_submissions=4, **options)
+    assert one.ledger == two.ledger and one.num_recheck_skipped == two.num_recheck_skipped > 0
+    with pytest.raises(cp.CheckpointError, match="its max_submissions is 4, this run's is 9"):
+        cp.sample(table_law.oracle(), "sequential", max_submissions=9, **options)
+
+
 @pytest.mark.parametrize("share", [-0.1, 1.1, float("nan")])
 def test_a_share_outside_zero_to_one_is_refused(table_law, share):
     with pytest.raises(ValueError, match="paranoid must be a share"):

@@ -288,6 +288,7 @@ def show_batch(console: Console, model: str, drawn: SampleBatch, seconds: float)
         "sequential stages": drawn.ledger.depth,
         "evaluations for measuring": drawn.measuring.total,
         **({"repeated to compare": drawn.num_rechecked} if drawn.num_rechecked else {}),
+        **({"not repeated": drawn.num_recheck_skipped} if drawn.num_recheck_skipped else {}),
         "seconds": f"{seconds:.1f}",
     }
     if log_probs is not None and masked:
@@ -310,6 +311,7 @@ def batch_record(model: str, drawn: SampleBatch, seconds: float) -> dict[str, An
         **drawn.summary(),
         "measuring": drawn.measuring.total,
         "rechecked": drawn.num_rechecked,
+        "recheck_skipped": drawn.num_recheck_skipped,
         "seconds": seconds,
         "texts": drawn.texts,
         "log_probs": drawn.log_probs,

@@ -180,6 +180,8 @@ def sample(
         warm_up(target, rule)
         about = About(family=family, true_edges=law.edges)
         terms = run_terms(target, law, rule, streams, temperature, share)
+        if share:  # a budget decides what is asked a second time
+            terms["max_submissions"] = max_submissions
         with (
             output.run_progress(rule.name) as progress,
             recorder_for(trace, about, trace_bytes) as recorder,
@@ -202,7 +204,11 @@ def sample(
         beside.update(guarded.rows())
         record = run_record(target, law, rule, seed, trial)
         if guarded.report() or share:
-            record["faults"] = {**guarded.report(), "rechecked": trial.num_rechecked}
+            record["faults"] = {
+                **guarded.report(),
+                "rechecked": trial.num_rechecked,
+                "recheck_skipped": trial.num_recheck_skipped,
+            }
         return trial, record
 
     beside: dict[str, int] = {}
@@ -211,6 +217,8 @@ def sample(
     console = output.console_for("-" if tokens == "-" else json)
     if share:
         beside["submissions repeated to compare"] = trial.num_rechecked
+        if trial.num_recheck_skipped:
+            beside["not repeated, for want of budget"] = trial.num_recheck_skipped
     _show(console, law, trial, beside)
     if other is not None and result.stop is not StopReason.COMPLETED:
         console.print(f"{result.sampler} did not complete, so {other.name} was not run.")

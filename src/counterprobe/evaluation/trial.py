@@ -50,6 +50,8 @@ class Trial:
         Share of the states that were submitted a second time.
     num_rechecked : int
         Submissions of the run that only repeated an earlier one, to compare the replies.
+    num_recheck_skipped : int
+        States that were to be compared so, and were not for want of budget.
     """
 
     result: SampleResult
@@ -58,6 +60,7 @@ class Trial:
     kl_seconds: float = 0.0
     paranoid: float = 0.0
     num_rechecked: int = 0
+    num_recheck_skipped: int = 0
 
     def record(self, asked: Sampler) -> dict[str, Any]:
         """Return the run as plain values, its tokens as a digest.
@@ -130,12 +133,13 @@ def run_trial(
         paranoid=paranoid,
     )
     result = told(run, streams)
+    again = run.num_rechecked, run.num_recheck_skipped
     if draws is None:
-        return Trial(result, None, None, 0.0, paranoid, run.num_rechecked)
+        return Trial(result, None, None, 0.0, paranoid, *again)
     started = time.perf_counter()
     kl = batch_kl(law, result, draws=draws, seed=seed)
     seconds = time.perf_counter() - started
-    return Trial(result, kl, draws, seconds, paranoid, run.num_rechecked)
+    return Trial(result, kl, draws, seconds, paranoid, *again)
 
 
 def token_digest(tokens: NDArray[np.integer[Any]]) -> str:

@@ -59,6 +59,8 @@ class SampleBatch:
         What was evaluated for measuring, apart from ``ledger``.
     num_rechecked : int
         Submissions in ``ledger`` that only repeated an earlier one, to compare the replies.
+    num_recheck_skipped : int
+        States that were to be compared so, and were not for want of budget.
     """
 
     sequences: StateArray
@@ -70,6 +72,7 @@ class SampleBatch:
     log_likelihoods: FloatArray | None = None
     measuring: Ledger = field(default_factory=Ledger)
     num_rechecked: int = 0
+    num_recheck_skipped: int = 0
 
     def __post_init__(self) -> None:
         """Freeze the arrays."""

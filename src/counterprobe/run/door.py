@@ -237,9 +237,17 @@ class Door:
         return self.oracle.rows(history.state[None, :].copy(), readouts)
 
     def _ask_again(self, recheck: Recheck) -> None:
-        """Submit once more what is to be compared: a stage of probes, charged like any other."""
+        """Submit once more what is to be compared: a stage of probes, charged like any other.
+
+        What does not fit the budget is left out: a check must not end the run that it checks.
+        """
         asked = recheck.due()
-        if asked is not None:
+        if asked is None:
+            return
+        most = self._max_submissions
+        if most is not None and self.ledger.total + len(asked[0]) > most:
+            recheck.skip()
+        else:
             with self.stage("probe") as stage:
                 recheck.compare(stage.ask(*asked), self.oracle.row_error, self.check.name)
 
@@ -247,6 +255,11 @@ class Door:
     def num_rechecked(self) -> int:
         """Submissions so far that only repeated an earlier one, to compare the replies."""
         return 0 if self._recheck is None else self._recheck.num_states
+
+    @property
+    def num_recheck_skipped(self) -> int:
+        """States so far that were to be compared, and were not for want of budget."""
+        return 0 if self._recheck is None else self._recheck.num_skipped
 
     # ----- Charging ------------------------------------------------------------------------
 

@@ -48,6 +48,8 @@ class Recheck:
     ----------
     num_states : int
         States that were submitted again so far.
+    num_skipped : int
+        States that were not, for want of budget.
     """
 
     def __init__(self, share: float) -> None:
@@ -58,7 +60,7 @@ class Recheck:
         self._first: _Once | None = None
         self._chosen: list[_Once] = []
         self._asked: list[_Once] = []
-        self.num_states = 0
+        self.num_states = self.num_skipped = 0
 
     def take(self, states: StateArray, readouts: Readouts, rows: Rows) -> None:
         """Choose among the states of a call, and keep what came back of them."""
@@ -93,6 +95,11 @@ class Recheck:
         index = np.repeat(np.arange(len(states)), [len(once.readouts) for once in self._asked])
         where = np.concatenate([once.readouts.position for once in self._asked])
         return states, Readouts.pairs(index, where)
+
+    def skip(self) -> None:
+        """Give up what is due: there is no budget for it."""
+        self.num_skipped += len(self._asked)
+        self._asked = []
 
     def compare(self, rows: Rows, row_error: float, name: str) -> None:
         """Raise ``OracleError`` if a row moved by more than the oracle declares."""

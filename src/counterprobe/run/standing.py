@@ -165,6 +165,11 @@ class Standing:
         return self._door.num_rechecked
 
     @property
+    def num_recheck_skipped(self) -> int:
+        """States that were to be compared, and were not for want of budget."""
+        return self._door.num_recheck_skipped
+
+    @property
     def transcript(self) -> Transcript:
         """What happened so far."""
         return self._door.transcript
