@@ -35,12 +35,12 @@ LEVEL = {name: level for level, line in enumerate(LAYERS) for name in line.split
 
 PUBLIC = """
 BudgetExceeded CallableOracle Candidates CheckpointError ClassedRows CompressedSettings
-CounterprobeError DenseRows ForestLaw FrozenNoise Infeasible InfeasibleWarning Ledger Level
-Lockstep MASK NotAForestError Oracle OracleError Progress Readouts Request RetryingOracle Right
-Rows SampleBatch SampleResult SoftSettings SoftStructure StopReason Streams Structure
-StructureError TableLaw TokenClasses Unmasking ZeroProbabilityWarning checkpointed discover
-evaluation families fill_mask infill load_structure models planning probing sample samplers
-set_num_threads theory trace
+CounterprobeError DenseRows ForestLaw FrozenNoise ImpossibleState Infeasible InfeasibleWarning
+Ledger Level Lockstep MASK NotAForestError Oracle OracleError Progress Readouts Request
+RetryingOracle Right Rows SampleBatch SampleResult SoftSettings SoftStructure StopReason
+Streams Structure StructureError TableLaw TokenClasses Unmasking ZeroProbabilityWarning
+checkpointed discover evaluation families fill_mask infill load_structure models planning
+probing sample samplers set_num_threads theory trace
 """.split()
 
 

@@ -17,6 +17,7 @@ from counterprobe.classes import TokenClasses as TokenClasses
 from counterprobe.errors import BudgetExceeded as BudgetExceeded
 from counterprobe.errors import CheckpointError as CheckpointError
 from counterprobe.errors import CounterprobeError as CounterprobeError
+from counterprobe.errors import ImpossibleState as ImpossibleState
 from counterprobe.errors import Infeasible as Infeasible
 from counterprobe.errors import InfeasibleWarning as InfeasibleWarning
 from counterprobe.errors import NotAForestError as NotAForestError

@@ -9,6 +9,15 @@ class OracleError(CounterprobeError):
     """An oracle broke its contract, or was asked for something it cannot answer."""
 
 
+class ImpossibleState(OracleError):
+    """An oracle was asked to condition on values that have probability zero together.
+
+    Rules that verify drafts submit states before they know whether their values can occur
+    together. An oracle that raises this for them lets such a rule go on; one that answers them
+    with any rows does too, since nobody looks at those.
+    """
+
+
 class BudgetExceeded(CounterprobeError):
     """A submission would pass the budget that the caller set."""
 

@@ -379,6 +379,10 @@ class Stage:
         self._show(states, readouts, rows)
         return rows
 
+    def count_refused(self, states: StateArray) -> None:
+        """Charge states that were submitted, and that the oracle called impossible."""
+        self._count(len(states), 0, fingerprint(states), None)
+
     @property
     def room(self) -> int | None:
         """How many more submissions the budget permits; None without a budget."""
@@ -435,7 +439,7 @@ class Stage:
             self._door._recheck.take(states, readouts, rows)
 
     def _count(
-        self, submissions: int, rows_read: int, prints: NDArray[np.uint64], rows: Rows
+        self, submissions: int, rows_read: int, prints: NDArray[np.uint64], rows: Rows | None
     ) -> None:
         self.submissions += submissions
         self.rows_read += rows_read
@@ -444,4 +448,5 @@ class Stage:
             every = np.concatenate(self._prints)
             self._saw_history |= self._history is not None and bool(self._history in every)
             self._prints = [every.sum(dtype=np.uint64, keepdims=True)]
-        self._kept.extend(self._door.transcript.keep(rows))
+        if rows is not None:
+            self._kept.extend(self._door.transcript.keep(rows))

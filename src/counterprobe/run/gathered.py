@@ -22,7 +22,7 @@ from queue import Empty, SimpleQueue
 from typing import Any, TypeVar
 
 from counterprobe.arrays import FloatArray, IntArray, StateArray
-from counterprobe.errors import BudgetExceeded, CounterprobeError, Infeasible
+from counterprobe.errors import BudgetExceeded, CounterprobeError, ImpossibleState, Infeasible
 from counterprobe.oracle import IncrementalOracle, Oracle, Readouts, Session, offers_attention
 from counterprobe.rows import Rows
 from counterprobe.run.door import Door
@@ -32,6 +32,7 @@ from counterprobe.run.transcript import Event, Note
 __all__ = ["Gathering", "Seat"]
 
 T = TypeVar("T")
+_Reply = Answer | ImpossibleState | None
 
 # Results shared between runs that are kept: after a few commits hardly any history comes again.
 MOST_KNOWN = 256
@@ -169,7 +170,10 @@ class Seat:
 
     def _wait(self, message: Asked | _Known) -> Any:
         self._gathering.outbox.put((self, message))
-        return self.await_turn()
+        reply = self.await_turn()
+        if isinstance(reply, ImpossibleState):
+            raise reply
+        return reply
 
 
 def _changes_history(entry: Event | Note) -> bool:
@@ -233,7 +237,7 @@ class Gathering:
         """
         results: dict[int, T] = {}
         started = 0
-        ready: deque[tuple[Seat, Answer | None]] = deque()
+        ready: deque[tuple[Seat, _Reply]] = deque()
         asking: list[tuple[Seat, Asked]] = []
         hoping: list[tuple[Seat, _Known]] = []
         try:
@@ -308,7 +312,7 @@ class Gathering:
             ended.error = error
         self.outbox.put((seat, ended))
 
-    def _turn(self, seat: Seat, reply: Answer | None) -> tuple[Seat, Asked | _Known | _Ended]:
+    def _turn(self, seat: Seat, reply: _Reply) -> tuple[Seat, Asked | _Known | _Ended]:
         """Let one run move until it waits again or ends."""
         seat.inbox.put(reply)
         return self.outbox.get()
@@ -334,18 +338,29 @@ class Gathering:
 
     # ----- Asking --------------------------------------------------------------------------
 
-    def _answer(self, asking: Sequence[tuple[Seat, Asked]]) -> list[tuple[Seat, Answer | None]]:
+    def _answer(self, asking: Sequence[tuple[Seat, Asked]]) -> list[tuple[Seat, _Reply]]:
         """Ask the oracle for everybody, in as few calls as memory allows."""
-        answered: list[tuple[Seat, Answer | None]] = []
+        answered: list[tuple[Seat, _Reply]] = []
+        replies: Sequence[_Reply]
         for part in cut([asked for _, asked in asking]):
             seats = [seat for seat, _ in asking[len(answered) : len(answered) + len(part)]]
             try:
                 replies = ask_together(self.oracle, part)
+            except ImpossibleState:  # of some of them: each is told of its own
+                replies = [_asked_alone(self.oracle, asked) for asked in part]
             except Exception as problem:
                 problem.add_note(f"while the oracle was asked for {_named(seats)}")
                 raise
             answered.extend(zip(seats, replies, strict=True))
         return answered
+
+
+def _asked_alone(oracle: Oracle, asked: Asked) -> Answer | ImpossibleState:
+    """Ask for one run's states; return the refusal if they are impossible."""
+    try:
+        return ask_together(oracle, [asked])[0]
+    except ImpossibleState as refusal:
+        return refusal
 
 
 def _named(seats: Sequence[Seat]) -> str:

@@ -18,6 +18,7 @@ from counterprobe.run.door import Door, Stage
 from counterprobe.run.drawing import Draw, NoisyDraw
 from counterprobe.run.ledger import Right
 from counterprobe.run.listening import Listener
+from counterprobe.run.refusals import Refusals
 from counterprobe.run.standing import Progress, Request, Standing
 from counterprobe.run.streamed import Labelled, ask_all
 from counterprobe.run.transcript import Level, Operation
@@ -159,9 +160,14 @@ class Reading(Standing):
         states = as_states(request.states, self.length, self.vocab_size)
         self._history.check_kept(states)
         request.readouts.check(states)
-        return request, states, request.readouts
+        return request, states, request.readouts, request.refusals
 
-    def probe(self, states: ArrayLike, readouts: Readouts | ArrayLike) -> Rows:
+    def probe(
+        self,
+        states: ArrayLike,
+        readouts: Readouts | ArrayLike,
+        refusals: Refusals | None = None,
+    ) -> Rows:
         """Submit a batch of probes and return their rows: a stage of one request.
 
         Parameters
@@ -170,12 +176,15 @@ class Reading(Standing):
             Must agree with the history on every committed position.
         readouts : Readouts or array_like of int
             What to read; an array means the same positions from every state.
+        refusals : Refusals, optional
+            Where states that the oracle calls impossible are noted; without it they are an error.
         """
         batch = as_states(states, self.length, self.vocab_size)
         if not isinstance(readouts, Readouts):
             readouts = Readouts.same(len(batch), readouts)
         replies: list[Rows] = []
-        self.stage([Request(batch, readouts)], lambda _, rows: replies.append(rows))
+        request = Request(batch, readouts, refusals=refusals)
+        self.stage([request], lambda _, rows: replies.append(rows))
         return replies[0]
 
     # ----- Inside --------------------------------------------------------------------------

@@ -15,6 +15,7 @@ from counterprobe.run.door import Door
 from counterprobe.run.drawing import as_temperature
 from counterprobe.run.history import History
 from counterprobe.run.ledger import Ledger, Right
+from counterprobe.run.refusals import Refusals
 from counterprobe.run.transcript import Transcript
 
 __all__ = ["Progress", "Request", "Standing"]
@@ -30,11 +31,14 @@ class Request:
     readouts : Readouts
     label : object
         Whatever the caller needs to recognise the reply by.
+    refusals : Refusals or None
+        Where states that the oracle calls impossible are noted; without it they are an error.
     """
 
     states: StateArray
     readouts: Readouts
     label: Any = None
+    refusals: Refusals | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,17 +9,21 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
+from functools import partial
+from itertools import chain
 from typing import TypeVar
 
 from counterprobe.arrays import StateArray
+from counterprobe.errors import ImpossibleState
 from counterprobe.oracle import Oracle, Readouts, StreamingOracle
 from counterprobe.rows import Rows
 from counterprobe.run.door import Stage
+from counterprobe.run.refusals import Refusals, ask_possible
 
 __all__ = ["Labelled", "ask_all"]
 
 T = TypeVar("T")
-Labelled = tuple[T, StateArray, Readouts]
+Labelled = tuple[T, StateArray, Readouts, Refusals | None]
 
 
 def ask_all(
@@ -33,18 +37,32 @@ def ask_all(
         Open; it checks and charges.
     oracle : Oracle
         The one behind its door.
-    requests : iterable of (label, states, readouts)
+    requests : iterable of (label, states, readouts, refusals)
     """
     if not isinstance(oracle, StreamingOracle):
-        for label, states, readouts in requests:
-            yield label, stage.ask(states, readouts)
+        yield from map(partial(_ask, stage), requests)
         return
+    waiting = iter(requests)
     ahead: deque[Labelled[T]] = deque()
-    for rows in oracle.stream(_permitted(stage, requests, ahead)):
-        label, states, readouts = ahead.popleft()
-        yield label, stage.ask(states, readouts, answer=_answer(rows))
-    for label, states, readouts in ahead:  # one at most, which asking refuses
-        yield label, stage.ask(states, readouts)
+    try:
+        for rows in oracle.stream(_permitted(stage, waiting, ahead)):
+            label, states, readouts, _ = ahead.popleft()
+            yield label, stage.ask(states, readouts, answer=_answer(rows))
+    except ImpossibleState:
+        if all(refusals is None for *_, refusals in ahead):
+            raise
+        # Which request was refused is found by asking one after another.
+        yield from map(partial(_ask, stage), chain(list(ahead), waiting))
+        return
+    yield from map(partial(_ask, stage), ahead)  # one at most, which asking refuses
+
+
+def _ask(stage: Stage, request: Labelled[T]) -> tuple[T, Rows]:
+    """Submit one request."""
+    label, states, readouts, refusals = request
+    if refusals is None:
+        return label, stage.ask(states, readouts)
+    return label, ask_possible(stage, states, readouts, refusals)
 
 
 def _permitted(
@@ -54,7 +72,7 @@ def _permitted(
     room = stage.room
     for request in requests:
         ahead.append(request)
-        _, states, readouts = request
+        _, states, readouts, _ = request
         if room is not None:
             room -= len(states)
             if room < 0:

@@ -3,7 +3,8 @@
 In a fixed order of the positions, a round drafts the next b values from the rows of the history,
 then reads the row of each of them at the state that holds the drafts before it. Values are kept as
 long as the rows that were read agree with the drafts, in the sense of the rule; the first that
-does not is corrected from its row, which is right because everything before it was kept.
+does not is corrected from its row, which is right because everything before it was kept. Drafts
+that cannot occur together are rejected before a state that holds them all is looked at.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from counterprobe.arrays import FloatArray, IntArray, StateArray
 from counterprobe.oracle import Readouts
 from counterprobe.rows import Rows, to_numpy
 from counterprobe.run.ledger import Right
+from counterprobe.run.refusals import Refusals
 from counterprobe.run.unmasking import Unmasking
 from counterprobe.samplers.base import Sampler
 from counterprobe.streams import CommitNoise, Decisions
@@ -131,9 +133,11 @@ class DraftedBlocks(Sampler):
             scores = log_probs(guess.take(np.arange(1)), tokens[:1])
             kept, known = len(block), None
             if len(block) > 1 or len(after):
-                rows = as_drawn(self._wave(run, block, tokens, after))
+                refusals = Refusals()
+                rows = as_drawn(self._wave(run, block, tokens, after, refusals))
                 beside = rows.take(np.arange(len(block) - 1))
                 kept, correction = rule.verify(block, tokens, guess, beside)
+                refusals.require_answered(kept)
                 if kept < len(block):
                     tokens[kept] = correction
                 elif len(after):
@@ -148,11 +152,18 @@ class DraftedBlocks(Sampler):
             done += count
         return BlockRounds(tuple(drafted_counts), tuple(kept_counts))
 
-    def _wave(self, run: Unmasking, block: IntArray, tokens: IntArray, after: IntArray) -> Rows:
+    def _wave(
+        self,
+        run: Unmasking,
+        block: IntArray,
+        tokens: IntArray,
+        after: IntArray,
+        refusals: Refusals,
+    ) -> Rows:
         """Read each position beside the drafts before it, the next block beside all of them."""
         inside = len(block) - 1
         num_states = inside + (1 if len(after) else 0)
         states = prefix_states(run.state, block, tokens, np.arange(1, num_states + 1))
         index = np.concatenate([np.arange(inside), np.full(len(after), inside)])
         readouts = Readouts.pairs(index, np.concatenate([block[1:], after]))
-        return run.probe(states, readouts)
+        return run.probe(states, readouts, refusals)

@@ -18,6 +18,7 @@ from counterprobe.arrays import FloatArray, IntArray, StateArray
 from counterprobe.oracle import Readouts
 from counterprobe.rows import Rows
 from counterprobe.run.ledger import Right
+from counterprobe.run.refusals import Refusals
 from counterprobe.run.unmasking import Unmasking
 from counterprobe.samplers.base import Sampler, Sweep
 from counterprobe.samplers.drafted_blocks import in_order, log_probs, prefix_states, tempered
@@ -126,12 +127,13 @@ class FreeDave(Sampler):
             order = self.order
         uniforms = run.commit_noise().uniforms(np.arange(run.length))
         base = _Base(order, self.draft_steps, uniforms, tempered(run))
-        steps = _read(run, base, run.state[None, :])[0]
+        steps = _read(run, base, run.state[None, :], Refusals())[0]
         while True:
             count = len(steps.tokens)
             lengths = np.arange(1, min(count, len(run.residual) - 1) + 1)
             states = prefix_states(run.state, steps.positions, steps.tokens, lengths)
-            following = _read(run, base, states) if len(states) else []
+            refusals = Refusals()
+            following = _read(run, base, states, refusals) if len(states) else []
             kept = 1
             scores = [log_probs(steps.rows.take(np.arange(1)), steps.tokens[:1])]
             while kept < count:
@@ -143,6 +145,7 @@ class FreeDave(Sampler):
                     break
                 scores.append(log_probs(right.rows.take(np.arange(1)), right.tokens[:1]))
                 kept += 1
+            refusals.require_answered(kept)
             is_kept = np.arange(count) < kept
             run.transcript.detail("verify", positions=steps.positions[:count], is_kept=is_kept)
             run.commit_verified(
@@ -153,13 +156,12 @@ class FreeDave(Sampler):
             steps = following[kept - 1]
 
 
-def _read(run: Unmasking, base: _Base, states: StateArray) -> list[_Steps]:
+def _read(run: Unmasking, base: _Base, states: StateArray, refusals: Refusals) -> list[_Steps]:
     """Submit states in one stage; return what each says comes next."""
     where = [base.read_at(state) for state in states]
     sizes = [len(positions) for positions in where]
-    rows = run.probe(
-        states, Readouts.pairs(np.repeat(np.arange(len(states)), sizes), np.concatenate(where))
-    )
+    readouts = Readouts.pairs(np.repeat(np.arange(len(states)), sizes), np.concatenate(where))
+    rows = run.probe(states, readouts, refusals)
     ends = np.cumsum(sizes)
     return [
         base.steps(positions, rows.take(np.arange(end - len(positions), end)))

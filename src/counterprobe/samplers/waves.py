@@ -14,9 +14,10 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from counterprobe.arrays import IntArray, StateArray
+from counterprobe.arrays import FloatArray, IntArray, StateArray
 from counterprobe.oracle import Readouts
 from counterprobe.rows import Rows
+from counterprobe.run.refusals import Refusals
 from counterprobe.run.unmasking import Request, Unmasking
 from counterprobe.samplers.drafted_blocks import log_probs, prefix_states, tempered
 
@@ -40,7 +41,9 @@ class RowsAt:
 class ChainAt:
     """Wants the log-probability of each value but the first beside the values before it.
 
-    One submission a value; answered by an array of shape ``(n - 1,)``.
+    One submission a value; answered by an array of shape ``(n - 1,)``. Beside values that cannot
+    occur together, where an oracle has no row to give, it is minus infinity: the value that made
+    them impossible has that already.
     """
 
     state: StateArray
@@ -103,20 +106,42 @@ def _answer(run: Unmasking, asks: Sequence[Ask]) -> list[Any]:
     """Submit one wave as one stage; return a reply an ask."""
     as_drawn = tempered(run)
     found: list[list[Any]] = [[] for _ in asks]
+    refused: list[Refusals] = []
 
     def sort(request: Request, rows: Rows) -> None:
-        low = 0
+        assert request.refusals is not None
+        if request.refusals.states:
+            refused.append(request.refusals)
+        low = start = 0
         for piece in request.label:
             part = as_drawn(rows.take(np.arange(low, low + len(piece.positions))))
             low += len(piece.positions)
-            is_chain = piece.tokens is not None
-            found[piece.ask].append(log_probs(part, piece.tokens) if is_chain else part)
+            is_refused = np.isin(piece.index + start, request.refusals.states)
+            start += len(piece.states)
+            if piece.tokens is not None:
+                found[piece.ask].append(
+                    np.where(is_refused, np.nan, log_probs(part, piece.tokens))
+                )
+            elif is_refused.any():
+                request.refusals.require_answered(len(request.states))
+            else:
+                found[piece.ask].append(part)
 
     run.stage(_requests(asks, max(1, MOST_NUMBERS // run.length)), sort)
     return [
-        parts[0] if isinstance(ask, RowsAt) else np.concatenate(parts)
+        parts[0] if isinstance(ask, RowsAt) else _chain(np.concatenate(parts), refused)
         for ask, parts in zip(asks, found, strict=True)
     ]
+
+
+def _chain(logs: FloatArray, refused: Sequence[Refusals]) -> FloatArray:
+    """Let what follows an impossible value be impossible; raise if a refusal has no such cause."""
+    unknown = np.flatnonzero(np.isnan(logs))
+    if len(unknown) == 0:
+        return logs
+    if not np.isneginf(logs[: unknown[0]]).any():
+        refused[0].require_answered(refused[0].states[0] + 1)
+    return np.where(np.isnan(logs), -np.inf, logs)
 
 
 def _requests(asks: Sequence[Ask], at_once: int) -> Iterator[Request]:
@@ -138,7 +163,8 @@ def _request(pieces: list[_Piece]) -> Request:
         np.concatenate([p.index + low for p, low in zip(pieces, starts, strict=True)]),
         np.concatenate([piece.positions for piece in pieces]),
     )
-    return Request(np.concatenate([piece.states for piece in pieces]), readouts, label=pieces)
+    states = np.concatenate([piece.states for piece in pieces])
+    return Request(states, readouts, label=pieces, refusals=Refusals())
 
 
 def _pieces(asks: Sequence[Ask], at_once: int) -> Iterator[_Piece]:

@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from counterprobe.arguments import real_numbers
 from counterprobe.arrays import FloatArray, StateArray
-from counterprobe.errors import OracleError
+from counterprobe.errors import ImpossibleState
 from counterprobe.oracle import NUMERICAL_FLOOR, LawOracle, Readouts
 from counterprobe.rows import DenseRows, Rows
 from counterprobe.states import MASK, as_states
@@ -98,7 +98,7 @@ class TableLaw:
         total = picked.sum()
         if total <= 0:
             shown = ", ".join(f"x{i}={int(t)}" for i, t in enumerate(known) if t != MASK)
-            raise OracleError(
+            raise ImpossibleState(
                 f"law {self.name!r} was conditioned on an impossible event: {shown} has "
                 "probability zero"
             )
