@@ -572,6 +572,46 @@ def test_an_oracle_that_moved_within_its_row_error_is_recognised(tmp_path):
         cp.sample(leaning(0.11, 0.1), "sequential", **options)
 
 
+@pytest.mark.filterwarnings("ignore::counterprobe.ZeroProbabilityWarning")
+@pytest.mark.parametrize("ahead", [False, True], ids=["one by one", "read ahead"])
+def test_a_run_with_impossible_drafts_is_resumed(ahead, tmp_path, monkeypatch):
+    monkeypatch.setattr("counterprobe.samplers.waves.MOST_NUMBERS", 4)  # requests of one state
+    refused = []
+
+    class Dying(Mortal):
+        def rows(self, states, readouts):
+            try:
+                return super().rows(states, readouts)
+            except cp.ImpossibleState:
+                refused.append(self)
+                raise
+
+    class Whole(Dying):
+        def stream(self, requests):
+            yield from [self.rows(*request) for request in list(requests)]
+
+    copied = np.zeros((2,) * 4)
+    copied[0, 0, 0, 0] = copied[1, 1, 1, 1] = 1
+    law = cp.TableLaw(copied)
+    streams = cp.Streams(1, 1)
+    kind = Whole if ahead else Dying
+    for rule in (samplers.Autospeculation(), samplers.ASSD(4)):
+        expected = rule(cp.Unmasking(law.oracle()), streams)
+        for calls in itertools.count(1):
+            log = tmp_path / f"{rule.name} {calls}"
+            try:
+                with cp.checkpointed(kind(law.oracle(), calls), log) as o:
+                    rule(cp.Unmasking(o), streams)
+                break
+            except Interrupted:
+                pass
+            with cp.checkpointed(kind(law.oracle(), -1), log) as oracle:
+                result = rule(cp.Unmasking(oracle), streams)
+            assert result.tokens.tolist() == expected.tokens.tolist()
+            assert result.ledger == expected.ledger
+        assert calls > 3 and refused
+
+
 def test_settings_become_plain_values():
     class Thing:
         pass

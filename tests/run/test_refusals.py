@@ -27,17 +27,14 @@ def every_pair() -> np.ndarray:
 @pytest.mark.parametrize("seed", range(20))
 def test_possible_states_are_answered_and_the_others_noted(copies, seed):
     rng = np.random.default_rng(seed)
-    states = rng.permutation(np.concatenate([every_pair(), every_pair()]))[: rng.integers(1, 18)]
+    states = rng.permutation(np.concatenate([every_pair(), every_pair()]))[: 1 + seed % 10]
     is_possible = states[:, 0] == states[:, 1]
     run = cp.Unmasking(copies.oracle())
     refusals = Refusals()
-    if not is_possible.any():
-        with pytest.raises(cp.ImpossibleState):
-            run.probe(states, [2], refusals)
-    else:
-        rows = run.probe(states, [2], refusals).dense()
-        for k in np.flatnonzero(is_possible):
-            assert rows[k].tolist() == copies.conditional(states[k], [2]).tolist()
+    rows = run.probe(states, [2], refusals).dense()
+    assert len(rows) == len(states)
+    for k in np.flatnonzero(is_possible):
+        assert rows[k].tolist() == copies.conditional(states[k], [2]).tolist()
     assert refusals.states == np.flatnonzero(~is_possible).tolist()
     assert (run.ledger.probes, run.ledger.depth) == (len(states), 1)
     assert run.ledger.rows_read == is_possible.sum()

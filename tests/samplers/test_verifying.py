@@ -233,6 +233,15 @@ def test_sequences_side_by_side_are_those_drawn_alone_on_a_law_with_zeros(sample
         assert run.transcript.replay() == run.ledger
 
 
+def test_a_request_of_refused_states_alone_is_no_error(copied_bits, monkeypatch):
+    oracle = Remembering(copied_bits.oracle())
+    whole = cp.sample(oracle, "autospeculation", 20, seed=3, progress=False)
+    monkeypatch.setattr("counterprobe.samplers.waves.MOST_NUMBERS", 4)  # one state a request
+    cut = cp.sample(oracle, "autospeculation", 20, seed=3, progress=False)
+    assert np.array_equal(cut.sequences, whole.sequences)
+    assert list(cut.ledgers) == list(whole.ledgers)
+
+
 class RefusesTheLikely(cp.testing.CountingOracle):
     """Calls states impossible that its own rows call possible."""
 

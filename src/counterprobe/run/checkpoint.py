@@ -25,7 +25,7 @@ from counterprobe.arguments import whole_number
 from counterprobe.arrays import StateArray
 from counterprobe.checks import check_rows
 from counterprobe.classes import TokenClasses
-from counterprobe.errors import CheckpointError, OracleError
+from counterprobe.errors import CheckpointError, ImpossibleState, OracleError
 from counterprobe.oracle import Oracle, Readouts, StreamingOracle, require_oracle
 from counterprobe.rows import ClassedRows, Rows
 from counterprobe.run.encoding import (
@@ -195,7 +195,12 @@ class LoggedOracle(Around):
         found = self._next_reply()
         if found is None:
             self.recognition.settle()
-            kept = self._keep(question, ask())
+            try:
+                reply = ask()
+            except ImpossibleState:  # the run may go on: the next life is to be refused here too
+                self._log.append(Kind.NOT_KEPT, question.digest)
+                raise
+            kept = self._keep(question, reply)
             self.num_asked += question.num_states  # when it is in the file: what is said is kept
             return kept
         kind, content = found
@@ -237,19 +242,24 @@ class LoggedOracle(Around):
     def _streamed_live(self, requests: Requests) -> Iterator[Rows]:
         assert isinstance(self.inner, StreamingOracle)
         self.recognition.settle()
-        asked: deque[Question] = deque()
+        asked: deque[tuple[StateArray, Readouts]] = deque()
 
         def handed() -> Iterator[tuple[StateArray, Readouts]]:
-            for states, readouts in requests:
-                asked.append(row_question(states, readouts))
-                yield states, readouts
+            for request in requests:
+                asked.append(request)
+                yield request
 
-        for rows in self.inner.stream(handed()):
-            question = asked.popleft()
-            kept = self._keep(question, rows)
-            self.num_asked += question.num_states
-            assert isinstance(kept, Rows)
-            yield kept
+        try:
+            for rows in self.inner.stream(handed()):
+                question = row_question(*asked.popleft())
+                kept = self._keep(question, rows)
+                self.num_asked += question.num_states
+                assert isinstance(kept, Rows)
+                yield kept
+        except ImpossibleState:  # of one of them, which asking in order finds and writes down
+            for request in asked:
+                yield self.rows(*request)
+            raise
 
     def _next_reply(self) -> tuple[Kind, bytes] | None:
         """Return the next record that answers a question; None at the end of the log."""

@@ -384,6 +384,11 @@ class Stage:
         self._count(len(states), 0, fingerprint(states), None)
 
     @property
+    def vocab_size(self) -> int:
+        """Number of tokens V."""
+        return self._door.vocab_size
+
+    @property
     def room(self) -> int | None:
         """How many more submissions the budget permits; None without a budget."""
         most = self._door._max_submissions

@@ -18,7 +18,7 @@ import numpy as np
 from counterprobe.arrays import IntArray, StateArray
 from counterprobe.errors import ImpossibleState
 from counterprobe.oracle import Readouts
-from counterprobe.rows import Rows, concatenate
+from counterprobe.rows import DenseRows, Rows, concatenate
 from counterprobe.run.door import Stage
 
 __all__ = ["Refusals", "ask_possible"]
@@ -55,7 +55,7 @@ def ask_possible(stage: Stage, states: StateArray, readouts: Readouts, refusals:
     states : ndarray of int, shape (B, N)
     readouts : Readouts
     refusals : Refusals
-        Where refused states are noted. If all are refused, that is an error.
+        Where refused states are noted.
 
     Returns
     -------
@@ -83,8 +83,7 @@ def ask_possible(stage: Stage, states: StateArray, readouts: Readouts, refusals:
             refusals.states.append(low)
             refusals.reason = refusals.reason or refusal
     if not answers:
-        assert refusals.reason is not None
-        raise refusals.reason
+        return DenseRows(np.full((len(readouts), stage.vocab_size), 1 / stage.vocab_size))
     if len(answers) == 1 and not refusals.states:
         return answers[0]
     source = np.zeros(len(readouts), dtype=np.int64)

@@ -127,7 +127,7 @@ class FreeDave(Sampler):
             order = self.order
         uniforms = run.commit_noise().uniforms(np.arange(run.length))
         base = _Base(order, self.draft_steps, uniforms, tempered(run))
-        steps = _read(run, base, run.state[None, :], Refusals())[0]
+        steps = _read(run, base, run.state[None, :])[0]
         while True:
             count = len(steps.tokens)
             lengths = np.arange(1, min(count, len(run.residual) - 1) + 1)
@@ -156,7 +156,9 @@ class FreeDave(Sampler):
             steps = following[kept - 1]
 
 
-def _read(run: Unmasking, base: _Base, states: StateArray, refusals: Refusals) -> list[_Steps]:
+def _read(
+    run: Unmasking, base: _Base, states: StateArray, refusals: Refusals | None = None
+) -> list[_Steps]:
     """Submit states in one stage; return what each says comes next."""
     where = [base.read_at(state) for state in states]
     sizes = [len(positions) for positions in where]
