@@ -1,12 +1,16 @@
 """Processes: real ones, which die, raise and answer what cannot be sent."""
 
 import multiprocessing
+import os
+import signal
+import threading
+import time
 
 import pytest
 
 import counterprobe as cp
 import engine_jobs
-from counterprobe.engines import Crew, EngineError, Processes
+from counterprobe.engines import Crew, EngineError, Processes, processes
 
 
 @pytest.fixture(scope="module")
@@ -86,3 +90,21 @@ def test_what_cannot_be_pickled_is_refused_before_anything_starts():
 def test_numbers_are_checked(options):
     with pytest.raises(ValueError, match=next(iter(options))):
         Processes(**options)
+
+
+def test_ctrl_c_during_a_start_waits_until_the_process_has_begun():
+    begun = []
+    with pytest.raises(KeyboardInterrupt), processes._ctrl_c_held():
+        # Another thread takes it: this one is told although it blocks the signal.
+        thread = threading.Thread(target=_send_ctrl_c)
+        thread.start()
+        thread.join()
+        time.sleep(0.05)
+        begun.append(True)
+    assert begun == [True]
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+def _send_ctrl_c():
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
+    os.kill(os.getpid(), signal.SIGINT)

@@ -98,8 +98,13 @@ class _ProcessHand:
         self.pipe, there = context.Pipe()
         self.is_broken = False
         self._process = context.Process(target=_serve, args=(there, make), daemon=True)
-        with threads.one_thread_for_children(), _ctrl_c_held():
-            self._process.start()
+        try:
+            with threads.one_thread_for_children(), _ctrl_c_held():
+                self._process.start()
+        except BaseException:
+            if self._process.pid is not None:
+                self.close()
+            raise
         there.close()
 
     def send(self, task: Any) -> None:
@@ -131,19 +136,26 @@ class _ProcessHand:
 
 @contextmanager
 def _ctrl_c_held() -> Iterator[None]:
-    """Block Ctrl-C for a moment.
+    """Put Ctrl-C off for a moment.
 
     A child inherits the signal mask: started here it never sees one, not even while it is still
-    importing, and this process sees it right afterwards.
+    importing. Another thread of this process may still take it, which would interrupt the start
+    half way and leave a child that complains; it is kept, and raised right afterwards.
     """
-    if not hasattr(signal, "pthread_sigmask"):
+    is_main = threading.current_thread() is threading.main_thread()
+    if not hasattr(signal, "pthread_sigmask") or not is_main:
         yield
         return
+    heard: list[int] = []
+    handler = signal.signal(signal.SIGINT, lambda number, _: heard.append(number))
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         yield
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        signal.signal(signal.SIGINT, handler)
+        if heard:
+            signal.raise_signal(signal.SIGINT)
 
 
 def _serve(pipe: Any, make: bytes) -> None:
