@@ -1,5 +1,6 @@
 """Calls that fail are repeated, paused between, charged once and counted apart."""
 
+import itertools
 import threading
 
 import numpy as np
@@ -160,6 +161,80 @@ def test_a_session_that_answers_too_late_changes_nothing(forest_law):
     blank = np.full((1, forest_law.length), MASK, dtype=np.int32)
     expected = forest_law.oracle().rows(blank, cp.Readouts.same(1, [1]))
     assert np.array_equal(first.masses, expected.masses)
+
+
+class FlakyAhead(Flaky):
+    """Reads three requests ahead; errors come in their turn."""
+
+    furthest = 0
+
+    def stream(self, requests):
+        ahead, reading = [], iter(requests)
+        while True:
+            ahead += list(itertools.islice(reading, 3 - len(ahead)))
+            self.furthest = max(self.furthest, len(ahead))
+            if not ahead:
+                return
+            yield self.rows(*ahead.pop(0))
+
+
+def one_stage(oracle, law):
+    """Submit eight requests of two states in one stage; return their rows and what was charged."""
+    states = np.full((16, law.length), MASK)
+    states[np.arange(16), 0] = np.arange(16) % law.vocab_size
+    requests = [
+        cp.Request(states[k : k + 2], cp.Readouts.same(2, [1, 2])) for k in range(0, 16, 2)
+    ]
+    seen = []
+    run = cp.Unmasking(oracle)
+    run.stage(iter(requests), lambda _, rows: seen.append(rows.masses.copy()))
+    return np.concatenate(seen), run.ledger
+
+
+def test_an_oracle_that_reads_ahead_does_so_between_failures_too(forest_law):
+    alone, ledger = one_stage(forest_law.oracle(), forest_law)
+    plan = ["raise", "raise", "answer", "answer", "raise", "answer", "answer", "raise"]
+    inner = FlakyAhead(forest_law.oracle(), plan)
+    pauses = []
+    oracle = cp.RetryingOracle(inner, attempts=3, backoff=0.5, sleep=pauses.append)
+    rows, charged = one_stage(oracle, forest_law)
+    assert np.array_equal(rows, alone) and charged == ledger
+    assert inner.furthest == 3 and inner.states == ledger.total == 16
+    assert pauses == [0.5, 1.0, 0.5, 0.5]
+    where = [(failure.call, failure.attempt) for failure in oracle.failures]
+    assert where == [(0, 1), (0, 2), (2, 1), (4, 1)]
+
+
+@pytest.mark.parametrize("attempts", [1, 2])
+def test_a_request_that_fails_too_often_ends_the_stream(forest_law, attempts):
+    inner = FlakyAhead(forest_law.oracle(), ["answer", *["raise"] * 9])
+    oracle = cp.RetryingOracle(inner, attempts=attempts, sleep=lambda _: None)
+    message = rf"failed {attempts} times in a row on call 1 \(2 states, 4 rows\)"
+    with pytest.raises(cp.OracleError, match=message):
+        one_stage(oracle, forest_law)
+    assert len(oracle.failures) == attempts
+
+
+def test_an_error_of_whoever_makes_the_requests_is_no_failure_of_the_oracle(forest_law):
+    oracle = cp.RetryingOracle(FlakyAhead(forest_law.oracle(), []), sleep=lambda _: None)
+    state = np.full((1, forest_law.length), MASK)
+
+    def requests():
+        yield state, cp.Readouts.same(1, [0])
+        raise KeyError("mine")
+
+    with pytest.raises(KeyError, match="mine"):
+        list(oracle.stream(requests()))
+    assert oracle.failures == []
+
+
+def test_requests_under_a_time_limit_go_one_by_one(forest_law):
+    inner = FlakyAhead(forest_law.oracle(), [])
+    oracle = cp.RetryingOracle(inner, timeout=30.0)
+    assert not hasattr(oracle, "stream")
+    alone, ledger = one_stage(forest_law.oracle(), forest_law)
+    rows, charged = one_stage(oracle, forest_law)
+    assert np.array_equal(rows, alone) and charged == ledger and inner.furthest == 0
 
 
 def test_a_broken_contract_is_not_asked_for_again(uniform_oracle):

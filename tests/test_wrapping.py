@@ -125,7 +125,7 @@ def test_no_way_of_asking_is_passed_on_unseen(forest_law):
 
     for around in (
         Seen(Streaming(forest_law.oracle())),
-        cp.RetryingOracle(Streaming(forest_law.oracle())),
+        cp.RetryingOracle(Streaming(forest_law.oracle()), timeout=30.0),
     ):
         assert not isinstance(around, StreamingOracle)
         run = cp.Unmasking(around)
