@@ -1,0 +1,64 @@
+"""Rows become tokens by the commit noise of position and draw, at a temperature."""
+
+import math
+
+import numpy as np
+import pytest
+
+import counterprobe as cp
+from counterprobe.rows import DenseRows
+from counterprobe.run.drawing import NoisyDraw, ScoredDraw, as_temperature
+
+LENGTH = 40
+POSITIONS = np.arange(LENGTH)[::-2]
+STATE = np.full(LENGTH, cp.MASK, dtype=np.int32)
+
+
+@pytest.fixture
+def noise():
+    return cp.Streams(3, 4).commit_noise(LENGTH, sequence=2)
+
+
+@pytest.fixture
+def rows():
+    return DenseRows(np.random.default_rng(5).dirichlet(np.ones(6), len(POSITIONS)))
+
+
+@pytest.mark.parametrize("temperature", [0.0, 0.5, 1.0, 3.0])
+@pytest.mark.parametrize("index", [0, 2])
+def test_both_draws_take_the_uniform_of_each_position_from_the_tempered_rows(
+    noise, rows, temperature, index
+):
+    tempered = rows if temperature == 1 else rows.tempered(temperature)
+    expected = tempered.draw(noise.uniforms(POSITIONS, index))
+    scores = np.full(LENGTH, np.nan)
+    plain = NoisyDraw(noise, temperature)(STATE, POSITIONS, rows, index)
+    scored = ScoredDraw(noise, scores, temperature)(STATE, POSITIONS, rows, index)
+    assert plain.tolist() == scored.tolist() == expected.tolist()
+    assert (scores[POSITIONS] == tempered.log_prob(expected)).all()
+    assert np.isnan(np.delete(scores, POSITIONS)).all()
+
+
+def test_a_draw_leaves_rows_as_they_are_unless_told_otherwise(noise, rows):
+    scores = np.zeros(LENGTH)
+    expected = rows.draw(noise.uniforms(POSITIONS, 0)).tolist()
+    assert NoisyDraw(noise)(STATE, POSITIONS, rows, 0).tolist() == expected
+    assert ScoredDraw(noise, scores)(STATE, POSITIONS, rows, 0).tolist() == expected
+    assert expected != NoisyDraw(noise, 0.0)(STATE, POSITIONS, rows, 0).tolist()
+    assert expected != NoisyDraw(noise)(STATE, POSITIONS, rows, 1).tolist()
+
+
+def test_a_position_that_is_drawn_again_keeps_its_last_score(noise, rows):
+    scores = np.zeros(LENGTH)
+    draw = ScoredDraw(noise, scores)
+    draw(STATE, POSITIONS, rows, 0)
+    tokens = draw(STATE, POSITIONS, rows, 1)
+    assert (scores[POSITIONS] == rows.log_prob(tokens)).all()
+
+
+@pytest.mark.parametrize("wrong", [-0.1, math.inf, math.nan])
+def test_a_temperature_is_finite_and_not_negative(wrong):
+    with pytest.raises(ValueError, match="temperature must be finite and at least 0, got"):
+        as_temperature(wrong)
+    assert as_temperature(0) == 0.0
+    assert as_temperature(2) == 2.0

@@ -1,0 +1,81 @@
+"""A history counts what it knows, and its fingerprint is that of its state."""
+
+import numpy as np
+import pytest
+
+import counterprobe as cp
+from counterprobe.run.history import History
+from counterprobe.states import fingerprint
+
+MASK = cp.MASK
+
+
+def check(history: History) -> None:
+    """Compare what a history keeps with what its state says."""
+    assert history.num_known == int((history.state != MASK).sum())
+    assert history.residual.tolist() == np.flatnonzero(history.state == MASK).tolist()
+    assert history.fingerprint == fingerprint(history.state)[0]
+    assert ((history.round_of == -2) == (history.state == MASK)).all()
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_whatever_is_committed_and_taken_back_is_what_the_state_says(seed):
+    draw = np.random.default_rng([71, seed])
+    given = np.where(draw.random(9) < 0.3, draw.integers(0, 5, 9), MASK)
+    history = History(9, 5, given)
+    context = np.flatnonzero(given != MASK)
+    check(history)
+    undone = 0
+    for round_index in range(8):
+        free = history.residual
+        if len(free):
+            batch = draw.permutation(free)[: draw.integers(1, len(free) + 1)]
+            tokens = draw.integers(0, 5, len(batch))
+            history.advance(batch, tokens, round_index)
+            assert (history.state[batch] == tokens).all()
+            assert (history.round_of[batch] == round_index).all()
+        check(history)
+        mine = np.flatnonzero(history.round_of >= 0)
+        back = draw.permutation(mine)[: draw.integers(1, len(mine) + 1)]
+        had = history.state[back].tolist()
+        assert history.retreat(back).tolist() == had
+        undone += len(back)
+        assert history.num_undone == undone
+        check(history)
+    assert (history.round_of[context] == -1).all()
+    assert (history.state[context] == given[context]).all()
+
+
+def test_context_is_copied_and_must_be_one_state():
+    given = np.array([2, MASK, 0], dtype=np.int32)
+    history = History(3, 4, given)
+    history.advance(np.array([1]), np.array([3]), 0)
+    assert given.tolist() == [2, MASK, 0]
+    with pytest.raises(ValueError, match=r"given must have shape \(3,\), got \(1, 3\)"):
+        History(3, 4, given[None, :])
+    with pytest.raises(ValueError, match=r"given must hold tokens 0\.\.1 or MASK"):
+        History(3, 2, given)
+
+
+@pytest.mark.parametrize(
+    ("batch", "message"),
+    [
+        ([1, 0], "undo needs positions that this run committed; 0 is given context, which stays"),
+        ([1, 2], "undo needs positions that this run committed; 2 is not committed"),
+        ([1, 1], "must not name a position twice"),
+        ([3], r"must lie in 0\.\.2, got 3\.\.3"),
+    ],
+)
+def test_only_what_the_run_committed_can_be_taken_back(batch, message):
+    history = History(3, 4, [1, MASK, MASK])
+    history.advance(np.array([1]), np.array([2]), 0)
+    assert history.check_committed("undo", [1]).tolist() == [1]
+    with pytest.raises(ValueError, match=message):
+        history.check_committed("undo", batch)
+
+
+def test_a_probe_state_may_differ_where_nothing_is_committed_and_nowhere_else():
+    history = History(3, 4, [1, MASK, MASK])
+    history.check_kept(np.array([[1, 0, MASK], [1, MASK, 3]], dtype=np.int32))
+    with pytest.raises(ValueError, match="position 0 is committed to 1 but state 1 has 2 there"):
+        history.check_kept(np.array([[1, 0, 0], [2, 0, 0]], dtype=np.int32))
