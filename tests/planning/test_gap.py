@@ -36,6 +36,12 @@ def test_a_forest_above_noise_is_cut_out(name, seed):
     assert sorted(map(tuple, kept.tolist())) == sorted((min(e), max(e)) for e in edges)
 
 
+def test_what_a_position_has_with_itself_is_no_pair():
+    edges, count = graph("path")
+    strength = noisy(edges, count, 0.3, 0.002)
+    assert forest_cut(strength + 9 * np.eye(count)) == forest_cut(strength)
+
+
 @pytest.mark.parametrize(
     "strength",
     [

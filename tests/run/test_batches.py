@@ -4,6 +4,7 @@ import json
 import math
 import os
 import pickle
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -49,6 +50,31 @@ def test_a_file_gives_back_what_was_saved(batch, suffix, tmp_path):
         assert mine.round_of_position.tolist() == other.round_of_position.tolist()
         assert [b.tolist() for b in mine.batches] == [b.tolist() for b in other.batches]
         assert mine.transcript.entries == []
+
+
+@pytest.mark.parametrize("suffix", [".jsonl", ".npz"])
+@pytest.mark.parametrize("measured", [(), ("token_log_probs",), ("log_likelihoods",)])
+def test_a_file_gives_back_what_was_measured_and_nothing_else(law, suffix, measured, tmp_path):
+    drawn = cp.sample(law.oracle(), "one-batch", 3, seed=3, progress=False)
+    arrays = {
+        "token_log_probs": -np.arange(3.0 * law.length).reshape(3, law.length) / 7,
+        "log_likelihoods": -np.arange(6.0).reshape(3, 2) / 7,
+    }
+    batch = replace(drawn, **{name: arrays[name] for name in measured})
+    batch.save(tmp_path / f"samples{suffix}")
+    back = cp.SampleBatch.load(tmp_path / f"samples{suffix}")
+    for name, array in arrays.items():
+        found = getattr(back, name)
+        assert (found is not None) == (name in measured)
+        assert found is None or found.tolist() == array.tolist()
+
+
+def test_settings_become_what_json_has():
+    settings = {1: np.array([1.5, np.inf]), "size": np.int64(3), "pair": (None, True), "of": MASK}
+    assert batches._plain(settings) == {
+        "1": [1.5, "inf"], "size": 3, "pair": [None, True], "of": MASK,
+    }  # fmt: skip
+    assert batches._plain(cp.Right.VERIFY) == str(cp.Right.VERIFY)
 
 
 def test_lines_are_json_that_others_can_read(batch, tmp_path):
@@ -116,6 +142,8 @@ def test_a_batch_says_in_one_line_what_it_is():
     stopped = cp.sample(law.oracle(), "sequential", 3, max_submissions=4, progress=False)
     assert "0 completed, budget-spent" in repr(stopped)
     assert "_ _ _" in repr(stopped)
+    alone = cp.sample(law.oracle(), "one-batch", 1, progress=False)
+    assert repr(alone).startswith("SampleBatch(1 x 2000 by one-batch, all completed; 1 submi")
 
 
 def test_tokens_per_forward_counts_every_submission():
