@@ -459,11 +459,11 @@ def test_one_position_left_is_committed_without_a_screen(
     assert structure.sample(oracle, 2, STREAMS).ledger.total == 2
 
 
-def test_discovery_is_resumed_from_its_log_without_a_call_twice(tmp_path):
+def test_discovery_is_resumed_from_its_log_with_one_state_twice_to_recognise_the_oracle(tmp_path):
     law = cp.families.path(length=64, target_seed=196)
     log = tmp_path / "screen.log"
     alone = cp.discover(law.oracle(), cp.Streams(3, 4))
-    for asked in (alone.ledger.total, 0):
+    for asked in (alone.ledger.total, 1):
         oracle = testing.CountingOracle(law.oracle())
         found = cp.discover(oracle, cp.Streams(3, 4), checkpoint=log)
         assert np.array_equal(found.edges, alone.edges) and found.ledger == alone.ledger
