@@ -36,6 +36,14 @@ def test_nothing_to_commit_takes_no_batch() -> None:
     assert order.batches == []
 
 
+@pytest.mark.parametrize("repair", [True, False])
+def test_every_batch_is_made_of_positions_whatever_kinds_of_commits_there_are(repair) -> None:
+    edges = np.array([[0, 1]])
+    for is_resolved in ([True, True, True], [True, False, True], [False, False, False]):
+        order = commit_order(edges, np.array(is_resolved), np.arange(3), repair=repair)
+        assert all(batch.dtype == np.int64 for batch in order.batches)
+
+
 @pytest.mark.parametrize("seed", range(5))
 def test_the_order_is_that_of_looking_again_after_every_commit(seed: int) -> None:
     rng = np.random.default_rng(seed)

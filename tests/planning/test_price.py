@@ -35,6 +35,15 @@ def test_each_batch_is_priced_with_what_is_masked_beside_it() -> None:
     assert priced(strengths, batches, "search").estimated_kl == pytest.approx(sum(expected))
 
 
+@pytest.mark.parametrize("method", ["layers", "search"])
+def test_a_priced_plan_says_what_it_was_given(method) -> None:
+    strengths = check_strength(random_strength(8, 2), [1, 4, 6])
+    plan = priced(strengths, [np.array([2]), np.array([], dtype=int), np.array([1, 0])], method)
+    assert [batch.tolist() for batch in plan.batches] == [[6], [1, 4]]
+    assert (plan.method, plan.dropped, plan.length) == (method, 0.0, 8)
+    assert math.isnan(plan.estimated_kl_se)
+
+
 def test_one_each_costs_nothing() -> None:
     assert price_of_batches(random_strength(5, 3), [[k] for k in range(5)]) == 0.0
 

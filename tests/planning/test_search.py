@@ -114,3 +114,12 @@ def test_the_generator_decides() -> None:
     )
     assert np.array_equal(one, again)
     assert not np.array_equal(one, other)
+
+
+def test_where_nothing_can_be_saved_the_batches_are_a_plain_shuffle() -> None:
+    draw, plain = np.random.default_rng(3), np.random.default_rng(3)
+    sizes = np.array([3, 1, 2])
+    labels, cost = search.search_labels(np.zeros((1, 6, 6)), np.zeros(3, dtype=int), sizes, draw)
+    assert labels.tolist() == plain.permutation([0, 0, 0, 1, 2, 2]).tolist()
+    assert cost == 0.0
+    assert draw.bit_generator.state == plain.bit_generator.state, "and nothing more is drawn"

@@ -2,6 +2,7 @@
 
 import itertools
 import logging
+from dataclasses import dataclass
 
 import numpy as np
 import pytest
@@ -11,6 +12,7 @@ from hypothesis import strategies as st
 import counterprobe as cp
 from attentive import AttentiveLaw
 from counterprobe import samplers, testing
+from counterprobe.rows import DenseRows
 from counterprobe.run import replies
 from counterprobe.run.checkpoint import plain_settings
 from counterprobe.run.encoding import encode_classes
@@ -610,6 +612,40 @@ def test_a_run_with_impossible_drafts_is_resumed(ahead, tmp_path, monkeypatch):
             assert result.tokens.tolist() == expected.tokens.tolist()
             assert result.ledger == expected.ledger
         assert calls > 3 and refused
+
+
+def test_attention_stays_beside_rows_that_are_given_the_classes_of_the_log(forest_law, tmp_path):
+    path = tmp_path / "run.log"
+    weights = np.random.default_rng(4).random((forest_law.length, forest_law.length))
+    state = np.full((1, forest_law.length), MASK, dtype=np.int32)
+    one, two = cp.Readouts.same(1, [1]), cp.Readouts.same(1, [2])
+    with cp.checkpointed(AttentiveLaw(forest_law.oracle(), weights), path) as oracle:
+        oracle.rows(state, one)
+    with cp.checkpointed(AttentiveLaw(forest_law.oracle(), weights), path) as oracle:
+        old = oracle.rows(state, one)
+        rows, attention = oracle.attended_rows(state, two, 1)
+        assert rows.classes is old.classes
+        assert np.array_equal(attention, weights[None])
+
+
+@dataclass(frozen=True, slots=True)
+class Marked(DenseRows):
+    """Rows that are more than their probabilities, which a log would lose."""
+
+    mark: int = 0
+
+
+def test_rows_of_a_kind_that_cannot_be_kept_are_asked_for_again(table_law, tmp_path):
+    class Oracle(testing.CountingOracle):
+        def rows(self, states, readouts):
+            return Marked(super().rows(states, readouts).dense())
+
+    state = np.full((1, table_law.length), MASK, dtype=np.int32)
+    for _ in range(2):
+        inner = Oracle(table_law.oracle())
+        with cp.checkpointed(inner, tmp_path / "run.log") as oracle:
+            assert type(oracle.rows(state, cp.Readouts.same(1, [1]))) is Marked
+        assert inner.states == 1
 
 
 def test_settings_become_plain_values():

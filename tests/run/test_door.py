@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import counterprobe as cp
+from attentive import AttentiveLaw
 from counterprobe.run.door import Door
 from counterprobe.run.history import History
 
@@ -118,6 +119,51 @@ def test_a_budget_is_checked_before_the_oracle_is_asked(law, counted):
     assert oracle.states == door.ledger.total == 4
     with pytest.raises(ValueError, match=r"max_submissions must be a whole number, got 1\.5"):
         Door(oracle, max_submissions=1.5)
+
+
+class Followed:
+    """Keeps every reply that it is shown."""
+
+    def __init__(self):
+        self.replies = []
+
+    def replied(self, *reply):
+        self.replies.append(reply)
+
+    def charged(self, event, ledger):
+        pass
+
+
+def test_every_way_to_ask_keeps_the_budget_and_shows_its_reply_to_a_listener(law):
+    oracle = AttentiveLaw(law.oracle(), np.full((law.length, law.length), 1 / law.length))
+    history = History(law.length, law.vocab_size, [1] + [MASK] * (law.length - 1))
+    positions = np.array([2, 1])
+    ways = [
+        lambda stage: stage.ask(history.state[None], cp.Readouts.same(1, positions)),
+        lambda stage: stage.ask_history(history, positions),
+        lambda stage: stage.ask_attended(history, positions, 1)[0],
+    ]
+    for ask in ways:
+        followed = Followed()
+        door = Door(oracle, max_submissions=2, listener=followed)
+        before = oracle.states
+        with pytest.raises(cp.BudgetExceeded, match="would make 3"), door.stage("probe") as stage:
+            returned = [ask(stage), ask(stage)]
+            ask(stage)
+        assert oracle.states - before == door.ledger.total == 2
+        assert door.ledger.rows_read == 4
+        for (states, readouts, rows), mine in zip(followed.replies, returned, strict=True):
+            assert states.tolist() == [history.state.tolist()]
+            assert readouts.position.tolist() == [2, 1]
+            assert rows is mine
+
+
+@pytest.mark.parametrize("name", ["length", "vocab_size"])
+def test_an_oracle_of_no_size_is_refused_by_the_name_of_what_is_missing(law, name):
+    oracle = AttentiveLaw(law.oracle(), np.ones((1, 1)))
+    setattr(oracle, name, 0)
+    with pytest.raises(ValueError, match=rf"oracle\.{name} must be at least 1, got 0"):
+        Door(oracle)
 
 
 def test_a_run_by_hand_hears_of_its_budget(law):
