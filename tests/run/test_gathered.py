@@ -8,6 +8,8 @@ import numpy as np
 import pytest
 
 import counterprobe as cp
+from attentive import AttentiveLaw
+from counterprobe import testing
 from counterprobe.run import gathered, joined
 from counterprobe.run.door import Door
 from counterprobe.run.gathered import Gathering
@@ -66,6 +68,53 @@ def test_a_batch_is_cut_where_memory_ends(monkeypatch, law, counted):
     replies = gather(oracle, works)
     assert [len(reply) for reply in replies] == sizes
     assert [len(states) for states in oracle.seen] == [4, 1, 6, 2]
+
+
+def test_an_error_names_the_sequences_that_the_oracle_was_asked_for(law, monkeypatch):
+    monkeypatch.setattr(joined, "MOST_NUMBERS", 2 * law.length)
+
+    class Failing(testing.CountingOracle):
+        def rows(self, states, readouts):
+            if self.calls == 1:
+                raise RuntimeError("out of memory")
+            return super().rows(states, readouts)
+
+    one = ask(np.full((1, law.length), MASK), cp.Readouts.same(1, [0]))
+    with pytest.raises(RuntimeError, match="out of memory") as problem:
+        gather(Failing(law.oracle()), [one] * 5)
+    assert problem.value.__notes__ == ["while the oracle was asked for sequences 2, 3"]
+
+
+@pytest.mark.parametrize("wrong", [None, 0.5])
+def test_a_reply_that_cannot_be_shared_out_names_its_oracle(uniform_oracle, wrong):
+    class Short(testing.CountingOracle):
+        name = "too short"
+
+        def rows(self, states, readouts):
+            return wrong and super().rows(states, readouts).take(np.arange(1))
+
+    one = ask(np.full((1, 3), MASK), cp.Readouts.same(1, [0]))
+    with pytest.raises(cp.OracleError, match="'too short'"):
+        gather(Short(uniform_oracle()), [one] * 2)
+
+
+def test_what_an_oracle_offers_beside_rows_is_offered_to_every_run(law):
+    class Offering(AttentiveLaw):
+        def stage_opened(self):
+            opened.append(self.states)
+
+    def work(seat):
+        seat.stage_opened()
+        rows, attention = seat.attended_rows(free, cp.Readouts.same(1, [seat.index]), 1)
+        return seat.offers_attention, seat.name, len(rows), attention.tolist()
+
+    opened: list[int] = []
+    free = np.full((1, law.length), MASK, dtype=np.int32)
+    weights = np.arange(law.length**2).reshape(law.length, law.length) / 7
+    oracle = Offering(law.oracle(), weights)
+    assert gather(oracle, [work] * 2) == [(True, oracle.name, 1, [weights.tolist()])] * 2
+    assert (opened, oracle.states, oracle.calls) == ([0, 0], 2, [1])
+    assert gather(law.oracle(), [lambda seat: seat.offers_attention]) == [False]
 
 
 def test_only_one_run_moves_at_a_time_and_in_order(uniform_oracle):

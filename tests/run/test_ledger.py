@@ -57,3 +57,10 @@ def test_rights_by_name():
     assert Right.SELECT_AFTER_REPLY.names() == ["select-after-reply"]
     assert (Right.REMASK | Right.VERIFY).names() == ["verify", "remask"]
     assert len((~Right.NONE).names()) == 4
+
+
+def test_ledgers_of_one_run_after_the_other_add_up_and_the_widest_stage_is_the_wider():
+    one = Ledger(1, 2, 3, 4, 5, 6, 1)
+    other = Ledger(10, 20, 30, 40, 50, 5, 10)
+    assert one + other == other + one == Ledger(11, 22, 33, 44, 55, 6, 11)
+    assert one + Ledger() == one
