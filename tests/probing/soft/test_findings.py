@@ -1,6 +1,6 @@
 """Settings refuse what they cannot use; findings cannot be changed."""
 
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any
 
 import numpy as np
@@ -42,3 +42,17 @@ def test_findings_are_frozen() -> None:
     with pytest.raises(ValueError, match="read-only"):
         found.strength[0, 1] = 1.0
     assert found.edge_strength.shape == (0,)
+    assert found.edges.shape == (0, 2)
+
+
+def test_the_least_settings_are_accepted() -> None:
+    least = SoftSettings(probes=1, first=1, shown=1, max_sources=0, floor=0.0, f_threshold=0.0)
+    assert (least.probes, least.first, least.shown, least.max_sources) == (1, 1, 1, 0)
+    assert SoftSettings(floor=1.0).floor == 1.0
+
+
+def test_the_strength_of_an_edge_is_that_of_its_pair() -> None:
+    strength = np.arange(9.0).reshape(3, 3)
+    edges = np.array([[1, 2], [0, 2]])
+    found = replace(nothing_to_screen(3), strength=strength + strength.T, edges=edges)
+    assert found.edge_strength.tolist() == [12.0, 8.0]

@@ -45,6 +45,15 @@ def test_chances_of_pairs_are_counted_and_extended_by_an_exponential_tail() -> N
     assert (got[3:] > wanted[3:] / 3).all() and got[4] < 1e-9
 
 
+def test_the_tail_goes_on_where_counting_ends() -> None:
+    # A twentieth of 0 .. 99 begins at 95, and exceeds it by 2 on average.
+    got = chances(np.array([10.0, 95.0, 95.0 + 1e-9, 97.0]), np.arange(100.0)[::-1])
+    assert got == pytest.approx(np.array([91, 6, 6, 6 * np.exp(-1)]) / 101)
+    # An excess below 1 counts as 1.
+    narrow = chances(np.array([0.95 + 1.0]), np.arange(100.0) / 100)
+    assert narrow == pytest.approx(6 * np.exp(-1) / 101)
+
+
 def test_nothing_shuffled_is_no_evidence() -> None:
     assert chances(np.array([5.0, 50.0]), np.empty(0)).tolist() == [1.0, 1.0]
 
