@@ -2,7 +2,8 @@
 
 import json
 import pickle
-from dataclasses import FrozenInstanceError
+from dataclasses import FrozenInstanceError, dataclass
+from typing import ClassVar
 
 import numpy as np
 import pytest
@@ -29,6 +30,36 @@ def test_batches_are_the_commits_in_order_with_positions_increasing(result):
     assert result.round_of_position[0] == -1
     for k, batch in enumerate(result.batches):
         assert (result.round_of_position[batch] == k).all()
+
+
+def test_the_history_goes_from_the_context_to_the_end_one_batch_at_a_time(result):
+    state = result.given.copy()
+    expected = [state.tolist()]
+    for batch in result.batches:
+        state[batch] = result.state[batch]
+        expected.append(state.tolist())
+    assert result.history.tolist() == expected
+    assert result.history.dtype == np.int32
+
+
+def test_the_history_shows_what_was_taken_back_where_it_stood(law):
+    states = []
+
+    @dataclass(frozen=True)
+    class TakesBack(cp.samplers.Sampler):
+        name: ClassVar[str] = "takes-back"
+        rights: ClassVar[cp.Right] = cp.Right.REMASK
+
+        def unmask(self, run, decisions):
+            states.append(run.state.tolist())
+            for act in (lambda: run.commit([2, 0]), lambda: run.remask([0]),
+                        lambda: run.commit([1]), lambda: run.commit(run.residual)):  # fmt: skip
+                act()
+                states.append(run.state.tolist())
+
+    found = TakesBack()(cp.Unmasking(law.oracle()), STREAMS)
+    assert found.undone == 1
+    assert found.history.tolist() == states
 
 
 def test_tokens_per_forward_counts_what_the_run_committed_and_paid(result, law):
