@@ -34,7 +34,10 @@ from mutmut.mutation.pragma_handling import IgnoredCode
 ROOT = Path(__file__).parents[1]
 PACKAGE = Path("src/counterprobe")
 TREE = ROOT / ".mutants" / "tree"
-CORE = ("run", "planning", "probing", "targets/inference", "streams.py", "rows.py")
+CORE = (
+    "run", "planning", "probing", "targets/inference", "graph",
+    "states.py", "oracle.py", "streams.py", "rows.py",
+)  # fmt: skip
 # Tests that cover a folder's modules and stand elsewhere.
 FURTHER = {
     "targets/inference": ["tests/targets/test_inference.py", "tests/targets/test_session.py"],
@@ -46,8 +49,10 @@ FURTHER = {
 }
 # A fault may make a loop endless: so many times what its tests took without it, and at least this.
 PATIENCE, LEAST_SECONDS = 8.0, 90.0
-# Loaded once for all processes; what pytest rewrites must not be among them.
-SHARED = ("numba", "scipy.stats", "scipy.sparse", "pytest")
+# Loaded once for all processes. Tests have no share in what pytest would rewrite of these, and are
+# not told of it.
+SHARED = ("numba", "scipy.stats", "scipy.sparse", "pytest", "hypothesis.strategies")
+QUIET = ("-W", "ignore::pytest.PytestAssertRewriteWarning")
 CAUGHT, SURVIVED, HUNG = "caught", "survived", "hung"
 
 
@@ -143,7 +148,8 @@ def run_tests(paths: list[str], seconds: float) -> str:
             os.environ["PYTHONPATH"] = str(TREE / "src")
             import pytest
 
-            os._exit(int(pytest.main(["-x", "-q", "-n", "0", "-p", "no:cacheprovider", *paths])))
+            words = ["-x", "-q", "-n", "0", "-p", "no:cacheprovider", *QUIET, *paths]
+            os._exit(int(pytest.main(words)))
         os._exit(70)
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:

@@ -6,6 +6,7 @@ from numpy.typing import ArrayLike
 
 from counterprobe import graph
 from counterprobe.errors import CounterprobeError
+from counterprobe.graph.edges import check_alive
 from small_graphs import as_lists
 
 NO_EDGES = np.empty((0, 2), dtype=np.int64)
@@ -115,3 +116,13 @@ def test_isolated_vertices_beside_a_triangle() -> None:
     assert graph.components(7, triangle).tolist() == [0, 1, 2, 1, 3, 1, 4]
     assert np.flatnonzero(graph.cycle_vertices(7, triangle)).tolist() == [1, 3, 5]
     assert graph.repair_order(7, triangle).tolist() == [1]
+
+
+def test_a_mask_of_vertices_comes_back_as_booleans_of_its_own() -> None:
+    alive = np.array([True, False])
+    mask = check_alive(2, alive)
+    assert mask.dtype == np.bool_ and mask.tolist() == [True, False]
+    mask[0] = False
+    assert alive.tolist() == [True, False]
+    assert check_alive(2, None).tolist() == [True, True]
+    assert check_alive(0, []).dtype == np.bool_
