@@ -201,8 +201,17 @@ def test_a_reply_of_the_wrong_shape_names_the_oracle_and_the_shape(reply, messag
         ({"row_error": 1.1}, r"row_error must lie in \[0, 1\], got 1.1"),
         ({"row_error": float("nan")}, "row_error must lie in"),
         ({"batch_size": 0}, "batch_size must be at least 1, got 0"),
+        ({"row_hellinger_radius": -0.1}, "row_hellinger_radius must not be negative, got -0.1"),
+        ({"row_kl_radius": float("nan")}, "row_kl_radius must not be negative, got nan"),
     ],
 )
 def test_sizes_are_checked(options, message):
     with pytest.raises(ValueError, match=message):
         cp.CallableOracle(position_rows, **{"length": 4, "vocab_size": 3, **options})
+
+
+@pytest.mark.parametrize("name", ["row_error", "row_hellinger_radius", "row_kl_radius"])
+def test_a_radius_may_be_anything_from_zero(name):
+    for radius in (0.0, 0.3, 1.0):
+        oracle = cp.CallableOracle(position_rows, 4, 3, **{name: radius})
+        assert getattr(oracle, name) == radius

@@ -36,6 +36,8 @@ NEAREST = {
     "run/reading.py": ["tests/run/test_unmasking.py", "tests/run/test_listening.py"],
     "run/rounds.py": ["tests/run/test_lockstep.py"],
     "run/standing.py": ["tests/run/test_unmasking.py"],
+    "run/unmasking.py": ["tests/run/test_unmasking.py", "tests/run/test_candidates.py"],
+    "run/transcript.py": ["tests/run/test_transcript.py", "tests/run/test_listening.py"],
     "probing/compressed/data.py": ["tests/probing/compressed/test_readings.py"],
     "probing/soft/regression.py": ["tests/probing/soft/test_screen.py"],
 }
