@@ -92,6 +92,15 @@ def test_numbers_are_checked(options):
         Processes(**options)
 
 
+@pytest.fixture
+def plain_ctrl_c():
+    """As a program starts with it; test runners may ignore it."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("plain_ctrl_c")
 def test_ctrl_c_during_a_start_waits_until_the_process_has_begun():
     begun = []
     with pytest.raises(KeyboardInterrupt), processes._ctrl_c_held():

@@ -31,7 +31,7 @@ def labelled(law):
     for size in (1, 2, 3):
         states = np.full((size, law.length), MASK, dtype=np.int32)
         states[:, 0] = np.arange(size) % law.vocab_size
-        yield f"request {size}", states, cp.Readouts.same(size, [size])
+        yield f"request {size}", states, cp.Readouts.same(size, [size]), None
 
 
 @pytest.mark.parametrize("kind", [CountingOracle, ReadsAhead])
@@ -41,7 +41,7 @@ def test_every_label_comes_with_its_own_rows_and_every_state_is_charged_once(law
     with door.stage("probe") as stage:
         found = list(ask_all(stage, oracle, labelled(law)))
     assert [label for label, _ in found] == ["request 1", "request 2", "request 3"]
-    for (_, rows), (_, states, readouts) in zip(found, labelled(law), strict=True):
+    for (_, rows), (_, states, readouts, _) in zip(found, labelled(law), strict=True):
         assert np.array_equal(rows.dense(), law.oracle().rows(states, readouts).dense())
     assert door.ledger == cp.Ledger(probes=6, depth=1, rows_read=6, widest_stage=6)
     assert oracle.states == 6

@@ -18,7 +18,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from counterprobe.arguments import whole_number
 from counterprobe.arrays import FloatArray, IntArray, StateArray
-from counterprobe.checks import check_attention, check_rows, own_rows
+from counterprobe.checks import check_attention
 from counterprobe.errors import BudgetExceeded
 from counterprobe.oracle import (
     AttentiveOracle,
@@ -33,6 +33,7 @@ from counterprobe.run.history import History
 from counterprobe.run.ledger import Ledger
 from counterprobe.run.listening import Listener
 from counterprobe.run.recheck import Recheck
+from counterprobe.run.reply_check import ReplyCheck
 from counterprobe.run.transcript import (
     MAX_FINGERPRINTS,
     Event,
@@ -58,32 +59,6 @@ def check_budget(max_submissions: int | None, needed: int) -> None:
             f"max_submissions is {max_submissions} and going on would make {needed}; permit more, "
             "or choose a sampler that needs fewer"
         )
-
-
-class ReplyCheck:
-    """Checks replies; a zero probability warns once for all who share the check.
-
-    Parameters
-    ----------
-    oracle : Oracle
-    trusted : bool, optional
-        Check nothing; by default the oracle says whether it is to be trusted.
-    """
-
-    def __init__(self, oracle: Oracle, trusted: bool | None = None) -> None:
-        self.name = str(getattr(oracle, "name", type(oracle).__name__))
-        self._vocab_size = oracle.vocab_size
-        self._trusted = bool(oracle.trusted) if trusted is None else trusted
-        self._zero_seen = False
-
-    def __call__(self, rows: Rows, readouts: Readouts) -> Rows:
-        """Return the rows, or raise ``OracleError``."""
-        if not self._trusted:
-            self._zero_seen |= check_rows(
-                rows, readouts, self._vocab_size, self.name, warn_on_zero=not self._zero_seen
-            )
-            return own_rows(rows)  # a run keeps rows that the oracle may write over
-        return rows
 
 
 class Watch(Protocol):

@@ -156,8 +156,10 @@ class ReplyLog:
     def _begin(self, about: dict[str, Any], size: int) -> int:
         """Write the beginning of an empty log, or of one whose process died while writing it."""
         start = MAGIC + _record(Kind.ABOUT, _json({"run": about, "facts": self.facts}))
+        with open(self.path, "rb") as found:
+            written = found.read(len(start))
         # Whatever else stands there may be followed by replies that were paid for.
-        if size >= len(start) or not start.startswith(self.path.read_bytes()):
+        if size >= len(start) or not start.startswith(written):
             raise CheckpointError(
                 f"{self.path} is damaged in its first record, which says what run it belongs to; "
                 "nothing in it was changed: put back a copy of it, or name another file to start "

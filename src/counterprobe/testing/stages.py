@@ -8,7 +8,7 @@ asked otherwise by a sampler that keeps to the contract.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -28,7 +28,7 @@ class ListingUnmasking(Unmasking):
     def stage(self, requests: Iterable[Request], consume: Consume) -> None:
         """List, then submit."""
         listed = [
-            Request(np.array(request.states), copied(request.readouts), request.label)
+            replace(request, states=np.array(request.states), readouts=copied(request.readouts))
             for request in requests
         ]
         super().stage(listed, consume)
