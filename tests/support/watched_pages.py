@@ -42,6 +42,7 @@ class Watched:
 
     @property
     def step(self) -> int:
+        self.settle()  # a click is shown with the next picture
         return int(self.page.get_by_label("Step of the run").input_value())
 
     @property
