@@ -1,6 +1,5 @@
 """Calls that fail are repeated, paused between, charged once and counted apart."""
 
-import itertools
 import threading
 
 import numpy as np
@@ -8,6 +7,7 @@ import pytest
 
 import counterprobe as cp
 from counterprobe import testing
+from reading_ahead import ReadsAhead
 
 MASK = cp.MASK
 STREAMS = cp.Streams(1, 2)
@@ -163,19 +163,8 @@ def test_a_session_that_answers_too_late_changes_nothing(forest_law):
     assert np.array_equal(first.masses, expected.masses)
 
 
-class FlakyAhead(Flaky):
-    """Reads three requests ahead; errors come in their turn."""
-
-    furthest = 0
-
-    def stream(self, requests):
-        ahead, reading = [], iter(requests)
-        while True:
-            ahead += list(itertools.islice(reading, 3 - len(ahead)))
-            self.furthest = max(self.furthest, len(ahead))
-            if not ahead:
-                return
-            yield self.rows(*ahead.pop(0))
+class FlakyAhead(Flaky, ReadsAhead):
+    """Errors come in their turn."""
 
 
 def one_stage(oracle, law):

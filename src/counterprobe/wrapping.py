@@ -154,7 +154,28 @@ def _first_of(readouts: Readouts) -> tuple[int, IntArray]:
     return which, np.flatnonzero(readouts.state_index == which)[:MOST_ROWS]
 
 
-class Around(ABC):
+class Sized:
+    """Whatever has the size and the row error of an inner oracle."""
+
+    inner: Oracle
+
+    @property
+    def length(self) -> int:
+        """Number of positions N."""
+        return self.inner.length
+
+    @property
+    def vocab_size(self) -> int:
+        """Number of tokens V."""
+        return self.inner.vocab_size
+
+    @property
+    def row_error(self) -> float:
+        """Total-variation radius of its rows."""
+        return self.inner.row_error
+
+
+class Around(Sized, ABC):
     """Another oracle, with all it offers; every call goes through :meth:`answer`.
 
     Parameters
@@ -191,21 +212,6 @@ class Around(ABC):
     def name(self) -> str:
         """What the inner oracle calls itself: rows are its."""
         return name_of(self.inner)
-
-    @property
-    def length(self) -> int:
-        """Number of positions N."""
-        return self.inner.length
-
-    @property
-    def vocab_size(self) -> int:
-        """Number of tokens V."""
-        return self.inner.vocab_size
-
-    @property
-    def row_error(self) -> float:
-        """Total-variation radius of its rows."""
-        return self.inner.row_error
 
     @property
     def trusted(self) -> bool:

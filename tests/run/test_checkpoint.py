@@ -17,6 +17,7 @@ from counterprobe.run import replies
 from counterprobe.run.checkpoint import plain_settings
 from counterprobe.run.encoding import encode_classes
 from counterprobe.run.replies import Kind
+from reading_ahead import ReadsAhead
 
 MASK = cp.MASK
 
@@ -304,23 +305,15 @@ def test_a_stage_too_large_to_log_is_asked_again_and_said(forest_law, tmp_path, 
     assert "4 submissions were made again, and paid again" in line
 
 
-class Streaming(testing.CountingOracle):
-    """Reads three requests ahead, and dies after some replies."""
+class Streaming(ReadsAhead):
+    """Dies after some replies."""
 
     replies_left = -1
-    furthest = 0
 
-    def stream(self, requests):
-        ahead, reading = [], iter(requests)
-        while True:
-            ahead += list(itertools.islice(reading, 3 - len(ahead)))
-            self.furthest = max(self.furthest, len(ahead))
-            if not ahead:
-                return
-            if self.replies_left == 0:
-                raise Interrupted
-            self.replies_left -= 1
-            yield self.rows(*ahead.pop(0))
+    def about_to_reply(self):
+        if self.replies_left == 0:
+            raise Interrupted
+        self.replies_left -= 1
 
 
 def test_an_oracle_that_reads_ahead_goes_on_doing_so_where_the_log_ends(forest_law, tmp_path):

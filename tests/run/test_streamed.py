@@ -9,21 +9,9 @@ import counterprobe as cp
 from counterprobe.run.door import Door
 from counterprobe.run.streamed import ask_all
 from counterprobe.testing import CountingOracle
+from reading_ahead import ReadsAhead
 
 MASK = cp.MASK
-
-
-class ReadsAhead(CountingOracle):
-    """Takes two requests before it answers the first."""
-
-    def stream(self, requests):
-        waiting = []
-        for request in requests:
-            waiting.append(request)
-            if len(waiting) == 2:
-                yield self.rows(*waiting.pop(0))
-        for request in waiting:
-            yield self.rows(*request)
 
 
 def labelled(law):

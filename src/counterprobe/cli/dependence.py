@@ -15,11 +15,11 @@ from rich.progress import Progress as Bar
 from counterprobe.cli import output
 from counterprobe.cli.discover import refuse_given
 from counterprobe.cli.model_task import (
-    MODEL,
     Allowed,
     Backbone,
     Chains,
     Device,
+    ModelOrLaw,
     Sequence,
     Temperature,
     probed_task,
@@ -50,13 +50,7 @@ def dependence(
     n: Length = None,
     target_seed: TargetSeed = 196,
     weight: Weight = None,
-    model: Annotated[
-        str | None,
-        typer.Option(
-            help="A model instead: a name that 'counterprobe models' lists, or a folder.",
-            rich_help_panel=MODEL,
-        ),
-    ] = None,
+    model: ModelOrLaw = None,
     sequence: Sequence = None,
     device: Device = None,
     backbone: Backbone = None,
@@ -83,7 +77,7 @@ def dependence(
 
     counterprobe dependence --family two-type-path --n 1024
 
-    counterprobe dependence --model sapiens-heavy --sequence EVQLVXXXGGLVQPGGSLRLSCXXSGFXXS
+    counterprobe dependence --model sapiens-heavy --sequence EVQLVESGGGLVQPGGSLRLSCXXSGFXXS
     """
     output.check_writable(json)
     if samples < 0:

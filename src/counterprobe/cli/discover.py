@@ -34,11 +34,11 @@ from counterprobe.cli.faults import (
     share_of,
 )
 from counterprobe.cli.model_task import (
-    MODEL,
     Allowed,
     Backbone,
     Chains,
     Device,
+    ModelOrLaw,
     Sequence,
     Temperature,
     probed_task,
@@ -64,13 +64,7 @@ COUNTS = (2, 4, 8, 16, 32, 64)
 
 @output.friendly
 def discover(
-    model: Annotated[
-        str | None,
-        typer.Option(
-            help="A name that 'counterprobe models' lists, or a folder; a hidden law otherwise.",
-            rich_help_panel=MODEL,
-        ),
-    ] = None,
+    model: ModelOrLaw = None,
     sequence: Sequence = None,
     device: Device = None,
     backbone: Backbone = None,

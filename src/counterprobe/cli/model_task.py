@@ -18,6 +18,7 @@ __all__ = [
     "Chains",
     "Device",
     "Model",
+    "ModelOrLaw",
     "Order",
     "Sequence",
     "Temperature",
@@ -34,6 +35,14 @@ Model = Annotated[
     str,
     typer.Option(
         help="A name that 'counterprobe models' lists, or the folder of a Hugging Face model.",
+        rich_help_panel=MODEL,
+    ),
+]
+ModelOrLaw = Annotated[
+    str | None,
+    typer.Option(
+        "--model",
+        help="A name that 'counterprobe models' lists, or a folder; a hidden law otherwise.",
         rich_help_panel=MODEL,
     ),
 ]

@@ -10,31 +10,17 @@ from counterprobe.arrays import StateArray
 from counterprobe.oracle import Oracle, Readouts
 from counterprobe.radii import row_radii
 from counterprobe.rows import Rows, concatenate
+from counterprobe.wrapping import Sized
 
 __all__ = ["CountingOracle", "PiecewiseOracle"]
 
 
 @dataclass
-class _Wrapped:
+class _Wrapped(Sized):
     """Another oracle, without the session it may offer."""
 
     inner: Oracle
     trusted: bool = False
-
-    @property
-    def length(self) -> int:
-        """Number of positions N."""
-        return self.inner.length
-
-    @property
-    def vocab_size(self) -> int:
-        """Number of tokens V."""
-        return self.inner.vocab_size
-
-    @property
-    def row_error(self) -> float:
-        """Total-variation radius of its rows."""
-        return self.inner.row_error
 
     @property
     def row_hellinger_radius(self) -> float:
