@@ -3,6 +3,8 @@
 import multiprocessing
 import os
 import signal
+import subprocess
+import sys
 import threading
 import time
 
@@ -117,3 +119,27 @@ def test_ctrl_c_during_a_start_waits_until_the_process_has_begun():
 def _send_ctrl_c():
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
     os.kill(os.getpid(), signal.SIGINT)
+
+
+FIRST_CREW = """
+import engine_jobs
+from counterprobe.engines import Crew, Processes
+with Crew(Processes(2), engine_jobs.make_doubling) as crew:
+    crew.submit(("holds ctrl-c",)), crew.submit(("holds ctrl-c",))
+    outcomes = [done.result() for done in crew.wait()]
+    outcomes += [] if len(outcomes) == 2 else [done.result() for done in crew.wait()]
+print(outcomes)
+"""
+
+
+def test_even_the_first_process_is_born_with_ctrl_c_held():
+    # Only a program's first start begins the tracker of resources, which lets it through again.
+    paths = os.pathsep.join(path for path in sys.path if path)
+    finished = subprocess.run(
+        [sys.executable, "-c", FIRST_CREW],
+        env=os.environ | {"PYTHONPATH": paths},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert finished.stdout == "[True, True]\n", finished.stderr

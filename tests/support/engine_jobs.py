@@ -1,6 +1,7 @@
 """Jobs and oracles for the tests of engines, importable in other processes too."""
 
 import os
+import signal
 import time
 from pathlib import Path
 
@@ -34,6 +35,8 @@ def _double(task):
             return 2 * value
         case ("threads",):
             return os.environ["OMP_NUM_THREADS"], cp.threads.num_threads()
+        case ("holds ctrl-c",):
+            return signal.SIGINT in signal.pthread_sigmask(signal.SIG_BLOCK, ())
         case value:
             return 2 * value
 

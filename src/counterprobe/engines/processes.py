@@ -15,7 +15,7 @@ import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from multiprocessing import connection
+from multiprocessing import connection, resource_tracker
 from typing import Any
 
 from counterprobe import threads
@@ -140,12 +140,15 @@ def _ctrl_c_held() -> Iterator[None]:
 
     A child inherits the signal mask: started here it never sees one, not even while it is still
     importing. Another thread of this process may still take it, which would interrupt the start
-    half way and leave a child that complains; it is kept, and raised right afterwards.
+    half way and leave a child that complains; it is kept, and raised right afterwards. The
+    first start would also begin `multiprocessing`'s tracker of resources, which lets Ctrl-C
+    through again when it is done, so the tracker is begun before.
     """
     is_main = threading.current_thread() is threading.main_thread()
     if not hasattr(signal, "pthread_sigmask") or not is_main:
         yield
         return
+    resource_tracker.ensure_running()
     heard: list[int] = []
     handler = signal.signal(signal.SIGINT, lambda number, _: heard.append(number))
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
