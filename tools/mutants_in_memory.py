@@ -39,7 +39,6 @@ NEAREST = {
     "run/unmasking.py": ["tests/run/test_unmasking.py", "tests/run/test_candidates.py"],
     "run/transcript.py": ["tests/run/test_transcript.py", "tests/run/test_listening.py"],
     "probing/compressed/data.py": ["tests/probing/compressed/test_readings.py"],
-    "probing/soft/regression.py": ["tests/probing/soft/test_screen.py"],
 }
 # A fault may make a loop endless: so many times what the tests took without it, and at least this.
 PATIENCE, LEAST_SECONDS = 8.0, 10.0
