@@ -23,6 +23,14 @@ def test_short_rows_are_kept_whole() -> None:
     np.testing.assert_allclose(coordinates.reduce(DenseRows(rows), np.arange(3)), rows)
 
 
+def test_rows_of_any_precision_are_added_up_in_double() -> None:
+    rows = large_rows(3, 5, 6).astype(np.float32)
+    wanted = rows.astype(np.float64)
+    wanted /= wanted.sum(axis=1, keepdims=True)
+    got = Coordinates(DenseRows(rows), np.arange(3), 3).reduce(DenseRows(rows), np.arange(3))
+    np.testing.assert_array_equal(got, wanted, strict=True)
+
+
 def test_classed_rows_are_kept_by_class() -> None:
     law = cp.families.path(length=4, target_seed=1)
     rows = cp.Unmasking(law.oracle()).preprocess()

@@ -14,6 +14,7 @@ from counterprobe.probing.soft.strengths import (
     SMALL,
     Effects,
     directed_strengths,
+    divergence,
     information,
     information_in_context,
     level_contrasts,
@@ -116,6 +117,120 @@ def test_tokens_that_are_not_shown_add_strength_and_doubt() -> None:
     more, some = directed_strengths(effects, level_contrasts(hidden), half, hidden)
     assert more[0] / sure[0] == pytest.approx((5 / 6) / (2 / 3))
     assert none[0] == 0 < some[0]
+
+
+# ----- Plainly --------------------------------------------------------------------------------
+
+
+def some_sources(seed: int, count: int, width: int = 5) -> Sources:
+    """Return sources that show three of five tokens; some have fewer that are possible."""
+    masses = np.random.default_rng(seed).dirichlet(np.ones(width), size=count)
+    masses[0, 2:] = 0.0  # two tokens
+    masses[1, 1:] = 0.0  # one
+    masses[2, 3:] = 0.0  # three, all shown
+    return shown_tokens(DenseRows(masses / masses.sum(axis=1, keepdims=True)), 3, 0.15)
+
+
+def some_effects(seed: int, count: int, width: int) -> Effects:
+    """Return effects of any size, the fourth without any."""
+    draw = np.random.default_rng(seed)
+    half = draw.normal(size=(count, 3, 4))
+    root = draw.normal(size=(width, width))
+    size = draw.choice([0.01, 0.3, 2.0], size=(count, 1, 1))
+    coefficients = size * draw.normal(size=(count, 3, width))
+    coefficients[3] = 0.0
+    return Effects(coefficients, half @ half.transpose(0, 2, 1) / 50, root @ root.T / 20)
+
+
+def rows_of(log_rows: Floats) -> Floats:
+    """Normalise one row of logs."""
+    rows = np.exp(log_rows)
+    return rows / rows.sum()
+
+
+def spread_out(rows: list[Floats], probability: Floats) -> float:
+    """Mean divergence of rows from their mixture."""
+    mixture = sum(p * row for p, row in zip(probability, rows, strict=True))
+    return sum(
+        p * float((row * np.log(row / mixture)).sum())
+        for p, row in zip(probability, rows, strict=True)
+        if p > 0
+    )
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_strengths_and_their_variance_are_those_of_a_normal_vector(seed: int) -> None:
+    count, width = 9, 3
+    sources, effects = some_sources(seed, count), some_effects(seed, count, width)
+    nats = np.random.default_rng(seed).uniform(0, 2, size=count)
+    contrasts = level_contrasts(sources)
+    strength, variance = directed_strengths(effects, contrasts, nats, sources)
+    for i in range(count):
+        p = sources.probability[i]
+        tokens = np.concatenate([np.zeros((1, width)), effects.coefficients[i, :-1]])
+        z = np.sqrt(p)[:, None] * (tokens - p @ tokens)
+        explained = (z**2).sum() / 2
+        # All coordinates of z as one normal vector: |z|^2 / 2 has this mean and this variance.
+        covariance = np.kron(
+            contrasts[i] @ effects.inverse[i] @ contrasts[i].T, effects.covariance
+        )
+        noise = np.trace(covariance) / 2
+        within = (covariance**2).sum() / 2 + z.ravel() @ covariance @ z.ravel()
+        # Tokens that are not shown differ as much as those that are.
+        halves = [((tokens[k] - p @ tokens) ** 2).sum() / 2 for k in range(3) if p[k] > 0]
+        unseen = 0.0
+        if len(halves) > 1:
+            unseen = sources.unshown[i] ** 2 * np.var(halves, ddof=1) / len(halves)
+        ratio = nats[i] / explained if explained > 1e-12 else 1.0
+        factor = sources.spread[i] * ratio
+        assert strength[i] == pytest.approx(factor * (explained - noise), rel=1e-9, abs=1e-12)
+        assert variance[i] == pytest.approx(factor**2 * (within + unseen), rel=1e-9, abs=1e-12)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_information_is_that_of_the_tilted_rows(seed: int) -> None:
+    draw = np.random.default_rng(seed)
+    count, width = 9, 4
+    sources, effects = some_sources(seed, count), some_effects(seed, count, width)
+    mean_row = draw.dirichlet(np.ones(width))
+    contrasts, p = level_contrasts(sources), sources.probability
+    got = information(effects.coefficients, contrasts, mean_row, p)
+    levels = draw.integers(4, size=12)
+    logs = np.log(draw.dirichlet(np.ones(width), size=12))
+    is_small = []
+    for i in range(count):
+        tilts = np.zeros((4, width))
+        tilts[1:] = effects.coefficients[i] / np.sqrt(mean_row)
+        deviations = tilts[:3] - p[i] @ tilts[:3]
+        half = (p[i][:, None] * deviations**2 * mean_row).sum() / 2
+        rows = [rows_of(np.log(mean_row) + tilt) for tilt in deviations]
+        is_small.append(half <= SMALL)
+        assert got[i] == pytest.approx(half if is_small[-1] else spread_out(rows, p[i]))
+        in_context = [
+            spread_out([rows_of(log - tilts[level] + tilt) for tilt in tilts[:3]], p[i])
+            for level, log in zip(levels, logs, strict=True)
+        ]
+        assert information_in_context(
+            effects.coefficients[i], mean_row, p[i], levels, logs
+        ) == pytest.approx(np.mean(in_context), rel=1e-9, abs=1e-12)
+    assert {True, False} == set(is_small)
+
+
+def test_divergence_of_rows_from_their_mixture() -> None:
+    draw = np.random.default_rng(5)
+    rows = draw.dirichlet(np.ones(4), size=(6, 3))
+    weight = draw.dirichlet(np.ones(3), size=6)
+    weight[1] = 1.0, 0.0, 0.0
+    rows[2] = rows[2, 0]
+    wanted = [spread_out(list(rows[i]), weight[i]) for i in range(6)]
+    np.testing.assert_allclose(divergence(rows, weight), wanted, atol=1e-14)
+    assert divergence(rows, weight)[1] == 0.0 and (divergence(rows, weight) >= 0).all()
+    # Rows that exclude each other have the entropy of the weights.
+    apart = divergence(np.eye(3)[None], np.array([[0.5, 0.25, 0.25]]))
+    assert apart[0] == pytest.approx(1.5 * np.log(2))
+
+
+# ----- Laws -----------------------------------------------------------------------------------
 
 
 def conditional_information(law: cp.ForestLaw, i: int, j: int, rng: np.random.Generator) -> float:
