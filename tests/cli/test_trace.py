@@ -194,13 +194,66 @@ def test_two_traces_make_one_page(traced, tmp_path):
     assert "<b>" not in (tmp_path / "a.html").read_text()
 
 
-def test_a_truncated_trace_is_shown_and_said_to_be_one(traced, tmp_path):
+@pytest.mark.parametrize(
+    ("before", "after", "page"),
+    [
+        ([], ["--html"], "run.html"),
+        ([], ["--html="], "run.html"),
+        ([], ["--html", "--thin", 10**7], "run.html"),
+        ([], ["--html", "other.html"], "other.html"),
+        ([], ["--html=other.html"], "other.html"),
+        (["--html", "other.html"], [], "other.html"),
+        (["--html=other.html"], [], "other.html"),
+        (["--html", "--thin", 10**7], [], "run.html"),
+        (["--html", "--"], [], "run.html"),
+    ],
+)
+def test_a_page_without_a_name_goes_beside_the_trace(traced, monkeypatch, before, after, page):
+    monkeypatch.chdir(traced.parent)
+    said = done("trace", *before, "run.json", *after).stdout
+    assert f"Wrote {page}." in said
+    assert page_content(Path(page))["traces"][0]["name"] == "run.json"
+    assert sorted(os.listdir()) == sorted(["run.json", page])
+
+
+def test_the_page_beside_a_trace_is_in_its_folder_whatever_its_ending(traced, tmp_path):
+    folder = tmp_path / "runs"
+    folder.mkdir()
+    for name in ("a.json.gz", "b.json.partial", "c.d.json", "e"):
+        (folder / name).write_bytes(traced.read_bytes())
+        done("trace", folder / name, "--html")
+    assert {f.name for f in folder.glob("*.html")} == {"a.html", "b.html", "c.d.html", "e.html"}
+
+
+def test_the_page_of_a_shipped_trace_without_a_name_goes_here(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert "Wrote paper.html." in done("trace", "--example", "paper", "--html").stdout
+    assert os.listdir() == ["paper.html"]
+
+
+def cut(traced: Path) -> Path:
+    """Return the trace of a run that died."""
     lines = traced.read_text().splitlines(keepends=True)
-    cut = tmp_path / "cut.json"
-    cut.write_text("".join(lines[:4]) + lines[4][:20])
-    said = done("trace", cut, "--html", tmp_path / "a.html").stdout
-    assert re.search(r"stop +cut: the run died", said)
+    file = traced.with_name("cut.json")
+    file.write_text("".join(lines[:4]) + lines[4][:20])
+    return file
+
+
+def test_a_truncated_trace_is_shown_and_said_to_be_one(traced, tmp_path):
+    result = invoke("trace", cut(traced), "--html", tmp_path / "a.html")
+    assert result.exit_code == 3
+    assert re.search(r"stop +cut: the run died", result.stdout)
+    assert f"Wrote {tmp_path / 'a.html'}." in result.stdout.replace("\n", "")
+    (line,) = result.stderr.splitlines()
+    assert line == "counterprobe: cut.json: cut, so only the beginning of the run was shown"
     assert page_content(tmp_path / "a.html")["traces"][0]["trace"]["truncated"] is True
+
+
+def test_a_comparison_with_a_truncated_trace_is_incomplete_too(traced, tmp_path):
+    result = invoke("trace", "--compare", traced, cut(traced), "--json", "-")
+    assert result.exit_code == 3
+    assert [one["truncated"] for one in json.loads(result.stdout)] == [False, True]
+    assert "cut.json: cut" in result.stderr and "run.json" not in result.stderr
 
 
 def test_a_trace_is_thinned_and_says_what_went(traced, tmp_path):
@@ -254,8 +307,17 @@ def test_bad_input_is_refused_in_one_line(traced, tmp_path):
         ([broken], "must hold whole numbers in 0..14"),
         (["--example", "x"], "example must be one of paper, antibody, protein"),
         (["--example", "paper", traced], "--example goes alone"),
-        ([traced, "--html", tmp_path / "a.txt"], "must end in .json, .json.gz or .html"),
+        (
+            [traced, "--html", tmp_path / "a.txt"],
+            "--html must name a file that ends in .html, got",
+        ),
+        ([traced, "--html", "-"], "--html must name a file that ends in .html, got -"),
         ([traced, "--html", tmp_path / "a.json"], "--html must name"),
+        (["--html", "run.json"], "put --html last, as in 'counterprobe trace run.json --html'"),
+        (["--html"], "one file"),
+        ([tmp_path / "none.json", "--html"], "No such file"),
+        (["--compare", traced, traced, "--html"], "needs a name where two runs are shown"),
+        (["--example", "paper", "--html", "x.json.gz"], "for a page beside the trace"),
         ([traced, "--out", html], "pages are for --html"),
         ([traced, "--html", tmp_path / "none" / "a.html"], "does not exist"),
         ([traced, "--thin", 0], "at least 1"),

@@ -9,6 +9,7 @@ import typer
 
 from counterprobe.cli import output
 from counterprobe.cli.advise import advise
+from counterprobe.cli.bare_options import with_bare
 from counterprobe.cli.compare import compare
 from counterprobe.cli.dependence import dependence
 from counterprobe.cli.discover import discover
@@ -30,8 +31,8 @@ app = typer.Typer(
     name="counterprobe",
     help=(
         "Parallel unmasking: whole sequences from a masked model with few evaluations. "
-        "Exit codes: 0 done, 1 failed, 2 bad input, 3 infeasible or a guarantee not met, "
-        "130 interrupted."
+        "Exit codes: 0 done, 1 failed, 2 bad input, 3 infeasible, incomplete or a guarantee not "
+        "met, 130 interrupted."
     ),
     no_args_is_help=True,
     pretty_exceptions_enable=False,
@@ -67,7 +68,7 @@ app.command()(reproduce)
 app.command()(reference)
 app.command()(dependence)
 app.command()(samplers)
-app.command()(trace)
+app.command(cls=with_bare("--html"))(trace)
 app.command()(plan)
 app.command()(verify)
 app.add_typer(study, name="study")

@@ -10,6 +10,7 @@ from rich.console import Console
 from rich.text import Text
 
 from counterprobe.cli import output
+from counterprobe.cli.bare_options import BARE
 from counterprobe.trace import Trace, load_trace, replay, thin, write_page, write_trace
 from counterprobe.trace.document import kind_of
 from counterprobe.trace.examples import EXAMPLES, load_example
@@ -24,12 +25,14 @@ MOST_LETTERS = 200
 def trace(
     files: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[FILE.json]...", help="What 'sample --trace FILE.json' wrote."),
+        typer.Argument(metavar="FILE.json", help="What 'sample --trace FILE.json' wrote."),
     ] = None,
     html: Annotated[
         str | None,
         typer.Option(
-            metavar="FILE", help="Write a page that shows the run.", rich_help_panel=output.OUTPUT
+            metavar="[FILE]",
+            help="Write a page that shows the run; without a name, beside the trace.",
+            rich_help_panel=output.OUTPUT,
         ),
     ] = None,
     compare: Annotated[
@@ -59,9 +62,13 @@ def trace(
 ) -> None:
     """Show what a run did: a summary here, or a page that opens in any browser.
 
+    A trace that was cut is shown as far as it goes, and the exit code is 3.
+
     For example:
 
-    counterprobe trace run.json --html run.html
+    counterprobe trace run.json --html (writes run.html beside it)
+
+    counterprobe trace run.json --html page.html
 
     counterprobe trace --compare packed.json compressed.json --html both.html
 
@@ -69,15 +76,18 @@ def trace(
 
     counterprobe trace large.json --thin 2000000 --out small.json
     """
-    for file in (html, out, json):
+    for file in (html or None, out, json):
         output.check_writable(file)
-    if html is not None and kind_of(html) != "html":
-        raise ValueError(f"--html must name a file that ends in .html, got {html}")
+    if html:
+        _check_page(html)
     if out is not None and kind_of(out) == "html":
         raise ValueError(f"--out must end in .json or .json.gz, got {out}; pages are for --html")
     named = _load(files or [], example, compare)
     if out is not None and len(named) > 1:
         raise ValueError("--out writes one trace again, and --compare takes two")
+    if html == BARE:
+        html = _page_beside(files[0] if files else str(example), compare)
+        output.check_writable(html)
     if thin_to is not None:
         named = [(name, thin(one, thin_to)) for name, one in named]
     console = output.console_for(json)
@@ -92,6 +102,32 @@ def trace(
         console.print(Text(f"Wrote {out}."), soft_wrap=True)
     records = [_record(name, one) for name, one in named]
     output.write_json(json, records if compare else records[0])
+    _end(named)
+
+
+def _check_page(html: str) -> None:
+    """Refuse a name that no page has; a trace there was meant to be read."""
+    name = html.lower()
+    if name.endswith(".html"):
+        return
+    remedy = ""
+    if name.endswith((".json", ".json.gz", ".json.partial")):
+        remedy = (
+            "; a word after --html is the page's name: for a page beside the trace put --html "
+            f"last, as in 'counterprobe trace {html} --html'"
+        )
+    raise ValueError(f"--html must name a file that ends in .html, got {html}{remedy}")
+
+
+def _page_beside(file: str, compare: bool) -> str:
+    """Return the name of the page beside a trace; that of a shipped one goes here."""
+    if compare:
+        raise ValueError("--html needs a name where two runs are shown, as in --html both.html")
+    path = Path(file)
+    name = path.name
+    for ending in (".partial", ".gz", ".json"):
+        name = name.removesuffix(ending)
+    return str(path.with_name(f"{name}.html"))
 
 
 def _load(files: list[str], example: str | None, compare: bool) -> list[tuple[str, Trace]]:
@@ -105,6 +141,14 @@ def _load(files: list[str], example: str | None, compare: bool) -> list[tuple[st
         names = "two files" if compare else "one file, or --example NAME, or --compare two"
         raise ValueError(f"trace takes {names}; got {len(files)}")
     return [(Path(file).name, load_trace(file)) for file in files]
+
+
+def _end(named: list[tuple[str, Trace]]) -> None:
+    """End as an incomplete result does where a trace is one."""
+    cut = [name for name, one in named if one.is_truncated]
+    if cut:
+        output.complain(f"{' and '.join(cut)}: cut, so only the beginning of the run was shown")
+        raise typer.Exit(output.INFEASIBLE)
 
 
 def _show(console: Console, name: str, trace: Trace, *, thinned: bool) -> None:
