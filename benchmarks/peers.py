@@ -17,13 +17,25 @@ import json
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from _results import run_program
 from rivals.drawing import draw_figure, draw_learned
 from rivals.measuring import FAMILIES, Plan, Store, measure_all
 from rivals.report import fill_page, tables
 
-DENOISERS = Path(__file__).parent / "results" / "denoiser.json"
+RESULTS = Path(__file__).parent / "results"
+
+
+def learned_results() -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return what the benchmarks of learned models measured: on denoisers, and on pretrained."""
+
+    def read(name: str, part: str) -> dict[str, Any]:
+        found: dict[str, Any] = json.loads((RESULTS / name).read_text(encoding="utf-8"))[part]
+        return found
+
+    pretrained = read("antibodies.json", "tasks") | read("proteins.json", "tasks")
+    return read("denoiser.json", "laws"), pretrained
 
 
 def run(options: argparse.Namespace) -> int:
@@ -39,8 +51,8 @@ def run(options: argparse.Namespace) -> int:
             seconds=options.seconds,
             say=lambda line: print(line, flush=True),
         )
-    learned = json.loads(DENOISERS.read_text())["laws"]
-    made = tables(store.cells, learned)
+    learned, pretrained = learned_results()
+    made = tables(store.cells, learned, pretrained)
     if options.page is None:
         print("\n\n".join(made.values()))
     else:

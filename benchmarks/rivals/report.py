@@ -9,6 +9,7 @@ from typing import Any
 
 from counterprobe.samplers import SAMPLERS
 from rivals.exponents import Exponent, fit
+from rivals.pretrained import SHOWN, pretrained_rows
 from rivals.published import PUBLISHED, cap_exponents, caps_at
 
 __all__ = ["Cells", "fill_page", "learned_needs", "mean_need", "tables"]
@@ -61,7 +62,11 @@ def exponent_of(cells: Cells, family: str, name: str, count: str) -> Exponent:
     return fit(sizes, costs)
 
 
-def tables(cells: Cells, learned: Mapping[str, Any] | None) -> dict[str, str]:
+def tables(
+    cells: Cells,
+    learned: Mapping[str, Any] | None = None,
+    pretrained: Mapping[str, Any] | None = None,
+) -> dict[str, str]:
     """Return every table by name, in Markdown.
 
     Parameters
@@ -70,6 +75,8 @@ def tables(cells: Cells, learned: Mapping[str, Any] | None) -> dict[str, str]:
         What was measured on laws.
     learned : mapping or None
         The laws of the denoiser benchmark, if it was run.
+    pretrained : mapping or None
+        The tasks of the benchmarks of antibodies and proteins, likewise.
     """
     made = {
         "resources": _resources(cells),
@@ -79,6 +86,9 @@ def tables(cells: Cells, learned: Mapping[str, Any] | None) -> dict[str, str]:
     }
     if learned is not None:
         made["learned"] = _learned(learned)
+    if pretrained is not None:
+        rows = [[_shown_name(name), *row] for name, *row in pretrained_rows(pretrained)]
+        made["pretrained"] = _table(["sampler", *SHOWN], rows, left=1)
     return made
 
 
@@ -290,12 +300,16 @@ def _learned(laws: Mapping[str, Any]) -> str:
     needs = learned_needs(laws)
     lines = [
         [
-            f"`{name}`" if name in SAMPLERS else name,
+            _shown_name(name),
             *(_need(needs[name][law]) if law in needs[name] else "-" for law in laws),
         ]
         for name in sorted(needs, key=lambda name: mean_need(needs[name]))
     ]
     return _table(["sampler", *laws], lines, left=1)
+
+
+def _shown_name(name: str) -> str:
+    return f"`{name}`" if name in SAMPLERS else name
 
 
 def _need(value: float) -> str:

@@ -10,6 +10,7 @@ from rivals.drawing import draw_figure, draw_learned, kind_of
 from rivals.exponents import fit
 from rivals.measuring import Plan, Store, measure_all
 from rivals.published import PUBLISHED, cap_exponents, caps_at
+from rivals.pretrained import SHOWN, pretrained_rows, shown_cell
 from rivals.report import exponent_of, fill_page, learned_needs, tables
 from rivals.strongest import search
 
@@ -207,8 +208,41 @@ def test_close_needs_both_likely_sequences_and_their_pairs(denoised):
 
 
 def test_the_committed_page_shows_the_committed_measurements():
-    root = peers.DENOISERS.parents[2]
-    page = (root / "docs" / "peers.md").read_text(encoding="utf-8")
-    cells = json.loads((peers.DENOISERS.parent / "peers.json").read_text())["cells"]
-    learned = json.loads(peers.DENOISERS.read_text())["laws"]
-    assert fill_page(page, tables(cells, learned)) == page
+    page = (peers.RESULTS.parents[1] / "docs" / "peers.md").read_text(encoding="utf-8")
+    cells = json.loads((peers.RESULTS / "peers.json").read_text())["cells"]
+    assert "<!-- table: pretrained -->" in page
+    assert fill_page(page, tables(cells, *peers.learned_results())) == page
+
+
+# ----- Pretrained models --------------------------------------------------------------------
+
+
+def pretrained_entry(sampler: str, evaluations: float, kl: float | None, mmd_p: float) -> dict:
+    return {"sampler": sampler, "evaluations": evaluations, "kl": kl, "mmd_p": mmd_p}
+
+
+@pytest.mark.parametrize(
+    ("measured_with", "cell"),
+    [
+        ([], "-"),
+        ([(16, 0.25, 0.5)], "0.25"),
+        ([(8, 0.25, 0.5), (16, 0.125, 0.01), (17, 0.01, 0.5)], "0.12"),
+        ([(16.5, 0.25, 0.009), (20, 0.1, 0.5)], "0.25 in 16 ≠"),
+        ([(4, None, 0.001)], "no KL ≠"),
+        ([(4, None, 0.5), (8, 3.0, 0.5)], "3"),
+    ],
+)
+def test_a_cell_is_the_best_setting_within_the_budget_or_the_cheapest(measured_with, cell):
+    assert shown_cell(pretrained_entry("punt", *one) for one in measured_with) == cell
+
+
+def test_samplers_that_keep_to_the_budget_and_break_little_come_first():
+    def task(**samplers: tuple) -> dict:
+        return {"samplers": {name: pretrained_entry(name, *one) for name, one in samplers.items()}}
+
+    common = {"good": (16, 0.01, 0.5), "bad": (8, 1.0, 0.5), "dear": (32, 0.0, 0.5)}
+    tasks = {name: task(**common) for name in SHOWN} | {"another": task(unseen=(1, 0, 1))}
+    tasks[SHOWN[-1]] = task(good=(16, 0.01, 0.5), silent=(8, None, 0.5))
+    rows = pretrained_rows(tasks)
+    assert [row[0] for row in rows] == ["good", "bad", "silent", "dear"]
+    assert rows[1] == ["bad", "1", "1", "1", "1", "-"]
