@@ -31,15 +31,34 @@ from numba.core.registry import CPUDispatcher
 # Modules that tests of another name cover, and the tests that come nearest.
 NEAREST = {
     "planning/make.py": ["tests/planning/test_make.py", "tests/planning/test_gap.py"],
+    "run/candidates.py": ["tests/run/test_candidates.py", "tests/run/test_remasking.py"],
+    "run/door.py": [
+        "tests/run/test_door.py", "tests/run/test_unmasking.py", "tests/run/test_recheck.py",
+        "tests/run/test_verifying.py", "tests/run/test_gathered.py",
+        "tests/run/test_attention.py", "tests/run/test_transcript.py",
+    ],
     "run/gathered.py": ["tests/run/test_gathered.py", "tests/run/test_attention.py"],
-    "run/joined.py": ["tests/run/test_gathered.py", "tests/run/test_attention.py"],
-    "run/reading.py": ["tests/run/test_unmasking.py", "tests/run/test_listening.py"],
-    "run/rounds.py": ["tests/run/test_lockstep.py"],
-    "run/standing.py": ["tests/run/test_unmasking.py"],
-    "run/unmasking.py": ["tests/run/test_unmasking.py", "tests/run/test_candidates.py"],
+    "run/joined.py": [
+        "tests/run/test_joined.py", "tests/run/test_gathered.py", "tests/run/test_attention.py",
+    ],
+    "run/reading.py": [
+        "tests/run/test_reading.py", "tests/run/test_unmasking.py",
+        "tests/run/test_listening.py", "tests/run/test_recheck.py", "tests/run/test_gathered.py",
+    ],
+    "run/recognition.py": ["tests/run/test_recognition.py", "tests/run/test_checkpoint.py"],
+    "run/reply_check.py": ["tests/run/test_reply_check.py", "tests/run/test_unmasking.py"],
+    "run/rounds.py": ["tests/run/test_rounds.py", "tests/run/test_lockstep.py"],
+    "run/streamed.py": ["tests/run/test_streamed.py", "tests/run/test_refusals.py"],
     "run/transcript.py": ["tests/run/test_transcript.py", "tests/run/test_listening.py"],
+    "run/unmasking.py": [
+        "tests/run/test_unmasking.py", "tests/run/test_candidates.py",
+        "tests/run/test_verifying.py", "tests/run/test_remasking.py",
+        "tests/run/test_listening.py", "tests/run/test_attention.py",
+    ],
+    "run/verifying.py": ["tests/run/test_verifying.py"],
+    "run/whole.py": ["tests/run/test_whole.py", "tests/run/test_gathered.py"],
     "probing/compressed/data.py": ["tests/probing/compressed/test_readings.py"],
-}
+}  # fmt: skip
 # A fault may make a loop endless: so many times what the tests took without it, and at least this.
 PATIENCE, LEAST_SECONDS = 8.0, 10.0
 # How a process ends in which the code could not be exchanged: no test has failed there.

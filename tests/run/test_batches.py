@@ -194,3 +194,22 @@ def test_a_part_of_another_kind_is_refused_in_one_line(tmp_path, line, name, val
     with pytest.raises(ValueError, match="is not a file of samples, or is damaged") as problem:
         cp.SampleBatch.load(file)
     assert "\n" not in str(problem.value)
+
+
+def test_log_probs_are_the_sums_over_what_was_drawn(law):
+    drawn = cp.sample(law.oracle(), "one-batch", 3, seed=3, progress=False)
+    assert drawn.log_probs is None
+    scores = -np.arange(3.0 * law.length).reshape(3, law.length)
+    scores[1, 0] = scores[2] = np.nan
+    scored = replace(drawn, token_log_probs=scores)
+    assert scored.log_probs.tolist() == [
+        -sum(range(law.length)), -sum(range(law.length + 1, 2 * law.length)), 0.0,
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("suffix", [".jsonl", ".npz"])
+def test_texts_are_kept_with_their_sequences_or_not_at_all(law, suffix, tmp_path):
+    drawn = cp.sample(law.oracle(), "one-batch", 3, seed=3, progress=False)
+    for texts in (None, ("one", "two", "three")):
+        replace(drawn, texts=texts).save(tmp_path / f"a{suffix}")
+        assert cp.SampleBatch.load(tmp_path / f"a{suffix}").texts == texts

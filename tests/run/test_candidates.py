@@ -5,6 +5,7 @@ import pytest
 
 import counterprobe as cp
 from counterprobe import Right
+from counterprobe.run.candidates import CandidateBook
 
 MASK = cp.MASK
 STREAMS = cp.Streams(1, 2)
@@ -176,3 +177,61 @@ def test_temperature_changes_what_is_drawn_and_is_recorded(law):
 def test_a_temperature_must_be_finite_and_not_negative(law, temperature):
     with pytest.raises(ValueError, match="temperature must be finite and at least 0"):
         cp.Unmasking(law.oracle(), temperature=temperature)
+
+
+# ----- The book -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_a_book_knows_what_a_plain_list_of_all_that_was_looked_at_knows(seed):
+    draw = np.random.default_rng([73, seed])
+    book = CandidateBook()
+    history = np.full(5, MASK, dtype=np.int32)
+    count, current, known, ahead = 0, None, None, []
+    for _ in range(60):
+        step = str(draw.choice(["draft", "look ahead", "commit", "take back"]))
+        residual = np.flatnonzero(history == MASK)
+        if step == "draft" and len(residual):
+            rows = cp.DenseRows(draw.dirichlet(np.ones(3), len(residual)))
+            drawn = cp.Candidates(residual, rows, draw.integers(3, size=len(residual)))
+            assert book.add(drawn) is drawn
+            count, current, known = count + 1, drawn, rows
+        elif step == "look ahead" and len(residual) > 1:
+            states = np.repeat(history[None], draw.integers(1, 4), axis=0)
+            for state in states:
+                state[draw.permutation(residual)[: draw.integers(1, len(residual))]] = 1
+            readouts = cp.Readouts.every_masked(states)
+            rows = cp.DenseRows(draw.dirichlet(np.ones(3), len(readouts)))
+            replies = book.look_ahead(states, readouts, rows)
+            for k, reply in enumerate(replies):
+                expected = rows.dense()[readouts.state_index == k]
+                assert np.array_equal(reply.dense(), expected)
+            ahead = list(zip(states.copy(), replies, strict=True))
+        elif step in ("commit", "take back"):
+            if step == "take back":
+                history[draw.permutation(5)[:2]] = MASK
+                book.take_back()
+                count += 1
+            else:
+                if ahead and draw.random() < 0.7:
+                    history = ahead[draw.integers(len(ahead))][0].copy()
+                else:
+                    history[draw.permutation(residual)[:1]] = 2
+                book.move(history)
+            found = [reply for state, reply in ahead if state.tolist() == history.tolist()]
+            current, known, ahead = None, found[-1] if found else None, []
+        assert (book.count, book.current, book.known) == (count, current, known)
+        if current is None:
+            with pytest.raises(ValueError, match="test needs candidates of the current history"):
+                book.require("test")
+        else:
+            assert book.require("test") is current
+
+
+def test_candidates_are_placed_beside_what_a_state_holds_and_the_state_is_left_alone():
+    rows = cp.DenseRows(np.full((3, 4), 0.25))
+    drawn = cp.Candidates(np.array([0, 2, 3]), rows, np.array([3, 1, 2]))
+    state = np.array([MASK, 0, MASK, MASK], dtype=np.int32)
+    assert drawn.slots(np.array([3, 0])).tolist() == [2, 0]
+    assert drawn.place(state, np.array([3, 0])).tolist() == [3, 0, MASK, 2]
+    assert state.tolist() == [MASK, 0, MASK, MASK]

@@ -1,5 +1,6 @@
 """A run that is resumed is the run that was never interrupted; only recognising it is paid."""
 
+import io
 import itertools
 import logging
 from dataclasses import dataclass
@@ -240,7 +241,10 @@ def test_a_damaged_tail_is_cut_in_one_line_and_asked_for_again(table_law, tmp_pa
         )
     assert same(resumed, undisturbed) and oracle.states == 1 + 1, "one to recognise the oracle"
     (line,) = [record.getMessage() for record in caplog.records]
-    assert "bytes are no whole record and were cut off" in line and "\n" not in line
+    assert line == (
+        f"{path}: its last {len(data) - 5 - whole_of(data[:-5])} bytes are no whole record and "
+        "were cut off; the run goes on from the last whole reply"
+    )
 
 
 def test_a_log_that_ended_inside_its_first_record_is_said_to_start_over(
@@ -253,7 +257,20 @@ def test_a_log_that_ended_inside_its_first_record_is_said_to_start_over(
         resumed = cp.sample(table_law.oracle(), "sequential", progress=False, checkpoint=path)
     assert same(resumed, undisturbed)
     (line,) = [record.getMessage() for record in caplog.records]
-    assert "holds no reply; the run starts from its beginning" in line
+    assert line == (
+        f"{path}: it ended inside its first record and holds no reply; the run starts from its "
+        "beginning"
+    )
+
+
+def whole_of(data: bytes) -> int:
+    """Return where the whole records of a log end."""
+    file = io.BytesIO(data)
+    file.seek(len(replies.MAGIC))
+    end = file.tell()
+    while replies._read(file, len(data)) is not None:
+        end = file.tell()
+    return end
 
 
 class Named:
@@ -302,7 +319,10 @@ def test_a_stage_too_large_to_log_is_asked_again_and_said(forest_law, tmp_path, 
     # The first reply of the stage fits, and the commit is a stage of its own.
     assert lives == [(7, 0, 7, 0), (4 + 1, 3, 4, 4)]
     (line,) = [record.getMessage() for record in caplog.records]
-    assert "4 submissions were made again, and paid again" in line
+    assert line == (
+        f"{path}: 4 submissions were made again, and paid again: their replies were too large to "
+        "be logged"
+    )
 
 
 class Streaming(ReadsAhead):

@@ -1,5 +1,6 @@
 """Rows come back from bytes to the last bit, in the kind and precision they had."""
 
+import sys
 from dataclasses import dataclass
 
 import numpy as np
@@ -7,6 +8,7 @@ import pytest
 import torch
 
 import counterprobe as cp
+from counterprobe.extras import MissingExtra
 from counterprobe.models.rows import TorchRows
 from counterprobe.run.encoding import (
     HEAD,
@@ -158,3 +160,44 @@ def test_classes_whose_indices_lead_elsewhere_are_refused(forest_law):
             continue
         with pytest.raises(cp.CheckpointError, match="token classes of the checkpoint"):
             decode_classes(pack({}, short))
+
+
+def test_the_form_is_a_length_then_compact_json_then_the_bytes_of_every_array():
+    whole, real = np.array([[1, 2]], dtype="<i2"), np.array([0.5], dtype="<f8")
+    head = b'{"meta":{"a":[1]},"arrays":[["w","<i2",[1,2]],["r","<f8",[1]]]}'
+    data = pack({"a": [1]}, {"w": whole, "r": real})
+    assert data == len(head).to_bytes(4, "little") + head + whole.tobytes() + real.tobytes()
+    meta, arrays = unpack(data)
+    assert meta == {"a": [1]} and list(arrays) == ["w", "r"]
+    for name, array in (("w", whole), ("r", real)):
+        assert np.array_equal(arrays[name], array) and arrays[name].dtype == array.dtype
+        assert arrays[name].flags.writeable
+    turned = np.arange(6.0).reshape(2, 3).T
+    assert np.array_equal(unpack(pack({}, {"t": turned}))[1]["t"], turned)
+
+
+def test_a_tensor_asks_for_torch_by_name(monkeypatch):
+    masses = torch.full((3, 2), 0.5)
+    encoded = encode_reply(cp.DenseRows(masses), POSITIONS, None)
+    said = r"a checkpoint of a torch model needs PyTorch: pip install 'counterprobe\[torch\]'"
+    monkeypatch.setitem(sys.modules, "torch", None)
+    with pytest.raises(MissingExtra, match=said):
+        encode_reply(cp.DenseRows(masses), POSITIONS, None)
+    with pytest.raises(MissingExtra, match=said):
+        decode_reply(*encoded, POSITIONS, [])
+
+
+def test_positions_are_kept_only_where_rows_have_others(forest_law):
+    rows = cp.ClassedRows(np.full((3, 3), 1 / 3), forest_law.classes, POSITIONS)
+    meta, arrays = encode_reply(rows, POSITIONS, 4)
+    assert meta == {"rows": "ClassedRows", "classes": 4} and list(arrays) == ["masses"]
+    _, arrays = encode_reply(rows, POSITIONS[::-1], 4)
+    assert arrays["positions"].tolist() == POSITIONS.tolist()
+    kept = through(rows, [forest_law.classes])
+    assert not np.shares_memory(kept.positions, POSITIONS)
+    meta, arrays = encode_reply(cp.DenseRows(np.full((3, 2), 0.5)), POSITIONS, None)
+    assert meta == {"rows": "DenseRows"} and list(arrays) == ["masses"]
+    tensor = torch.full((3, 2), 0.5, dtype=torch.bfloat16)
+    meta, arrays = encode_reply(cp.DenseRows(tensor), POSITIONS, None)
+    assert meta == {"rows": "DenseRows", "device": "cpu", "dtype": "torch.bfloat16"}
+    assert arrays["masses"].dtype == np.int16

@@ -7,6 +7,7 @@ import pytest
 
 import counterprobe as cp
 from counterprobe.samplers import OneBatch, RandomBalanced, Sequential
+from counterprobe.states import fingerprint
 
 MASK = cp.MASK
 STREAMS = cp.Streams(5, 6)
@@ -305,3 +306,82 @@ def test_scores_are_the_log_rows_of_what_was_drawn(law):
     for k in range(3):
         assert scores[k, batch] == pytest.approx(np.log(rows[[0, 1], tokens[k]]))
     assert np.isnan(np.delete(scores, batch, axis=1)).all()
+
+
+def test_a_result_says_what_it_was_told_and_otherwise_the_plainest(law):
+    run = cp.Lockstep(law.oracle(), 3, STREAMS, groups=2, temperature=0.5, paranoid=1.0)
+    run.commit_groups([[0], None])
+    plain = run.result()
+    assert len(plain) == 3
+    for k, one in enumerate(plain.results):
+        assert (one.sampler, one.settings, one.streams) == ("lockstep", {}, STREAMS)
+        assert (one.stop, one.reason) == (cp.StopReason.COMPLETED, cp.StopReason.COMPLETED.value)
+        assert (one.oracle_name, one.temperature, one.sequence) == (law.oracle().name, 0.5, k)
+        assert one.given.tolist() == [MASK] * law.length
+        assert one.seconds >= 0
+    assert [one.ledger.commits for one in plain.results] == [1, 1, 0]
+    assert plain.token_log_probs is None
+    assert plain.num_rechecked == run.door.num_rechecked > 0
+    assert plain.sequences.tolist() == run.states.tolist()
+    own = [STREAMS.with_fresh_decisions(k) for k in range(2)]
+    spent = cp.StopReason.BUDGET_SPENT
+    told = run.result("mine", {"batches": 2}, spent, "one round was permitted", own)
+    for one, streams in zip(told.results, [own[0], own[0], own[1]], strict=True):
+        assert (one.sampler, one.settings, one.streams) == ("mine", {"batches": 2}, streams)
+        assert (one.stop, one.reason) == (spent, "one round was permitted")
+    assert run.result(stop=spent).results[0].reason == spent.value
+
+
+def test_a_result_does_not_change_when_its_runs_go_on(law):
+    run = cp.Lockstep(law.oracle(), 2, STREAMS, score=True)
+    run.commit([0])
+    early = run.result()
+    run.commit([1])
+    assert (early.sequences[:, 1] == MASK).all()
+    assert np.isnan(early.token_log_probs[:, 1]).all()
+    assert [one.commits for one in early.ledgers] == [1, 1]
+    assert (run.result().token_log_probs[:, :2] <= 0).all()
+
+
+def test_what_is_left_is_counted_over_all_sequences_and_shown_for_the_first(law):
+    run = cp.Lockstep(law.oracle(), 3, STREAMS, groups=2, given=[1] + [MASK] * (law.length - 1))
+    assert (run.num_groups, run.num_left) == (2, 3 * (law.length - 1))
+    assert run.residual.tolist() == list(range(1, law.length))
+    run.commit_groups([[2, 1], [3]])
+    assert run.residual.tolist() == list(range(3, law.length))
+    assert run.num_left == 3 * (law.length - 1) - 2 * 2 - 1
+    assert [one.rows_read for one in run.ledgers] == [2, 2, 1]
+
+
+def test_the_budget_of_a_group_is_its_own(law):
+    run = cp.Lockstep(law.oracle(), 2, STREAMS, groups=2, max_submissions=2)
+    run.commit_groups([[0], None])
+    run.commit_groups([[1], [0]])
+    with pytest.raises(cp.BudgetExceeded, match="max_submissions is 2 and going on would make 3"):
+        run.commit_groups([[2], [1]])
+    run.commit_groups([None, [1]])
+    with pytest.raises(cp.BudgetExceeded, match="would make 3"):
+        run.commit_groups([None, [2]])
+    assert [one.commits for one in run.ledgers] == [2, 2]
+    with pytest.raises(ValueError, match=r"max_submissions must be a whole number, got 0\.5"):
+        cp.Lockstep(law.oracle(), 2, STREAMS, max_submissions=0.5)
+    with pytest.raises(ValueError, match="at_once must be at least 1, got 0"):
+        cp.Lockstep(law.oracle(), 2, STREAMS, at_once=0)
+    with pytest.raises(ValueError, match="groups must be at least 1, got 0"):
+        cp.Lockstep(law.oracle(), 2, STREAMS, groups=0)
+
+
+def test_the_whole_says_in_its_transcript_what_was_committed_at_which_states(law, counted):
+    oracle = counted(law.oracle())
+    run = cp.Lockstep(oracle, 3, STREAMS, groups=3, at_once=2)
+    for batches in ([[2, 0]] * 3, [[3], [1], None]):
+        run.commit_groups(batches)
+    events = run.door.transcript.events
+    assert [event.operation for event in events] == ["commit"] * 2
+    assert [event.positions.tolist() for event in events] == [[2, 0], [1, 3]]
+    assert [event.submissions for event in events] == [3, 2]
+    prints = np.concatenate([event.fingerprints for event in events])
+    assert prints.tolist() == fingerprint(np.concatenate(oracle.seen)).tolist()
+    assert run.door.transcript.replay() == run.ledger
+    shared = [readouts.shared for readouts in oracle.read]
+    assert [None if one is None else one.tolist() for one in shared] == [[2, 0]] * 2 + [None]

@@ -1,10 +1,13 @@
 """The ledger of many runs together."""
 
 import numpy as np
+import pytest
 
 import counterprobe as cp
 from counterprobe.run.transcript import Event
-from counterprobe.run.whole import Whole
+from counterprobe.run.whole import Tally, Whole
+
+MASK = cp.MASK
 
 
 def event(submissions: int, operation="probe", **options) -> Event:
@@ -24,3 +27,47 @@ def test_the_whole_adds_up_and_is_as_deep_as_the_deepest():
     whole.reach(3)
     assert whole.ledger.depth == 4
     assert Whole().ledger == cp.Ledger()
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_the_whole_is_what_adding_up_the_stages_of_every_run_gives(seed):
+    draw = np.random.default_rng([72, seed])
+    ledgers = [cp.Ledger() for _ in range(4)]
+    widths: dict[int, int] = {}
+    whole = Whole()
+    for _ in range(40):
+        k = int(draw.integers(4))
+        kinds = ["preprocess", "probe", "commit", "promoted"]
+        kind = "probe" if not ledgers[k].probes else str(draw.choice(kinds))
+        if kind == "promoted":
+            one = event(0, "commit", promoted=True, selected=True)
+        else:
+            one = event(int(draw.integers(1, 6)), kind)
+        ledgers[k] = one.charge(ledgers[k])
+        stage = ledgers[k].depth - 1
+        widths[stage] = widths.get(stage, 0) + one.submissions
+        whole.charge(one, stage)
+        names = ("preprocessing", "probes", "commits", "rows_read", "selected_commits")
+        sums = {name: sum(getattr(ledger, name) for ledger in ledgers) for name in names}
+        depth = max(ledger.depth for ledger in ledgers)
+        assert whole.ledger == cp.Ledger(depth=depth, widest_stage=max(widths.values()), **sums)
+
+
+def test_progress_of_many_runs_is_told_as_one_forwards_and_backwards():
+    told = []
+    whole = Whole()
+    tally = Tally(told.append, np.array([[MASK, 0, MASK], [1, 1, MASK]]), whole)
+    first, second = tally.of(0), tally.of(1)
+    alone = cp.Ledger(probes=99)
+    first(cp.Progress("probe", 1, 3, alone))
+    whole.charge(event(2), 0)
+    second(cp.Progress("commit", 3, 3, alone))
+    first(cp.Progress("commit", 3, 3, alone))
+    second(cp.Progress("remask", 2, 3, alone))
+    charged = cp.Ledger(probes=2, depth=1, rows_read=10, widest_stage=2)
+    assert told == [
+        cp.Progress("probe", 3, 6, cp.Ledger()),
+        cp.Progress("commit", 4, 6, charged),
+        cp.Progress("commit", 6, 6, charged),
+        cp.Progress("remask", 5, 6, charged),
+    ]

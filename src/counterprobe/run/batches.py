@@ -167,8 +167,8 @@ class SampleBatch:
             "measuring": _counts(self.measuring),
         }
         records = [_record(result) for result in self.results]
-        for record, text in zip(records, self.texts or (), strict=False):
-            record["text"] = text
+        for k, text in enumerate(self.texts or ()):
+            records[k]["text"] = text
         arrays: dict[str, NDArray[Any]] = {
             "sequences": self.sequences,
             "given": self.given,

@@ -89,10 +89,11 @@ class CandidateBook:
         self._ahead = list(zip(states, replies, strict=True))
         return replies
 
-    def take_back(self, history: StateArray) -> None:
+    def take_back(self) -> None:
         """Follow positions that were masked again: what they draw next must be drawn afresh."""
         self.count += 1
-        self.move(history)
+        self.current = self.known = None
+        self._ahead = []
 
     def move(self, history: StateArray) -> None:
         """Follow a commit: the candidates end; rows are known if this state was looked at."""

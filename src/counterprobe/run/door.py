@@ -375,7 +375,7 @@ class Stage:
         check_budget(door._max_submissions, door.ledger.total + self.submissions + 1)
         readouts = Readouts.same(1, positions)
         rows = door.check(door._history_rows(history, positions, readouts), readouts)
-        self._count(1, len(positions), np.array([history.fingerprint], dtype=np.uint64), rows)
+        self._count(1, len(positions), np.array([history.fingerprint]), rows)
         self._show(history.state[None, :], readouts, rows)
         return rows
 
@@ -403,7 +403,7 @@ class Stage:
         rows, weights = oracle.attended_rows(history.state[None, :].copy(), readouts, num_layers)
         rows = door.check(rows, readouts)
         attention = check_attention(weights, 1, door.length, door.check.name)[0]
-        self._count(1, len(positions), np.array([history.fingerprint], dtype=np.uint64), rows)
+        self._count(1, len(positions), np.array([history.fingerprint]), rows)
         self._show(history.state[None, :], readouts, rows)
         return rows, attention
 

@@ -61,14 +61,7 @@ def unpack(data: bytes) -> tuple[dict[str, Any], Arrays]:
         if low != len(data):
             raise ValueError(f"{len(data)} bytes where {low} are named")
         return dict(head["meta"]), arrays
-    except (
-        struct.error,
-        ValueError,
-        KeyError,
-        TypeError,
-        OverflowError,
-        RecursionError,
-    ) as problem:
+    except UNREADABLE as problem:
         raise CheckpointError(f"a record of the checkpoint cannot be read: {problem}") from problem
 
 
@@ -209,9 +202,13 @@ def _dense_kind(name: str) -> type[DenseRows]:
     )
 
 
+def _torch() -> Any:
+    return load_extra("torch", "torch", "a checkpoint of a torch model", package="PyTorch")
+
+
 def _torch_bits(tensor: Any) -> NDArray[Any]:
     """Return the numbers of a tensor; as bits where NumPy has no such type."""
-    torch = load_extra("torch", "torch", "a checkpoint of a torch model", package="PyTorch")
+    torch = _torch()
     plain = tensor.detach().cpu().contiguous()
     if plain.dtype == torch.bfloat16:
         plain = plain.view(torch.int16)
@@ -221,7 +218,7 @@ def _torch_bits(tensor: Any) -> NDArray[Any]:
 
 def _torch_tensor(bits: NDArray[Any], dtype: str, device: str) -> Any:
     """Return the tensor of :func:`_torch_bits` on the device it was on."""
-    torch = load_extra("torch", "torch", "a checkpoint of a torch model", package="PyTorch")
+    torch = _torch()
     tensor = torch.from_numpy(bits)
     if dtype == "torch.bfloat16":
         tensor = tensor.view(torch.bfloat16)

@@ -28,6 +28,7 @@ from counterprobe.rows import Rows
 from counterprobe.run.door import Door
 from counterprobe.run.joined import Answer, Asked, ask_together, cut
 from counterprobe.run.transcript import Event, Note
+from counterprobe.wrapping import name_of
 
 __all__ = ["Gathering", "Seat"]
 
@@ -84,7 +85,7 @@ class Seat:
     @property
     def name(self) -> str:
         """What the oracle calls itself."""
-        return str(getattr(self._oracle, "name", type(self._oracle).__name__))
+        return name_of(self._oracle)
 
     @property
     def length(self) -> int:

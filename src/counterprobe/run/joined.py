@@ -11,6 +11,7 @@ from counterprobe.arrays import FloatArray, StateArray
 from counterprobe.checks import check_rows, own_rows
 from counterprobe.oracle import AttentiveOracle, Oracle, Readouts
 from counterprobe.rows import Rows
+from counterprobe.wrapping import name_of
 
 __all__ = ["Answer", "Asked", "ask_together", "cut"]
 
@@ -78,8 +79,7 @@ def ask_together(oracle: Oracle, asked: Sequence[Asked]) -> list[Answer]:
     answer = _answer(oracle, Asked(states, readouts, asked[0].num_layers))
     rows = answer[0] if isinstance(answer, tuple) else answer
     if not isinstance(rows, Rows) or len(rows) != len(readouts):
-        name = str(getattr(oracle, "name", type(oracle).__name__))
-        check_rows(rows, readouts, oracle.vocab_size, name, warn_on_zero=False)
+        check_rows(rows, readouts, oracle.vocab_size, name_of(oracle), warn_on_zero=False)
     ends = np.cumsum([len(one.readouts) for one in asked])
     starts = np.concatenate([[0], ends[:-1]])
     shares = [rows.take(np.arange(low, high)) for low, high in zip(starts, ends, strict=True)]

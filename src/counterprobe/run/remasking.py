@@ -35,8 +35,8 @@ class Remasking(Reading):
         positions = self._committed("remask", batch)
         tokens = self._history.retreat(positions)
         self._door.forget()
-        self._candidates.take_back(self._history.state)
-        prints = np.array([self._history.fingerprint], dtype=np.uint64)
+        self._candidates.take_back()
+        prints = np.array([self._history.fingerprint])
         self._door.record(Event("remask", 0, 0, positions, prints, tokens=tokens))
         self._rights_used |= Right.REMASK
         self._report("remask")

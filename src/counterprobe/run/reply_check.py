@@ -5,6 +5,7 @@ from __future__ import annotations
 from counterprobe.checks import check_rows, own_rows
 from counterprobe.oracle import Oracle, Readouts
 from counterprobe.rows import Rows
+from counterprobe.wrapping import name_of
 
 __all__ = ["ReplyCheck"]
 
@@ -20,7 +21,7 @@ class ReplyCheck:
     """
 
     def __init__(self, oracle: Oracle, trusted: bool | None = None) -> None:
-        self.name = str(getattr(oracle, "name", type(oracle).__name__))
+        self.name = name_of(oracle)
         self._vocab_size = oracle.vocab_size
         self._trusted = bool(oracle.trusted) if trusted is None else trusted
         self._zero_seen = False

@@ -270,7 +270,7 @@ class Unmasking(Remasking):
 
     def _promote(self, positions: IntArray, tokens: IntArray, rows: Rows) -> None:
         """Let the probe that read some rows be the commit of values drawn from them."""
-        prints = np.array([self._history.fingerprint], dtype=np.uint64)
+        prints = np.array([self._history.fingerprint])
         self._settle(positions, tokens, rows)
         self._door.record(Event("commit", 0, 0, positions, prints, selected=True, promoted=True))
         self._report("commit")

@@ -40,7 +40,7 @@ def promoted_commit(transcript: Transcript, fingerprint: np.uint64, positions: I
             "commit_verified needs a probe of the current history, which becomes the commit: "
             "call probe(run.state, positions) before drafting"
         )
-    return Event("commit", 0, 0, positions, np.array([fingerprint], np.uint64), promoted=True)
+    return Event("commit", 0, 0, positions, np.array([fingerprint]), promoted=True)
 
 
 def _has_open_probe(transcript: Transcript, fingerprint: np.uint64) -> bool:
