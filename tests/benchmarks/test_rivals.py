@@ -9,8 +9,8 @@ import pytest
 from rivals.drawing import draw_figure, draw_learned, kind_of
 from rivals.exponents import fit
 from rivals.measuring import Plan, Store, measure_all
-from rivals.published import PUBLISHED, cap_exponents, caps_at
 from rivals.pretrained import SHOWN, pretrained_rows, shown_cell
+from rivals.published import PUBLISHED, cap_exponents, caps_at
 from rivals.report import exponent_of, fill_page, learned_needs, tables
 from rivals.strongest import search
 
