@@ -262,6 +262,8 @@ def test_banks_follow_the_definition(seed):
     draft = rng.integers(vocab_size, size=length)
     columns = banks.columns(draft)
     assert columns.shape == (banks.num_columns, length)
+    assert {columns.dtype, banks.tail.dtype, banks.most_likely.dtype} == {np.dtype(np.int64)}
+    assert banks.threshold == threshold and banks.vocab_size == vocab_size
     for i in range(length):
         expected = (
             [a for a in range(vocab_size) if rows[i, a] >= threshold - row_error]
@@ -270,6 +272,7 @@ def test_banks_follow_the_definition(seed):
         )
         assert bank(banks, i) == expected
         if given[i] != cp.MASK:
+            assert (banks.most_likely[i], banks.tail[i]) == (given[i], 0)
             continue
         assert banks.most_likely[i] == rows[i].argmax()
         outside = set(range(vocab_size)) - set(expected)
@@ -345,3 +348,46 @@ def test_tokens_that_are_alike_are_not_chosen_among():
     masses = np.full(2048, 0.5 / (2048 - 64))
     masses[:64] = 1 / 128
     assert bounded_threshold(cp.DenseRows(masses[None, :]), 0.0, 4 / 2048, 16) == 4 / 2048
+
+
+def first_high_enough(masses, row_error: float, threshold: float, most: int) -> float:
+    """Try every threshold in turn, from the lowest on."""
+
+    def sizes(value: float) -> list[int]:
+        return [sum(mass >= value - row_error for mass in row) for row in masses]
+
+    before = sizes(threshold)
+    if max(before) <= most:
+        return threshold
+    lowest = 1.0  # nothing below the power of two that lies below both
+    while lowest > max(threshold, 1 / len(masses[0])):
+        lowest /= 2
+    steps = [2.0 ** (-m / 4) for m in range(400, -1, -1)]
+    grid = [step for step in steps if step > threshold and step >= lowest]
+    raised = next((step for step in grid if max(sizes(step)) <= most), 1.0)
+    after = sizes(raised)
+    emptied = sum(b > 0 and a == 0 for a, b in zip(after, before, strict=True))
+    return threshold if 2 * emptied > sum(b > 0 for b in before) else raised
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_a_raised_threshold_is_the_first_that_is_high_enough(seed):
+    rng = np.random.default_rng(seed)
+    length, vocab_size = int(rng.integers(1, 7)), int(rng.integers(2, 60))
+    masses = rng.dirichlet(np.full(vocab_size, rng.choice([0.05, 0.3, 1.0, 30.0])), size=length)
+    rows = cp.DenseRows(masses)
+    for row_error in (0.0, 0.01):
+        for threshold in (0.0, 1 / vocab_size, 4 / vocab_size, 0.3):
+            for most in (1, 2, 5, 16):
+                got = bounded_threshold(rows, row_error, threshold, most)
+                wanted = first_high_enough(masses, row_error, threshold, most)
+                assert got == pytest.approx(wanted, rel=1e-12)
+                assert type(got) is float
+
+
+def test_half_of_the_banks_may_be_emptied_and_no_more():
+    # Above 0.05 three positions have no token left, one has; banks of two tokens are too many.
+    flat, steep = np.full(20, 0.05), np.append(0.62, np.full(19, 0.02))
+    halves = cp.DenseRows(np.stack([flat, steep]))
+    assert bounded_threshold(halves, 0.0, 0.01, 2) == pytest.approx(2**-4.25)
+    assert bounded_threshold(cp.DenseRows(np.stack([flat, flat, steep])), 0.0, 0.01, 2) == 0.01

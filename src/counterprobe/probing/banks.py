@@ -151,21 +151,18 @@ def banks_from_lists(
 ) -> Banks:
     """Spread the banks of residual positions over all N positions."""
     length, vocab_size = len(state), rows.vocab_size
+    counts = np.diff(start)
     sizes = np.zeros(length, dtype=np.int64)
-    sizes[residual] = np.diff(start)
+    sizes[residual] = counts
     most_likely = state.astype(np.int64)
     most_likely[residual] = rows.top()[0]
-    tail = np.zeros(length, dtype=np.int64)
     # Banks are sorted: the smallest missing token is the first rank that differs from its token.
-    rank = np.arange(len(tokens)) - np.repeat(start[:-1], np.diff(start))
-    in_place = tokens == rank
-    run_length = np.diff(start)
-    broken = np.flatnonzero(~in_place)
-    owner = np.repeat(np.arange(len(residual)), np.diff(start))
-    first_gap = np.full(len(residual), vocab_size, dtype=np.int64)
-    np.minimum.at(first_gap, owner[broken], rank[broken])
-    first_gap = np.minimum(first_gap, run_length)
-    covered = first_gap >= vocab_size
-    tail[residual] = np.where(covered, most_likely[residual], first_gap)
+    owner = np.repeat(np.arange(len(residual)), counts)
+    rank = np.arange(len(tokens)) - start[owner]
+    first_gap = counts.copy()
+    is_off = tokens != rank
+    np.minimum.at(first_gap, owner[is_off], rank[is_off])
+    tail = np.zeros(length, dtype=np.int64)
+    tail[residual] = np.where(first_gap < vocab_size, first_gap, most_likely[residual])
     start = np.concatenate([[0], np.cumsum(sizes)])
     return Banks(threshold, start, tokens, tail, most_likely, vocab_size)
