@@ -31,6 +31,8 @@ from numba.core.registry import CPUDispatcher
 # Modules that tests of another name cover, and the tests that come nearest.
 NEAREST = {
     "planning/make.py": ["tests/planning/test_make.py", "tests/planning/test_gap.py"],
+    "probing/compressed/data.py": ["tests/probing/compressed/test_readings.py"],
+    "probing/packed/planes.py": ["tests/probing/packed/test_votes.py"],
     "run/candidates.py": ["tests/run/test_candidates.py", "tests/run/test_remasking.py"],
     "run/door.py": [
         "tests/run/test_door.py", "tests/run/test_unmasking.py", "tests/run/test_recheck.py",
@@ -42,8 +44,8 @@ NEAREST = {
         "tests/run/test_joined.py", "tests/run/test_gathered.py", "tests/run/test_attention.py",
     ],
     "run/reading.py": [
-        "tests/run/test_reading.py", "tests/run/test_unmasking.py",
-        "tests/run/test_listening.py", "tests/run/test_recheck.py", "tests/run/test_gathered.py",
+        "tests/run/test_reading.py", "tests/run/test_unmasking.py", "tests/run/test_listening.py",
+        "tests/run/test_recheck.py", "tests/run/test_gathered.py",
     ],
     "run/recognition.py": ["tests/run/test_recognition.py", "tests/run/test_checkpoint.py"],
     "run/reply_check.py": ["tests/run/test_reply_check.py", "tests/run/test_unmasking.py"],
@@ -57,7 +59,6 @@ NEAREST = {
     ],
     "run/verifying.py": ["tests/run/test_verifying.py"],
     "run/whole.py": ["tests/run/test_whole.py", "tests/run/test_gathered.py"],
-    "probing/compressed/data.py": ["tests/probing/compressed/test_readings.py"],
 }  # fmt: skip
 # A fault may make a loop endless: so many times what the tests took without it, and at least this.
 PATIENCE, LEAST_SECONDS = 8.0, 10.0

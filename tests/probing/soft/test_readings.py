@@ -78,7 +78,7 @@ def test_rows_are_filed_under_their_position_and_probe() -> None:
     draw = np.random.default_rng(5)
     residual = np.array([1, 3, 4])
     coordinates = Coordinates(DenseRows(large_rows(3, 4, 5)), residual, 6)
-    kept = Readings(coordinates, residual, 6, 3)
+    kept = Readings(coordinates, residual, 3)
     name = {}
     for reads, probes in ((2, 5), (3, 6)):
         masked = np.zeros((probes, 3), dtype=bool)

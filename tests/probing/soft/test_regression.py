@@ -60,9 +60,8 @@ def made(
     masses[-1] = np.eye(width)[0]
     rows = DenseRows(masses)
     sources = shown_tokens(rows, shown, 0.15)
-    readings = Readings(
-        Coordinates(rows, np.arange(size), size), np.arange(size), size, sources.num_levels
-    )
+    everywhere = np.arange(size)
+    readings = Readings(Coordinates(rows, everywhere, size), everywhere, sources.num_levels)
     constant = np.log(draw.dirichlet(np.full(width, 3.0), size=size))
     neighbours = ACTS if acts is None else acts
     effects = {

@@ -330,9 +330,7 @@ def screened_plainly(
     oracle, residual = law.oracle(), np.flatnonzero(given == cp.MASK)
     rows = oracle.rows(given[None, :], cp.Readouts.same(1, residual))
     sources = shown_tokens(rows, settings.shown, settings.floor)
-    readings = Readings(
-        Coordinates(rows, residual, law.length), residual, law.length, sources.num_levels
-    )
+    readings = Readings(Coordinates(rows, residual, law.length), residual, sources.num_levels)
     submitted, found = [], []
     total = 0
     while total < settings.probes:

@@ -210,8 +210,6 @@ def packed_screen(
     book = VoteBook(len(residual), screen.num_colors, screen.num_colorings)
     history = run.state
     if len(columns) and len(residual):
-        index = np.full(run.length, -1, dtype=np.int64)
-        index[residual] = np.arange(len(residual))
 
         def requests() -> Iterator[Request]:
             for t in range(screen.num_colorings):
@@ -224,7 +222,8 @@ def packed_screen(
             chunk: Chunk = request.label
             shape = len(columns), len(chunk.sources), len(chunk.readouts)
             responds = diameters_exceed(rows, shape, screen.tv_cut)
-            book.record(chunk.coloring, chunk.sources, index[chunk.readouts], responds)
+            index = np.searchsorted(residual, chunk.readouts)
+            book.record(chunk.coloring, chunk.sources, index, responds)
 
         run.transcript.announce(
             "screen", screen=screen, residual=residual, columns=columns, draft=draft,

@@ -112,8 +112,8 @@ class Readings:
     ----------
     coordinates : Coordinates
     residual : ndarray of int, shape (n,)
-        Positions that vary.
-    length, num_levels : int
+        Positions that vary, increasing.
+    num_levels : int
 
     Attributes
     ----------
@@ -127,12 +127,9 @@ class Readings:
         Its log-rows there.
     """
 
-    def __init__(
-        self, coordinates: Coordinates, residual: IntArray, length: int, num_levels: int
-    ) -> None:
+    def __init__(self, coordinates: Coordinates, residual: IntArray, num_levels: int) -> None:
         self._coordinates = coordinates
-        self._place = np.full(length, -1, dtype=np.int64)
-        self._place[residual] = np.arange(len(residual))
+        self._residual = residual
         self.num_levels = num_levels
         self.levels = np.empty((0, len(residual)), dtype=np.int64)
         self.batch = np.empty(0, dtype=np.int64)
@@ -175,6 +172,6 @@ class Readings:
     def take(self, first: int, readouts: Readouts, rows: Rows) -> None:
         """Keep the rows read from the probes from ``first`` on."""
         masses = self._coordinates.reduce(rows, readouts.position)
-        place = self._place[readouts.position]
+        place = np.searchsorted(self._residual, readouts.position)
         slot = self._slot[first + readouts.state_index, place]
         self.logs[place, slot] = np.log(np.maximum(masses, LEAST_PROBABILITY))

@@ -94,9 +94,7 @@ class _SoftScreen:
     def _vary_everything(self, is_enough: IsEnough | None) -> SoftFindings:
         """Probe in batches, each doubling the total."""
         settings = self.settings
-        readings = Readings(
-            self.coordinates, self.residual, self.run.length, self.sources.num_levels
-        )
+        readings = Readings(self.coordinates, self.residual, self.sources.num_levels)
         total = min(settings.first, settings.probes)
         while True:
             self._submit(readings, total - readings.num_probes)
