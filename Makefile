@@ -92,8 +92,12 @@ fuzz: $(VENV)/.stamp-dev ## spoil inputs, guided by coverage, for FUZZ_SECONDS
 soak: $(VENV)/.stamp-dev ## run mixed runs with faults for SOAK_SECONDS and check what is conserved
 	$(ONE_THREAD) $(BIN)/python tools/soak.py --seconds $(SOAK_SECONDS) --seed $(SEED)
 
+# First what is not compiled, then kernels as Python; tools/mutants.py judges them compiled.
+MUTANTS := $(ONE_THREAD) $(BIN)/python tools/mutants_in_memory.py --wider --seconds $(MUTANT_SECONDS)
+
 mutants: $(VENV)/.stamp-dev ## count the faults in core modules that quick tests catch
-	$(ONE_THREAD) $(BIN)/python tools/mutants.py --seconds $(MUTANT_SECONDS) --seed $(SEED)
+	@status=0; $(MUTANTS) --seed $(SEED) || status=1; \
+	$(MUTANTS) --seed $(SEED) --kernels --json .mutants/kernels.jsonl || status=1; exit $$status
 
 audit: $(VENV)/.stamp-audit ## look up advisories on pinned versions; nothing audited is a failure
 	$(BIN)/python tools/audit.py constraints.txt

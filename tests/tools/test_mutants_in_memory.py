@@ -1,75 +1,15 @@
-"""Faults are put into functions that stand in memory; what cannot be exchanged is left out."""
+"""Faults that stand in memory are judged by the tests that call them, nearest first."""
 
-import importlib.util
 import json
+import subprocess
 import sys
-from pathlib import Path
 
 import mutants
 import mutants_in_memory
 import pytest
+from mutants_in_memory import Fault, Report
 
-SOURCE = '''"""A module."""
-
-from functools import lru_cache
-
-from counterprobe.compiled import kernel
-
-
-@lru_cache
-def cached(value):
-    return value + 1
-
-
-class Counter:
-    @property
-    def twice(self):
-        return [2 * k for k in range(3)]
-
-
-@kernel
-def compiled(values):
-    values[0] = 7
-
-
-def chosen(value=3):
-    return value
-'''
-
-
-@pytest.fixture
-def module(tmp_path, monkeypatch):
-    place = tmp_path / "counterprobe_example.py"
-    place.write_text(SOURCE)
-    spec = importlib.util.spec_from_file_location("counterprobe_example", place)
-    made = importlib.util.module_from_spec(spec)
-    monkeypatch.setitem(sys.modules, spec.name, made)
-    spec.loader.exec_module(made)
-    return made
-
-
-@pytest.mark.parametrize(
-    ("before", "after", "use", "outcomes"),
-    [
-        ("value + 1", "value - 1", lambda m: m.cached(5), (6, 4)),
-        ("2 * k", "3 * k", lambda m: m.Counter().twice, ([0, 2, 4], [0, 3, 6])),
-    ],
-)
-def test_a_function_has_the_fault_after_the_exchange_whoever_holds_it(
-    module, before, after, use, outcomes
-):
-    living = mutants_in_memory.Living(Path(module.__file__))
-    assert living.changed(SOURCE) == []
-    changed = living.changed(SOURCE.replace(before, after))
-    assert use(module) == outcomes[0]
-    living.exchange(changed)
-    assert use(module) == outcomes[1], "what was remembered is forgotten"
-
-
-@pytest.mark.parametrize(("before", "after"), [("= 7", "= 8"), ("value=3", "value=4")])
-def test_kernels_and_default_values_are_left_out(module, before, after):
-    living = mutants_in_memory.Living(Path(module.__file__))
-    assert living.changed(SOURCE.replace(before, after)) == []
+CHOSEN = "graph/independent.py"
 
 
 def test_file_and_seed_decide_which_faults_come_first():
@@ -87,3 +27,66 @@ def test_survivors_of_a_report_are_judged_again(tmp_path):
     records = [{"file": "a.py", "verdicts": verdicts}, {"file": "b.py", "verdicts": verdicts[:1]}]
     (tmp_path / "report").write_text("\n".join(map(json.dumps, records)))
     assert mutants_in_memory.survivors_of(tmp_path / "report") == {"a.py": [1, 3]}
+
+
+@pytest.mark.parametrize("kernels", [False, True])
+def test_kernels_are_chosen_alone_or_not_at_all(kernels):
+    file = "graph/rooted.py"
+    text = (mutants.ROOT / mutants.PACKAGE / file).read_text()
+    chosen, left_out = mutants_in_memory.chosen_faults(file, None, 1, 5, kernels=kernels)
+    assert len(chosen) == 5 and left_out >= 0
+    assert all((fault.functions == {"_number_breadth_first"}) == kernels for fault in chosen)
+    assert all(fault.file == file and fault.source != text for fault in chosen)
+    numbers = [fault.number for fault in chosen]
+    same, _ = mutants_in_memory.chosen_faults(file, numbers[::-1], 7, 3, kernels=kernels)
+    assert same == chosen[:1:-1], "numbers that are given are taken in their order"
+
+
+def test_wider_tests_hold_the_nearest_and_those_of_the_folder():
+    for file in mutants.core_files():
+        wider = mutants_in_memory.wider_tests(file)
+        assert set(mutants_in_memory.nearest_tests(file)) <= set(wider), file
+        assert all((mutants.ROOT / path).exists() for path in wider), file
+    assert "tests/graph" in mutants_in_memory.wider_tests(CHOSEN)
+
+
+def test_a_fault_is_caught_by_a_test_that_calls_it_and_survives_without_one():
+    text = (mutants.ROOT / mutants.PACKAGE / CHOSEN).read_text()
+    name = "independent_set"
+    wrong = text.replace("    return ", "    return 1 + ")
+    assert wrong != text
+    faults = [
+        Fault(CHOSEN, 0, 1, "", wrong, frozenset({name})),
+        Fault(CHOSEN, 1, 1, "", text, frozenset({name})),
+        Fault(CHOSEN, 2, 1, "", wrong, frozenset({"a_function_that_nothing_calls"})),
+    ]
+    found = mutants_in_memory.judge(faults, ["tests/graph/test_independent.py"], plain=False)
+    outcomes = [mutants.CAUGHT, mutants.SURVIVED, mutants.SURVIVED]
+    assert found == {"outcomes": outcomes, "set_aside": []}
+
+
+def test_the_table_counts_by_folder_and_wider_tests_correct_it(tmp_path, capsys):
+    faults = [Fault("run/a.py", k, k, "", "", frozenset()) for k in range(3)]
+    other = [Fault("rows.py", 0, 1, "", "", frozenset())]
+    report = Report(tmp_path / "new" / "report")
+    report.add(faults, [mutants.CAUGHT, mutants.SURVIVED, mutants.SURVIVED], 2)
+    report.add(other, [mutants.HUNG], 0)
+    assert mutants_in_memory.survivors_of(tmp_path / "new" / "report") == {"run/a.py": [1, 2]}
+    assert "run/a.py: 1 of 3 caught, 2 left out" in capsys.readouterr().out
+    report.correct(faults[1:], [mutants.CAUGHT, mutants.SURVIVED])
+    assert mutants_in_memory.survivors_of(tmp_path / "new" / "report") == {"run/a.py": [2]}
+    table, share = report.table()
+    _, run, rows, together = (line.split() for line in table.splitlines())
+    assert run == ["run", "(1)", "3", "2", "67%", "1", "0", "2"]
+    assert rows == ["rows.py", "(1)", "1", "1", "100%", "0", "1", "0"]
+    assert together == ["together", "(2)", "4", "3", "75%", "1", "1", "2"]
+    assert share == 0.75
+
+
+@pytest.mark.slow
+def test_faults_of_kernels_are_judged_without_compiling(tmp_path):
+    words = "--kernels --wider --only graph/rooted.py --most 2 --json".split()
+    command = [sys.executable, "tools/mutants_in_memory.py", *words, str(tmp_path / "report")]
+    subprocess.run(command, cwd=mutants.ROOT, check=False, capture_output=True)
+    (record,) = map(json.loads, (tmp_path / "report").read_text().splitlines())
+    assert record["file"] == "graph/rooted.py" and len(record["verdicts"]) == 2
