@@ -36,7 +36,7 @@ from counterprobe.run.transcript import Level
 from counterprobe.run.unmasking import Unmasking
 from counterprobe.run.whole import Tally, Tell, Whole
 from counterprobe.samplers.base import Sampler, require_complete
-from counterprobe.samplers.registry import build_sampler
+from counterprobe.samplers.registry import as_sampler
 from counterprobe.states import MASK, all_masked, as_states
 from counterprobe.streams import Streams
 
@@ -152,7 +152,7 @@ def sample(
     count = whole_number("count", count, at_least=1)
     order = _Order(
         oracle=oracle,
-        rule=_rule(sampler, settings),
+        rule=as_sampler(sampler, settings),
         count=count,
         streams=seed if isinstance(seed, Streams) else Streams.from_seed(seed),
         given=_contexts(oracle, given, count, trusted),
@@ -242,22 +242,6 @@ def _groups(orders: Orders | int, count: int) -> int:
             raise ValueError(f"orders must be {known} or a number of groups; got {orders!r}")
         return 1 if orders == "shared" else count
     return min(whole_number("orders", orders, at_least=1), count)
-
-
-def _rule(sampler: str | Sampler, settings: dict[str, Any]) -> Sampler:
-    if isinstance(sampler, str):
-        return build_sampler(sampler, settings)
-    if not isinstance(sampler, Sampler):
-        raise ValueError(
-            f"sampler must be a name or a Sampler, got {sampler!r}; 'counterprobe samplers' lists "
-            "the names"
-        )
-    if settings:
-        raise ValueError(
-            f"settings go with a sampler's name; {type(sampler).__name__} has its own, so put "
-            f"{', '.join(sorted(settings))} there"
-        )
-    return sampler
 
 
 def _contexts(

@@ -11,7 +11,7 @@ from __future__ import annotations
 import hashlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -30,6 +30,7 @@ from counterprobe.rows import Rows
 
 __all__ = [
     "Around",
+    "Beside",
     "Example",
     "Followed",
     "Question",
@@ -218,6 +219,12 @@ class Around(Sized, ABC):
         """Whether its replies need no check."""
         return self.inner.trusted
 
+    @property
+    def by_index(self) -> Beside | None:
+        """The inner oracle's companion that can be probed, where it has one; asked as it is."""
+        companion = getattr(self.inner, "by_index", None)
+        return None if companion is None else Beside(self, companion)
+
     def rows(self, states: StateArray, readouts: Readouts) -> Rows:
         """Return one row per readout, in order."""
         question = row_question(states, readouts)
@@ -247,6 +254,44 @@ class Around(Sized, ABC):
         assert isinstance(self.inner, BatchIncrementalOracle)
         start = states.copy()
         return Followed(self, self.inner.sessions, start)
+
+
+class Beside(Around):
+    """The companion of an oracle that somebody stands around, asked through that somebody.
+
+    An oracle whose rows depend on the order of commits has one that can be probed, ``by_index``.
+
+    Parameters
+    ----------
+    around : Around
+        Whoever answers.
+    companion : Oracle
+        Of the oracle that ``around`` is around.
+    """
+
+    stage_opened: Callable[[], None]
+
+    def __init__(self, around: Around, companion: Oracle) -> None:
+        super().__init__(companion)
+        self._around = around
+        hear = getattr(around, "stage_opened", None)
+        if hear is not None:
+            self.stage_opened = hear
+
+    @property
+    def row_error(self) -> float:
+        """Total-variation radius of its rows: that of the oracle it stands beside."""
+        return self._around.row_error
+
+    def answer(self, question: Question, ask: Callable[[], Reply]) -> Reply:
+        """Hand a question on, marked as one to the companion."""
+
+        def example() -> Example:
+            plain = question.example()
+            return replace(plain, ask=lambda oracle: plain.ask(oracle.by_index))
+
+        marked = replace(question, parts=(b"by index", *question.parts), example=example)
+        return self._around.answer(marked, ask)
 
 
 class Followed:

@@ -14,7 +14,7 @@ from typing import Annotated, Any
 import typer
 
 from counterprobe.cli import output
-from counterprobe.errors import CheckpointError
+from counterprobe.errors import CheckpointError, StructureError
 from counterprobe.oracle import Oracle
 from counterprobe.retrying import RetryingOracle
 from counterprobe.run.checkpoint import LoggedOracle, checkpointed
@@ -29,7 +29,6 @@ __all__ = [
     "ResumeFile",
     "Retries",
     "Timeout",
-    "care",
     "share_of",
 ]
 
@@ -89,14 +88,6 @@ def share_of(paranoid: bool, share: float) -> float:
     if not paranoid and share != SHARE:
         raise ValueError("--paranoid-share goes with --paranoid, which was not given")
     return share if paranoid else 0.0
-
-
-def care(
-    retries: int, timeout: float | None, engine: str | None, paranoid: bool, share: float
-) -> dict[str, Any]:
-    """Return what ``infill`` takes against faults, checked."""
-    Faults(retries=retries, timeout=timeout, engine=engine)
-    return {"retries": retries, "timeout": timeout, "paranoid": share_of(paranoid, share)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,7 +193,7 @@ class Faults:
                 raise KeyboardInterrupt(
                     f"interrupted after {done:,} submissions, which are kept; to go on, {held}"
                 ) from None
-            except CheckpointError:
+            except (CheckpointError, StructureError):
                 raise  # nothing to go on from
             except Exception:
                 output.complain(f"what was replied so far is kept; to go on, {held}")

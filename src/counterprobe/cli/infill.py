@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import math
 import time
+from dataclasses import replace
 from typing import Annotated, Any
 
 import numpy as np
@@ -12,6 +13,7 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
+from counterprobe.arguments import whole_number
 from counterprobe.cli import output
 from counterprobe.cli.engine_options import (
     Address,
@@ -23,11 +25,14 @@ from counterprobe.cli.engine_options import (
 )
 from counterprobe.cli.faults import (
     SHARE,
+    CheckpointFile,
+    Faults,
     Paranoid,
     ParanoidShare,
+    ResumeFile,
     Retries,
     Timeout,
-    care,
+    share_of,
 )
 from counterprobe.cli.model_task import (
     Allowed,
@@ -46,10 +51,11 @@ from counterprobe.cli.tracing import TraceBytes, TraceFile, check_trace, say_wri
 from counterprobe.engines import AnyEngine
 from counterprobe.infilling import Completions, fill_mask
 from counterprobe.infilling import infill as fill_in
-from counterprobe.infilling.call import DEFAULT_SAMPLER
+from counterprobe.infilling.terms import DEFAULT_SAMPLER, infill_terms, orders_of, rule_of
 from counterprobe.infilling.writing import KINDS, check_kind, write_texts
 from counterprobe.run.batches import SampleBatch
 from counterprobe.run.results import StopReason
+from counterprobe.sampling import AT_ONCE
 from counterprobe.structure import SoftStructure, Structure, load_structure
 from counterprobe.trace.recorder import DEFAULT_BYTES
 
@@ -142,6 +148,8 @@ def infill(
     gpus: Gpus = None,
     trace: TraceFile = None,
     trace_bytes: TraceBytes = DEFAULT_BYTES,
+    checkpoint: CheckpointFile = None,
+    resume: ResumeFile = None,
     retries: Retries = 0,
     timeout: Timeout = None,
     paranoid: Paranoid = False,
@@ -158,14 +166,17 @@ def infill(
     batches=16 --count 100 --out designs.fasta
 
     counterprobe infill --model sapiens-heavy --sequence EVQLVESGXGLVQPGGSLRXSC --top-k 5
+
+    counterprobe infill --model proteinmpnn --backbone 1ake --count 1000 --checkpoint run.log --out
+    designs.fasta
     """
     output.check_writable(json)
     output.check_writable(out)
     check_trace(trace, trace_bytes)
-    careful = care(retries, timeout, engine, paranoid, paranoid_share)
+    faults = Faults(checkpoint, resume, retries, timeout, engine)
+    share = share_of(paranoid, paranoid_share)
     if out is not None:
         check_kind(out)
-    named: dict[str, Any] = output.parse_settings(settings or [])
     common: dict[str, Any] = {
         "allowed": allowed,
         "model_options": model_options(model, device, backbone, chains, order),
@@ -173,21 +184,7 @@ def infill(
     }
     text = read_sequence(sequence)
     known = None if structure is None else load_structure(structure)
-    if batches is not None:
-        if not isinstance(known, SoftStructure):
-            raise ValueError(
-                "--batches goes with --structure and a soft structure; samplers take theirs as "
-                f"--set batches={batches}"
-            )
-        named["batches"] = batches
-    if known is not None:
-        check_request(known, named)
-    taken = [name for name in named if name in inspect.signature(fill_in).parameters]
-    if taken:
-        raise ValueError(
-            f"--set is for settings of the sampler; {taken[0]} is an option of the command: "
-            f"--{taken[0].replace('_', '-')}"
-        )
+    named = checked_settings(known, output.parse_settings(settings or []), batches)
     where = engine_of(engine, workers, address, gpus)
     if where is not None and order == "commit":
         raise ValueError(
@@ -195,77 +192,121 @@ def infill(
             "committed: leave out --engine"
         )
     console = output.console_for(json)
+    drawing = {
+        "--sampler": sampler is not None,
+        "--set": bool(named) and structure is None,
+        "--structure": structure is not None,
+        "--count": count != 1,
+        "--temperature": temperature != 1,
+        "--max-submissions": max_submissions is not None,
+        "--likelihood-orders": likelihood_orders != 0,
+        "--out": out is not None,
+        "--trace": trace is not None,
+        "--checkpoint": checkpoint is not None,
+        "--resume": resume is not None,
+        "--retries": retries != 0,
+        "--timeout": timeout is not None,
+        "--paranoid": paranoid,
+    }
     if top_k is not None:
-        refuse_beside_top_k(
-            {
-                "--sampler": sampler is not None,
-                "--set": bool(named) and structure is None,
-                "--structure": structure is not None,
-                "--count": count != 1,
-                "--temperature": temperature != 1,
-                "--max-submissions": max_submissions is not None,
-                "--likelihood-orders": likelihood_orders != 0,
-                "--out": out is not None,
-                "--trace": trace is not None,
-            }
-        )
+        refuse_beside_top_k(drawing)
         found = fill_mask(**asked(where, model, text, common), top_k=top_k)
         show_completions(console, model, found)
         output.write_json(json, completions_record(model, found))
         return
     started = time.perf_counter()
-    with output.run_progress(sampler or ("structure" if known else DEFAULT_SAMPLER)) as progress:
+    whole_number("--count", count, at_least=1)
+    whole_number("--likelihood-orders", likelihood_orders)
+    rule = rule_of(sampler, known, named)
+    task = spread_task(where, model, text, **common, temperature=temperature)
+    asking: dict[str, Any] = {
+        "structure": known,
+        "count": count,
+        "seed": seed,
+        "orders": orders_of(known),
+        "max_submissions": max_submissions,
+        "at_once": AT_ONCE,
+        "likelihood_orders": likelihood_orders,
+        "paranoid": share,
+    }
+    about = infill_terms(
+        task, rule, temperature=temperature, is_traced=trace is not None, **asking
+    )
+    with (
+        output.run_progress(rule.name) as progress,
+        faults.around(task.oracle, {"model": model, **about}) as guarded,
+    ):
         drawn = fill_in(
-            **asked(where, model, text, common, temperature=temperature),
+            replace(task, oracle=guarded.oracle),
             sampler=sampler,
-            structure=known,
-            count=count,
-            seed=seed,
-            max_submissions=max_submissions,
-            likelihood_orders=likelihood_orders,
-            **careful,
             progress=progress,
             trace=trace,
             trace_bytes=trace_bytes,
             trace_command=this_command(),
+            **asking,
             **named,
         )
     seconds = time.perf_counter() - started
     if out is not None and drawn.num_completed == len(drawn):
         write_texts(drawn, out)
-    show_batch(console, model, drawn, seconds)
+    show_batch(console, model, drawn, seconds, guarded.rows())
     say_written(console, trace)
-    output.write_json(json, batch_record(model, drawn, seconds))
-    stops = {result.stop: result.reason for result in drawn.results}
-    for stop, reason in stops.items():
-        if stop is not StopReason.COMPLETED:
-            unwritten = "" if out is None else f"; {out} was not written"
-            output.complain(
-                f"{len(drawn) - drawn.num_completed} of {len(drawn)} stopped: {reason}{unwritten}"
-            )
-            raise typer.Exit(output.INFEASIBLE)
+    record = batch_record(model, drawn, seconds)
+    if guarded.report():
+        record["faults"] = guarded.report()
+    output.write_json(json, record)
+    require_complete(drawn, out)
     if out is not None:
         console.print(Text(f"Wrote {out}."), soft_wrap=True)
 
 
+def require_complete(drawn: SampleBatch, out: str | None) -> None:
+    """End the command with a reason if a sequence stopped before it was complete."""
+    for result in drawn.results:
+        if result.stop is not StopReason.COMPLETED:
+            unwritten = "" if out is None else f"; {out} was not written"
+            output.complain(
+                f"{len(drawn) - drawn.num_completed} of {len(drawn)} stopped: {result.reason}"
+                f"{unwritten}"
+            )
+            raise typer.Exit(output.INFEASIBLE)
+
+
 def asked(
-    engine: AnyEngine | None, model: str, text: str | None, common: dict[str, Any], **more: Any
+    engine: AnyEngine | None, model: str, text: str | None, common: dict[str, Any]
 ) -> dict[str, Any]:
     """Return what names the model and the text: with an engine, a task that is spread over it."""
     if engine is None:
-        return {"model": model, "template": text, **common, **more}
-    return {"model": spread_task(engine, model, text, **common, **more)}
+        return {"model": model, "template": text, **common}
+    return {"model": spread_task(engine, model, text, **common)}
 
 
-def check_request(structure: Structure | SoftStructure, named: dict[str, Any]) -> None:
-    """Refuse a setting that the sampler of a structure does not have."""
-    known = list(inspect.signature(structure.sampler).parameters)
-    for name in named:
-        if name not in known:
+def checked_settings(
+    structure: Structure | SoftStructure | None, named: dict[str, Any], batches: int | None
+) -> dict[str, Any]:
+    """Return the settings of the sampler; refuse those that it does not have."""
+    if batches is not None:
+        if not isinstance(structure, SoftStructure):
             raise ValueError(
-                f"this structure's sampler has no setting {name!r}; its settings: "
-                f"{', '.join(known) or 'none'}"
+                "--batches goes with --structure and a soft structure; samplers take theirs as "
+                f"--set batches={batches}"
             )
+        named = {**named, "batches": batches}
+    if structure is not None:
+        known = list(inspect.signature(structure.sampler).parameters)
+        for name in named:
+            if name not in known:
+                raise ValueError(
+                    f"this structure's sampler has no setting {name!r}; its settings: "
+                    f"{', '.join(known) or 'none'}"
+                )
+    taken = [name for name in named if name in inspect.signature(fill_in).parameters]
+    if taken:
+        raise ValueError(
+            f"--set is for settings of the sampler; {taken[0]} is an option of the command: "
+            f"--{taken[0].replace('_', '-')}"
+        )
+    return named
 
 
 def refuse_beside_top_k(given: dict[str, bool]) -> None:
@@ -275,7 +316,9 @@ def refuse_beside_top_k(given: dict[str, bool]) -> None:
         raise ValueError(f"--top-k lists completions: leave out {', '.join(names)}")
 
 
-def show_batch(console: Console, model: str, drawn: SampleBatch, seconds: float) -> None:
+def show_batch(
+    console: Console, model: str, drawn: SampleBatch, seconds: float, beside: dict[str, int]
+) -> None:
     """Print what was drawn and what it cost."""
     log_probs = drawn.log_probs
     masked = int((drawn.given[0] == -1).sum())
@@ -289,6 +332,7 @@ def show_batch(console: Console, model: str, drawn: SampleBatch, seconds: float)
         "evaluations for measuring": drawn.measuring.total,
         **({"repeated to compare": drawn.num_rechecked} if drawn.num_rechecked else {}),
         **({"not repeated": drawn.num_recheck_skipped} if drawn.num_recheck_skipped else {}),
+        **beside,
         "seconds": f"{seconds:.1f}",
     }
     if log_probs is not None and masked:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -12,11 +13,13 @@ from numpy.typing import ArrayLike
 from counterprobe.arguments import whole_number
 from counterprobe.evaluation.likelihood import log_likelihoods
 from counterprobe.infilling.task import Task, make_task
+from counterprobe.infilling.terms import infill_terms, orders_of, rule_of
 from counterprobe.infilling.tracing import recorder_for
 from counterprobe.models import Template
 from counterprobe.models.template import Allowed
 from counterprobe.retrying import RetryingOracle
 from counterprobe.run.batches import SampleBatch
+from counterprobe.run.checkpoint import checkpointed
 from counterprobe.run.ledger import Ledger
 from counterprobe.run.standing import Progress
 from counterprobe.samplers.base import Sampler
@@ -24,14 +27,10 @@ from counterprobe.sampling import AT_ONCE, Orders, Step, sample
 from counterprobe.states import MASK
 from counterprobe.streams import Streams
 from counterprobe.structure import SoftStructure, Structure
-from counterprobe.structure.soft import PLANS
 from counterprobe.trace.document import kind_of
 from counterprobe.trace.recorder import DEFAULT_BYTES
 
-__all__ = ["DEFAULT_SAMPLER", "InfillStep", "infill"]
-
-# Steady without a structure: it stops adding positions to a batch when they may depend much.
-DEFAULT_SAMPLER = "entropy-bounded"
+__all__ = ["InfillStep", "infill"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +71,7 @@ def infill(
     retries: int = 0,
     timeout: float | None = None,
     paranoid: float = 0.0,
+    checkpoint: str | os.PathLike[str] | None = None,
     trace: str | os.PathLike[str] | None = None,
     trace_bytes: int = DEFAULT_BYTES,
     trace_command: str | None = None,
@@ -126,6 +126,9 @@ def infill(
         Seconds after which a call has failed.
     paranoid : float
         As in ``sample``.
+    checkpoint : str or path, optional
+        Log every reply in this file: those of drawing, of recognising a structure and of scoring.
+        The same call, made again after an interruption, goes on where it was; see ``sample``.
     **settings
         Of the sampler by name, or of the structure's: ``batches=8``.
 
@@ -151,10 +154,10 @@ def infill(
     """
     count = whole_number("count", count, at_least=1)
     likelihood_orders = whole_number("likelihood_orders", likelihood_orders)
+    at_once = whole_number("at_once", at_once, at_least=1)
     if trace is not None:
         kind_of(trace)
-    if structure is not None and isinstance(sampler, (str, Sampler)):
-        raise ValueError("give a sampler or a structure, which has its own, not both")
+    rule = rule_of(sampler, structure, settings)
     task = make_task(
         model,
         template,
@@ -167,46 +170,53 @@ def infill(
         attempts = whole_number("retries", retries) + 1
         oracle = RetryingOracle(task.oracle, attempts=attempts, timeout=timeout)
         task = replace(task, oracle=oracle)
-    on_step = None
-    if callback_on_step_end is not None:
-        on_step = _spelled(callback_on_step_end, task)
-    checked = Ledger()
-    if structure is not None:
-        if (task.given == MASK).any():  # a finished text has no use for a structure
+    terms: dict[str, Any] = {
+        "count": count,
+        "seed": seed,
+        "orders": orders_of(structure) if orders is None else orders,
+        "max_submissions": max_submissions,
+        "at_once": at_once,
+        "paranoid": paranoid,
+    }
+    scores, measuring = None, Ledger(probes=task.num_measured)
+    with ExitStack() as stack:
+        if checkpoint is not None:
+            about = infill_terms(
+                task,
+                rule,
+                structure=structure,
+                temperature=temperature,
+                likelihood_orders=likelihood_orders,
+                is_traced=trace is not None,
+                **terms,
+            )
+            logged = stack.enter_context(checkpointed(task.oracle, checkpoint, about))
+            task = replace(task, oracle=logged)
+        checked = Ledger()
+        # A finished text has no use for a structure.
+        if structure is not None and (task.given == MASK).any():
             checked = task.recognise(structure)
-        sampler, settings = structure.sampler(**settings), {}
-    if orders is None:
-        orders = PLANS if isinstance(structure, SoftStructure) else "shared"
-    with recorder_for(trace, task, trace_bytes, trace_command) as recorder:
-        drawn = sample(
-            task.oracle,
-            sampler or DEFAULT_SAMPLER,
-            count,
-            seed=seed,
-            given=task.given,
-            orders=orders,
-            max_submissions=max_submissions,
-            temperature=task.temperature,
-            at_once=at_once,
-            log_probs=True,
-            on_step=on_step,
-            progress=progress,
-            listener=recorder,
-            paranoid=paranoid,
-            **settings,
-        )
-    measuring = Ledger(probes=task.num_measured)
-    scores = None
-    if likelihood_orders:
-        scored = log_likelihoods(
-            task.probed,
-            drawn.sequences,
-            given=drawn.given,
-            orders=likelihood_orders,
-            at_once=at_once,
-        )
-        scores = scored.values
-        measuring = measuring + scored.ledger
+        with recorder_for(trace, task, trace_bytes, trace_command) as recorder:
+            drawn = sample(
+                task.oracle,
+                rule,
+                given=task.given,
+                temperature=task.temperature,
+                log_probs=True,
+                on_step=_spelled(callback_on_step_end, task),
+                progress=progress,
+                listener=recorder,
+                **terms,
+            )
+        if likelihood_orders:
+            scored = log_likelihoods(
+                task.probed,
+                drawn.sequences,
+                given=drawn.given,
+                orders=likelihood_orders,
+                at_once=at_once,
+            )
+            scores, measuring = scored.values, measuring + scored.ledger
     return replace(
         drawn,
         texts=task.texts(drawn.sequences),
@@ -216,6 +226,10 @@ def infill(
     )
 
 
-def _spelled(callback: Callable[[InfillStep], object], task: Task) -> Callable[[Step], object]:
-    """Return what hands steps on with their texts."""
+def _spelled(
+    callback: Callable[[InfillStep], object] | None, task: Task
+) -> Callable[[Step], object] | None:
+    """Return what hands steps on with their texts, where somebody wants them."""
+    if callback is None:
+        return None
     return lambda step: callback(InfillStep(step.round, step.sequences, step.states, task))

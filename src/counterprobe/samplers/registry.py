@@ -36,7 +36,7 @@ from counterprobe.samplers.universal_coupling import UniversalCoupling
 from counterprobe.samplers.wino import WINO
 from counterprobe.samplers.zhao_cai import ZhaoCai
 
-__all__ = ["SAMPLERS", "build_sampler", "describe_samplers"]
+__all__ = ["SAMPLERS", "as_sampler", "build_sampler", "describe_samplers"]
 
 SAMPLERS: dict[str, type[Sampler]] = {
     cls.name: cls
@@ -103,6 +103,30 @@ def build_sampler(name: str, settings: Mapping[str, Any] | None = None) -> Sampl
             raise ValueError(f"sampler {name!r} has no setting {key!r}; its settings: {known}")
         values[key] = _parse(f"{name}.{key}", value, hints[key])
     return cls(**values)
+
+
+def as_sampler(sampler: str | Sampler, settings: Mapping[str, Any]) -> Sampler:
+    """Return a sampler that is given by its name and settings, or as it is.
+
+    Parameters
+    ----------
+    sampler : str or Sampler
+    settings : mapping of str to object
+        Of a sampler given by name.
+    """
+    if isinstance(sampler, str):
+        return build_sampler(sampler, settings)
+    if not isinstance(sampler, Sampler):
+        raise ValueError(
+            f"sampler must be a name or a Sampler, got {sampler!r}; 'counterprobe samplers' lists "
+            "the names"
+        )
+    if settings:
+        raise ValueError(
+            f"settings go with a sampler's name; {type(sampler).__name__} has its own, so put "
+            f"{', '.join(sorted(settings))} there"
+        )
+    return sampler
 
 
 def describe_samplers() -> list[dict[str, Any]]:

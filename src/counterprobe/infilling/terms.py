@@ -1,0 +1,111 @@
+"""What determines an infill, and so every question that it asks: by this its log is known."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from typing import Any
+
+import numpy as np
+
+from counterprobe.infilling.task import Task
+from counterprobe.oracle import IncrementalOracle
+from counterprobe.samplers.base import Sampler
+from counterprobe.samplers.registry import as_sampler
+from counterprobe.sampling import Orders
+from counterprobe.streams import Streams
+from counterprobe.structure import SoftStructure, Structure
+from counterprobe.structure.soft import PLANS
+from counterprobe.wrapping import digest_of
+
+__all__ = ["DEFAULT_SAMPLER", "infill_terms", "orders_of", "rule_of"]
+
+# Steady without a structure: it stops adding positions to a batch when they may depend much.
+DEFAULT_SAMPLER = "entropy-bounded"
+
+
+def rule_of(
+    sampler: str | Sampler | None,
+    structure: Structure | SoftStructure | None,
+    settings: dict[str, Any],
+) -> Sampler:
+    """Return the sampler that is meant: the structure's own, where there is one."""
+    if structure is None:
+        return as_sampler(sampler or DEFAULT_SAMPLER, settings)
+    if isinstance(sampler, (str, Sampler)):
+        raise ValueError("give a sampler or a structure, which has its own, not both")
+    return structure.sampler(**settings)
+
+
+def orders_of(structure: Structure | SoftStructure | None) -> Orders | int:
+    """Return who shares decisions where nobody says: plans are searched anew for each group."""
+    return PLANS if isinstance(structure, SoftStructure) else "shared"
+
+
+def infill_terms(
+    task: Task,
+    rule: Sampler,
+    *,
+    structure: Structure | SoftStructure | None,
+    seed: int | Streams,
+    count: int,
+    at_once: int,
+    is_traced: bool,
+    paranoid: float,
+    max_submissions: int | None,
+    **others: Any,
+) -> dict[str, Any]:
+    """Return what determines a run.
+
+    Parameters
+    ----------
+    task : Task
+    rule : Sampler
+    structure, seed, count, at_once, paranoid, max_submissions
+        As in ``infill``.
+    is_traced : bool
+        Whether the first sequence is followed, for which sequences are drawn side by side and not
+        in lockstep. That is another order of questions only where a sequence has a session of its
+        own or waits for its turn.
+    **others
+        What else of the call determines it, by name: temperature, orders.
+    """
+    streams = seed if isinstance(seed, Streams) else Streams.from_seed(seed)
+    has_turns = count > at_once or isinstance(task.oracle, IncrementalOracle)
+    return {
+        **_text(task),
+        **others,
+        "sampler": rule.name,
+        "settings": rule.settings,
+        "structure": None if structure is None else _digest(structure),
+        "count": count,
+        "decision_seed": streams.decision_seed,
+        "commit_seed": streams.commit_seed,
+        "at_once": at_once,
+        "paranoid": paranoid,
+        **({"traced": is_traced} if count > 1 and has_turns else {}),
+        # A budget decides only what is asked a second time.
+        **({"max_submissions": max_submissions} if paranoid else {}),
+    }
+
+
+def _text(task: Task) -> dict[str, Any]:
+    """Return what is given and what may stand where."""
+    template = task.template
+    if template is None:
+        return {"given": task.given}
+    allowed = None
+    if template.has_restrictions and template.permitted is not None:
+        allowed = template.permitted[template.kind]
+    return {
+        "given": task.given,
+        "frame": np.delete(template.frame, template.slots),
+        "slots": template.slots,
+        "vocabulary": template.vocabulary,
+        "allowed": allowed,
+    }
+
+
+def _digest(structure: Structure | SoftStructure) -> str:
+    """Return what tells a structure from others: all of its arrays."""
+    values = [getattr(structure, one.name) for one in fields(structure)]
+    return digest_of(*(value for value in values if isinstance(value, np.ndarray))).hex()

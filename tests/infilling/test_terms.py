@@ -1,0 +1,244 @@
+"""An infill that was interrupted goes on where it was: nothing is asked twice, nothing differs."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import counterprobe as cp
+from counterprobe.infilling.task import make_task
+from counterprobe.infilling.terms import infill_terms, orders_of, rule_of
+from counterprobe.models import Letters, SequenceModel
+
+TEXT = "XXBXX"
+OPTIONS: dict[str, Any] = {
+    "seed": 3, "progress": False, "oracle_options": {"row_error": 1e-9},
+}  # fmt: skip
+
+
+class Interrupted(Exception):
+    """Stands for whatever ends a process."""
+
+
+class Network:
+    """The logits of a law; tells how many states it was asked, and dies after so many calls."""
+
+    def __init__(self, law: cp.ForestLaw, calls: int = -1) -> None:
+        self.law, self.calls_left, self.states = law, calls, 0
+
+    def __call__(self, ids: torch.Tensor) -> torch.Tensor:
+        if self.calls_left == 0:
+            raise Interrupted
+        self.calls_left -= 1
+        self.states += len(ids)
+        states = np.where(ids.numpy() == self.law.vocab_size, cp.MASK, ids.numpy())
+        readouts = cp.Readouts.every_masked(states)
+        logits = torch.zeros((*ids.shape, self.law.vocab_size), dtype=torch.float64)
+        rows = self.law.oracle().rows(states.astype(np.int32), readouts).dense()
+        logits[readouts.state_index, readouts.position] = torch.from_numpy(np.log(rows))
+        return logits
+
+
+@pytest.fixture
+def model(forest_law) -> Callable[..., SequenceModel]:
+    """Return what makes a model of letters that dies after so many calls; by default never."""
+    letters = Letters("ABC", (0, 1, 2), 3)
+    return lambda calls=-1: SequenceModel("letters", Network(forest_law, calls), letters, 5)
+
+
+@pytest.fixture
+def soft(model) -> cp.SoftStructure:
+    template = model().template(TEXT)
+    oracle = model().oracle(template, row_error=1e-9)
+    return cp.discover(oracle, cp.Streams(1, 1), mode="soft", given=template.given, probes=32)
+
+
+def same(one: cp.SampleBatch, other: cp.SampleBatch) -> None:
+    """Compare two batches in everything but the seconds they took."""
+    assert one.sequences.tolist() == other.sequences.tolist() and one.texts == other.texts
+    assert one.ledger == other.ledger and list(one.ledgers) == list(other.ledgers)
+    assert one.measuring == other.measuring
+    assert one.log_probs.tolist() == other.log_probs.tolist()
+    scores = [batch.log_likelihoods for batch in (one, other)]
+    assert (scores[0] is None) == (scores[1] is None)
+    assert scores[0] is None or scores[0].tolist() == scores[1].tolist()
+
+
+def lives_of(model, path, lasting: int, **options: Any) -> tuple[cp.SampleBatch, int, int]:
+    """Call again until it ends; return what it returned, its lives and all that was asked."""
+    lives = asked = 0
+    while True:
+        mortal = model(lasting + (lives > 0))  # a later life recognises the oracle first
+        lives += 1
+        try:
+            drawn = cp.infill(mortal, TEXT, checkpoint=path, **{**OPTIONS, **options})
+            return drawn, lives, asked + mortal.network.states
+        except Interrupted:
+            asked += mortal.network.states
+
+
+@pytest.mark.parametrize("count", [1, 3])
+@pytest.mark.parametrize("lasting", [1, 3])
+@pytest.mark.parametrize("rule", ["sequential", "random-balanced", "punt", "entropy-bounded"])
+def test_an_infill_that_died_at_any_call_is_the_one_that_did_not(
+    model, rule, count, lasting, tmp_path
+):
+    options = {"sampler": rule, "count": count, "likelihood_orders": 2}
+    whole = model()
+    undisturbed = cp.infill(whole, TEXT, **OPTIONS, **options)
+    assert whole.network.states == undisturbed.ledger.total + undisturbed.measuring.total
+    resumed, lives, asked = lives_of(model, tmp_path / "run.log", lasting, **options)
+    same(resumed, undisturbed)
+    assert lives > 1 and asked == whole.network.states + lives - 1
+
+
+def test_recognising_a_structure_is_paid_once_over_all_lives(model, soft, tmp_path):
+    options = {"structure": soft, "batches": 2, "count": 5}
+    whole = model()
+    undisturbed = cp.infill(whole, TEXT, **OPTIONS, **options)
+    assert undisturbed.ledger.probes > 0
+    resumed, lives, asked = lives_of(model, tmp_path / "run.log", 1, **options)
+    same(resumed, undisturbed)
+    assert lives > 2 and asked == whole.network.states + lives - 1
+
+
+def test_a_finished_infill_is_replayed_with_one_state_to_recognise_the_model(model, tmp_path):
+    options = {**OPTIONS, "count": 4, "likelihood_orders": 1, "checkpoint": tmp_path / "run.log"}
+    drawn = cp.infill(model(), TEXT, **options)
+    again = model()
+    same(cp.infill(again, TEXT, **options), drawn)
+    assert again.network.states == 1
+
+
+def test_retries_and_second_submissions_go_with_a_checkpoint(model, monkeypatch, tmp_path):
+    monkeypatch.setattr("counterprobe.retrying.LONGEST_PAUSE", 0.0)
+    options = {**OPTIONS, "sampler": "sequential", "count": 2, "paranoid": 0.5}
+    undisturbed = cp.infill(model(), TEXT, **options)
+    log = tmp_path / "run.log"
+    with pytest.raises(cp.OracleError, match="failed 2 times in a row"):
+        cp.infill(model(3), TEXT, checkpoint=log, retries=1, **options)
+    again = model()
+    resumed = cp.infill(again, TEXT, checkpoint=log, retries=1, timeout=30.0, **options)
+    same(resumed, undisturbed)
+    assert resumed.num_rechecked == undisturbed.num_rechecked > 0
+    assert again.network.states < undisturbed.ledger.total
+
+
+def test_a_text_without_a_mask_has_an_empty_checkpoint(model, tmp_path):
+    for _ in range(2):
+        whole = model()
+        drawn = cp.infill(whole, "ABCAB", progress=False, checkpoint=tmp_path / "run.log")
+        assert drawn.texts == ("ABCAB",) and whole.network.states == 0
+
+
+# ----- Another run ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("change", "term"),
+    [
+        ({"template": "XXAXX"}, "given"),
+        ({"template": "XXBXXB"[1:]}, "given"),
+        ({"allowed": "AB"}, "allowed"),
+        ({"allowed": {0: "AB"}}, "allowed"),
+        ({"temperature": 0.5}, "temperature"),
+        ({"temperature": 0}, "temperature"),
+        ({"sampler": "sequential"}, "sampler"),
+        ({"batches": 3}, "settings"),
+        ({"count": 3}, "count"),
+        ({"seed": cp.Streams(4, 3)}, "decision_seed"),
+        ({"seed": cp.Streams(3, 4)}, "commit_seed"),
+        ({"orders": "fresh"}, "orders"),
+        ({"likelihood_orders": 1}, "likelihood_orders"),
+        ({"paranoid": 0.5}, "paranoid"),
+        ({"at_once": 7}, "at_once"),
+    ],
+)
+def test_the_checkpoint_of_another_infill_is_refused_and_left_alone(model, change, term, tmp_path):
+    log = tmp_path / "run.log"
+    options = {
+        **OPTIONS, "seed": cp.Streams(3, 3), "template": TEXT, "sampler": "random-balanced",
+        "batches": 2, "count": 2, "checkpoint": log,
+    }  # fmt: skip
+    cp.infill(model(), **options)
+    before = log.read_bytes()
+    other = model()
+    if "sampler" in change:
+        del options["batches"]
+    with pytest.raises(cp.CheckpointError, match=f"belongs to another run: its {term} is"):
+        cp.infill(other, **{**options, **change})
+    assert log.read_bytes() == before and other.network.states == 0
+
+
+def test_the_checkpoint_of_another_structure_is_refused(model, soft, tmp_path):
+    options = {**OPTIONS, "batches": 2, "checkpoint": tmp_path / "run.log"}
+    cp.infill(model(), TEXT, structure=soft, **options)
+    template = model().template(TEXT)
+    oracle = model().oracle(template, row_error=1e-9)
+    other = cp.discover(oracle, cp.Streams(2, 2), mode="soft", given=template.given, probes=33)
+    with pytest.raises(cp.CheckpointError, match="its structure is"):
+        cp.infill(model(), TEXT, structure=other, **options)
+
+
+def test_a_budget_may_be_larger_when_a_run_is_resumed(model, tmp_path):
+    options = {**OPTIONS, "sampler": "sequential", "checkpoint": tmp_path / "run.log"}
+    stopped = cp.infill(model(), TEXT, max_submissions=2, **options)
+    assert stopped.results[0].stop is cp.StopReason.BUDGET_SPENT
+    rest = model()
+    assert cp.infill(rest, TEXT, **options).results[0].stop is cp.StopReason.COMPLETED
+    assert rest.network.states == 2 + 1, "what is left, and one to recognise the model"
+
+
+@pytest.mark.parametrize("rule", ["random-balanced", "punt"])
+def test_a_trace_may_be_asked_for_when_a_run_is_resumed(model, rule, tmp_path):
+    options = {**OPTIONS, "sampler": rule, "count": 4, "checkpoint": tmp_path / "run.log"}
+    drawn = cp.infill(model(), TEXT, **options)
+    again = model()
+    same(cp.infill(again, TEXT, trace=tmp_path / "run.json", **options), drawn)
+    assert again.network.states == 1 and (tmp_path / "run.json").exists()
+
+
+def test_a_trace_that_changes_the_order_of_questions_is_refused(model, tmp_path):
+    options = {**OPTIONS, "sampler": "random-balanced", "count": 4, "at_once": 2}
+    options["checkpoint"] = tmp_path / "run.log"
+    cp.infill(model(), TEXT, **options)
+    with pytest.raises(cp.CheckpointError, match="its traced is false, this run's is true"):
+        cp.infill(model(), TEXT, trace=tmp_path / "run.json", **options)
+
+
+def test_an_oracle_without_letters_is_resumed_too(forest_law, tmp_path):
+    options = {"count": 2, "progress": False, "checkpoint": tmp_path / "run.log"}
+    given = [-1, -1, 1, -1, -1]
+    first = cp.infill(forest_law.oracle(), given, **options)
+    same(cp.infill(forest_law.oracle(), given, **options), first)
+    with pytest.raises(cp.CheckpointError, match="its given is"):
+        cp.infill(forest_law.oracle(), **options)
+
+
+# ----- What is meant ----------------------------------------------------------------------------
+
+
+def test_a_structure_brings_its_sampler_and_groups(soft):
+    assert rule_of(None, None, {}).name == "entropy-bounded"
+    assert rule_of("spread", None, {"batches": 3}).settings["batches"] == 3
+    assert rule_of(None, soft, {"batches": 3}).name == "planned"
+    assert orders_of(None) == "shared" and orders_of(soft) == 16
+    with pytest.raises(ValueError, match="give a sampler or a structure"):
+        rule_of("spread", soft, {})
+    with pytest.raises(ValueError, match="settings go with a sampler's name"):
+        rule_of(cp.samplers.Sequential(), None, {"batches": 3})
+
+
+def test_terms_say_what_may_stand_where_only_if_something_may_not(model):
+    common = {
+        "structure": None, "seed": 1, "count": 1, "at_once": 1, "is_traced": False,
+        "paranoid": 0.0, "max_submissions": 5,
+    }  # fmt: skip
+    rule = rule_of(None, None, {})
+    free = infill_terms(make_task(model(), TEXT), rule, **common)
+    assert free["allowed"] is None and "max_submissions" not in free and "traced" not in free
+    some = infill_terms(make_task(model(), TEXT, allowed={0: "AB"}), rule, **common)
+    assert some["allowed"].shape == (5, 3) and some["allowed"][0].tolist() == [True, True, False]
+    assert some["allowed"][1:].all()
