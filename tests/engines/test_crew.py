@@ -2,7 +2,7 @@
 
 import pytest
 
-from counterprobe.engines import Crew, EngineError, InProcess
+from counterprobe.engines import Crew, EngineError, InProcess, TaskLost
 from counterprobe.engines.outcomes import Answered, Failed, Lost, Placed, Started
 
 
@@ -112,6 +112,49 @@ def test_one_attempt_means_that_a_loss_ends_the_crew():
     with Crew(Scripted(["started", "lost"], [], attempts=1), None) as crew:
         with pytest.raises(EngineError, match=r"^its machine is gone$"):
             all_done(crew, range(4))
+
+
+def test_what_was_finished_comes_before_a_task_that_is_given_up_and_the_others_after_it():
+    class Both(Scripted):
+        def ready(self, hands, seconds):
+            return list(hands)
+
+    engine = Both([], ["started", "lost"], attempts=1)
+    told = []
+    with Crew(engine, None, on_loss=told.append) as crew:
+        crew.start()
+        tickets = [crew.submit(task) for task in (2, 3)]
+        (done,) = crew.wait()  # of the first; the second was lost in the same step
+        assert (done.ticket, done.result()) == (tickets[0], 4)
+        with pytest.raises(TaskLost, match="its machine is gone") as caught:
+            crew.wait()
+        assert caught.value.ticket == tickets[1]
+        assert all_done(crew, range(4)) == squares(range(4))
+    assert told == ["its machine is gone"]
+
+
+def test_a_task_that_is_given_up_can_be_an_outcome_like_others():
+    engine = Scripted(["started", "lost"], ["started", "lost"], num_workers=1, attempts=2)
+    with Crew(engine, None) as crew:
+        ticket = crew.submit(3)
+        (done,) = crew.collect()
+        assert done.ticket == ticket
+        with pytest.raises(TaskLost, match="2 times"):
+            done.result()
+        assert all_done(crew, [4]) == {4: 16}
+
+
+def test_a_place_is_filled_again_where_the_job_could_be_made_but_not_for_ever():
+    # One that was hired for a lost one dies while it starts: another comes.
+    engine = Scripted(["started", "lost"], ["lost"], [], num_workers=1)
+    with Crew(engine, None) as crew:
+        assert all_done(crew, [7]) == {7: 49}
+    assert len(engine.hired) == 3
+    engine = Scripted(["started", "lost"], *[["lost"]] * 9, num_workers=1)
+    with Crew(engine, None) as crew:
+        with pytest.raises(EngineError, match="no worker is left: its machine is gone"):
+            all_done(crew, [7])
+    assert len(engine.hired) == 4
 
 
 def test_workers_that_die_before_they_start_are_not_replaced():

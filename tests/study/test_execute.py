@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import study_jobs
 from counterprobe.errors import CounterprobeError
 from counterprobe.study import Store, Study, run_study
 from counterprobe.study.config import config_from_dict
@@ -113,17 +114,67 @@ def test_ctrl_c_in_a_terminal_reaches_workers_too(program, tiny_file, tmp_path):
     assert running.orphans() == []
 
 
-def test_a_worker_that_dies_ends_the_study_with_a_word(program, tiny_file, tmp_path):
-    file = tmp_path / "study.db"
+def deaths(count: int, seed: int, program, tiny_file: Path, file: Path) -> None:
+    """Kill a worker of a study so often, at random moments, and let the study finish."""
+    draw = np.random.default_rng(seed)
     running = program("run", "--config", tiny_file, "--store", file, "--workers", 2)
-    assert running.wait_for_runs(file, 3)
-    os.kill(running.workers()[0], signal.SIGKILL)
+    for _ in range(count):
+        assert running.wait_for_runs(file, len(results_so_far(file)) + int(draw.integers(1, 4)))
+        time.sleep(float(draw.uniform(0, 0.05)))
+        victims = running.workers()
+        os.kill(victims[int(draw.integers(len(victims)))], signal.SIGKILL)
     code, out, err = running.wait()
-    assert (code, out) == (1, "")
-    assert "a worker process died" in err
+    assert code == 0, err
+    assert "worker time" in out
+    lost = "1 worker was lost" if count == 1 else f"{count} workers were lost"
+    assert f"{lost}, and what was begun there was done again elsewhere" in err
+    assert "a worker process died, perhaps for want of memory (exit code -9)" in err
     assert err.count("\n") == 1
     assert running.orphans() == []
-    assert len(results_of(file)) >= 3
+
+
+def results_so_far(file: Path) -> dict[str, dict]:
+    return results_of(file) if file.exists() and file.stat().st_size else {}
+
+
+def test_a_worker_that_dies_leaves_the_table_of_an_undisturbed_study(
+    program, tiny_file, finished_file, tmp_path
+):
+    deaths(1, 3, program, tiny_file, tmp_path / "study.db")
+    assert table_of(tmp_path / "study.db") == table_of(finished_file)
+    assert results_of(tmp_path / "study.db") == results_of(finished_file)
+
+
+@pytest.mark.slow
+def test_six_workers_that_die_leave_the_table_of_an_undisturbed_study(
+    program, tiny_file, finished_file, tmp_path
+):
+    deaths(6, 4, program, tiny_file, tmp_path / "study.db")
+    assert table_of(tmp_path / "study.db") == table_of(finished_file)
+    assert results_of(tmp_path / "study.db") == results_of(finished_file)
+
+
+def test_a_run_that_kills_every_worker_ends_the_study_with_a_word(
+    program, tiny_file, finished_file, tmp_path
+):
+    file = tmp_path / "study.db"
+    support = str(Path(study_jobs.__file__).parent)
+    deadly = (
+        f"import sys; sys.path.append({support!r}); import study_jobs; "
+        "from counterprobe.study import execute; execute._worker = study_jobs.make_deadly; "
+    )
+    running = program(
+        "run", "--config", tiny_file, "--store", file, "--workers", 2, prelude=deadly
+    )
+    code, out, err = running.wait()
+    assert (code, out) == (1, "")
+    assert "a worker process died, perhaps for want of memory (exit code 3), 3 times" in err
+    assert "(evaluation of path, N = 48); finished runs are in the store" in err
+    assert err.count("\n") == 1
+    assert running.orphans() == []
+    kept = results_of(file)
+    assert 0 < len(kept) < len(results_of(finished_file))
+    assert kept.items() <= results_of(finished_file).items()
 
 
 def test_other_processes_of_the_caller_are_left_alone(tiny, tmp_path):

@@ -12,7 +12,14 @@ from rich.console import Console
 from counterprobe.cli import output
 from counterprobe.cli.compare_model import MODEL_DEFAULT, compare_on_model, requires_model
 from counterprobe.cli.compare_table import label, show_comparison
-from counterprobe.cli.engine_options import Address, EngineName, Gpus, Workers, engine_of
+from counterprobe.cli.engine_options import (
+    Address,
+    EngineName,
+    Gpus,
+    Workers,
+    engine_of,
+    losses_told,
+)
 from counterprobe.cli.faults import SHARE, Paranoid, ParanoidShare, share_of
 from counterprobe.cli.foresight import check_memory, say_costs
 from counterprobe.cli.model_task import MODEL, Backbone, Chains, Device
@@ -197,6 +204,7 @@ def compare(
     where = engine_of(engine, workers, address, gpus)
     seeds = list(range(seed, seed + runs))
     measured = kl_draws if evaluate else None
+    on_loss = output.hold(losses_told())
     compared: list[Comparison] = []
     lines: dict[str, list[Comparison]] = {}
     say_costs(chosen, law.length, law.vocab_size)
@@ -215,7 +223,7 @@ def compare(
 
     def run_all(rules: list[Sampler], what: str = "") -> Iterator[Comparison]:
         if where is not None:
-            yield from compare_on(where, laws, rules, seeds, **options)
+            yield from compare_on(where, laws, rules, seeds, on_loss=on_loss, **options)
             return
         for k, rule in enumerate(rules):
             yield run(rule, f"{what} {k + 1}/{len(rules)}" if what else rule.name)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Annotated, Any
 
 import typer
 
-from counterprobe.cli.output import hold
+from counterprobe.cli.output import complain, hold
 from counterprobe.engines import ENGINES, AnyEngine, ShardedOracle, engine_named
 from counterprobe.infilling.replicas import ModelOracle
 from counterprobe.infilling.task import Task, make_task
@@ -20,6 +22,8 @@ __all__ = [
     "Gpus",
     "Workers",
     "engine_of",
+    "losses_told",
+    "say_losses",
     "spread_copies",
     "spread_task",
 ]
@@ -63,8 +67,6 @@ def engine_of(
     workers: int | None,
     address: str | None,
     gpus: float | None = None,
-    *,
-    attempts: int = 3,
 ) -> AnyEngine | None:
     """Return the engine that was chosen, open until the command ends; None when none was."""
     if name is None:
@@ -73,14 +75,16 @@ def engine_of(
         if foreign:
             raise ValueError(f"{', '.join(foreign)} must come with --engine, which was not given")
         return None
-    engine = engine_named(name, workers=workers, address=address, gpus=gpus, attempts=attempts)
+    engine = engine_named(name, workers=workers, address=address, gpus=gpus)
     hold(engine)
     return engine
 
 
 def spread_copies(engine: AnyEngine | None, oracle: Oracle) -> Oracle:
     """Spread a law's oracle over an engine until the command ends; without one it is itself."""
-    return oracle if engine is None else hold(ShardedOracle.copies_of(oracle, engine))
+    if engine is None:
+        return oracle
+    return hold(ShardedOracle.copies_of(oracle, engine, on_loss=hold(losses_told())))
 
 
 def spread_task(engine: AnyEngine | None, model: str, text: str | None, **options: Any) -> Task:
@@ -90,8 +94,27 @@ def spread_task(engine: AnyEngine | None, model: str, text: str | None, **option
     """
     if engine is None:
         return make_task(model, text, **options)
-    sharded = hold(ShardedOracle(engine, ModelOracle(model, text, **options)))
+    make = ModelOracle(model, text, **options)
+    sharded = hold(ShardedOracle(engine, make, on_loss=hold(losses_told())))
     task = make_task(sharded)
     # What is left to do when tokens are drawn: other temperatures are the oracle's own.
     left = 0.0 if options.get("temperature") == 0 else 1.0
     return replace(task, num_measured=sharded.num_measured, temperature=left)
+
+
+@contextmanager
+def losses_told() -> Iterator[Callable[[str], object]]:
+    """Give what takes note of a lost worker; if all ends well, say how many there were."""
+    losses: list[str] = []
+    yield losses.append
+    say_losses(losses)
+
+
+def say_losses(losses: Sequence[str]) -> None:
+    """Say on standard error how many workers were lost, if any were."""
+    if losses:
+        lost = "1 worker was" if len(losses) == 1 else f"{len(losses)} workers were"
+        complain(
+            f"{lost} lost, and what was begun there was done again elsewhere; the last time "
+            f"{losses[-1]}"
+        )

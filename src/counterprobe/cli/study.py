@@ -17,7 +17,7 @@ from rich.progress import Progress as Bar
 from rich.table import Table
 
 from counterprobe.cli import output
-from counterprobe.cli.engine_options import PANEL, Address, Workers, engine_of
+from counterprobe.cli.engine_options import PANEL, Address, Workers, engine_of, say_losses
 from counterprobe.engines import ENGINES
 from counterprobe.study.config import (
     PRESETS,
@@ -285,9 +285,7 @@ def _continue(
     address: str | None,
 ) -> None:
     """Do what is missing, then show the outcome."""
-    # On one machine a run that lost its process for want of memory would lose the next one too.
-    attempts = 1 if engine == "processes" else 3
-    where = engine_of(engine, workers, address, attempts=attempts)
+    where = engine_of(engine, workers, address)
     try:
         with _progress(config.name) as show:
             done = run_study(store, config, engine=where, progress=show)
@@ -382,7 +380,7 @@ def _in_words(config: StudyConfig, frozen: dict[str, Any] | None, failure: str) 
 
 @contextmanager
 def _progress(name: str) -> Iterator[Callable[[Standing], None]]:
-    """Show how a study goes, on standard error and only on a terminal."""
+    """Show how a study goes, on a terminal; say on standard error whether workers were lost."""
     console = Console(stderr=True)
     bar = Bar(
         TextColumn("{task.description}"),
@@ -390,6 +388,7 @@ def _progress(name: str) -> Iterator[Callable[[Standing], None]]:
         MofNCompleteColumn(),
         TextColumn("runs, {task.fields[cells]} cells, {task.fields[left]}"),
         TimeElapsedColumn(),
+        TextColumn("{task.fields[lost]}", style="red"),
         TextColumn("{task.fields[running]}", style="dim"),
         console=console,
         transient=True,
@@ -397,20 +396,24 @@ def _progress(name: str) -> Iterator[Callable[[Standing], None]]:
         disable=not console.is_terminal,
     )
     with bar:
-        task = bar.add_task(name, total=None, cells="", left="", running="")
+        task = bar.add_task(name, total=None, cells="", left="", lost="", running="")
+        losses: tuple[str, ...] = ()
 
         def show(standing: Standing) -> None:
-            left = standing.remaining_seconds
+            nonlocal losses
+            left, losses = standing.remaining_seconds, standing.losses
             bar.update(
                 task,
                 total=standing.expected,
                 completed=standing.done,
                 cells=f"{standing.cells_done}/{standing.num_cells}",
                 left="" if left is None else f"about {_duration(left)} left",
+                lost=f"{len(losses)} workers lost" if losses else "",
                 running="; ".join(f"{t.phase} {t.cell or ''}".strip() for t in standing.running),
             )
 
         yield show
+    say_losses(losses)
 
 
 def _duration(seconds: float) -> str:

@@ -7,7 +7,7 @@ engine is first used.
 
 from counterprobe.engines.choose import ENGINES, AnyEngine, engine_named
 from counterprobe.engines.cluster import RayCluster
-from counterprobe.engines.crew import Crew, Done
+from counterprobe.engines.crew import Crew, Done, TaskLost
 from counterprobe.engines.engine import Engine, EngineError, InProcess
 from counterprobe.engines.processes import Processes
 from counterprobe.engines.sharded import ShardedOracle
@@ -23,5 +23,6 @@ __all__ = [
     "Processes",
     "RayCluster",
     "ShardedOracle",
+    "TaskLost",
     "engine_named",
 ]

@@ -3,8 +3,9 @@
 The rules are the same on every engine. A task that raises is reported with its own error: another
 worker would raise the same. A task whose worker died goes back to the head of the queue, up to the
 engine's number of attempts, and a new hand is hired, which joins when there is room for it. A hand
-that dies before it has made its job is not replaced, so that a job that cannot be made ends
-instead of trying for ever. Replies come in any order; tickets say which task they belong to.
+that dies before it has made its job is replaced only when another has made it, and not for ever,
+so that a job that cannot be made ends. Replies come in any order; tickets say which task they
+belong to.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from counterprobe.engines.closing import Closing
 from counterprobe.engines.engine import Engine, EngineError, Hand
 from counterprobe.engines.outcomes import Answered, Failed, Lost, MakeJob, Outcome, Placed, Started
 
-__all__ = ["Crew", "Done"]
+__all__ = ["Crew", "Done", "TaskLost"]
 
 logger = logging.getLogger("counterprobe")
 
@@ -40,6 +41,20 @@ class Done:
         return self.value
 
 
+class TaskLost(EngineError):
+    """A task lost as many workers as it may.
+
+    Attributes
+    ----------
+    ticket : int
+        Which task.
+    """
+
+    def __init__(self, text: str, ticket: int) -> None:
+        super().__init__(text)
+        self.ticket = ticket
+
+
 @dataclass(slots=True)
 class _Task:
     ticket: int
@@ -57,6 +72,8 @@ class Crew(Closing):
         Makes the job, in each worker; for engines other than this process it must be picklable.
     welcome : callable, optional
         Given the greeting of each job that was made; a hand it returns False for is sent away.
+    on_loss : callable, optional
+        Told why, whenever a worker is lost.
 
     Attributes
     ----------
@@ -65,16 +82,26 @@ class Crew(Closing):
     """
 
     def __init__(
-        self, engine: Engine, make: MakeJob, welcome: Callable[[Any], bool] | None = None
+        self,
+        engine: Engine,
+        make: MakeJob,
+        welcome: Callable[[Any], bool] | None = None,
+        on_loss: Callable[[str], object] | None = None,
     ) -> None:
         self.num_lost = 0
         self._engine = engine
         self._welcome = welcome or (lambda greeting: True)
+        self._on_loss = on_loss or (lambda reason: None)
         self._tickets = 0
         self._queue: deque[_Task] = deque()
         self._starting: list[Hand] = []
         self._free: deque[Hand] = deque()
         self._busy: dict[Hand, _Task] = {}
+        self._done: list[Done] = []
+        self._given_up: deque[TaskLost] = deque()
+        self._num_vacant = 0
+        self._has_started = False
+        self._false_starts = 0
         self._last_loss = "none could be started"
         self._waiting_since = time.monotonic()
         self._prepared = engine.prepare(make)
@@ -87,8 +114,9 @@ class Crew(Closing):
 
     @property
     def size(self) -> int:
-        """Hands that work, are free or are about to start; at least one."""
-        return max(1, len(self._starting) + len(self._free) + len(self._busy))
+        """Hands that work, are free, are about to start or are to be replaced; at least one."""
+        hands = len(self._starting) + len(self._free) + len(self._busy)
+        return max(1, hands + self._num_vacant)
 
     def submit(self, task: Any) -> int:
         """Queue a task; the ticket that is returned comes back with its outcome."""
@@ -110,11 +138,24 @@ class Crew(Closing):
         self._require_hands()
 
     def wait(self) -> list[Done]:
-        """Return finished tasks, at least one; only to be called while some are not."""
-        done: list[Done] = []
-        while not done:
-            done = self._step()
+        """Return finished tasks, at least one; only to be called while some are not.
+
+        A task that lost too many workers raises :class:`TaskLost`, after all that was finished
+        before; those that are left can still be waited for.
+        """
+        while not self._done:
+            if self._given_up:
+                raise self._given_up.popleft()
+            self._step()
+        done, self._done = self._done, []
         return done
+
+    def collect(self) -> list[Done]:
+        """Return finished tasks, at least one; one that lost too many workers has an error."""
+        try:
+            return self.wait()
+        except TaskLost as problem:
+            return [Done(problem.ticket, error=problem)]
 
     def close(self) -> None:
         """End every hand; what is not finished never will be."""
@@ -122,6 +163,7 @@ class Crew(Closing):
             hand.close()
         self._starting, self._free, self._busy = [], deque(), {}
         self._queue.clear()
+        self._num_vacant = 0
 
     # ----- Inside --------------------------------------------------------------------------
 
@@ -132,56 +174,61 @@ class Crew(Closing):
             self._busy[hand] = task
             hand.send(task.content)
 
-    def _step(self) -> list[Done]:
+    def _step(self) -> None:
         """Wait for some hand and take what it has."""
+        self._assign()
+        while self._num_vacant and self._queue:
+            self._starting.append(self._engine.hire(self._prepared))
+            self._num_vacant -= 1
         self._require_hands()
-        self._assign()
         hands = [*self._busy, *self._starting]
-        seconds = self._seconds_left()
-        ready = self._engine.ready(hands, seconds)
-        done = [one for hand in ready if (one := self._take(hand, hand.receive())) is not None]
+        for hand in self._engine.ready(hands, self._seconds_left()):
+            self._take(hand, hand.receive())
         self._assign()
-        return done
 
-    def _take(self, hand: Hand, outcome: Outcome) -> Done | None:
+    def _take(self, hand: Hand, outcome: Outcome) -> None:
         self._waiting_since = time.monotonic()
         match outcome:
             case Placed():
-                return None
+                pass
             case Started(greeting):
                 self._starting.remove(hand)
+                self._has_started, self._false_starts = True, 0
                 if self._welcome(greeting):
                     self._free.append(hand)
                 else:
                     hand.close()
-                return None
             case Lost(reason):
                 self._lose(hand, reason)
-                return None
             case Failed(error) if hand in self._starting:
                 raise error
             case Failed(error):
                 self._free.append(hand)
-                return Done(self._busy.pop(hand).ticket, error=error)
+                self._done.append(Done(self._busy.pop(hand).ticket, error=error))
             case Answered(value):
                 self._free.append(hand)
-                return Done(self._busy.pop(hand).ticket, value)
+                self._done.append(Done(self._busy.pop(hand).ticket, value))
 
     def _lose(self, hand: Hand, reason: str) -> None:
-        """Put a lost hand's task back, and hire another hand in its place."""
+        """Put a lost hand's task back, and note that its place is vacant."""
         hand.close()
         self._last_loss = reason
+        self._on_loss(reason)
         logger.info("the %s engine lost a worker: %s", self._engine.name, reason)
         if hand in self._starting:
             self._starting.remove(hand)
+            self._false_starts += 1
+            if self._has_started and self._false_starts < self._engine.attempts:
+                self._num_vacant += 1
             return
+        self._num_vacant += 1
         task = self._busy.pop(hand)
         if task.attempts >= self._engine.attempts:
             times = "" if task.attempts == 1 else f", {task.attempts} times for one task"
-            raise EngineError(f"{reason}{times}")
+            self._given_up.append(TaskLost(f"{reason}{times}", task.ticket))
+            return
         self.num_lost += 1
         self._queue.appendleft(task)
-        self._starting.append(self._engine.hire(self._prepared))
 
     def _is_out_of_room(self) -> bool:
         """Whether those that are still to start have waited for room too long."""

@@ -13,7 +13,7 @@ counts every state once.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from typing import Any
 
@@ -23,7 +23,7 @@ from counterprobe.arguments import whole_number
 from counterprobe.arrays import IntArray, StateArray
 from counterprobe.engines.closing import Closing
 from counterprobe.engines.crew import Crew, Done
-from counterprobe.engines.engine import Engine
+from counterprobe.engines.engine import Engine, EngineError
 from counterprobe.engines.messages import (
     Batch,
     Declared,
@@ -58,6 +58,8 @@ class ShardedOracle(Closing):
     batch_size : int
         States of a micro-batch. Results of a learned model depend on it within its row error,
         and on nothing else here.
+    on_loss : callable, optional
+        Told why, whenever a worker is lost.
 
     Attributes
     ----------
@@ -83,14 +85,21 @@ class ShardedOracle(Closing):
     (True, True)
     """
 
-    def __init__(self, engine: Engine, make: MakeOracle, *, batch_size: int = BATCH_SIZE) -> None:
+    def __init__(
+        self,
+        engine: Engine,
+        make: MakeOracle,
+        *,
+        batch_size: int = BATCH_SIZE,
+        on_loss: Callable[[str], object] | None = None,
+    ) -> None:
         self.batch_size = whole_number("batch_size", batch_size, at_least=1)
         self._reader = RowReader()
         self._open: dict[int, tuple[_Asked, int]] = {}
         self._declared: list[Declared] = []
         self._is_settled = False
         self._num_answered = 0
-        self._crew = Crew(engine, partial(make_replica, make), self._welcome)
+        self._crew = Crew(engine, partial(make_replica, make), self._welcome, on_loss)
         try:
             self._crew.start()
         except BaseException:
@@ -106,10 +115,15 @@ class ShardedOracle(Closing):
 
     @classmethod
     def copies_of(
-        cls, oracle: Oracle, engine: Engine, *, batch_size: int = BATCH_SIZE
+        cls,
+        oracle: Oracle,
+        engine: Engine,
+        *,
+        batch_size: int = BATCH_SIZE,
+        on_loss: Callable[[str], object] | None = None,
     ) -> ShardedOracle:
         """Shard an oracle that can be pickled, such as a law's: every worker gets a copy."""
-        return cls(engine, partial(_itself, oracle), batch_size=batch_size)
+        return cls(engine, partial(_itself, oracle), batch_size=batch_size, on_loss=on_loss)
 
     def close(self) -> None:
         """End the replicas."""
@@ -166,9 +180,9 @@ class ShardedOracle(Closing):
                 if not asked:
                     break
                 while asked[0].num_missing:
-                    self._take(self._crew.wait())
+                    self._take(self._crew.collect())
                 first = asked.popleft()
-                rows = first.joined()
+                rows = first.joined(self.name)
                 self._num_answered += first.num_states
                 yield rows
         finally:
@@ -248,10 +262,16 @@ class _Asked:
         assert isinstance(reply, Reply)
         self._rows[k] = reader.read(reply, self._parts[k][0])
 
-    def joined(self) -> Rows:
-        """Return all rows in the order asked for, or raise the first micro-batch's error."""
+    def joined(self, name: str) -> Rows:
+        """Return all rows in the order asked for, or raise the first micro-batch's error.
+
+        ``name`` is the oracle's; errors of the oracle itself have it already.
+        """
         if self._errors:
-            raise self._errors[min(self._errors)]
+            error = self._errors[min(self._errors)]
+            if isinstance(error, EngineError):
+                raise EngineError(f"oracle {name!r}: {error}") from error
+            raise error
         rows = concatenate([self._rows[k] for k in range(len(self._parts))])
         order = np.concatenate([index for _, index in self._parts])
         if bool((order[1:] > order[:-1]).all()):

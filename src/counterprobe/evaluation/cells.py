@@ -7,7 +7,7 @@ determined by their law, sampler and seed, wherever they are made.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any
 
@@ -32,6 +32,7 @@ def compare_on(
     draws: int | None = DEFAULT_DRAWS,
     max_submissions: int | None = None,
     paranoid: float = 0.0,
+    on_loss: Callable[[str], object] | None = None,
 ) -> Iterator[Comparison]:
     """Run every sampler on each law with each seed, and yield one comparison a sampler, in order.
 
@@ -44,16 +45,23 @@ def compare_on(
     seeds : sequence of int
     draws, max_submissions, paranoid
         As in :func:`run_trial`.
+    on_loss : callable, optional
+        Told why, whenever a worker is lost.
+
+    Notes
+    -----
+    A run that loses its worker is made again by another; one that loses too many is a problem of
+    its sampler's comparison, and the others go on.
     """
     options = {"draws": draws, "max_submissions": max_submissions, "paranoid": paranoid}
     cases = list(itertools.product(range(len(laws)), seeds))
     done: dict[int, Done] = {}
-    with Crew(engine, partial(_make, laws, options)) as crew:
+    with Crew(engine, partial(_make, laws, options), on_loss=on_loss) as crew:
         # All at once: a sampler that takes long leaves no worker idle.
         tickets = [[crew.submit((k, sampler, seed)) for k, seed in cases] for sampler in samplers]
         for sampler, mine in zip(samplers, tickets, strict=True):
             while not all(ticket in done for ticket in mine):
-                done |= {one.ticket: one for one in crew.wait()}
+                done |= {one.ticket: one for one in crew.collect()}
             yield _comparison(sampler, laws, [done.pop(ticket) for ticket in mine])
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from counterprobe.engines import Crew, Done, Engine, EngineError, Processes
+from counterprobe.engines import Crew, Done, Engine, EngineError, Processes, TaskLost
 from counterprobe.engines.outcomes import Job
 from counterprobe.errors import CounterprobeError
 from counterprobe.study.config import StudyConfig
@@ -31,6 +31,8 @@ class Standing:
     running : tuple of Task
     remaining_seconds : float or None
         From the runs finished so far; None before the first.
+    losses : tuple of str
+        Why workers were lost, one entry each; what they were doing is done again by others.
     """
 
     done: int
@@ -39,6 +41,7 @@ class Standing:
     num_cells: int
     running: tuple[Task, ...]
     remaining_seconds: float | None
+    losses: tuple[str, ...] = ()
 
 
 def run_study(
@@ -65,8 +68,7 @@ def run_study(
         Called with a :class:`Standing` whenever a run starts or ends.
     """
     if engine is None:
-        # A run that lost its process for want of memory would lose the next one too.
-        engine = Processes(workers, attempts=1)
+        engine = Processes(workers)
     elif workers is not None:
         raise ValueError("workers must be settled where the engine is made")
     study = Study(config, store.records(), store.tuning(config.name))
@@ -74,8 +76,9 @@ def run_study(
         return study
     try:
         # After an error or Ctrl-C nobody waits for runs in progress: they are simply missing.
-        with Crew(engine, _worker) as crew:
-            _drive(study, store, crew, progress or (lambda _: None))
+        losses: list[str] = []
+        with Crew(engine, _worker, on_loss=losses.append) as crew:
+            _drive(study, store, crew, losses, progress or (lambda _: None))
     except EngineError as problem:
         raise CounterprobeError(
             f"{problem}; finished runs are in the store. Continue with `counterprobe study "
@@ -89,15 +92,21 @@ def _worker() -> Job:
     return do_work
 
 
-def _drive(study: Study, store: Store, crew: Crew, progress: Callable[[Standing], None]) -> None:
-    """Keep every worker busy until nothing is missing."""
+def _drive(
+    study: Study,
+    store: Store,
+    crew: Crew,
+    losses: list[str],
+    progress: Callable[[Standing], None],
+) -> None:
+    """Keep every worker busy until nothing is missing; ``losses`` grows when one is lost."""
     running: dict[int, Task] = {}
     clock = _Clock(study, crew.size)
     while True:
         busy = {task.name for task in running.values()}
         pending = [task for task in study.pending() if task.name not in busy]
         if not pending and not running:
-            progress(clock.standing(()))
+            progress(clock.standing((), tuple(losses)))
             return
         for task in pending:
             if len(running) >= crew.size:
@@ -109,8 +118,12 @@ def _drive(study: Study, store: Store, crew: Crew, progress: Callable[[Standing]
                 running[crew.submit(task.key)] = task
         if not running:
             continue
-        progress(clock.standing(tuple(running.values())))
-        for done in crew.wait():
+        progress(clock.standing(tuple(running.values()), tuple(losses)))
+        try:
+            finished = crew.wait()
+        except TaskLost as problem:
+            raise EngineError(f"{problem} ({_where(running[problem.ticket])})") from None
+        for done in finished:
             task = running.pop(done.ticket)
             result, seconds = _outcome(done, task)
             store.add(task.key, result, seconds)
@@ -125,12 +138,16 @@ def _outcome(done: Done, task: Task) -> tuple[Plain, Plain]:
     try:
         result, seconds = done.result()
     except Exception as problem:
-        where = task.phase if task.cell is None else f"{task.phase} of {task.cell}"
         raise CounterprobeError(
-            f"a run failed ({where}): {type(problem).__name__}: {problem}; finished runs are in "
-            f"the store. Key: {task.name}"
+            f"a run failed ({_where(task)}): {type(problem).__name__}: {problem}; finished runs "
+            f"are in the store. Key: {task.name}"
         ) from problem
     return result, seconds
+
+
+def _where(task: Task) -> str:
+    """Say which run a task is."""
+    return task.phase if task.cell is None else f"{task.phase} of {task.cell}"
 
 
 class _Clock:
@@ -151,7 +168,7 @@ class _Clock:
             self._seconds += seconds
             self._positions += task.cell.length
 
-    def standing(self, running: tuple[Task, ...]) -> Standing:
+    def standing(self, running: tuple[Task, ...], losses: tuple[str, ...]) -> Standing:
         """Return where the study stands."""
         study = self._study
         done = sum(task.name in study.records for task in study.all_tasks())
@@ -168,4 +185,5 @@ class _Clock:
             num_cells=len(study.cells),
             running=running,
             remaining_seconds=None if rate is None else rate * ahead / self._workers,
+            losses=losses,
         )
