@@ -82,10 +82,10 @@ def ask_possible(stage: Stage, states: StateArray, readouts: Readouts, refusals:
             stage.count_refused(states[low:high])
             refusals.states.append(low)
             refusals.reason = refusals.reason or refusal
-    if not answers:
-        return DenseRows(np.full((len(readouts), stage.vocab_size), 1 / stage.vocab_size))
     if len(answers) == 1 and not refusals.states:
         return answers[0]
+    if not any(map(len, answers)):  # whatever was read was refused
+        return DenseRows(np.full((len(readouts), stage.vocab_size), 1 / stage.vocab_size))
     source = np.zeros(len(readouts), dtype=np.int64)
     found = np.concatenate(index)
     source[found] = np.arange(len(found))
