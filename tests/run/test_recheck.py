@@ -7,8 +7,10 @@ import pytest
 
 import counterprobe as cp
 from counterprobe import samplers, testing
+from counterprobe.oracle import NUMERICAL_FLOOR
 from counterprobe.run.door import Door
-from counterprobe.run.recheck import MOST_STATES
+from counterprobe.run.recheck import MOST_STATES, Recheck
+from counterprobe.states import fingerprint, mix64
 
 MASK = cp.MASK
 STREAMS = cp.Streams(1, 2)
@@ -131,3 +133,131 @@ def test_a_paranoid_run_is_resumed_with_the_budget_it_had(table_law, tmp_path):
 def test_a_share_outside_zero_to_one_is_refused(table_law, share):
     with pytest.raises(ValueError, match="paranoid must be a share"):
         cp.Unmasking(table_law.oracle(), paranoid=share)
+
+
+# ----- What is chosen, what is asked again, what is compared ----------------------------------
+
+
+def coin(count: int, by: float = 0.0) -> cp.DenseRows:
+    return cp.DenseRows(np.tile([0.5 + by, 0.5 - by], (count, 1)))
+
+
+def chosen_numbers(recheck: Recheck) -> list[int]:
+    return [once.number for once in recheck._chosen]
+
+
+@pytest.mark.parametrize("share", [1e-9, 0.1, 0.5, 0.9, 1.0])
+def test_states_are_chosen_by_their_number_in_the_run_however_they_are_cut(share):
+    expected = [
+        k for k in range(60) if k == 0 or int(mix64(np.array([k]))[0]) / 2**64 < share
+    ]  # fmt: skip
+    for sizes in ([60], [1, 29, 0, 30], [7] * 8 + [4]):
+        recheck, number = Recheck(share), 0
+        for size in sizes:
+            states = np.full((size, 2), MASK, dtype=np.int32)
+            states[:, 0] = np.arange(number, number + size)
+            recheck.take(states, cp.Readouts.same(size, [1]), coin(size))
+            number += size
+        assert chosen_numbers(recheck) == expected
+        assert [int(once.state[0]) for once in recheck._chosen] == expected
+
+
+def test_what_was_read_from_a_state_is_kept_as_it_was_and_states_nothing_was_read_from_are_not():
+    recheck = Recheck(1.0)
+    states = np.array([[0, MASK], [1, MASK], [2, MASK]], dtype=np.int32)
+    masses = np.array([[0.1, 0.9], [0.2, 0.8], [0.3, 0.7]])
+    recheck.take(states, cp.Readouts.pairs([2, 0, 2], [1, 1, 0]), cp.DenseRows(masses))
+    states[:], masses[:] = 9, 9
+    assert chosen_numbers(recheck) == [0, 2]
+    first, last = recheck._chosen
+    assert (first.state.tolist(), last.state.tolist()) == ([0, MASK], [2, MASK])
+    assert last.readouts.position.tolist() == [1, 0]
+    assert last.rows.dense().tolist() == [[0.1, 0.9], [0.3, 0.7]]
+    assert first.rows.dense().tolist() == [[0.2, 0.8]]
+
+
+def test_what_is_due_is_asked_last_first_with_the_first_of_the_run_at_the_end():
+    recheck = Recheck(1.0)
+    assert recheck.due() is None
+    for values, readouts in (([0, 1], [1]), ([2, 3], [1, 2])):
+        states = np.full((2, 3), MASK, dtype=np.int32)
+        states[:, 0] = values
+        recheck.take(states, cp.Readouts.same(2, readouts), coin(2 * len(readouts)))
+        again, asked = recheck.due()
+        recheck.take(again, asked, coin(len(asked)))  # second replies are not chosen again
+        assert recheck.due() is None, "nothing is due twice"
+        if values[0] == 0:
+            assert again[:, 0].tolist() == [1, 0], "the first is there already"
+            assert (asked.state_index.tolist(), asked.position.tolist()) == ([0, 1], [1, 1])
+        else:
+            assert again[:, 0].tolist() == [3, 2, 0]
+            assert asked.state_index.tolist() == [0, 0, 1, 1, 2]
+            assert asked.position.tolist() == [1, 2, 1, 2, 1]
+        recheck.compare(coin(len(asked)), 0.0, "coin")
+    assert (recheck.num_states, recheck.num_skipped) == (5, 0)
+    recheck.take(np.full((1, 3), MASK, dtype=np.int32), cp.Readouts.same(1, [0]), coin(1))
+    recheck.due()
+    recheck.skip()
+    assert (recheck.num_states, recheck.num_skipped) == (5, 2)
+    assert recheck.due() is None
+
+
+@pytest.mark.parametrize(
+    ("by", "row_error", "is_frozen"),
+    [
+        (0.125, 0.125, True), (0.125, 0.1, False), (NUMERICAL_FLOOR / 2, 0.0, True),
+        (2 * NUMERICAL_FLOOR, 0.0, False), (0.0, 0.0, True),
+    ],
+)  # fmt: skip
+def test_a_row_may_move_by_what_is_declared_and_by_rounding(by, row_error, is_frozen):
+    recheck = Recheck(1.0)
+    recheck.take(np.full((1, 2), MASK, dtype=np.int32), cp.Readouts.same(1, [0, 1]), coin(2))
+    recheck.due()
+    moved = cp.DenseRows(np.concatenate([coin(1).dense(), coin(1, by).dense()]))
+    if is_frozen:
+        recheck.compare(moved, row_error, "coin")
+    else:
+        with pytest.raises(cp.OracleError, match="is not frozen"):
+            recheck.compare(moved, row_error, "coin")
+    assert recheck.num_states == 1
+
+
+@pytest.mark.parametrize(("worst", "number", "position"), [(0, 2, 3), (1, 1, 1), (3, 0, 2)])
+def test_the_row_that_moved_most_is_named_by_state_and_position(worst, number, position):
+    recheck = Recheck(1.0)
+    states = np.arange(12, dtype=np.int32).reshape(3, 4)
+    asked = cp.Readouts.pairs([0, 1, 1, 2], [2, 1, 0, 3])
+    recheck.take(states, asked, coin(4))
+    again, _ = recheck.due()
+    assert again.tolist() == states[::-1].tolist()
+    by = np.full(4, 0.01)
+    by[worst] = 0.25
+    moved = cp.DenseRows(np.stack([0.5 + by, 0.5 - by], axis=1))
+    prints = int(fingerprint(states[number])[0])
+    message = (
+        f"oracle 'coin' is not frozen: asked a second time for state {number} of the run "
+        rf"\(fingerprint {prints:016x}\), its row at position {position} moved by 0\.25 in total "
+        r"variation, where 0\.125 is declared; fix its randomness and keep the states of a batch "
+        "apart, or declare a larger row_error"
+    )
+    with pytest.raises(cp.OracleError, match=message):
+        recheck.compare(moved, 0.125, "coin")
+
+
+def test_states_from_which_nothing_was_read_need_no_comparing(law):
+    run = cp.Unmasking(law.oracle(), paranoid=1.0)
+    run.probe(run.state, [])
+    assert (run.ledger.probes, run.num_rechecked) == (1, 0)
+    run.probe(run.state, [0])
+    assert (run.ledger.probes, run.num_rechecked) == (3, 1)
+
+
+def test_the_bound_on_second_submissions_holds_for_every_stage_by_itself(uniform_oracle):
+    door = Door(uniform_oracle(3), paranoid=1.0)
+    states = np.full((700, 3), MASK)
+    with door.stage("probe") as stage:
+        for _ in range(2):
+            stage.ask(states.astype(np.int32), cp.Readouts.same(700, [0]))
+    assert door.num_rechecked == MOST_STATES
+    door.probe(states, [0])
+    assert door.num_rechecked == MOST_STATES + 700 + 1

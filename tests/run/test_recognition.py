@@ -77,8 +77,8 @@ def test_another_oracle_is_named_with_file_state_position_and_distance(attention
     expected = (
         r"the/run\.log holds replies of another oracle than this 'CountingOracle of leaning': "
         rf"for the state of fingerprint {int(fingerprint(REVEALING)[0]):016x} the row at "
-        r"position 2 differs by 0\.188 in total variation, where 0\.0312 is declared; resume with the oracle it was "
-        "begun with, or name another file"
+        r"position 2 differs by 0\.188 in total variation, where 0\.0312 is declared; "
+        "resume with the oracle it was begun with, or name another file"
     )
     with pytest.raises(cp.CheckpointError, match=expected):
         seen(recognition, REVEALING, cp.Readouts.same(1, [0, 2]), attention)

@@ -5,6 +5,8 @@ import pytest
 
 import counterprobe as cp
 from counterprobe import Right
+from counterprobe.run.transcript import Event, Transcript
+from counterprobe.run.verifying import check_tokens, promoted_commit
 
 MASK = cp.MASK
 STREAMS = cp.Streams(1, 2)
@@ -178,3 +180,64 @@ def test_what_another_run_probed_in_a_wide_stage_is_taken_over_with_its_history(
     second._door.adopt(first.transcript.entries)
     second.commit_verified([0], [1], UNSCORED)
     assert (second.ledger.probes, second.ledger.commits) == (1, 1)
+
+
+# ----- Tokens and events ----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("tokens", [[0, 3], (3, 0), np.array([0, 3], dtype=np.uint8)])
+def test_tokens_come_back_in_their_order_as_plain_integers(tokens):
+    values = check_tokens(tokens, 2, 4)
+    assert (values.tolist(), values.dtype) == (list(map(int, tokens)), np.int64)
+    assert check_tokens(2, 1, 4).tolist() == [2]
+
+
+@pytest.mark.parametrize(
+    ("tokens", "message"),
+    [
+        ([0, 4], r"tokens must lie in 0\.\.3, got 0\.\.4"),
+        ([-1, 2], r"tokens must lie in 0\.\.3, got -1\.\.2"),
+        ([1], r"tokens must be 2 integers, one a position of the batch, got \[1\]"),
+        ([[0, 1]], "tokens must be 2 integers"),
+        ([0.0, 1.0], "tokens must be 2 integers"),
+        ([True, False], "tokens must be 2 integers"),
+    ],
+)
+def test_what_are_no_tokens_of_these_positions_is_refused(tokens, message):
+    with pytest.raises(ValueError, match=message):
+        check_tokens(tokens, 2, 4)
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_a_probe_is_open_until_it_becomes_a_commit(seed):
+    draw = np.random.default_rng([78, seed])
+    transcript, is_open = Transcript(level=cp.Level.STRUCTURE), dict.fromkeys(range(4), False)
+    nowhere = np.empty(0, dtype=np.int64)
+    for _ in range(40):
+        prints = np.unique(draw.integers(4, size=draw.integers(1, 4)))
+        kind = str(draw.choice(["probe", "wide", "commit", "promoted", "remask", "note"]))
+        some, one = prints.astype(np.uint64), prints[:1].astype(np.uint64)
+        if kind == "note":
+            transcript.note("between", found=3)
+        elif kind == "wide":  # summed, with the history among them or not
+            history = None if draw.random() < 0.5 else one[0]
+            event = Event("probe", 9, 9, nowhere, some.sum(keepdims=True), history=history)
+            transcript.append(event, cp.Ledger())
+            if history is not None:
+                is_open[int(history)] = True
+        elif kind == "promoted":
+            if not is_open[int(one[0])]:
+                with pytest.raises(ValueError, match="needs a probe of the current history"):
+                    promoted_commit(transcript, one[0], nowhere)
+                continue
+            event = promoted_commit(transcript, one[0], np.array([5]))
+            assert (event.operation, event.submissions, event.rows_read) == ("commit", 0, 0)
+            assert event.promoted and not event.selected and event.positions.tolist() == [5]
+            assert (event.fingerprints.tolist(), event.fingerprints.dtype) == (one, np.uint64)
+            transcript.append(event, cp.Ledger())
+            is_open[int(one[0])] = False
+        else:
+            count = 0 if kind == "remask" else len(some)
+            transcript.append(Event(kind, count, 0, nowhere, some), cp.Ledger())
+            if kind == "probe":
+                is_open |= dict.fromkeys(prints.tolist(), True)
