@@ -7,8 +7,13 @@ import pytest
 
 import counterprobe as cp
 from attentive import AttentiveLaw
-from counterprobe.run.door import Door
+from counterprobe.run import door as door_module
+from counterprobe.run import transcript as transcript_module
+from counterprobe.run.door import Door, check_budget
 from counterprobe.run.history import History
+from counterprobe.run.transcript import Event
+from counterprobe.states import fingerprint
+from counterprobe.testing import CountingOracle
 
 MASK = cp.MASK
 STREAMS = cp.Streams(1, 2)
@@ -250,3 +255,318 @@ def test_stages_are_logged(law, caplog):
     with caplog.at_level(logging.DEBUG, logger="counterprobe"):
         Door(law.oracle()).probe(np.full((2, law.length), MASK), [0, 1])
     assert caplog.messages == ["probe: 2 submissions, 4 rows, batch of 0; total 2"]
+
+
+# ----- Who watches, who listens, who is told ----------------------------------------------------
+
+
+def masked(law, count: int = 1) -> np.ndarray:
+    return np.full((count, law.length), MASK, dtype=np.int32)
+
+
+class Watching:
+    """Keeps what it is told, in order."""
+
+    def __init__(self):
+        self.told = []
+
+    def charge(self, event, stage):
+        self.told.append((event.operation, event.submissions, stage))
+
+    def reach(self, depth):
+        self.told.append(("reach", depth))
+
+
+class Listening:
+    """Keeps what it hears, in order."""
+
+    def __init__(self):
+        self.heard = []
+
+    def replied(self, states, readouts, rows):
+        self.heard.append(("replied", len(states), len(readouts)))
+
+    def charged(self, event, ledger):
+        self.heard.append(("charged", event.operation, ledger))
+
+    def noted(self, note):
+        self.heard.append(("noted", note.name))
+
+
+@pytest.mark.parametrize(("most", "needed"), [(None, 10**9), (3, 3), (0, 0), (3, 1)])
+def test_a_budget_permits_what_it_says(most, needed):
+    check_budget(most, needed)
+
+
+@pytest.mark.parametrize(("most", "needed"), [(3, 4), (0, 1)])
+def test_a_budget_refuses_the_first_submission_beyond(most, needed):
+    said = f"max_submissions is {most} and going on would make {needed}; permit more, or choose"
+    with pytest.raises(cp.BudgetExceeded, match=said):
+        check_budget(most, needed)
+
+
+def test_whoever_watches_hears_of_every_stage_with_its_index(law):
+    watching = Watching()
+    door = Door(law.oracle(), watch=watching)
+    door.probe(masked(law, 2), [0])
+    with door.stage("preprocess") as stage:
+        stage.ask(masked(law), cp.Readouts.same(1, [0]))
+    door.record(Event("commit", 0, 0, np.array([1]), np.zeros(1, np.uint64), promoted=True))
+    door.probe(masked(law, 3), [1])
+    assert watching.told == [
+        ("probe", 2, 0), ("preprocess", 1, 1), ("commit", 0, 1), ("probe", 3, 2),
+    ]  # fmt: skip
+
+
+def test_what_is_taken_over_is_charged_and_kept_here_and_told_once_elsewhere(law):
+    source = Door(law.oracle(), record=cp.Level.FULL)
+    source.probe(masked(law, 2), [0, 1])
+    source.transcript.note("found", edges=3)
+    source.probe(masked(law), [2])
+    watching, listening = Watching(), Listening()
+    taker = Door(law.oracle(), record=cp.Level.FULL, watch=watching, listener=listening)
+    taker.probe(masked(law), [0])
+    before, taker_ledger = len(listening.heard), taker.ledger
+    taker.adopt(source.transcript.entries)
+    assert taker.ledger == taker_ledger + source.ledger == taker.transcript.replay()
+    assert taker.transcript.entries[1:] == source.transcript.entries
+    assert taker.transcript.rows_kept == source.transcript.rows_kept + 1 == 6
+    assert watching.told == [("probe", 1, 0), ("reach", 3)]
+    kinds = [heard[:2] for heard in listening.heard[before:]]
+    assert kinds == [("charged", "probe"), ("noted", "found"), ("charged", "probe")]
+    assert listening.heard[-1][2] == taker.ledger
+    Door(law.oracle()).adopt(source.transcript.entries)  # nobody needs to watch
+
+
+def test_the_end_of_a_stage_is_told_when_it_has_been_charged(law):
+    told = []
+    door = Door(law.oracle())
+
+    def tell(operation):
+        told.append((operation, door.ledger.total))
+
+    with door.stage("probe", tell) as stage:
+        stage.ask(masked(law, 2), cp.Readouts.same(2, [0]))
+        assert told == []
+    with door.stage("probe", tell) as stage:
+        stage.ask(masked(law), cp.Readouts.same(1, [0]))
+        stage.commit(np.array([0]))
+    with door.stage("probe", tell):
+        pass  # nothing was submitted: nothing is told
+    assert told == [("probe", 2), ("commit", 3)]
+
+
+def test_an_oracle_hears_of_every_stage_that_opens_if_it_wants_to(law):
+    class Hearing(CountingOracle):
+        opened = 0
+
+        def stage_opened(self):
+            self.opened += 1
+
+    oracle = Hearing(law.oracle())
+    door = Door(oracle)
+    door.probe(masked(law), [0])
+    with door.stage("probe") as stage:
+        assert oracle.opened == 2
+        with pytest.raises(ValueError, match="inside an open stage"), door.stage("probe"):
+            pass
+        stage.ask(masked(law), cp.Readouts.same(1, [0]))
+    assert oracle.opened == 2 and door.ledger.probes == 2
+
+
+def test_a_stage_says_how_much_room_it_has(law):
+    assert Door(law.oracle()).stage("probe").room is None
+    door = Door(law.oracle(), max_submissions=5)
+    door.probe(masked(law, 2), [0])
+    with door.stage("probe") as stage:
+        assert stage.room == 3
+        stage.ask(masked(law), cp.Readouts.same(1, [0]))
+        stage.count_refused(masked(law))
+        assert (stage.room, stage.submissions, stage.rows_read) == (1, 2, 1)
+        assert stage.vocab_size == law.vocab_size
+        stage.ask(masked(law), cp.Readouts.same(1, [0]))  # exactly what is left
+    assert door.ledger == cp.Ledger(probes=5, depth=2, rows_read=4, widest_stage=3)
+
+
+def test_an_event_holds_what_its_stage_was_about(law):
+    door = Door(law.oracle(), record=cp.Level.FULL)
+    history = History(law.length, law.vocab_size, [1] + [MASK] * (law.length - 1))
+    shown = masked(law, 2)
+    shown[:, 1] = [0, 1]
+    with door.stage("probe") as stage:
+        first = stage.ask(shown, cp.Readouts.same(2, [0]))
+        second = stage.ask_history(history, np.array([2, 1]))
+        stage.commit(np.array([2, 1]), selected=True)
+    (event,) = door.transcript.events
+    assert (event.operation, event.submissions, event.rows_read) == ("commit", 3, 4)
+    assert event.positions.tolist() == [2, 1]
+    assert event.selected and not event.promoted
+    assert event.rows[0] is first and event.rows[1] is second and len(event.rows) == 2
+    prints = fingerprint(np.concatenate([shown, history.state[None]]))
+    assert event.fingerprints.tolist() == prints.tolist()
+    assert (event.history, event.tokens) == (None, None), "every fingerprint was kept"
+
+
+@pytest.mark.parametrize("order", [[0, 1, 2], [1, 0, 2], [1, 2, 0]])
+@pytest.mark.parametrize("knows", [True, False])
+def test_a_wide_stage_notes_whether_the_history_was_among_its_states(
+    law, order, knows, monkeypatch
+):
+    monkeypatch.setattr(door_module, "MAX_FINGERPRINTS", 2)
+    states = masked(law, 3)
+    states[:, 1] = [MASK, 0, 1]
+    mine = fingerprint(states[:1])[0]
+    door = Door(law.oracle())
+    with door.stage("probe", None, mine if knows else None) as stage:
+        for k in order:
+            stage.ask(states[k : k + 1], cp.Readouts.same(1, [0]))
+    (event,) = door.transcript.events
+    assert event.fingerprints.tolist() == [int(fingerprint(states).sum(dtype=np.uint64))]
+    assert event.history == (mine if knows else None)
+    narrow = Door(law.oracle())
+    with narrow.stage("probe", None, mine) as stage:
+        stage.ask(states[:2], cp.Readouts.same(2, [0]))
+    (event,) = narrow.transcript.events
+    assert len(event.fingerprints) == 2 and event.history is None
+
+
+def test_fingerprints_that_are_known_are_believed_and_others_computed(law):
+    door = Door(law.oracle())
+    with door.stage("probe") as stage:
+        stage.ask(masked(law), cp.Readouts.same(1, [0]), np.array([7], dtype=np.uint64))
+        stage.ask(masked(law), cp.Readouts.same(1, [0]))
+    (event,) = door.transcript.events
+    assert event.fingerprints.tolist() == [7, int(fingerprint(masked(law))[0])]
+
+
+def test_rows_that_have_come_already_are_checked_and_charged_like_others(law, counted):
+    oracle = counted(law.oracle())
+    door = Door(oracle)
+    rows = law.oracle().rows(masked(law), cp.Readouts.same(1, [0]))
+    with door.stage("probe") as stage:
+        stage.ask(masked(law), cp.Readouts.same(1, [0]), answer=lambda: rows)
+        with pytest.raises(cp.OracleError, match="2 asked, 1 returned"):
+            stage.ask(masked(law), cp.Readouts.same(1, [0, 1]), answer=lambda: rows)
+    assert oracle.calls == 0 and (door.ledger.probes, door.ledger.rows_read) == (1, 1)
+
+
+def test_rows_beyond_the_bound_are_not_kept(law, monkeypatch):
+    monkeypatch.setattr(transcript_module, "MAX_ROWS", 3)
+    door = Door(law.oracle(), record=cp.Level.FULL)
+    for count in (2, 2, 1):
+        door.probe(masked(law, count), [0])
+    assert [sum(map(len, event.rows)) for event in door.transcript.events] == [2, 0, 1]
+    assert door.transcript.rows_kept == 3
+
+
+def test_a_session_is_opened_when_it_is_needed_told_of_commits_and_dropped(forest_law):
+    events = []
+
+    class Following(type(forest_law.oracle())):
+        def session(self, state):
+            events.append(("open", state.tolist()))
+            return Session(super().session(state))
+
+    class Session:
+        def __init__(self, inner):
+            self.inner = inner
+
+        def push(self, positions, tokens):
+            events.append(("push", positions.tolist(), tokens.tolist()))
+            self.inner.push(positions, tokens)
+
+        def rows(self, positions):
+            events.append(("rows", positions.tolist()))
+            return self.inner.rows(positions)
+
+    door = Door(Following(forest_law))
+    history = History(forest_law.length, forest_law.vocab_size)
+    door.push(np.array([0]), np.array([1]))  # nobody follows yet
+    history.advance(np.array([0]), np.array([1]), 0)
+    start = history.state.tolist()
+    for _ in range(2):
+        with door.stage("probe") as stage:
+            rows = stage.ask_history(history, np.array([3, 2]))
+    plain = forest_law.oracle().rows(history.state[None].copy(), cp.Readouts.same(1, [3, 2]))
+    assert np.array_equal(rows.masses, plain.masses)
+    door.push(np.array([2]), np.array([0]))
+    door.forget()
+    door.push(np.array([3]), np.array([0]))
+    with door.stage("probe") as stage:
+        stage.ask_history(history, np.array([5]))
+    assert events == [
+        ("open", start), ("rows", [3, 2]), ("rows", [3, 2]), ("push", [2], [0]),
+        ("open", start), ("rows", [5]),
+    ]  # fmt: skip
+
+
+def test_attention_is_asked_for_by_layers_and_needs_an_oracle_that_has_it(law):
+    weights = np.full((law.length, law.length), 1 / law.length)
+    history = History(law.length, law.vocab_size, [1] + [MASK] * (law.length - 1))
+    oracle = AttentiveLaw(law.oracle(), weights)
+    door = Door(oracle)
+    assert door.require_attention() is oracle
+    with door.stage("probe") as stage:
+        rows, attention = stage.ask_attended(history, np.array([2, 1]), 4)
+    plain = law.oracle().rows(history.state[None].copy(), cp.Readouts.same(1, [2, 1]))
+    assert np.array_equal(rows.masses, plain.masses)
+    assert attention.tolist() == weights.tolist() and oracle.calls == [4]
+    (event,) = door.transcript.events
+    assert event.fingerprints.tolist() == fingerprint(history.state).tolist()
+    oracle.offers_attention = False
+    for other in (oracle, law.oracle()):
+        said = f"attention needs a model that returns it, which oracle '{other.name}' does not"
+        with pytest.raises(ValueError, match=said):
+            Door(other).require_attention()
+
+
+@pytest.mark.parametrize(("budget", "again", "skipped"), [(3, 1, 0), (2, 0, 1), (None, 1, 0)])
+def test_second_submissions_are_a_stage_of_probes_or_are_left_out(law, budget, again, skipped):
+    oracle = CountingOracle(law.oracle())
+    door = Door(oracle, paranoid=1e-12, max_submissions=budget)
+    told = []
+    with door.stage("probe", told.append) as stage:
+        stage.ask(masked(law, 2), cp.Readouts.same(2, [0]))
+    assert (door.num_rechecked, door.num_recheck_skipped) == (again, skipped)
+    assert door.ledger.probes == oracle.states == 2 + again
+    assert [event.operation for event in door.transcript.events] == ["probe"] * (1 + again)
+    assert told == ["probe"]
+    plain = Door(law.oracle())
+    assert (plain.num_rechecked, plain.num_recheck_skipped) == (0, 0)
+
+
+def test_a_stage_that_failed_is_not_checked_a_second_time(law):
+    oracle = CountingOracle(law.oracle())
+    door = Door(oracle, paranoid=1.0)
+    with pytest.raises(RuntimeError), door.stage("probe") as stage:
+        stage.ask(masked(law), cp.Readouts.same(1, [0]))
+        raise RuntimeError
+    assert (oracle.states, door.num_rechecked) == (1, 0)
+
+
+def test_stages_are_logged_only_for_those_who_want_to_know(law, caplog):
+    door = Door(law.oracle())
+    with caplog.at_level(logging.INFO, logger="counterprobe"):
+        door.probe(masked(law), [0])
+    assert caplog.messages == []
+    with caplog.at_level(logging.DEBUG, logger="counterprobe"), door.stage("probe") as stage:
+        stage.ask(masked(law, 2), cp.Readouts.same(2, [0, 1]))
+        stage.commit(np.array([0, 1, 2]))
+    assert caplog.messages == ["commit: 2 submissions, 4 rows, batch of 3; total 3"]
+
+
+def test_what_a_door_is_made_with_is_what_it_has(law):
+    oracle = law.oracle()
+    door = Door(oracle)
+    assert (door.length, door.vocab_size, door.oracle) == (law.length, law.vocab_size, oracle)
+    assert (door.transcript.level, door.transcript.listener) == (cp.Level.LEDGER, None)
+    listening = Listening()
+    for record, level in ((cp.Level.LEDGER, cp.Level.TRACE), (cp.Level.FULL, cp.Level.FULL)):
+        heard = Door(oracle, record=record, listener=listening)
+        assert (heard.transcript.level, heard.transcript.listener) == (level, listening)
+    check = Door(oracle, trusted=False).check
+    assert Door(oracle, check=check, trusted=True).check is check
+    with pytest.raises(ValueError, match="max_submissions must be at least 0, got -1"):
+        Door(oracle, max_submissions=-1)
+    with pytest.raises(ValueError, match="oracle must have length"):
+        Door(law)

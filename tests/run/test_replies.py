@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+import zlib
 
 import pytest
 
@@ -182,3 +183,88 @@ def test_a_log_in_use_by_another_process_is_refused(tmp_path):
         ReplyLog(path, ABOUT, FACTS)
     log.close()
     ReplyLog(path, ABOUT, FACTS).close()
+
+
+@pytest.mark.parametrize(
+    ("then", "now", "is_same"),
+    [
+        ("one", "one", True), ("one", "two", False), (None, "two", True), ("one", None, True),
+        (None, None, True),
+    ],
+)  # fmt: skip
+def test_what_an_oracle_holds_is_compared_where_both_sides_know_it(tmp_path, then, now, is_same):
+    path = tmp_path / "run.log"
+    ReplyLog(path, {**ABOUT, replies.CONTENT: then}, FACTS).close()
+    if is_same:
+        ReplyLog(path, {**ABOUT, replies.CONTENT: now}, FACTS).close()
+    else:
+        said = 'its oracle_content is "one", this run\'s is "two"; resume with the same settings'
+        with pytest.raises(cp.CheckpointError, match=said):
+            ReplyLog(path, {**ABOUT, replies.CONTENT: now}, FACTS)
+    missing = tmp_path / "older.log"
+    ReplyLog(missing, ABOUT, FACTS).close()
+    ReplyLog(missing, {**ABOUT, replies.CONTENT: now}, FACTS).close()
+
+
+def test_the_bytes_of_a_log_are_those_of_its_format(tmp_path):
+    path = tmp_path / "run.log"
+    log = ReplyLog(path, ABOUT, FACTS)
+    assert (log.path, log.num_lives, log.num_cut, log.is_begun_anew) == (path, 1, 0, False)
+    log.append(Kind.NOT_KEPT, b"abc")
+    log.close()
+    log.close()  # a second time is nothing new
+    head = json.dumps(WRITTEN).encode()
+    expected = b"counterprobe replies 1\n"
+    for kind, content in ((0, head), (1, b""), (4, b"abc")):
+        start = bytes([kind]) + len(content).to_bytes(8, "little")
+        expected += start + zlib.crc32(start + content).to_bytes(4, "little") + content
+    assert path.read_bytes() == expected
+
+
+def test_an_old_log_is_read_to_its_end_and_no_further(tmp_path):
+    path = tmp_path / "run.log"
+    written(path, (b"one",))
+    log = ReplyLog(path, ABOUT, FACTS)
+    assert log.next() == (Kind.ABOUT, json.dumps(WRITTEN).encode())
+    log.append(Kind.REPLY, b"two")
+    assert [log.next(), log.next()] == [(Kind.LIFE, b""), (Kind.REPLY, b"one")]
+    assert log.next() is None and log.next() is None
+    log.close()
+
+
+@pytest.mark.parametrize("length", [58, 59, 99])
+def test_long_values_are_shown_in_part(tmp_path, length):
+    path = tmp_path / "run.log"
+    ReplyLog(path, {"given": "x" * length}, FACTS).close()
+    shown = '"' + "x" * length + '"' if length <= 58 else '"' + "x" * 56 + r"\.\.\."
+    with pytest.raises(cp.CheckpointError, match=f"its given is {shown}, this run's is 3;"):
+        ReplyLog(path, {"given": 3}, FACTS)
+
+
+def test_writing_goes_on_until_every_byte_is_written(tmp_path):
+    class Stuttering:
+        def __init__(self, file):
+            self.file = file
+
+        def write(self, data):
+            return self.file.write(data[:2])
+
+        def __getattr__(self, name):
+            return getattr(self.file, name)
+
+    path = tmp_path / "run.log"
+    log = ReplyLog(path, ABOUT, FACTS)
+    log._file = Stuttering(log._file)
+    log.append(Kind.REPLY, b"a long reply")
+    log.close()
+    assert replies_of(path)[0] == [b"a long reply"]
+
+
+def test_without_locks_a_log_is_opened_all_the_same(tmp_path, monkeypatch):
+    monkeypatch.setattr(replies, "fcntl", None)
+    path = tmp_path / "run.log"
+    first = ReplyLog(path, ABOUT, FACTS)
+    second = ReplyLog(path, ABOUT, FACTS)
+    assert second.num_lives == 2
+    first.close()
+    second.close()

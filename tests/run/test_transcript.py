@@ -195,3 +195,82 @@ def test_a_copy_is_cut_loose(law):
 
 def test_nothing_replays_to_nothing():
     assert Transcript().replay() == cp.Ledger()
+
+
+def test_a_copy_keeps_level_entries_and_how_many_rows_they_hold(law):
+    run = hand_made_run(law.oracle(), cp.Level.FULL)
+    copy = run.transcript.copy()
+    assert (copy.level, copy.entries) == (cp.Level.FULL, run.transcript.entries)
+    assert copy.rows_kept == run.transcript.rows_kept > 0
+    assert copy.listener is None
+
+
+NOWHERE, NO_PRINTS = np.empty(0, dtype=np.int64), np.empty(0, dtype=np.uint64)
+
+
+@pytest.mark.parametrize(
+    ("event", "charges"),
+    [
+        (("preprocess", 1, 5), {"preprocessing": 1, "depth": 1}),
+        (("probe", 3, 5), {"probes": 3, "depth": 1}),
+        (("commit", 2, 5), {"commits": 2, "depth": 1}),
+        (("commit", 2, 5, True), {"commits": 2, "depth": 1, "selected_commits": 1}),
+        (("remask", 0, 0), {}),
+    ],
+)
+def test_an_event_is_charged_as_what_it_was(event, charges):
+    operation, submissions, rows_read, *selected = event
+    one = Event(operation, submissions, rows_read, NOWHERE, NO_PRINTS, *selected)
+    before = cp.Ledger(1, 10, 10, 10, 100, 2, 10)
+    expected = before.charge(rows_read=rows_read, stage_width=submissions, **charges)
+    assert one.charge(before) == expected
+
+
+def test_a_promoted_probe_is_one_commit_more_and_one_probe_less():
+    before = cp.Ledger(1, 10, 10, 10, 100, 2, 10)
+    one = Event("commit", 0, 0, NOWHERE, NO_PRINTS, promoted=True)
+    assert one.charge(before) == cp.Ledger(1, 9, 11, 10, 100, 2, 10)
+    chosen = Event("commit", 0, 0, NOWHERE, NO_PRINTS, selected=True, promoted=True)
+    assert chosen.charge(before) == cp.Ledger(1, 9, 11, 10, 100, 2, 11)
+
+
+def test_rows_are_kept_at_the_fullest_level_up_to_the_bound(monkeypatch):
+    monkeypatch.setattr(transcript_module, "MAX_ROWS", 5)
+    two = cp.DenseRows(np.full((2, 2), 0.5))
+    for level in cp.Level:
+        transcript = Transcript(level=level)
+        kept = [transcript.keep(two), transcript.keep(two), transcript.keep(two)]
+        if level is cp.Level.FULL:
+            assert kept == [(two,), (two,), ()] and transcript.rows_kept == 4
+            assert transcript.keep(two.take(np.array([0]))) and transcript.rows_kept == 5
+        else:
+            assert kept == [(), (), ()] and transcript.rows_kept == 0
+
+
+def test_a_listener_hears_notes_details_and_announcements_and_only_notes_are_kept():
+    heard = []
+
+    class Hearing:
+        def noted(self, note):
+            heard.append((note.name, note.content))
+
+        def announced(self, purpose, facts):
+            heard.append((purpose, facts))
+
+        def charged(self, event, ledger):
+            heard.append((event, ledger))
+
+    event, ledger = Event("probe", 1, 1, NOWHERE, NO_PRINTS), cp.Ledger(probes=1)
+    for level in cp.Level:
+        for listener in (None, Hearing()):
+            transcript = Transcript(level=level, listener=listener)
+            transcript.note("found", edges=2)
+            transcript.detail("seen", tokens=3)
+            transcript.announce("next", facts=4)
+            transcript.append(event, ledger)
+            notes = [("found", {"edges": 2})] if level >= cp.Level.STRUCTURE else []
+            assert [(note.name, note.content) for note in transcript.notes] == notes
+            assert transcript.events == [event] and len(transcript.entries) == len(notes) + 1
+            expected = [*notes, ("seen", {"tokens": 3}), ("next", {"facts": 4}), (event, ledger)]
+            assert heard == (expected if listener else [])
+            heard.clear()

@@ -11,6 +11,7 @@ import pytest
 import counterprobe as cp
 from counterprobe import Readouts, Request, Right
 from counterprobe.samplers import Packed, RandomBalanced, Sequential
+from counterprobe.states import fingerprint
 
 MASK = cp.MASK
 STREAMS = cp.Streams(1, 2)
@@ -639,3 +640,172 @@ def test_stages_are_logged(law, caplog):
         run = begun(law.oracle())
         run.commit([0, 1])
     assert caplog.messages == ["commit: 1 submissions, 2 rows, batch of 2; total 1"]
+
+
+# ----- What those who listen hear of a commit, and what is left of it ---------------------------
+
+
+class Hearing:
+    """Keeps, in order, what was settled with which rows, charged, announced and noted."""
+
+    def __init__(self):
+        self.heard = []
+
+    def replied(self, states, readouts, rows):
+        pass
+
+    def settled(self, positions, tokens, rows):
+        masses = None if rows is None else np.asarray(rows.dense()).tolist()
+        self.heard.append(("settled", positions.tolist(), tokens.tolist(), masses))
+
+    def charged(self, event, ledger):
+        self.heard.append(("charged", event.operation, event.positions.tolist()))
+
+    def announced(self, purpose, facts):
+        self.heard.append(("announced", purpose, facts))
+
+    def noted(self, note):
+        self.heard.append(("noted", note.name, note.content))
+
+
+def rows_at(law, state, positions) -> list:
+    found = law.oracle().rows(state[None], Readouts.same(1, positions)).dense()
+    return np.asarray(found).tolist()
+
+
+KNOWING = {
+    "commit": lambda run, batch: run.commit(batch),
+    "selected": lambda run, batch: run.commit_selected(lambda residual, rows: batch)[1],
+    "known": lambda run, batch: (run.draft(), run.commit_selected(lambda *_: batch))[1][1],
+    "candidates": lambda run, batch: (run.draft(), run.commit_candidates(batch))[1],
+    "beside": lambda run, batch: (
+        run.leave_one_out([1], with_history=True),
+        run.commit_selected(lambda residual, rows: batch),
+    )[1][1],
+}
+
+
+@pytest.mark.parametrize("way", KNOWING)
+@pytest.mark.parametrize("rights", [~Right.NONE, ~Right.SELECT_AFTER_REPLY])
+def test_every_commit_settles_its_own_values_from_its_own_rows_and_is_charged_after(
+    law, way, rights
+):
+    hearing, told = Hearing(), []
+    run = begun(law.oracle(), rights=rights, listener=hearing, progress=told.append)
+    run.commit([1])
+    before, prints = run.state, fingerprint(run.state)
+    del hearing.heard[:], told[:]
+    batch = np.array([3, 0])
+    tokens = KNOWING[way](run, batch)
+    assert run.state[batch].tolist() == tokens.tolist()
+    settled = [heard for heard in hearing.heard if heard[0] == "settled"]
+    assert settled == [("settled", [3, 0], tokens.tolist(), rows_at(law, before, batch))]
+    assert hearing.heard[-2:] == [*settled, ("charged", "commit", [3, 0])]
+    event = run.transcript.events[-1]
+    assert event.operation == "commit" and event.fingerprints.tolist() == prints.tolist()
+    is_spared = Right.SELECT_AFTER_REPLY in rights and way in ("known", "candidates", "beside")
+    assert (event.promoted, event.submissions) == (is_spared, int(not is_spared))
+    assert event.selected == (Right.SELECT_AFTER_REPLY in rights and way != "commit")
+    assert (told[-1].operation, told[-1].committed) == ("commit", 3)
+    assert told[-1].ledger == run.ledger == run.transcript.replay()
+    expected = Right.NONE if way == "commit" else rights & Right.SELECT_AFTER_REPLY
+    if way == "candidates":
+        expected |= Right.COMMIT_CANDIDATES
+    if way == "beside":
+        expected |= Right.REMASK
+    assert run.rights_used == expected
+    assert run.round_of_position[[1, 3, 0]].tolist() == [0, 1, 1]
+
+
+def test_drafts_and_looks_ahead_are_announced_and_candidates_shown(law):
+    hearing = Hearing()
+    run = begun(law.oracle(), listener=hearing)
+    drawn = run.draft()
+    run.lookahead([[0]])
+    run.commit_candidates([0])
+    again = run.draft()  # its rows were looked at: nothing is submitted, so nothing announced
+    assert [heard for heard in hearing.heard if heard[0] in ("announced", "noted")] == [
+        ("announced", "draft", {}),
+        ("noted", "candidates", {"candidates": drawn}),
+        ("announced", "lookahead", {}),
+        ("noted", "candidates", {"candidates": again}),
+    ]
+
+
+def test_verified_values_are_announced_with_their_scores_and_settled_without_rows(law):
+    hearing, told = Hearing(), []
+    run = begun(law.oracle(), listener=hearing, progress=told.append)
+    prints = fingerprint(run.state)
+    run.probe(run.state, [0])
+    del hearing.heard[:], told[:]
+    run.commit_verified([2, 0], [1, 0], [-0.5, -0.25])
+    assert hearing.heard == [
+        ("announced", "verified", {"log_probs": [-0.5, -0.25]}),
+        ("settled", [2, 0], [1, 0], None),
+        ("charged", "commit", [2, 0]),
+    ]
+    assert [(one.operation, one.committed, one.ledger) for one in told] == [
+        ("commit", 2, run.ledger)
+    ]
+    event = run.transcript.events[-1]
+    assert event.promoted and not event.selected
+    assert event.fingerprints.tolist() == prints.tolist()
+
+
+@pytest.mark.parametrize("rights", [~Right.NONE, ~Right.SELECT_AFTER_REPLY])
+def test_a_selection_from_known_rows_is_checked_like_any_other(law, rights):
+    run = begun(law.oracle(), rights=rights)
+    run.commit([1])
+    run.draft()
+    for batch, message in (([1], "position 1 is committed already"), ([], "non-empty list")):
+        with pytest.raises(ValueError, match=message):
+            run.commit_selected(lambda residual, rows, batch=batch: batch)
+    seen = []
+    run.commit_selected(lambda residual, rows: seen.append((residual, rows)) or residual[:1])
+    residual, rows = seen[0]
+    assert residual.tolist() == [k for k in range(law.length) if k != 1]
+    assert len(rows) == len(residual)
+
+
+@pytest.mark.parametrize(
+    ("operation", "act"),
+    [
+        ("draft", lambda run: run.draft()),
+        ("commit_selected", lambda run: run.commit_selected(lambda *_: [0])),
+    ],
+)
+def test_what_needs_an_uncommitted_position_says_so_by_its_name(law, operation, act):
+    run = begun(law.oracle())
+    run.commit(run.residual)
+    said = f"{operation} needs an uncommitted position; the run is complete"
+    with pytest.raises(ValueError, match=said):
+        act(run)
+
+
+def test_nothing_is_drawn_before_the_noise_is_bound(law, counted):
+    oracle = counted(law.oracle())
+    run = cp.Unmasking(oracle)
+    for act in (
+        lambda: run.commit([0]),
+        lambda: run.commit_selected(lambda residual, rows: residual),
+        run.draft,
+    ):
+        with pytest.raises(ValueError, match=r"no commit noise yet: call begin\(streams\)"):
+            act()
+    assert oracle.calls == 0
+
+
+def test_looking_ahead_submits_the_state_after_each_batch_in_their_order(law, counted):
+    oracle = counted(law.oracle())
+    run = begun(oracle, given=[1] + [MASK] * (law.length - 1))
+    drawn = run.draft()
+    batches = [[2, 1], [3]]
+    replies = run.lookahead(batches)
+    shown = oracle.seen[-1]
+    for batch, state, reply in zip(batches, shown, replies, strict=True):
+        expected = drawn.place(run.state, np.array(batch))
+        assert state.tolist() == expected.tolist()
+        left = np.flatnonzero(expected == MASK)
+        assert np.asarray(reply.dense()).tolist() == rows_at(law, expected, left)
+    with pytest.raises(ValueError, match="position 0 is committed already"):
+        run.lookahead([[0]])
