@@ -47,6 +47,9 @@ NEAREST = {
     "probing/packed/planes.py": [
         "tests/probing/packed/test_votes.py", "tests/probing/packed/test_screen.py",
     ],
+    "probing/soft/screen.py": [
+        "tests/probing/soft/test_screen.py", "tests/probing/soft/test_substitution.py",
+    ],
     "run/candidates.py": ["tests/run/test_candidates.py", "tests/run/test_remasking.py"],
     "run/door.py": [
         "tests/run/test_door.py", "tests/run/test_unmasking.py", "tests/run/test_recheck.py",

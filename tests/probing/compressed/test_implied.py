@@ -1,5 +1,8 @@
 """What fitted terms imply: the rows of the very law they were fitted to."""
 
+import itertools
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -7,7 +10,14 @@ import counterprobe as cp
 from counterprobe.graph import repair_order
 from counterprobe.oracle import Readouts
 from counterprobe.probing.compressed.findings import CompressedSettings, Terms
-from counterprobe.probing.compressed.implied import ImpliedLaw, fitted_terms
+from counterprobe.probing.compressed.implied import (
+    ImpliedLaw,
+    coordinates_of,
+    fitted_terms,
+    tokens_of,
+)
+from counterprobe.probing.compressed.knowledge import Knowledge
+from counterprobe.probing.compressed.neighbourhoods import Neighbourhoods
 from counterprobe.probing.compressed.screen import _CompressedScreen
 
 
@@ -143,3 +153,227 @@ def test_joint_draws_follow_the_fitted_law() -> None:
     assert (drawn[:, 0] == 1).all()
     assert abs((drawn[:, 1] == 1).mean() - 0.9) < 0.06
     assert abs((drawn[:, 2] == drawn[:, 1]).mean() - 0.9) < 0.06
+
+
+# ----- Plainly --------------------------------------------------------------------------------
+
+
+def plain_terms(found: Neighbourhoods) -> tuple[Terms, list[float]]:
+    """Do what ``fitted_terms`` does, one reader, source and coordinate at a time."""
+    readings, knowledge = found.readings, found.knowledge
+    width = readings.all_mask.shape[1]
+    columns, present = readings.columns, readings.all_mask > 1e-30
+    reference = [int(np.argmax(row)) for row in readings.all_mask]
+    complete = knowledge.is_found.copy()
+    added: dict[tuple[int, int], np.ndarray] = {}
+    own: set[tuple[int, int]] = set()
+    for reader in np.flatnonzero(knowledge.is_found):
+        for slot in range(found.count[reader]):
+            source = int(found.members[reader, slot])
+            table = added[reader, source] = np.zeros((width, width))
+            own.add((reader, source))
+            for a in range(width):
+                choice = columns.choice_of_coordinate[source, a]
+                if choice >= 0 and found.is_determined[reader, slot, choice]:
+                    table[a] = found.terms[reader, slot, choice]
+                elif present[source, a]:
+                    complete[reader] = False
+        known = found.known(np.array([reader]))
+        for k, source in enumerate(known.position):
+            shown = columns.choice_of_coordinate[source]
+            added[reader, int(source)] = known.terms[k][shown].copy()
+    unary = found.constant.copy()
+    by_end: dict[tuple[int, int], np.ndarray] = {}
+    for (reader, source), table in added.items():
+        table[~present[source]] = 0.0
+        table[:, ~present[reader]] = 0.0
+        a0, b0 = reference[source], reference[reader]
+        unary[reader] += table[a0]
+        by_end[reader, source] = table - table[a0] - table[:, [b0]] + table[a0, b0]
+    unary[~present] = -np.inf
+    edges = sorted({(min(pair), max(pair)) for pair in added})
+    tables, apart = np.zeros((len(edges), width, width)), []
+    for e, (i, j) in enumerate(edges):
+        far = 0.0
+        for a, b in np.ndindex(width, width):
+            mass = {i: readings.all_mask[i, a], j: readings.all_mask[j, b]}
+            said = {}
+            if (i, j) in by_end:
+                said[i] = by_end[i, j][b, a]
+            if (j, i) in by_end:
+                said[j] = by_end[j, i][a, b]
+            trust = sum(mass[end] ** 2 for end in said)
+            if trust > 0:
+                tables[e, a, b] = sum(mass[end] ** 2 * said[end] for end in said) / trust
+            if {(i, j), (j, i)} <= own:
+                far = max(far, abs(said[i] - said[j]) * min(mass.values()))
+        apart.append(far)
+    return Terms(unary, np.array(edges), tables, complete, readings.tolerance), apart
+
+
+def made_up(probing, law: cp.ForestLaw, seed: int, **options: object) -> Neighbourhoods:
+    """Return neighbourhoods of the law's edges with any terms, some of them left open.
+
+    The hub fits one of its leaves itself, and takes over what it can from the others.
+    """
+    probed = probing(law, tolerance=1e-9, **options)
+    found = Neighbourhoods(probed.readings, Knowledge(np.zeros(law.length, dtype=np.bool_)))
+    for j in range(law.length):
+        named = [int(e.sum()) - j for e in law.edges if j in e]
+        found.count[j] = len(named[:3]) if j != HUB else 1
+        found.members[j, : len(named[:3])] = named[:3]
+    draw = np.random.default_rng(seed)
+    found.terms[:] = draw.normal(size=found.terms.shape)
+    found.constant[:] = draw.normal(size=found.constant.shape)
+    found.is_determined[:] = draw.random(found.is_determined.shape) < 0.95
+    found.has_claims[:] = True
+    found.knowledge.resolve(np.delete(np.arange(law.length), [1, 9]))
+    return found
+
+
+HUB = 4
+PATH_AND_STAR = [[0, 1], [1, 2], [3, 2], *([HUB, i] for i in range(5, 12))]
+
+
+@pytest.mark.parametrize("columns", [{}, {"threshold": 0.0}, {"threshold": 0.0, "as_dense": True}])
+@pytest.mark.parametrize("seed", range(3))
+def test_terms_are_read_off_fits_coordinate_by_coordinate(
+    classed_law, probing, columns: dict[str, object], seed: int
+) -> None:
+    found = made_up(probing, classed_law(PATH_AND_STAR, 13), seed, **columns)
+    if seed == 2:  # a coordinate that some positions lack
+        found.readings.all_mask[[1, 4, 7], 1] = 0.0
+    got, disagreement = fitted_terms(found)
+    wanted, apart = plain_terms(found)
+    np.testing.assert_array_equal(got.edges, wanted.edges)
+    np.testing.assert_array_equal(got.is_complete, wanted.is_complete)
+    np.testing.assert_allclose(got.unary, wanted.unary, atol=1e-9)
+    np.testing.assert_allclose(got.tables, wanted.tables, atol=1e-9)
+    np.testing.assert_allclose(disagreement, apart, atol=1e-9)
+    assert got.tolerance == 1e-9
+    assert 0 < got.is_complete.sum() < 13 and (disagreement > 0).any()
+
+
+def implied_plainly(terms: Terms, state: np.ndarray, position: int) -> np.ndarray:
+    """The row of one position, by summing over everything that is masked."""
+    length, width = terms.unary.shape
+    free = [i for i in range(length) if state[i] == cp.MASK and i != position]
+    row = np.zeros(width)
+    for values in itertools.product(range(width), repeat=len(free) + 1):
+        filled = state.copy()
+        filled[[position, *free]] = values
+        log = terms.unary[np.arange(length), filled].sum()
+        for (i, j), table in zip(terms.edges, terms.tables, strict=True):
+            log += table[filled[i], filled[j]]
+        row[values[0]] += np.exp(log)
+    return row / row.sum()
+
+
+# A triangle with a tail, a pair that hangs on nothing, and a position by itself.
+CYCLE = np.array([[0, 1], [1, 2], [0, 2], [2, 3], [4, 5]])
+
+
+@pytest.mark.parametrize("known", [[0], [2], [0, 2], [0, 1, 2, 3], [2, 4]])
+@pytest.mark.parametrize("classed", [False, True])
+def test_misfits_are_distances_from_the_rows_that_enumeration_gives(
+    known: list[int], classed: bool
+) -> None:
+    draw = np.random.default_rng(len(known))
+    length, width = 7, 3
+    unary = draw.normal(size=(length, width))
+    unary[3, 1] = unary[6, 0] = -np.inf
+    terms = Terms(
+        unary, CYCLE, draw.normal(size=(5, width, width)), np.ones(length, dtype=np.bool_), 1e-3
+    )
+    known_first = np.isin(np.arange(length), known)
+    implied = ImpliedLaw.of(terms, known_first)
+    np.testing.assert_array_equal(implied.is_tested, ~known_first)
+    assert implied.tolerance == pytest.approx(3e-5 + 2e-3)
+    # A position touches what must be known where a path of free positions leads to it.
+    for i in np.flatnonzero(~known_first):
+        reached, ahead = set(), [int(i)]
+        while ahead:
+            here = ahead.pop()
+            for e in CYCLE:
+                if here in e:
+                    other = int(e.sum() - here)
+                    if other not in reached and not known_first[other]:
+                        ahead.append(other)
+                    reached.add(other)
+        assert implied.touches_known[i] == bool(reached & set(known))
+    states = draw.integers(width, size=(6, length)).astype(np.int32)
+    hidden = draw.random((6, length)) < 0.6
+    hidden[:, known] = False
+    coordinates = np.where(hidden, cp.MASK, states)
+    readouts = Readouts.every_masked(coordinates)
+    masses = draw.dirichlet(np.ones(width), size=len(readouts))
+    if classed:  # tokens 0..8 in three classes, three of each
+        classes = cp.TokenClasses.build(length, np.arange(9) % 3)
+        rows = cp.ClassedRows(masses, classes, readouts.position)
+        shown = np.where(hidden, cp.MASK, states + 3 * draw.integers(3, size=states.shape))
+    else:
+        rows, shown = cp.DenseRows(masses), coordinates
+    got = implied.misfit(shown.astype(np.int32), readouts, rows)
+    for r, (s, i) in enumerate(zip(readouts.state_index, readouts.position, strict=True)):
+        if not np.isfinite(unary[np.arange(length), coordinates[s]])[coordinates[s] >= 0].all():
+            continue  # a state that the law excludes
+        row = implied_plainly(terms, coordinates[s], int(i))
+        assert got[r] == pytest.approx(np.abs(row - masses[r]).sum() / 2, abs=1e-9)
+    # What cannot be tested is not: its distance is zero.
+    open_ended = replace(terms, is_complete=np.arange(length) != 3)
+    untested = ImpliedLaw.of(open_ended, known_first)
+    far = untested.misfit(shown.astype(np.int32), readouts, rows)
+    tested = untested.is_tested[readouts.position]
+    np.testing.assert_allclose(far, np.where(tested, got, 0.0), atol=1e-12)
+    assert not untested.is_tested[3] and untested.is_tested[5]
+
+
+def test_hubs_have_their_unary_spread_over_their_edges() -> None:
+    # A hub of 60 leaves that each pull by 3 against a unary of 150: no single factor holds that.
+    length = 61
+    unary = np.zeros((length, 2))
+    unary[0] = 150.0, 0.0
+    edges = np.array([[0, i] for i in range(1, length)])
+    tables = np.zeros((60, 2, 2))
+    tables[:, 0] = -2.5
+    terms = Terms(unary, edges, tables, np.ones(length, dtype=np.bool_), 1e-12)
+    implied = ImpliedLaw.of(terms, np.zeros(length, dtype=np.bool_))
+    state = np.full((1, length), cp.MASK, dtype=np.int32)
+    readouts = Readouts.pairs(np.array([0, 0]), np.array([0, 5]))
+    rows = cp.DenseRows(np.array([[0.5, 0.5], [0.5, 0.5]]))
+    assert implied.misfit(state, readouts, rows).max() < 1e-9
+
+
+def test_draws_keep_what_is_known_and_follow_it() -> None:
+    # A chain of copies, all but certain; position 3 is known and in no layer.
+    copies = np.tile(np.log(np.eye(3) + 1e-12), (3, 1, 1))
+    terms = Terms(
+        np.zeros((5, 3)),
+        np.array([[0, 1], [1, 2], [2, 3]]),
+        copies,
+        np.ones(5, dtype=np.bool_),
+        1e-12,
+    )
+    known_first = np.array([False, False, False, True, True])
+    implied = ImpliedLaw.of(terms, known_first)
+    layers = [np.array([1]), np.array([0, 2])]
+    for value in range(3):
+        known = np.array([0, 0, 0, value, 1])
+        drawn = implied.draw(known, layers, np.random.default_rng(value))
+        assert drawn.tolist() == [value, value, value, value, 1]
+        assert known.tolist() == [0, 0, 0, value, 1]
+
+
+def test_tokens_and_coordinates_are_turned_into_each_other() -> None:
+    classes = cp.TokenClasses.build(3, np.array([2, 0, 1, 0, 2]))
+    states = np.array([[0, cp.MASK, 3], [4, 1, cp.MASK]], dtype=np.int32)
+    shown = coordinates_of(states, classes)
+    assert shown.tolist() == [[2, cp.MASK, 0], [2, 0, cp.MASK]] and shown.dtype == np.int32
+    assert coordinates_of(states, None) is states
+    rng = np.random.default_rng(0)
+    positions = np.tile(np.arange(3), 40)
+    coordinates = rng.integers(3, size=120)
+    tokens = tokens_of(coordinates, positions, classes, rng)
+    np.testing.assert_array_equal(np.array([2, 0, 1, 0, 2])[tokens], coordinates)
+    assert {0, 1, 2, 3, 4} == set(tokens.tolist())
+    assert tokens_of(coordinates, positions, None, rng) is coordinates

@@ -548,6 +548,32 @@ def test_what_a_budget_certifies_has_all_its_evidence() -> None:
     assert not findings.evidence[~findings.is_resolved].any()
 
 
+@pytest.mark.parametrize(
+    ("family", "most", "seed", "hub"),
+    [
+        ("growing-stars", 106, 3, 34),
+        ("growing-stars", 100, 2, 34),
+        ("preferential-attachment", 154, 2, 35),
+    ],
+)
+def test_a_hub_may_rest_on_leaves_that_lack_their_evidence(
+    family: str, most: int, seed: int, hub: int
+) -> None:
+    # When the budget ends, a hub has its evidence and some leaf, whose terms it took over, has
+    # not: their edge belongs to what is certified, since the hub moves with the leaf.
+    law = cp.families.build(family, 40, 196)
+    findings, _ = screen(law.oracle(), seed, max_probes=most)
+    assert findings.num_refuted == 0 and findings.num_compared > 0
+    assert 0 < findings.is_resolved.sum() < 40
+    assert findings.terms is not None
+    np.testing.assert_array_equal(findings.terms.edges, findings.edges)
+    mine = {e for e in pairs(law.edges) if hub in e}
+    assert findings.is_resolved[hub]
+    assert not all(findings.is_resolved[sum(e) - hub] for e in mine)
+    assert mine <= pairs(findings.edges) <= pairs(law.edges)
+    assert missed(law, findings) == set()
+
+
 @pytest.mark.parametrize("most", [1, 10, 63, 65])
 def test_the_first_batch_keeps_to_the_budget(most: int) -> None:
     law = cp.families.build("path", 100, 196)

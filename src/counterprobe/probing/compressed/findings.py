@@ -158,7 +158,7 @@ class Findings:
     Attributes
     ----------
     edges : ndarray of int, shape (E, 2)
-        Pairs that a resolved end names.
+        Pairs that a resolved end names, or of which it takes the terms over.
     is_resolved : ndarray of bool, shape (N,)
         Whether a position's neighbourhood is known; given positions count as resolved.
     evidence : ndarray of int, shape (N,)

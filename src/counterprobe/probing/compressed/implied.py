@@ -85,9 +85,10 @@ def fitted_terms(found: Neighbourhoods) -> tuple[Terms, FloatArray]:
     interaction = added - at_reference[:, None, :]
     interaction -= interaction[everyone, :, reference[reader]][:, :, None]
 
-    edges = found.edges()
+    # Every pair that a fit used: a hub takes terms over from ends that lack their evidence, too.
     low, high = np.minimum(reader, source), np.maximum(reader, source)
-    edge = np.searchsorted(edges[:, 0] * length + edges[:, 1], low * length + high)
+    pairs, edge = np.unique(low * length + high, return_inverse=True)
+    edges = np.stack(np.divmod(pairs, length), axis=1)
     end = (reader == low).astype(np.int64)  # tables have the smaller position first
     turned = np.where(end[:, None, None] == 1, interaction.transpose(0, 2, 1), interaction)
     by_end = np.zeros((2, len(edges), width, width))

@@ -152,7 +152,7 @@ class _CompressedScreen:
             found, self.needed, self.max_probes, is_spent=self.is_spent, is_refuted=self.is_refuted
         )
         return Findings(
-            edges=found.edges(),
+            edges=found.edges() if terms is None else terms.edges,
             is_resolved=self.knowledge.is_resolved.copy(),
             evidence=found.evidence,
             misfit=found.misfit,
