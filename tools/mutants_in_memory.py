@@ -46,6 +46,7 @@ NEAREST = {
     "probing/compressed/data.py": ["tests/probing/compressed/test_readings.py"],
     "probing/packed/planes.py": [
         "tests/probing/packed/test_votes.py", "tests/probing/packed/test_screen.py",
+        "tests/probing/packed/test_planes.py",
     ],
     "probing/soft/screen.py": [
         "tests/probing/soft/test_screen.py", "tests/probing/soft/test_substitution.py",
@@ -80,7 +81,7 @@ NEAREST = {
 # A fault may make a loop endless: so many times what the tests took without it, and at least this.
 PATIENCE, LEAST_SECONDS = 8.0, 10.0
 # A test that takes more time of the processor without compilation does not judge kernels.
-LONGEST_TEST = 3.0
+LONGEST_TEST = 2.0
 # How a process ends in which the code could not be exchanged: no test has failed there.
 FAILED_OUTSIDE = 71
 
