@@ -14,8 +14,9 @@ in this way: they are counted as left out, and ``mutants.py`` judges them.
 Compiled kernels cannot be exchanged either. ``--kernels`` judges these alone, and compiles
 nothing: their loops run as Python. That shows whether tests notice other arithmetic, other bounds
 and other branches. It does not show what a compiler makes of a fault: an index beyond an array is
-an error here, and reads foreign memory there. Tests that fail without compilation, or take longer
-than some seconds, are set aside.
+an error here, and reads foreign memory there. A fault that shows in this way alone counts as
+caught, and is counted apart ("by index"). Tests that fail without compilation, or take longer than
+some seconds, are set aside.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ import signal
 import sys
 import tempfile
 import time
+from collections.abc import Generator
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -44,10 +46,6 @@ from living_functions import Living, names_changed
 NEAREST = {
     "planning/make.py": ["tests/planning/test_make.py", "tests/planning/test_gap.py"],
     "probing/compressed/data.py": ["tests/probing/compressed/test_readings.py"],
-    "probing/packed/planes.py": [
-        "tests/probing/packed/test_votes.py", "tests/probing/packed/test_screen.py",
-        "tests/probing/packed/test_planes.py",
-    ],
     "probing/soft/screen.py": [
         "tests/probing/soft/test_screen.py", "tests/probing/soft/test_substitution.py",
     ],
@@ -84,6 +82,10 @@ PATIENCE, LEAST_SECONDS = 8.0, 10.0
 LONGEST_TEST = 2.0
 # How a process ends in which the code could not be exchanged: no test has failed there.
 FAILED_OUTSIDE = 71
+# What is said of a fault in a kernel that shows only as an index beyond an array.
+BY_INDEX = "by index"
+# How a process ends that has judged a fault.
+OUTCOMES = {0: mutants.SURVIVED, 1: mutants.CAUGHT, 2: BY_INDEX}
 
 
 def nearest_tests(file: str) -> list[str]:
@@ -135,6 +137,7 @@ class Loop:
         self._faults = faults
         self._plain = plain
         self._failed = False
+        self._failed_by_index = False
         self._living: dict[str, Living] = {}
         self._seconds: dict[pytest.Item, float] = {}
         self._called: dict[pytest.Item, set[tuple[str, str]]] = {}
@@ -154,9 +157,18 @@ class Loop:
         session.testsfailed = 0
         return True
 
-    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_makereport(
+        self, call: pytest.CallInfo[None]
+    ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
         """Remember that a test has failed."""
-        self._failed = self._failed or report.failed
+        report = yield
+        if report.failed:
+            if self._plain and call.excinfo is not None and call.excinfo.errisinstance(IndexError):
+                self._failed_by_index = True
+            else:
+                self._failed = True
+        return report
 
     def _look_around(self, session: pytest.Session) -> None:
         """Run every test without a fault, and note its time and the functions that it calls."""
@@ -175,11 +187,11 @@ class Loop:
                 except TookLong:
                     self._failed = True
                 signal.setitimer(signal.ITIMER_PROF, 0.0)
-                if not self._failed:
+                if not (self._failed or self._failed_by_index):
                     self._seconds[item] = time.monotonic() - began
                     self._called[item] = {(file, name) for file in called for name in called[file]}
                 elif self._plain:
-                    self._failed = False
+                    self._failed = self._failed_by_index = False
                     self.set_aside.append(item.nodeid)
                 else:
                     raise SystemExit(f"mutants: {item.nodeid} fails without a fault")
@@ -215,7 +227,7 @@ class Loop:
                     self._run(item, tests[k + 1 : k + 2])
                     if self._failed:
                         break
-                code = 1 if self._failed else 0
+                code = 1 if self._failed else 2 if self._failed_by_index else 0
             finally:
                 os._exit(code)
         most = max(LEAST_SECONDS, PATIENCE * sum(self._seconds[item] for item in tests))
@@ -226,7 +238,7 @@ class Loop:
                 code = os.waitstatus_to_exitcode(status)
                 if code == FAILED_OUTSIDE:
                     raise SystemExit("mutants: a fault could not be put into its function")
-                return mutants.SURVIVED if code == 0 else mutants.CAUGHT
+                return OUTCOMES.get(code, mutants.CAUGHT)
             time.sleep(0.01)
         os.killpg(child, signal.SIGKILL)
         os.waitpid(child, 0)
@@ -363,18 +375,20 @@ class Report:
         for file, record in self._records.items():
             folder, _, _ = file.rpartition("/")
             folders.setdefault(folder or file, []).append(record)
+        heads = ("by wider tests", "by hanging", "by index", "left out")
         lines = [f"{'modules':28}{'judged':>8}{'caught':>8}{'share':>7}"
-                 f"{'by wider tests':>16}{'by hanging':>12}{'left out':>10}"]  # fmt: skip
+                 + "".join(f"{head:>{len(head) + 2}}" for head in heads)]  # fmt: skip
         share = 1.0
         for name, records in [*folders.items(), ("together", [*self._records.values()])]:
             verdicts = [one for record in records for one in record["verdicts"]]
             caught = [one for one in verdicts if one["outcome"] != mutants.SURVIVED]
             wider = sum(one["wider"] for one in caught)
-            hung = sum(one["outcome"] == mutants.HUNG for one in caught)
+            hung, by_index = (sum(one["outcome"] == outcome for one in caught)
+                              for outcome in (mutants.HUNG, BY_INDEX))  # fmt: skip
             left_out = sum(record["left_out"] for record in records)
             share = len(caught) / len(verdicts) if verdicts else 0.0
             lines.append(f"{f'{name} ({len(records)})':28}{len(verdicts):8}{len(caught):8}"
-                         f"{share:7.0%}{wider:16}{hung:12}{left_out:10}")  # fmt: skip
+                         f"{share:7.0%}{wider:16}{hung:12}{by_index:10}{left_out:10}")  # fmt: skip
         return "\n".join(lines), share
 
 

@@ -77,10 +77,12 @@ def test_the_table_counts_by_folder_and_wider_tests_correct_it(tmp_path, capsys)
     assert mutants_in_memory.survivors_of(tmp_path / "new" / "report") == {"run/a.py": [2]}
     table, share = report.table()
     _, run, rows, together = (line.split() for line in table.splitlines())
-    assert run == ["run", "(1)", "3", "2", "67%", "1", "0", "2"]
-    assert rows == ["rows.py", "(1)", "1", "1", "100%", "0", "1", "0"]
-    assert together == ["together", "(2)", "4", "3", "75%", "1", "1", "2"]
+    assert run == ["run", "(1)", "3", "2", "67%", "1", "0", "0", "2"]
+    assert rows == ["rows.py", "(1)", "1", "1", "100%", "0", "1", "0", "0"]
+    assert together == ["together", "(2)", "4", "3", "75%", "1", "1", "0", "2"]
     assert share == 0.75
+    report.add(other, [mutants_in_memory.BY_INDEX], 0)
+    assert report.table()[0].splitlines()[2].split()[3:] == ["1", "100%", "0", "0", "1", "0"]
 
 
 @pytest.mark.slow
