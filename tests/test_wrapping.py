@@ -211,3 +211,51 @@ def test_an_oracle_around_another_can_be_sent_to_a_process(table_law, forest_law
         asked = cp.Readouts.same(1, [1])
         expected = law.oracle().rows(state, asked)
         assert np.array_equal(around.rows(state, asked).masses, expected.masses)
+
+
+# ----- A companion that can be probed -----------------------------------------------------------
+
+
+class InOrder(ManySessions):
+    """An oracle that cannot be probed, beside one that can."""
+
+    def __init__(self, oracle, companion):
+        super().__init__(oracle)
+        self.by_index = companion
+
+
+def test_a_companion_is_asked_through_whoever_stands_around_and_told_apart(forest_law):
+    companion = testing.CountingOracle(forest_law.oracle())
+    seen = Seen(Seen(InOrder(forest_law.oracle(), companion)))
+    state = np.full((1, forest_law.length), MASK, dtype=np.int32)
+    asked = cp.Readouts.same(1, [1])
+    rows = seen.by_index.rows(state, asked)
+    assert np.array_equal(rows.masses, companion.inner.rows(state, asked).masses)
+    seen.rows(state, asked)
+    assert companion.states == 1 and len(seen.questions) == len(seen.inner.questions) == 2
+    one, other = seen.questions
+    assert one.digest != other.digest
+    for question, more in ((one, 1), (other, 0)):
+        before = companion.states
+        example = question.example()
+        again = example.ask(seen.inner)
+        assert np.array_equal(again.masses, rows.take(example.chosen).masses)
+        assert companion.states - before == more
+    assert Seen(forest_law.oracle()).by_index is None
+
+
+def test_a_companion_has_the_row_error_and_hears_the_stages_of_its_oracle(forest_law):
+    class Listening(Seen):
+        row_error = 0.25
+        stages = 0
+
+        def stage_opened(self):
+            self.stages += 1
+
+    around = Listening(InOrder(forest_law.oracle(), forest_law.oracle()))
+    beside = around.by_index
+    assert beside.row_error == 0.25
+    cp.Unmasking(beside).probe([[MASK] * forest_law.length], [1])
+    assert around.stages == 1
+    deaf = Seen(InOrder(forest_law.oracle(), forest_law.oracle())).by_index
+    assert not hasattr(deaf, "stage_opened")

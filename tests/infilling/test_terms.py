@@ -242,3 +242,59 @@ def test_terms_say_what_may_stand_where_only_if_something_may_not(model):
     some = infill_terms(make_task(model(), TEXT, allowed={0: "AB"}), rule, **common)
     assert some["allowed"].shape == (5, 3) and some["allowed"][0].tolist() == [True, True, False]
     assert some["allowed"][1:].all()
+
+
+# ----- Rows that depend on the order of commits ---------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def folding():
+    return cp.models.load("proteinmpnn", backbone="1ubi", device="cpu")
+
+
+@pytest.fixture
+def evaluated(folding, monkeypatch) -> Callable[[int], list[int]]:
+    """Return what lets the decoder die after so many replies, and counts those it gave."""
+    plain = type(folding.decoder).logits
+
+    def install(lasting: int) -> list[int]:
+        states: list[int] = []
+
+        def logits(decoder, known, index, position):
+            if len(states) == lasting:
+                raise Interrupted
+            states.append(len(torch.unique(index)))
+            return plain(decoder, known, index, position)
+
+        monkeypatch.setattr(type(folding.decoder), "logits", logits)
+        return states
+
+    return install
+
+
+def test_designs_in_commit_order_are_resumed_with_their_sessions_and_scores(
+    folding, evaluated, tmp_path
+):
+    native = folding.backbone.sequence
+    template = folding.template("X" * 6 + native[6:])
+    by_index = folding.oracle(template, row_error=1e-4)
+    soft = cp.discover(by_index, cp.Streams(1, 1), mode="soft", given=template.given, probes=24)
+    options = {
+        "structure": soft, "batches": 3, "count": 2, "seed": 3, "likelihood_orders": 1,
+        "progress": False, "oracle_options": {"order": "commit", "row_error": 1e-4},
+    }  # fmt: skip
+    whole = evaluated(-1)
+    undisturbed = cp.infill(folding, template, **options)
+    total = undisturbed.ledger.total + undisturbed.measuring.total
+    assert sum(whole) == total and undisturbed.ledger.probes > 0
+    lives = asked = 0
+    while True:
+        states = evaluated(1 + (lives > 0))
+        lives += 1
+        try:
+            resumed = cp.infill(folding, template, checkpoint=tmp_path / "run.log", **options)
+            break
+        except Interrupted:
+            asked += sum(states)
+    same(resumed, undisturbed)
+    assert lives == len(whole) > 3 and asked + sum(states) == total + lives - 1
