@@ -2,7 +2,7 @@
 import { caption } from "./captions";
 import { palettes } from "./colours";
 import type { Theme } from "./colours";
-import { count, el } from "./dom";
+import { count, el, plural } from "./dom";
 import { text } from "./decode";
 import { keyboardHelp } from "./legend";
 import { Panel } from "./panel";
@@ -150,10 +150,12 @@ export class App {
   private comparison(): [string, string] {
     const spent = Math.max(...this.runs.map((run) => total(run.steps[run.at].ledger)));
     const drawn = this.runs.map((run) => {
+      const name = text(run.header.sampler) || run.name;
+      if (run.isDiscovery) return `${name}: ${plural(run.numEdges, "edge")} known, nothing drawn`;
       const free = run.length - run.numGiven;
       const isDone = run.at === run.steps.length - 1;
       const together = isDone && run.truth ? `, ${count(run.ignored.length)} true ties drawn at once` : "";
-      return `${text(run.header.sampler) || run.name}: ${count(run.numCommitted)} of ${count(free)} drawn${together}`;
+      return `${name}: ${count(run.numCommitted)} of ${count(free)} drawn${together}`;
     });
     return [
       `After ${count(spent)} ${spent === 1 ? "evaluation" : "evaluations"}`,

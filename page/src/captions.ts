@@ -52,6 +52,14 @@ const PROBES: Record<string, (n: number) => [string, string]> = {
     `${plural(n, "probe")} with random values everywhere`,
     "A regression on what was shown estimates how strongly each pair is tied, with its error.",
   ],
+  contexts: (n) => [
+    `${plural(n, "probe")}: what does the model expect when part is known?`,
+    "A random part of the positions shows values, the rest is read. Each of these is a context to change one thing in.",
+  ],
+  substitute: (n) => [
+    `${plural(n, "probe")}, each with one position changed`,
+    "One position after another shows its likely tokens while the others stay masked and are read. How far their rows move tells how strongly each pair is tied.",
+  ],
   draft: () => [
     "The model is asked what it expects now",
     "One evaluation of everything committed so far; the rule decides with these rows.",
@@ -132,10 +140,11 @@ function commit(run: Run, step: Step): [string, string] {
 
 function graph(run: Run, step: Step): [string, string] {
   const counts = run.edgeCounts();
-  const known = counts[Status.certified] + counts[Status.voted] + counts[Status.contradicted] + counts[Status.estimated];
+  const known = run.numEdges;
   if (text(step.event.purpose) === "terminal") {
+    const byIt = run.isDiscovery ? "The graph that samples will commit by" : "The graph to commit by";
     return [
-      known ? `The graph to commit by: ${plural(known, "edge")}` : "No edge is left: everything may be drawn at once",
+      known ? `${byIt}: ${plural(known, "edge")}` : "No edge is left: everything may be drawn at once",
       "Positions in different components do not depend on each other; within a component, its centre goes first.",
     ];
   }
@@ -152,10 +161,23 @@ function graph(run: Run, step: Step): [string, string] {
   ];
 }
 
+/** The end of a run that drew nothing. */
+function found(run: Run, spent: number, free: number): [string, string] {
+  const hits = run.hits();
+  const wrong = hits?.wrong ? `, and ${plural(hits.wrong, "pair")} that the law does not tie directly` : "";
+  const said = [
+    `Spent once, in ${plural(run.finalLedger.depth, "stage")} one after another, for any number of samples; each of them, one position at a time, would take ${count(free)}.`,
+    hits && run.truth ? `${count(hits.found)} of ${plural(run.truth.from.length, "true tie")} found${wrong}.` : "",
+    ...sentences(run.end?.notes).map((note) => sentence(note)),
+  ];
+  return [`${plural(run.numEdges, "edge")} found after ${plural(spent, "evaluation")}; nothing was drawn`, said.filter(Boolean).join(" ")];
+}
+
 function end(run: Run): [string, string] {
   const spent = total(run.finalLedger);
   const free = run.length - run.numGiven;
   const stop = text(run.end?.stop);
+  if (run.isDiscovery && stop === "discovered") return found(run, spent, free);
   if (stop && stop !== "completed") {
     return [`The run stopped: ${stop.replace("-", " ")}`, text(run.end?.reason)];
   }
@@ -188,6 +210,12 @@ export function caption(run: Run): Caption {
     case "start": {
       const free = run.length - run.numGiven;
       const given = run.numGiven ? `, ${count(run.numGiven)} given` : "";
+      if (run.isDiscovery) {
+        return write("start", "Start", [
+          `Which of ${plural(free, "position")} depend on each other${given}?`,
+          "Nothing is drawn here. What is found serves every later sample: positions that do not depend on each other may be drawn together.",
+        ]);
+      }
       return write("start", "Start", [
         `${plural(free, "position")} to draw, all masked${given}`,
         `One at a time this takes ${plural(free, "evaluation")} of the model. Positions drawn together must not depend on each other: the run has to find out which do, or guess.`,

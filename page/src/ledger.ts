@@ -50,7 +50,9 @@ export class LedgerView {
       if (element.textContent !== words) element.textContent = words;
     }
     const free = run.length - run.numGiven;
-    this.against.textContent = `evaluations; one at a time takes ${count(free)}`;
+    this.against.textContent = run.isDiscovery
+      ? `evaluations, once; a sample one at a time takes ${count(free)}`
+      : `evaluations; one at a time takes ${count(free)}`;
     this.chart(palette, free);
   }
 

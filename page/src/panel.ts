@@ -90,7 +90,12 @@ export class Panel {
     const what = text(header.family) || text(header.model) || text(header.oracle);
     const title = text(header.title) || [text(header.sampler), what].filter(Boolean).join(" on ");
     const vocab = number(header.vocab_size);
-    const facts = [`N = ${count(length)}`, vocab === null ? "" : `V = ${count(vocab)}`, name === title ? "" : name];
+    const facts = [
+      `N = ${count(length)}`,
+      vocab === null ? "" : `V = ${count(vocab)}`,
+      this.run.place,
+      name === title ? "" : name,
+    ];
     const element = el(
       "div",
       { class: "title" },

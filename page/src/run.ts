@@ -65,6 +65,8 @@ export class Run {
   /** True edges both of whose ends were drawn in one batch, by index in `truth`. */
   readonly ignored: Int32Array;
   readonly end: Event | null;
+  /** Whether nothing is drawn: the run only looks for what depends on what. */
+  readonly isDiscovery: boolean;
   /** The step of the all-mask readout, or -1. */
   readonly preprocessed: number;
   readonly finalLedger: Ledger;
@@ -88,6 +90,7 @@ export class Run {
     this.name = trace.name;
     this.header = header;
     this.truncated = trace.truncated;
+    this.isDiscovery = header.task === "discover";
     this.length = Number(header.length);
     this.vocab = number(header.vocab_size);
     this.tokenNames = strings(header.tokens, this.vocab ?? -1);
@@ -232,6 +235,26 @@ export class Run {
     return counts;
   }
 
+  /** How many edges are known now, by whatever evidence. */
+  get numEdges(): number {
+    return this.status.reduce((n, status) => n + Number(status !== Status.gone), 0);
+  }
+
+  /** Of the edges known now: how many are true, and how many are not; null where nobody knows. */
+  hits(): { found: number; wrong: number } | null {
+    const { truth, edges, status, length } = this;
+    if (!truth) return null;
+    const key = (u: number, v: number): number => Math.min(u, v) * length + Math.max(u, v);
+    const isTrue = new Set(Array.from(truth.from, (u, e) => key(u, truth.to[e])));
+    let [found, wrong] = [0, 0];
+    status.forEach((state, e) => {
+      if (state === Status.gone) return;
+      if (isTrue.has(key(edges.from[e], edges.to[e]))) found++;
+      else wrong++;
+    });
+    return { found, wrong };
+  }
+
   /** What a position is called. */
   label(position: number): string {
     return this.positionNames?.[position] ?? String(position);
@@ -239,6 +262,12 @@ export class Run {
 
   tokenName(token: number): string {
     return this.tokenNames?.[token] ?? String(token);
+  }
+
+  /** Which sequence of many this is, in words; empty for one alone. */
+  get place(): string {
+    const [sequence, count] = [number(this.header.sequence), number(this.header.count)];
+    return sequence === null || count === null || count < 2 ? "" : `sequence ${sequence + 1} of ${count}`;
   }
 
   /** Whether tokens are letters that fit into a cell. */

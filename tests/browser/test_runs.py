@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+import counterprobe as cp
 from counterprobe import trace
 from counterprobe.samplers import SAMPLERS
 from watched_pages import Watched, ledgers
@@ -83,3 +84,23 @@ def test_page_of_every_shipped_trace_plays_to_its_end(
     file = tmp_path / "run.html"
     trace.write_page(run, file)
     check_steps(watch(file), run)
+
+
+@pytest.mark.parametrize("mode", ["exact", "soft"])
+def test_page_of_a_discovery_counts_as_the_ledger_does_and_draws_nothing(
+    mode: str, watch: Callable[..., Watched], tmp_path: Path
+) -> None:
+    law = cp.families.path(length=40, target_seed=196)
+    file = tmp_path / "found.json"
+    with trace.Recorder(file, trace.About(true_edges=law.edges)) as recorder:
+        cp.discover(law.oracle(), mode=mode, listener=recorder)
+    run = trace.load_trace(file)
+    trace.write_page(run, tmp_path / "found.html")
+    watched = watch(tmp_path / "found.html")
+    assert watched.headline == "Which of 40 positions depend on each other?"
+    check_steps(watched, run)
+    assert watched.headline.endswith("; nothing was drawn")
+    expected = len(trace.replay(run).edges)
+    assert watched.headline.startswith(f"{expected} edges found after ")
+    if mode == "exact":
+        assert "39 of 39 true ties found." in watched.page.locator(".caption").inner_text()

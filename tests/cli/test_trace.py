@@ -159,6 +159,54 @@ def test_infill_refuses_a_trace_of_completions(tmp_path):
     assert "leave out --trace" in line
 
 
+# ----- discover -----------------------------------------------------------------------------
+
+
+def test_discover_traces_what_it_found_and_spent(tmp_path):
+    files = {name: tmp_path / f"{name}.json" for name in ("found", "trace")}
+    said = done("discover", "--family", "path", "--n", 15, "--json", files["found"],
+                "--trace", files["trace"]).stdout  # fmt: skip
+    assert f"Wrote {files['trace']}." in said.replace("\n", "")
+    record, trace = json.loads(files["found"].read_text()), load_trace(files["trace"])
+    assert trace.end["ledger"]["total"] == record["total"]
+    assert len(replay(trace).edges) == record["edges"] == 14
+    assert (trace.header["task"], trace.header["family"]) == ("discover", "path")
+    law = cp.families.path(length=15, target_seed=196)
+    assert sorted(unpack(trace.header["true_edges"]).tolist()) == sorted(law.edges.tolist())
+    shown = done("trace", files["trace"]).stdout
+    assert re.search(r"commits +0\b", shown) and re.search(r"stop +discovered", shown)
+
+
+def test_discover_traces_the_letters_of_a_model_on_a_page(tmp_path):
+    file = tmp_path / "found.html"
+    done("discover", "--model", "sapiens-heavy", "--device", "cpu", "--sequence",
+         "EVQLVESXGGXX", "--probes", 16, "--trace", file)  # fmt: skip
+    (entry,) = page_content(file)["traces"]
+    header = entry["trace"]["header"]
+    assert "".join(header["tokens"][k] for k in header["given"] if k >= 0) == "EVQLVESGG"
+    assert header["model"] == "sapiens-heavy"
+    assert entry["trace"]["events"][-1]["stop"] == "discovered"
+
+
+def test_a_discovery_in_vain_says_where_its_trace_is(tmp_path, monkeypatch):
+    def in_vain(*_: object, listener, **__: object) -> None:
+        law = cp.families.path(length=3, target_seed=1)
+        cp.discover(law.oracle(), mode="exact", listener=listener)
+        raise cp.Infeasible("nothing was resolved")
+
+    monkeypatch.setattr("counterprobe.cli.discover.find_structure", in_vain)
+    file = tmp_path / "found.json"
+    result = invoke("discover", "--family", "path", "--n", 15, "--trace", file)
+    assert (result.exit_code, result.stderr) == (3, "counterprobe: nothing was resolved\n")
+    assert result.stdout.replace("\n", "") == f"Wrote {file}."
+    assert load_trace(file).header["length"] == 3
+
+
+def test_discover_refuses_a_trace_that_it_cannot_write():
+    line = refused("discover", "--family", "path", "--n", 15, "--trace", "found.npz")
+    assert "must end in .json, .json.gz or .html; got found.npz" in line
+
+
 # ----- trace --------------------------------------------------------------------------------
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import partial
 from typing import Annotated, Any
 
@@ -47,12 +49,17 @@ from counterprobe.cli.plots import check_plot, save_plot
 from counterprobe.cli.structure_plot import structure_figure
 from counterprobe.cli.tables import Column, print_table
 from counterprobe.cli.targets import Edges, Family, Length, Target, TargetSeed, Weight
+from counterprobe.cli.tracing import TraceBytes, TraceFile, check_trace, recorder_for, say_written
+from counterprobe.errors import Infeasible
 from counterprobe.infilling.task import Task, make_task
+from counterprobe.infilling.tracing import about_task
 from counterprobe.planning import price_curve
 from counterprobe.probing.soft import SoftSettings
 from counterprobe.streams import Streams
 from counterprobe.structure import SoftStructure, Structure
 from counterprobe.structure import discover as find_structure
+from counterprobe.trace import About
+from counterprobe.trace.recorder import DEFAULT_BYTES
 
 __all__ = ["discover"]
 
@@ -122,6 +129,8 @@ def discover(
         ),
     ] = None,
     json: output.SummaryFile = None,
+    trace: TraceFile = None,
+    trace_bytes: TraceBytes = DEFAULT_BYTES,
     checkpoint: CheckpointFile = None,
     resume: ResumeFile = None,
     retries: Retries = 0,
@@ -136,9 +145,12 @@ def discover(
     counterprobe discover --model proteinmpnn --backbone 1ubi --probes 128 --out 1ubi.npz
 
     counterprobe discover --family path --n 1024 --json -
+
+    counterprobe discover --family binary-tree --n 200 --trace found.html
     """
     for file in (json, out, plot):
         output.check_writable(file)
+    check_trace(trace, trace_bytes)
     if plot is not None:
         check_plot(plot)
     if out is not None and not out.endswith(".npz"):
@@ -152,6 +164,7 @@ def discover(
         refuse_given("--model brings a law of its own: leave out", of_law)
         make = partial(spread_task, engine_of(engine, workers, address, gpus))
         task, name = probed_task(model, sequence, allowed, temperature, make, **of_model), model
+        about = about_task(task)
         asked: dict[str, Any] = {"model": model, "allowed": allowed, "temperature": temperature}
         asked |= {"backbone": backbone, "chains": chains}
     else:
@@ -164,6 +177,7 @@ def discover(
         law = target.build()
         where = engine_of(engine, workers, address, gpus)
         task, name = make_task(spread_copies(where, law.oracle())), law.name
+        about = About(family=family, true_edges=law.edges)
         asked = {"forest": [law.unary, law.edges, law.pair], "target_seed": target_seed}
     chosen: dict[str, Any] = {
         key: _number(v) for key, v in output.parse_settings(settings or []).items()
@@ -179,8 +193,11 @@ def discover(
     started = time.perf_counter()
     mode = mode or ("auto" if model is None else "soft")
     asked |= {"mode": mode, "settings": chosen, "seed": seed, "given": task.given}
+    console = output.console_for(json)
     with (
+        _saying_written(console, trace),
         output.run_progress("discover") as progress,
+        recorder_for(trace, about, trace_bytes) as recorder,
         faults.around(task.oracle, {**asked, "paranoid": share}) as guarded,
     ):
         found = find_structure(
@@ -190,6 +207,7 @@ def discover(
             given=task.given,
             progress=progress,
             paranoid=share,
+            listener=recorder,
             **chosen,
         )
     seconds = time.perf_counter() - started
@@ -197,7 +215,6 @@ def discover(
         found.save(out)
     if plot is not None:
         save_plot(structure_figure(found, name, spelled(task)), plot, dpi=150)
-    console = output.console_for(json)
     if isinstance(found, SoftStructure):
         show_soft(console, name, found, seconds, spelled(task), task.num_measured)
     else:
@@ -211,9 +228,18 @@ def discover(
     if guarded.report():
         measured["faults"] = guarded.report()
     output.write_json(json, {"target": name, **found.summary(), **measured})
-    for file in (out, plot):
-        if file is not None:
-            console.print(Text(f"Wrote {file}."), soft_wrap=True)
+    for file in (out, plot, trace):
+        say_written(console, file)
+
+
+@contextmanager
+def _saying_written(console: Console, trace: str | None) -> Iterator[None]:
+    """Say where the trace of a discovery is that found nothing."""
+    try:
+        yield
+    except Infeasible:
+        say_written(console, trace)
+        raise
 
 
 def refuse_given(why: str, options: dict[str, Any]) -> None:

@@ -65,6 +65,6 @@ def this_command() -> str:
 
 
 def say_written(console: Console, file: str | None) -> None:
-    """Say where the trace is."""
+    """Say where a file is, if it was wanted."""
     if file is not None:
         console.print(Text(f"Wrote {file}."), soft_wrap=True)

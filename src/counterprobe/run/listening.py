@@ -7,20 +7,20 @@ told all of it in order. It never changes what a run does, and nothing it looks 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from counterprobe.arrays import IntArray, StateArray
 from counterprobe.oracle import Readouts
 from counterprobe.rows import Rows
-from counterprobe.run.ledger import Ledger
+from counterprobe.run.ledger import Ledger, Right
 from counterprobe.streams import Streams
 
 if TYPE_CHECKING:
-    from counterprobe.run.results import SampleResult
     from counterprobe.run.transcript import Event, Note
 
-__all__ = ["Listener", "Opening"]
+__all__ = ["Ended", "Listener", "Opening"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +30,7 @@ class Opening:
     Attributes
     ----------
     sampler : str
+        Its name; ``discover`` where nothing is drawn.
     settings : dict
     oracle_name : str
     length, vocab_size : int
@@ -39,6 +40,8 @@ class Opening:
     streams : Streams
     sequence : int
     temperature : float
+    task : {"sample", "discover"}
+        Whether a sequence is drawn, or only what depends on what is looked for.
     """
 
     sampler: str
@@ -51,6 +54,46 @@ class Opening:
     streams: Streams
     sequence: int
     temperature: float
+    task: Literal["sample", "discover"] = "sample"
+
+
+class Ended(Protocol):
+    """What is told of a run that is over; a ``SampleResult`` has all of it, and more."""
+
+    @property
+    def ledger(self) -> Ledger:
+        """What it was charged."""
+        ...
+
+    @property
+    def rights(self) -> Right:
+        """What it did beyond the paper's admissible algorithms."""
+        ...
+
+    @property
+    def stop(self) -> object:
+        """Why it ended; as text, a short name."""
+        ...
+
+    @property
+    def reason(self) -> str:
+        """The stop in one sentence."""
+        ...
+
+    @property
+    def seconds(self) -> float:
+        """Wall time."""
+        ...
+
+    @property
+    def state(self) -> StateArray:
+        """Where it ended, ``MASK`` where nothing was committed."""
+        ...
+
+    @property
+    def notes(self) -> Sequence[str]:
+        """What else is to be said, in sentences."""
+        ...
 
 
 class Listener(Protocol):
@@ -83,6 +126,6 @@ class Listener(Protocol):
         """Hear what a sampler or the run noted between stages."""
         ...
 
-    def closed(self, result: SampleResult) -> None:
+    def closed(self, result: Ended) -> None:
         """Hear that the run is over."""
         ...

@@ -10,12 +10,13 @@ from typing import Any, Literal, get_args, overload
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from counterprobe.errors import Infeasible
 from counterprobe.oracle import Oracle
 from counterprobe.planning import Plan, make_plan, price_of_batches
 from counterprobe.probing.compressed import CompressedSettings, Findings, compressed_screen
 from counterprobe.probing.soft import SoftFindings, SoftSettings, soft_screen
 from counterprobe.run.checkpoint import checkpointed
-from counterprobe.run.ledger import Ledger
+from counterprobe.run.listening import Listener
 from counterprobe.run.results import versions
 from counterprobe.run.unmasking import Progress, Unmasking
 from counterprobe.streams import Decisions, Streams
@@ -24,6 +25,7 @@ from counterprobe.structure.fields import no_terms
 from counterprobe.structure.recognition import no_sample
 from counterprobe.structure.soft import SOFT_KIND, SoftStructure
 from counterprobe.structure.structure import READ_KINDS, Structure, refuse_empty
+from counterprobe.structure.telling import Telling
 
 __all__ = ["Mode", "discover", "load_structure"]
 
@@ -38,6 +40,10 @@ JUDGED_BATCHES = 8
 JUDGED_PLANS = 4
 # Nats that are not worth more probes.
 CHEAP = 0.01
+IN_VAIN = (
+    "No position could be certified: these rows are not those of a few neighbours each. A screen "
+    "that estimates strengths starts anew; what was spent stays on the account."
+)
 
 
 @overload
@@ -51,6 +57,7 @@ def discover(
     fallback: bool = False,
     progress: Callable[[Progress], None] | None = None,
     paranoid: float = 0.0,
+    listener: Listener | None = None,
     checkpoint: str | os.PathLike[str] | None = None,
 ) -> Structure: ...
 
@@ -65,6 +72,7 @@ def discover(
     settings: SoftSettings | None = None,
     progress: Callable[[Progress], None] | None = None,
     paranoid: float = 0.0,
+    listener: Listener | None = None,
     checkpoint: str | os.PathLike[str] | None = None,
     **soft: Any,
 ) -> SoftStructure: ...
@@ -81,6 +89,7 @@ def discover(
     fallback: bool = False,
     progress: Callable[[Progress], None] | None = None,
     paranoid: float = 0.0,
+    listener: Listener | None = None,
     checkpoint: str | os.PathLike[str] | None = None,
     **soft: Any,
 ) -> Structure | SoftStructure: ...
@@ -96,6 +105,7 @@ def discover(
     fallback: bool = False,
     progress: Callable[[Progress], None] | None = None,
     paranoid: float = 0.0,
+    listener: Listener | None = None,
     checkpoint: str | os.PathLike[str] | None = None,
     **soft: Any,
 ) -> Structure | SoftStructure:
@@ -119,6 +129,8 @@ def discover(
         Exact mode: return a structure even if nothing was resolved.
     progress, paranoid : optional
         As in ``Unmasking``.
+    listener : Listener, optional
+        Told of everything as it happens, such as a ``trace.Recorder``.
     checkpoint : str or path, optional
         Log every reply in this file, so that the same call, made again after an interruption, goes
         on where it was and pays for nothing twice, but one state by which the oracle is
@@ -159,13 +171,24 @@ def discover(
         kept: Any = {"mode": mode, "given": given, "settings": settings, "fallback": fallback}
         with checkpointed(oracle, checkpoint, terms) as logged:
             found: Structure | SoftStructure = discover(
-                logged, seeds, progress=progress, paranoid=paranoid, **kept, **soft
+                logged,
+                seeds,
+                progress=progress,
+                paranoid=paranoid,
+                listener=listener,
+                **kept,
+                **soft,
             )
         return found
     if mode == "auto" and isinstance(settings, CompressedSettings):
         mode = "exact"
-    run = Unmasking(oracle, given=given, progress=progress, paranoid=paranoid)
-    spent = Ledger()
+
+    def new_run(hears: Listener | None) -> Unmasking:
+        return Unmasking(oracle, given=given, progress=progress, paranoid=paranoid, listener=hears)
+
+    asked = {"mode": mode, **(soft if settings is None else asdict(settings))}
+    telling = Telling(listener, new_run, seeds, asked)
+    run = telling.run
     if mode == "exact" or (mode == "auto" and not wants_soft and run.row_error <= EXACT_ROWS):
         assert not isinstance(settings, SoftSettings)
         chosen = settings or CompressedSettings()
@@ -173,12 +196,11 @@ def discover(
         resolved = findings.is_resolved[run.residual].any() or len(run.residual) < 2
         if mode == "exact" or resolved or fallback:
             if not fallback:
-                refuse_empty(findings, run.residual)
-            return _exact(run, findings, chosen, seeds)
-        spent = run.ledger
-        run = Unmasking(oracle, given=given, progress=progress, paranoid=paranoid)
+                _require_something(findings, telling)
+            return _exact(telling, findings, chosen, seeds)
+        telling.start_again(IN_VAIN)
     is_fixed = "probes" in soft or isinstance(settings, SoftSettings)
-    return _soft(run, _soft_settings(settings, soft), is_fixed, seeds, spent)
+    return _soft(telling, _soft_settings(settings, soft), is_fixed, seeds)
 
 
 def load_structure(path: str | os.PathLike[str]) -> Structure | SoftStructure:
@@ -190,10 +212,24 @@ def load_structure(path: str | os.PathLike[str]) -> Structure | SoftStructure:
 # ----- Exact --------------------------------------------------------------------------------
 
 
+def _require_something(findings: Findings, telling: Telling) -> None:
+    """Refuse findings that certify nothing; whoever listens hears why."""
+    try:
+        refuse_empty(findings, telling.run.residual)
+    except Infeasible as outcome:
+        telling.close("infeasible", str(outcome))
+        raise
+
+
 def _exact(
-    run: Unmasking, findings: Findings, settings: CompressedSettings, seeds: Streams
+    telling: Telling, findings: Findings, settings: CompressedSettings, seeds: Streams
 ) -> Structure:
     """Return what a compressed screen certified."""
+    run = telling.run
+    run.transcript.note("terminal", edges=findings.edges, is_resolved=findings.is_resolved)
+    num_open = len(run.residual) - int(findings.is_resolved[run.residual].sum())
+    reason = f"edges certified: {len(findings.edges)}; positions left unresolved: {num_open}"
+    telling.close("discovered", reason, *([findings.reason] if findings.reason else []))
     sample = findings.sample or no_sample(run.length)
     return Structure(
         given=run.state,
@@ -261,11 +297,14 @@ def _soft_settings(
 
 
 def _soft(
-    run: Unmasking, settings: SoftSettings, is_fixed: bool, seeds: Streams, spent: Ledger
+    telling: Telling, settings: SoftSettings, is_fixed: bool, seeds: Streams
 ) -> SoftStructure:
     """Run the soft screen and return what it found."""
+    run = telling.run
     is_enough = None if is_fixed else _Judge(run, seeds.decisions)
     found = soft_screen(run, seeds.decisions, settings, is_enough=is_enough)
+    rate = f"at a false discovery rate of {found.false_discovery_rate:.3f}"
+    telling.close("discovered", f"edges estimated {rate}: {len(found.edges)}")
     sample = found.sample or no_sample(run.length)
     i, j = np.nonzero(np.triu(found.strength, 1) > 0)
     return SoftStructure(
@@ -279,7 +318,7 @@ def _soft(
         false_discovery_rate=found.false_discovery_rate,
         noise_floor=found.noise_floor,
         num_probes=found.num_probes,
-        ledger=spent + run.ledger,
+        ledger=telling.ledger,
         sample_states=sample.states,
         sample_index=sample.readouts.state_index,
         sample_position=sample.readouts.position,

@@ -55,6 +55,7 @@ class About:
         return {
             "library": __version__,
             "title": self.title or f"{opening.sampler} on {opening.oracle_name}",
+            "task": opening.task,
             "sampler": opening.sampler,
             "settings": plain(opening.settings),
             "oracle": opening.oracle_name,

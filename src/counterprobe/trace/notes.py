@@ -47,6 +47,8 @@ class NoteTeller:
             "tests": self._tests,
             "verify": self._verify,
             "guard": self._guard,
+            "soft": self._soft,
+            "message": self._message,
         }
 
     def tell(self, note: Note) -> Iterator[Told]:
@@ -122,6 +124,15 @@ class NoteTeller:
             standing = self._graph.positions(is_resolved, ~is_resolved)
         yield from self._changed("terminal", self._edges(edges, CERTIFIED), standing)
 
+    def _soft(self, edges: IntArray, strength: FloatArray, **_: Any) -> Iterator[Told]:
+        """Yield what a soft screen estimates by now; what was certified before was in vain."""
+        nobody = np.zeros(self._length, dtype=np.bool_)
+        yield from self._changed(
+            "soft",
+            self._graph.estimated(edges, strength),
+            self._graph.positions(nobody, nobody),
+        )
+
     def _edges(self, edges: IntArray, status: int) -> dict[str, Any]:
         return self._graph.edges(edges, np.full(len(edges), status, dtype=np.uint8))
 
@@ -145,6 +156,11 @@ class NoteTeller:
             False,
         )
 
+    # ----- Words ---------------------------------------------------------------------------
+
+    def _message(self, text: str) -> Iterator[Told]:
+        yield {"type": "message", "text": text}, False
+
     # ----- Peers ---------------------------------------------------------------------------
 
     def _candidates(self, candidates: Any) -> Iterator[Told]:
@@ -164,11 +180,7 @@ class NoteTeller:
         yield {"type": "verify", "positions": pack(positions), "accepted": pack(is_kept)}, True
 
     def _guard(self, place: str) -> Iterator[Told]:
-        yield (
-            {
-                "type": "message",
-                "text": f"The guard acts at a {place} commit: the last permitted round commits "
-                "everything that is left, whatever joins it.",
-            },
-            False,
+        yield from self._message(
+            f"The guard acts at a {place} commit: the last permitted round commits everything "
+            "that is left, whatever joins it."
         )

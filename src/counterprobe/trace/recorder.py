@@ -20,8 +20,7 @@ from counterprobe.files import GrowingFile
 from counterprobe.oracle import Readouts
 from counterprobe.rows import Rows, to_numpy
 from counterprobe.run.ledger import Ledger
-from counterprobe.run.listening import Opening
-from counterprobe.run.results import SampleResult
+from counterprobe.run.listening import Ended, Opening
 from counterprobe.run.transcript import Event, Note
 from counterprobe.states import MASK
 from counterprobe.trace.about import About
@@ -86,7 +85,7 @@ class Recorder:
         self._about = about or About()
         self._max_bytes = max_bytes
         self._file: GrowingFile | None = None
-        self._result: SampleResult | None = None
+        self._result: Ended | None = None
         self._measured: dict[str, float | None] = {"batch_kl": None, "batch_kl_se": None}
         self._left_out: Counter[str] = Counter()
         self._told: Counter[str] = Counter()
@@ -194,7 +193,7 @@ class Recorder:
             else:
                 self._tell(told, {}, 1.0)
 
-    def closed(self, result: SampleResult) -> None:
+    def closed(self, result: Ended) -> None:
         """Remember the result; the end is written when the recorder closes."""
         self._result = result
 
@@ -258,7 +257,7 @@ class Recorder:
                 return
         self._file.write(compact(told) + ",\n")
 
-    def _ending(self, result: SampleResult) -> dict[str, Any]:
+    def _ending(self, result: Ended) -> dict[str, Any]:
         return {
             "type": "end",
             "ledger": result.ledger.as_dict(),

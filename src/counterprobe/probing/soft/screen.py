@@ -128,6 +128,7 @@ class _SoftScreen:
             readings.take(first + request.label, request.readouts, rows)
             self.keeper.take(request.label, request.readouts, rows)
 
+        self.run.transcript.announce("soft")
         self.run.stage(requests(), consume)
 
     def _states(self, levels: IntArray) -> StateArray:
@@ -191,11 +192,13 @@ class _SoftScreen:
         edges = self._edges(pairs)
         total = float(pairs.strength.sum() / 2)
         self.batches.append(SoftBatch(num_probes, len(edges), pairs.noise_floor, total))
-        self.run.transcript.note("soft", probes=num_probes, edges=edges)
+        strength = self._spread_out(pairs.strength)
+        told = {"probes": num_probes, "edges": edges, "strength": strength[tuple(edges.T)]}
+        self.run.transcript.note("soft", **told)
         explained = np.zeros(self.run.length)
         explained[self.residual] = shares
         return SoftFindings(
-            strength=self._spread_out(pairs.strength),
+            strength=strength,
             strength_se=self._spread_out(pairs.strength_se),
             edges=edges,
             false_discovery_rate=pairs.false_discovery_rate,

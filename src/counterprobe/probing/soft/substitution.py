@@ -122,6 +122,7 @@ class Substitutions:
             for k in range(len(request.states)):
                 replies.append(rows.take(np.flatnonzero(request.readouts.state_index == k)))
 
+        self._run.transcript.announce("contexts")
         self._run.stage(requests(), consume)
         self.num_probes += len(states)
         return replies
@@ -155,6 +156,7 @@ class Substitutions:
                 directed[k, readouts[s], source] = task.spread[s] * divergence(tilted, weight)
             self.num_probes += len(request.states)
 
+        self._run.transcript.announce("substitute")
         self._run.stage(requests(), consume)
         for k, state in enumerate(states):
             self._account(state == MASK, directed[k])

@@ -1,0 +1,151 @@
+"""A discovery that somebody listens to: what is told, and that its account is the ledger."""
+
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import counterprobe as cp
+from counterprobe import testing
+from counterprobe.trace import About, Recorder, Trace, load_trace, replay
+from counterprobe.trace.arrays import unpack
+
+STREAMS = cp.Streams(3, 4)
+
+
+@pytest.fixture(scope="module")
+def law() -> cp.ForestLaw:
+    rng = np.random.default_rng(0)
+    edges = [(i, i + 1) for i in range(11)]
+    unary = np.exp(rng.normal(0, 0.5, (12, 5)))
+    return cp.ForestLaw(unary, edges, np.exp(rng.normal(size=(11, 5, 5))))
+
+
+@pytest.fixture(scope="module")
+def lying(law) -> cp.Oracle:
+    """Rows that a few neighbours do not explain, though they are said to be exact."""
+    return testing.NoisyLogits.with_mean_error(law.oracle(), 0.03, 1).declaring(1e-9)
+
+
+def told(folder: Path, oracle: cp.Oracle, **options: object):
+    """Discover with a recorder; return the trace and what was found."""
+    with Recorder(folder / "found.json", About(title="a discovery")) as recorder:
+        found = cp.discover(oracle, STREAMS, listener=recorder, **options)
+    return load_trace(folder / "found.json"), found
+
+
+def events(trace: Trace, kind: str) -> list[dict]:
+    return [event for event in trace.events if event["type"] == kind]
+
+
+def check_account(trace: Trace, ledger: cp.Ledger) -> None:
+    """Count every charged event again, and compare the end with the ledger."""
+    counted = np.zeros(4, dtype=int)
+    for event in trace.events[:-1]:
+        if "ledger" in event:
+            asked = [1, 0] if event["type"] == "preprocess" else [0, event["count"]]
+            counted += [*asked, 0, 1]
+            assert event["ledger"][:4] == counted.tolist()
+    assert trace.end["ledger"] == ledger.as_dict()
+    followed = replay(trace)
+    assert followed.ledger == {name: getattr(ledger, name) for name in followed.ledger}
+
+
+def pairs(edges: np.ndarray) -> list[list[int]]:
+    return sorted(np.sort(edges, axis=1).tolist())
+
+
+def test_a_certified_structure_is_told_with_its_graph_and_its_account(tmp_path, law):
+    trace, found = told(tmp_path, law.oracle(), mode="exact")
+    assert (trace.header["task"], trace.header["sampler"]) == ("discover", "discover")
+    assert trace.header["settings"] == {"mode": "exact"}
+    assert trace.header["seeds"] == {"decision": 3, "commit": 4}
+    check_account(trace, found.ledger)
+    assert pairs(replay(trace).edges) == pairs(found.edges) == pairs(law.edges)
+    assert events(trace, "probe")[0]["purpose"] == "first"
+    assert not events(trace, "commit")
+    assert trace.end["stop"] == "discovered"
+    assert trace.end["reason"] == "edges certified: 11; positions left unresolved: 0"
+    assert unpack(trace.end["tokens"]).tolist() == [cp.MASK] * 12
+
+
+@pytest.mark.parametrize(
+    ("settings", "purposes"),
+    [
+        ({"probes": 96}, {"soft"}),
+        ({"estimator": "substitution", "probes": 64, "shown": 3}, {"substitute"}),
+        ({"estimator": "contexts", "probes": 64, "shown": 3}, {"contexts", "substitute"}),
+    ],
+)
+def test_strengths_are_told_by_every_estimator(tmp_path, law, settings, purposes):
+    trace, found = told(tmp_path, law.oracle(), mode="soft", **settings)
+    assert trace.header["settings"] == {"mode": "soft", **settings}
+    check_account(trace, found.ledger)
+    assert {event["purpose"] for event in events(trace, "probe")} == purposes
+    assert pairs(replay(trace).edges) == pairs(found.edges)
+    assert len(found.edges) or "soft" not in purposes
+    for event in events(trace, "graph"):
+        assert set(unpack(event["status"]).tolist()) <= {0, 4}
+    if found.num_probes == 96:  # one batch, so that everything told is the last word
+        (graph,) = events(trace, "graph")
+        expected = found.strength[tuple(unpack(graph["pairs"]).T)]
+        assert np.abs(unpack(graph["strength"]) - expected).max() < 1e-4
+
+
+def test_a_second_screen_goes_on_with_the_account_of_the_first(tmp_path, lying):
+    trace, found = told(tmp_path, lying)
+    check_account(trace, found.ledger)
+    kinds = Counter(event["type"] for event in trace.events)
+    assert kinds["preprocess"] == found.ledger.preprocessing == 2
+    (message,) = events(trace, "message")
+    assert "estimates strengths starts anew" in message["text"]
+    assert pairs(replay(trace).edges) == pairs(found.edges)
+    standing = np.zeros(12, dtype=int)
+    for event in events(trace, "graph"):
+        if "standing" in event:
+            standing[unpack(event["positions"])] = unpack(event["standing"])
+    assert not standing.any(), "what the first screen thought of positions is forgotten"
+
+
+def test_a_screen_in_vain_leaves_a_whole_trace_that_says_why(tmp_path, lying):
+    with pytest.raises(cp.Infeasible, match="resolved none of 12 positions") as caught:
+        told(tmp_path, lying, mode="exact")
+    trace = load_trace(tmp_path / "found.json")
+    assert not trace.is_truncated
+    assert (trace.end["stop"], trace.end["reason"]) == ("infeasible", str(caught.value))
+    assert trace.end["ledger"]["total"] > 1
+    check_account(trace, cp.Ledger(**_counts(trace.end["ledger"])))
+
+
+def _counts(ledger: dict[str, int]) -> dict[str, int]:
+    sums = ("noncommit", "total", "total_without_rights")
+    return {name: count for name, count in ledger.items() if name not in sums}
+
+
+@pytest.mark.parametrize("mode", ["exact", "soft"])
+def test_listening_changes_nothing(tmp_path, law, mode):
+    _, found = told(tmp_path, law.oracle(), mode=mode)
+    alone = cp.discover(law.oracle(), STREAMS, mode=mode)
+    assert found.edges.tolist() == alone.edges.tolist()
+    assert found.ledger == alone.ledger
+
+
+def test_given_context_is_told_and_a_log_is_listened_to(tmp_path, law):
+    given = np.full(12, cp.MASK)
+    given[[2, 7]] = [1, 4]
+    options = {"mode": "soft", "given": given, "probes": 16, "checkpoint": tmp_path / "log"}
+    trace, found = told(tmp_path, law.oracle(), **options)
+    assert trace.header["given"] == trace.end["tokens"] == given.tolist()
+    check_account(trace, found.ledger)
+    again, _ = told(tmp_path, law.oracle(), **options)
+    assert again.events[:-1] == trace.events[:-1], "replies from the log are told as they were"
+
+
+@pytest.mark.parametrize("mode", ["exact", "soft"])
+def test_too_little_to_screen_is_told_as_nothing(tmp_path, law, mode):
+    given = np.zeros(12, dtype=int)
+    given[5] = cp.MASK
+    trace, found = told(tmp_path, law.oracle(), mode=mode, given=given)
+    assert not events(trace, "preprocess") and not events(trace, "probe")
+    assert trace.end["ledger"]["total"] == found.ledger.total == 0
