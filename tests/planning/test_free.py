@@ -5,7 +5,14 @@ import math
 import numpy as np
 import pytest
 
-from counterprobe.planning import distance_plan, price_of_batches, random_plan, spread_plan
+from counterprobe.planning import (
+    Plan,
+    distance_plan,
+    free,
+    price_of_batches,
+    random_plan,
+    spread_plan,
+)
 
 LINE = np.abs(np.subtract.outer(np.arange(20.0), np.arange(20.0)))
 STRENGTH = np.exp(-LINE) * (1 - np.eye(20)) / 10
@@ -73,6 +80,7 @@ def test_points_in_one_place_or_out_of_reach_are_planned() -> None:
         (lambda rng: random_plan(None, 0, rng, 5), "batches must be at least 1, got 0"),
         (lambda rng: random_plan([], 2, rng, 5), "positions must not be empty"),
         (lambda rng: spread_plan([5], 2, rng, 5), r"positions must lie in 0..4"),
+        (lambda rng: distance_plan(LINE, 2, rng, positions=[]), "positions must not be empty"),
         (lambda rng: distance_plan(LINE[:3], 2, rng), r"distances must have shape \(N, N\)"),
         (lambda rng: distance_plan(-LINE, 2, rng), "distances must not be negative or NaN"),
         (lambda rng: distance_plan(np.triu(LINE), 2, rng), "distances must be symmetric"),
@@ -85,3 +93,62 @@ def test_points_in_one_place_or_out_of_reach_are_planned() -> None:
 def test_bad_input_says_what_is_wrong(call, problem) -> None:
     with pytest.raises(ValueError, match=problem):
         call(np.random.default_rng(9))
+
+
+# ----- Against plain versions ---------------------------------------------------------------
+
+
+def test_a_random_plan_cuts_the_permutation_that_the_generator_makes() -> None:
+    plan = random_plan([9, 2, 4, 7, 0], 2, np.random.default_rng(1), 12)
+    order = np.random.default_rng(1).permutation([0, 2, 4, 7, 9]).tolist()
+    assert [b.tolist() for b in plan.batches] == [sorted(order[:3]), sorted(order[3:])]
+    assert (plan.method, plan.length, plan.dropped) == ("random", 12, 0.0)
+    assert math.isnan(plan.estimated_kl) and math.isnan(plan.estimated_kl_se)
+
+
+def test_a_spread_plan_takes_every_so_many_th_position_in_the_order_that_the_generator_makes(
+) -> None:  # fmt: skip
+    where = [1, 2, 4, 5, 7, 8, 11]
+    plan = spread_plan(where, 3, np.random.default_rng(2), 12)
+    order = np.random.default_rng(2).permutation(3).tolist()
+    assert [b.tolist() for b in plan.batches] == [where[first::3] for first in order]
+
+
+@pytest.mark.parametrize("unit", [1.0, 0.25])
+def test_a_distance_plan_searches_closeness_in_units_of_the_nearest_neighbours(
+    unit, monkeypatch
+) -> None:
+    points = unit * np.array([0.0, 1.0, 1.0, 4.0, 9.0, 9.5])  # two in one place
+    distances = np.abs(np.subtract.outer(points, points))
+    distances[5, :5] = distances[:5, 5] = math.inf  # and one out of reach
+    called = []
+
+    def search_for(near, count, restarts, rng, *, growths):
+        called.append((near, count, restarts, rng, growths))
+        batches = (np.array([1, 3]), np.array([2, 4]), np.array([5]))
+        return Plan(batches, 0.5, math.nan, "search", 0.0, 6)
+
+    monkeypatch.setattr(free, "searched_plan", search_for)
+    draw = np.random.default_rng(3)
+    plan = distance_plan(distances, 3, draw, positions=[5, 1, 2, 3, 4], restarts=4)
+    ((near, count, restarts, rng, growths),) = called
+    assert (count, restarts, rng, growths) == (3, 4, draw, (0.0,))
+    assert near.positions.tolist() == [1, 2, 3, 4, 5] and near.longest_walk == 1
+    # Nearest neighbours at 0 and nowhere do not count: what is left are 3 and 5 units.
+    expected = np.exp(-distances[1:, 1:] / (4 * unit)) * (1 - np.eye(5))
+    assert near.direct == pytest.approx(expected)
+    order = np.random.default_rng(3).permutation(3)
+    batches = [[1, 3], [2, 4], [5]]
+    assert [b.tolist() for b in plan.batches] == [batches[k] for k in order]
+    assert (plan.method, plan.length) == ("distance", 6)
+
+
+@pytest.mark.parametrize("problem", [-1e-9, math.nan])
+def test_distances_are_looked_at_between_the_positions_of_the_plan_alone(problem) -> None:
+    spoilt = LINE.copy()
+    spoilt[3, 4] = spoilt[4, 3] = problem
+    np.fill_diagonal(spoilt, math.nan)  # what a position has with itself is not read
+    distance_plan(spoilt, 2, np.random.default_rng(1), positions=[0, 3, 9])
+    with pytest.raises(ValueError, match="distances must not be negative or NaN"):
+        distance_plan(spoilt, 2, np.random.default_rng(1), positions=[3, 4, 9])
+    assert math.isnan(spoilt[0, 0]), "the caller's matrix is as it was"

@@ -102,3 +102,60 @@ def test_weak_pairs_that_add_up_are_avoided_with_the_batches_there_are():
     assert len(by_price) <= len(
         make_plan(strength, target_kl=0.2, method="search", rng=np.random.default_rng(0))
     )
+
+
+def plain_cut(strength: np.ndarray) -> float | None:
+    """From the definition: the largest gap after which little is left, if no cycle is above it."""
+    n = len(strength)
+    pairs = [(i, j) for i in range(n) for j in range(i + 1, n)]
+    ranked = sorted(((float(strength[p]), *p) for p in pairs if strength[p]), reverse=True)
+    total = sum(s for s, _, _ in ranked)
+    best, last = 0.0, None
+    for k in range(min(n - 1, len(ranked) - 1)):
+        beyond = sum(s for s, _, _ in ranked[k + 1 :])
+        gap = ranked[k][0] / ranked[k + 1][0]
+        if beyond <= 0.1 * total and gap > best:
+            best, last = gap, k
+    if last is None or best < 2:
+        return None
+    above = networkx.Graph([(i, j) for _, i, j in ranked[: last + 1]])
+    if not networkx.is_forest(above):
+        return None
+    return (ranked[last][0] * ranked[last + 1][0]) ** 0.5
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_the_cut_is_that_of_the_definition(seed):
+    draw = np.random.default_rng([82, seed])
+    n = int(draw.integers(1, 7))
+    upper = np.triu(
+        draw.choice([0.0, 1e-3, 0.01, 0.3], size=(n, n)) * draw.uniform(1, 2, (n, n)), 1
+    )
+    expected = plain_cut(upper + upper.T)
+    assert forest_cut(upper + upper.T) == (None if expected is None else pytest.approx(expected))
+
+
+@pytest.mark.parametrize(
+    ("pairs", "cut"),
+    [
+        ([0.5, 0.25, 0.01], (0.25 * 0.01) ** 0.5),
+        ([0.5, 0.01], (0.5 * 0.01) ** 0.5),
+        ([0.5], None),  # nothing lies beyond
+        ([0.9, 0.1], 0.3),  # a tenth is left
+        ([0.875, 0.125], None),
+    ],
+)
+def test_a_cut_lies_between_the_weakest_strong_and_the_strongest_weak_pair(pairs, cut):
+    upper = np.zeros((4, 4))
+    for (i, j), s in zip([(0, 1), (1, 2), (2, 3)], pairs, strict=False):
+        upper[i, j] = s
+    found = forest_cut(upper + upper.T)
+    assert found == (None if cut is None else pytest.approx(cut))
+
+
+def test_a_gap_of_just_two_is_one(monkeypatch):
+    monkeypatch.setattr("counterprobe.planning.gap.MOST_DROPPED", 0.5)
+    upper = np.diag([0.5, 0.25], 1)
+    assert forest_cut(upper + upper.T) == pytest.approx(0.125**0.5)
+    upper = np.diag([0.5, 0.2500001], 1)
+    assert forest_cut(upper + upper.T) is None

@@ -4,11 +4,12 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import counterprobe as cp
 from counterprobe import graph
+from counterprobe.planning import layers
 from counterprobe.planning.layers import layer_rounds, layered_plan
 from counterprobe.planning.strengths import check_strength
 from small_graphs import derandomised, pieces
@@ -147,3 +148,160 @@ def test_on_a_forest_the_price_bounds_what_is_broken(seed, rounds, broken, fores
     assert broken(table)(plan.batches) <= plan.estimated_kl + 1e-12
     if rounds == 1:
         assert broken(table)(plan.batches) == pytest.approx(plan.estimated_kl)
+
+
+# ----- Against plain versions ---------------------------------------------------------------
+
+
+fewer = settings(derandomised, max_examples=60)
+
+
+@given(graphs(), st.integers(1, 9))
+@fewer
+def test_a_limit_only_decides_whether_there_is_an_answer(case, most) -> None:
+    n, edges = case
+    array = np.array(edges, dtype=np.int64).reshape(-1, 2)
+    free = layer_rounds(n, array)
+    limited = layer_rounds(n, array, most)
+    if len(free) <= most:
+        assert limited is not None and lists(limited) == lists(free)
+    else:
+        assert limited is None
+
+
+@given(graphs())
+@fewer
+def test_every_round_takes_the_busiest_cycle_vertex_or_the_centroid_of_a_tree(case) -> None:
+    n, edges = case
+    alive = set(range(n))
+    for batch in layer_rounds(n, np.array(edges, dtype=np.int64).reshape(-1, 2)):
+        left = [(i, j) for i, j in edges if i in alive and j in alive]
+        on_cycle = graph.cycle_vertices(n, np.array(left, dtype=np.int64).reshape(-1, 2))
+        degree = [sum(k in pair for pair in left) for k in range(n)]
+        expected = []
+        for piece in pieces(edges, alive):
+            cyclic = [k for k in sorted(piece) if on_cycle[k]]
+            if cyclic:
+                expected.append(max(cyclic, key=lambda k: (degree[k], -k)))
+            else:
+                expected.append(brute_centroid(left, piece))
+        assert batch.tolist() == sorted(expected)
+        alive -= set(batch.tolist())
+
+
+def brute_centroid(edges, piece: set[int]) -> int:
+    """The smallest vertex without which no part of a tree has more than half of it."""
+    return min(
+        k for k in piece
+        if all(2 * len(part) <= len(piece) for part in pieces(edges, piece - {k}))
+    )  # fmt: skip
+
+
+def random_pairs(seed: int, n: int = 9) -> tuple[np.ndarray, np.ndarray]:
+    """Some pairs with their strengths: the strongest first, then by their positions."""
+    draw = np.random.default_rng([81, seed])
+    every = np.array([(i, j) for i in range(n) for j in range(i + 1, n)])
+    pairs = every[np.sort(draw.permutation(len(every))[: draw.integers(0, 20)])]
+    strength = draw.choice([0.1, 0.2, 0.3], size=len(pairs))
+    order = np.argsort(-strength, kind="stable")
+    return pairs[order], strength[order]
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_the_spanning_forest_is_kruskals_and_trees_grow_while_they_fit(seed) -> None:
+    pairs, strength = random_pairs(seed)
+    tree = {k: {k} for k in range(9)}
+    chosen = []
+    for k, (i, j) in enumerate(pairs.tolist()):
+        if tree[i] is not tree[j]:
+            chosen.append(k)
+            joined = tree[i] | tree[j]
+            tree |= dict.fromkeys(joined, joined)
+    assert layers._spanning(9, pairs, strength).tolist() == chosen
+    forest = pairs[chosen]
+    for most in (1, 2, 3, 70):
+        tree = {k: {k} for k in range(9)}
+        taken = []
+        for i, j in forest.tolist():
+            if len(tree[i]) + len(tree[j]) <= 2**most - 1:
+                taken.append([i, j])
+                joined = tree[i] | tree[j]
+                tree |= dict.fromkeys(joined, joined)
+        assert layers._grown(9, forest, most).tolist() == taken
+
+
+@pytest.mark.parametrize("fits", range(8))
+def test_as_many_edges_are_kept_as_fit_and_all_are_tried_first(fits, monkeypatch) -> None:
+    edges = np.array([[k, k + 1] for k in range(7)])
+    tried = []
+
+    def rounds(n, some, most):
+        assert (n, most) == (9, 3)
+        tried.append(len(some))
+        return [np.array([len(some)])] if len(some) <= fits else None
+
+    monkeypatch.setattr(layers, "layer_rounds", rounds)
+    kept, batches = layers._most_edges(9, edges, 3)
+    assert kept.tolist() == edges[:fits].tolist()
+    assert tried[0] == 7 and len(tried) <= 4 and len(set(tried)) == len(tried)
+    expected = list(range(9)) if fits == 0 else [fits]
+    assert [batch.tolist() for batch in batches] == [expected]
+
+
+@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("rounds", [1, 2, 4])
+def test_an_ignored_pair_costs_its_strength_once_when_it_first_joins_two_parts(
+    seed, rounds
+) -> None:
+    pairs, strength = random_pairs(seed)
+    matrix = symmetric(9, {(i, j): s for (i, j), s in zip(pairs.tolist(), strength, strict=True)})
+    strengths = check_strength(matrix, strength_se=matrix / 2)
+    plan, prices = layered_plan(strengths, rounds)
+    assert len(plan) == len(prices) <= rounds
+    assert plan.dropped == plan.estimated_kl == pytest.approx(prices.sum())
+    forest = pairs[layers._spanning(9, pairs, strength)]
+    cheapest = math.inf
+    for edges in (pairs[: 9 * min(rounds, 8)], forest, layers._grown(9, forest, rounds)):
+        kept, batches = layers._most_edges(9, edges, rounds)
+        found, variance = layers._ignored(strengths, kept, batches, pairs, strength)
+        alive, paid, expected, squared = set(range(9)), set(), [], 0.0
+        for batch in batches:
+            parts = pieces([tuple(pair) for pair in kept.tolist()], alive)
+            now = [
+                (i, j) for i, j in pairs.tolist()
+                if {i, j} <= alive and (i, j) not in paid
+                and not any({i, j} <= part for part in parts)
+            ]  # fmt: skip
+            paid |= set(now)
+            expected.append(sum(matrix[pair] for pair in now))
+            squared += sum((matrix[pair] / 2) ** 2 for pair in now)
+            alive -= set(batch.tolist())
+        assert found == pytest.approx(expected)
+        assert variance == pytest.approx(squared)
+        if sum(expected) < cheapest - 1e-12:
+            cheapest, error = sum(expected), math.sqrt(squared)
+    assert plan.dropped == pytest.approx(cheapest)
+    assert plan.estimated_kl_se == pytest.approx(error)
+
+
+def test_positions_of_a_plan_are_those_of_the_sequence() -> None:
+    strength = symmetric(9, {(2, 5): 0.5, (5, 8): 0.4})
+    plan, _ = layered_plan(check_strength(strength, [2, 5, 8]), 2)
+    assert lists(plan.batches) == [[5], [2, 8]]
+    assert (plan.method, plan.length) == ("layers", 9)
+
+
+def test_no_more_edges_are_tried_than_rounds_allow(monkeypatch) -> None:
+    asked = []
+    complete = symmetric(6, {(i, j): 0.1 for i in range(6) for j in range(i)})
+
+    def most_edges(n, edges, most):
+        asked.append(len(edges))
+        return edges[:0], [np.arange(n)]
+
+    monkeypatch.setattr(layers, "_most_edges", most_edges)
+    layered_plan(check_strength(complete), 2)
+    assert asked == [12, 5, 2], "two a position; a star; a star of three"
+    monkeypatch.setattr(layers, "MOST_EDGES", 1)
+    layered_plan(check_strength(complete), 2)
+    assert asked[3:] == [6, 5, 2]

@@ -58,3 +58,15 @@ def test_the_order_is_that_of_looking_again_after_every_commit(seed: int) -> Non
         assert again.batches[0].tolist() == batch.tolist()
         left = np.setdiff1d(left, batch)
     assert len(left) == 0
+
+
+def test_only_what_is_resolved_and_left_is_looked_at_for_cycles_and_layers() -> None:
+    # The cycle 0 1 2 is broken by the unresolved 1, the cycle 3 4 5 by the given 4.
+    edges = np.array([[0, 1], [1, 2], [2, 0], [3, 4], [4, 5], [5, 3]])
+    is_resolved = np.array([True, False, True, True, True, True])
+    order = commit_order(edges, is_resolved, np.array([5, 3, 2, 1, 0]))
+    assert order.singles.tolist() == [1]
+    assert order.repaired.tolist() == []
+    assert [layer.tolist() for layer in order.layers] == [[0, 3], [2, 5]]
+    assert order.alone.tolist() == [1]
+    assert [batch.tolist() for batch in order.batches] == [[1], [0, 3], [2, 5]]

@@ -63,3 +63,32 @@ def test_plain_values_survive_json() -> None:
 def test_wrong_batches_are_refused(batches, problem) -> None:
     with pytest.raises(ValueError, match=problem):
         plan_of(batches)
+
+
+def test_every_position_of_a_sequence_may_be_planned_in_any_type() -> None:
+    plan = Plan(((5, 0), np.array([[3]], dtype=np.uint8)), 0.5, 0.1, "layers", 0.25, 6)
+    assert [batch.tolist() for batch in plan.batches] == [[0, 5], [3]]
+    assert all(batch.dtype == np.int64 for batch in plan.batches)
+    assert plan.as_dict() == {
+        "num_batches": 2,
+        "batches": [[0, 5], [3]],
+        "estimated_kl": 0.5,
+        "estimated_kl_se": 0.1,
+        "method": "layers",
+        "dropped": 0.25,
+        "length": 6,
+    }
+
+
+def test_an_array_that_was_handed_in_stays_its_owners() -> None:
+    mine = np.array([3, 0])
+    plan = plan_of([mine])
+    mine[0] = 5
+    assert plan.batches[0].tolist() == [0, 3]
+
+
+def test_a_plan_of_nothing_is_a_plan() -> None:
+    plan = plan_of([])
+    assert (len(plan), plan.sizes, plan.positions.tolist()) == (0, [], [])
+    assert plan.positions.dtype == np.int64
+    assert plan.summary().startswith("0 batches for 0 positions (0 a batch), by search")

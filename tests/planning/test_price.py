@@ -82,3 +82,25 @@ def test_on_forests_it_is_near_what_random_batches_break(family, batches, forest
             cp.evaluation.batch_kl_of_batches(law, tokens, plan.batches, draws=16).value
         )
     assert 0.9 < np.mean(estimated) / np.mean(measured) < 1.5
+
+
+@pytest.mark.parametrize("sizes", [[1], [4], [1, 5], [3, 1, 2], [2, 2, 2, 1]])
+def test_shares_are_what_is_masked_outside_over_what_is_outside(sizes) -> None:
+    total, expected, before = sum(sizes), [], 0
+    for size in sizes:
+        before += size
+        expected.append((total - before) / (total - size) if total > size else 0.0)
+    assert masked_shares(sizes) == pytest.approx(expected)
+
+
+def test_a_price_reads_batches_as_positions_and_noise_as_nothing() -> None:
+    strength = random_strength(9, 5)
+    batches = [[8, 2], [5, 0, 3]]
+    strengths = check_strength(strength, [0, 2, 3, 5, 8], noise_floor=0.03)
+    rows = [np.array([4, 1]), np.array([3, 0, 2])]
+    expected = priced(strengths, rows, "search").estimated_kl
+    assert price_of_batches(strength, batches, noise_floor=0.03) == pytest.approx(expected)
+    assert price_of_batches(strength, batches) > expected
+    assert price_of_batches(strength, []) == 0.0
+    with pytest.raises(ValueError, match="positions must be distinct"):
+        price_of_batches(strength, [[1, 2], [2]])

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from counterprobe.planning import strengths as module
-from counterprobe.planning.strengths import check_strength
+from counterprobe.planning.strengths import check_positions, check_strength
 
 
 def random_strength(n: int, seed: int, density: float = 1.0) -> np.ndarray:
@@ -148,3 +148,161 @@ def test_unknown_strengths_are_refused_only_between_positions_of_the_plan() -> N
 def test_bad_input_says_what_is_wrong(arguments, problem) -> None:
     with pytest.raises(ValueError, match=problem):
         check_strength(**({"strength": np.zeros((2, 2))} | arguments))
+
+
+# ----- Against plain versions ---------------------------------------------------------------
+
+
+def plain_walks(direct: np.ndarray, longest: int) -> list[np.ndarray]:
+    """Multiply out step by step, with what turns back in the last step taken off."""
+    n = len(direct)
+    step = [[1 - math.exp(-2 * direct[i, j]) for j in range(n)] for i in range(n)]
+    turning = [sum(step[i][k] ** 2 for k in range(n)) for i in range(n)]
+    before, walk, found = [[0.0] * n for _ in range(n)], step, []
+    for _ in range(longest - 1):
+        longer = [
+            [
+                sum(step[i][k] * walk[k][j] for k in range(n)) - turning[i] * before[i][j]
+                for j in range(n)
+            ]
+            for i in range(n)
+        ]
+        longer = [
+            [0.0 if i == j else max((longer[i][j] + longer[j][i]) / 2, 0.0) for j in range(n)]
+            for i in range(n)
+        ]
+        before, walk = walk, longer
+        found.append(np.array(longer))
+    return found
+
+
+@pytest.mark.parametrize("longest", [1, 2, 3, 6])
+@pytest.mark.parametrize(("n", "density"), [(1, 1.0), (2, 1.0), (6, 1.0), (9, 0.3)])
+def test_walks_of_any_length_are_those_of_plain_loops(n, density, longest) -> None:
+    direct = random_strength(n, 11, density)
+    walks = check_strength(direct, longest_walk=longest).walks
+    expected = plain_walks(direct, longest)
+    assert len(walks) == len(expected) == longest - 1
+    for walk, plain in zip(walks, expected, strict=True):
+        assert walk == pytest.approx(plain, abs=1e-15)
+
+
+@pytest.mark.parametrize("strength", [0.02, 0.1, 0.5])
+def test_walks_that_grow_with_every_step_shrink_by_a_power_of_their_length(strength) -> None:
+    direct = np.full((12, 12), strength)
+    np.fill_diagonal(direct, 0.0)
+    plain = plain_walks(direct, 6)
+    mass = [float((1 - np.exp(-2 * direct)).sum()), *(float(walk.sum()) for walk in plain)]
+    growth = math.sqrt(mass[-1] / mass[-3])
+    shrink = min(1.0, 0.9 / growth)
+    assert (shrink < 1) == (strength > 0.02)
+    for k, (walk, listed) in enumerate(
+        zip(check_strength(direct).walks, plain, strict=True), start=1
+    ):
+        assert walk == pytest.approx(shrink**k * listed)
+
+
+def test_growth_is_that_over_the_last_two_steps_and_just_the_bound_is_no_growth() -> None:
+    one, bound = np.ones((1, 1)), module.MOST_GROWTH
+    for last, is_shrunk in ((bound**2, False), (bound**2 * 1.01, True)):
+        walks = [50 * one, last * one]
+        found = module._damped(one, walks)
+        if not is_shrunk:
+            assert found is walks
+        else:
+            shrink = bound / math.sqrt(last)
+            assert [float(walk[0, 0]) for walk in found] == pytest.approx(
+                [50 * shrink, last * shrink**2]
+            )
+    few = [one]
+    assert module._damped(one, few) is few, "two steps are needed to see growth"
+    nothing = [0 * one, 5 * one]
+    assert module._damped(0 * one, nothing) is nothing, "from nothing there is no growth"
+
+
+@pytest.mark.parametrize("share", [0.0, -0.1, 0.25, 1.0])
+def test_what_is_masked_carries_the_walks_by_a_power_of_its_share(share) -> None:
+    strengths = check_strength(random_strength(6, 12), longest_walk=4)
+    carried = sum(share**k * walk for k, walk in enumerate(strengths.walks, start=1))
+    expected = strengths.direct
+    if share > 0:
+        expected = expected - 0.5 * np.log(1 - np.minimum(carried, 0.9))
+    assert strengths.while_masked(share) == pytest.approx(expected, abs=1e-15)
+    rows = np.array([4, 0])
+    assert strengths.while_masked(share, rows) == pytest.approx(
+        expected[np.ix_(rows, rows)], abs=1e-15
+    )
+    alone = check_strength(random_strength(6, 12), longest_walk=1)
+    assert alone.walks == ()
+    assert np.array_equal(alone.while_masked(1.0), alone.direct)
+
+
+def test_sparse_strengths_are_multiplied_as_sparse_ones(monkeypatch) -> None:
+    seen = []
+    original = module.sparse.csr_array
+    monkeypatch.setattr(
+        module.sparse, "csr_array", lambda given: seen.append(given.shape) or original(given)
+    )
+    path = np.diag(np.full(49, 0.1), 1)
+    walks = check_strength(path + path.T).walks  # 98 of 2,500 entries
+    assert seen == [(50, 50)]
+    assert walks[0] == pytest.approx(plain_walks(path + path.T, 2)[0], abs=1e-15)
+    tenth = np.diag(np.full(19, 0.1), 1)
+    assert len(check_strength(tenth + tenth.T).walks) == 5  # 38 of 400
+    assert len(seen) == 1
+
+
+@pytest.mark.parametrize("positions", [None, [0, 1, 2, 3], [3, 1], np.array([2], dtype=np.uint8)])
+def test_positions_come_back_distinct_and_increasing(positions) -> None:
+    found = check_positions(positions, 4)
+    expected = range(4) if positions is None else sorted(map(int, positions))
+    assert (found.tolist(), found.dtype) == (list(expected), np.int64)
+
+
+@pytest.mark.parametrize("positions", [[], np.empty(0)])
+def test_no_positions_are_a_list_of_them_too(positions) -> None:
+    assert check_positions(positions, 4).tolist() == []
+
+
+@pytest.mark.parametrize(
+    ("positions", "problem"),
+    [
+        ([[0]], r"positions must be a flat list of whole numbers, got \[\[0\]\]"),
+        ([True], "positions must be a flat list of whole numbers"),
+        ([-1, 3], r"positions must lie in 0\.\.3, got -1\.\.3"),
+        ([0, 4], r"positions must lie in 0\.\.3, got 0\.\.4"),
+        ([1, 2, 1], "positions must be distinct; one is listed twice"),
+    ],
+)
+def test_what_are_no_positions_is_refused(positions, problem) -> None:
+    with pytest.raises(ValueError, match=problem):
+        check_positions(positions, 4)
+
+
+def test_errors_are_squared_between_the_positions_of_the_plan() -> None:
+    errors = random_strength(5, 13)
+    read = check_strength(random_strength(5, 14), [4, 1], strength_se=errors, longest_walk=3)
+    assert read.variance == pytest.approx(errors[np.ix_([1, 4], [1, 4])] ** 2)
+    assert (read.longest_walk, read.length) == (3, 5)
+    assert check_strength(errors).variance is None
+    assert check_strength(errors).longest_walk == module.LONGEST_WALK
+    with pytest.raises(ValueError, match=r"strength_se must be finite .* got inf between 1 and 4"):
+        errors[1, 4] = errors[4, 1] = math.inf
+        check_strength(random_strength(5, 14), [4, 1], strength_se=errors)
+
+
+def test_roundings_are_averaged_and_more_than_that_is_refused_with_both_values() -> None:
+    strength = np.array([[0.0, 0.5, 0.1], [0.5 * (1 + 1e-7), 0.0, 0.2], [0.1, 0.2, 0.0]])
+    read = check_strength(strength)
+    assert read.direct[0, 1] == read.direct[1, 0] == pytest.approx(0.5 + 0.25e-7, abs=1e-12)
+    strength[2, 1] = 0.3
+    said = "strength must be symmetric, got 0.2 and 0.3 between 1 and 2; average it"
+    with pytest.raises(ValueError, match=said):
+        check_strength(strength)
+    assert check_strength(strength, [0, 1]).total == pytest.approx(0.5)
+
+
+def test_a_strength_of_just_the_floor_is_noise() -> None:
+    strength = np.array([[0.0, 0.25, 0.5], [0.25, 0.0, 0.0], [0.5, 0.0, 0.0]])
+    assert check_strength(strength, noise_floor=0.25).direct[0].tolist() == [0.0, 0.0, 0.5]
+    assert check_strength(strength, noise_floor=0.2499).direct[0].tolist() == [0.0, 0.25, 0.5]

@@ -95,17 +95,18 @@ def distance_plan(
         raise ValueError(f"distances must have shape (N, N), got {matrix.shape}")
     length = len(matrix)
     where = check_positions(positions, length)
+    parts = _parts(batches, where)
     among = matrix[np.ix_(where, where)]
     np.fill_diagonal(among, math.inf)
     if np.isnan(among).any() or (among < 0).any():
         raise ValueError("distances must not be negative or NaN between the positions of a plan")
     if not np.allclose(among, among.T):
         raise ValueError("distances must be symmetric; average them with their transpose")
-    nearest = among.min(axis=1) if len(where) > 1 else np.ones(1)
+    nearest = among.min(axis=1)
     nearest = nearest[np.isfinite(nearest) & (nearest > 0)]
     closeness = np.exp(-matrix / (float(np.median(nearest)) if len(nearest) else 1.0))
     near = check_strength(closeness, where, longest_walk=1)
-    found = searched_plan(near, _parts(batches, where), restarts, rng, growths=(0.0,))
+    found = searched_plan(near, parts, restarts, rng, growths=(0.0,))
     order = rng.permutation(len(found))
     return _free([found.batches[k] for k in order], "distance", length, strength)
 

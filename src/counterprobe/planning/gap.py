@@ -44,7 +44,7 @@ def forest_cut(direct: FloatArray) -> float | None:
     count = len(direct)
     rows, columns = np.triu_indices(count, 1)
     strength = direct[rows, columns]
-    order = np.argsort(-strength, kind="stable")
+    order = np.argsort(-strength)
     ranked = strength[order][: np.count_nonzero(strength)]
     # A forest has fewer edges than vertices.
     most = min(count - 1, len(ranked) - 1)
