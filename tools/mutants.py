@@ -94,8 +94,8 @@ class Faults:
     def is_in_kernel(self, number: int) -> bool:
         """Return whether a fault lies in a function that is compiled."""
         function = self._found[number].contained_by_top_level_function
-        names = {getattr(one.decorator, "value", "") for one in function.decorators}
-        return not names.isdisjoint(KERNELS)
+        decorators = getattr(function, "decorators", ())  # a field of a record has none
+        return any(getattr(one.decorator, "value", "") in KERNELS for one in decorators)
 
     def __getitem__(self, number: int) -> tuple[int, str, str]:
         """Return a fault's line, what changes, and the whole source with it."""

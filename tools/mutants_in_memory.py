@@ -75,6 +75,9 @@ NEAREST = {
     ],
     "run/verifying.py": ["tests/run/test_verifying.py"],
     "run/whole.py": ["tests/run/test_whole.py", "tests/run/test_gathered.py"],
+    "targets/inference/components.py": ["tests/targets/inference/test_rows.py"],
+    "targets/inference/marked.py": ["tests/targets/inference/test_rows.py"],
+    "targets/inference/sweep.py": ["tests/targets/inference/test_rows.py"],
 }  # fmt: skip
 # A fault may make a loop endless: so many times what the tests took without it, and at least this.
 PATIENCE, LEAST_SECONDS = 8.0, 10.0

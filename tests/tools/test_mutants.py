@@ -32,6 +32,21 @@ def test_every_fault_changes_one_place_in_a_function_and_no_message():
     assert any("values[0] - 1" in code for code in codes)
 
 
+def test_faults_in_kernels_are_told_from_others_and_from_fields_of_records():
+    source = f"""{SOURCE}
+
+class Record:
+    size: int = 1
+
+    @property
+    def twice(self) -> int:
+        return 2 * self.size
+"""
+    faults = mutants.Faults(source)
+    in_kernel = {faults[number][0]: faults.is_in_kernel(number) for number in range(len(faults))}
+    assert in_kernel == {9: True, 10: True, 15: False, 19: False}
+
+
 def test_the_order_is_fixed_by_the_seed_and_takes_files_in_turn():
     faults = {"a.py": mutants.Faults(SOURCE), "b.py": mutants.Faults(SOURCE)}
     one, two, other = (mutants.in_order(faults, seed) for seed in (1, 1, 2))
