@@ -36,7 +36,8 @@ COMPARE = (
 
 
 def test_discover_finds_the_same_in_processes():
-    assert answer(*DISCOVER, "--engine", "processes", "--workers", 1) == answer(*DISCOVER)
+    spread = "--engine", "processes", "--workers", 1, "--timeout", 300
+    assert answer(*DISCOVER, *spread) == answer(*DISCOVER)
 
 
 def test_sample_draws_the_same_from_micro_batches_of_this_process():
@@ -53,6 +54,23 @@ def test_compare_gives_the_same_table_from_processes():
     found = [without_seconds(json.loads(one.stdout)) for one in (spread, alone)]
     assert found[0] == found[1]
     assert len(found[0]["records"]) >= 8
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("words", "what"),
+    [
+        (("sample", "--n", 8, "--no-evaluate"), "oracle 'exact path': {}"),
+        (("compare", "--n", 8, "--samplers", "one-batch", "--runs", 1), "one-batch failed: {}"),
+        (("study", "run", "--preset", "smoke"), "{} (reference of matching, N = 256); finished"),
+    ],
+)
+def test_a_limit_that_no_worker_keeps_ends_with_a_word(words, what, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    result = run(*words, "--engine", "processes", "--workers", 1, "--timeout", 1e-6)
+    told = "a worker had not answered after 1e-06 seconds and was ended, 3 times for one task"
+    assert result.exit_code == 1
+    assert what.format(told) in result.stderr
 
 
 @pytest.mark.slow
@@ -96,6 +114,12 @@ def test_temperature_zero_is_left_to_drawing():
             "--order commit must run in this process",
         ),
         (("study", "run", "--preset", "smoke", "--engine", "cloud"), "engine must be one of"),
+        ((*COMPARE, "--timeout", 5), "--timeout must come with --engine"),
+        ((*COMPARE, "--timeout", 0, "--engine", "processes"), "--timeout must be above 0 seconds"),
+        (
+            ("study", "run", "--preset", "smoke", "--engine", "local", "--timeout", 5),
+            "--timeout must come without --engine local, which has no worker to end",
+        ),
     ],
 )
 def test_options_that_do_not_go_together_are_refused(words, complaint, tmp_path, monkeypatch):

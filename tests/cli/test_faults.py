@@ -319,7 +319,7 @@ def test_settings_of_faults_are_checked_first(refusal):
     ):
         assert message in refusal(invoke("sample", "--n", 20, *words))
     timed = ("discover", "--n", 20, "--engine", "local", "--timeout", 1)
-    assert "--timeout is for an oracle of this process" in refusal(invoke(*timed))
+    assert "--timeout must come without --engine local" in refusal(invoke(*timed))
     assert "--retries" in refusal(invoke("infill", "--model", "sapiens-heavy", "--retries", -1))
 
 

@@ -233,6 +233,20 @@ def test_an_actor_that_dies_is_replaced_and_one_that_always_dies_is_an_error(who
 
 
 @pytest.mark.slow
+def test_an_actor_that_hangs_is_killed_and_one_that_always_hangs_is_an_error(whole, tmp_path):
+    with RayCluster(whole, workers=1, attempts=2, task_seconds=5.0) as engine:
+        with Crew(engine, engine_jobs.make_doubling) as crew:
+            crew.submit(("hang once", str(tmp_path / "hung"), 21))
+            (done,) = crew.wait()
+            assert (done.result(), crew.num_lost) == (42, 1)
+            crew.submit(("hang",))
+            with pytest.raises(EngineError, match=r"not answered after 5 seconds.*, 2 times"):
+                crew.wait()
+            crew.submit(4)
+            assert crew.wait()[0].result() == 8
+
+
+@pytest.mark.slow
 def test_a_cluster_without_room_says_so(whole):
     with RayCluster(whole, workers=3) as engine:
         with pytest.raises(ValueError, match=r"workers must be at most 2.*; got 3"):
@@ -255,7 +269,9 @@ def test_a_wrong_address_is_said_at_once(address):
         RayCluster(address).prepare(engine_jobs.make_doubling)
 
 
-@pytest.mark.parametrize("options", [{"workers": 0}, {"gpus": -1}, {"attempts": 0}])
+@pytest.mark.parametrize(
+    "options", [{"workers": 0}, {"gpus": -1}, {"attempts": 0}, {"task_seconds": -1}]
+)
 def test_numbers_are_checked(options):
     with pytest.raises(ValueError, match=next(iter(options))):
         RayCluster(**options)

@@ -1,5 +1,7 @@
 """A crew's rules, on an engine whose every outcome is written down beforehand."""
 
+import time
+
 import pytest
 
 from counterprobe.engines import Crew, EngineError, InProcess, TaskLost
@@ -10,7 +12,7 @@ class Scripted:
     """An engine whose hands fail as told; tasks are otherwise answered with their square."""
 
     name = "scripted"
-    start_seconds = None
+    start_seconds = task_seconds = None
 
     def __init__(self, *scripts, attempts=3, num_workers=None):
         self.scripts = list(scripts)
@@ -28,7 +30,8 @@ class Scripted:
 
     def ready(self, hands, seconds):
         placed = [hand for hand in hands if hand.is_placed or hand.script[:1] != ["no room"]]
-        return placed[-1:]  # the last first: order must not matter
+        ready = [hand for hand in placed if hand.script[:1] != ["hangs"]]
+        return ready if seconds == 0 else ready[-1:]  # the last first: order must not matter
 
     def close(self):
         pass
@@ -201,6 +204,51 @@ def test_a_crew_starts_without_those_that_have_no_room():
     with Crew(engine, None) as crew:
         crew.start()
         assert all_done(crew, range(3)) == squares(range(3))
+
+
+def test_a_worker_that_hangs_is_ended_and_its_task_begun_elsewhere():
+    engine = Scripted(["started", "hangs"], [], [])
+    engine.task_seconds = 0.05
+    told = []
+    with Crew(engine, None, on_loss=told.append) as crew:
+        crew.start()
+        assert all_done(crew, range(6)) == squares(range(6))
+        assert engine.hired[0].is_closed
+        assert crew.num_lost == 1
+    assert told == ["a worker had not answered after 0.05 seconds and was ended"]
+
+
+def test_a_task_that_hangs_everywhere_ends_with_its_limit_and_the_others_are_done():
+    engine = Scripted(*[["started", "hangs"]] * 2, num_workers=1, attempts=2)
+    engine.task_seconds = 0.05
+    with Crew(engine, None) as crew:
+        tickets = [crew.submit(task) for task in (3, 4)]
+        with pytest.raises(TaskLost, match=r"after 0.05 seconds and was ended, 2 times") as caught:
+            crew.wait()
+        assert caught.value.ticket == tickets[0]
+        (done,) = crew.wait()
+        assert (done.ticket, done.result()) == (tickets[1], 16)
+
+
+def test_an_answer_that_nobody_looked_at_in_time_is_no_loss():
+    engine = Scripted([], [], [])
+    engine.task_seconds = 0.05
+    with Crew(engine, None) as crew:
+        crew.start()
+        tickets = {crew.submit(task): task for task in range(3)}
+        time.sleep(0.1)
+        found = crew.wait()
+        assert {tickets[done.ticket]: done.result() for done in found} == squares(range(3))
+        assert crew.num_lost == 0
+
+
+def test_a_worker_may_take_its_time_to_start():
+    engine = Scripted(["placed"])
+    engine.task_seconds = 0.01
+    with Crew(engine, None) as crew:
+        time.sleep(0.05)
+        assert all_done(crew, [3]) == {3: 9}
+        assert crew.num_lost == 0
 
 
 def test_dropped_tasks_are_not_begun():

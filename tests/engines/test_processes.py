@@ -70,6 +70,25 @@ def test_a_task_that_kills_every_process_ends_with_a_word_and_no_process_stays()
     assert set(multiprocessing.active_children()) <= before
 
 
+def test_a_process_that_hangs_is_killed_and_its_task_done_by_another(tmp_path):
+    before = set(multiprocessing.active_children())
+    with Crew(Processes(1, task_seconds=5.0), engine_jobs.make_doubling) as crew:
+        crew.submit(("hang once", str(tmp_path / "hung"), 21))
+        (done,) = crew.wait()
+        assert (done.result(), crew.num_lost) == (42, 1)
+    assert set(multiprocessing.active_children()) <= before
+
+
+@pytest.mark.slow
+def test_a_task_that_always_hangs_ends_with_its_limit_and_no_process_stays():
+    before = set(multiprocessing.active_children())
+    with Crew(Processes(1, attempts=2, task_seconds=0.2), engine_jobs.make_doubling) as crew:
+        crew.submit(("hang",))
+        with pytest.raises(EngineError, match=r"not answered after 0.2 seconds.*, 2 times"):
+            crew.wait()
+    assert set(multiprocessing.active_children()) <= before
+
+
 def test_a_job_that_cannot_be_made_says_why():
     with Crew(Processes(1), engine_jobs.make_nothing) as crew:
         with pytest.raises(ValueError, match="there is no such model, got 'nothing'"):
@@ -88,7 +107,16 @@ def test_what_cannot_be_pickled_is_refused_before_anything_starts():
         Crew(Processes(1), lambda: None)
 
 
-@pytest.mark.parametrize("options", [{"workers": 0}, {"workers": 1.5}, {"attempts": 0}])
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"workers": 0},
+        {"workers": 1.5},
+        {"attempts": 0},
+        {"task_seconds": 0.0},
+        {"task_seconds": float("inf")},
+    ],
+)
 def test_numbers_are_checked(options):
     with pytest.raises(ValueError, match=next(iter(options))):
         Processes(**options)

@@ -211,6 +211,28 @@ def test_a_dead_replica_is_asked_elsewhere_and_counted_once(tmp_path):
 
 
 @pytest.mark.slow
+def test_a_replica_that_hangs_is_asked_elsewhere_and_counted_once(tmp_path):
+    make = partial(engine_jobs.Hanging, LAW.oracle(), str(tmp_path / "hung"), 1)
+    with ShardedOracle(Processes(2, task_seconds=5.0), make, batch_size=4) as oracle:
+        rows, ledger = probing_run(oracle, mark=1)
+        assert oracle.num_lost == 1
+        assert oracle.num_evaluated == ledger.total == 30
+    expected, alone = probing_run(LAW.oracle(), mark=1)
+    same_rows(rows, expected)
+    assert ledger == alone
+
+
+@pytest.mark.slow
+def test_a_replica_that_always_hangs_is_an_error_with_oracle_and_limit():
+    make = partial(engine_jobs.Hanging, LAW.oracle(), None, 1)
+    engine = Processes(1, attempts=2, task_seconds=2.0)
+    with ShardedOracle(engine, make, batch_size=4) as oracle:
+        with pytest.raises(EngineError, match=r"oracle 'exact path': .*after 2 seconds.*2 times"):
+            probing_run(oracle, mark=1)
+        same_rows(probing_run(oracle)[0], probing_run(LAW.oracle())[0])  # it goes on
+
+
+@pytest.mark.slow
 def test_no_replica_left_is_a_clear_error_and_nothing_is_charged():
     make = partial(engine_jobs.Fragile, LAW.oracle(), None, 1)  # dies whenever it is asked
     with ShardedOracle(Processes(1, attempts=2), make, batch_size=4) as oracle:

@@ -9,6 +9,9 @@ import numpy as np
 
 import counterprobe as cp
 
+# Longer than any test may take.
+HANGS = 3600.0
+
 
 def make_doubling():
     """Doubles numbers; 'die' ends the process, 'die once FILE' at the first attempt only."""
@@ -24,6 +27,13 @@ def _double(task):
                 Path(file).touch()
                 os._exit(3)
             return 2 * value
+        case ("hang once", file, value):
+            if not Path(file).exists():
+                Path(file).touch()
+                time.sleep(HANGS)
+            return 2 * value
+        case ("hang",):
+            time.sleep(HANGS)
         case ("raise", text):
             raise cp.OracleError(text)
         case ("unpicklable",):
@@ -70,6 +80,18 @@ class Fragile:
                 if self.file is not None:
                     Path(self.file).touch()
                 os._exit(5)
+        return self.inner.rows(states, readouts)
+
+
+class Hanging(Fragile):
+    """A law's oracle that hangs when it is asked about a marked state."""
+
+    def rows(self, states, readouts):
+        if (states[:, 0] == self.mark).any():
+            if self.file is None or not Path(self.file).exists():
+                if self.file is not None:
+                    Path(self.file).touch()
+                time.sleep(HANGS)
         return self.inner.rows(states, readouts)
 
 

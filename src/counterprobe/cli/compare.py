@@ -16,6 +16,7 @@ from counterprobe.cli.engine_options import (
     Address,
     EngineName,
     Gpus,
+    RunTimeout,
     Workers,
     engine_of,
     losses_told,
@@ -146,6 +147,7 @@ def compare(
     workers: Workers = None,
     address: Address = None,
     gpus: Gpus = None,
+    timeout: RunTimeout = None,
     evaluate: Annotated[
         bool, typer.Option(help="Measure the batch KL.", rich_help_panel=OUTPUT)
     ] = True,
@@ -201,7 +203,7 @@ def compare(
     check_memory(drawn[0], chosen)
     laws = [target.build() for target in drawn]
     law = laws[0]
-    where = engine_of(engine, workers, address, gpus)
+    where = engine_of(engine, workers, address, gpus, timeout)
     seeds = list(range(seed, seed + runs))
     measured = kl_draws if evaluate else None
     on_loss = output.hold(losses_told())

@@ -219,7 +219,8 @@ def _prepare(options: dict[str, Any]) -> _Comparison:
     names = ("device", "backbone", "chains")
     loaded = model_options(options["model"], **{n: options[n] for n in names})
     model = as_model(options["model"], loaded)
-    where = engine_of(*(options[name] for name in ("engine", "workers", "address", "gpus")))
+    chosen_engine = ("engine", "workers", "address", "gpus", "timeout")
+    where = engine_of(*(options[name] for name in chosen_engine))
     if where is None:
         task = make_task(model, text)
     else:

@@ -162,7 +162,8 @@ def discover(
     of_model = {"device": device, "backbone": backbone, "chains": chains}
     if model is not None:
         refuse_given("--model brings a law of its own: leave out", of_law)
-        make = partial(spread_task, engine_of(engine, workers, address, gpus))
+        where = engine_of(engine, workers, address, gpus, faults.task_seconds)
+        make = partial(spread_task, where)
         task, name = probed_task(model, sequence, allowed, temperature, make, **of_model), model
         about = about_task(task)
         asked: dict[str, Any] = {"model": model, "allowed": allowed, "temperature": temperature}
@@ -175,7 +176,7 @@ def discover(
             {f"--{word}": value for word, value in words.items()},
         )
         law = target.build()
-        where = engine_of(engine, workers, address, gpus)
+        where = engine_of(engine, workers, address, gpus, faults.task_seconds)
         task, name = make_task(spread_copies(where, law.oracle())), law.name
         about = About(family=family, true_edges=law.edges)
         asked = {"forest": [law.unary, law.edges, law.pair], "target_seed": target_seed}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -20,7 +21,9 @@ __all__ = [
     "Address",
     "EngineName",
     "Gpus",
+    "RunTimeout",
     "Workers",
+    "check_timeout",
     "engine_of",
     "losses_told",
     "say_losses",
@@ -61,21 +64,48 @@ Gpus = Annotated[
     typer.Option(help="GPUs of each worker, with --engine ray.", rich_help_panel=PANEL),
 ]
 
+RunTimeout = Annotated[
+    float | None,
+    typer.Option(
+        "--timeout",
+        help="Seconds that a worker may take over a run; then the run is begun elsewhere.",
+        show_default="no limit",
+        rich_help_panel=PANEL,
+    ),
+]
+
+
+def check_timeout(engine: str | None, timeout: float | None) -> None:
+    """Refuse a time limit that is none, or that nobody could keep."""
+    if timeout is None:
+        return
+    if not 0 < timeout < math.inf:
+        raise ValueError(f"--timeout must be above 0 seconds, got {timeout}")
+    if engine == "local":
+        raise ValueError(
+            "--timeout must come without --engine local, which has no worker to end; take "
+            "--engine processes"
+        )
+
 
 def engine_of(
     name: str | None,
     workers: int | None,
     address: str | None,
     gpus: float | None = None,
+    timeout: float | None = None,
 ) -> AnyEngine | None:
     """Return the engine that was chosen, open until the command ends; None when none was."""
+    check_timeout(name, timeout)
     if name is None:
-        given = {"--workers": workers, "--address": address, "--gpus": gpus}
+        given = {
+            "--workers": workers, "--address": address, "--gpus": gpus, "--timeout": timeout
+        }  # fmt: skip
         foreign = [option for option, value in given.items() if value is not None]
         if foreign:
             raise ValueError(f"{', '.join(foreign)} must come with --engine, which was not given")
         return None
-    engine = engine_named(name, workers=workers, address=address, gpus=gpus)
+    engine = engine_named(name, workers=workers, address=address, gpus=gpus, task_seconds=timeout)
     hold(engine)
     return engine
 

@@ -14,6 +14,7 @@ from typing import Annotated, Any
 import typer
 
 from counterprobe.cli import output
+from counterprobe.cli.engine_options import check_timeout
 from counterprobe.errors import CheckpointError, StructureError
 from counterprobe.oracle import Oracle
 from counterprobe.retrying import RetryingOracle
@@ -62,7 +63,8 @@ Retries = Annotated[
 Timeout = Annotated[
     float | None,
     typer.Option(
-        help="Seconds after which a call of the oracle has failed.",
+        help="Seconds after which a call of the oracle has failed; with --engine, after which a "
+        "worker is ended and what it was asked goes to another.",
         show_default="no limit",
         rich_help_panel=FAULTS,
     ),
@@ -151,13 +153,17 @@ class Faults:
             )
         if self.retries < 0:
             raise ValueError(f"--retries must be 0 or more, got {self.retries}")
-        if self.timeout is not None and not self.timeout > 0:
-            raise ValueError(f"--timeout must be above 0 seconds, got {self.timeout}")
-        if self.timeout is not None and self.engine is not None:
-            raise ValueError(
-                "--timeout is for an oracle of this process: leave it out with --engine, whose "
-                "workers are waited for"
-            )
+        check_timeout(self.engine, self.timeout)
+
+    @property
+    def call_seconds(self) -> float | None:
+        """The time limit of a call in this process."""
+        return self.timeout if self.engine is None else None
+
+    @property
+    def task_seconds(self) -> float | None:
+        """The time limit of a worker's task."""
+        return None if self.engine is None else self.timeout
 
     @property
     def file(self) -> str | None:
@@ -175,9 +181,9 @@ class Faults:
             What determines the run.
         """
         retrying = None
-        if self.retries or self.timeout is not None:
+        if self.retries or self.call_seconds is not None:
             oracle = retrying = RetryingOracle(
-                oracle, attempts=self.retries + 1, timeout=self.timeout
+                oracle, attempts=self.retries + 1, timeout=self.call_seconds
             )
         if self.file is None:
             yield Guarded(oracle, retrying, None)

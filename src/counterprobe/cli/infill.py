@@ -185,7 +185,7 @@ def infill(
     text = read_sequence(sequence)
     known = None if structure is None else load_structure(structure)
     named = checked_settings(known, output.parse_settings(settings or []), batches)
-    where = engine_of(engine, workers, address, gpus)
+    where = engine_of(engine, workers, address, gpus, faults.task_seconds)
     if where is not None and order == "commit":
         raise ValueError(
             "--order commit must run in this process, as replicas do not share what was "

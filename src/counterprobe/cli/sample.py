@@ -172,7 +172,8 @@ def sample(
     law = target.build()
     streams = Streams.from_seed(seed)
     say_costs(rules, law.length, law.vocab_size)
-    oracle = spread_copies(engine_of(engine, workers, address), law.oracle())
+    where = engine_of(engine, workers, address, timeout=faults.task_seconds)
+    oracle = spread_copies(where, law.oracle())
 
     measured = kl_draws if evaluate else None
 

@@ -17,8 +17,15 @@ from rich.progress import Progress as Bar
 from rich.table import Table
 
 from counterprobe.cli import output
-from counterprobe.cli.engine_options import PANEL, Address, Workers, engine_of, say_losses
-from counterprobe.engines import ENGINES
+from counterprobe.cli.engine_options import (
+    PANEL,
+    Address,
+    RunTimeout,
+    Workers,
+    engine_of,
+    say_losses,
+)
+from counterprobe.engines import ENGINES, AnyEngine
 from counterprobe.study.config import (
     PRESETS,
     StudyConfig,
@@ -84,6 +91,7 @@ def run(
     engine: EngineName = "processes",
     workers: Workers = None,
     address: Address = None,
+    timeout: RunTimeout = None,
     retune: Annotated[
         bool, typer.Option("--retune", help="Tune again; earlier runs stay in the store.")
     ] = False,
@@ -112,7 +120,7 @@ def run(
         chosen = config_from_dict({**chosen.as_dict(), **renamed}, f"--sampler {sampler}")
     with Store(store, create=True) as opened:
         opened.register(chosen, retune=retune)
-        _continue(opened, chosen, json, engine, workers, address)
+        _continue(opened, chosen, json, engine_of(engine, workers, address, timeout=timeout))
 
 
 @study.command("resume")
@@ -123,6 +131,7 @@ def resume(
     engine: EngineName = "processes",
     workers: Workers = None,
     address: Address = None,
+    timeout: RunTimeout = None,
     json: JsonFile = None,
 ) -> None:
     """Continue a study after a stop of any kind, from its store alone.
@@ -132,7 +141,7 @@ def resume(
     output.check_writable(json)
     with Store(store) as opened:
         config = opened.config(_pick(opened, name))
-        _continue(opened, config, json, engine, workers, address)
+        _continue(opened, config, json, engine_of(engine, workers, address, timeout=timeout))
 
 
 @study.command("status")
@@ -277,15 +286,9 @@ def presets(
 
 
 def _continue(
-    store: Store,
-    config: StudyConfig,
-    json: str | None,
-    engine: str,
-    workers: int | None,
-    address: str | None,
+    store: Store, config: StudyConfig, json: str | None, where: AnyEngine | None
 ) -> None:
     """Do what is missing, then show the outcome."""
-    where = engine_of(engine, workers, address)
     try:
         with _progress(config.name) as show:
             done = run_study(store, config, engine=where, progress=show)

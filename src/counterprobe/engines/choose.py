@@ -19,6 +19,7 @@ def engine_named(
     address: str | None = None,
     gpus: float | None = None,
     attempts: int = 3,
+    task_seconds: float | None = None,
 ) -> AnyEngine:
     """Return an engine by its name; options that it does not have are refused.
 
@@ -33,6 +34,8 @@ def engine_named(
         GPUs that each actor asks for.
     attempts : int
         How often a task is begun before its losses end the run.
+    task_seconds : float, optional
+        How long a worker may take over a task; the engine local has none to end.
 
     Examples
     --------
@@ -52,7 +55,14 @@ def engine_named(
                 f"workers must be 1 or left out with the engine local, got {workers}; the engine "
                 "processes has more"
             )
+        if task_seconds is not None:
+            raise ValueError(
+                "task_seconds must be left out with the engine local, which has no worker to end, "
+                f"got {task_seconds}; the engine processes has some"
+            )
         return InProcess()
     if name == "processes":
-        return Processes(workers, attempts)
-    return RayCluster(address, workers, gpus=gpus or 0.0, attempts=attempts)
+        return Processes(workers, attempts, task_seconds)
+    return RayCluster(
+        address, workers, gpus=gpus or 0.0, attempts=attempts, task_seconds=task_seconds
+    )

@@ -21,7 +21,7 @@ from typing import Any
 from counterprobe import threads
 from counterprobe.arguments import whole_number
 from counterprobe.engines.closing import Closing
-from counterprobe.engines.engine import EngineError, Hand
+from counterprobe.engines.engine import EngineError, Hand, check_task_seconds
 from counterprobe.engines.outcomes import Failed, Job, Lost, MakeJob, Outcome, Placed, begin, do
 from counterprobe.errors import CounterprobeError
 from counterprobe.extras import load_extra
@@ -52,6 +52,8 @@ class RayCluster(Closing):
         How often a task is begun before its losses end the run.
     start_seconds : float
         How long actors may wait for room when none is at work.
+    task_seconds : float, optional
+        How long an actor may take over a task: then it is killed, and the task begun in another.
     """
 
     address: str | None = None
@@ -60,6 +62,7 @@ class RayCluster(Closing):
     gpus: float = 0.0
     attempts: int = 3
     start_seconds: float = 60.0
+    task_seconds: float | None = None
     _ray: Any = field(default=None, init=False, repr=False, compare=False)
     _is_own: bool = field(default=False, init=False, repr=False, compare=False)
 
@@ -68,6 +71,7 @@ class RayCluster(Closing):
         if self.workers is not None:
             whole_number("workers", self.workers, at_least=1)
         whole_number("attempts", self.attempts, at_least=1)
+        check_task_seconds(self.task_seconds)
         for name in ("cpus", "gpus", "start_seconds"):
             if not getattr(self, name) >= 0:
                 raise ValueError(f"{name} must not be negative, got {getattr(self, name)!r}")
@@ -117,7 +121,10 @@ class RayCluster(Closing):
     def ready(self, hands: Sequence[Hand], seconds: float | None) -> list[Hand]:
         """Wait for an outcome."""
         mine = {hand.pending: hand for hand in hands if isinstance(hand, _RayHand)}
-        done, _ = self._ray.wait(list(mine), num_returns=1, timeout=seconds)
+        asked: dict[str, Any] = {"num_returns": 1}
+        if seconds == 0:  # all that are done, also where a reply has not reached this machine
+            asked = {"num_returns": len(mine), "fetch_local": False}
+        done, _ = self._ray.wait(list(mine), timeout=seconds, **asked)
         return [mine[pending] for pending in done]
 
     def close(self) -> None:

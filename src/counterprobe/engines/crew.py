@@ -3,6 +3,7 @@
 The rules are the same on every engine. A task that raises is reported with its own error: another
 worker would raise the same. A task whose worker died goes back to the head of the queue, up to the
 engine's number of attempts, and a new hand is hired, which joins when there is room for it. A hand
+that takes longer over a task than the engine's time limit is ended and counts as lost. A hand
 that dies before it has made its job is replaced only when another has made it, and not for ever,
 so that a job that cannot be made ends. Replies come in any order; tickets say which task they
 belong to.
@@ -11,6 +12,7 @@ belong to.
 from __future__ import annotations
 
 import logging
+import math
 import time
 from collections import deque
 from collections.abc import Callable
@@ -60,6 +62,7 @@ class _Task:
     ticket: int
     content: Any
     attempts: int = 0
+    due: float = math.inf
 
 
 class Crew(Closing):
@@ -173,6 +176,8 @@ class Crew(Closing):
             task.attempts += 1
             self._busy[hand] = task
             hand.send(task.content)
+            if self._engine.task_seconds is not None:
+                task.due = time.monotonic() + self._engine.task_seconds
 
     def _step(self) -> None:
         """Wait for some hand and take what it has."""
@@ -184,6 +189,7 @@ class Crew(Closing):
         hands = [*self._busy, *self._starting]
         for hand in self._engine.ready(hands, self._seconds_left()):
             self._take(hand, hand.receive())
+        self._end_late()
         self._assign()
 
     def _take(self, hand: Hand, outcome: Outcome) -> None:
@@ -230,6 +236,18 @@ class Crew(Closing):
         self.num_lost += 1
         self._queue.appendleft(task)
 
+    def _end_late(self) -> None:
+        """End hands whose time is over, unless they have answered and nobody looked."""
+        now = time.monotonic()
+        late = [hand for hand, task in self._busy.items() if task.due <= now]
+        answered = self._engine.ready(late, 0.0) if late else []
+        for hand in late:
+            if hand in answered:
+                self._take(hand, hand.receive())
+            else:
+                limit = f"{self._engine.task_seconds:g}"
+                self._lose(hand, f"a worker had not answered after {limit} seconds and was ended")
+
     def _is_out_of_room(self) -> bool:
         """Whether those that are still to start have waited for room too long."""
         limit = self._engine.start_seconds
@@ -238,11 +256,13 @@ class Crew(Closing):
         return time.monotonic() - self._waiting_since >= limit
 
     def _seconds_left(self) -> float | None:
-        """How long to wait for any outcome: without end unless all there is waits for room."""
+        """How long to wait for an outcome: till a task is due, or room was waited for too long."""
         limit = self._engine.start_seconds
-        if limit is None or self._busy or any(hand.is_placed for hand in self._starting):
-            return None
-        return max(0.0, limit - (time.monotonic() - self._waiting_since))
+        until = min((task.due for task in self._busy.values()), default=math.inf)
+        if limit is not None and not self._busy:
+            if not any(hand.is_placed for hand in self._starting):
+                until = self._waiting_since + limit
+        return None if until == math.inf else max(0.0, until - time.monotonic())
 
     def _require_hands(self) -> None:
         if self._busy or self._free:

@@ -7,6 +7,7 @@ decides what happens when a hand is lost, in one way for all engines.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
@@ -15,7 +16,7 @@ from counterprobe.engines.closing import Closing
 from counterprobe.engines.outcomes import Job, MakeJob, Outcome, begin, do
 from counterprobe.errors import CounterprobeError
 
-__all__ = ["Engine", "EngineError", "Hand", "InProcess"]
+__all__ = ["Engine", "EngineError", "Hand", "InProcess", "check_task_seconds"]
 
 
 class EngineError(CounterprobeError):
@@ -56,6 +57,8 @@ class Engine(Protocol):
         How often a task is begun before its losses end the run.
     start_seconds : float or None
         How long hands may wait for room when there is no other; None for as long as it takes.
+    task_seconds : float or None
+        How long a hand may take over a task before it is ended; None for as long as it takes.
     """
 
     @property
@@ -78,6 +81,11 @@ class Engine(Protocol):
         """How long hands may wait for room when there is no other."""
         ...
 
+    @property
+    def task_seconds(self) -> float | None:
+        """How long a hand may take over a task before it is ended."""
+        ...
+
     def prepare(self, make: MakeJob) -> Any:
         """Bring what makes a job into the form that :meth:`hire` takes, once for all hands."""
         ...
@@ -87,12 +95,23 @@ class Engine(Protocol):
         ...
 
     def ready(self, hands: Sequence[Hand], seconds: float | None) -> list[Hand]:
-        """Wait until some outcome can be received; none when the time is over."""
+        """Wait until some outcome can be received; none when the time is over.
+
+        With no seconds at all: every hand whose outcome can be received now.
+        """
         ...
 
     def close(self) -> None:
         """Give back what the engine itself holds."""
         ...
+
+
+def check_task_seconds(seconds: float | None) -> None:
+    """Refuse a time limit that is none."""
+    if seconds is not None and not 0 < seconds < math.inf:
+        raise ValueError(
+            f"task_seconds must be a number of seconds above 0, or None, got {seconds!r}"
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +122,7 @@ class InProcess(Closing):
     num_workers = 1
     attempts = 1
     start_seconds = None
+    task_seconds = None  # nobody can end what this process does
 
     def prepare(self, make: MakeJob) -> MakeJob:
         """Return it as it is."""

@@ -21,7 +21,7 @@ from typing import Any
 from counterprobe import threads
 from counterprobe.arguments import whole_number
 from counterprobe.engines.closing import Closing
-from counterprobe.engines.engine import Hand
+from counterprobe.engines.engine import Hand, check_task_seconds
 from counterprobe.engines.outcomes import Failed, Lost, MakeJob, Outcome, begin, do, portable
 
 __all__ = ["Processes"]
@@ -40,10 +40,13 @@ class Processes(Closing):
         How many; one a core by default.
     attempts : int
         How often a task is begun before its losses end the run.
+    task_seconds : float, optional
+        How long a process may take over a task: then it is killed, and the task begun in another.
     """
 
     workers: int | None = None
     attempts: int = 3
+    task_seconds: float | None = None
     start_seconds: float | None = field(default=None, init=False)
 
     def __post_init__(self) -> None:
@@ -51,6 +54,7 @@ class Processes(Closing):
         if self.workers is not None:
             whole_number("workers", self.workers, at_least=1)
         whole_number("attempts", self.attempts, at_least=1)
+        check_task_seconds(self.task_seconds)
 
     @property
     def name(self) -> str:

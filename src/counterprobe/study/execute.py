@@ -10,7 +10,7 @@ from counterprobe.engines import Crew, Done, Engine, EngineError, Processes, Tas
 from counterprobe.engines.outcomes import Job
 from counterprobe.errors import CounterprobeError
 from counterprobe.study.config import StudyConfig
-from counterprobe.study.protocol import Study, Task
+from counterprobe.study.protocol import Cell, Study, Task
 from counterprobe.study.store import Store
 from counterprobe.study.work import do_work
 
@@ -80,9 +80,10 @@ def run_study(
         with Crew(engine, _worker, on_loss=losses.append) as crew:
             _drive(study, store, crew, losses, progress or (lambda _: None))
     except EngineError as problem:
+        remedy = "" if engine.task_seconds is None else " or a longer --timeout"
         raise CounterprobeError(
             f"{problem}; finished runs are in the store. Continue with `counterprobe study "
-            "resume`, with fewer --workers"
+            f"resume`, with fewer --workers{remedy}"
         ) from None
     return study
 
@@ -147,7 +148,8 @@ def _outcome(done: Done, task: Task) -> tuple[Plain, Plain]:
 
 def _where(task: Task) -> str:
     """Say which run a task is."""
-    return task.phase if task.cell is None else f"{task.phase} of {task.cell}"
+    cell = task.cell or Cell(task.key["family"], task.key["length"])
+    return f"{task.phase} of {cell}"
 
 
 class _Clock:
