@@ -575,6 +575,8 @@ def test_bad_arguments_are_refused_before_anything_is_asked(law, counted):
         "at_once must be at least 1, got 0": {"at_once": 0},
         "max_submissions must be at least 0, got -1": {"max_submissions": -1},
         "temperature must be finite": {"temperature": -1.0},
+        "listen_to must be below the count of 3, got 3": {"listen_to": 3},
+        "listen_to must be at least 0, got -1": {"listen_to": -1},
     }.items():
         options: dict[str, Any] = {"sampler": "threshold", "count": 3, "progress": False, **change}
         with pytest.raises(ValueError, match=message):

@@ -267,7 +267,8 @@ export class Run {
   /** Which sequence of many this is, in words; empty for one alone. */
   get place(): string {
     const [sequence, count] = [number(this.header.sequence), number(this.header.count)];
-    return sequence === null || count === null || count < 2 ? "" : `sequence ${sequence + 1} of ${count}`;
+    if (sequence === null || count === null || count < 2 || sequence < 0 || sequence >= count) return "";
+    return `sequence ${sequence + 1} of ${count}`;
   }
 
   /** Whether tokens are letters that fit into a cell. */

@@ -57,7 +57,7 @@ test("a run that draws is told as before", () => {
 test("one of many sequences says which", () => {
   assert.equal(makeRun({ sequence: 0, count: 5 }).place, "sequence 1 of 5");
   assert.equal(makeRun({ sequence: 4, count: 5 }).place, "sequence 5 of 5");
-  for (const header of [{}, { sequence: 0 }, { sequence: 0, count: 1 }, { sequence: "0", count: [3] }]) {
+  for (const header of [{}, { sequence: 0 }, { sequence: 0, count: 1 }, { sequence: 5, count: 5 }, { sequence: "0", count: [3] }]) {
     assert.equal(makeRun(header).place, "");
   }
 });

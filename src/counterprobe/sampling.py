@@ -88,6 +88,7 @@ def sample(
     on_step: OnStep | None = None,
     progress: bool | Tell = True,
     listener: Listener | None = None,
+    listen_to: int = 0,
     paranoid: float = 0.0,
     checkpoint: str | os.PathLike[str] | None = None,
     **settings: Any,
@@ -128,7 +129,9 @@ def sample(
         Show a bar when there is a terminal; or call this with a ``Progress`` of the whole, from
         one thread at a time.
     listener : Listener, optional
-        Told of everything that the first sequence does, such as a ``trace.Recorder``.
+        Told of everything that one sequence does, such as a ``trace.Recorder``.
+    listen_to : int
+        The sequence that it hears, from 0; it starts before the others.
     paranoid : float
         Share of the submitted states that are submitted a second time, as in ``Unmasking``.
     checkpoint : str or path, optional
@@ -167,6 +170,7 @@ def sample(
         log_probs=log_probs,
         on_step=on_step,
         listener=listener,
+        listen_to=_listened(listen_to, count),
         paranoid=paranoid,
     )
     if checkpoint is None:
@@ -204,6 +208,7 @@ class _Order:
     log_probs: bool
     on_step: OnStep | None
     listener: Listener | None
+    listen_to: int
     paranoid: float
 
     @property
@@ -218,6 +223,8 @@ class _Order:
             "given": self.given if (self.given != MASK).any() else None,
             "rights": self.rights.names(),
             **{name: getattr(self, name) for name in terms},
+            # Who starts first decides the order of questions.
+            **({"listen_to": self.listen_to} if self.listen_to else {}),
             # A budget decides only what is asked a second time.
             **({"max_submissions": self.max_submissions} if self.paranoid else {}),
         }
@@ -232,6 +239,14 @@ class _Order:
         if sequence < larger * (small + 1):
             return sequence // (small + 1)
         return larger + (sequence - larger * (small + 1)) // small
+
+
+def _listened(listen_to: int, count: int) -> int:
+    """Return the sequence that is listened to, if there is one of that number."""
+    sequence = whole_number("listen_to", listen_to)
+    if sequence >= count:
+        raise ValueError(f"listen_to must be below the count of {count}, got {sequence}")
+    return sequence
 
 
 def _groups(orders: Orders | int, count: int) -> int:
@@ -366,7 +381,7 @@ def _side_by_side(order: _Order, tell: Tell | None) -> SampleBatch:
             max_submissions=order.max_submissions,
             check=check,
             watch=whole,
-            listener=order.listener if sequence == 0 else None,
+            listener=order.listener if sequence == order.listen_to else None,
             paranoid=order.paranoid,
         )
         doors.append(door)
@@ -400,7 +415,9 @@ def _side_by_side(order: _Order, tell: Tell | None) -> SampleBatch:
         results = [work(order.oracle, 0, None)]
     else:
         gathering = Gathering(order.oracle, order.at_once)
-        results = gathering.run(order.count, lambda seat: work(seat, seat.index, seat))
+        results = gathering.run(
+            order.count, lambda seat: work(seat, seat.index, seat), first=order.listen_to
+        )
     sequences = np.stack([result.state for result in results])
     return SampleBatch(
         sequences,

@@ -153,6 +153,38 @@ def test_infill_traces_letters(tmp_path):
     assert (followed.round_of_position >= 0).sum() == 3
 
 
+def test_infill_traces_the_sequence_that_is_asked_for(tmp_path):
+    file, designs = tmp_path / "run.json", tmp_path / "designs.json"
+    done("infill", "--model", "sapiens-heavy", "--device", "cpu", "--sequence", "EVQLVXSXXGLVXX",
+         "--temperature", 3, "--count", 4, "--trace", file, "--trace-sequence", 3,
+         "--json", designs)  # fmt: skip
+    trace, texts = load_trace(file), json.loads(designs.read_text())["texts"]
+    spelled = "".join(trace.header["tokens"][k] for k in replay(trace).tokens)
+    assert spelled == texts[2]
+    assert texts.count(spelled) == 1, "no other sequence could be taken for it"
+    assert (trace.header["sequence"], trace.header["count"]) == (2, 4)
+    assert re.search(r"sequence +3 of 4\b", done("trace", file).stdout)
+    record = json.loads(done("trace", file, "--json", "-").stdout)
+    assert (record["sequence"], record["count"]) == (2, 4)
+
+
+def test_a_sequence_to_trace_must_be_drawn(tmp_path):
+    base = ("infill", "--model", "sapiens-heavy", "--sequence", "EVQLXS", "--count", 2)
+    traced = ("--trace", tmp_path / "run.json", "--trace-sequence")
+    assert "must be one of 1 to --count, 2; got 3" in refused(*base, *traced, 3)
+    assert "must be one of 1 to --count, 2; got 0" in refused(*base, *traced, 0)
+    assert "goes with --trace FILE" in refused(*base, "--trace-sequence", 2)
+
+
+def test_an_odd_place_among_many_is_not_shown(traced):
+    text = traced.read_text()
+    alone = '"sequence":0,"count":null'
+    assert alone in text
+    for place in ('0,"count":1', '7,"count":7', '-1,"count":7', '"a","count":[3]'):
+        traced.write_text(text.replace(alone, f'"sequence":{place}'))
+        assert "sequence" not in done("trace", traced).stdout
+
+
 def test_infill_refuses_a_trace_of_completions(tmp_path):
     line = refused("infill", "--model", "sapiens-heavy", "--sequence", "EVQLXS", "--top-k", 2,
                    "--trace", tmp_path / "run.json")  # fmt: skip

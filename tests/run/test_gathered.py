@@ -44,6 +44,22 @@ def test_what_runs_ask_goes_to_the_oracle_as_one_batch(law, counted):
         assert np.array_equal(reply.masses, expected.masses)
 
 
+@pytest.mark.parametrize("first", [0, 2, 3])
+def test_the_first_to_start_computes_what_all_share(table_law, first):
+    computed: list[int] = []
+
+    def work(seat):
+        def compute() -> int:
+            computed.append(seat.index)
+            return seat.index
+
+        return seat.index, seat.once("shared", Door(table_law.oracle()), compute)
+
+    results = Gathering(table_law.oracle(), 2).run(4, work, first=first)
+    assert computed == [first]
+    assert results == [(index, first) for index in range(4)]
+
+
 def test_common_readouts_stay_common(law):
     class Looking:
         length, vocab_size, row_error, trusted = law.length, law.vocab_size, 0.0, False

@@ -499,6 +499,22 @@ def test_sequences_that_share_a_screen_let_the_first_be_traced_whole(tmp_path, p
     assert all("shown" in event for event in events(trace, "probe"))
 
 
+@pytest.mark.parametrize("name", ["compressed", "punt"])
+def test_any_one_of_many_sequences_is_traced_whole(tmp_path, name, path_law):
+    options = {"count": 3, "seed": 2, "progress": False}
+    with Recorder(tmp_path / "run.json", About(count=3)) as recorder:
+        batch = cp.sample(path_law.oracle(), name, listener=recorder, listen_to=2, **options)
+    trace = load_trace(tmp_path / "run.json")
+    check_replays(trace, batch.results[2])
+    check_accounts(trace)
+    assert all("shown" in event or "read" in event for event in events(trace, "probe"))
+    assert (trace.header["sequence"], trace.header["count"]) == (2, 3)
+    alone = cp.sample(path_law.oracle(), name, **options)
+    assert batch.sequences.tolist() == alone.sequences.tolist()
+    assert batch.ledger == alone.ledger
+    assert len({tuple(one) for one in batch.sequences.tolist()}) == 3
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "settings"),

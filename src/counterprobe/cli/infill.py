@@ -47,7 +47,14 @@ from counterprobe.cli.model_task import (
     read_sequence,
 )
 from counterprobe.cli.tables import Column, print_table
-from counterprobe.cli.tracing import TraceBytes, TraceFile, check_trace, say_written, this_command
+from counterprobe.cli.tracing import (
+    TraceBytes,
+    TraceFile,
+    TraceSequence,
+    check_trace,
+    say_written,
+    this_command,
+)
 from counterprobe.engines import AnyEngine
 from counterprobe.infilling import Completions, fill_mask
 from counterprobe.infilling import infill as fill_in
@@ -148,6 +155,7 @@ def infill(
     gpus: Gpus = None,
     trace: TraceFile = None,
     trace_bytes: TraceBytes = DEFAULT_BYTES,
+    trace_sequence: TraceSequence = 1,
     checkpoint: CheckpointFile = None,
     resume: ResumeFile = None,
     retries: Retries = 0,
@@ -172,7 +180,7 @@ def infill(
     """
     output.check_writable(json)
     output.check_writable(out)
-    check_trace(trace, trace_bytes)
+    check_trace(trace, trace_bytes, trace_sequence, count)
     faults = Faults(checkpoint, resume, retries, timeout, engine)
     share = share_of(paranoid, paranoid_share)
     if out is not None:
@@ -228,6 +236,7 @@ def infill(
         "at_once": AT_ONCE,
         "likelihood_orders": likelihood_orders,
         "paranoid": share,
+        "trace_sequence": trace_sequence - 1,
     }
     about = infill_terms(
         task, rule, temperature=temperature, is_traced=trace is not None, **asking

@@ -156,6 +156,8 @@ def _show(console: Console, name: str, trace: Trace, *, thinned: bool) -> None:
     record = _record(name, trace)
     header = trace.header
     rows: dict[str, Any] = {"positions, tokens": f"{record['n']:,}, {record['vocab']:,}"}
+    if record["count"] is not None:
+        rows["sequence"] = f"{record['sequence'] + 1:,} of {record['count']:,}"
     for key in ("preprocessing", "probes", "commits", "total", "depth", "rows_read"):
         rows[key.replace("_", " ")] = record[key]
     rows["edges known at the end"] = record["edges"]
@@ -178,6 +180,7 @@ def _record(name: str, trace: Trace) -> dict[str, Any]:
     return {
         "name": name,
         "sampler": trace.header.get("sampler"),
+        **_place(trace.header),
         "n": trace.header["length"],
         "vocab": trace.header["vocab_size"],
         **ledger,
@@ -189,6 +192,14 @@ def _record(name: str, trace: Trace) -> dict[str, Any]:
         "truncated": trace.is_truncated,
         "thinned": [*_texts(trace.header.get("thinned")), *_texts(end.get("thinned"))],
     }
+
+
+def _place(header: dict[str, Any]) -> dict[str, int | None]:
+    """Return which sequence of how many it is; nothing where there was one alone."""
+    sequence, count = header.get("sequence"), header.get("count")
+    if type(sequence) is int and type(count) is int and 0 <= sequence < count > 1:
+        return {"sequence": sequence, "count": count}
+    return {"sequence": None, "count": None}
 
 
 def _texts(value: Any) -> list[str]:

@@ -17,7 +17,15 @@ from counterprobe.cli import output
 from counterprobe.trace import About, Recorder
 from counterprobe.trace.document import kind_of
 
-__all__ = ["TraceBytes", "TraceFile", "check_trace", "recorder_for", "say_written", "this_command"]
+__all__ = [
+    "TraceBytes",
+    "TraceFile",
+    "TraceSequence",
+    "check_trace",
+    "recorder_for",
+    "say_written",
+    "this_command",
+]
 
 TraceFile = Annotated[
     str | None,
@@ -38,9 +46,36 @@ TraceBytes = Annotated[
     ),
 ]
 
+TraceSequence = Annotated[
+    int,
+    typer.Option(
+        "--trace-sequence",
+        metavar="K",
+        help="Which of --count sequences the trace shows, from 1.",
+        rich_help_panel=output.OUTPUT,
+    ),
+]
 
-def check_trace(file: str | None, max_bytes: int) -> None:
-    """Refuse a file that no trace can be written to, before anything is computed."""
+
+def check_trace(
+    file: str | None, max_bytes: int, sequence: int = 1, count: int | None = None
+) -> None:
+    """Refuse a trace that cannot be written, before anything is computed.
+
+    Parameters
+    ----------
+    file : str or None
+        The trace; None where none is wanted.
+    max_bytes : int
+    sequence : int
+        The sequence that it shows, from 1.
+    count : int, optional
+        Sequences that are drawn, where there may be several.
+    """
+    if count is not None and not 1 <= sequence <= max(1, count):
+        raise ValueError(f"--trace-sequence must be one of 1 to --count, {count}; got {sequence}")
+    if file is None and sequence != 1:
+        raise ValueError(f"--trace-sequence {sequence} goes with --trace FILE")
     if max_bytes < 1:
         raise ValueError(f"--trace-bytes must be at least 1, got {max_bytes}")
     if file is not None:

@@ -74,6 +74,7 @@ def infill(
     checkpoint: str | os.PathLike[str] | None = None,
     trace: str | os.PathLike[str] | None = None,
     trace_bytes: int = DEFAULT_BYTES,
+    trace_sequence: int = 0,
     trace_command: str | None = None,
     **settings: Any,
 ) -> SampleBatch:
@@ -115,7 +116,9 @@ def infill(
     oracle_options : mapping, optional
         For the model's oracle: ``row_error``, ``batch_size``; ``order`` of ProteinMPNN.
     trace : path, optional
-        Write what the first sequence did, as a page (``.html``) or as a trace (``.json``).
+        Write what one sequence did, as a page (``.html``) or as a trace (``.json``).
+    trace_sequence : int
+        The sequence that is traced, from 0.
     trace_bytes : int
         Details are left out of a trace that would grow beyond this.
     trace_command : str, optional
@@ -157,6 +160,8 @@ def infill(
     at_once = whole_number("at_once", at_once, at_least=1)
     if trace is not None:
         kind_of(trace)
+    if whole_number("trace_sequence", trace_sequence) >= count:
+        raise ValueError(f"trace_sequence must be below the count, {count}; got {trace_sequence}")
     rule = rule_of(sampler, structure, settings)
     task = make_task(
         model,
@@ -177,6 +182,7 @@ def infill(
         "max_submissions": max_submissions,
         "at_once": at_once,
         "paranoid": paranoid,
+        "listen_to": trace_sequence,
     }
     scores, measuring = None, Ledger(probes=task.num_measured)
     with ExitStack() as stack:
@@ -196,7 +202,7 @@ def infill(
         # A finished text has no use for a structure.
         if structure is not None and (task.given == MASK).any():
             checked = task.recognise(structure)
-        with recorder_for(trace, task, trace_bytes, trace_command) as recorder:
+        with recorder_for(trace, task, trace_bytes, trace_command, count) as recorder:
             drawn = sample(
                 task.oracle,
                 rule,

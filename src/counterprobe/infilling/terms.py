@@ -63,11 +63,12 @@ def infill_terms(
     structure, seed, count, at_once, paranoid, max_submissions
         As in ``infill``.
     is_traced : bool
-        Whether the first sequence is followed, for which sequences are drawn side by side and not
+        Whether a sequence is followed, for which sequences are drawn side by side and not
         in lockstep. That is another order of questions only where a sequence has a session of its
         own or waits for its turn.
     **others
-        What else of the call determines it, by name: temperature, orders.
+        What else of the call determines it, by name: temperature, orders, the sequence that starts
+        first because it is followed.
     """
     streams = seed if isinstance(seed, Streams) else Streams.from_seed(seed)
     has_turns = count > at_once or isinstance(task.oracle, IncrementalOracle)

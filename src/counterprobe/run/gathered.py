@@ -224,7 +224,7 @@ class Gathering:
         self._known: OrderedDict[Hashable, _Known] = OrderedDict()
         self._alive: dict[int, Seat] = {}
 
-    def run(self, count: int, work: Callable[[Seat], T]) -> list[T]:
+    def run(self, count: int, work: Callable[[Seat], T], *, first: int = 0) -> list[T]:
         """Call ``work(seat)`` for every index below ``count``, side by side.
 
         An error in one run ends the others where they wait, and is raised here with a note that
@@ -235,7 +235,10 @@ class Gathering:
         count : int
         work : callable
             Runs to completion through its seat.
+        first : int
+            The index that starts before the others, and computes what all of them share.
         """
+        order = [first, *(index for index in range(count) if index != first)]
         results: dict[int, T] = {}
         started = 0
         ready: deque[tuple[Seat, _Reply]] = deque()
@@ -244,7 +247,7 @@ class Gathering:
         try:
             while len(results) < count:
                 while started < count and len(self._alive) < self._at_once:
-                    ready.append((self._start(started, work), None))
+                    ready.append((self._start(order[started], work), None))
                     started += 1
                 while ready:
                     seat, message = self._turn(*ready.popleft())

@@ -38,6 +38,8 @@ class About:
         Where positions lie in space.
     command : str, optional
         The command that makes this trace.
+    count : int, optional
+        Sequences that are drawn, of which this is one.
     """
 
     title: str = ""
@@ -48,6 +50,7 @@ class About:
     true_edges: ArrayLike | None = None
     coordinates: ArrayLike | None = None
     command: str | None = None
+    count: int | None = None
 
     def header(self, opening: Opening) -> dict[str, Any]:
         """Return the header of a trace."""
@@ -69,6 +72,7 @@ class About:
                 "commit": _exact(opening.streams.commit_seed),
             },
             "sequence": opening.sequence,
+            "count": self.count,
             "temperature": opening.temperature,
             "given": pack(given) if (given != MASK).any() else None,
             "tokens": self._names("tokens", opening.vocab_size),
