@@ -114,6 +114,20 @@ def test_temperature_zero_is_left_to_drawing():
             "--order commit must run in this process",
         ),
         (("study", "run", "--preset", "smoke", "--engine", "cloud"), "engine must be one of"),
+        (
+            (
+                "infill",
+                "--model",
+                "sapiens-heavy",
+                "--sequence",
+                "EVXL",
+                "--engine",
+                "ray",
+                "--device",
+                "cuda:1",
+            ),
+            "--device cuda:1 must come with --gpus on --engine ray",
+        ),
         ((*COMPARE, "--timeout", 5), "--timeout must come with --engine"),
         ((*COMPARE, "--timeout", 0, "--engine", "processes"), "--timeout must be above 0 seconds"),
         (

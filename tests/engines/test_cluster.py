@@ -7,6 +7,7 @@ import os
 import re
 import signal
 import sys
+from collections import Counter
 from functools import partial
 from pathlib import Path
 
@@ -51,7 +52,10 @@ STUDY = {
 
 
 class TwoNodes:
-    """A cluster of two nodes with one CPU each; the second can be killed and put back."""
+    """A cluster of two nodes; the second can be killed and put back.
+
+    Each has one CPU; GPUs, one and two, are numbers that Ray gives out, on a machine without any.
+    """
 
     def __init__(self):
         from ray.cluster_utils import Cluster
@@ -60,6 +64,7 @@ class TwoNodes:
             initialize_head=True,
             head_node_args={
                 "num_cpus": 1,
+                "num_gpus": 1,
                 "include_dashboard": False,
                 "object_store_memory": 80 * 2**20,
                 # Deaths are noticed within a second or two, not half a minute.
@@ -89,7 +94,9 @@ class TwoNodes:
 
     def restore(self):
         if self.second is None:
-            self.second = self.cluster.add_node(num_cpus=1, object_store_memory=80 * 2**20)
+            self.second = self.cluster.add_node(
+                num_cpus=1, num_gpus=2, object_store_memory=80 * 2**20
+            )
 
 
 @pytest.fixture(scope="module")
@@ -246,13 +253,41 @@ def test_an_actor_that_hangs_is_killed_and_one_that_always_hangs_is_an_error(who
             assert crew.wait()[0].result() == 8
 
 
+def seen_gpus(engine):
+    """The node and the GPUs that each worker of an engine sees."""
+    with engine, Crew(engine, engine_jobs.make_doubling) as crew:
+        crew.start()
+        count, found = crew.size, []
+        for _ in range(count):
+            crew.submit(("gpus",))
+        while len(found) < count:
+            found += [done.result() for done in crew.wait()]
+    return found
+
+
+@pytest.mark.slow
+def test_replicas_see_the_gpus_they_asked_for_and_no_others(whole):
+    own = seen_gpus(RayCluster(whole, cpus=0.1, gpus=1, start_seconds=300))
+    assert sorted(gpu for _, gpu in own) == ["0", "0", "1"]
+    assert len(set(own)) == 3  # one each, on two nodes
+    shared = Counter(seen_gpus(RayCluster(whole, cpus=0.1, gpus=0.5, start_seconds=300)))
+    assert set(shared) == set(own)
+    assert set(shared.values()) == {2}
+    # A share is of one GPU: two of 0.6 do not fit on one, nor three on two.
+    assert RayCluster(whole, cpus=0.1, gpus=0.6).num_workers == 3
+    assert {gpus for _, gpus in seen_gpus(RayCluster(whole, start_seconds=300))} == {""}
+
+
 @pytest.mark.slow
 def test_a_cluster_without_room_says_so(whole):
     with RayCluster(whole, workers=3) as engine:
         with pytest.raises(ValueError, match=r"workers must be at most 2.*; got 3"):
             Crew(engine, engine_jobs.make_doubling)
-    with RayCluster(whole, gpus=1) as engine:
+    with RayCluster(whole, gpus=3) as engine:
         with pytest.raises(EngineError, match="no room for a worker: each asks for 1 CPUs"):
+            Crew(engine, engine_jobs.make_doubling)
+    with RayCluster(whole, cpus=0.1, gpus=1, workers=4) as engine:
+        with pytest.raises(ValueError, match=r"workers must be at most 3.*1 GPUs\); got 4"):
             Crew(engine, engine_jobs.make_doubling)
     with RayCluster(whole, workers=2) as first, Crew(first, engine_jobs.make_doubling) as crew:
         crew.start()
@@ -270,7 +305,7 @@ def test_a_wrong_address_is_said_at_once(address):
 
 
 @pytest.mark.parametrize(
-    "options", [{"workers": 0}, {"gpus": -1}, {"attempts": 0}, {"task_seconds": -1}]
+    "options", [{"workers": 0}, {"gpus": -1}, {"gpus": 1.5}, {"attempts": 0}, {"task_seconds": -1}]
 )
 def test_numbers_are_checked(options):
     with pytest.raises(ValueError, match=next(iter(options))):

@@ -95,5 +95,10 @@ def test_a_device_that_is_not_there_is_refused(monkeypatch):
     assert default_device("cpu") == default_device() == torch.device("cpu")
     with pytest.raises(ValueError, match=r"device must be there, got 'cuda:1' and no GPU"):
         default_device("cuda:1")
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
+    assert default_device("cuda") == default_device() == torch.device("cuda")
+    with pytest.raises(ValueError, match=r"one of the 1 GPUs that can be seen, got 'cuda:1'; a"):
+        default_device("cuda:1")
     with pytest.raises(ValueError, match=r"that torch knows, .* got 'warp'"):
         default_device("warp")

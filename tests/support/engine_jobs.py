@@ -43,6 +43,10 @@ def _double(task):
         case ("slow", value):
             time.sleep(0.2)
             return 2 * value
+        case ("gpus",):  # only where Ray is
+            import ray
+
+            return ray.get_runtime_context().get_node_id(), os.environ["CUDA_VISIBLE_DEVICES"]
         case ("threads",):
             return os.environ["OMP_NUM_THREADS"], cp.threads.num_threads()
         case ("holds ctrl-c",):

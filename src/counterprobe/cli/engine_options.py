@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import typer
 
 from counterprobe.cli.output import complain, hold
-from counterprobe.engines import ENGINES, AnyEngine, ShardedOracle, engine_named
+from counterprobe.engines import ENGINES, AnyEngine, RayCluster, ShardedOracle, engine_named
 from counterprobe.infilling.replicas import ModelOracle
 from counterprobe.infilling.task import Task, make_task
 from counterprobe.oracle import Oracle
@@ -124,6 +124,12 @@ def spread_task(engine: AnyEngine | None, model: str, text: str | None, **option
     """
     if engine is None:
         return make_task(model, text, **options)
+    device = str(options.get("model_options", {}).get("device", ""))
+    if isinstance(engine, RayCluster) and device.startswith("cuda") and not engine.gpus:
+        raise ValueError(
+            f"--device {device} must come with --gpus on --engine ray, where a worker sees the "
+            "GPUs that it asked for; add --gpus 1"
+        )
     make = ModelOracle(model, text, **options)
     sharded = hold(ShardedOracle(engine, make, on_loss=hold(losses_told())))
     task = make_task(sharded)

@@ -30,8 +30,8 @@ __all__ = ["RayCluster"]
 
 # How long the machine of an address may take to answer.
 CONNECT_SECONDS = 10.0
-# Read by Ray when it is imported or starts a cluster: no statistics are sent, and a worker
-# without a GPU of its own does not change what CUDA shows.
+# Read by Ray when it is imported or starts a cluster: no statistics are sent, and no word is
+# said about workers without a GPU of their own, from whom the actor itself hides all.
 QUIET = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0"}
 
 
@@ -47,7 +47,8 @@ class RayCluster(Closing):
     workers : int, optional
         Actors that a crew starts; by default as many as the cluster has room for.
     cpus, gpus : float
-        What each of them asks for.
+        What each of them asks for. An actor sees the GPUs that it was given and no others, so
+        that its model on ``cuda`` has one of its own; several share one by asking for less.
     attempts : int
         How often a task is begun before its losses end the run.
     start_seconds : float
@@ -75,6 +76,10 @@ class RayCluster(Closing):
         for name in ("cpus", "gpus", "start_seconds"):
             if not getattr(self, name) >= 0:
                 raise ValueError(f"{name} must not be negative, got {getattr(self, name)!r}")
+        if self.gpus > 1 and self.gpus != int(self.gpus):
+            raise ValueError(
+                f"gpus must be a whole number, or below 1 to share one, got {self.gpus!r}"
+            )
 
     @property
     def name(self) -> str:
@@ -87,7 +92,10 @@ class RayCluster(Closing):
         room = self._room()
         if self.workers is None:
             if not room:
-                raise EngineError(f"the Ray cluster has no room for a worker: {self._asked()}")
+                raise EngineError(
+                    f"the Ray cluster has no room for a worker: {self._asked()}, and "
+                    f"{self._offered()}"
+                )
             return room
         if self.workers > room:
             raise ValueError(
@@ -116,7 +124,7 @@ class RayCluster(Closing):
             max_task_retries=0,
             scheduling_strategy="SPREAD",
         )
-        return _RayHand(ray, actor.remote(), prepared)
+        return _RayHand(ray, actor.remote(self.gpus > 0), prepared)
 
     def ready(self, hands: Sequence[Hand], seconds: float | None) -> list[Hand]:
         """Wait for an outcome."""
@@ -168,24 +176,38 @@ class RayCluster(Closing):
 
     def _room(self) -> int:
         """How many workers fit into what the cluster has in all, machine by machine."""
-        ray = self._connected()
-        asked = {"CPU": self.cpus, "GPU": self.gpus}
         room = 0
-        for node in ray.nodes():
-            has = node["Resources"] if node["Alive"] else {}
-            fits = [int(has.get(kind, 0.0) / count) for kind, count in asked.items() if count]
-            room += min(fits, default=threads.num_threads()) if has else 0
+        for has in self._machines():
+            fits = []
+            if self.cpus:
+                fits.append(int(has.get("CPU", 0.0) / self.cpus))
+            if self.gpus >= 1:
+                fits.append(int(has.get("GPU", 0.0) / self.gpus))
+            elif self.gpus:  # a share is of one GPU, never of two
+                fits.append(int(has.get("GPU", 0.0)) * int(1 / self.gpus))
+            room += min(fits, default=threads.num_threads())
         return room
+
+    def _machines(self) -> list[dict[str, float]]:
+        """Return what each machine of the cluster has in all."""
+        nodes = self._connected().nodes()
+        return [node["Resources"] for node in nodes if node["Alive"] and node["Resources"]]
 
     def _asked(self) -> str:
         return f"each asks for {self.cpus:g} CPUs and {self.gpus:g} GPUs"
+
+    def _offered(self) -> str:
+        has = [f"{m.get('CPU', 0):g} and {m.get('GPU', 0):g}" for m in self._machines()]
+        return f"its machines have {', '.join(has) or 'nothing'}"
 
 
 class _Actor:
     """What runs on the cluster: one job."""
 
-    def __init__(self) -> None:
+    def __init__(self, has_gpus: bool) -> None:
         self._job: Job | None = None
+        if not has_gpus:  # else every such worker of a machine would load its model on the first
+            os.environ["CUDA_VISIBLE_DEVICES"] = ""
 
     def arrive(self) -> Outcome:
         """Say that there is room; nothing heavy has happened yet."""

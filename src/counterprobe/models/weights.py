@@ -35,6 +35,11 @@ def default_device(device: Any = None) -> torch.device:
         ) from None
     if wanted.type == "cuda" and not torch.cuda.is_available():
         raise ValueError(f"device must be there, got {str(device)!r} and no GPU; leave it out")
+    if wanted.type == "cuda" and (wanted.index or 0) >= torch.cuda.device_count():
+        raise ValueError(
+            f"device must be one of the {torch.cuda.device_count()} GPUs that can be seen, got "
+            f"{str(device)!r}; a worker that asked for GPUs sees its own alone, as 'cuda'"
+        )
     return wanted
 
 
