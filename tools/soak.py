@@ -5,7 +5,9 @@
 Every run draws a law, a sampler, a context and a fault from its own seed, which a failure names.
 What must hold: every position is committed once and stays, unless it was taken back and counted;
 the ledger is what an oracle outside counted; the same seeds give the same run, whatever failed
-before; a study whose process is killed comes to the same store; memory does not grow.
+before; a run that is cut off and resumed from its checkpoint pays for nothing twice; replicas
+that are killed change nothing; a study that is killed, and one whose workers are, comes to the
+same store; memory does not grow.
 """
 
 from __future__ import annotations
@@ -13,54 +15,34 @@ from __future__ import annotations
 import argparse
 import logging
 import os
-import signal
-import subprocess
 import sys
 import tempfile
 import time
 import warnings
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from soak_cases import (
+    AnsweringOracle,
+    Broken,
+    Case,
+    InjectedFault,
+    check_result,
+    draw_case,
+    require,
+    tiny_model,
+)
+from soak_killed import KilledStudies, replicated
 
 import counterprobe as cp
-from counterprobe.oracle import Oracle, Readouts
-from counterprobe.rows import Rows
-from counterprobe.samplers import SAMPLERS, Sampler, build_sampler
-from counterprobe.study import Store, read_config, run_study
-from counterprobe.testing import CountingOracle, small_forest, small_table
+from counterprobe.oracle import Oracle
 
-# Needs laws of thousands of tokens; its tests have them.
-LEFT_OUT = {"packed-theory"}
-FAMILIES = ("matching", "path", "binary-tree", "growing-stars", "random-recursive-tree",
-            "caterpillar", "double-star", "preferential-attachment", "random-forest")  # fmt: skip
-STUDY = """
-name = "soak"
-families = ["matching"]
-sizes = [32]
-candidates = 1
-[seeds]
-development_draws = [171]
-development_streams = [271]
-evaluation_draws = [196, 197]
-proposal_streams = [292]
-random_streams = [294]
-[reference]
-length = 32
-draws = [1, 2]
-[[grid.packed]]
-num_colors = [4, 5]
-degree_cutoff = 8
-num_colorings = 40
-majority_fraction = 0.55
-"""
-# A study takes seconds to start: shorter soaks go without.
-LEAST_FOR_STUDIES = 45.0
-STUDY_EVERY = 120.0
+# Processes take seconds to start: shorter soaks go without studies and replicas.
+LEAST_FOR_PROCESSES = 45.0
+STUDY_EVERY, REPLICAS_EVERY = 120.0, 20.0
 # Growth of resident memory between the second and the last quarter of a soak, at most.
 GROWTH_SHARE, GROWTH_BYTES = 0.10, 32 << 20
 FEWEST_READINGS = 40
@@ -68,95 +50,7 @@ FEWEST_READINGS = 40
 MOST_FAILURES = 20
 
 
-class InjectedFault(RuntimeError):
-    """What a faulty oracle raises."""
-
-
-class Broken(AssertionError):
-    """Something that must be conserved was not."""
-
-
-@dataclass
-class AnsweringOracle(CountingOracle):
-    """Counts what was answered, keeps none of it, and fails once when told to."""
-
-    fails_at: int | None = None
-
-    def rows(self, states: Any, readouts: Readouts) -> Rows:
-        """Answer, unless this is the call that fails."""
-        self.calls += 1
-        if self.calls - 1 == self.fails_at:
-            raise InjectedFault("injected")
-        answer = self.inner.rows(states, readouts)
-        self.states += len(states)
-        self.rows_read += len(readouts)
-        return answer
-
-
-def require(holds: bool, what: str) -> None:
-    """Raise ``Broken`` unless something holds."""
-    if not holds:
-        raise Broken(what)
-
-
 # ----- One run ------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Case:
-    """A law, a sampler told of it, a context and the streams of one run."""
-
-    law: Any
-    sampler: Sampler
-    given: Any
-    streams: cp.Streams
-    sequence: int = 0
-
-    def run(self, oracle: Oracle, **options: Any) -> tuple[cp.Unmasking, cp.SampleResult]:
-        """Run once."""
-        run = cp.Unmasking(oracle, given=self.given, sequence=self.sequence, **options)
-        return run, self.sampler(run, self.streams)
-
-
-def draw_case(draw: np.random.Generator) -> Case:
-    """Draw a case."""
-    kind = int(draw.integers(4))
-    law: Any
-    if kind == 0:
-        law = small_table()
-    elif kind == 1:
-        law = small_forest()
-    else:
-        family = str(draw.choice(FAMILIES))
-        law = cp.families.build(family, int(draw.integers(3, 25)), int(draw.integers(1000)))
-    names = sorted(set(SAMPLERS) - LEFT_OUT)
-    sampler = None
-    while sampler is None:
-        try:
-            sampler = build_sampler(str(draw.choice(names))).informed_by(law)
-        except ValueError:  # it needs a forest, and this is a table
-            continue
-    whole = law.sample(1, draw)[0]
-    given = np.where(draw.random(law.length) < draw.choice([0.0, 0.3, 1.0]), whole, cp.MASK)
-    seeds = draw.integers(2**31, size=2)
-    return Case(law, sampler, given, cp.Streams(int(seeds[0]), int(seeds[1])))
-
-
-def check_result(result: cp.SampleResult, oracle: AnsweringOracle, given: Any) -> None:
-    """Check one run against what the oracle outside has counted."""
-    ledger = result.ledger
-    require(ledger.total == oracle.states, f"charged {ledger.total}, answered {oracle.states}")
-    require(ledger.rows_read == oracle.rows_read, "rows read are not those answered")
-    require(bool((result.state[given != cp.MASK] == given[given != cp.MASK]).all()),
-            "given context changed")  # fmt: skip
-    events = [event for event in result.transcript.events if event.operation == "commit"]
-    committed = sum(len(event.positions) for event in events)
-    standing = int(((result.state != cp.MASK) & (given == cp.MASK)).sum())
-    told = f"{committed} positions committed, {standing} stand, {result.undone} taken back"
-    require(committed == standing + result.undone, told)
-    require(cp.Right.REMASK in result.rights or result.undone == 0, "taken back without the right")
-    if result.tokens is not None:
-        require(bool((result.state != cp.MASK).all()), "a completed run has masks")
 
 
 def single(draw: np.random.Generator, seen: Counter[str]) -> None:
@@ -196,6 +90,40 @@ def single(draw: np.random.Generator, seen: Counter[str]) -> None:
     require(same, "the same seeds gave another run")
 
 
+def resumed(draw: np.random.Generator, seen: Counter[str], log: Path) -> None:
+    """Let a run fail once or twice and go on from its log, which may lose its end."""
+    case = draw_case(draw)
+    oracle = AnsweringOracle(case.law.oracle())
+    _, first = case.run(oracle)
+    lives, is_cut, paid = int(draw.integers(2, 4)), False, 0
+    log.unlink(missing_ok=True)
+    for life in range(lives):
+        again = AnsweringOracle(case.law.oracle())
+        if life < lives - 1:  # not at once: the first call of a later life recognises the oracle
+            again.fails_at = int(draw.integers(1, max(2, oracle.calls)))
+        with cp.checkpointed(again, log, {"law": case.law.name}) as logged:
+            try:
+                _, result = case.run(logged)
+            except (InjectedFault, cp.CounterprobeError):
+                require(again.fails_at is not None, "an oracle did not raise, and the run ended")
+            else:
+                check_resumed(result, first)
+        paid += again.states - logged.recognition.num_asked
+        if life < lives - 1 and draw.random() < 0.4:
+            os.truncate(log, int(draw.integers(log.stat().st_size + 1)))
+            is_cut = True
+    check_resumed(result, first)
+    total = first.ledger.total
+    require(paid == total or (is_cut and paid > total), f"charged {total}, paid {paid}")
+    seen["resumed, log cut" if is_cut else "resumed"] += 1
+
+
+def check_resumed(result: cp.SampleResult, first: cp.SampleResult) -> None:
+    """Check that a resumed run is the one that was never disturbed."""
+    same = np.array_equal(result.state, first.state) and result.ledger == first.ledger
+    require(same, "a resumed run is another, or costs something else")
+
+
 def gathered(draw: np.random.Generator, seen: Counter[str]) -> None:
     """Several sequences side by side: one of them alone is the same, and all is charged once."""
     case = draw_case(draw)
@@ -229,78 +157,6 @@ def infilled(draw: np.random.Generator, seen: Counter[str], model: Any) -> None:
     require(one.ledger == two.ledger, "the same seed cost something else")
     require((one.ledger.total == 0) == ("X" not in text), "a finished text is not free")
     seen["infilled"] += 1
-
-
-def tiny_model() -> Any | None:
-    """Return a small network over two letters, or None without torch."""
-    try:
-        import torch
-    except ModuleNotFoundError:
-        return None
-    from counterprobe.models.letters import Letters
-    from counterprobe.models.sequences import SequenceModel
-
-    weight = torch.tensor([[0.4, -0.3], [-0.2, 0.5], [0.1, 0.2]], dtype=torch.float64)
-
-    def network(ids: torch.Tensor) -> torch.Tensor:
-        return weight[ids] + weight[ids].roll(1, dims=1) - weight[ids].sum(dim=1, keepdim=True)
-
-    return SequenceModel("tiny", network, Letters("AB", (0, 1), mask_id=2), 64)
-
-
-# ----- Studies ------------------------------------------------------------------------------
-
-
-class KilledStudies:
-    """A small study whose process is killed at random moments, and then left to finish."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder, self.count = folder, 0
-        self.file = folder / "soak.toml"
-        self.file.write_text(STUDY)
-        config = read_config(self.file)
-        with Store(folder / "undisturbed.db", create=True) as store:
-            store.register(config)
-            run_study(store, config, workers=1)
-            self.expected = results_of(store)
-
-    def check(self, draw: np.random.Generator, seen: Counter[str]) -> None:
-        """Kill a study once or twice, let it finish, and compare."""
-        self.count += 1
-        store_file = self.folder / f"killed-{self.count}.db"
-        for _ in range(int(draw.integers(1, 3))):
-            seen["kills"] += self._killed(store_file, float(draw.uniform(0.5, 8.0)))
-        process = self._start(store_file)
-        _, err = process.communicate(timeout=300)
-        require(process.returncode == 0, f"a study did not finish: {err.strip()[-300:]}")
-        with Store(store_file) as store:
-            require(results_of(store) == self.expected, "a killed study came to another store")
-        seen["studies"] += 1
-
-    def _start(self, store_file: Path) -> subprocess.Popen[str]:
-        command = [sys.executable, "-m", "counterprobe", "study", "run", "--config",
-                   str(self.file), "--store", str(store_file), "--workers", "1"]  # fmt: skip
-        return subprocess.Popen(
-            command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
-            start_new_session=True,
-        )  # fmt: skip
-
-    def _killed(self, store_file: Path, after: float) -> bool:
-        """Start a study and kill it with its workers; return whether it was still running."""
-        process = self._start(store_file)
-        try:
-            process.wait(timeout=after)
-        except subprocess.TimeoutExpired:
-            os.killpg(process.pid, signal.SIGKILL)
-            process.communicate()
-            return True
-        process.communicate()
-        return False
-
-
-def results_of(store: Store) -> dict[str, Any]:
-    """Return every run's result by its key."""
-    return {key: record.result for key, record in store.records().items()}
 
 
 # ----- The soak -----------------------------------------------------------------------------
@@ -340,18 +196,25 @@ def soak(
     model = tiny_model()
     began = clock()
     with tempfile.TemporaryDirectory(prefix="counterprobe-soak-") as folder:
-        studies = KilledStudies(Path(folder)) if seconds >= LEAST_FOR_STUDIES else None
-        next_study, k = began, 0
+        has_processes = seconds >= LEAST_FOR_PROCESSES
+        studies = KilledStudies(Path(folder)) if has_processes else None
+        next_study = next_replicas = began
+        k = 0
         while clock() - began < seconds and len(failures) < MOST_FAILURES:
             draw = np.random.default_rng([seed, k])
             try:
                 if studies is not None and clock() >= next_study:
                     studies.check(draw, seen)
                     next_study = clock() + STUDY_EVERY
+                elif has_processes and clock() >= next_replicas:
+                    replicated(draw, seen)
+                    next_replicas = clock() + REPLICAS_EVERY
                 elif model is not None and k % 10 == 9:
                     infilled(draw, seen, model)
                 elif k % 4 == 3:
                     gathered(draw, seen)
+                elif k % 5 == 1:
+                    resumed(draw, seen, Path(folder) / "run.log")
                 else:
                     single(draw, seen)
             except Exception as problem:  # whatever a run must not do

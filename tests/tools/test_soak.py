@@ -2,13 +2,18 @@
 
 import logging
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 
 import numpy as np
 import pytest
 import soak
+import soak_killed
 
 import counterprobe as cp
+from counterprobe.engines import InProcess
+from counterprobe.run.checkpoint import checkpointed
 from counterprobe.run.ledger import Ledger
 
 
@@ -27,6 +32,45 @@ def test_a_short_soak_finds_nothing():
     assert failures == 0, said
     assert said[0] == "soak: 5 seconds, seed 1"
     assert "0 failures" in said[-1]
+
+
+def test_runs_that_are_cut_off_and_resumed_pay_for_nothing_twice(tmp_path):
+    seen: Counter[str] = Counter()
+    for k in range(25):
+        soak.resumed(np.random.default_rng([1, k]), seen, tmp_path / "run.log")
+    assert seen["resumed"] and seen["resumed, log cut"]
+
+
+def test_a_log_that_is_forgotten_is_found(tmp_path, monkeypatch):
+    @contextmanager
+    def forgetful(oracle, log, about) -> Iterator[object]:
+        log.unlink(missing_ok=True)
+        with checkpointed(oracle, log, about) as logged:
+            yield logged
+
+    monkeypatch.setattr(cp, "checkpointed", forgetful)
+    with pytest.raises(soak.Broken, match=r"charged \d+, paid \d+"):
+        for k in range(25):
+            soak.resumed(np.random.default_rng([1, k]), Counter(), tmp_path / "run.log")
+
+
+def test_replicas_must_answer_what_is_charged():
+    law = cp.families.path(5, target_seed=1)
+
+    def run(oracle, watch):
+        result = cp.samplers.Sequential()(cp.Unmasking(oracle), cp.Streams(1, 2))
+        return result.tokens, result.ledger.charge(commits=1)
+
+    with pytest.raises(soak.Broken, match="charged 6, answered 5"):
+        soak_killed.on_engine(InProcess(), law.oracle, run, None)
+
+
+@pytest.mark.slow
+def test_replicas_that_are_killed_change_nothing():
+    seen: Counter[str] = Counter()
+    for k in (0, 1):  # a law, and a network that fills in a text
+        soak.replicated(np.random.default_rng([6, k]), seen)
+    assert (seen["replicated"], seen["replicas killed"]) == (2, 4)
 
 
 @pytest.mark.slow
