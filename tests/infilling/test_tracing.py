@@ -79,3 +79,22 @@ def test_a_name_that_no_trace_has_is_refused_before_the_model_is_loaded(tmp_path
     with pytest.raises(ValueError, match="must end in"):
         cp.infill("no such model", "AB", trace=tmp_path / "run.txt")
     assert os.listdir(tmp_path) == []
+
+
+def test_a_resumed_infill_is_traced_again_and_another_sequence_is_another_run(tmp_path):
+    options = {"sampler": "sequential", "count": 3, "seed": 2, "progress": False}
+    options |= {"checkpoint": tmp_path / "log", "trace": tmp_path / "run.json"}
+    batch = cp.infill(Spelling(), "AXBX", trace_sequence=2, **options)
+    trace = load_trace(tmp_path / "run.json")
+    assert replay(trace).tokens.tolist() == batch.sequences[2].tolist()
+    assert (trace.header["sequence"], trace.header["count"]) == (2, 3)
+    cp.infill(Spelling(), "AXBX", trace_sequence=2, **options)
+    assert load_trace(tmp_path / "run.json").events[:-1] == trace.events[:-1]
+    with pytest.raises(cp.CheckpointError, match="listen_to is 2"):
+        cp.infill(Spelling(), "AXBX", trace_sequence=1, **options)
+
+
+@pytest.mark.parametrize("sequence", [2, -1, 0.5])
+def test_a_sequence_to_trace_must_be_one_that_is_drawn(sequence):
+    with pytest.raises(ValueError, match="trace_sequence must be"):
+        cp.infill("no such model", "AX", count=2, trace_sequence=sequence)

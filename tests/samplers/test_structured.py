@@ -1,6 +1,7 @@
 """Commits by a structure found before: the sampler that ``Structure.sampler`` returns."""
 
 import json
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -9,6 +10,7 @@ import counterprobe as cp
 from counterprobe import testing
 from counterprobe.evaluation import exact_output_law
 from counterprobe.samplers import SAMPLERS, Structured
+from counterprobe.trace.arrays import unpack
 
 STREAMS = cp.Streams(131, 132)
 
@@ -52,6 +54,32 @@ def test_it_draws_what_the_structure_draws(case: tuple[cp.Oracle, cp.Structure])
         assert [batch.tolist() for batch in result.batches] == [
             sorted(batch.tolist()) for batch in structure.order.batches
         ]
+
+
+def test_a_listener_hears_the_graph_that_is_committed_by(
+    case: tuple[cp.Oracle, cp.Structure], tmp_path: Path
+) -> None:
+    oracle, structure = case
+    with cp.trace.Recorder(tmp_path / "run.json") as recorder:
+        run = cp.Unmasking(oracle, given=structure.given, listener=recorder)
+        structure.sampler()(run, STREAMS)
+    trace = cp.trace.load_trace(tmp_path / "run.json")
+    told = next(event for event in trace.events if event["type"] == "graph")
+    assert told["purpose"] == "terminal"
+    expected = sorted(np.sort(structure.edges, axis=1).tolist())
+    assert sorted(cp.trace.replay(trace).edges.tolist()) == expected
+    (standing,) = (event for event in trace.events if "standing" in event)
+    given_up = np.flatnonzero(unpack(standing["standing"]) == 2)
+    assert unpack(standing["positions"])[given_up].tolist() == structure.unresolved.tolist()
+
+
+def test_a_longer_run_whose_end_is_given_is_listened_to() -> None:
+    law = cp.families.path(length=6, target_seed=1)
+    given = np.array([cp.MASK] * 4 + [0, 0])
+    sampler = Structured(4, edges=((0, 1), (1, 2), (2, 3)))
+    run = cp.Unmasking(law.oracle(), given=given, record=cp.Level.STRUCTURE)
+    (note,) = sampler(run, STREAMS).transcript.notes
+    assert note.content["is_resolved"].tolist() == [True] * 6
 
 
 def test_singles_and_repairs_keep_the_law() -> None:

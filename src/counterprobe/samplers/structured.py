@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from counterprobe.arrays import IntArray
+from counterprobe.arrays import BoolArray, IntArray
 from counterprobe.errors import Infeasible
 from counterprobe.graph import check_edges
 from counterprobe.planning.order import CommitOrder, commit_order
@@ -109,10 +109,14 @@ class Structured(Sampler):
                 "this structure was found, which says nothing about it; give it as context "
                 "again, or discover the structure without it"
             )
-        is_resolved = np.ones(self.length, dtype=np.bool_)
-        is_resolved[list(self.unresolved)] = False
-        edges = np.array(self.edges, dtype=np.int64).reshape(-1, 2)
+        edges, is_resolved = self._graph(self.length)
         return commit_order(edges, is_resolved, residual)
+
+    def _graph(self, length: int) -> tuple[IntArray, BoolArray]:
+        """Return the edges, and whose neighbours are known, of a run of some length."""
+        is_resolved = np.ones(length, dtype=np.bool_)
+        is_resolved[list(self.unresolved)] = False
+        return np.array(self.edges, dtype=np.int64).reshape(-1, 2), is_resolved
 
     def unmask(self, run: Unmasking, decisions: Decisions) -> object:
         """Commit by the order while rows are what the terms imply."""
@@ -122,6 +126,9 @@ class Structured(Sampler):
                 "structure of this oracle"
             )
         order = self.order(run.residual)
+        if run.transcript.level:
+            edges, is_resolved = self._graph(run.length)
+            run.transcript.note("terminal", edges=edges, is_resolved=is_resolved)
         watch = run.once("watch", lambda: CommitWatch(self.terms, order.alone))
         return StructuredReport(
             commit_in_order(run, order, watch, decisions.generator("rehearsal")),
