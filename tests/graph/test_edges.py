@@ -49,6 +49,16 @@ def test_check_edges_keeps_rows_and_orientation_in_a_copy() -> None:
         (3, [[0, 1], [2, 2]], r"two different vertices, got 2-2 in row 1; drop"),
         (3, [[0, 1], [1, 2], [0, 1]], r"distinct, got 0-1 in row 0 and 0-1 in row 2; keep"),
         (3, [[1, 2], [2, 1]], r"distinct, got 1-2 in row 0 and 2-1 in row 1; keep"),
+        (
+            6,
+            [[1, 2], [5, 0], [2, 1], [0, 5]],
+            r"distinct, got 5-0 in row 1 and 0-5 in row 3; keep",
+        ),
+        (
+            6,
+            [[1, 4], [1, 3], [4, 1], [3, 1]],
+            r"distinct, got 1-3 in row 1 and 3-1 in row 3; keep",
+        ),
         (-1, [], r"num_vertices must be at least 0, got -1; count"),
     ],
 )
@@ -125,4 +135,5 @@ def test_a_mask_of_vertices_comes_back_as_booleans_of_its_own() -> None:
     mask[0] = False
     assert alive.tolist() == [True, False]
     assert check_alive(2, None).tolist() == [True, True]
+    assert check_alive(2, None).dtype == np.bool_
     assert check_alive(0, []).dtype == np.bool_

@@ -84,7 +84,7 @@ def test_on_forests_it_is_near_what_random_batches_break(family, batches, forest
     assert 0.9 < np.mean(estimated) / np.mean(measured) < 1.5
 
 
-@pytest.mark.parametrize("sizes", [[1], [4], [1, 5], [3, 1, 2], [2, 2, 2, 1]])
+@pytest.mark.parametrize("sizes", [[1], [4], [1, 1], [1, 5], [5, 1], [3, 1, 2], [2, 2, 2, 1]])
 def test_shares_are_what_is_masked_outside_over_what_is_outside(sizes) -> None:
     total, expected, before = sum(sizes), [], 0
     for size in sizes:

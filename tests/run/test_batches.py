@@ -213,3 +213,146 @@ def test_texts_are_kept_with_their_sequences_or_not_at_all(law, suffix, tmp_path
     for texts in (None, ("one", "two", "three")):
         replace(drawn, texts=texts).save(tmp_path / f"a{suffix}")
         assert cp.SampleBatch.load(tmp_path / f"a{suffix}").texts == texts
+
+
+# ----- Every part of a file -------------------------------------------------------------------
+
+
+def saved_parts(path, law) -> tuple[dict, list[dict], dict[str, np.ndarray]]:
+    """Save two measured sequences; return header, records and arrays."""
+    drawn = cp.sample(law.oracle(), "one-batch", 2, seed=3, progress=False)
+    measured = {"token_log_probs": -np.ones((2, law.length)), "log_likelihoods": -np.ones((2, 3))}
+    replace(drawn, texts=("a", "b"), **measured).save(path)
+    with np.load(path) as archive:
+        arrays = dict(archive)
+    header = json.loads(str(arrays.pop("about")))
+    return header, header["records"], arrays
+
+
+def load_parts(path, header: dict, arrays: dict[str, np.ndarray]) -> cp.SampleBatch:
+    np.savez(path, about=np.array(json.dumps(header)), **arrays)
+    return cp.SampleBatch.load(path)
+
+
+BAD_PARTS = {
+    "sampler": (lambda h, r, a: h.update(sampler=3), "sampler must be of type str"),
+    "settings": (lambda h, r, a: h.update(settings=[]), "settings must be of type dict"),
+    "oracle": (lambda h, r, a: h.update(oracle=None), "oracle must be of type str"),
+    "versions": (lambda h, r, a: h.update(versions="1"), "versions must be of type dict"),
+    "records": (lambda h, r, a: h.update(records={}), "it has no list of sequences"),
+    "no records": (lambda h, r, a: r.clear(), "it has no list of sequences"),
+    "ledger": (lambda h, r, a: h["ledger"].update(probes=True), "must hold whole numbers of at"),
+    "measuring": (lambda h, r, a: h["measuring"].update(probes=-1), "must hold whole numbers of"),
+    "own ledger": (lambda h, r, a: r[1]["ledger"].update(depth=1.0), "must hold whole numbers of"),
+    "number": (lambda h, r, a: r[1].update(sequence=True), "must have its number and the reason"),
+    "reason": (lambda h, r, a: r[0].update(reason=None), "must have its number and the reason"),
+    "text": (lambda h, r, a: r[1].update(text=["b"]), "must be spelled as a text"),
+    "temperature": (lambda h, r, a: h.update(temperature=True), "temperature and seconds must be"),
+    "seconds": (lambda h, r, a: r[1].update(seconds="1"), "temperature and seconds must be numb"),
+    "one sequence": (lambda h, r, a: r.pop(), r"a row for each of 1, got \(2, "),
+    "flat": (lambda h, r, a: a.update(sequences=a["sequences"][0]), "a row for each of 2, got"),
+    "kind": (lambda h, r, a: a.update(given=a["given"] * 1.0), "given must hold whole numbers"),
+    "narrow": (lambda h, r, a: a.update(given=a["given"][:, 1:]), "given must hold whole numbers"),
+    "rounds": (
+        lambda h, r, a: a.update(round_of_position=a["round_of_position"][:1]),
+        "round_of_position must hold whole numbers of shape",
+    ),
+    "scores": (
+        lambda h, r, a: a.update(token_log_probs=a["token_log_probs"].astype(int)),
+        "token_log_probs must hold numbers, a row for each sequence",
+    ),
+    "likelihoods": (
+        lambda h, r, a: a.update(log_likelihoods=a["log_likelihoods"][:1]),
+        "log_likelihoods must hold numbers, a row for each sequence",
+    ),
+    "token": (lambda h, r, a: a["sequences"].fill(-2), "must hold tokens, or -1 for a mask"),
+    "context": (lambda h, r, a: a["given"].fill(-2), "must hold tokens, or -1 for a mask"),
+    "format": (lambda h, r, a: h.update(format="else"), "its format is 'else', not 'counterprobe"),
+}
+
+
+@pytest.mark.parametrize(("spoil", "said"), BAD_PARTS.values(), ids=list(BAD_PARTS))
+def test_a_part_that_no_samples_have_is_named(spoil, said, law, tmp_path):
+    path = tmp_path / "a.npz"
+    header, records, arrays = saved_parts(path, law)
+    assert len(load_parts(path, header, arrays)) == 2
+    spoil(header, records, arrays)
+    with pytest.raises(ValueError, match=said) as problem:
+        load_parts(path, header, arrays)
+    assert str(problem.value).startswith(f"{path} is not a file of samples, or is damaged (")
+    assert str(problem.value).endswith("; write one with SampleBatch.save")
+
+
+def test_what_older_files_do_not_have_is_what_it_was_then(law, tmp_path):
+    path = tmp_path / "a.npz"
+    header, records, arrays = saved_parts(path, law)
+    del header["measuring"], records[0]["text"], records[0]["undone"]
+    loaded = load_parts(path, header, {name: arrays[name] for name in batches._ARRAYS})
+    assert loaded.measuring == cp.Ledger()
+    assert (loaded.texts, loaded.token_log_probs, loaded.log_likelihoods) == (None, None, None)
+    assert [result.undone for result in loaded.results] == [0, 0]
+
+
+@pytest.mark.parametrize("suffix", [".jsonl", ".npz"])
+def test_every_field_of_a_batch_and_of_its_results_comes_back(law, suffix, tmp_path):
+    rights = cp.Right.VERIFY | cp.Right.SELECT_AFTER_REPLY
+    drawn = cp.sample(law.oracle(), "one-batch", 2, seed=5, temperature=0.5, progress=False)
+    results = [
+        replace(
+            result, rights=rights, stop=stop, reason=f"because of {k}", settings={"a": [1, "inf"]},
+            streams=cp.Streams(10 + k, 20 + k), seconds=1.5 + k, sequence=7 - k, undone=k,
+            ledger=cp.Ledger(1, 2, 3, 4, 5, 6, 7 + k), oracle_name="mine", sampler="some",
+        )
+        for k, (result, stop) in enumerate(
+            zip(drawn.results, (cp.StopReason.COMPLETED, cp.StopReason.INFEASIBLE), strict=True)
+        )
+    ]  # fmt: skip
+    scores = np.full((2, law.length), -1.0)
+    scores[0, :3] = [np.nan, -np.inf, -0.5]
+    batch = replace(
+        drawn, results=results, token_log_probs=scores, log_likelihoods=2 * scores,
+        measuring=cp.Ledger(probes=9), ledger=cp.Ledger(commits=8),
+    )  # fmt: skip
+    batch.save(tmp_path / f"a{suffix}")
+    back = cp.SampleBatch.load(tmp_path / f"a{suffix}")
+    for name in ("sequences", "given", "token_log_probs", "log_likelihoods"):
+        assert np.array_equal(getattr(back, name), getattr(batch, name), equal_nan=True), name
+        assert getattr(back, name).dtype == getattr(batch, name).dtype
+        assert not getattr(back, name).flags.writeable
+    assert (back.ledger, back.measuring) == (batch.ledger, batch.measuring)
+    for mine, other in zip(back.results, results, strict=True):
+        for name in (
+            "rights", "stop", "reason", "settings", "streams", "seconds", "sequence", "undone",
+            "ledger", "oracle_name", "sampler", "temperature", "versions",
+        ):  # fmt: skip
+            assert getattr(mine, name) == getattr(other, name), name
+        for name in ("state", "given", "round_of_position"):
+            assert getattr(mine, name).tolist() == getattr(other, name).tolist()
+            assert getattr(mine, name).dtype == getattr(other, name).dtype
+        assert mine.diagnostics is None and mine.transcript.entries == []
+    assert back.results[0].tokens.tolist() == back.results[0].state.tolist()
+    assert back.results[0].tokens.dtype == np.int64
+    assert back.results[1].tokens is None
+
+
+def test_nothing_is_pickled_into_a_file(law, tmp_path):
+    drawn = cp.sample(law.oracle(), "one-batch", 2, seed=3, progress=False)
+    objects = replace(drawn, log_likelihoods=np.array([[None], [object()]]))
+    with pytest.raises(ValueError, match="allow_pickle=False"):
+        objects.save(tmp_path / "a.npz")
+    assert os.listdir(tmp_path) == []
+
+
+def test_a_batch_counts_what_it_completed_and_what_that_took(law):
+    drawn = cp.sample(law.oracle(), "one-batch", 3, seed=3, progress=False)
+    states = drawn.sequences.copy()
+    states[1, 0] = MASK
+    some = replace(drawn, sequences=states)
+    assert (some.num_completed, drawn.num_completed, len(some)) == (2, 3, 3)
+    assert some.tokens_per_forward == (3 * law.length - 1) / 3
+    assert math.isnan(replace(some, ledger=cp.Ledger()).tokens_per_forward)
+    assert some.summary() == {
+        "sampler": "one-batch", "settings": drawn.results[0].settings, "count": 3, "completed": 2,
+        "tokens_per_forward": some.tokens_per_forward, **drawn.ledger.as_dict(),
+    }  # fmt: skip
+    assert [h.tolist() for h in some.histories] == [r.history.tolist() for r in drawn.results]

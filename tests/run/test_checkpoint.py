@@ -1,7 +1,9 @@
 """A run that is resumed is the run that was never interrupted; only recognising it is paid."""
 
+import dataclasses
 import io
 import itertools
+import json
 import logging
 from dataclasses import dataclass
 
@@ -16,7 +18,7 @@ from counterprobe import samplers, testing
 from counterprobe.rows import DenseRows
 from counterprobe.run import replies
 from counterprobe.run.checkpoint import plain_settings
-from counterprobe.run.encoding import encode_classes
+from counterprobe.run.encoding import encode_classes, pack, unpack
 from counterprobe.run.replies import Kind
 from reading_ahead import ReadsAhead
 
@@ -673,3 +675,150 @@ def test_settings_become_plain_values():
     assert plain["3"] == {"x": True} and plain["e"] is None
     assert plain["b"] == plain_settings(array.copy()) != plain_settings(array + 1)
     assert plain_settings(cp.Streams(1, 2)) == "Streams(decision_seed=1, commit_seed=2)"
+
+
+# ----- One call after another -----------------------------------------------------------------
+
+
+def asked(law, position: int) -> tuple[np.ndarray, cp.Readouts]:
+    return np.full((1, law.length), MASK, dtype=np.int32), cp.Readouts.same(1, [position])
+
+
+def test_the_call_that_asks_something_else_is_named_by_its_number(law, tmp_path):
+    path = tmp_path / "run.log"
+    with cp.checkpointed(law.oracle(), path) as oracle:
+        for position in (0, 1, 2):
+            oracle.rows(*asked(law, position))
+    for agree in (0, 1, 2):
+        with cp.checkpointed(law.oracle(), path) as oracle:
+            for position in range(agree):
+                oracle.rows(*asked(law, position))
+            said = (
+                f"{path}: call {agree + 1} of this run asks something else than it did when it "
+                "was logged; was it made by another version, or with another sampler, seed or "
+                "context"
+            )
+            with pytest.raises(cp.CheckpointError, match=said):
+                oracle.rows(*asked(law, 3))
+            assert (oracle.num_replayed, oracle.num_asked) == (agree, 0)
+
+
+def test_a_logged_reply_that_is_no_rows_is_named_by_its_number(table_law, tmp_path):
+    path, spoilt = tmp_path / "run.log", tmp_path / "spoilt.log"
+    with cp.checkpointed(table_law.oracle(), path) as oracle:
+        for position in (0, 1):
+            oracle.rows(*asked(table_law, position))
+    first, rest = records_of(path)
+    kind, content = rest[-1]
+    meta, arrays = unpack(content[16:])
+    arrays["masses"] = arrays["masses"] * 2
+    records = [first, *rest[:-1], (kind, content[:16] + pack(meta, arrays))]
+    spoilt.write_bytes(replies.MAGIC + b"".join(replies._record(*record) for record in records))
+    with cp.checkpointed(table_law.oracle(), spoilt) as oracle:
+        oracle.rows(*asked(table_law, 0))
+        with pytest.raises(cp.CheckpointError, match="the reply to call 2 is no rows of this"):
+            oracle.rows(*asked(table_law, 1))
+
+
+@pytest.mark.parametrize(("room", "kept"), [(0, 0), (23, 0), (24, 1), (47, 1), (48, 2), (96, 4)])
+def test_replies_of_a_stage_are_kept_up_to_the_bound_and_the_next_stage_begins_anew(
+    table_law, room, kept, tmp_path
+):
+    path = tmp_path / "run.log"
+    for life in range(2):
+        with cp.checkpointed(table_law.oracle(), path, largest_stage=room) as oracle:
+            for _ in range(2):
+                oracle.stage_opened()
+                for position in range(4):  # three numbers of eight bytes each
+                    oracle.rows(*asked(table_law, position))
+        if life == 0:
+            assert (oracle.num_replayed, oracle.num_asked, oracle.num_again) == (0, 8, 0)
+        else:
+            again = 8 - 2 * kept
+            assert (oracle.num_replayed, oracle.num_asked) == (2 * kept, again)
+            assert oracle.num_again == again
+        assert oracle.num_lives == life + 1
+
+
+def test_a_log_is_closed_and_the_oracle_recognised_however_a_run_ends(table_law, tmp_path):
+    path = tmp_path / "run.log"
+    with cp.checkpointed(table_law.oracle(), path) as oracle:
+        oracle.rows(*asked(table_law, 0))
+    counting = Named(testing.CountingOracle(table_law.oracle()), table_law.oracle().name)
+    with cp.checkpointed(counting, path) as oracle:
+        oracle.rows(*asked(table_law, 0))
+        assert oracle.recognition.num_asked == 0, "nothing was revealed yet"
+    assert oracle.recognition.num_asked == counting.inner.states == 1
+    assert oracle._log._file.closed
+    with pytest.raises(Interrupted), cp.checkpointed(counting, path) as oracle:
+        oracle.rows(*asked(table_law, 0))
+        raise Interrupted
+    assert oracle.recognition.num_asked == 0 and oracle._log._file.closed
+
+
+def test_what_determines_a_run_is_written_down(table_law, tmp_path):
+    path = tmp_path / "run.log"
+    with cp.checkpointed(table_law.oracle(), path, {"seed": 3}) as oracle:
+        assert oracle.row_error == table_law.oracle().row_error
+    first, _ = records_of(path)
+    assert json.loads(first[1]) == {
+        "run": {
+            "oracle": table_law.oracle().name,
+            "length": 4,
+            "vocab_size": 3,
+            "streams": 1,
+            "seed": 3,
+            "oracle_content": table_law.oracle().content_digest,
+        },
+        "facts": {"row_error": table_law.oracle().row_error},
+    }
+
+
+def test_classes_that_are_equal_are_written_once_and_others_beside_them(forest_law, tmp_path):
+    path = tmp_path / "run.log"
+    other = cp.TokenClasses.identity(forest_law.length, forest_law.vocab_size)
+    equal = dataclasses.replace(forest_law.classes)
+
+    class Changing(testing.CountingOracle):
+        def rows(self, states, readouts):
+            rows = super().rows(states, readouts)
+            kinds = [rows.classes, equal, other, rows.classes]
+            chosen = kinds[(self.calls - 1) % 4]
+            if chosen is other:
+                return cp.ClassedRows(rows.dense(), other, rows.positions)
+            return cp.ClassedRows(rows.class_masses, chosen, rows.positions)
+
+    found = []
+    for _ in range(2):
+        with cp.checkpointed(Changing(forest_law.oracle()), path) as oracle:
+            found.append([oracle.rows(*asked(forest_law, k)) for k in range(4)])
+            assert [rows.classes is found[-1][0].classes for rows in found[-1]] == [
+                True, True, False, True,
+            ]  # fmt: skip
+    for one, two in zip(*found, strict=True):
+        assert np.array_equal(one.class_masses, two.class_masses)
+        assert np.array_equal(one.dense(), two.dense())
+    kinds = [kind for kind, _ in records_of(path)[1]]
+    assert kinds.count(Kind.CLASSES) == 2 and kinds.count(Kind.REPLY) == 4
+
+
+@pytest.mark.parametrize(
+    ("value", "plain"),
+    [
+        (None, None), (True, True), (3, 3), (0.5, 0.5), ("x", "x"), (np.int64(3), 3),
+        (np.bool_(True), True), ((1, (2,)), [1, [2]]), ({1: {"a": (np.float32(0.5),)}},
+        {"1": {"a": [0.5]}}), (cp.Right.VERIFY, "<Right.VERIFY: 4>"),
+    ],
+)  # fmt: skip
+def test_a_setting_becomes_what_json_has(value, plain):
+    found = plain_settings(value)
+    assert found == plain and type(found) is type(plain)
+
+
+def test_arrays_become_their_type_shape_and_digest():
+    one = np.arange(6, dtype=np.int64)
+    assert plain_settings(one).startswith("array <i8 (6,) ")
+    assert len(plain_settings(one)) == len("array <i8 (6,) ") + 16
+    others = [one[::-1], one.astype(np.int32), one.reshape(2, 3), one + 1]
+    assert len({plain_settings(array) for array in [one, *others]}) == 5
+    assert plain_settings(np.arange(12)[::2]) == plain_settings(2 * np.arange(6))

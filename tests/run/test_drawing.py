@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import counterprobe as cp
-from counterprobe.rows import DenseRows
+from counterprobe import ClassedRows, DenseRows, TokenClasses
 from counterprobe.run.drawing import NoisyDraw, ScoredDraw, as_temperature
 
 LENGTH = 40
@@ -19,9 +19,14 @@ def noise():
     return cp.Streams(3, 4).commit_noise(LENGTH, sequence=2)
 
 
-@pytest.fixture
-def rows():
-    return DenseRows(np.random.default_rng(5).dirichlet(np.ones(6), len(POSITIONS)))
+@pytest.fixture(params=["dense", "classed"])
+def rows(request):
+    masses = np.random.default_rng(5).dirichlet(np.ones(6), len(POSITIONS))
+    if request.param == "dense":
+        return DenseRows(masses)
+    # Classes out of token order: tempered rows, which are dense, are drawn from in another order.
+    classes = TokenClasses.build(LENGTH, [3, 0, 5, 1, 4, 2, 0, 3])
+    return ClassedRows(masses, classes, POSITIONS)
 
 
 @pytest.mark.parametrize("temperature", [0.0, 0.5, 1.0, 3.0])
@@ -35,6 +40,10 @@ def test_both_draws_take_the_uniform_of_each_position_from_the_tempered_rows(
     plain = NoisyDraw(noise, temperature)(STATE, POSITIONS, rows, index)
     scored = ScoredDraw(noise, scores, temperature)(STATE, POSITIONS, rows, index)
     assert plain.tolist() == scored.tolist() == expected.tolist()
+    if temperature == 1 and isinstance(rows, ClassedRows):
+        assert (
+            expected.tolist() != rows.tempered(1.0).draw(noise.uniforms(POSITIONS, index)).tolist()
+        )
     assert (scores[POSITIONS] == tempered.log_prob(expected)).all()
     assert np.isnan(np.delete(scores, POSITIONS)).all()
 
