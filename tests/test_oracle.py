@@ -5,7 +5,14 @@ import pytest
 import torch
 
 import counterprobe as cp
-from counterprobe.oracle import IncrementalOracle, Session, require_oracle
+from counterprobe.oracle import (
+    NUMERICAL_FLOOR,
+    IncrementalOracle,
+    LawOracle,
+    Session,
+    offers_attention,
+    require_oracle,
+)
 from counterprobe.rows import to_numpy
 
 MASK = cp.MASK
@@ -215,3 +222,103 @@ def test_a_radius_may_be_anything_from_zero(name):
     for radius in (0.0, 0.3, 1.0):
         oracle = cp.CallableOracle(position_rows, 4, 3, **{name: radius})
         assert getattr(oracle, name) == radius
+
+
+# ----- Oracles of laws ------------------------------------------------------------------------
+
+
+def test_the_oracle_of_a_law_is_as_large_as_the_law_and_exact(law):
+    oracle = law.oracle()
+    assert (oracle.length, oracle.vocab_size) == (law.length, law.vocab_size)
+    assert oracle.name == f"exact {law.name}"
+    assert oracle.content_digest == law.content_digest
+    assert (oracle.row_hellinger_radius, oracle.row_kl_radius) == (0.0, 0.0)
+    assert isinstance(oracle, LawOracle)
+    assert not offers_attention(oracle)
+
+
+def test_attention_is_offered_by_oracles_that_say_so():
+    class Attentive:
+        length, vocab_size, row_error, trusted = 3, 2, 0.0, False
+        offers_attention = True
+
+        def rows(self, states, readouts):
+            raise NotImplementedError
+
+        def attended_rows(self, states, readouts, num_layers):
+            raise NotImplementedError
+
+    class Silent(Attentive):
+        offers_attention = False
+
+    assert offers_attention(Attentive())
+    assert not offers_attention(Silent())
+    assert not offers_attention(None)
+
+
+# ----- Bounds -----------------------------------------------------------------------------------
+
+
+def test_the_smallest_oracle_has_one_position_and_one_token():
+    oracle = cp.CallableOracle(lambda states: np.ones((*states.shape, 1)), 1, 1, batch_size=1)
+    states = np.full((3, 1), MASK, dtype=np.int32)
+    assert oracle.rows(states, cp.Readouts.same(3, [0])).dense().tolist() == [[1.0]] * 3
+    assert (oracle.name, oracle.trusted, oracle.row_error) == ("callable", False, NUMERICAL_FLOOR)
+    assert (oracle.row_hellinger_radius, oracle.row_kl_radius) == (None, None)
+
+
+@pytest.mark.parametrize("batch_size", [None, 2])
+def test_no_states_are_asked_for_in_one_call(batch_size):
+    seen = []
+
+    def function(states):
+        seen.append(states.shape)
+        return position_rows(states)
+
+    oracle = cp.CallableOracle(function, 4, 3, batch_size=batch_size)
+    rows = oracle.rows(np.empty((0, 4), dtype=np.int32), cp.Readouts.same(0, [1]))
+    assert seen == [(0, 4)] and rows.dense().shape == (0, 3)
+
+
+@pytest.mark.parametrize(
+    ("shape", "is_hinted"),
+    [((2, 4, 4), True), ((2, 4, 5), False), ((1, 4, 4), False), ((2, 3, 4), False)],
+)
+def test_only_a_mask_token_too_many_is_hinted_at(shape, is_hinted):
+    oracle = cp.CallableOracle(lambda states: np.ones(shape), 4, 3)
+    with pytest.raises(cp.OracleError) as error:
+        oracle.rows(np.full((2, 4), MASK, dtype=np.int32), cp.Readouts.same(2, [0]))
+    assert ("leave the mask token out" in str(error.value)) == is_hinted
+
+
+def test_readouts_of_some_states_in_parts_leave_the_others_out():
+    oracle = cp.CallableOracle(position_rows, 4, 3, batch_size=2)
+    states = np.full((5, 4), MASK, dtype=np.int32)
+    states[:, 0] = [0, 1, 2, 0, 1]
+    readouts = cp.Readouts.pairs([4, 0, 4], [1, 2, 3])
+    expected = position_rows(states)[readouts.state_index, readouts.position]
+    assert np.array_equal(oracle.rows(states, readouts).dense(), expected)
+
+
+@pytest.mark.parametrize("values", [[], np.empty(0), 3, np.array([1, 2], dtype=np.uint8)])
+def test_readouts_are_flat_whole_numbers_or_none(values):
+    readouts = cp.Readouts.same(2, values)
+    expected = np.atleast_1d(values).astype(int).tolist()
+    assert readouts.position.tolist() == expected * 2
+    assert {readouts.position.dtype, readouts.state_index.dtype} == {np.dtype(np.int64)}
+    assert readouts.shared.dtype == np.int64
+    every = cp.Readouts.every_masked(np.full((1, 2), MASK, dtype=np.int32))
+    assert (every.state_index.dtype, every.position.dtype, every.shared) == (
+        np.int64, np.int64, None,
+    )  # fmt: skip
+
+
+def test_the_last_state_and_position_may_be_read_and_the_first_bad_readout_is_named():
+    states = np.array([[MASK, 0, MASK], [1, MASK, MASK]], dtype=np.int32)
+    cp.Readouts.pairs([0, 1, 1], [0, 1, 2]).check(states)
+    with pytest.raises(ValueError, match="position 0 is revealed in state 1; mask it or do not"):
+        cp.Readouts.pairs([1, 1, 0], [2, 0, 1]).check(states)
+    with pytest.raises(ValueError, match=r"got -1\.\.1"):
+        cp.Readouts.pairs([1, -1], [2, 2]).check(states)
+    with pytest.raises(ValueError, match=r"readout positions must lie in 0\.\.2, got 0\.\.3"):
+        cp.Readouts.pairs([0, 0], [0, 3]).check(states)

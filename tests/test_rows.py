@@ -10,7 +10,7 @@ import torch
 
 from counterprobe import ClassedRows, DenseRows, Rows, TokenClasses
 from counterprobe.arrays import FloatArray
-from counterprobe.rows import concatenate, to_numpy
+from counterprobe.rows import concatenate, to_numpy, widened
 
 
 def random_classes(draw: np.random.Generator, *, in_order: bool = False) -> TokenClasses:
@@ -452,3 +452,93 @@ def test_a_tiny_temperature_does_not_underflow_to_nothing():
     rows = DenseRows(np.array([[1e-4, 2e-4, 1 - 3e-4], [0.25, 0.25, 0.5], [0.5, 0.5, 0.0]]))
     cold = rows.tempered(1e-5).dense()
     assert cold == pytest.approx(np.array([[0, 0, 1], [0, 0, 1], [0.5, 0.5, 0]]))
+
+
+# ----- Precision and kind -----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        (np.float64, np.float64), (np.float32, np.float32), (np.float16, np.float32),
+        (np.int32, np.float64), (np.bool_, np.float64), (torch.float64, torch.float64),
+        (torch.float32, torch.float32), (torch.float16, torch.float32),
+        (torch.bfloat16, torch.float32), (torch.int64, torch.float64),
+    ],
+)  # fmt: skip
+def test_sums_are_in_single_precision_at_least(given, expected):
+    plain = np.array([[0, 1], [1, 0]])
+    is_torch = isinstance(given, torch.dtype)
+    array = torch.from_numpy(plain).to(given) if is_torch else plain.astype(given)
+    wide = widened(array)
+    assert wide.dtype == expected
+    assert to_numpy(wide).tolist() == plain.tolist()
+    assert (wide is array) == (given == expected)
+
+
+def test_arrays_come_back_as_they_are_and_tensors_in_a_type_that_numpy_has():
+    array = np.array([0.5])
+    assert to_numpy(array) is array
+    half = to_numpy(torch.tensor([0.5], dtype=torch.bfloat16))
+    assert (half.tolist(), half.dtype) == ([0.5], np.float32)
+    whole = to_numpy(torch.tensor([3]))
+    assert (whole.tolist(), whole.dtype) == ([3], np.int64)
+    assert to_numpy(torch.tensor([0.5], requires_grad=True)).tolist() == [0.5]
+    assert to_numpy(torch.tensor([True])).tolist() == [True]
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("temperature", [0.0, 0.5])
+def test_tempered_tensors_stay_tensors_in_single_precision_at_least(dtype, temperature):
+    rows = DenseRows(torch.tensor([[0.25, 0.75], [0.5, 0.5]], dtype=dtype))
+    found = rows.tempered(temperature).dense()
+    assert isinstance(found, torch.Tensor)
+    assert found.dtype == (torch.float64 if dtype == torch.float64 else torch.float32)
+    expected = [[0, 1], [1, 0]] if temperature == 0 else [[0.1, 0.9], [0.5, 0.5]]
+    assert to_numpy(found) == pytest.approx(np.array(expected))
+
+
+def test_a_kind_of_dense_rows_stays_what_it_is_where_rows_are_joined():
+    class Counted(DenseRows):
+        def with_masses(self, masses):
+            return Counted(masses)
+
+    part = Counted(np.array([[0.5, 0.5]]))
+    joined = concatenate([part, DenseRows(np.array([[0.25, 0.75]]))])
+    assert type(joined) is Counted
+    assert joined.dense().tolist() == [[0.5, 0.5], [0.25, 0.75]]
+
+
+def test_classed_rows_are_joined_as_classed_only_over_one_class_map():
+    first, second = classed_pair(3)
+    joined = concatenate([first, second])
+    assert isinstance(joined, ClassedRows) and joined.classes is first.classes
+    assert np.array_equal(joined.class_masses[20:], second.class_masses)
+    assert np.array_equal(joined.positions, np.concatenate([first.positions, second.positions]))
+    dense = DenseRows(second.dense())
+    assert type(concatenate([first, dense])) is type(concatenate([dense, first])) is DenseRows
+
+
+def test_zero_probabilities_are_silent_and_exact(represent):
+    classes = TokenClasses.identity(1, 3)
+    sure = represent(ClassedRows(np.array([[1.0, 0.0, 0.0]]), classes, np.zeros(1, int)))
+    half = represent(ClassedRows(np.array([[0.5, 0.5, 0.0]]), classes, np.zeros(1, int)))
+    assert to_numpy(sure.entropy()).tolist() == [0.0]
+    assert to_numpy(sure.log_prob(np.array([1]))).tolist() == [-math.inf]
+    assert to_numpy(sure.kl(half)) == pytest.approx([math.log(2)])
+    assert to_numpy(half.kl(sure)).tolist() == [math.inf]
+    assert to_numpy(half.excess(sure).dense()).tolist() == [[0.0, 1.0, 0.0]]
+    assert to_numpy(sure.margin()).tolist() == [1.0]
+    start, tokens = half.above(0.5)
+    assert (start.tolist(), tokens.tolist()) == ([0, 2], [0, 1])
+    assert (start.dtype, tokens.dtype) == (np.int64, np.int64)
+
+
+def test_masses_are_what_is_stored_and_others_take_their_place():
+    classed, other = classed_pair(4)
+    assert classed.masses is classed.class_masses
+    again = classed.with_masses(other.class_masses.astype(np.float32))
+    assert again.class_masses.dtype == np.float64
+    assert again.classes is classed.classes and again.positions is classed.positions
+    dense = DenseRows(classed.dense())
+    assert dense.masses is dense.dense() is dense.probabilities

@@ -10,6 +10,7 @@ from counterprobe.states import (
     all_masked,
     as_states,
     check_batch,
+    check_positions,
     fingerprint,
     fingerprint_change,
     fingerprint_weights,
@@ -138,3 +139,47 @@ def test_first_disagreement_is_about_committed_positions_only():
     masked = keeps.copy()
     masked[0, 1] = MASK
     assert first_disagreement(masked, history) == (0, 1)
+
+
+def test_bounds_of_tokens_and_positions_are_exact():
+    assert as_states([3, MASK, 0], 3, 4).tolist() == [[3, MASK, 0]]
+    assert as_states([0], 1, 1).tolist() == [[0]]
+    with pytest.raises(ValueError, match=r"^states must hold tokens 0\.\.0 or MASK \(-1\), got 1"):
+        as_states([1], 1, 1)
+    assert check_positions([2, 0], 3).tolist() == [2, 0]
+    assert check_positions(np.array([2], dtype=np.uint8), 3).dtype == np.int64
+    with pytest.raises(ValueError, match=r"must lie in 0\.\.2, got 1\.\.3"):
+        check_positions([3, 1], 3)
+
+
+def test_the_first_wrong_token_is_named_in_reading_order():
+    with pytest.raises(ValueError, match="got 7 in state 1 at position 0"):
+        as_states([[0, 1], [7, 9], [8, 0]], 2, 4)
+
+
+def test_states_that_are_right_already_are_not_copied_and_others_are():
+    states = np.array([[0, MASK]], dtype=np.int32)
+    assert as_states(states, 2, 4) is states
+    assert not np.shares_memory(as_states(states.astype(np.int64), 2, 4), states)
+
+
+def test_a_value_too_large_for_a_state_is_no_token():
+    with pytest.raises(ValueError, match="got 4294967296 in state 0"):
+        as_states(np.array([2**32, 0]), 2, 4)
+
+
+def test_weights_are_mixed_counters_made_odd():
+    expected = [int(w) | 1 for w in mix64(np.arange(6))]
+    assert [int(w) for w in fingerprint_weights(6)] == expected
+    assert fingerprint_weights(6) is fingerprint_weights(6)
+    assert fingerprint_weights(0).shape == (0,)
+    assert mix64(np.array([-1], dtype=np.int64)) == mix64(np.array([2**64 - 1], dtype=np.uint64))
+
+
+def test_fingerprints_take_any_integers_and_any_layout():
+    states = np.random.default_rng(1).integers(-1, 9, size=(4, 6))
+    plain = fingerprint(states.astype(np.int32)).tolist()
+    assert fingerprint(states.astype(np.int64)).tolist() == plain
+    assert fingerprint(states.tolist()).tolist() == plain
+    assert fingerprint(np.asfortranarray(states.astype(np.int32))).tolist() == plain
+    assert fingerprint(states[0]).tolist() == plain[:1]

@@ -44,6 +44,7 @@ from living_functions import Living, names_changed
 
 # Modules that tests of another name cover, and the tests that come nearest.
 NEAREST = {
+    "graph/neighbours.py": ["tests/graph/test_neighbours.py", "tests/graph/test_edges.py"],
     "planning/make.py": ["tests/planning/test_make.py", "tests/planning/test_gap.py"],
     "probing/compressed/data.py": ["tests/probing/compressed/test_readings.py"],
     "probing/soft/screen.py": [

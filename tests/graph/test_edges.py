@@ -7,6 +7,7 @@ from numpy.typing import ArrayLike
 from counterprobe import graph
 from counterprobe.errors import CounterprobeError
 from counterprobe.graph.edges import check_alive
+from counterprobe.graph.neighbours import label_components
 from small_graphs import as_lists
 
 NO_EDGES = np.empty((0, 2), dtype=np.int64)
@@ -137,3 +138,31 @@ def test_a_mask_of_vertices_comes_back_as_booleans_of_its_own() -> None:
     assert check_alive(2, None).tolist() == [True, True]
     assert check_alive(2, None).dtype == np.bool_
     assert check_alive(0, []).dtype == np.bool_
+
+
+@pytest.mark.parametrize("edges", [[], [[0, 1], [3, 1]], [[0, 1], [1, 2], [2, 0], [2, 3]]])
+def test_vertices_are_int64_everywhere_and_masks_boolean(edges: ArrayLike) -> None:
+    """What comes out may index what comes next."""
+    array = np.array(edges, dtype=np.int32).reshape(-1, 2)
+    rows = graph.adjacency(5, array)
+    found = [graph.components(5, array), graph.repair_order(5, array)]
+    found += [
+        rows.start,
+        rows.neighbour,
+        rows.edge,
+        *label_components(5, graph.check_edges(5, array)),
+    ]
+    if len(edges) < 4:
+        forest = graph.root_forest(5, array)
+        found += [getattr(forest, name) for name in type(forest).__slots__]
+        found += [graph.centroids(5, array), *graph.centroid_layers(5, array)]
+    assert {one.dtype for one in found} == {np.dtype(np.int64)}
+    assert graph.cycle_vertices(5, array).dtype == np.bool_
+
+
+def test_components_come_with_their_smallest_vertices() -> None:
+    label, smallest = label_components(6, graph.check_edges(6, [[4, 1], [5, 3], [3, 0]]))
+    assert label.tolist() == [0, 1, 2, 0, 1, 0]
+    assert smallest.tolist() == [0, 1, 2]
+    label, smallest = label_components(0, graph.check_edges(0, []))
+    assert label.tolist() == smallest.tolist() == []
