@@ -233,3 +233,180 @@ def test_a_history_that_was_given_is_not_one_that_was_committed(table_law):
     given[1, 0] = first.sequences[0, 0]
     batch = cp.sample(table_law.oracle(), LooksLater(), 2, given=given, progress=False)
     assert [result.diagnostics for result in batch.results] == [0, 1]
+
+
+# ----- Threads, refusals and what is known ------------------------------------------------------
+
+
+def copied_bits() -> cp.TableLaw:
+    table = np.zeros((2, 2, 2))
+    table[[0, 1], [0, 1]] = [[1.0, 2.0], [3.0, 1.0]]
+    return cp.TableLaw(table)
+
+
+@pytest.mark.filterwarnings("ignore::counterprobe.ZeroProbabilityWarning")
+def test_an_impossible_state_is_refused_to_the_run_that_asked_and_to_nobody_else(counted):
+    law = copied_bits()
+    oracle = counted(law.oracle())
+    states = np.array([[0, 0, MASK], [0, 1, MASK], [1, 1, MASK], [1, 0, MASK]], dtype=np.int32)
+
+    def work(seat):
+        try:
+            return seat.rows(states[seat.index : seat.index + 1], cp.Readouts.same(1, [2]))
+        except cp.ImpossibleState as refusal:
+            return str(refusal)
+
+    found = gather(oracle, [work] * 4)
+    for k in (0, 2):
+        assert found[k].dense().tolist() == [law.conditional(states[k], [2]).tolist()]
+    assert "x0=0, x1=1" in found[1] and "x0=1, x1=0" in found[3]
+    assert [len(seen) for seen in oracle.seen] == [4, 1, 1, 1, 1]
+
+
+def test_every_run_has_a_thread_of_its_own_name_with_the_settings_of_the_caller(uniform_oracle):
+    def work(seat):
+        thread = threading.current_thread()
+        return thread.name, thread.daemon, np.geterr()["divide"], (
+            seat.length, seat.vocab_size, seat.row_error, seat.trusted, seat.name,
+        )  # fmt: skip
+
+    oracle = uniform_oracle(row_error=0.25, name="plain")
+    with np.errstate(divide="raise"):
+        found = gather(oracle, [work] * 3, at_once=2)
+    size = (3, 4, 0.25, False, "plain")
+    assert found == [(f"counterprobe sequence {k}", True, "raise", size) for k in range(3)]
+    assert not [t for t in threading.enumerate() if t.name.startswith("counterprobe sequence")]
+
+
+@pytest.mark.parametrize("at_once", [1, 2, 5])
+def test_no_more_runs_are_alive_than_permitted_and_the_next_starts_when_one_ends(
+    uniform_oracle, counted, at_once
+):
+    alive, most = set(), []
+    free = np.full((1, 3), MASK, dtype=np.int32)
+
+    def work(seat):
+        alive.add(seat.index)
+        for _ in range(1 + seat.index % 2):
+            seat.rows(free, cp.Readouts.same(1, [0]))
+        most.append(len(alive))
+        alive.remove(seat.index)
+        return seat.index
+
+    oracle = counted(uniform_oracle())
+    assert gather(oracle, [work] * 5, at_once) == list(range(5))
+    assert max(most) == at_once and oracle.states == 7
+    sizes = [len(states) for states in oracle.seen]
+    assert sizes == {1: [1] * 7, 2: [2, 2, 2, 1], 5: [5, 2]}[at_once]
+
+
+def test_an_error_ends_every_run_and_says_whose_it_was(uniform_oracle):
+    ended = []
+    free = np.full((1, 3), MASK, dtype=np.int32)
+
+    def work(seat):
+        try:
+            seat.rows(free, cp.Readouts.same(1, [0]))
+            if seat.index == 1:
+                raise RuntimeError("out of luck")
+            seat.rows(free, cp.Readouts.same(1, [0]))
+        finally:
+            ended.append(seat.index)
+
+    with pytest.raises(RuntimeError, match="out of luck") as problem:
+        gather(uniform_oracle(), [work] * 3)
+    assert problem.value.__notes__ == ["in sequence 1 of 3"]
+    assert sorted(ended) == [0, 1, 2]
+    assert not [t for t in threading.enumerate() if t.name.startswith("counterprobe sequence")]
+
+
+@pytest.mark.parametrize(
+    ("count", "named"), [(4, "0, 1, 2, 3"), (5, "0, 1, 2, 3, ... (5 of them)")]
+)
+def test_a_few_sequences_are_named_and_many_counted(law, count, named):
+    class Failing(testing.CountingOracle):
+        def rows(self, states, readouts):
+            raise RuntimeError("out of memory")
+
+    one = ask(np.full((1, law.length), MASK), cp.Readouts.same(1, [0]))
+    with pytest.raises(RuntimeError) as problem:
+        gather(Failing(law.oracle()), [one] * count)
+    assert problem.value.__notes__ == [f"while the oracle was asked for sequences {named}"]
+
+
+def test_what_was_looked_at_last_is_kept_longest(monkeypatch, uniform_oracle):
+    monkeypatch.setattr(gathered, "MOST_KNOWN", 2)
+    computed = []
+
+    def work(seat):
+        door = Door(seat)
+        for name in "abacbca":
+            assert seat.once(name, door, lambda name=name: computed.append(name) or name) == name
+
+    gather(uniform_oracle(), [work])
+    assert computed == ["a", "b", "c", "b", "a"], "a was looked at after b, so b made way for c"
+
+
+def test_runs_that_come_to_the_same_thing_wait_for_the_first_and_share_its_result(law, counted):
+    oracle = counted(law.oracle())
+    state = np.full((2, law.length), MASK)
+    found = []
+
+    def work(seat):
+        door = Door(seat)
+
+        def compute():
+            door.probe(state, [0])
+            door.probe(state[:1], [1])
+            return [seat.index]
+
+        found.append((seat.index, seat.once("structure", door, compute)))
+        return door.ledger
+
+    ledgers = gather(oracle, [work] * 3)
+    assert ledgers == [cp.Ledger(probes=3, depth=2, rows_read=3, widest_stage=2)] * 3
+    assert oracle.states == 3
+    assert [index for index, _ in found] == [0, 1, 2]
+    assert found[0][1] is found[1][1] is found[2][1] and found[0][1] == [0]
+
+
+def test_a_budget_that_ends_one_ends_all_who_share_it_in_the_same_words(law):
+    state = np.full((1, law.length), MASK)
+
+    def work(seat):
+        door = Door(seat, max_submissions=1)
+
+        def compute():
+            door.probe(state, [0])
+            door.probe(state, [0])
+
+        try:
+            seat.once("structure", door, compute)
+        except cp.BudgetExceeded as problem:
+            return str(problem), door.ledger.total
+
+    said = "max_submissions is 1 and going on would make 2; permit more"
+    for text, total in gather(law.oracle(), [work] * 3):
+        assert text.startswith(said) and total == 1
+
+
+def test_a_session_among_others_ends_with_them(forest_law):
+    free = np.full(forest_law.length, MASK, dtype=np.int32)
+    reached = []
+
+    def follows(seat):
+        session = seat.session(free.copy())
+        session.push(np.array([0]), np.array([1]))
+        shown = free.copy()
+        shown[0] = 1
+        plain = forest_law.oracle().rows(shown[None], cp.Readouts.same(1, [2]))
+        assert np.array_equal(session.rows(np.array([2])).masses, plain.masses)
+        seat.rows(free[None].copy(), cp.Readouts.same(1, [0]))
+        reached.append("asked")
+
+    def fails(seat):
+        raise RuntimeError("elsewhere")
+
+    with pytest.raises(RuntimeError, match="elsewhere"):
+        gather(forest_law.oracle(), [follows, fails])
+    assert reached == []

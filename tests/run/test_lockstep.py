@@ -385,3 +385,23 @@ def test_the_whole_says_in_its_transcript_what_was_committed_at_which_states(law
     assert run.door.transcript.replay() == run.ledger
     shared = [readouts.shared for readouts in oracle.read]
     assert [None if one is None else one.tolist() for one in shared] == [[2, 0]] * 2 + [None]
+
+
+@pytest.mark.parametrize("follows", [True, False])
+def test_fingerprints_of_histories_are_followed_and_not_computed_again(
+    law, counted, follows, monkeypatch
+):
+    oracle = Following(law) if follows else counted(law.oracle())
+    run = cp.Lockstep(oracle, 3, STREAMS, groups=2, at_once=2)
+    before = run.states
+
+    def computed(states):
+        raise AssertionError("they are known")
+
+    monkeypatch.setattr("counterprobe.run.door.fingerprint", computed)
+    run.commit_groups([[2, 0], [1]])
+    middle = run.states
+    run.commit_groups([None, [2]])
+    events = run.door.transcript.events
+    assert events[0].fingerprints.tolist() == fingerprint(before).tolist()
+    assert events[1].fingerprints.tolist() == fingerprint(middle[2:]).tolist()
