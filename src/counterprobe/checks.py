@@ -18,7 +18,7 @@ from counterprobe.errors import OracleError
 from counterprobe.oracle import Readouts
 from counterprobe.rows import ClassedRows, DenseRows, Rows, to_numpy, widened
 
-__all__ = ["ZeroProbabilityWarning", "check_attention", "check_rows", "own_rows"]
+__all__ = ["ZeroProbabilityWarning", "check_attention", "check_count", "check_rows", "own_rows"]
 
 # Rows of a half-precision model sum to one within about this, also when widened afterwards.
 SUM_TOLERANCE = 1e-3
@@ -49,22 +49,17 @@ def _was_single(masses: Any) -> bool:
     return bool(xp.all(xp.astype(xp.astype(masses, xp.float32), masses.dtype) == masses))
 
 
-def check_rows(
-    rows: object, readouts: Readouts, vocab_size: int, name: str, *, warn_on_zero: bool
-) -> bool:
-    """Raise ``OracleError`` if a reply is not a batch of rows; return whether it has a zero.
+def check_count(rows: object, readouts: Readouts, name: str) -> Rows:
+    """Return a reply that is one row a readout; raise ``OracleError`` for any other.
 
     Parameters
     ----------
     rows : object
         What the oracle returned.
     readouts : Readouts
-        What it was asked for; errors name the state and the position.
-    vocab_size : int
+        What it was asked for.
     name : str
         The oracle's name.
-    warn_on_zero : bool
-        Whether to warn if some probability is zero.
     """
     if not isinstance(rows, Rows):
         raise OracleError(f"oracle {name!r} must return Rows, got {type(rows).__name__}")
@@ -76,6 +71,27 @@ def check_rows(
             f"oracle {name!r} must return one row a readout: {len(readouts)} asked, "
             f"{len(rows)} returned"
         )
+    return rows
+
+
+def check_rows(
+    reply: object, readouts: Readouts, vocab_size: int, name: str, *, warn_on_zero: bool
+) -> bool:
+    """Raise ``OracleError`` if a reply is not a batch of rows; return whether it has a zero.
+
+    Parameters
+    ----------
+    reply : object
+        What the oracle returned.
+    readouts : Readouts
+        What it was asked for; errors name the state and the position.
+    vocab_size : int
+    name : str
+        The oracle's name.
+    warn_on_zero : bool
+        Whether to warn if some probability is zero.
+    """
+    rows = check_count(reply, readouts, name)
     if rows.vocab_size != vocab_size:
         hint = (
             "; one too many: leave the mask token out" if rows.vocab_size == vocab_size + 1 else ""

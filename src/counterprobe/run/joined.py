@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from counterprobe.arrays import FloatArray, StateArray
-from counterprobe.checks import check_rows, own_rows
+from counterprobe.checks import check_count, own_rows
 from counterprobe.oracle import AttentiveOracle, Oracle, Readouts
 from counterprobe.rows import Rows
 from counterprobe.wrapping import name_of
@@ -77,9 +77,8 @@ def ask_together(oracle: Oracle, asked: Sequence[Asked]) -> list[Answer]:
     states = np.concatenate([one.states for one in asked])
     readouts = _joined([one.readouts for one in asked], num_states)
     answer = _answer(oracle, Asked(states, readouts, asked[0].num_layers))
-    rows = answer[0] if isinstance(answer, tuple) else answer
-    if not isinstance(rows, Rows) or len(rows) != len(readouts):
-        check_rows(rows, readouts, oracle.vocab_size, name_of(oracle), warn_on_zero=False)
+    reply = answer[0] if isinstance(answer, tuple) else answer
+    rows = check_count(reply, readouts, name_of(oracle))
     ends = np.cumsum([len(one.readouts) for one in asked])
     starts = np.concatenate([[0], ends[:-1]])
     shares = [rows.take(np.arange(low, high)) for low, high in zip(starts, ends, strict=True)]
