@@ -1,11 +1,16 @@
 """Certificates hold where they are used: laws that look settled to every probe."""
 
+import math
+
 import numpy as np
 import pytest
 
 import counterprobe as cp
 from counterprobe.probing.compressed import CompressedSettings, compressed_screen
-from counterprobe.probing.compressed.certify import REHEARSALS
+from counterprobe.probing.compressed.certify import REHEARSALS, Certificate
+from counterprobe.probing.compressed.neighbourhoods import Neighbourhoods
+from counterprobe.probing.compressed.readings import EXACT
+from counterprobe.probing.compressed.screen import _CompressedScreen
 from counterprobe.samplers import Compressed
 from counterprobe.testing import HiddenTopic
 
@@ -128,3 +133,154 @@ def test_the_rehearsals_have_a_reserve_in_a_tight_budget() -> None:
         found = compressed_screen(run, cp.Streams.from_seed(1).decisions, settings)
         assert run.ledger.probes <= most
         assert found.num_compared > 0 or not found.is_resolved.any()
+
+
+# ----- Certificates by themselves -------------------------------------------------------------
+
+# A path of four, a pair, and eighteen positions by themselves; three classes everywhere.
+EDGES = [[0, 1], [1, 2], [2, 3], [4, 5]]
+LENGTH = 24
+
+
+@pytest.fixture
+def found(classed_law) -> Neighbourhoods:
+    """Return what a screen found of a law with three kinds of components."""
+    run = cp.Unmasking(classed_law(EDGES, LENGTH).oracle())
+    screen = _CompressedScreen(run, cp.Streams.from_seed(1).decisions, CompressedSettings())
+    screen.discover()
+    assert screen.knowledge.is_resolved.all()
+    return screen.found
+
+
+def all_mask_rows(found: Neighbourhoods, moved: dict[int, float]) -> tuple[cp.Rows, np.ndarray]:
+    """Return all-mask rows, those of some positions moved by so much, and the empty history."""
+    masses = found.readings.all_mask.copy()
+    for i, distance in moved.items():
+        masses[i] += distance * np.array([1.0, -1.0, 0.0])
+    classes = cp.TokenClasses.build(LENGTH, np.arange(6) % 3)
+    rows = cp.ClassedRows(masses, classes, np.arange(LENGTH))
+    return rows, np.full(LENGTH, cp.MASK, dtype=np.int32)
+
+
+def where(claim: np.ndarray) -> list[int]:
+    return np.flatnonzero(claim).tolist()
+
+
+def test_a_row_that_disagrees_refutes_its_component_and_no_other(found) -> None:
+    for moved, refuted in (
+        ({}, []),
+        ({2: 1e-3}, [0, 1, 2, 3]),
+        ({5: 1e-3, 9: -1e-3}, [4, 5, 9]),
+        ({4: 1e-6}, []),  # within the tolerance
+        ({4: math.nan}, [4, 5]),
+    ):
+        certificate = Certificate(found)
+        rows, history = all_mask_rows(found, moved)
+        certificate.compare_all_mask(history, rows)
+        assert where(certificate.is_refuted) == refuted
+        assert certificate.is_compared.all()
+    tolerance = certificate.implied.tolerance
+    for share, refuted in ((0.99, []), (1.01, [4, 5])):
+        certificate = Certificate(found)
+        rows, history = all_mask_rows(found, {4: share * tolerance})
+        certificate.compare_all_mask(history, rows)
+        assert where(certificate.is_refuted) == refuted
+
+
+def test_a_failed_rehearsal_refutes_everything_that_was_certified(found) -> None:
+    found.knowledge.reopen(np.array([23]))
+    rows, history = all_mask_rows(found, {4: 1e-3})
+    readouts = cp.Readouts.every_masked(history[None, :])
+    certificate = Certificate(found)
+    certificate.compare_rehearsal(history[None, :], readouts, all_mask_rows(found, {})[0])
+    assert where(certificate.is_refuted) == []
+    certificate.compare_rehearsal(history[None, :], readouts, rows)
+    assert where(certificate.is_refuted) == list(range(23))
+    assert where(~certificate.is_compared) == [23]
+    # One good rehearsal more makes nothing good.
+    certificate.compare_rehearsal(history[None, :], readouts, all_mask_rows(found, {})[0])
+    assert where(certificate.is_refuted) == list(range(23))
+
+
+def test_what_touches_a_position_known_first_is_not_compared_with_all_mask_rows(found) -> None:
+    # Position 1 is not resolved: it is known before its neighbours are committed.
+    found.knowledge.reopen(np.array([1]))
+    certificate = Certificate(found)
+    rows, history = all_mask_rows(found, {0: 1e-3, 3: 1e-3})
+    certificate.compare_all_mask(history, rows)
+    assert where(~certificate.is_compared) == [0, 1, 2, 3]
+    assert where(certificate.is_refuted) == []
+    assert certificate.layers[0][:2].tolist() == [0, 2]
+    state = history[None, :].copy()
+    state[0, 1] = 2
+    readouts = cp.Readouts.every_masked(state)
+    certificate.compare_rehearsal(state, readouts, rows.take(readouts.position))
+    assert where(~certificate.is_compared) == [1]
+
+
+def test_two_ends_that_imply_different_tables_refute_their_component(found, monkeypatch) -> None:
+    slot = found.members[4, : found.count[4]].tolist().index(5)
+    choice = found.readings.columns.choice_of_coordinate[5, 1]
+    found.terms[4, slot, choice] += np.array([1e-3, 0.0, -1e-3])
+    assert where(Certificate(found).is_refuted) == [4, 5]
+    # Unless there is noise, which lets rare tokens differ by anything.
+    monkeypatch.setattr(found.readings, "tolerance", 3.1 * EXACT)
+    assert where(Certificate(found).is_refuted) == []
+    monkeypatch.setattr(found.readings, "tolerance", 3 * EXACT)
+    assert where(Certificate(found).is_refuted) == [4, 5]
+    # Nor where an end was not resolved.
+    found.knowledge.reopen(np.array([5]))
+    assert where(Certificate(found).is_refuted) == []
+
+
+def test_rehearsals_mask_what_is_committed_together_and_reveal_some_of_it(found) -> None:
+    found.knowledge.reopen(np.array([1, 22]))
+    certificate = Certificate(found)
+    free = np.delete(np.arange(LENGTH), [1, 22])
+    assert sorted(np.concatenate(certificate.layers).tolist()) == free.tolist()
+    assert len(certificate.layers) == 2
+    seen = set()
+    for seed in range(12):
+        masked, choices = certificate.rehearse(np.random.default_rng(seed))
+        assert masked.shape == choices.shape == (2, LENGTH) and masked.dtype == np.bool_
+        assert not masked[:, [1, 22]].any()
+        # A quarter of the free positions, eight at most, are revealed in the first one; in the
+        # second the first half of the layers.
+        shown = np.setdiff1d(free, where(masked[0]))
+        assert len(shown) == 5
+        seen |= set(shown.tolist())
+        assert np.setdiff1d(free, where(masked[1])).tolist() == certificate.layers[0].tolist()
+        assert (choices >= 0).all() and (choices < found.readings.columns.num_choices).all()
+    assert len(seen) > 15  # not always the same ones
+
+
+def test_without_edges_a_rehearsal_reveals_half_of_everything(classed_law) -> None:
+    run = cp.Unmasking(classed_law([], 60).oracle())
+    screen = _CompressedScreen(run, cp.Streams.from_seed(1).decisions, CompressedSettings())
+    screen.discover()
+    certificate = Certificate(screen.found)
+    shares = []
+    for seed in range(20):
+        masked, _ = certificate.rehearse(np.random.default_rng(seed))
+        assert (~masked[0]).sum() == 8
+        shares.append((~masked[1]).mean())
+    assert 0.4 < np.mean(shares) < 0.6 and len(set(shares)) > 3
+
+
+def test_rehearsed_values_are_drawn_from_the_fitted_terms() -> None:
+    # Positions 0 and 1 all but copy each other; 2 is by itself.
+    law = cp.ForestLaw(
+        np.ones((3, 3)), [[0, 1]], np.eye(3) + 1e-4, classes=cp.TokenClasses.identity(3, 3)
+    )
+    run = cp.Unmasking(law.oracle())
+    screen = _CompressedScreen(run, cp.Streams.from_seed(1).decisions, CompressedSettings())
+    screen.discover()
+    certificate = Certificate(screen.found)
+    columns = screen.columns
+    values = set()
+    for seed in range(30):
+        _, choices = certificate.rehearse(np.random.default_rng(seed))
+        shown = columns.coordinate_of_choice[np.arange(3), choices]
+        assert (shown[:, 0] == shown[:, 1]).all()
+        values |= {tuple(row[1:]) for row in shown.tolist()}
+    assert len(values) == 9

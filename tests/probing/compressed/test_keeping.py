@@ -174,3 +174,15 @@ def test_a_screen_that_stops_before_its_validation_still_keeps_every_position() 
     assert all(report.purpose != "validate" for report in findings.batches)
     assert findings.sample is not None
     assert reads(findings.sample).min() >= 1
+
+
+def test_rows_of_any_precision_are_pooled_in_double(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(keeping, "SAMPLE_NUMBERS", 10)
+    rows = np.random.default_rng(3).dirichlet(np.ones(50), size=2).astype(np.float32)
+    keeper = Keeper(2, np.arange(2), DenseRows(rows), np.random.default_rng(0))
+    states = np.full((1, 2), cp.MASK, dtype=np.int32)
+    keeper.open(states, None)
+    keeper.take(0, Readouts.every_masked(states), DenseRows(rows))
+    sample = keeper.sample()
+    assert sample is not None
+    np.testing.assert_array_equal(sample.rows, pooled(rows.astype(np.float64), 4), strict=True)

@@ -118,6 +118,17 @@ def test_growth_beyond_64_probes_keeps_what_was_there(classed_law, probing):
     np.testing.assert_array_equal(data.weight[:, :281] > 0, (states == cp.MASK).T)
 
 
+def test_what_is_kept_of_a_probe_is_small(classed_law, probing):
+    # Memory grows with probes times positions: two bytes a choice, four a weight and a set.
+    probed = probing(classed_law(EDGES, LENGTH), row_error=1e-4)
+    for count in (3, 80):
+        probed.probe_at_random(count)
+        data = probed.readings.data
+        assert (data.choices.dtype, data.logs.dtype) == (np.int16, np.float64)
+        assert data.weight.dtype == data.precision.dtype == np.float32
+        assert (data.seen.dtype, data.relevant.dtype) == (np.uint32, np.int64)
+
+
 def test_parts_of_a_batch_are_kept_where_they_belong(classed_law, probing):
     law = classed_law(EDGES, LENGTH)
     whole, parts = probing(law), probing(law)

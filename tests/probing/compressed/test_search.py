@@ -49,6 +49,7 @@ class Searched:
             self.members,
             self.count,
         )
+        assert self.explained.dtype == np.bool_ and len(self.explained) == len(readouts)
 
     def found(self, j: int = 0) -> list[int]:
         return sorted(self.members[j, : self.count[j]].tolist())

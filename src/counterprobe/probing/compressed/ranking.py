@@ -132,7 +132,7 @@ def rank_sources(
     """
     top = np.full((len(readouts), size), -1, dtype=np.int64)
     score = np.full((len(readouts), size), -1.0)
-    if int(data.num_choices.max(initial=1)) > MOST_CONTRASTS:
+    if int(data.num_choices.max()) > MOST_CONTRASTS:
         run_in_parts(
             lambda low, high: _rank_by_sums(low, high, left, readouts, data, favour, top, score),
             len(readouts),
@@ -153,7 +153,7 @@ def rank_sources(
 
 def _contrasts(data: Data) -> SingleArray:
     """Return choices as centred unit contrasts, shape ``(K - 1, T, N)``; zero where masked."""
-    width = int(data.num_choices.max(initial=1))
+    width = int(data.num_choices.max())
     shown = data.choices[:, : data.num_probes].T
     revealed = shown >= 0
     showings = np.maximum(revealed.sum(axis=0), 1)
