@@ -47,6 +47,10 @@ NEAREST = {
     "graph/neighbours.py": ["tests/graph/test_neighbours.py", "tests/graph/test_edges.py"],
     "planning/make.py": ["tests/planning/test_make.py", "tests/planning/test_gap.py"],
     "probing/compressed/data.py": ["tests/probing/compressed/test_readings.py"],
+    "probing/compressed/screen.py": [
+        "tests/probing/compressed/test_screen_steps.py",
+        "tests/probing/compressed/test_screen.py",
+    ],
     "probing/soft/screen.py": [
         "tests/probing/soft/test_screen.py", "tests/probing/soft/test_substitution.py",
     ],

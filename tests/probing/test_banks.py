@@ -385,6 +385,10 @@ def test_a_raised_threshold_is_the_first_that_is_high_enough(seed):
                 assert type(got) is float
 
 
+def test_without_rows_a_threshold_stays():
+    assert bounded_threshold(cp.DenseRows(np.empty((0, 40))), 0.0, 0.1, 2) == 0.1
+
+
 def test_half_of_the_banks_may_be_emptied_and_no_more():
     # Above 0.05 three positions have no token left, one has; banks of two tokens are too many.
     flat, steep = np.full(20, 0.05), np.append(0.62, np.full(19, 0.02))

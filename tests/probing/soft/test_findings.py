@@ -22,6 +22,7 @@ from counterprobe.probing.soft.findings import nothing_to_screen
         ("held_out", 1, "held_out must lie strictly between 0 and 1, got 1"),
         ("floor", 1.5, r"floor must lie in \[0, 1\], got 1.5"),
         ("f_threshold", -1.0, "f_threshold must be finite and not negative, got -1.0"),
+        ("f_threshold", float("inf"), "f_threshold must be finite and not negative, got inf"),
         ("f_threshold", float("nan"), "f_threshold must be finite and not negative, got nan"),
         ("estimator", "guess", "estimator must be one of regression, substitution, contexts"),
     ],
@@ -43,6 +44,15 @@ def test_findings_are_frozen() -> None:
         found.strength[0, 1] = 1.0
     assert found.edge_strength.shape == (0,)
     assert found.edges.shape == (0, 2)
+
+
+def test_nothing_to_screen_is_nothing_found() -> None:
+    found = nothing_to_screen(3)
+    assert found.strength.shape == found.strength_se.shape == (3, 3)
+    assert not found.strength.any() and not found.strength_se.any()
+    assert found.edges.dtype == np.int64 and found.explained.tolist() == [0.0, 0.0, 0.0]
+    assert (found.false_discovery_rate, found.noise_floor, found.num_probes) == (0.0, 0.0, 0)
+    assert found.sample is None and found.batches == ()
 
 
 def test_the_least_settings_are_accepted() -> None:
