@@ -33,6 +33,8 @@ def spoiled(row: int, values: list[float]) -> np.ndarray:
         ([0.5, 0.6], r"sums to 1\.1 instead of 1; normalise it"),
         ([0.5, 0.5 + 1e-7], r"sums to 1\.0000001 instead of 1"),
         ([0.0, 0.0], "sums to 0 instead of 1"),
+        ([1e200, 0.5], r"sums to 1e\+200 instead of 1"),
+        ([1e308, 1.7e308], "not finite"),
     ],
 )
 @pytest.mark.parametrize("to", [np.asarray, torch.from_numpy])

@@ -126,6 +126,8 @@ def test_classes_survive_pickling():
         ({"token_class": [0.0, 1.0]}, "dtype float64"),
         ({"token_class": [-1, 0]}, "must not be negative, got -1"),
         ({"token_class": [0, 2]}, "class 1 is empty in kind 0"),
+        ({"token_class": [0, 2**60]}, "class 1 is empty in kind 0"),
+        ({"token_class": [[0, 1], [0, 2**60]]}, "class 2 is empty in kind 0"),
         ({"token_class": [[0, 1], [1, 1]]}, "class 0 is empty in kind 1"),
         ({"within": [1.0]}, r"within must have shape \(1, 2\), got \(1, 1\)"),
         ({"within": [1.0, 0.0]}, "within must be positive and finite"),

@@ -259,3 +259,13 @@ def test_a_companion_has_the_row_error_and_hears_the_stages_of_its_oracle(forest
     assert around.stages == 1
     deaf = Seen(InOrder(forest_law.oracle(), forest_law.oracle())).by_index
     assert not hasattr(deaf, "stage_opened")
+
+
+def test_an_oracle_that_leaves_out_its_attention_is_named(forest_law):
+    class Forgetful(Attentive):
+        def attended_rows(self, states, readouts, num_layers):
+            return self.rows(states, readouts)
+
+    state = np.full((1, forest_law.length), MASK, dtype=np.int32)
+    with pytest.raises(cp.OracleError, match="must return rows and attention, got ClassedRows"):
+        Seen(Forgetful(forest_law.oracle())).attended_rows(state, cp.Readouts.same(1, [1]), 1)

@@ -2,8 +2,10 @@
 
     .venv/bin/python tools/fuzz.py --seconds 300 --seed 1
     .venv/bin/python tools/fuzz.py --again .fuzz/crash-...
+    .venv/bin/python tools/fuzz.py --kinds replies "replies resealed"
 
-The first byte of an input chooses the kind, the others are the file. What ends in an undocumented
+The first byte of an input chooses the kind, in the order of ``hostile_inputs.READERS``; the others
+are the file. What ends in an undocumented
 error, takes longer than TIMEOUT or more than MOST_MEGABYTES is written to ``.fuzz`` and shown.
 ``tests/support/hostile_inputs.py`` says how every kind is read.
 """
@@ -29,7 +31,8 @@ READERS = [
     "counterprobe.trace.replay", "counterprobe.study.config", "counterprobe.study.store",
     "counterprobe.study.export", "counterprobe.targets.forests", "counterprobe.models.backbones",
     "counterprobe.models.letters", "counterprobe.cli.reproduce", "counterprobe.cli.model_task",
-    "counterprobe.run.batches",
+    "counterprobe.run.batches", "counterprobe.run.replies", "counterprobe.run.encoding",
+    "counterprobe.run.checkpoint", "counterprobe.run.recognition",
 ]  # fmt: skip
 TIMEOUT, MOST_MEGABYTES = 30, 3000
 
@@ -50,17 +53,18 @@ def watch_coverage() -> None:
                     atheris.instrument_func(plain)
 
 
-def read(data: bytes, folder: Path) -> None:
-    """Read one input."""
-    if data:
-        hostile_inputs.read(KINDS[data[0] % len(KINDS)], data[1:], folder)
+def read(data: bytes, folder: Path, kinds: list[str]) -> None:
+    """Read one input, if it is of a kind that is wanted."""
+    if data and (kind := KINDS[data[0] % len(KINDS)]) in kinds:
+        hostile_inputs.read(kind, data[1:], folder)
 
 
-def seed_corpus(folder: Path) -> None:
-    """Write a valid input of every kind."""
+def seed_corpus(folder: Path, kinds: list[str]) -> None:
+    """Write a valid input of every kind that is wanted."""
     with tempfile.TemporaryDirectory() as scratch:
         valid = hostile_inputs.valid_files(Path(scratch))
-    for number, kind in enumerate(KINDS):
+    for kind in kinds:
+        number = KINDS.index(kind)
         (folder / kind.replace(" ", "-")).write_bytes(bytes([number]) + valid[kind])
 
 
@@ -71,17 +75,18 @@ def main() -> None:
     parser.add_argument("--runs", type=int, default=-1, help="inputs to try; -1 for no limit")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--crashes", type=Path, default=ROOT / ".fuzz")
+    parser.add_argument("--kinds", nargs="+", choices=KINDS, default=KINDS, metavar="KIND")
     parser.add_argument("--again", type=Path, help="read one kept input again, and show its error")
     chosen = parser.parse_args()
     scratch = Path(tempfile.mkdtemp(prefix="counterprobe-fuzz-"))
     atexit.register(shutil.rmtree, scratch, ignore_errors=True)
     if chosen.again is not None:
-        read(chosen.again.read_bytes(), scratch)
+        read(chosen.again.read_bytes(), scratch, chosen.kinds)
         print(f"fuzz: {chosen.again} is read or refused as it should be")
         return
     corpus = scratch / "corpus"
     corpus.mkdir()
-    seed_corpus(corpus)
+    seed_corpus(corpus, chosen.kinds)
     chosen.crashes.mkdir(exist_ok=True)
     watch_coverage()
     print(f"fuzz: {chosen.seconds} seconds, {chosen.runs} runs, seed {chosen.seed}, "
@@ -91,7 +96,9 @@ def main() -> None:
         f"-artifact_prefix={chosen.crashes}/", f"-timeout={TIMEOUT}", "-max_len=20000",
         f"-rss_limit_mb={MOST_MEGABYTES}", "-print_final_stats=1", "-verbosity=0",
     ]  # fmt: skip
-    atheris.Setup([sys.argv[0], *options, str(corpus)], lambda data: read(data, scratch))
+    atheris.Setup(
+        [sys.argv[0], *options, str(corpus)], lambda data: read(data, scratch, chosen.kinds)
+    )
     atheris.Fuzz()  # does not return: it exits with 77 after a crash
 
 

@@ -93,6 +93,12 @@ class TokenClasses:
         num_classes = int(maps.max()) + 1
         if maps.min() < 0:
             raise ValueError(f"token_class must not be negative, got {int(maps.min())}")
+        if num_classes > maps.shape[1]:  # before as many are counted: some have no token
+            c = int(np.setdiff1d(np.arange(maps.shape[1] + 1), maps[0])[0])
+            raise ValueError(
+                f"token_class must give every class 0..{num_classes - 1} a token in every kind; "
+                f"class {c} is empty in kind 0"
+            )
         sizes = np.stack([np.bincount(row, minlength=num_classes) for row in maps])
         if (sizes == 0).any():
             k, c = (int(v) for v in np.argwhere(sizes == 0)[0])

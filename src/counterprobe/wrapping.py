@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from counterprobe.arrays import FloatArray, IntArray, StateArray
+from counterprobe.errors import OracleError
 from counterprobe.oracle import (
     BatchIncrementalOracle,
     IncrementalOracle,
@@ -115,12 +116,15 @@ class Question:
         The position of each row.
     example : callable
         Returns an :class:`Example` of it; there must be a row.
+    has_attention : bool
+        Whether attention is asked for beside the rows.
     """
 
     parts: tuple[bytes | np.ndarray[Any, Any] | Readouts | None, ...]
     num_states: int
     positions: IntArray
     example: Callable[[], Example]
+    has_attention: bool = False
 
     @property
     def digest(self) -> bytes:
@@ -239,10 +243,14 @@ class Around(Sized, ABC):
             len(states),
             readouts.position,
             lambda: _example_of_states(states, readouts),
+            has_attention=True,
         )
         inner: Any = self.inner
         reply = self.answer(question, lambda: inner.attended_rows(states, readouts, num_layers))
-        assert isinstance(reply, tuple)
+        if not isinstance(reply, tuple) or len(reply) != 2:
+            raise OracleError(
+                f"oracle {self.name!r} must return rows and attention, got {type(reply).__name__}"
+            )
         return reply
 
     def _follow_one(self, state: StateArray) -> Followed:

@@ -20,6 +20,7 @@ from counterprobe.run import replies
 from counterprobe.run.checkpoint import plain_settings
 from counterprobe.run.encoding import encode_classes, pack, unpack
 from counterprobe.run.replies import Kind
+from counterprobe.wrapping import DIGEST_SIZE
 from reading_ahead import ReadsAhead
 
 MASK = cp.MASK
@@ -473,6 +474,34 @@ def test_attention_is_replayed_with_its_rows(forest_law, tmp_path):
         batch = cp.sample(oracle, rule, 2, progress=False, checkpoint=path)
         assert same(batch, alone) and oracle.states == asked + life
         assert bool(oracle.calls) == bool(asked)
+
+
+def test_attention_that_is_missing_or_too_much_in_the_log_is_refused(forest_law, tmp_path):
+    path, spoilt = tmp_path / "run.log", tmp_path / "spoilt.log"
+    weights = np.full((forest_law.length, forest_law.length), 0.25)
+    state = np.full((1, forest_law.length), MASK, dtype=np.int32)
+    asked = cp.Readouts.same(1, [1])
+
+    def both(file):
+        with cp.checkpointed(AttentiveLaw(forest_law.oracle(), weights), file) as oracle:
+            oracle.rows(state, asked)
+            oracle.attended_rows(state, asked, 1)
+
+    both(path)
+    first, rest = records_of(path)
+    plain, attended = (content for kind, content in rest if kind is Kind.REPLY)
+    size = DIGEST_SIZE
+    meta, arrays = unpack(attended[size:])
+    for number, (reply, attention) in enumerate(
+        [(plain, weights[None]), (attended, None), (attended, weights), (attended, -weights[None])]
+    ):
+        parts = {**arrays, "attention": attention}
+        changed = reply[:size] + pack(meta, {k: a for k, a in parts.items() if a is not None})
+        records = [(k, changed if content is reply else content) for k, content in rest]
+        data = b"".join(replies._record(*record) for record in [first, *records])
+        spoilt.write_bytes(replies.MAGIC + data)
+        with pytest.raises(cp.CheckpointError, match=f"reply to call {min(number, 1) + 1} is no"):
+            both(spoilt)
 
 
 def test_rows_of_the_log_and_of_the_oracle_share_their_classes(forest_law, tmp_path):

@@ -124,16 +124,51 @@ def test_bytes_that_are_no_record_are_one_clear_error(data):
         ({"rows": "ClassedRows", "classes": None}, {"masses": np.zeros((1, 2))}),
         ({"rows": "ClassedRows", "classes": "first"}, {"masses": np.zeros((1, 2))}),
         ({"rows": "DenseRows", "device": "moon", "dtype": "x"}, {"masses": np.zeros((1, 2))}),
+        ({"rows": "DenseRows", "device": "a\nb", "dtype": "x"}, {"masses": np.zeros((1, 2))}),
+        ({"rows": "DenseRows", "device": "meta", "dtype": "x"}, {"masses": np.zeros((1, 2))}),
+        ({"rows": "DenseRows", "device": "cuda:63", "dtype": "x"}, {"masses": np.zeros((1, 2))}),
     ],
 )
 def test_a_record_that_is_no_reply_is_one_clear_error(meta, arrays):
-    with pytest.raises(cp.CheckpointError, match="a reply of the checkpoint cannot be read"):
+    with pytest.raises(
+        cp.CheckpointError, match="a reply of the checkpoint cannot be read"
+    ) as refused:
         decode_reply(meta, arrays, POSITIONS, [])
+    assert "\n" not in str(refused.value)
+
+
+def test_a_device_that_is_not_here_is_named():
+    meta = {"rows": "TorchRows", "device": "cuda:63", "dtype": "torch.float32"}
+    with pytest.raises(cp.CheckpointError, match="its rows are on device 'cuda:63', which is not"):
+        decode_reply(meta, {"masses": np.full((3, 2), 0.5)}, POSITIONS, [])
+
+
+@pytest.mark.parametrize(
+    "positions", [[0, 1, 8], [0, -1, 1], [0.0, 1.0, 2.0], [True, False, True], 0, [[0, 1, 2]]]
+)
+def test_positions_that_lead_elsewhere_are_refused(positions, forest_law):
+    masses = np.full((3, forest_law.classes.num_classes), 1 / forest_law.classes.num_classes)
+    arrays = {"masses": masses, "positions": np.array(positions)}
+    with pytest.raises(cp.CheckpointError, match="positions must be a flat list within 0"):
+        decode_reply(
+            {"rows": "ClassedRows", "classes": 0}, arrays, POSITIONS, [forest_law.classes]
+        )
+
+
+def test_numbers_of_the_other_byte_order_are_read():
+    meta, arrays = unpack(pack({}, {"masses": np.array([[0.25, 0.75]], dtype=">f8")}))
+    assert arrays["masses"].dtype == np.dtype("=f8") and arrays["masses"].flags.writeable
+    assert arrays["masses"].tolist() == [[0.25, 0.75]] and meta == {}
 
 
 def test_classes_that_miss_something_are_refused():
     with pytest.raises(cp.CheckpointError, match="token classes of the checkpoint must have"):
         decode_classes(pack({}, {"kind": np.zeros(3)}))
+    classes = cp.TokenClasses.identity(3, 2)
+    plain = {name: getattr(classes, name) for name in classes.__dataclass_fields__}
+    for spoilt in ({"kind": np.array(0)}, {"token_class": np.array([[0, 2**60]])}):
+        with pytest.raises(cp.CheckpointError, match="token classes of the checkpoint are none"):
+            decode_classes(pack({}, {**plain, **spoilt}))
 
 
 @pytest.mark.parametrize("shape", [(2, 2), (3,), (4, 2), (3, 2, 1)])

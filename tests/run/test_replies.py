@@ -125,6 +125,16 @@ def test_the_log_of_another_run_is_refused_and_left_as_it_was(tmp_path, about, m
     assert path.read_bytes() == before
 
 
+def test_a_name_that_somebody_made_up_stays_in_its_line(tmp_path):
+    path = tmp_path / "run.log"
+    for name, shown in (("a\nb", r"its a\nb is 1"), ("x" * 99, f"its {'x' * 56}... is 1")):
+        written = {"run": {**ABOUT, name: 1}, "facts": FACTS}
+        path.write_bytes(MAGIC + replies._record(Kind.ABOUT, json.dumps(written).encode()))
+        with pytest.raises(cp.CheckpointError) as refused:
+            ReplyLog(path, ABOUT, FACTS)
+        assert shown in str(refused.value) and "\n" not in str(refused.value)
+
+
 @pytest.mark.parametrize("content", [b"some text\n", b"counterprobe replies 2\n", b"\0" * 99])
 def test_a_file_of_another_kind_is_refused_and_left_as_it_was(tmp_path, content):
     path = tmp_path / "notes.txt"
@@ -141,6 +151,10 @@ def test_a_file_of_another_kind_is_refused_and_left_as_it_was(tmp_path, content)
         (Kind.ABOUT, b"{}"),
         (Kind.ABOUT, b"\xff"),
         (Kind.ABOUT, json.dumps({"run": 3, "facts": {}}).encode()),
+        *(
+            (Kind.ABOUT, json.dumps({"run": ABOUT, "facts": {"row_error": fact}}).encode())
+            for fact in (10**400, float("nan"), float("inf"), -0.5)
+        ),
     ],
 )
 def test_a_beginning_that_says_nothing_of_the_run_is_refused(tmp_path, kind, content):

@@ -8,18 +8,21 @@ import gzip
 import io
 import json
 import sqlite3
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 
 import counterprobe as cp
+from attentive import AttentiveLaw
 from counterprobe.cli import reproduce
 from counterprobe.cli.model_task import read_sequence
 from counterprobe.cli.targets import Target
 from counterprobe.errors import CounterprobeError
 from counterprobe.models.backbones import Backbone
 from counterprobe.models.letters import AMINO_ACIDS, Letters
+from counterprobe.run import replies
 from counterprobe.study import Store, read_config
 from counterprobe.study.config import config_from_dict
 from counterprobe.study.export import COLUMNS, read_rows, write_rows
@@ -130,6 +133,48 @@ def _read_record(file: Path) -> None:
         assert isinstance(Target.from_record(record), Target)
 
 
+class _Mixed(AttentiveLaw):
+    """A law that replies in every way: with attention, by classes, and token by token."""
+
+    def rows(self, states, readouts):
+        rows = super().rows(states, readouts)
+        return cp.DenseRows(rows.dense()) if len(readouts) == 2 else rows
+
+
+def _logged_run(file: Path) -> cp.SampleResult:
+    """Run on a log that has every kind of record."""
+    law = cp.ForestLaw([[1, 2], [2, 1], [1, 1]], [[0, 1]], [[[2, 1], [1, 2]]])
+    mixed = _Mixed(law.oracle(), np.full((3, 3), 0.25))
+    with cp.checkpointed(mixed, file, {"seed": 1}, largest_stage=119) as oracle:
+        run = cp.Unmasking(oracle)
+        run.probe([[0, cp.MASK, cp.MASK]], [1, 2])
+        return cp.samplers.DAPD()(run, cp.Streams(1, 2))
+
+
+def _read_replies(file: Path) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter(
+            "ignore", cp.ZeroProbabilityWarning
+        )  # somebody may have put it there
+        assert _logged_run(file).tokens is not None
+
+
+def resealed(content: bytes) -> bytes:
+    """Return a log with the length and checksum of every record put right: its content is read."""
+    done, rest = content[: len(replies.MAGIC)], content[len(replies.MAGIC) :]
+    while len(rest) >= replies.RECORD.size:
+        kind, length, _ = replies.RECORD.unpack_from(rest)
+        inside = rest[replies.RECORD.size :][:length]
+        done += replies._record(replies.Kind(kind % len(replies.Kind)), inside)
+        rest = rest[replies.RECORD.size + len(inside) :]
+    return done
+
+
+def _read_resealed(file: Path) -> None:
+    file.write_bytes(resealed(file.read_bytes()))
+    _read_replies(file)
+
+
 # ----- Valid files --------------------------------------------------------------------------
 
 
@@ -178,6 +223,8 @@ def valid_files(folder: Path) -> dict[str, bytes]:
         "fasta": b">a chain\nEVQLVESX\n[MASK]GG\n",
         "record": plain,
         "structure": _valid_structure(),
+        "replies": _written(".log", _logged_run, folder),
+        "replies resealed": _written(".sealed.log", _logged_run, folder),
     }
 
 
@@ -220,6 +267,8 @@ READERS: dict[str, tuple[str, Callable[[Path], None]]] = {
     "store": (".db", _read_store),
     "fasta": (".fa", _read_fasta),
     "record": (".json", _read_record),
+    "replies": (".log", _read_replies),
+    "replies resealed": (".log", _read_resealed),
 }
 
 

@@ -23,7 +23,7 @@ import numpy as np
 
 from counterprobe.arguments import whole_number
 from counterprobe.arrays import StateArray
-from counterprobe.checks import check_rows
+from counterprobe.checks import check_attention, check_rows
 from counterprobe.classes import TokenClasses
 from counterprobe.errors import CheckpointError, ImpossibleState, OracleError
 from counterprobe.oracle import Oracle, Readouts, StreamingOracle, require_oracle
@@ -294,10 +294,15 @@ class LoggedOracle(Around):
         return reply
 
     def _is_sound(self, question: Question, reply: Reply) -> bool:
+        """Whether a reply is what the question asks for, by the door's own checks."""
+        if isinstance(reply, tuple) != question.has_attention:
+            return False
         rows = reply[0] if isinstance(reply, tuple) else reply
         asked = Readouts(np.zeros(len(question.positions), dtype=np.int64), question.positions)
         try:
             check_rows(rows, asked, self.vocab_size, self.name, warn_on_zero=False)
+            if isinstance(reply, tuple):
+                check_attention(reply[1], question.num_states, self.length, self.name)
         except OracleError:
             return False
         return True

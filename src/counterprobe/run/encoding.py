@@ -56,13 +56,16 @@ def unpack(data: bytes) -> tuple[dict[str, Any], Arrays]:
             if dtype.kind not in PLAIN or any(length < 0 for length in shape):
                 raise ValueError(f"an array of type {kind} and shape {shape}")
             high = low + math.prod(shape) * dtype.itemsize
-            arrays[name] = np.frombuffer(data[low:high], dtype=dtype).reshape(shape).copy()
+            found = np.frombuffer(data[low:high], dtype=dtype).reshape(shape)
+            arrays[name] = found.astype(dtype.newbyteorder("="))
             low = high
         if low != len(data):
             raise ValueError(f"{len(data)} bytes where {low} are named")
         return dict(head["meta"]), arrays
     except UNREADABLE as problem:
-        raise CheckpointError(f"a record of the checkpoint cannot be read: {problem}") from problem
+        raise CheckpointError(
+            f"a record of the checkpoint cannot be read: {_line(problem)}"
+        ) from problem
 
 
 def encode_classes(classes: TokenClasses) -> bytes:
@@ -84,8 +87,10 @@ def decode_classes(data: bytes) -> TokenClasses:
             within=arrays["within"],
             kind=arrays["kind"],
         )
-    except ValueError as problem:
-        raise CheckpointError(f"token classes of the checkpoint are none: {problem}") from problem
+    except (ValueError, TypeError, OverflowError) as problem:
+        raise CheckpointError(
+            f"token classes of the checkpoint are none: {_line(problem)}"
+        ) from problem
     for name, array in arrays.items():
         wanted = getattr(built, name)
         is_close = np.allclose if wanted.dtype.kind == "f" else np.array_equal
@@ -156,14 +161,17 @@ def decode_reply(
     try:
         masses: Any = arrays["masses"]
         if meta["rows"] == ClassedRows.__name__:
-            where = arrays.get("positions", positions)
-            rows: Rows = ClassedRows(masses, classes[meta["classes"]], where.copy())
+            known = classes[meta["classes"]]
+            where = _positions(arrays.get("positions", positions), known.length)
+            rows: Rows = ClassedRows(masses, known, where)
         else:
             if "device" in meta:
                 masses = _torch_tensor(masses, meta["dtype"], meta["device"])
             rows = _dense_kind(meta["rows"])(masses)
-    except (KeyError, IndexError, TypeError, AttributeError, RuntimeError) as problem:
-        raise CheckpointError(f"a reply of the checkpoint cannot be read: {problem}") from problem
+    except (KeyError, IndexError, TypeError, AttributeError, ValueError) as problem:
+        raise CheckpointError(
+            f"a reply of the checkpoint cannot be read: {_line(problem)}"
+        ) from problem
     width = rows.classes.num_classes if isinstance(rows, ClassedRows) else None
     shape, positions = tuple(masses.shape), getattr(rows, "positions", positions)
     if len(shape) != 2 or shape[0] != len(positions) or width not in (None, shape[1]):
@@ -172,6 +180,19 @@ def decode_reply(
             "for"
         )
     return rows if "attention" not in arrays else (rows, arrays["attention"])
+
+
+def _positions(found: IntArray, length: int) -> IntArray:
+    """Return positions of rows; compiled code follows them without looking."""
+    is_flat = found.ndim == 1 and found.dtype.kind in "iu"
+    if not is_flat or ((found < 0) | (found >= length)).any():
+        raise ValueError(f"positions must be a flat list within 0..{length - 1}")
+    return found.astype(np.int64)
+
+
+def _line(problem: Exception) -> str:
+    """Say in one line what was wrong."""
+    return " ".join(str(problem).split())[:200]
 
 
 # ----- Dense rows and their subclasses ------------------------------------------------------
@@ -222,4 +243,13 @@ def _torch_tensor(bits: NDArray[Any], dtype: str, device: str) -> Any:
     tensor = torch.from_numpy(bits)
     if dtype == "torch.bfloat16":
         tensor = tensor.view(torch.bfloat16)
-    return tensor.to(torch.device(device))
+    try:
+        there = tensor.to(torch.device(device))
+        is_there = not there.is_meta  # a tensor without numbers
+    except (RuntimeError, AssertionError, TypeError):  # whatever a build without it raises
+        is_there = False
+    if not is_there:
+        raise ValueError(
+            f"its rows are on device {device!r}, which is not here; resume it where it was begun"
+        )
+    return there

@@ -15,6 +15,7 @@ that was not kept. Contents are JSON and plain arrays (``encoding.py``).
 from __future__ import annotations
 
 import json
+import math
 import os
 import struct
 import zlib
@@ -177,8 +178,8 @@ class ReplyLog:
         try:
             written = json.loads(content) if kind is Kind.ABOUT else {}
             then = dict(written["run"])
-            self.facts = {name: float(written["facts"][name]) for name in self.facts}
-        except (ValueError, KeyError, TypeError, RecursionError):
+            self.facts = {name: _fact(written["facts"][name]) for name in self.facts}
+        except (ValueError, KeyError, TypeError, OverflowError, RecursionError):
             raise CheckpointError(
                 f"{self.path} does not begin with what run it belongs to; name another file"
             ) from None
@@ -188,7 +189,8 @@ class ReplyLog:
                 continue
             if then.get(name) != now.get(name):
                 raise CheckpointError(
-                    f"{self.path} belongs to another run: its {name} is {_short(then.get(name))}, "
+                    f"{self.path} belongs to another run: its {_plain(name)} is "
+                    f"{_short(then.get(name))}, "
                     f"this run's is {_short(now.get(name))}; resume with the same settings, or "
                     "name another file"
                 )
@@ -196,6 +198,20 @@ class ReplyLog:
 
 def _json(about: dict[str, Any]) -> bytes:
     return json.dumps(about).encode()
+
+
+def _plain(name: str) -> str:
+    """Return a name on one line: it may come from a file that somebody made up."""
+    text = json.dumps(name)[1:-1]
+    return text if len(text) <= 60 else text[:56] + "..."
+
+
+def _fact(value: Any) -> float:
+    """Return a number that was worth knowing: none of them is infinite or negative."""
+    number = float(value)
+    if not 0 <= number < math.inf:
+        raise ValueError(f"a number of at least 0, got {number}")
+    return number
 
 
 def _short(value: Any) -> str:
