@@ -35,6 +35,7 @@ STARTS = {
     "infill": ["--model", "none"],
     "discover": ["--model", "none"],
     "advise": ["--model", "none"],
+    "verify": [],
 }
 STUDY = ("status", "table", "figure", "export", "presets", "run", "resume")
 
@@ -89,6 +90,16 @@ def elsewhere(tmp_path, monkeypatch) -> None:
     monkeypatch.chdir(tmp_path)
 
 
+@pytest.fixture(autouse=True)
+def nothing_to_enumerate(monkeypatch) -> None:
+    """End ``verify`` before the output laws, which take minutes: its words are what counts."""
+
+    def end(*_: object) -> None:
+        raise typer.Exit(0)
+
+    monkeypatch.setattr("counterprobe.cli.verify._measure", end)
+
+
 @pytest.mark.parametrize("name", STARTS)
 def test_any_words_after_a_command_end_with_a_known_code_and_a_reason(name):
     fuzz(words_for((name,), STARTS[name]), 8 * FACTOR)
@@ -119,3 +130,10 @@ def test_a_traceback_would_be_seen():
 
     with pytest.raises(AssertionError, match="KeyError"):
         check([], careless)
+
+
+@pytest.mark.parametrize("vocab", ["0", "-1", "999999999999"])
+def test_a_vocabulary_that_no_law_can_have_is_refused_before_anything_is_made(vocab):
+    result = CliRunner().invoke(app, ["verify", "--vocab", vocab])
+    assert result.exit_code == 2
+    assert result.stderr == f"counterprobe: --vocab must lie in 1..1048576, got {vocab}\n"

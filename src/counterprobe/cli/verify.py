@@ -33,6 +33,8 @@ from counterprobe.theory.parameters import Calibration
 __all__ = ["verify"]
 
 ORACLES = ("exact", "random", "hide", "fake")
+# No model has more; the tables of a law of as many take some dozens of megabytes.
+MOST_TOKENS = 1 << 20
 
 
 @output.friendly
@@ -111,7 +113,7 @@ def verify(
     counterprobe verify --sampler one-batch (violates the bound: exit code 3)
     """
     output.check_writable(json)
-    names = _check(n, case, oracles, noise, seeds)
+    names = _check(n, vocab, case, oracles, noise, seeds)
     is_hub = family is None and shape == "hub"
     given: dict[str, Any] = {
         "epsilon": (HUB_EPSILON if is_hub else 0.1) if epsilon is None else epsilon,
@@ -193,10 +195,14 @@ def verify(
         raise typer.Exit(output.INFEASIBLE)
 
 
-def _check(n: int, case: str, oracles: str, noise: str | None, seeds: int) -> list[str]:
+def _check(
+    n: int, vocab: int | None, case: str, oracles: str, noise: str | None, seeds: int
+) -> list[str]:
     """Refuse bad options; return the oracles asked for."""
     if not 10 <= n <= 14:
         raise ValueError(f"--n must lie in 10..14: theory mode needs 10, exactness few; got {n}")
+    if vocab is not None and not 1 <= vocab <= MOST_TOKENS:
+        raise ValueError(f"--vocab must lie in 1..{MOST_TOKENS}, got {vocab}")
     if case not in ("tv", "kl"):
         raise ValueError(f"--case must be 'tv' or 'kl', got {case!r}")
     if seeds < 1:
