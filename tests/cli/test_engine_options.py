@@ -5,6 +5,7 @@ import json
 import pytest
 from typer.testing import CliRunner
 
+from counterprobe.cli.engine_options import losses_told
 from counterprobe.cli.main import app
 
 TEXT = "EVQLVESGGGLVQPGGSLRLSCXXSGFXXS"
@@ -98,6 +99,26 @@ def test_temperature_zero_is_left_to_drawing():
     words = "infill", "--model", "sapiens-heavy", "--device", "cpu", "--sequence", TEXT
     words = *words, "--temperature", 0
     assert answer(*words, "--engine", "local")["texts"] == answer(*words)["texts"]
+
+
+def test_lost_workers_are_counted_when_all_has_ended_well(capsys):
+    with losses_told():
+        pass
+    assert capsys.readouterr().err == ""
+    with losses_told() as told:
+        told("the first one died")
+    assert capsys.readouterr().err == (
+        "counterprobe: 1 worker was lost, and what was begun there was done again elsewhere; the "
+        "last time the first one died\n"
+    )
+    with losses_told() as told:
+        told("one died"), told("another was late")
+    said = capsys.readouterr().err
+    assert said.startswith("counterprobe: 2 workers were lost") and "another was late" in said
+    with pytest.raises(ValueError, match="wrong"), losses_told() as told:
+        told("one died")
+        raise ValueError("wrong")  # the error says what happened
+    assert capsys.readouterr().err == ""
 
 
 @pytest.mark.parametrize(
