@@ -2,7 +2,7 @@
 
 import json
 import pickle
-from dataclasses import FrozenInstanceError, dataclass
+from dataclasses import FrozenInstanceError, dataclass, replace
 from typing import ClassVar
 
 import numpy as np
@@ -10,6 +10,7 @@ import pytest
 
 import counterprobe as cp
 from counterprobe.run.results import first_tokens, versions
+from counterprobe.run.transcript import Transcript
 from counterprobe.samplers import RandomBalanced, Sequential
 
 STREAMS = cp.Streams(8, 9)
@@ -201,3 +202,9 @@ def test_a_summary_has_every_count_and_every_setting(law):
         "seconds": round(result.seconds, 6),
         "versions": versions(),
     }
+
+
+def test_a_result_without_its_transcript_shows_what_stood_in_the_end(result):
+    read = replace(result, undone=2, transcript=Transcript())
+    assert read.history.tolist() == result.history.tolist()
+    assert len(read.history) == 3

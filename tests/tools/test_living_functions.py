@@ -91,3 +91,11 @@ def test_changed_functions_are_named_with_their_classes():
     assert names(SOURCE, SOURCE.replace("2 * k", "3 * k")) == {"Counter.twice"}
     assert names(SOURCE, SOURCE.replace("= 7", "= 8")) == {"compiled"}
     assert names(SOURCE, SOURCE.replace("value=3", "value=4")) == set()
+
+
+@pytest.mark.parametrize("more", ["LIMIT = 3\n", "\n\n"])
+def test_functions_that_only_stand_on_other_lines_are_the_same(module, more):
+    living = living_functions.Living(Path(module.__file__))
+    moved = SOURCE.replace("@lru_cache\n", f"{more}@lru_cache\n")
+    assert living.changed(moved) == []
+    assert len(living.changed(moved.replace("2 * k", "3 * k"))) == 1
