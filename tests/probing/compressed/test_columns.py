@@ -283,10 +283,13 @@ def test_the_candidates_of_the_hard_family_keep_their_columns():
     ("columns", "is_mixed"),
     [
         (dense_columns([[0, 1], [0]], 4), True),
+        (dense_columns([[]], 2), True),
+        (dense_columns([[0, 1], [2]], 3), True),
         (dense_columns([[0, 1, 2], [1, 2, 3]], 4), False),
+        (dense_columns([[0, 1]], 2), False),
         (classed_columns([[0]], cp.TokenClasses.build(1, [0, 1, 1, 1])), False),
     ],
-    ids=["dense with a tail", "dense with a tail of one", "classed"],
+    ids=["dense with a tail", "two tokens", "three", "a tail of one", "no tail", "classed"],
 )
 def test_only_dense_tails_may_hold_tokens_that_act_differently(columns, is_mixed):
     assert columns.has_mixed_tail == is_mixed

@@ -116,6 +116,15 @@ def test_urgent_positions_go_before_their_neighbours():
         assert (masked == urgent).all()
 
 
+def test_neighbours_that_are_equally_urgent_come_first_in_turn():
+    # A path of three at rate one: the middle comes first a third of the time, or both ends.
+    path = np.array([[0, 1], [1, 2]])
+    for urgent in (np.zeros(3, bool), np.ones(3, bool)):
+        masked = independent_masks(600, path, np.ones(3), urgent, np.random.default_rng(6))
+        assert set(map(tuple, masked.tolist())) == {(True, False, True), (False, True, False)}
+        assert abs(masked[:, 1].mean() - 1 / 3) < 0.08
+
+
 def test_a_position_that_is_not_wanted_blocks_nobody():
     pair = np.array([[0, 1]])
     first = np.array([True, False])

@@ -186,3 +186,42 @@ def test_rows_of_any_precision_are_pooled_in_double(monkeypatch: pytest.MonkeyPa
     sample = keeper.sample()
     assert sample is not None
     np.testing.assert_array_equal(sample.rows, pooled(rows.astype(np.float64), 4), strict=True)
+
+
+def covered_plainly(masked: NDArray[np.bool_], lacking: NDArray[np.int64]) -> list[int]:
+    """Choose the state that reads most of what lacks reads, again and again."""
+    lacks, chosen = lacking.tolist(), []
+    while True:
+        gains = [
+            0 if b in chosen else sum(bool(m) and k > 0 for m, k in zip(row, lacks, strict=True))
+            for b, row in enumerate(masked)
+        ]
+        if max(gains, default=0) == 0:
+            return chosen
+        best = gains.index(max(gains))
+        chosen.append(best)
+        lacks = [k - bool(m) for k, m in zip(lacks, masked[best], strict=True)]
+
+
+@pytest.mark.parametrize("seed", range(25))
+def test_states_are_chosen_while_they_read_what_lacks_reads(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    count, length = int(rng.integers(0, 9)), int(rng.integers(1, 12))
+    masked = rng.random((count, length)) < rng.choice([0.1, 0.4, 0.9])
+    lacking = rng.integers(-1, 4, size=length)
+    before = lacking.copy()
+    chosen = keeping._cover(masked, lacking)
+    assert chosen.tolist() == covered_plainly(masked, lacking)
+    assert chosen.dtype == np.int64
+    np.testing.assert_array_equal(lacking, before)
+
+
+def test_reads_are_thinned_at_random_to_what_there_is_room_for() -> None:
+    keeper = keeper_of(5, 3)
+    keeper._most_reads = 3
+    position = np.array([4, 0, 4, 4, 2, 4, 0, 4, 2, 2, 4])
+    kept = [tuple(keeper._thinned(position)) for _ in range(40)]
+    for chosen in kept:
+        assert list(chosen) == sorted(set(chosen))
+        assert np.bincount(position[list(chosen)], minlength=5).tolist() == [2, 0, 3, 0, 3]
+    assert len(set(kept)) > 8

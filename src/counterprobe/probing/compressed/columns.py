@@ -118,7 +118,7 @@ class Columns:
         outside = np.diff(group_start, axis=1)[kind] - in_bank
         has_tail = outside > 0
         num_choices = sizes + has_tail.sum(axis=1)
-        width = int(num_choices.max(initial=1))
+        width = int(num_choices.max())
         tail_group = np.full((length, width), -1)
         position, tail = np.nonzero(has_tail)
         tail_choice = (sizes[:, None] + np.cumsum(has_tail, axis=1) - 1)[position, tail]

@@ -29,7 +29,7 @@ def balanced_choices(num_probes: int, num_choices: IntArray, rng: np.random.Gene
     Within each run of K probes (K the largest number of choices) a position with K choices shows
     each once, in random order; one with fewer choices shows each about equally often.
     """
-    length, most = len(num_choices), int(num_choices.max(initial=1))
+    length, most = len(num_choices), int(num_choices.max())
     choices = np.empty((num_probes, length), dtype=np.int64)
     for low in range(0, num_probes, most):
         order = np.argsort(rng.random((most, length)), axis=0)
