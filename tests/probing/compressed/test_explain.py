@@ -1,13 +1,14 @@
 """Why positions are unresolved: the cause is named, measured, and what helps is advised."""
 
 import re
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 import counterprobe as cp
 from counterprobe.probing.compressed import CompressedSettings, Findings, compressed_screen
-from counterprobe.probing.compressed.explain import _rounded_up
+from counterprobe.probing.compressed.explain import REFUTED, _rounded_up, explain
 from counterprobe.samplers import Compressed
 from counterprobe.targets import forests
 
@@ -192,8 +193,122 @@ def test_a_structure_with_given_context_recognises_its_oracle():
 
 
 @pytest.mark.parametrize(
-    ("value", "rounded"), [(9.6e-5, 1e-4), (1e-5, 1e-5), (0.0123, 0.02), (0.3, 0.3)]
+    ("value", "rounded"),
+    [
+        (9.6e-5, 1e-4),
+        (1e-5, 1e-5),
+        (0.0123, 0.02),
+        (0.3, 0.3),
+        (0.31, 0.4),
+        (1.0, 1.0),
+        (7.2, 8.0),
+    ],
 )
 def test_advised_numbers_are_short_and_never_too_small(value, rounded):
     assert _rounded_up(value) == pytest.approx(rounded, rel=1e-12)
     assert _rounded_up(value) >= value * (1 - 1e-9)
+
+
+# ----- Every cause and remedy -----------------------------------------------------------------
+
+
+class Found:
+    """What an explanation looks at, made up; misfits are known once they are measured."""
+
+    def __init__(
+        self,
+        misfit: list[float],
+        *,
+        num_probes: int = 100,
+        is_sketch: bool = False,
+        has_mixed_tail: bool = False,
+    ) -> None:
+        self.knowledge = SimpleNamespace(is_resolved=np.isnan(misfit))
+        self.readings = SimpleNamespace(
+            num_probes=num_probes,
+            tolerance=3e-3,
+            row_error=1e-3,
+            is_sketch=is_sketch,
+            columns=SimpleNamespace(
+                has_mixed_tail=has_mixed_tail, banks=SimpleNamespace(threshold=0.0123)
+            ),
+        )
+        self.misfit = np.full(len(misfit), np.nan)
+        self._measured = np.array(misfit)
+
+    def measure(self, readouts: np.ndarray) -> None:
+        assert readouts.tolist() == np.flatnonzero(~self.knowledge.is_resolved).tolist()
+        self.misfit[readouts] = self._measured[readouts]
+
+
+def explained(
+    found: Found, *, is_spent: bool = False, is_refuted: bool = False
+) -> tuple[str, str]:
+    return explain(found, 18, 400, is_spent=is_spent, is_refuted=is_refuted)
+
+
+NAN = float("nan")
+SPENT = "the budget of 400 probes is spent"
+SATURATED = (
+    "fewer than 18 probes were evidence about them: their rows are saturated, all mass on one "
+    "token, in nearly every probe"
+)
+LEFT = (
+    "no neighbourhood explains them: 0.02 of total variation is left at the typical position and "
+    "0.025 at the worst, 0.003 is allowed; their rows are not sums of pairwise terms"
+)
+NOISE = "have more noise than the row_error of 0.001 that the oracle declares"
+DECLARE = "if that is noise, declare it on the oracle (row_error=0.03)"
+LOWER = "lower bank_threshold, so that more tokens have a column of their own"
+
+
+def test_what_is_resolved_needs_no_reason() -> None:
+    assert explained(Found([NAN, NAN]), is_spent=True, is_refuted=True) == ("", "")
+
+
+def test_without_probes_there_is_no_column() -> None:
+    assert explained(Found([NAN, 0.5], num_probes=0)) == (
+        "no position has two columns to vary: no token reaches the bank threshold 0.0123",
+        "lower bank_threshold",
+    )
+
+
+def test_a_spent_budget_is_the_one_reason_whatever_is_left() -> None:
+    more = "permit more probes (max_probes)"
+    assert explained(Found([0.02, 0.5]), is_spent=True) == (SPENT, more)
+    assert explained(Found([0.02]), is_spent=True, is_refuted=True) == (
+        f"{SPENT}; {REFUTED}",
+        more,
+    )
+
+
+def test_rows_that_are_explained_but_not_resolved_lack_evidence() -> None:
+    # At most the tolerance is left, or nothing could be judged.
+    assert explained(Found([3e-3, 1e-9])) == (SATURATED, "")
+    unjudged = Found([3e-3, 1e-9])
+    unjudged._measured[1] = NAN
+    assert explained(unjudged) == (SATURATED, "")
+    assert explained(Found([1e-9]), is_refuted=True) == (REFUTED, "")
+
+
+def test_what_is_left_is_measured_over_what_is_not_explained() -> None:
+    misfit = [0.025, NAN, 0.02, 0.004, 1e-9]
+    assert explained(Found(misfit)) == (f"{LEFT} or {NOISE}", DECLARE)
+    assert explained(Found(misfit), is_refuted=True) == (f"{REFUTED}; {LEFT} or {NOISE}", DECLARE)
+    assert explained(Found(misfit, is_sketch=True)) == (
+        f"{LEFT}, {NOISE} or have more than 8 neighbours",
+        DECLARE,
+    )
+    mixed = "depend on which token of all-mask mass below 0.012 is shown"
+    assert explained(Found(misfit, has_mixed_tail=True)) == (
+        f"{LEFT}, {NOISE} or {mixed}",
+        f"{DECLARE}, or {LOWER}",
+    )
+    reason, _ = explained(Found(misfit, is_sketch=True, has_mixed_tail=True))
+    assert reason == f"{LEFT}, {NOISE}, have more than 8 neighbours or {mixed}"
+
+
+def test_more_than_noise_could_be_is_not_taken_for_noise() -> None:
+    assert explained(Found([0.03]))[1] == DECLARE
+    assert explained(Found([0.0301]))[1] == ""
+    assert explained(Found([0.0301], has_mixed_tail=True))[1] == LOWER
