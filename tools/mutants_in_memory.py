@@ -82,6 +82,9 @@ NEAREST = {
     "run/whole.py": ["tests/run/test_whole.py", "tests/run/test_gathered.py"],
     "targets/inference/components.py": ["tests/targets/inference/test_rows.py"],
     "targets/inference/marked.py": ["tests/targets/inference/test_rows.py"],
+    "targets/inference/steps.py": [
+        f"tests/targets/inference/test_{name}.py" for name in ("steps", "rows", "whole")
+    ],
     "targets/inference/sweep.py": ["tests/targets/inference/test_rows.py"],
 }  # fmt: skip
 # A fault may make a loop endless: so many times what the tests took without it, and at least this.

@@ -7,12 +7,14 @@ import counterprobe as cp
 from counterprobe.targets import inference
 
 SHAPES = ["isolated", "star", "path", "tree", "forest"]
+# No belief or message is negative, and whatever is computed from this is another number.
+UNTOUCHED = -1.0
 
 
 def fresh_scratch(law):
     """Working memory in which nothing that was not written looks as if it had been."""
     scratch = inference.make_scratch(law.length, law.num_classes)
-    scratch.belief[:] = scratch.up[:] = np.nan
+    scratch.belief[:] = scratch.up[:] = UNTOUCHED
     scratch.cls[:] = 99
     scratch.queue[:] = -1
     return scratch
@@ -90,7 +92,7 @@ def test_the_share_of_positions_read_decides_how_they_are_visited(length, count,
     walked = scratch.queue[0] >= 0 or scratch.stamp[0] > 0
     connected, lonely = components_of(law, state, positions)
     everything = {int(law.arrays.index[i]) for i in np.flatnonzero(state == cp.MASK)}
-    visited = set(np.flatnonzero(~np.isnan(scratch.belief[:, 0])).tolist())
+    visited = set(np.flatnonzero(scratch.belief[:, 0] != UNTOUCHED).tolist())
     if way == "sweep":
         assert not walked and visited == everything
     else:
@@ -112,10 +114,10 @@ def test_only_components_that_are_read_are_computed_in_the_order_that_messages_n
             rank = {a: k for k, a in enumerate(queue)}
             parent = law.arrays.parent
             assert all(rank[int(parent[a])] < rank[a] for a in queue if int(parent[a]) in rank)
-            visited = np.flatnonzero(~np.isnan(scratch.belief[:, 0]))
+            visited = np.flatnonzero(scratch.belief[:, 0] != UNTOUCHED)
             assert set(visited.tolist()) == connected | lonely
             senders = {a for a in connected if int(parent[a]) in rank}
-            assert set(np.flatnonzero(~np.isnan(scratch.up[:, 0])).tolist()) == senders
+            assert set(np.flatnonzero(scratch.up[:, 0] != UNTOUCHED).tolist()) == senders
             np.testing.assert_allclose(scratch.up[sorted(senders)].max(axis=1, initial=1), 1)
             # Every class that was looked up is that of the state.
             looked_up = np.flatnonzero(scratch.cls != 99)

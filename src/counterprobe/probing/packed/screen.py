@@ -274,7 +274,7 @@ def _exceed(
     num_columns, _, width = table.shape
     for r in range(low, high):
         found = False
-        for k in range(1, num_columns):
+        for k in range(num_columns):
             for m in range(k):
                 distance = 0.0
                 for c in range(width):

@@ -66,7 +66,7 @@ def _collect_children(forest: ForestArrays, scratch: Scratch, a: int) -> None:
         for c in range(1, num_classes):
             largest = max(largest, exponent[c])
         for c in range(num_classes):
-            product[c] = ldexp(product[c], max(exponent[c] - largest, -2000))
+            product[c] = ldexp(product[c], int(max(exponent[c] - largest, -2000)))
         exponent[0] = largest
 
 
