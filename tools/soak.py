@@ -21,6 +21,7 @@ import time
 import warnings
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -42,7 +43,6 @@ from counterprobe.oracle import Oracle
 
 # Processes take seconds to start: shorter soaks go without studies and replicas.
 LEAST_FOR_PROCESSES = 45.0
-STUDY_EVERY, REPLICAS_EVERY = 120.0, 20.0
 # Growth of resident memory between the second and the last quarter of a soak, at most.
 GROWTH_SHARE, GROWTH_BYTES = 0.10, 32 << 20
 FEWEST_READINGS = 40
@@ -181,6 +181,22 @@ def growth_of(readings: list[int]) -> tuple[int, bool] | None:
     return int(late - early), late - early > max(GROWTH_BYTES, GROWTH_SHARE * early)
 
 
+@dataclass
+class SlowWork:
+    """Work that is done now and then: when first, how often, and when it is due again."""
+
+    check: Callable[[np.random.Generator, Counter[str]], None]
+    first: float
+    every: float
+    due: float = 0.0
+
+
+def slow_work(folder: Path) -> list[SlowWork]:
+    """Return what starts processes, and kills them."""
+    studies = KilledStudies(folder)
+    return [SlowWork(studies.check, 5.0, 120.0), SlowWork(replicated, 15.0, 20.0)]
+
+
 def soak(
     seconds: float,
     seed: int,
@@ -194,21 +210,17 @@ def soak(
     failures: list[str] = []
     readings: list[int] = []
     model = tiny_model()
-    began = clock()
     with tempfile.TemporaryDirectory(prefix="counterprobe-soak-") as folder:
-        has_processes = seconds >= LEAST_FOR_PROCESSES
-        studies = KilledStudies(Path(folder)) if has_processes else None
-        next_study = next_replicas = began
-        k = 0
+        slow = slow_work(Path(folder)) if seconds >= LEAST_FOR_PROCESSES else []
+        began, k = clock(), 0
+        for one in slow:
+            one.due = began + one.first
         while clock() - began < seconds and len(failures) < MOST_FAILURES:
-            draw = np.random.default_rng([seed, k])
+            draw, started = np.random.default_rng([seed, k]), clock()
+            due = next((one for one in slow if started >= one.due), None)
             try:
-                if studies is not None and clock() >= next_study:
-                    studies.check(draw, seen)
-                    next_study = clock() + STUDY_EVERY
-                elif has_processes and clock() >= next_replicas:
-                    replicated(draw, seen)
-                    next_replicas = clock() + REPLICAS_EVERY
+                if due is not None:
+                    due.check(draw, seen)
                 elif model is not None and k % 10 == 9:
                     infilled(draw, seen, model)
                 elif k % 4 == 3:
@@ -220,6 +232,8 @@ def soak(
             except Exception as problem:  # whatever a run must not do
                 failures.append(f"run {k} of seed {seed}: {type(problem).__name__}: {problem}")
                 say(failures[-1])
+            if due is not None:  # at most a quarter of the time goes into each of them
+                due.due = clock() + max(due.every, 3 * (clock() - started))
             k += 1
             held = resident_bytes() if k % 10 == 0 else None
             if held is not None:
