@@ -1,6 +1,7 @@
 """Exact output laws: known laws, the paper's identities, and rules broken on purpose."""
 
 from dataclasses import dataclass
+from itertools import product
 from typing import ClassVar
 
 import numpy as np
@@ -149,9 +150,16 @@ def test_too_large_a_law_is_refused() -> None:
         exact_output_law(cp.families.path(32), cp.samplers.OneBatch())
 
 
-@pytest.mark.parametrize("case", ["tv", "kl"])
-@pytest.mark.parametrize("shape", ["path", "star"])
-@pytest.mark.parametrize("selector", ["top-votes", "empty-on-overflow"])
+QUICK_CASES = {("tv", "path", "top-votes"), ("kl", "star", "empty-on-overflow")}
+
+
+@pytest.mark.parametrize(
+    ("case", "shape", "selector"),
+    [
+        pytest.param(*chosen, marks=() if chosen in QUICK_CASES else pytest.mark.slow)
+        for chosen in product(("tv", "kl"), ("path", "star"), ("top-votes", "empty-on-overflow"))
+    ],
+)
 def test_theory_mode_stays_within_the_finite_theorems(case, shape, selector) -> None:
     """Two-type kernel, N = 10, V = 64, noise on the boundary of the class."""
     edges = forests.path(10) if shape == "path" else np.array([[0, k] for k in range(1, 4)])
