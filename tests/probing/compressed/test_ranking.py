@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from counterprobe.probing.compressed import ranking
 from counterprobe.probing.compressed.data import Data, Known
 from counterprobe.probing.compressed.ranking import (
     LONGEST_BLOCK,
@@ -118,6 +119,20 @@ def test_more_readouts_than_a_block(make_data, thread_limit):
     alone = rank_sources(*call)
     np.testing.assert_array_equal(ranked[0], alone[0])
     np.testing.assert_array_equal(ranked[1], alone[1])
+
+
+@pytest.mark.parametrize(("at_once", "longest"), [(1, 1), (160, 2), (1000, 12), (10**9, 25)])
+def test_products_that_are_held_at_once_are_bounded(make_data, monkeypatch, at_once, longest):
+    # Three choices are two contrasts: eighty products for each readout of forty sources.
+    monkeypatch.setattr(ranking, "PRODUCTS_AT_ONCE", at_once)
+    sizes = []
+    monkeypatch.setattr(
+        ranking, "run_in_parts", lambda work, size: (sizes.append(size), work(0, size))
+    )
+    data = shown_data(make_data, 40, 30, 3, 1)
+    call = random_left(25, 30, 1), np.arange(25), data, np.ones(40), 4
+    assert_same_ranking(rank_sources(*call), rank_sources_plain(*call))
+    assert sum(sizes) == 25 and sizes[0] == longest and max(sizes) == longest
 
 
 def test_room_beyond_the_last_probe_is_not_read(make_data):
