@@ -306,3 +306,11 @@ def test_a_strength_of_just_the_floor_is_noise() -> None:
     strength = np.array([[0.0, 0.25, 0.5], [0.25, 0.0, 0.0], [0.5, 0.0, 0.0]])
     assert check_strength(strength, noise_floor=0.25).direct[0].tolist() == [0.0, 0.0, 0.5]
     assert check_strength(strength, noise_floor=0.2499).direct[0].tolist() == [0.0, 0.25, 0.5]
+
+
+@pytest.mark.parametrize("kind", [bool, int, np.float32, object])
+def test_strengths_of_any_type_become_real_numbers(kind) -> None:
+    pairs = np.array([[0, 1, 0], [1, 0, 1], [0, 1, 0]]).astype(kind)
+    read = check_strength(pairs, strength_se=pairs)
+    assert read.direct.tolist() == [[0, 1, 0], [1, 0, 1], [0, 1, 0]]
+    assert read.direct.dtype == read.variance.dtype == np.float64
