@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from counterprobe.arrays import BoolArray, FloatArray, IntArray
 from counterprobe.oracle import Readouts
+from counterprobe.probing.soft.sources import likeliest
 from counterprobe.rows import ClassedRows, Rows, to_numpy, widened
 from counterprobe.states import mix64
 
@@ -51,15 +52,12 @@ class Coordinates:
             return
         self.width = NUM_LIKELIEST + NUM_POOLS
         vocab_size = rows.vocab_size
-        likeliest = np.zeros((length, NUM_LIKELIEST), dtype=np.int64)
+        self._likeliest = np.zeros((length, NUM_LIKELIEST), dtype=np.int64)
         step = max(1, PIECE // vocab_size)
         for low in range(0, len(residual), step):
             part = np.arange(low, min(low + step, len(residual)))
             masses = to_numpy(rows.take(part).dense())
-            likeliest[residual[part]] = np.argpartition(-masses, NUM_LIKELIEST, axis=1)[
-                :, :NUM_LIKELIEST
-            ]
-        self._likeliest = likeliest
+            self._likeliest[residual[part]] = likeliest(masses, NUM_LIKELIEST)
         # Token s of the scattered order is in pool s mod NUM_POOLS: neighbouring tokens, which
         # often mean the like, end up in different pools.
         self._order = np.argsort(mix64(np.arange(vocab_size)), kind="stable")
@@ -90,8 +88,8 @@ class Coordinates:
         dense = widened(dense)
         xp = array_api_compat.array_namespace(dense)
         device = array_api_compat.device(dense)
-        likeliest = self._likeliest[position]
-        kept = xp.take_along_axis(dense, xp.asarray(likeliest, device=device), axis=1)
+        tokens = self._likeliest[position]
+        kept = xp.take_along_axis(dense, xp.asarray(tokens, device=device), axis=1)
         kept = to_numpy(kept).astype(np.float64)
         scattered = xp.take(dense, xp.asarray(self._order, device=device), axis=1)
         whole = self._pool.size // NUM_POOLS * NUM_POOLS
@@ -100,7 +98,7 @@ class Coordinates:
         pools = pools.astype(np.float64)
         pools[:, : self._pool.size - whole] += to_numpy(scattered[:, whole:])
         row = np.arange(len(position))[:, None]
-        np.subtract.at(pools, (row, self._pool[likeliest]), kept)
+        np.subtract.at(pools, (row, self._pool[tokens]), kept)
         # Rounding may take an empty pool below zero.
         return np.concatenate([kept, np.maximum(pools, 0.0)], axis=1)
 

@@ -11,11 +11,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from counterprobe.arrays import BoolArray, FloatArray, IntArray
 from counterprobe.rows import ClassedRows, Rows, to_numpy
 
-__all__ = ["Sources", "draw_levels", "shown_tokens"]
+__all__ = ["Sources", "draw_levels", "likeliest", "shown_tokens"]
 
 # Numbers of a piece of rows that are ranked at once.
 PIECE = 1 << 24
@@ -103,15 +104,24 @@ def _ranked(masses: FloatArray, shown: int) -> tuple[IntArray, FloatArray, Float
     """Return the places of the largest masses (ties to the first), these, and sums of squares."""
     masses = np.asarray(masses, dtype=np.float64)
     masses = masses / masses.sum(axis=1, keepdims=True)
-    count = min(shown, masses.shape[1])
-    if masses.shape[1] > 8 * count:
-        candidates = np.sort(np.argpartition(-masses, count - 1, axis=1)[:, :count], axis=1)
-    else:
-        candidates = np.broadcast_to(np.arange(masses.shape[1]), masses.shape)
+    candidates = likeliest(masses, min(shown, masses.shape[1]))
     mine = np.take_along_axis(masses, candidates, axis=1)
-    order = np.argsort(-mine, axis=1, kind="stable")[:, :count]
+    order = np.argsort(-mine, axis=1, kind="stable")
     place = np.take_along_axis(candidates, order, axis=1)
     return place, np.take_along_axis(mine, order, axis=1), (masses**2).sum(axis=1)
+
+
+def likeliest(masses: NDArray[np.floating], count: int) -> IntArray:
+    """Return the places of the largest masses of each row, increasing, shape (n, count).
+
+    Of equal masses the first are taken: which ones a partition puts in front differs from machine
+    to machine.
+    """
+    least = np.partition(masses, -count, axis=1)[:, -count, None]
+    is_above, is_tied = masses > least, masses == least
+    room = count - is_above.sum(axis=1, keepdims=True)
+    is_taken = is_above | (is_tied & (np.cumsum(is_tied, axis=1) <= room))
+    return np.nonzero(is_taken)[1].reshape(len(masses), count)
 
 
 def draw_levels(

@@ -187,7 +187,7 @@ def _unseen_variance(z: FloatArray, sources: Sources) -> FloatArray:
     p = sources.probability
     possible = p > 0
     count = possible.sum(axis=1)
-    length = np.where(possible, (z**2).sum(axis=2) / np.where(possible, p, 1.0), 0.0) / 2
+    length = (z**2).sum(axis=2) / np.where(possible, p, 1.0) / 2
     mean = length.sum(axis=1) / count
     apart = (np.where(possible, length - mean[:, None], 0.0) ** 2).sum(axis=1)
     variance: FloatArray = sources.unshown**2 * apart / np.maximum(count - 1, 1) / count
