@@ -312,6 +312,57 @@ def test_a_neighbour_that_was_never_varied_is_missed_until_it_is(classed_law, pr
     assert found.members[0, : found.count[0]].tolist() == [1]
 
 
+def test_an_account_says_where_edges_and_positions_stand(forest):
+    _, found = forest
+    found.count[8] = 0  # named by 9 in vain
+    found.knowledge.reopen(np.array([0, 5]))
+    found.knowledge.give_up()
+    found.knowledge.reopen(np.array([6]))
+    said = found.account()
+    assert said["contradicted"].tolist() == [[8, 9]]
+    np.testing.assert_array_equal(said["edges"], found.edges())
+    assert np.flatnonzero(~said["is_resolved"]).tolist() == [0, 5, 6]
+    assert np.flatnonzero(said["is_given_up"]).tolist() == [0, 5]
+    found.knowledge.resolve(np.array([0, 6]))
+    found.knowledge.take_back()
+    # What was said stays said.
+    assert np.flatnonzero(~said["is_resolved"]).tolist() == [0, 5, 6]
+    assert np.flatnonzero(said["is_given_up"]).tolist() == [0, 5]
+    found.count[8] = 1
+    assert found.account()["contradicted"].shape == (0, 2)
+
+
+def test_what_no_neighbourhood_explains_is_measured(forest):
+    probed, found = forest
+    found.misfit[:] = -1.0
+    found.count[[1, 8]] = 0
+    found.measure(np.array([1, 8, 10]))
+    assert (found.misfit[[1, 8]] > 1e-3).all() and found.misfit[10] < TOLERANCE
+    assert (np.delete(found.misfit, [1, 8, 10]) == -1.0).all()
+    # The worst distance between a row and the mean of all clean rows, in total variation.
+    data = probed.readings.data
+    read = data.weight[8] > 0
+    logs = data.logs[8, read]
+    weight = data.weight[8, read].astype(np.float64)[:, None]
+    mean = (weight * logs).sum(axis=0) / weight.sum()
+    rows, fitted = (np.exp(x) / np.exp(x).sum(axis=-1, keepdims=True) for x in (logs, mean))
+    assert found.misfit[8] == pytest.approx(np.abs(rows - fitted).sum(axis=1).max() / 2)
+
+
+@pytest.mark.parametrize(("num_probes", "is_judged"), [(0, False), (1, False), (2, True)])
+def test_as_many_parameters_as_probes_contradict_nothing(
+    classed_law, probing, num_probes, is_judged
+):
+    probed = probing(classed_law([[0, 1]], 2))
+    masked = np.tile([True, False], (num_probes, 1))
+    if num_probes:
+        probed.probe(masked)
+    found = start(probed)
+    found.misfit[:] = -1.0
+    found.measure(np.array([0]))
+    assert np.isnan(found.misfit[0]) != is_judged
+
+
 # ----- Terms taken over -----------------------------------------------------------------------
 
 
