@@ -94,22 +94,11 @@ def _smallest_centroids(
         if b >= 0 and remaining[b]:
             size[b] += size[a]
             heaviest_child[b] = max(heaviest_child[b], size[a])
-    best = np.full(n, n, dtype=np.int64)
-    num_tops = 0
+    best = np.full(n, n)
     for a in live:
         b = parent[a]
-        if b >= 0 and remaining[b]:
-            top[a] = top[b]
-        else:
-            top[a] = a
-            num_tops += 1
+        top[a] = top[b] if b >= 0 and remaining[b] else a
         whole = size[top[a]]
         if 2 * max(heaviest_child[a], whole - size[a]) <= whole:
             best[top[a]] = min(best[top[a]], order[a])
-    chosen = np.empty(num_tops, dtype=np.int64)
-    num_chosen = 0
-    for a in live:
-        if top[a] == a:
-            chosen[num_chosen] = best[a]
-            num_chosen += 1
-    return chosen
+    return best[live[top[live] == live]]

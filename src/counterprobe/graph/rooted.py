@@ -122,11 +122,11 @@ def _number_breadth_first(
 ) -> tuple[IntArray, IntArray, IntArray, IntArray, IntArray, int]:
     """Arrays of `RootedForest`, and the first edge found to close a cycle, or -1."""
     n = start.size - 1
-    order = np.full(n, -1, dtype=np.int64)
-    index = np.full(n, -1, dtype=np.int64)
-    parent = np.full(n, -1, dtype=np.int64)
-    child_start = np.full(n + 1, n, dtype=np.int64)
-    parent_edge = np.full(n, -1, dtype=np.int64)
+    order = np.full(n, -1)
+    index = np.full(n, -1)
+    parent = np.full(n, -1)
+    child_start = np.full(n + 1, n)
+    parent_edge = np.full(n, -1)
     for a in range(roots.size):
         order[a] = roots[a]
         index[roots[a]] = a
@@ -137,7 +137,7 @@ def _number_breadth_first(
             if edge[k] == parent_edge[a]:
                 continue
             vertex = neighbour[k]
-            if index[vertex] >= 0:
+            if index[vertex] != -1:
                 return order, index, parent, child_start, parent_edge, edge[k]
             order[end] = vertex
             index[vertex] = end
