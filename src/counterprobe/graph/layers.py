@@ -101,4 +101,5 @@ def _smallest_centroids(
         whole = size[top[a]]
         if 2 * max(heaviest_child[a], whole - size[a]) <= whole:
             best[top[a]] = min(best[top[a]], order[a])
-    return best[live[top[live] == live]]
+    found: IntArray = best[live[top[live] == live]]
+    return found
