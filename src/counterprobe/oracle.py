@@ -151,8 +151,8 @@ class Oracle(Protocol):
     -----
     An oracle may also declare ``row_hellinger_radius`` and ``row_kl_radius``, uniform bounds on
     the squared Hellinger distance and the forward KL of its rows; see ``radii.py``. It may declare
-    ``content_digest``, a string that tells it from others of its name and size: a checkpoint of
-    another one is then refused before anything is asked.
+    ``content_digest``, a string that tells it from others of its name and size: a checkpoint or a
+    structure of another one is then refused before anything is asked.
     """
 
     @property

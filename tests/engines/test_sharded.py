@@ -340,6 +340,24 @@ def test_replicas_of_different_oracles_are_refused(tmp_path):
         ShardedOracle(Two(), partial(engine_jobs.growing_length, tmp_path / "made"))
 
 
+def test_replicas_of_one_name_and_size_with_other_contents_are_refused():
+    class Two(InProcess):
+        num_workers = 2
+
+    laws = iter([cp.families.path(12, target_seed=seed) for seed in (1, 2, 1, 1)])
+    with pytest.raises(
+        cp.OracleError, match=r"content [0-9a-f]{32}, then .* content [0-9a-f]{32}"
+    ):
+        ShardedOracle(Two(), lambda: next(laws).oracle())
+    with ShardedOracle(Two(), lambda: next(laws).oracle()) as oracle:
+        assert oracle.content_digest == cp.families.path(12, target_seed=1).content_digest
+
+
+def test_a_replica_that_cannot_tell_its_content_is_taken_at_its_name(uniform_oracle):
+    with ShardedOracle(InProcess(), lambda: uniform_oracle(3, 4)) as oracle:
+        assert oracle.content_digest is None
+
+
 def test_what_is_no_oracle_and_a_bad_batch_size_are_refused():
     with pytest.raises(ValueError, match=r"oracle must have length.* law.oracle\(\)"):
         ShardedOracle(InProcess(), lambda: LAW)

@@ -61,6 +61,7 @@ class Declared:
     row_kl_radius: float | None
     template: Any
     num_evaluated: int
+    content_digest: str | None = None
 
     @classmethod
     def of(cls, oracle: Oracle) -> Declared:
@@ -80,10 +81,20 @@ class Declared:
             row_kl_radius=getattr(oracle, "row_kl_radius", None),
             template=getattr(oracle, "template", None),
             num_evaluated=int(getattr(oracle, "num_evaluated", 0)),
+            content_digest=getattr(oracle, "content_digest", None),
         )
+
+    @property
+    def described(self) -> str:
+        """What tells it from others, for messages."""
+        content = "" if self.content_digest is None else f", content {self.content_digest}"
+        return f"{self.name!r} with N = {self.length}, V = {self.vocab_size}{content}"
 
     def same_law(self, other: Declared) -> bool:
         """Whether two declarations can be those of one oracle."""
+        contents = self.content_digest, other.content_digest
+        if None not in contents and contents[0] != contents[1]:
+            return False
         return (self.name, self.length, self.vocab_size, self.trusted) == (
             other.name, other.length, other.vocab_size, other.trusted,
         )  # fmt: skip

@@ -63,8 +63,10 @@ class ShardedOracle(Closing):
 
     Attributes
     ----------
-    name, length, vocab_size, trusted, row_hellinger_radius, row_kl_radius, template
+    name, length, vocab_size, trusted, template, content_digest
         What the replicas declare.
+    row_hellinger_radius, row_kl_radius : float or None
+        Likewise.
     row_error : float
         The largest that a replica declares.
 
@@ -111,6 +113,7 @@ class ShardedOracle(Closing):
         self.trusted, self.template = first.trusted, first.template
         self.row_hellinger_radius = first.row_hellinger_radius
         self.row_kl_radius = first.row_kl_radius
+        self.content_digest = first.content_digest
         self.row_error = max(one.row_error for one in self._declared)
 
     @classmethod
@@ -196,9 +199,8 @@ class ShardedOracle(Closing):
         """Take note of a replica; one that joins later must not be less exact than declared."""
         if self._declared and not declared.same_law(self._declared[0]):
             raise OracleError(
-                f"replicas must be of one oracle: {self._declared[0].name!r} with N = "
-                f"{self._declared[0].length}, V = {self._declared[0].vocab_size}, then "
-                f"{declared.name!r} with N = {declared.length}, V = {declared.vocab_size}"
+                f"replicas must be of one oracle: {self._declared[0].described}, then "
+                f"{declared.described}"
             )
         if self._is_settled and declared.row_error > self.row_error:
             return False

@@ -42,6 +42,9 @@ class Calling:
 
     Attributes
     ----------
+    model : callable
+    wants_mask : bool
+        Whether it is passed an attention mask.
     num_evaluated : int
         States that went through the model so far.
     offers_attention : bool
@@ -62,11 +65,11 @@ class Calling:
                 "model must be in evaluation mode, or dropout makes its rows random: call "
                 "model.eval()"
             )
-        self._model = model
+        self.model = model
         self._name = name
         self.device = device_of(model) if device is None else torch.device(device)
         wants_mask = _takes(model, "attention_mask") if attention_mask is None else attention_mask
-        self._wants_mask = wants_mask
+        self.wants_mask = wants_mask
         self.offers_attention = _gives_attention(model) if attention is None else attention
         self.num_evaluated = 0
 
@@ -90,7 +93,7 @@ class Calling:
             Of each place, what it gives to each.
         """
         try:
-            with _eager(self._model):
+            with _eager(self.model):
                 reply = self._reply(ids, output_attentions=True)
         except (NotImplementedError, TypeError, ValueError) as problem:
             said = " ".join(str(problem).split())
@@ -115,10 +118,10 @@ class Calling:
     def _reply(self, ids: IntArray, **options: Any) -> Any:
         """Call the model."""
         on_device = torch.as_tensor(ids, device=self.device)
-        masks = {"attention_mask": torch.ones_like(on_device)} if self._wants_mask else {}
+        masks = {"attention_mask": torch.ones_like(on_device)} if self.wants_mask else {}
         try:
             with torch.no_grad():
-                return self._model(on_device, **masks, **options)
+                return self.model(on_device, **masks, **options)
         except IndexError as problem:
             raise OracleError(
                 f"oracle {self._name!r}: the model cannot read one of the ids 0..{int(ids.max())},"
@@ -145,11 +148,11 @@ class Calling:
         of the ids that the model gives logits for, or the one after the last.
         """
         parts: list[Any] = []
-        if isinstance(self._model, torch.nn.Module):
-            parts = list(self._model.modules())
+        if isinstance(self.model, torch.nn.Module):
+            parts = list(self.model.modules())
             # Models of transformers may have the method without an answer.
             with contextlib.suppress(AttributeError, NotImplementedError):
-                parts = [self._model.get_input_embeddings()]  # type: ignore[operator]
+                parts = [self.model.get_input_embeddings()]  # type: ignore[operator]
         sizes = [part.num_embeddings for part in parts if isinstance(part, torch.nn.Embedding)]
         most = max(sizes) if sizes else num_outputs + 1 if num_outputs is not None else None
         if mask_id < 0 or (most is not None and mask_id >= most):

@@ -13,6 +13,7 @@ probed. Context that was given counts as decoded before everything else, by inde
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -85,6 +86,11 @@ class CommitOrderOracle:
     def vocab_size(self) -> int:
         """Number of tokens V: the amino acids."""
         return self.template.vocab_size
+
+    @cached_property
+    def content_digest(self) -> str | None:
+        """What tells it from others of its name and size: weights, backbone, temperature."""
+        return self._decoder.content_digest(self.template, self.temperature, "by commit")
 
     def rows(self, states: StateArray, readouts: Readouts) -> TorchRows:
         """Answer where no order matters: when nothing is revealed. Everything else is refused."""

@@ -23,7 +23,9 @@ from typing import TYPE_CHECKING, Any
 
 from counterprobe.extras import load_extra
 from counterprobe.models.backbones import Backbone
+from counterprobe.models.digests import rows_digest
 from counterprobe.models.memory import BatchSize
+from counterprobe.models.template import Template
 
 if TYPE_CHECKING:
     import torch
@@ -118,6 +120,7 @@ class Decoder:
     def __init__(self, network: Any, backbone: Backbone, name: str) -> None:
         self.network = network
         self.device = next(network.parameters()).device
+        self.backbone = backbone
         self.length = len(backbone)
         self._name = name
         most = HOST_RESIDUES if self.device.type == "cpu" else DEVICE_RESIDUES
@@ -126,6 +129,11 @@ class Decoder:
             self._encode(backbone)
             self._parts = [self._take_apart(layer) for layer in network.decoder_layers]
             self._bare = self._decode_bare()
+
+    def content_digest(self, template: Template, *others: Any) -> str | None:
+        """Return what weights, backbone, template and whatever else is named determine."""
+        places = self.backbone.coordinates, self.backbone.residue_index, self.backbone.chain
+        return rows_digest(self.network, template, *places, *others)
 
     def _encode(self, backbone: Backbone) -> None:
         """Read the backbone: states of residues, of pairs of neighbours, and who is one."""

@@ -12,6 +12,7 @@ revealed residues, once it is said in which order those were decoded:
 
 from __future__ import annotations
 
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -231,6 +232,11 @@ class IndexOrderOracle:
             return self._row_error
         assert self.repeatability is not None
         return self.repeatability.row_error
+
+    @cached_property
+    def content_digest(self) -> str | None:
+        """What tells it from others of its name and size: weights, backbone, temperature."""
+        return self._decoder.content_digest(self.template, self.temperature, "by index")
 
     def rows(self, states: StateArray, readouts: Readouts) -> TorchRows:
         """Decode every state and return one row per readout, in order."""

@@ -9,6 +9,7 @@ round differently in another batch, and memory that runs out.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -17,6 +18,7 @@ from counterprobe.arrays import FloatArray, StateArray
 from counterprobe.errors import OracleError
 from counterprobe.extras import load_extra
 from counterprobe.models.calling import Calling
+from counterprobe.models.digests import rows_digest
 from counterprobe.models.logits import Softmax
 from counterprobe.models.memory import BatchSize, is_out_of_memory
 from counterprobe.models.repeatability import Repeatability, measure_repeatability
@@ -192,6 +194,14 @@ class TorchOracle:
     def offers_attention(self) -> bool:
         """Whether the model returns attention weights when asked."""
         return self._call.offers_attention
+
+    @cached_property
+    def content_digest(self) -> str | None:
+        """What tells it from others of its name and size; None where the model is a function."""
+        call = self._call
+        return rows_digest(
+            call.model, self.template, self.temperature, self._read_at, call.wants_mask
+        )
 
     # ----- Rows ----------------------------------------------------------------------------
 

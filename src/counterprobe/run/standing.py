@@ -119,6 +119,12 @@ class Standing:
         return self._door.check.name
 
     @property
+    def oracle_content(self) -> str | None:
+        """What tells the oracle from others of its name and size, where it declares that."""
+        content: str | None = getattr(self._door.oracle, "content_digest", None)
+        return content
+
+    @property
     def offers_attention(self) -> bool:
         """Whether the oracle can say, with its rows, how positions attend to each other."""
         return offers_attention(self._door.oracle)

@@ -257,8 +257,10 @@ def _exact(
 def _about(
     run: Unmasking, settings: CompressedSettings | SoftSettings, seeds: Streams
 ) -> dict[str, Any]:
+    content = run.oracle_content
     return {
         "oracle": run.oracle_name,
+        **({} if content is None else {"oracle_content": content}),
         "settings": asdict(settings),
         "decision_seed": seeds.decision_seed,
         "versions": versions(),

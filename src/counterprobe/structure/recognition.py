@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -33,6 +33,11 @@ class Recognisable(Protocol):
     @property
     def vocab_size(self) -> int:
         """Number of tokens V."""
+        ...
+
+    @property
+    def about(self) -> dict[str, Any]:
+        """Whose structure it is."""
         ...
 
     @property
@@ -106,6 +111,13 @@ def recognise(structure: Recognisable, oracle: Oracle) -> Ledger:
         raise StructureError(
             f"this structure was found with {length} positions and {structure.vocab_size} "
             f"tokens, the oracle has {oracle.length} and {oracle.vocab_size}; discover its own"
+        )
+    then, now = structure.about.get("oracle_content"), getattr(oracle, "content_digest", None)
+    if None not in (then, now) and then != now:
+        raise StructureError(
+            "the oracle does not give the stored replies: it is another than this structure was "
+            "found with, by its weights or by what else makes its rows (letters that are allowed, "
+            "temperature, backbone); discover the structure of this oracle"
         )
     if len(structure.sample_position) == 0:
         return Ledger()
