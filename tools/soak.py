@@ -43,7 +43,7 @@ from counterprobe.oracle import Oracle
 
 # Processes take seconds to start: shorter soaks go without studies and replicas.
 LEAST_FOR_PROCESSES = 45.0
-# Growth of resident memory between the second and the last quarter of a soak, at most.
+# Growth of memory between the second and the last quarter of a soak, at most.
 GROWTH_SHARE, GROWTH_BYTES = 0.10, 32 << 20
 FEWEST_READINGS = 40
 # After so many there is nothing more to learn.
@@ -162,13 +162,17 @@ def infilled(draw: np.random.Generator, seen: Counter[str], model: Any) -> None:
 # ----- The soak -----------------------------------------------------------------------------
 
 
-def resident_bytes() -> int | None:
-    """Return the memory that this process holds, where the system says."""
+def held_bytes() -> int | None:
+    """Return the memory that this process has filled, where the system says.
+
+    Swapped out or not; pages of files are left out, which come and go with other processes.
+    """
     try:
-        pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1])
+        lines = Path("/proc/self/status").read_text(encoding="ascii").splitlines()
     except OSError:
         return None
-    return pages * os.sysconf("SC_PAGE_SIZE")
+    kilobytes = {line.split(":")[0]: line.split()[1] for line in lines if line.endswith(" kB")}
+    return 1024 * sum(int(kilobytes.get(part, 0)) for part in ("RssAnon", "VmSwap"))
 
 
 def growth_of(readings: list[int]) -> tuple[int, bool] | None:
@@ -235,7 +239,7 @@ def soak(
             if due is not None:  # at most a quarter of the time goes into each of them
                 due.due = clock() + max(due.every, 3 * (clock() - started))
             k += 1
-            held = resident_bytes() if k % 10 == 0 else None
+            held = held_bytes() if k % 10 == 0 else None
             if held is not None:
                 readings.append(held)
     grown = growth_of(readings)
