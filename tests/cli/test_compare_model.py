@@ -109,6 +109,22 @@ def test_a_sweep_tries_every_value_and_sums_up_in_one_number(swept):
     assert swept["aup"]["li-cai"] is None  # it drew nothing
 
 
+def test_a_sweep_runs_samplers_that_differ_in_its_setting_once_and_names_every_value():
+    names = (
+        "random-balanced:batches=8,random-balanced:batches=16,threshold,sequential:order=random"
+    )
+    arguments = (*BASE, "--samplers", names, "--sweep", "--truth", TRUTH, "--no-evaluate")
+    result = invoke(*arguments, "--json", "-")
+    found = json.loads(result.stdout)
+    assert list(found["aup"]) == ["random-balanced", "threshold", "sequential order=random"]
+    balanced = [e for e in found["samplers"] if e["sampler"] == "random-balanced"]
+    assert [e["settings"]["batches"] for e in balanced] == [1, 2, 4]
+    shown = " ".join(invoke(*arguments).stdout.split())
+    for point in ("random-balanced batches=4", "threshold threshold=0.9", "threshold=0.2"):
+        assert shown.count(point) == 1
+    assert "batches=8" not in shown and "batches=16" not in shown
+
+
 def test_recovery_is_the_share_of_masks_that_agree_with_the_truth(swept):
     masked = [k for k, letter in enumerate(SEQUENCE) if letter == "X"]
     for entry in swept["samplers"]:

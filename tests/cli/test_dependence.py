@@ -44,12 +44,22 @@ def test_an_estimate_says_its_error_and_what_it_cost():
     assert "error unknown" in modelled.stdout
 
 
+def test_a_model_is_titled_by_its_masks():
+    model = ("--model", "sapiens-heavy", "--device", "cpu", "--sequence", "EVQXVXS")
+    shown = invoke(*model, "--samples", 2).stdout
+    assert shown.startswith("sapiens-heavy, 2 of 7 positions masked\n")
+    assert "entropy given 0 others " in shown and "entropy given 1 other " in shown
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
         (["--samples", -1], "--samples must not be negative, got -1"),
         (["--model", "sapiens-heavy", "--n", 9], "--model brings a law of its own: leave out --n"),
         (["--sequence", "AXA"], "a model must be named with --model for --sequence"),
+        (["--model", "sapiens-heavy", "--sequence", "EVQL"], "--sequence must have at least one"),
+        (["--model", "sapiens-heavy"], "(--sequence on the command line)"),
+        (["--edges", "none.txt"], "counterprobe: none.txt: No such file or directory"),
         (["--json", "nowhere/at/all.json"], "does not exist"),
     ],
 )

@@ -33,7 +33,7 @@ def exit_code_of(problem: BaseException) -> int:
     [
         (ValueError("n must be even, got 3"), 2, "n must be even, got 3"),
         (cp.NotAForestError("a cycle 0-1-2-0"), 2, "a cycle 0-1-2-0"),
-        (FileNotFoundError(2, "No such file", "x.txt"), 2, "[Errno 2] No such file: 'x.txt'"),
+        (FileNotFoundError(2, "No such file", "x.txt"), 2, "x.txt: No such file"),
         (ValueError("first line\n    second line"), 2, "first line second line"),
         (ValueError(), 2, "ValueError"),
         (RuntimeError("boom"), 1, "RuntimeError: boom"),

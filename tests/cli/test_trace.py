@@ -377,7 +377,7 @@ def test_bad_input_is_refused_in_one_line(traced, tmp_path):
     html = tmp_path / "a.html"
     cases = [
         ([], "one file"),
-        ([traced, traced], "one file"),
+        ([traced, traced], "one file, or --example NAME, or two with --compare; got 2"),
         (["--compare", traced], "two files; got 1"),
         (["--compare", traced, traced, "--out", tmp_path / "x.json"], "--out writes one"),
         ([tmp_path / "none.json"], "No such file"),
@@ -400,7 +400,9 @@ def test_bad_input_is_refused_in_one_line(traced, tmp_path):
         (["--example", "paper", "--html", "x.json.gz"], "for a page beside the trace"),
         ([traced, "--out", html], "pages are for --html"),
         ([traced, "--html", tmp_path / "none" / "a.html"], "does not exist"),
-        ([traced, "--thin", 0], "at least 1"),
+        ([traced, "--thin", 0], "--thin must be at least 1, got 0"),
+        ([tmp_path / "page.html"], "page.html is a page, to open in a browser"),
+        (["--compare", "--html", traced, traced], "name the page, as in --html both.html"),
         ([traced, "--thin", 50], "cannot be thinned to 50 bytes"),
     ]
     for arguments, said in cases:

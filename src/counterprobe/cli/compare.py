@@ -11,7 +11,7 @@ from rich.console import Console
 
 from counterprobe.cli import output
 from counterprobe.cli.compare_model import MODEL_DEFAULT, compare_on_model, requires_model
-from counterprobe.cli.compare_table import label, show_comparison
+from counterprobe.cli.compare_table import show_comparison, sweeps_of
 from counterprobe.cli.engine_options import (
     Address,
     EngineName,
@@ -234,8 +234,8 @@ def compare(
     try:
         for entry in run_all(chosen):
             compared.append(entry)
-        for rule in chosen if plot is not None else []:
-            line = lines.setdefault(label(rule), [])
+        for name, rule in sweeps_of(chosen if plot is not None else []).items():
+            line = lines.setdefault(name, [])
             for entry in run_all(swept(rule, law.length), rule.name):
                 line.append(entry)
     except KeyboardInterrupt:  # what was computed is still shown and written

@@ -21,7 +21,7 @@ from rich.text import Text
 
 from counterprobe.arrays import StateArray
 from counterprobe.cli import output
-from counterprobe.cli.compare_table import label
+from counterprobe.cli.compare_table import label, point_label, sweeps_of
 from counterprobe.cli.engine_options import engine_of, spread_task
 from counterprobe.cli.faults import share_of
 from counterprobe.cli.model_task import model_options, read_sequence
@@ -81,6 +81,7 @@ class _Entry:
     """One sampler on the model: what it drew and how good that is, or why there is nothing."""
 
     sampler: Sampler
+    name: str
     asked: str
     batch: SampleBatch | None = None
     quality: Quality | None = None
@@ -174,11 +175,13 @@ def compare_on_model(
     shared = _prepare(options)
     interrupted = False
     is_swept = bool(options["sweep"])
+    lines = [*sweeps_of(samplers).items()] if is_swept else [(label(s), s) for s in samplers]
     finished = 0
     try:
-        for sampler in samplers:
+        for asked, sampler in lines:
             for point in swept(sampler, shared.num_masked) if is_swept else [sampler]:
-                shared.entries.append(_run(shared, point, label(sampler)))
+                name = point_label(point) if is_swept else asked
+                shared.entries.append(_run(shared, point, name, asked))
             finished += 1
     except KeyboardInterrupt:  # what was computed is still shown and written
         interrupted = True
@@ -188,7 +191,7 @@ def compare_on_model(
     if shared.entries and is_swept:
         show_scores(console, shared.kind, shared.points)
     if interrupted:
-        console.print(f"Interrupted: {finished} of {len(samplers)} samplers were finished.")
+        console.print(f"Interrupted: {finished} of {len(lines)} samplers were finished.")
     scores = scores_record(shared.kind, shared.points) if is_swept else {}
     output.write_json(json, {**_record(shared), **scores})
     if interrupted:
@@ -276,7 +279,7 @@ def _read_truth(model: Any, text: str | None, given: StateArray) -> StateArray |
     return truth
 
 
-def _run(shared: _Comparison, sampler: Sampler, asked: str) -> _Entry:
+def _run(shared: _Comparison, sampler: Sampler, name: str, asked: str) -> _Entry:
     """Draw with one sampler and measure it; an error of its own ends it and no other."""
     started = time.perf_counter()
     try:
@@ -295,7 +298,7 @@ def _run(shared: _Comparison, sampler: Sampler, asked: str) -> _Entry:
         seconds = time.perf_counter() - started
         if not batch.num_completed:
             reason = batch.results[0].reason
-            return _Entry(sampler, asked, batch, seconds=seconds, refusal=reason)
+            return _Entry(sampler, name, asked, batch, seconds=seconds, refusal=reason)
         quality = assess(
             shared.task.oracle,
             batch,
@@ -303,11 +306,11 @@ def _run(shared: _Comparison, sampler: Sampler, asked: str) -> _Entry:
             evaluate=shared.evaluate,
             seed=shared.seed,
         )
-        return _Entry(sampler, asked, batch, quality, seconds)
+        return _Entry(sampler, name, asked, batch, quality, seconds)
     except ValueError as problem:  # it must be told something, or cannot work at this size
-        return _Entry(sampler, asked, refusal=str(problem))
+        return _Entry(sampler, name, asked, refusal=str(problem))
     except CounterprobeError as problem:
-        return _Entry(sampler, asked, refusal=str(problem), has_failed=True)
+        return _Entry(sampler, name, asked, refusal=str(problem), has_failed=True)
 
 
 # ----- What people and files get ------------------------------------------------------------
@@ -324,14 +327,13 @@ def _show(console: Console, shared: _Comparison) -> None:
 
 
 def _cells(entry: _Entry) -> list[str]:
-    name = label(entry.sampler)
     if entry.batch is None or entry.quality is None:
-        return [name] + ["-"] * (len(COLUMNS) - 1)
+        return [entry.name] + ["-"] * (len(COLUMNS) - 1)
     quality, kl, test = entry.quality, entry.quality.batch_kl, entry.quality.test
     scored = quality.likelihood
     apart = math.nan if scored is None else scored.disagreement.mean_absolute
     return [
-        name,
+        entry.name,
         f"{entry.batch.ledger.total / len(entry.batch):.1f}",
         f"{entry.batch.tokens_per_forward:.2f}",
         _number(math.nan if kl is None else kl.value),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from rich.console import Console
 from rich.text import Text
@@ -13,7 +13,7 @@ from counterprobe.evaluation.comparison import Comparison
 from counterprobe.run.ledger import Right
 from counterprobe.samplers import Sampler
 
-__all__ = ["label", "show_comparison"]
+__all__ = ["label", "point_label", "show_comparison", "sweeps_of"]
 
 # What is left of zero after a sum of logarithms.
 ROUNDING = 1e-12
@@ -41,9 +41,32 @@ LETTERS = {
 
 def label(sampler: Sampler) -> str:
     """Return the name, with the settings that differ from the defaults."""
+    return " ".join([sampler.name, *_changed(sampler)])
+
+
+def point_label(sampler: Sampler) -> str:
+    """Return the name of one point of a sweep: the value that is tried is always there."""
+    if sampler.sweep is None:
+        return label(sampler)
+    knob = sampler.sweep.setting
+    return " ".join(
+        [sampler.name, f"{knob}={sampler.settings[knob]}", *_changed(sampler, besides=knob)]
+    )
+
+
+def sweeps_of(samplers: Iterable[Sampler]) -> dict[str, Sampler]:
+    """Return what to sweep, by name: samplers that differ in the swept setting alone are one."""
+    found: dict[str, Sampler] = {}
+    for sampler in samplers:
+        knob = None if sampler.sweep is None else sampler.sweep.setting
+        found.setdefault(" ".join([sampler.name, *_changed(sampler, besides=knob)]), sampler)
+    return found
+
+
+def _changed(sampler: Sampler, besides: str | None = None) -> list[str]:
+    """List the settings that differ from the defaults, all or all but one."""
     default = type(sampler)().settings
-    changed = [f"{k}={v}" for k, v in sampler.settings.items() if v != default[k]]
-    return " ".join([sampler.name, *changed])
+    return [f"{k}={v}" for k, v in sampler.settings.items() if v != default[k] and k != besides]
 
 
 def show_comparison(console: Console, title: str, compared: Sequence[Comparison]) -> None:

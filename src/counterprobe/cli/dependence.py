@@ -32,6 +32,7 @@ from counterprobe.evaluation.dependence import (
     dependence_profile,
     estimate_dependence,
 )
+from counterprobe.states import MASK
 
 __all__ = ["dependence"]
 
@@ -87,7 +88,11 @@ def dependence(
         of_law = {"--family": family, "--edges": edges, "--n": n, "--weight": weight}
         refuse_given("--model brings a law of its own: leave out", of_law)
         task = probed_task(model, sequence, allowed, temperature, **of_model)
+        num_masked = int((task.given == MASK).sum())
+        if not num_masked:
+            raise ValueError("--sequence must have at least one mask, got none: nothing depends")
         name = model
+        title = f"{model}, {num_masked} of {len(task.given)} positions masked"
         if samples == 0:
             raise ValueError("--samples must be at least 1 for a model, got 0")
         with _bar(samples) as progress:
@@ -102,13 +107,14 @@ def dependence(
             {f"--{word}": value for word, value in words.items()},
         )
         law = Target(family, edges, n, target_seed, weight).build()
-        name = law.name
+        name, title = law.name, f"{law.name}, N = {law.length:,}"
         with _bar(samples) as progress:
             profile = dependence_profile(law, samples=samples, seed=seed, progress=progress)
-    count = len(profile.curve)
     console = output.console_for(json)
-    console.print(output.key_value_table(f"{name}, N = {count:,}", _rows(profile)))
-    output.write_json(json, {"name": name, "n": count, "seed": seed, **profile.as_dict()})
+    console.print(output.key_value_table(title, _rows(profile)))
+    output.write_json(
+        json, {"name": name, "n": len(profile.curve), "seed": seed, **profile.as_dict()}
+    )
 
 
 @contextmanager
@@ -128,7 +134,10 @@ def _rows(profile: DependenceProfile) -> dict[str, Any]:
         "total correlation": _nats(profile.total),
         "dual total correlation": _nats(profile.dual),
         "effective total correlation": _nats(profile.effective),
-        **{f"entropy given {j:,} others": f"{profile.curve[j]:.5g}" for j in places},
+        **{
+            f"entropy given {j:,} other{'' if j == 1 else 's'}": f"{profile.curve[j]:.5g}"
+            for j in places
+        },
         "the curve": METHODS[profile.method] + evaluations,
     }
 

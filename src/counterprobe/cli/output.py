@@ -94,7 +94,7 @@ def friendly(command: Callable[P, None]) -> Callable[P, None]:
                 raise
             is_input = isinstance(problem, BAD)
             named = is_input or isinstance(problem, CounterprobeError)
-            text = str(problem) or type(problem).__name__
+            text = _said(problem) or type(problem).__name__
             complain(text if named else f"{type(problem).__name__}: {text}")
             failed = INFEASIBLE if isinstance(problem, Infeasible) else FAILED
             raise typer.Exit(BAD_INPUT if is_input else failed) from None
@@ -102,6 +102,13 @@ def friendly(command: Callable[P, None]) -> Callable[P, None]:
     paragraphs = (command.__doc__ or "").split("\n\n")
     wrapped.__doc__ = "\n\n".join(" ".join(text.split()) for text in paragraphs)
     return wrapped
+
+
+def _said(problem: Exception) -> str:
+    """Return the text of an error; of a file, its name and what is wrong with it."""
+    if isinstance(problem, OSError) and problem.strerror and isinstance(problem.filename, str):
+        return f"{problem.filename}: {problem.strerror}"
+    return str(problem)
 
 
 @contextmanager

@@ -79,7 +79,9 @@ def trace(
     for file in (html or None, out, json):
         output.check_writable(file)
     if html:
-        _check_page(html)
+        _check_page(html, compare)
+    if thin_to is not None and thin_to < 1:
+        raise ValueError(f"--thin must be at least 1, got {thin_to}")
     if out is not None and kind_of(out) == "html":
         raise ValueError(f"--out must end in .json or .json.gz, got {out}; pages are for --html")
     named = _load(files or [], example, compare)
@@ -105,13 +107,13 @@ def trace(
     _end(named)
 
 
-def _check_page(html: str) -> None:
+def _check_page(html: str, compare: bool) -> None:
     """Refuse a name that no page has; a trace there was meant to be read."""
     name = html.lower()
     if name.endswith(".html"):
         return
-    remedy = ""
-    if name.endswith((".json", ".json.gz", ".json.partial")):
+    remedy = "; name the page, as in --html both.html" if compare else ""
+    if not compare and name.endswith((".json", ".json.gz", ".json.partial")):
         remedy = (
             "; a word after --html is the page's name: for a page beside the trace put --html "
             f"last, as in 'counterprobe trace {html} --html'"
@@ -138,8 +140,11 @@ def _load(files: list[str], example: str | None, compare: bool) -> list[tuple[st
         return [(example, load_example(example))]
     wanted = 2 if compare else 1
     if len(files) != wanted:
-        names = "two files" if compare else "one file, or --example NAME, or --compare two"
+        names = "two files" if compare else "one file, or --example NAME, or two with --compare"
         raise ValueError(f"trace takes {names}; got {len(files)}")
+    for file in files:
+        if file.lower().endswith(".html"):
+            raise ValueError(f"{file} is a page, to open in a browser; trace reads FILE.json")
     return [(Path(file).name, load_trace(file)) for file in files]
 
 

@@ -197,7 +197,8 @@ def _read(model: MaskedModel, text: Any, allowed: Allowed | None) -> Template:
         blank: Template = model.template(allowed=allowed)  # type: ignore[call-arg]
     except TypeError:
         raise ValueError(
-            f"template must be a text with masks, such as 'EVQL[MASK][MASK]S', for {model.name!r}"
+            f"template must be a text with masks, such as 'EVQL[MASK][MASK]S', for {model.name!r} "
+            "(--sequence on the command line)"
         ) from None
     return blank
 
