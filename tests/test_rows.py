@@ -542,3 +542,11 @@ def test_masses_are_what_is_stored_and_others_take_their_place():
     assert again.classes is classed.classes and again.positions is classed.positions
     dense = DenseRows(classed.dense())
     assert dense.masses is dense.dense() is dense.probabilities
+
+
+@pytest.mark.parametrize("make", [np.asarray, torch.asarray], ids=["numpy", "torch"])
+def test_a_uniform_is_rounded_to_the_precision_of_the_rows(make):
+    just_below = np.array([0.25 - 1e-12])
+    assert DenseRows(make(np.array([[0.25, 0.75]]))).draw(just_below).tolist() == [0]
+    single = np.array([[0.25, 0.75]], dtype=np.float32)
+    assert DenseRows(make(single)).draw(just_below).tolist() == [1]

@@ -236,3 +236,17 @@ def test_positions_are_kept_only_where_rows_have_others(forest_law):
     meta, arrays = encode_reply(cp.DenseRows(tensor), POSITIONS, None)
     assert meta == {"rows": "DenseRows", "device": "cpu", "dtype": "torch.bfloat16"}
     assert arrays["masses"].dtype == np.int16
+
+
+@pytest.mark.parametrize("kind", ["c16", "U3", "S3", "M8[s]", "V2"])
+def test_arrays_of_other_types_are_not_read(kind):
+    data = pack({}, {"masses": np.zeros(3, dtype=kind)})
+    with pytest.raises(cp.CheckpointError, match=r"an array of type .* and shape \[3\]"):
+        unpack(data)
+
+
+@pytest.mark.parametrize("kind", ["?", "i1", "u8", "f2", "f8"])
+def test_arrays_of_plain_types_are(kind):
+    array = np.array([[0, 1], [1, 0]]).astype(kind)
+    found = unpack(pack({}, {"masses": array}))[1]["masses"]
+    assert found.tolist() == array.tolist() and found.dtype == array.dtype
