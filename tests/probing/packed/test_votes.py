@@ -130,7 +130,12 @@ def test_both_counts_follow_the_definition(
     expected = by_definition(response, colors, fraction)
     assert bool(expected) == (num_colors > 1)
     assert triples(count_plain(response, colors, fraction)) == expected
-    assert triples(fill(response).count(colors, fraction)) == expected
+    candidates = fill(response).count(colors, fraction)
+    assert triples(candidates) == expected
+    for j in range(9):
+        sources, totals = candidates.row(j)
+        mine = [(i, total) for readout, i, total in expected if readout == j]
+        assert list(zip(sources.tolist(), totals.tolist(), strict=True)) == mine
 
 
 @pytest.mark.parametrize("num_colors", [1, 2, 4, 80])
