@@ -54,6 +54,9 @@ NEAREST = {
     "probing/soft/screen.py": [
         "tests/probing/soft/test_screen.py", "tests/probing/soft/test_substitution.py",
     ],
+    "probing/soft/selection.py": [
+        "tests/probing/soft/test_selection.py", "tests/probing/soft/test_regression.py",
+    ],
     "run/candidates.py": ["tests/run/test_candidates.py", "tests/run/test_remasking.py"],
     "run/door.py": [
         "tests/run/test_door.py", "tests/run/test_unmasking.py", "tests/run/test_recheck.py",

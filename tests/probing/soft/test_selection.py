@@ -202,6 +202,7 @@ def test_nothing_enters_where_nothing_may() -> None:
     columns, response = problem(0)
     fit = fit_readout(columns, response, 3, f_threshold=3.0, max_sources=0)
     assert fit.sources.shape == fit.entry_gains.shape == fit.entry_shares.shape == (0,)
+    assert fit.sources.dtype == np.int64
     assert fit.basis.shape == (60, 0) and fit.freedom == 59
     np.testing.assert_array_equal(fit.residual, response)
     one = fit_readout(columns, response, 3, f_threshold=3.0, max_sources=1)
