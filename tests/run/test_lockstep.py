@@ -153,9 +153,10 @@ def test_an_observer_is_handed_the_rows_of_all_sequences(law):
     seen = []
     run.commit([2, 0])
     states = run.states
-    run.commit([3, 1], observe=lambda positions, rows: seen.append((positions, rows)))
+    batch = np.array([3, 1], dtype=np.uint8)
+    run.commit(batch, observe=lambda positions, rows: seen.append((positions, rows)))
     positions, rows = seen[0]
-    assert positions.tolist() == [3, 1]
+    assert (positions.tolist(), positions.dtype) == ([3, 1], np.int64)
     expected = law.oracle().rows(states, cp.Readouts.same(3, [3, 1]))
     assert np.array_equal(rows.masses, expected.masses)
 
