@@ -48,6 +48,7 @@ def kept(keeper: Keeper) -> Sample:
     """Return what is kept, after making sure that rows belong to their states."""
     sample = keeper.sample()
     assert sample is not None
+    assert sample.states.dtype == np.int32
     index, position = sample.readouts.state_index, sample.readouts.position
     sample.readouts.check(sample.states)
     np.testing.assert_allclose(sample.rows.sum(axis=1), name_of(sample.states[index], position))

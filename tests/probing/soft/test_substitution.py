@@ -227,9 +227,10 @@ def test_pairs_are_averages_of_what_each_context_says(
     assert done.run.ledger.depth == 1 + 2 * batches
 
 
-def test_errors_where_contexts_measure_all_pairs_some_or_none() -> None:
+@pytest.mark.parametrize("shown", [2, 3])  # with two of three tokens the ends disagree
+def test_errors_where_contexts_measure_all_pairs_some_or_none(shown: int) -> None:
     joint = np.random.default_rng(8).dirichlet(np.full(81, 0.6)).reshape((3,) * 4)
-    law, settings = cp.TableLaw(joint), SoftSettings(estimator="contexts")
+    law, settings = cp.TableLaw(joint), SoftSettings(estimator="contexts", shown=shown)
     for chosen in ([0], [1, 2, 3], [1, 2], [4], [0, 0, 3]):
         states = CONTEXTS[chosen]
         said = [(s == cp.MASK, directed_plainly(law.oracle(), s, settings)) for s in states]

@@ -266,10 +266,10 @@ class Neighbourhoods:
     def _signatures(self, readouts: IntArray, known: Known) -> NDArray[np.uint64]:
         """Return a number for each neighbourhood that changes when it does."""
         members = self._members_of(readouts)
-        hashed = np.where(members >= 0, mix64(members.astype(np.uint64)), np.uint64(0))
+        hashed = np.where(members >= 0, mix64(members), np.uint64(0))
         signature: NDArray[np.uint64] = hashed.sum(axis=1, dtype=np.uint64)
         at = np.repeat(np.arange(len(readouts)), np.diff(known.start))
-        np.add.at(signature, at, mix64(known.position.astype(np.uint64)))
+        np.add.at(signature, at, mix64(known.position))
         signature += np.uint64(1)
         return signature
 
