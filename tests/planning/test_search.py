@@ -79,6 +79,17 @@ def test_descent_is_what_recomputing_everything_gives(n, parts, levels, seed) ->
     assert sums == pytest.approx(search.strength_to_batches(weights, level, labels), abs=1e-12)
 
 
+@pytest.mark.parametrize("seed", range(6))
+def test_of_swaps_that_gain_the_same_descent_takes_the_first(seed) -> None:
+    weights, level, labels, _ = case(10, 3, 2, seed)
+    weights = np.round(weights * 20) / 16  # sums of sixteenths are exact, so that ties are ties
+    expected = labels.copy()
+    plain_descend(weights, level, expected, 1 / 64)
+    sums = search.strength_to_batches(weights, level, labels)
+    search.descend(weights, level, labels, sums, 1 / 64)
+    assert labels.tolist() == expected.tolist()
+
+
 @pytest.mark.parametrize("kind", ["random", "ties", "zero"])
 def test_no_swap_improves_what_is_returned(kind) -> None:
     weights, level, _, draw = case(20, 4, 2, 6)
