@@ -50,9 +50,10 @@ export class LedgerView {
       if (element.textContent !== words) element.textContent = words;
     }
     const free = run.length - run.numGiven;
+    const evaluations = values.total === 1 ? "evaluation" : "evaluations";
     this.against.textContent = run.isDiscovery
-      ? `evaluations, once; a sample one at a time takes ${count(free)}`
-      : `evaluations; one at a time takes ${count(free)}`;
+      ? `${evaluations}, once; a sample one at a time takes ${count(free)}`
+      : `${evaluations}; one at a time takes ${count(free)}`;
     this.chart(palette, free);
   }
 
@@ -118,7 +119,7 @@ export class LedgerView {
     context.textAlign = "left";
     context.lineWidth = 3;
     context.strokeStyle = palette.paper;
-    const words = `N = ${count(free)}${isFar ? `, not to scale: ${Math.round(free / most)} times as high` : ""}`;
+    const words = `N = ${count(free)}${isFar ? `, not to scale: ${count(Math.round(free / most))} times as high` : ""}`;
     context.strokeText(words, 0, y(free) - 3);
     context.fillText(words, 0, y(free) - 3);
     context.strokeStyle = palette.now;

@@ -237,3 +237,24 @@ def test_true_ties_can_be_shown(packed: Path, watch: Callable[..., Watched]) -> 
     watched.settle()
     assert button.get_attribute("aria-pressed") == "true"
     assert watched.drawing(".dependence") != hidden
+
+
+def test_two_runs_stand_side_by_side_whatever_their_captions_say(
+    recorded: Callable[[str, int], trace.Trace], watch: Callable[..., Watched], tmp_path: Path
+) -> None:
+    file = tmp_path / "two.html"
+    # In the end the first has more lines to say than the second.
+    trace.write_page(recorded("compressed", 15), file, recorded("random-balanced", 15))
+    watched = watch(file)
+    for step in (0, 2, watched.last_step):
+        watched.go(step)
+        for part in (".ledger", ".graph", ".strip"):
+            boxes = [watched.page.locator(part).nth(k).bounding_box() for k in (0, 1)]
+            assert boxes[0] is not None and boxes[1] is not None
+            assert boxes[0]["y"] == boxes[1]["y"]
+            assert boxes[0]["x"] < boxes[1]["x"]
+    narrow = watch(file, viewport={"width": 390, "height": 844})
+    pictures = [narrow.page.locator(".graph").nth(k).bounding_box() for k in (0, 1)]
+    assert pictures[0] is not None and pictures[1] is not None
+    assert pictures[0]["x"] == pictures[1]["x"]
+    assert pictures[0]["y"] + pictures[0]["height"] < pictures[1]["y"]
