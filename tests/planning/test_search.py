@@ -165,3 +165,24 @@ def test_strengths_to_batches_are_sums_over_their_members() -> None:
     for batch, i in itertools.product(range(3), range(7)):
         expected = sum(weights[level[batch], i, j] for j in range(7) if labels[j] == batch)
         assert sums[batch, i] == pytest.approx(expected)
+
+
+def test_pairs_temperatures_and_the_least_gain_are_those_that_the_strengths_imply(
+    monkeypatch,
+) -> None:
+    weights, _, _, _ = case(9, 3, 2, 12)
+    level, sizes = np.array([0, 0, 1]), np.array([2, 3, 4])
+    calls = {}
+    for name in ("anneal", "descend"):
+        monkeypatch.setattr(
+            search, name, lambda *given, name=name: calls.update({name: given[4:]})
+        )
+    search.search_labels(weights, level, sizes, np.random.default_rng(10), sweeps=7)
+    draw = np.random.default_rng(10)
+    draw.permutation(9)
+    pairs, uniforms, temperatures = calls["anneal"]
+    assert pairs.tolist() == draw.integers(9, size=(63, 2)).tolist()
+    assert uniforms.tolist() == draw.random(63).tolist()
+    typical = weights.sum() / (2 * 9 * 9) * 9 / 3
+    assert temperatures == pytest.approx(typical * 0.2 * 0.1 ** (np.arange(63) / 62))
+    assert calls["descend"] == (pytest.approx(1e-10 * weights.max()),)
