@@ -381,7 +381,8 @@ def test_record_refuses(arguments: tuple[int, object, object, object], message: 
         ([[0, 1], [0, 3]], {}, r"colors must lie in 0\.\.2, got 3"),
         ([[0, 1], [-1, 0]], {}, r"colors must lie in 0\.\.2, got -1"),
         ([[0.0, 1.0], [0.0, 1.0]], {}, "colors must hold integers, got dtype float64"),
-        ([[0, 1], [0, 1]], {"majority_fraction": 30}, r"must be in \[0, 1\], got 30"),
+        ([[0, 1], [0, 1]], {"majority_fraction": 1.01}, r"must be in \[0, 1\], got 1.01"),
+        ([[0, 1], [0, 1]], {"majority_fraction": -0.01}, r"must be in \[0, 1\], got -0.01"),
         ([[0, 1], [0, 1]], {"majority_fraction": float("nan")}, r"in \[0, 1\], got nan"),
     ],
 )
