@@ -449,3 +449,19 @@ def test_kept_probes_are_some_of_those_submitted(table_law: cp.TableLaw) -> None
         np.testing.assert_allclose(sample.rows, rows, atol=1e-12)
         # Every position is read twice where the probes do that.
         assert np.bincount(sample.readouts.position, minlength=4).min() >= 2
+
+
+def test_long_rows_are_pooled_beside_given_positions() -> None:
+    # Positions 0 and 3 of four favour the token that the other shows, out of eighty.
+    def model(states: NDArray[np.int32]) -> NDArray[np.float64]:
+        rows = np.ones((*states.shape, 80))
+        rows[:, :, ::7] = 20.0
+        for here, there in ((0, 3), (3, 0)):
+            told = np.flatnonzero(states[:, there] != cp.MASK)
+            rows[told, here, states[told, there]] *= 50
+        return rows / rows.sum(axis=2, keepdims=True)
+
+    given = np.array([cp.MASK, 5, cp.MASK, cp.MASK], dtype=np.int32)
+    oracle = cp.CallableOracle(model, length=4, vocab_size=80)
+    found = screen(oracle, given=given, probes=48, first=48)
+    assert listed(found) == {(0, 3)}
