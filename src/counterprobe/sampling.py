@@ -223,11 +223,21 @@ class _Order:
             "given": self.given if (self.given != MASK).any() else None,
             "rights": self.rights.names(),
             **{name: getattr(self, name) for name in terms},
-            # Who starts first decides the order of questions.
+            # Who starts first, and whether sequences are drawn side by side and not in lockstep,
+            # decides the order of questions; a budget decides who asks next.
             **({"listen_to": self.listen_to} if self.listen_to else {}),
-            # A budget decides only what is asked a second time.
-            **({"max_submissions": self.max_submissions} if self.paranoid else {}),
+            **(
+                {"listened": self.listener is not None, "max_submissions": self.max_submissions}
+                if self.is_in_turn or self.paranoid
+                else {}
+            ),
         }
+
+    @property
+    def is_in_turn(self) -> bool:
+        """Whether a sequence asks only when another is done: each has a session, or waits."""
+        has_session = isinstance(self.oracle, IncrementalOracle)
+        return self.count > 1 and (has_session or self.count > self.at_once)
 
     def streams_of_group(self, group: int) -> Streams:
         """Return the seeds of one group of sequences."""

@@ -263,7 +263,7 @@ def test_a_budget_stops_it_and_what_was_drawn_is_shown(tmp_path):
         ([*BASE, "--top-k", 0], "top_k must be at least 1, got 0"),
         ([*BASE, "--seed", -1], "seed must be a non-negative integer, got -1"),
         ([*BASE, "--temperature", -1], "temperature must be finite and at least 0, got -1.0"),
-        ([*BASE, "--structure", "nowhere.npz"], "No such file or directory: 'nowhere.npz'"),
+        ([*BASE, "--structure", "nowhere.npz"], "nowhere.npz: No such file or directory"),
     ],
 )
 def test_bad_input_is_refused(arguments, message, refused):

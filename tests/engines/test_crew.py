@@ -274,6 +274,17 @@ def test_a_worker_that_is_not_welcome_is_sent_away():
             all_done(crew, [1])
 
 
+def test_a_worker_whose_greeting_is_an_error_is_ended_with_the_others():
+    engine = Scripted([], [])
+
+    def refuse(greeting):
+        raise ValueError("replicas disagree")
+
+    with pytest.raises(ValueError, match="replicas disagree"), Crew(engine, None, refuse) as crew:
+        crew.start()
+    assert [hand.is_closed for hand in engine.hired] == [True, True]
+
+
 def test_this_process_works_one_task_at_a_time_and_keeps_errors():
     seen = []
 

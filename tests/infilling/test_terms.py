@@ -200,12 +200,54 @@ def test_a_trace_may_be_asked_for_when_a_run_is_resumed(model, rule, tmp_path):
     assert again.network.states == 1 and (tmp_path / "run.json").exists()
 
 
-def test_a_trace_that_changes_the_order_of_questions_is_refused(model, tmp_path):
-    options = {**OPTIONS, "sampler": "random-balanced", "count": 4, "at_once": 2}
+@pytest.mark.parametrize("reason", [{"at_once": 2}, {"paranoid": 0.5}])
+def test_a_trace_that_changes_the_order_of_questions_is_refused(model, reason, tmp_path):
+    options = {**OPTIONS, "sampler": "random-balanced", "count": 4, **reason}
     options["checkpoint"] = tmp_path / "run.log"
     cp.infill(model(), TEXT, **options)
     with pytest.raises(cp.CheckpointError, match="its traced is false, this run's is true"):
         cp.infill(model(), TEXT, trace=tmp_path / "run.json", **options)
+
+
+def test_another_sequence_cannot_be_followed_when_a_run_is_resumed(model, tmp_path):
+    options = {**OPTIONS, "count": 3, "checkpoint": tmp_path / "run.log"}
+    cp.infill(model(), TEXT, **options)
+    with pytest.raises(cp.CheckpointError, match=r'traced_sequence is null, .* "number 2"'):
+        cp.infill(model(), TEXT, trace=tmp_path / "run.json", trace_sequence=1, **options)
+
+
+@pytest.mark.parametrize(
+    "reason", [{"count": 3, "at_once": 2}, {"paranoid": 0.5}, {"likelihood_orders": 1}]
+)
+def test_a_budget_that_decides_what_is_asked_next_must_stay(model, reason, tmp_path):
+    options = {**OPTIONS, "sampler": "punt", "checkpoint": tmp_path / "run.log", **reason}
+    cp.infill(model(), TEXT, max_submissions=2, **options)
+    with pytest.raises(cp.CheckpointError, match="its max_submissions is 2, this run's is null"):
+        cp.infill(model(), TEXT, **options)
+
+
+def test_a_budget_must_stay_where_every_sequence_has_a_session(forest_law, tmp_path):
+    options = {"sampler": "sequential", "count": 3, "progress": False}
+    log = tmp_path / "run.log"
+    cp.infill(forest_law.oracle(), max_submissions=2, checkpoint=log, **options)
+    with pytest.raises(cp.CheckpointError, match="its max_submissions is 2"):
+        cp.infill(forest_law.oracle(), checkpoint=log, **options)
+    other = tmp_path / "other.log"
+    cp.sample(forest_law.oracle(), **options, max_submissions=2, checkpoint=other)
+    with pytest.raises(cp.CheckpointError, match="its max_submissions is 2"):
+        cp.sample(forest_law.oracle(), **options, checkpoint=other)
+
+
+def test_a_refused_structure_leaves_no_log_in_the_way(model, soft, tmp_path):
+    log = tmp_path / "run.log"
+    options = {**OPTIONS, "batches": 2, "checkpoint": log}
+    with pytest.raises(cp.StructureError, match="stored replies"):
+        cp.infill(model(), TEXT, structure=soft, temperature=0.5, **options)
+    assert not log.exists()
+    drawn = cp.infill(model(), TEXT, structure=soft, **options)
+    with pytest.raises(cp.CheckpointError, match="its structure is"):
+        cp.infill(model(), TEXT, **{**OPTIONS, "checkpoint": log})
+    same(cp.infill(model(), TEXT, structure=soft, **options), drawn)
 
 
 def test_an_oracle_without_letters_is_resumed_too(forest_law, tmp_path):
@@ -234,7 +276,7 @@ def test_a_structure_brings_its_sampler_and_groups(soft):
 def test_terms_say_what_may_stand_where_only_if_something_may_not(model):
     common = {
         "structure": None, "seed": 1, "count": 1, "at_once": 1, "is_traced": False,
-        "paranoid": 0.0, "max_submissions": 5,
+        "paranoid": 0.0, "max_submissions": 5, "likelihood_orders": 0, "trace_sequence": 0,
     }  # fmt: skip
     rule = rule_of(None, None, {})
     free = infill_terms(make_task(model(), TEXT), rule, **common)

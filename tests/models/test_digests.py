@@ -7,7 +7,7 @@ import pytest
 import torch
 
 import counterprobe as cp
-from counterprobe.models import Letters, SequenceModel, TorchOracle
+from counterprobe.models import Letters, SequenceModel, TorchOracle, digests
 from counterprobe.models.backbones import Backbone
 from counterprobe.models.digests import weights_digest
 from counterprobe.models.message_passing import Decoder
@@ -82,11 +82,39 @@ def test_weights_laid_out_otherwise_or_with_another_name_are_told_apart_by_their
 def test_what_has_no_weights_to_read_is_unknown():
     assert weights_digest(lambda ids: ids) is None
     assert weights_digest(torch.nn.Linear(2, 2, device="meta")) is None
+    assert weights_digest(torch.nn.LazyLinear(3)) is None
     sparse = torch.nn.Module()
     sparse.register_buffer("a", torch.eye(2).to_sparse())
     assert weights_digest(sparse) is None
     function = TorchOracle(lambda ids: torch.zeros(*ids.shape, 4), length=3, mask_id=4, **QUIET)
     assert function.content_digest is None
+
+
+def test_a_network_that_is_compiled_or_spread_over_devices_is_the_same():
+    one = Network()
+    known = weights_digest(one)
+    assert weights_digest(torch.compile(one, backend="eager")) == known
+    assert weights_digest(torch.nn.DataParallel(one)) == known
+    assert weights_digest(torch.compile(torch.nn.DataParallel(one), backend="eager")) == known
+    around = torch.nn.Module()
+    around.module = one  # any network may call a part so
+    assert weights_digest(around) != known
+
+
+def test_weights_that_are_written_over_have_another_digest_at_once(monkeypatch):
+    network = Network()
+    oracle = model(network).oracle(model(network).template("XXBXX"), **QUIET)
+    known = oracle.content_digest
+    passes = []
+    read = digests.weights_digest
+    monkeypatch.setattr(digests, "weights_digest", lambda one: passes.append(one) or read(one))
+    assert oracle.content_digest == known and passes == []
+    with torch.no_grad():
+        network.head.weight.mul_(1.5)
+    assert oracle.content_digest == digest(network) != known
+    with torch.inference_mode():  # where writes are not counted
+        network.register_buffer("scale", torch.tensor(2.0))
+    assert oracle.content_digest == digest(network) != known
 
 
 # ----- What else makes rows -----------------------------------------------------------------

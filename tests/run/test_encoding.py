@@ -238,6 +238,12 @@ def test_positions_are_kept_only_where_rows_have_others(forest_law):
     assert arrays["masses"].dtype == np.int16
 
 
+def test_half_numbers_of_another_size_are_refused():
+    meta = {"rows": "TorchRows", "device": "cpu", "dtype": "torch.bfloat16"}
+    with pytest.raises(cp.CheckpointError, match="kept as int16, not as int8"):
+        decode_reply(meta, {"masses": np.zeros((1, 3), np.int8)}, np.array([0]), [])
+
+
 @pytest.mark.parametrize("kind", ["c16", "U3", "S3", "M8[s]", "V2"])
 def test_arrays_of_other_types_are_not_read(kind):
     data = pack({}, {"masses": np.zeros(3, dtype=kind)})

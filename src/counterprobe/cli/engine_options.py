@@ -68,7 +68,8 @@ RunTimeout = Annotated[
     float | None,
     typer.Option(
         "--timeout",
-        help="Seconds that a worker may take over a run; then the run is begun elsewhere.",
+        help="Seconds that a worker may take over a run (with --model: over a call); then it is "
+        "begun elsewhere.",
         show_default="no limit",
         rich_help_panel=PANEL,
     ),

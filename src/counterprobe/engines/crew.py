@@ -198,9 +198,10 @@ class Crew(Closing):
             case Placed():
                 pass
             case Started(greeting):
-                self._starting.remove(hand)
                 self._has_started, self._false_starts = True, 0
-                if self._welcome(greeting):
+                is_welcome = self._welcome(greeting)  # if this raises, the hand is still listed
+                self._starting.remove(hand)
+                if is_welcome:
                     self._free.append(hand)
                 else:
                     hand.close()

@@ -182,7 +182,6 @@ def infill(
         "max_submissions": max_submissions,
         "at_once": at_once,
         "paranoid": paranoid,
-        "listen_to": trace_sequence,
     }
     scores, measuring = None, Ledger(probes=task.num_measured)
     with ExitStack() as stack:
@@ -194,6 +193,7 @@ def infill(
                 temperature=temperature,
                 likelihood_orders=likelihood_orders,
                 is_traced=trace is not None,
+                trace_sequence=trace_sequence,
                 **terms,
             )
             logged = stack.enter_context(checkpointed(task.oracle, checkpoint, about))
@@ -212,6 +212,7 @@ def infill(
                 on_step=_spelled(callback_on_step_end, task),
                 progress=progress,
                 listener=recorder,
+                listen_to=trace_sequence,
                 **terms,
             )
         if likelihood_orders:

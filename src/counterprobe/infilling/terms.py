@@ -52,6 +52,8 @@ def infill_terms(
     is_traced: bool,
     paranoid: float,
     max_submissions: int | None,
+    likelihood_orders: int,
+    trace_sequence: int,
     **others: Any,
 ) -> dict[str, Any]:
     """Return what determines a run.
@@ -60,32 +62,37 @@ def infill_terms(
     ----------
     task : Task
     rule : Sampler
-    structure, seed, count, at_once, paranoid, max_submissions
+    structure, seed, count, at_once, paranoid, max_submissions, likelihood_orders
         As in ``infill``.
     is_traced : bool
         Whether a sequence is followed, for which sequences are drawn side by side and not
         in lockstep. That is another order of questions only where a sequence has a session of its
-        own or waits for its turn.
+        own or waits for its turn, and where some states are submitted twice.
+    trace_sequence : int
+        The one that is followed, from 0, and so starts before the others.
     **others
-        What else of the call determines it, by name: temperature, orders, the sequence that starts
-        first because it is followed.
+        What else of the call determines it, by name: temperature, orders.
     """
     streams = seed if isinstance(seed, Streams) else Streams.from_seed(seed)
     has_turns = count > at_once or isinstance(task.oracle, IncrementalOracle)
+    in_turn = count > 1 and has_turns
+    by_budget = in_turn or paranoid or likelihood_orders
     return {
         **_text(task),
+        "structure": None if structure is None else _digest(structure),
         **others,
         "sampler": rule.name,
         "settings": rule.settings,
-        "structure": None if structure is None else _digest(structure),
         "count": count,
         "decision_seed": streams.decision_seed,
         "commit_seed": streams.commit_seed,
         "at_once": at_once,
         "paranoid": paranoid,
-        **({"traced": is_traced} if count > 1 and has_turns else {}),
-        # A budget decides only what is asked a second time.
-        **({"max_submissions": max_submissions} if paranoid else {}),
+        "likelihood_orders": likelihood_orders,
+        **({"traced": is_traced} if in_turn or (count > 1 and paranoid) else {}),
+        **({"traced_sequence": f"number {trace_sequence + 1}"} if trace_sequence else {}),
+        # A budget decides what is asked a second time, who asks next, and what is scored.
+        **({"max_submissions": max_submissions} if by_budget else {}),
     }
 
 

@@ -6,13 +6,14 @@ given at a position is no part of it, nor is anything that moves rows by roundin
 batch size). The code of a network is not read: two that compute other things from equal weights
 are told apart only by their rows.
 
-A digest takes one pass over the weights, at about a gigabyte a second on one core, and is made
-when somebody asks for it.
+A digest takes one pass over the weights, at about a gigabyte a second on one core. It is made when
+somebody asks for it, and again when weights were changed in place since.
 """
 
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 else:
     torch = load_extra("torch", "torch", "a torch model", package="PyTorch")
 
-__all__ = ["rows_digest", "weights_digest"]
+__all__ = ["LastDigest", "rows_digest", "weights_digest"]
 
 
 def weights_digest(model: Any) -> bytes | None:
@@ -35,16 +36,18 @@ def weights_digest(model: Any) -> bytes | None:
     Parameters
     ----------
     model : Module
-        For anything else, and for weights that are not there, nothing is known.
+        For anything else, and for weights that are not there, nothing is known. Compiled, or
+        spread over devices, it is the same module.
     """
     if not isinstance(model, torch.nn.Module):
         return None
+    model = _unwrapped(model)
     whole = hashlib.blake2b(type(model).__name__.encode(), digest_size=DIGEST_SIZE)
     for name, tensor in (*model.named_parameters(), *model.named_buffers()):
-        whole.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}\n".encode())
         try:  # as bytes: NumPy does not have every type that weights come in
+            whole.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}\n".encode())
             plain = tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy()
-        except (RuntimeError, TypeError):  # sparse, packed, or without numbers
+        except (RuntimeError, TypeError):  # sparse, packed, without numbers or not yet made
             return None
         whole.update(plain.data)
     return whole.digest()
@@ -75,3 +78,40 @@ def rows_digest(model: Any, template: Template, *others: Any) -> str | None:
         else:
             whole.update(f"{part!r}\n".encode())
     return whole.hexdigest()
+
+
+class LastDigest:
+    """Keeps a model's digest while its weights are those that it was made of.
+
+    PyTorch counts writes into a tensor; what is written past it, into ``tensor.data``, it does not
+    see. Where nothing is counted, a digest is made each time.
+    """
+
+    def __init__(self) -> None:
+        self._stamp: list[tuple[int, int]] | None = None
+        self._digest: str | None = None
+
+    def of(self, model: Any, make: Callable[[], str | None]) -> str | None:
+        """Return the digest, made by ``make`` if weights may have changed."""
+        stamp = _stamp(model)
+        if stamp is None or stamp != self._stamp:
+            self._digest, self._stamp = make(), stamp
+        return self._digest
+
+
+def _stamp(model: Any) -> list[tuple[int, int]] | None:
+    """Return which tensors a module has and how often each was written to; None if unknown."""
+    if not isinstance(model, torch.nn.Module):
+        return None
+    try:
+        tensors = (*model.parameters(), *model.buffers())
+        return [(tensor.data_ptr(), tensor._version) for tensor in tensors]
+    except RuntimeError:  # made for inference, or not yet made
+        return None
+
+
+def _unwrapped(model: torch.nn.Module) -> torch.nn.Module:
+    """Return the network itself, without what compiles it or spreads it over devices."""
+    spread = torch.nn.DataParallel, torch.nn.parallel.DistributedDataParallel
+    inner: Any = getattr(model, "_orig_mod", model.module if isinstance(model, spread) else None)
+    return _unwrapped(inner) if isinstance(inner, torch.nn.Module) else model

@@ -9,7 +9,6 @@ round differently in another batch, and memory that runs out.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -18,7 +17,7 @@ from counterprobe.arrays import FloatArray, StateArray
 from counterprobe.errors import OracleError
 from counterprobe.extras import load_extra
 from counterprobe.models.calling import Calling
-from counterprobe.models.digests import rows_digest
+from counterprobe.models.digests import LastDigest, rows_digest
 from counterprobe.models.logits import Softmax
 from counterprobe.models.memory import BatchSize, is_out_of_memory
 from counterprobe.models.repeatability import Repeatability, measure_repeatability
@@ -130,6 +129,7 @@ class TorchOracle:
         if row_error is not None and not 0 <= row_error <= 1:
             raise ValueError(f"row_error must lie in [0, 1], got {row_error!r}")
         self.name: str = name or type(model).__name__
+        self._digest = LastDigest()
         self._call = Calling(
             model, self.name, device=device, attention_mask=attention_mask, attention=attention
         )
@@ -195,13 +195,12 @@ class TorchOracle:
         """Whether the model returns attention weights when asked."""
         return self._call.offers_attention
 
-    @cached_property
+    @property
     def content_digest(self) -> str | None:
         """What tells it from others of its name and size; None where the model is a function."""
         call = self._call
-        return rows_digest(
-            call.model, self.template, self.temperature, self._read_at, call.wants_mask
-        )
+        others = self.temperature, self._read_at, call.wants_mask
+        return self._digest.of(call.model, lambda: rows_digest(call.model, self.template, *others))
 
     # ----- Rows ----------------------------------------------------------------------------
 

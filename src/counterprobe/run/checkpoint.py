@@ -25,7 +25,12 @@ from counterprobe.arguments import whole_number
 from counterprobe.arrays import StateArray
 from counterprobe.checks import check_attention, check_rows
 from counterprobe.classes import TokenClasses
-from counterprobe.errors import CheckpointError, ImpossibleState, OracleError
+from counterprobe.errors import (
+    CheckpointError,
+    ImpossibleState,
+    OracleError,
+    StructureError,
+)
 from counterprobe.oracle import Oracle, Readouts, StreamingOracle, require_oracle
 from counterprobe.rows import ClassedRows, Rows
 from counterprobe.run.encoding import (
@@ -126,6 +131,10 @@ def checkpointed(
     try:
         yield logged
         logged.recognition.settle()  # a run may end before its log does
+    except StructureError:
+        if logged.num_lives == 1:  # nothing was drawn: a log would only stand in the way
+            log.path.unlink(missing_ok=True)
+        raise
     finally:
         log.close()
         if logged.num_again:

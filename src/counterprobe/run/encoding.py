@@ -242,6 +242,8 @@ def _torch_tensor(bits: NDArray[Any], dtype: str, device: str) -> Any:
     torch = _torch()
     tensor = torch.from_numpy(bits)
     if dtype == "torch.bfloat16":
+        if bits.dtype != np.int16:
+            raise ValueError(f"numbers of type bfloat16 are kept as int16, not as {bits.dtype}")
         tensor = tensor.view(torch.bfloat16)
     try:
         there = tensor.to(torch.device(device))
