@@ -128,7 +128,7 @@ def test_a_certified_structure_needs_no_advice(tmp_path, unmeasured, refused):
         (["--model", "sapiens-light"], "does not give the stored replies"),
         (["--sequence", "EVQLVXXSGA____"], "found for another text"),
         (["--sequence", "EVQLVXXSGGX"], "found with 14 positions"),
-        (["--structure", "nowhere.npz"], "No such file or directory: 'nowhere.npz'"),
+        (["--structure", "nowhere.npz"], "nowhere.npz: No such file or directory"),
     ],
 )
 def test_bad_input_is_refused_before_anything_is_measured(
