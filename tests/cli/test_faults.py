@@ -161,7 +161,9 @@ def test_twenty_kills_lose_nothing_and_repeat_nothing(tmp_path, tallied):
     check_kills(tmp_path, 20, 12, tallied)
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize(
+    "number", [signal.SIGTERM, pytest.param(signal.SIGINT, marks=pytest.mark.slow)]
+)
 def test_a_request_to_end_leaves_a_checkpoint_and_one_line_that_says_how_to_go_on(
     tmp_path, number, tallied
 ):

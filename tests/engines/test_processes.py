@@ -70,6 +70,7 @@ def test_a_task_that_kills_every_process_ends_with_a_word_and_no_process_stays()
     assert set(multiprocessing.active_children()) <= before
 
 
+@pytest.mark.slow
 def test_a_process_that_hangs_is_killed_and_its_task_done_by_another(tmp_path):
     before = set(multiprocessing.active_children())
     with Crew(Processes(1, task_seconds=5.0), engine_jobs.make_doubling) as crew:

@@ -5,6 +5,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).parents[2]
 # A reader that fails on what no valid file holds, and mutation finds soon.
 PLANTED = """
@@ -37,6 +39,7 @@ def test_two_thousand_guided_inputs_are_read_or_refused(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.slow
 def test_a_planted_defect_is_found_kept_and_shown_again(tmp_path):
     words = ["--seconds", "0", "--runs", "20000", "--crashes", str(tmp_path)]
     code, said = run(["-c", PLANTED.format(tools=str(ROOT / "tools"), words=words)], tmp_path)

@@ -154,6 +154,7 @@ def test_six_workers_that_die_leave_the_table_of_an_undisturbed_study(
     assert results_of(tmp_path / "study.db") == results_of(finished_file)
 
 
+@pytest.mark.slow
 def test_a_run_that_kills_every_worker_ends_the_study_with_a_word(
     program, tiny_file, finished_file, tmp_path
 ):
