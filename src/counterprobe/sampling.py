@@ -215,6 +215,7 @@ class _Order:
     def about(self) -> dict[str, Any]:
         """What determines the run, and so every question that it asks."""
         terms = "count groups temperature record at_once paranoid".split()
+        turns = {"listened": self.listener is not None, "max_submissions": self.max_submissions}
         return {
             "sampler": self.rule.name,
             "settings": self.rule.settings,
@@ -226,11 +227,7 @@ class _Order:
             # Who starts first, and whether sequences are drawn side by side and not in lockstep,
             # decides the order of questions; a budget decides who asks next.
             **({"listen_to": self.listen_to} if self.listen_to else {}),
-            **(
-                {"listened": self.listener is not None, "max_submissions": self.max_submissions}
-                if self.is_in_turn or self.paranoid
-                else {}
-            ),
+            **(turns if self.is_in_turn or self.paranoid else {}),
         }
 
     @property

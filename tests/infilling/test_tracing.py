@@ -90,7 +90,7 @@ def test_a_resumed_infill_is_traced_again_and_another_sequence_is_another_run(tm
     assert (trace.header["sequence"], trace.header["count"]) == (2, 3)
     cp.infill(Spelling(), "AXBX", trace_sequence=2, **options)
     assert load_trace(tmp_path / "run.json").events[:-1] == trace.events[:-1]
-    with pytest.raises(cp.CheckpointError, match="listen_to is 2"):
+    with pytest.raises(cp.CheckpointError, match='traced_sequence is "number 3"'):
         cp.infill(Spelling(), "AXBX", trace_sequence=1, **options)
 
 
