@@ -62,8 +62,9 @@ def read_arrays(
     ------
     ValueError
         If it has other members, or more, or what it says of their sizes is not true.
-    zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError
-        What ``zipfile`` makes of an archive that is damaged or encrypted.
+    zipfile.BadZipFile, zlib.error, EOFError, RuntimeError
+        What ``zipfile`` makes of an archive that is damaged, encrypted or compressed in a way it
+        does not know.
     """
     # In memory, an offset that leads out of the file is no error of the disk.
     with zipfile.ZipFile(io.BytesIO(read_bytes(file, most_bytes))) as archive:

@@ -3,8 +3,6 @@
 import json
 import os
 import signal
-import subprocess
-import sys
 import time
 from pathlib import Path
 
@@ -18,6 +16,7 @@ from counterprobe.cli.faults import Faults, share_of
 from counterprobe.cli.main import app
 from counterprobe.infilling.task import make_task
 from counterprobe.targets.law import ForestLaw
+from tallied_program import start, wait_for_growth
 
 # The command line over an oracle that takes its time, and tallies each submission before it
 # answers.
@@ -77,25 +76,6 @@ def tallied(monkeypatch) -> list[testing.CountingOracle]:
     return made
 
 
-def start(folder: Path, *arguments: object) -> subprocess.Popen:
-    words = [str(argument) for argument in arguments]
-    return subprocess.Popen(
-        [sys.executable, "-c", PROGRAM, str(folder / "tally"), *words],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-
-
-def wait_for_growth(running: subprocess.Popen, log: Path, growth: int) -> None:
-    """Wait until a log has grown by some bytes, or the run is over."""
-    before = log.stat().st_size if log.exists() else 0
-    while running.poll() is None:
-        if log.exists() and log.stat().st_size >= before + growth:
-            return
-        time.sleep(0.002)
-
-
 def killed(folder: Path, kills: int, seed: int, size: int) -> tuple[Path, int]:
     """Kill a sample with SIGKILL at random instants; return its log and what was submitted.
 
@@ -106,7 +86,7 @@ def killed(folder: Path, kills: int, seed: int, size: int) -> tuple[Path, int]:
     left = kills
     while left:
         option = "--resume" if log.exists() else "--checkpoint"
-        running = start(folder, *RUN, option, log)
+        running = start(PROGRAM, folder, *RUN, option, log)
         if draw.random() < 0.2:
             time.sleep(float(draw.uniform(0, 2)))  # while it starts
         else:
@@ -168,7 +148,7 @@ def test_a_request_to_end_leaves_a_checkpoint_and_one_line_that_says_how_to_go_o
     tmp_path, number, tallied
 ):
     log = tmp_path / "run.log"
-    running = start(tmp_path, *RUN, "--checkpoint", log)
+    running = start(PROGRAM, tmp_path, *RUN, "--checkpoint", log)
     try:
         wait_for_growth(running, log, 20_000)
         running.send_signal(number)

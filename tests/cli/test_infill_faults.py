@@ -2,9 +2,6 @@
 
 import json
 import signal
-import subprocess
-import sys
-import time
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +10,7 @@ from typer.testing import CliRunner, Result
 
 from counterprobe.cli.main import app
 from counterprobe.models import TorchOracle
+from tallied_program import start, wait_for_growth
 
 # The command line over a model that takes its time, and tallies each state before it answers;
 # what only measures its row error is left out.
@@ -47,26 +45,12 @@ def invoke(*arguments: object) -> Result:
     return CliRunner().invoke(app, [str(argument) for argument in arguments])
 
 
-def start(folder: Path, *arguments: object) -> subprocess.Popen:
-    words = [str(argument) for argument in arguments]
-    return subprocess.Popen(
-        [sys.executable, "-c", PROGRAM, str(folder / "tally"), *words],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-
-
 def ended_by(number: int, folder: Path, log: Path, growth: int) -> tuple[int, str]:
     """Begin or resume the run, end it when its log has grown; return its code and errors."""
-    before = log.stat().st_size if log.exists() else 0
-    running = start(folder, *RUN, "--resume" if log.exists() else "--checkpoint", log)
+    running = start(PROGRAM, folder, *RUN, "--resume" if log.exists() else "--checkpoint", log)
     try:
-        while running.poll() is None:
-            if log.exists() and log.stat().st_size >= before + growth:
-                running.send_signal(number)
-                break
-            time.sleep(0.002)
+        wait_for_growth(running, log, growth)
+        running.send_signal(number)
         _, errors = running.communicate(timeout=120)
     finally:
         running.kill()

@@ -137,19 +137,11 @@ def results_so_far(file: Path) -> dict[str, dict]:
     return results_of(file) if file.exists() and file.stat().st_size else {}
 
 
-def test_a_worker_that_dies_leaves_the_table_of_an_undisturbed_study(
-    program, tiny_file, finished_file, tmp_path
+@pytest.mark.parametrize("count", [1, pytest.param(6, marks=pytest.mark.slow)])
+def test_workers_that_die_leave_the_table_of_an_undisturbed_study(
+    program, tiny_file, finished_file, tmp_path, count
 ):
-    deaths(1, 3, program, tiny_file, tmp_path / "study.db")
-    assert table_of(tmp_path / "study.db") == table_of(finished_file)
-    assert results_of(tmp_path / "study.db") == results_of(finished_file)
-
-
-@pytest.mark.slow
-def test_six_workers_that_die_leave_the_table_of_an_undisturbed_study(
-    program, tiny_file, finished_file, tmp_path
-):
-    deaths(6, 4, program, tiny_file, tmp_path / "study.db")
+    deaths(count, 3, program, tiny_file, tmp_path / "study.db")
     assert table_of(tmp_path / "study.db") == table_of(finished_file)
     assert results_of(tmp_path / "study.db") == results_of(finished_file)
 

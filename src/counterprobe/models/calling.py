@@ -95,6 +95,7 @@ class Calling:
         try:
             with _eager(self.model):
                 reply = self._reply(ids, output_attentions=True)
+        # What networks raise that take no such argument, or whose kernels keep no weights.
         except (NotImplementedError, TypeError, ValueError) as problem:
             said = " ".join(str(problem).split())
             raise OracleError(
