@@ -19,6 +19,7 @@ from counterprobe.streams import Streams
 
 if TYPE_CHECKING:
     from counterprobe.run.transcript import Event, Note
+    from counterprobe.run.unmasking import Unmasking
 
 __all__ = ["Ended", "Listener", "Opening"]
 
@@ -55,6 +56,30 @@ class Opening:
     sequence: int
     temperature: float
     task: Literal["sample", "discover"] = "sample"
+
+    @classmethod
+    def of(
+        cls,
+        run: Unmasking,
+        streams: Streams,
+        sampler: str,
+        settings: dict[str, Any],
+        task: Literal["sample", "discover"] = "sample",
+    ) -> Opening:
+        """Describe a run that is about to begin."""
+        return cls(
+            sampler=sampler,
+            settings=settings,
+            oracle_name=run.oracle_name,
+            length=run.length,
+            vocab_size=run.vocab_size,
+            row_error=run.row_error,
+            given=run.state,
+            streams=streams,
+            sequence=run.sequence,
+            temperature=run.temperature,
+            task=task,
+        )
 
 
 class Ended(Protocol):

@@ -116,7 +116,7 @@ class Sampler(ABC):
         run.begin(streams)
         listener = run.transcript.listener
         if listener is not None:
-            listener.opened(self._opening(run, streams))
+            listener.opened(Opening.of(run, streams, self.name, self.settings))
         stop, reason, diagnostics = StopReason.COMPLETED, StopReason.COMPLETED.value, None
         try:
             if not run.is_complete:  # given context alone costs nothing
@@ -155,21 +155,6 @@ class Sampler(ABC):
         if listener is not None:
             listener.closed(result)
         return result
-
-    def _opening(self, run: Unmasking, streams: Streams) -> Opening:
-        """Return what a listener is told first."""
-        return Opening(
-            sampler=self.name,
-            settings=self.settings,
-            oracle_name=run.oracle_name,
-            length=run.length,
-            vocab_size=run.vocab_size,
-            row_error=run.row_error,
-            given=run.state,
-            streams=streams,
-            sequence=run.sequence,
-            temperature=run.temperature,
-        )
 
     @property
     def settings(self) -> dict[str, Any]:

@@ -67,7 +67,7 @@ class Telling:
         self.spent = Ledger()
         self.run = new_run(listener)
         if listener is not None:
-            listener.opened(_opening(self.run, streams, settings))
+            listener.opened(Opening.of(self.run, streams, "discover", settings, "discover"))
 
     @property
     def ledger(self) -> Ledger:
@@ -110,20 +110,3 @@ class _Continued:
     def charged(self, event: Event, ledger: Ledger) -> None:
         """Hear that a stage has closed, after all that was spent before."""
         self._listener.charged(event, self._spent + ledger)
-
-
-def _opening(run: Unmasking, streams: Streams, settings: dict[str, Any]) -> Opening:
-    """Return what a listener is told first."""
-    return Opening(
-        sampler="discover",
-        settings=settings,
-        oracle_name=run.oracle_name,
-        length=run.length,
-        vocab_size=run.vocab_size,
-        row_error=run.row_error,
-        given=run.state,
-        streams=streams,
-        sequence=0,
-        temperature=1.0,
-        task="discover",
-    )
