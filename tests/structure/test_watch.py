@@ -6,7 +6,8 @@ import pytest
 import counterprobe as cp
 from counterprobe.planning.order import commit_order
 from counterprobe.probing.compressed import CompressedSettings, compressed_screen
-from counterprobe.structure.watch import CommitWatch, commit_in_order
+from counterprobe.probing.compressed.rehearsal import ASSUMPTION, shown_sizes
+from counterprobe.structure.watch import IN_CONTEXT, CommitWatch, commit_in_order, left_singly
 
 
 def chain(length: int, strength: float) -> cp.ForestLaw:
@@ -16,7 +17,7 @@ def chain(length: int, strength: float) -> cp.ForestLaw:
     return cp.ForestLaw(np.tile([0.6, 0.4], (length, 1)), edges, pair)
 
 
-def watched_run(found_with: cp.ForestLaw, run_on: cp.ForestLaw) -> tuple[cp.Unmasking, int]:
+def watched_run(found_with: cp.ForestLaw, run_on: cp.ForestLaw) -> tuple[cp.Unmasking, int | None]:
     """Find the structure of one law, and commit by it on the oracle of another."""
     length = found_with.length
     run = cp.Unmasking(found_with.oracle())
@@ -33,7 +34,7 @@ def watched_run(found_with: cp.ForestLaw, run_on: cp.ForestLaw) -> tuple[cp.Unma
 def test_a_run_on_its_own_law_commits_in_layers() -> None:
     law = chain(60, 3.0)
     run, num_left = watched_run(law, law)
-    assert num_left == 0
+    assert num_left is None
     assert run.is_complete
     assert run.ledger.commits == 6
 
@@ -52,7 +53,7 @@ def test_without_terms_nothing_is_compared() -> None:
     run.begin(cp.Streams.from_seed(1))
     order = commit_order(law.edges, np.ones(20, dtype=np.bool_), np.arange(20))
     watch = CommitWatch(None, order.alone)
-    assert commit_in_order(run, order, watch, np.random.default_rng(0)) == 0
+    assert commit_in_order(run, order, watch, np.random.default_rng(0)) is None
     assert run.ledger.commits == len(order.layers)
 
 
@@ -70,14 +71,15 @@ def test_positions_committed_singly_are_followed_by_a_rehearsal(as_classes: bool
     is_resolved = findings.is_resolved.copy()
     is_resolved[0] = False
     order = commit_order(findings.edges, is_resolved, np.arange(length))
-    for other, num_left in ((law, 0), (chain(length, 3.3) if not as_classes else None, 39)):
+    for other, num_left in ((law, None), (chain(length, 3.3) if not as_classes else None, 39)):
         if other is None:
             continue
         run = cp.Unmasking(other.oracle())
         run.begin(streams)
         watch = CommitWatch(findings.terms, order.alone)
         assert commit_in_order(run, order, watch, np.random.default_rng(0)) == num_left
-        assert run.ledger.probes == 2  # both sides of one component
+        # Both sides of one component, and a size an octave up to an eighth of the positions.
+        assert run.ledger.probes == 2 + len(shown_sizes(39, IN_CONTEXT))
         assert run.is_complete
 
 
@@ -94,5 +96,11 @@ def test_sequences_that_disagree_leave_the_others_and_say_so() -> None:
     notes = [result.notes for result in batch.results]
     assert all("a row was read that the recovered structure does not imply" in n[0] for n in notes)
     same = structure.sample(law.oracle(), 12, streams)
-    assert not any(result.notes for result in same.results)
-    assert same.ledger.depth == len(structure.order.layers) + 1
+    assert all(list(result.notes) == [ASSUMPTION] for result in same.results)
+    # Stored replies, all-mask rows and a rehearsal come first.
+    assert same.ledger.depth == len(structure.order.layers) + 3
+
+
+def test_a_row_of_the_last_layer_that_disagrees_is_told_too() -> None:
+    assert left_singly(None) == []
+    assert "the 0 positions left" in left_singly(0)[0]

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from counterprobe.probing.compressed import CompressedSettings, Findings, compressed_screen
-from counterprobe.probing.compressed.certify import REHEARSALS
+from counterprobe.probing.compressed.rehearsal import rehearsal_cost
 from counterprobe.probing.compressed.screen import LEAST_BLOCKS
 from counterprobe.run.unmasking import Unmasking
 from counterprobe.samplers.base import Sampler
@@ -27,15 +27,16 @@ class CompressedReport:
         What the screen found.
     num_singles, num_repaired, num_layers : int
         Unresolved positions and cycle vertices committed singly, and centroid batches.
-    num_left : int
-        Positions committed singly after a commit had read a row that the findings do not imply.
+    num_left : int or None
+        Positions committed singly after a row was read that the findings do not imply; None if
+        all rows were implied.
     """
 
     findings: Findings
     num_singles: int
     num_repaired: int
     num_layers: int
-    num_left: int = 0
+    num_left: int | None = None
 
     @property
     def notes(self) -> list[str]:
@@ -55,6 +56,8 @@ class CompressedReport:
                 "committed singly"
             )
         said.extend(left_singly(self.num_left))
+        if self.findings.terms is None and self.findings.batches:
+            said.append("rows of many tokens were sketched, so commits were compared with nothing")
         if self.num_layers:
             said.append(self.findings.assumption)
         return said
@@ -84,7 +87,8 @@ class Compressed(CompressedSettings, Sampler):
 
     def foreseen_submissions(self, length: int, vocab_size: int) -> int | None:
         """Return what discovery costs at least: a first batch, validation and rehearsals."""
-        least = self.first_batch + 2 * LEAST_BLOCKS + REHEARSALS
+        least = self.first_batch + 2 * LEAST_BLOCKS
+        least += rehearsal_cost(length, self.failure_budget)
         return 1 + (least if self.max_probes is None else min(least, self.max_probes))
 
     def unmask(self, run: Unmasking, decisions: Decisions) -> object:

@@ -12,6 +12,7 @@ from counterprobe.errors import Infeasible
 from counterprobe.graph import check_edges
 from counterprobe.planning.order import CommitOrder, commit_order
 from counterprobe.probing.compressed.findings import Terms
+from counterprobe.probing.compressed.rehearsal import ASSUMPTION
 from counterprobe.run.unmasking import Unmasking
 from counterprobe.samplers.base import Sampler
 from counterprobe.samplers.settings import require_count
@@ -27,21 +28,23 @@ class StructuredReport:
 
     Attributes
     ----------
-    num_left : int
-        Positions committed singly after a row was read that the structure does not imply.
+    num_left : int or None
+        Positions committed singly after a row was read that the structure does not imply; None
+        if all rows were implied.
     is_watched : bool
         Whether there were terms to compare rows with.
     """
 
-    num_left: int
+    num_left: int | None
     is_watched: bool
 
     @property
     def notes(self) -> list[str]:
-        """What did not agree, or could not be compared."""
+        """What did not agree, could not be compared, or is assumed."""
         said = left_singly(self.num_left)
         if not self.is_watched:
             said.append("the structure has no fitted terms, so no row was compared with it")
+        said.append(ASSUMPTION)
         return said
 
 
@@ -60,9 +63,9 @@ class Structured(Sampler):
         Positions that depend on each other.
     unresolved : tuple of int
         Positions whose neighbours are not known.
-    given : tuple of int
-        Positions that were given when the structure was found, and must be given here: it says
-        nothing about them.
+    given : tuple of pairs of int
+        Positions that were given when the structure was found, with their tokens. The same must
+        be given here: it says nothing about them, nor about any other context.
     terms : Terms, optional
         What the rows of commits are compared with; a run that disagrees finishes singly. Not part
         of the settings that results show.
@@ -77,7 +80,7 @@ class Structured(Sampler):
     length: int
     edges: tuple[tuple[int, int], ...] = ()
     unresolved: tuple[int, ...] = ()
-    given: tuple[int, ...] = ()
+    given: tuple[tuple[int, int], ...] = ()
     terms: Terms | None = field(default=None, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -85,11 +88,13 @@ class Structured(Sampler):
         require_count("length", self.length)
         pairs = check_edges(self.length, self.edges)
         object.__setattr__(self, "edges", tuple((i, j) for i, j in pairs.tolist()))
-        for name in ("unresolved", "given"):
-            positions = tuple(int(k) for k in getattr(self, name))
+        unresolved = tuple(int(k) for k in self.unresolved)
+        given = tuple((int(k), int(token)) for k, token in self.given)
+        for name, positions in (("unresolved", unresolved), ("given", tuple(k for k, _ in given))):
             if not all(0 <= k < self.length for k in positions):
                 raise ValueError(f"{name} must lie in 0..{self.length - 1}, got {positions!r}")
-            object.__setattr__(self, name, positions)
+        object.__setattr__(self, "unresolved", unresolved)
+        object.__setattr__(self, "given", given)
 
     @property
     def settings(self) -> dict[str, Any]:
@@ -102,7 +107,7 @@ class Structured(Sampler):
         """Order the commits by the structure alone."""
         is_known = np.ones(max(self.length, residual.max(initial=-1) + 1), dtype=np.bool_)
         is_known[self.length :] = False
-        is_known[list(self.given)] = False
+        is_known[[k for k, _ in self.given]] = False
         if not is_known[residual].all():
             raise ValueError(
                 f"position {int(residual[np.argmin(is_known[residual])])} was not masked when "
@@ -126,6 +131,13 @@ class Structured(Sampler):
                 "structure of this oracle"
             )
         order = self.order(run.residual)
+        for position, token in self.given:
+            if run.state[position] != token:
+                raise ValueError(
+                    f"this structure was found with token {token} given at position {position}, "
+                    f"here it is {int(run.state[position])}: what depends on what may differ; "
+                    "give the same context, or discover the structure of this one"
+                )
         if run.transcript.level:
             edges, is_resolved = self._graph(run.length)
             run.transcript.note("terminal", edges=edges, is_resolved=is_resolved)

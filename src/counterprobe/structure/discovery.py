@@ -14,6 +14,7 @@ from counterprobe.errors import Infeasible
 from counterprobe.oracle import Oracle
 from counterprobe.planning import Plan, make_plan, price_of_batches
 from counterprobe.probing.compressed import CompressedSettings, Findings, compressed_screen
+from counterprobe.probing.constraints import arbitrary_tokens
 from counterprobe.probing.soft import SoftFindings, SoftSettings, soft_screen
 from counterprobe.run.checkpoint import checkpointed
 from counterprobe.run.listening import Listener
@@ -192,7 +193,11 @@ def discover(
     if mode == "exact" or (mode == "auto" and not wants_soft and run.row_error <= EXACT_ROWS):
         assert not isinstance(settings, SoftSettings)
         chosen = settings or CompressedSettings()
-        findings = compressed_screen(run, seeds.decisions, chosen)
+        try:
+            findings = compressed_screen(run, seeds.decisions, chosen)
+        except Infeasible as outcome:
+            telling.close("infeasible", str(outcome))
+            raise
         resolved = findings.is_resolved[run.residual].any() or len(run.residual) < 2
         if mode == "exact" or resolved or fallback:
             if not fallback:
@@ -248,7 +253,7 @@ def _exact(
         row_width=sample.width,
         row_error=run.row_error,
         precision=sample.precision,
-        tolerance=findings.terms.tolerance if findings.terms is not None else 0.0,
+        tolerance=findings.tolerance,
         about=_about(run, settings, seeds),
         **_terms(findings),
     )
@@ -304,7 +309,8 @@ def _soft(
     """Run the soft screen and return what it found."""
     run = telling.run
     is_enough = None if is_fixed else _Judge(run, seeds.decisions)
-    found = soft_screen(run, seeds.decisions, settings, is_enough=is_enough)
+    with arbitrary_tokens():
+        found = soft_screen(run, seeds.decisions, settings, is_enough=is_enough)
     rate = f"at a false discovery rate of {found.false_discovery_rate:.3f}"
     telling.close("discovered", f"edges estimated {rate}: {len(found.edges)}")
     sample = found.sample or no_sample(run.length)

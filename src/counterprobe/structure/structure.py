@@ -21,6 +21,7 @@ from counterprobe.oracle import Oracle
 from counterprobe.planning.order import CommitOrder, commit_order
 from counterprobe.probing.compressed import Findings
 from counterprobe.probing.compressed.findings import Terms
+from counterprobe.probing.compressed.rehearsal import ASSUMPTION
 from counterprobe.run.batches import SampleBatch
 from counterprobe.run.ledger import Ledger
 from counterprobe.run.unmasking import Progress
@@ -28,7 +29,8 @@ from counterprobe.states import MASK
 from counterprobe.streams import Streams
 from counterprobe.structure import file
 from counterprobe.structure.fields import ARRAYS, FIRST_KIND, KIND
-from counterprobe.structure.recognition import SAME_ROW, Found
+from counterprobe.structure.recognition import SAME_ROW, Found, recognise
+from counterprobe.structure.rehearsed import rehearsed
 
 if TYPE_CHECKING:
     from counterprobe.samplers.base import Sampler
@@ -88,7 +90,7 @@ class Structure(Found):
     precision : float
         Total variation by which its rows may differ from batch to batch, by their type.
     tolerance : float
-        Total variation that counted as explained when the terms were fitted.
+        Total variation that counted as explained.
     about : dict
         Oracle name, settings, seeds and versions.
     unary : ndarray of float, shape (N, C)
@@ -161,6 +163,25 @@ class Structure(Found):
         unexplained = float(fitted.max(initial=0.0))
         return SAME_ROW + 2 * max(self.row_error, self.precision, min(unexplained, ROUNDED))
 
+    @property
+    def assumption(self) -> str:
+        """What no test of it sees, in plain words."""
+        return ASSUMPTION
+
+    def check(self, oracle: Oracle) -> Ledger:
+        """Make sure that an oracle is the one this was found with; return what that cost.
+
+        The stored probes are asked again, and a short rehearsal compares rows with what the
+        structure implies where sequences live: an oracle may differ from another only there.
+
+        Raises
+        ------
+        StructureError
+            If length or vocabulary differ, the stored replies do not come back, or a row is not
+            what the structure implies.
+        """
+        return recognise(self, oracle) + rehearsed(self, oracle)
+
     def sample(
         self,
         oracle: Oracle,
@@ -182,7 +203,7 @@ class Structure(Found):
         count : int
         streams : Streams
         check : bool
-            Ask the stored probes again first; they are charged to the whole.
+            Make sure first that this is its oracle (see :meth:`check`), charged to the whole.
         progress : bool or callable
             As in ``counterprobe.sample``.
         """
@@ -208,7 +229,7 @@ class Structure(Found):
             self.length,
             edges=tuple((i, j) for i, j in self.edges.tolist()),
             unresolved=tuple(self.unresolved.tolist()),
-            given=tuple(np.flatnonzero(self.given != MASK).tolist()),
+            given=tuple((k, v) for k, v in enumerate(self.given.tolist()) if v != MASK),
             terms=self.terms,
         )
 
@@ -222,6 +243,7 @@ class Structure(Found):
             "unresolved": len(self.unresolved),
             "untested": len(self.untested),
             "reason": self.reason,
+            "assumption": self.assumption,
             "repaired": len(order.repaired),
             "layers": len(order.layers),
             "rounds": len(order.batches),

@@ -5,7 +5,8 @@ shows here, at no cost: the rows of a commit are read anyway. A run that fails h
 too many together; whatever is left is then committed one position at a time.
 
 Where some positions had no explanation and were committed singly, their values are the first real
-context that the others are seen in: a *rehearsal* then looks before anything is drawn together.
+context that the others are seen in: a *rehearsal* then looks before anything is drawn together. A
+structure that is used again is rehearsed once before its first commit, in any case.
 """
 
 from __future__ import annotations
@@ -22,11 +23,16 @@ from counterprobe.probing.compressed.implied import (
     coordinates_of,
     tokens_of,
 )
+from counterprobe.probing.compressed.rehearsal import show_few, shown_sizes
 from counterprobe.rows import ClassedRows, Rows
 from counterprobe.run.unmasking import Unmasking
 from counterprobe.states import MASK
 
 __all__ = ["CommitWatch", "commit_in_order", "left_singly"]
+
+# How many sizes are rehearsed in the context of one sequence, which pays for it alone: one an
+# octave (see ``rehearsal.py``).
+IN_CONTEXT = 0.2
 
 
 class CommitWatch:
@@ -64,43 +70,64 @@ class CommitWatch:
         is_off = ~(misfit <= self.implied.tolerance)
         return np.asarray(is_off.reshape(len(states), len(batch)).any(axis=1), dtype=np.bool_)
 
-    def rehearsal(
-        self, state: StateArray, layers: list[IntArray], rows: Rows, rng: np.random.Generator
-    ) -> StateArray:
-        """Return states that tell any two components that were certified apart.
+    def rehearse(
+        self,
+        run: Unmasking,
+        state: StateArray,
+        layers: list[IntArray],
+        rows: Rows,
+        failure_budget: float,
+        rng: np.random.Generator,
+    ) -> BoolArray:
+        """Probe sequences as the terms draw them; say which positions had a row that disagrees.
 
-        Values are drawn from the fitted terms, given what is known; each state masks one side of
-        every component, by code words of which none contains another, so that any position is
-        once masked while any position of another component is not.
+        Each state masks one side of every component, by code words of which none contains
+        another, so that any position is once masked while any position of another component is
+        not; further ones show 1, 2, 4, ... positions only.
 
         Parameters
         ----------
+        run : Unmasking
         state : ndarray of int, shape (N,)
-            The history, in which only the positions of the layers are masked.
+            What is known; the positions of the layers are masked.
         layers : list of ndarray of int
         rows : Rows
             Any rows of this oracle: they say how tokens become coordinates.
+        failure_budget : float
+            How many of the further ones; see ``rehearsal.py``.
         rng : numpy.random.Generator
+
+        Returns
+        -------
+        ndarray of bool, shape (N,)
         """
-        assert self.implied is not None
-        classes = rows.classes if isinstance(rows, ClassedRows) else None
+        has_moved = np.zeros(len(state), dtype=np.bool_)
+        if self.implied is None or not layers:
+            return has_moved
         free = np.sort(np.concatenate(layers))
         edges = self.implied.law.edges
         label, side = sides(self.implied.law.length, edges[np.isin(edges, free).all(axis=1)])
         _, label = np.unique(label[free], return_inverse=True)
         words = code_words(int(label.max()) + 1, rng)
-        states = np.repeat(state[None, :], words.shape[1], axis=0)
-        known = coordinates_of(state[None, :], classes)[0]
-        for b in range(words.shape[1]):
-            drawn = self.implied.draw(np.maximum(known, 0), layers, rng)[free]
-            shown = tokens_of(drawn, free, classes, rng)
-            states[b, free] = np.where(words[label, b] ^ side[free], MASK, shown)
-        return states
+        by_words = ~(words[label].T ^ side[free])
+        few = show_few(len(free), shown_sizes(len(free), failure_budget), rng)
+        all_shown = np.concatenate([by_words, few])
+        classes = rows.classes if isinstance(rows, ClassedRows) else None
+        known = np.maximum(coordinates_of(state[None, :], classes)[0], 0)
+        states = np.repeat(state[None, :], len(all_shown), axis=0)
+        for b, shown in enumerate(all_shown):
+            drawn = self.implied.draw(known, layers, rng)[free]
+            states[b, free] = np.where(shown, tokens_of(drawn, free, classes, rng), MASK)
+        readouts = Readouts.every_masked(states)
+        run.transcript.announce("rehearse")
+        misfit = self.implied.misfit(states, readouts, run.probe(states, readouts))
+        has_moved[readouts.position[~(misfit <= self.implied.tolerance)]] = True
+        return has_moved
 
 
 def commit_in_order(
     run: Unmasking, order: CommitOrder, watch: CommitWatch, rng: np.random.Generator
-) -> int:
+) -> int | None:
     """Commit by an order while the rows are the implied ones, and the rest singly.
 
     Parameters
@@ -113,20 +140,17 @@ def commit_in_order(
 
     Returns
     -------
-    int
-        Positions that were left when a row disagreed, committed singly.
+    int or None
+        Positions that were left when a row disagreed, committed singly; None if none did.
     """
     seen: list[Rows] = []
     for k, position in enumerate(order.alone):
         seen.clear()
         run.transcript.announce("single" if k < len(order.singles) else "repair")
         run.commit([position], observe=lambda _, rows: seen.append(rows))
-    if len(order.singles) and order.layers and watch.implied is not None:
-        states = watch.rehearsal(run.state, order.layers, seen[0], rng)
-        readouts = Readouts.every_masked(states)
-        run.transcript.announce("rehearse")
-        misfit = watch.implied.misfit(states, readouts, run.probe(states, readouts))
-        if not (misfit <= watch.implied.tolerance).all():
+    if len(order.singles):
+        context = run.state
+        if watch.rehearse(run, context, order.layers, seen[0], IN_CONTEXT, rng).any():
             return _commit_singly(run)
     for layer in order.layers:
         history = run.state[None, :]
@@ -135,12 +159,12 @@ def commit_in_order(
         run.commit(layer, observe=lambda _, rows: seen.append(rows))
         if watch.disagrees(history, layer, seen[0])[0]:
             return _commit_singly(run)
-    return 0
+    return None
 
 
-def left_singly(num_left: int) -> list[str]:
+def left_singly(num_left: int | None) -> list[str]:
     """Say, for a result's notes, that a run ended singly; nothing where it did not."""
-    if not num_left:
+    if num_left is None:
         return []
     return [
         "on the way a row was read that the recovered structure does not imply; the "

@@ -55,6 +55,7 @@ def build_data(
             np.uint32
         ),
         np.full(length, 2**width - 1, dtype=np.int64),
+        np.ones(num_probes, dtype=np.bool_),
     )
 
 
@@ -243,7 +244,7 @@ def start_probing(
     error = oracle.row_error if row_error is None else row_error
     start, tokens = rows.above(threshold)
     banks = banks_from_lists(state[0], everywhere, rows, start, tokens, threshold)
-    columns = Columns.of(banks, rows)
+    columns = Columns.of(banks, everywhere, rows)
     rng = np.random.default_rng(seed)
     readings = Readings(columns, everywhere, rows, error, rng, tolerance=tolerance)
     return Probed(law, columns, readings, oracle, rng, as_dense)

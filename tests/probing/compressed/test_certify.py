@@ -7,9 +7,10 @@ import pytest
 
 import counterprobe as cp
 from counterprobe.probing.compressed import CompressedSettings, compressed_screen
-from counterprobe.probing.compressed.certify import REHEARSALS, Certificate
+from counterprobe.probing.compressed.certify import Certificate
 from counterprobe.probing.compressed.neighbourhoods import Neighbourhoods
 from counterprobe.probing.compressed.readings import EXACT
+from counterprobe.probing.compressed.rehearsal import rehearsal_cost
 from counterprobe.probing.compressed.screen import _CompressedScreen
 from counterprobe.samplers import Compressed
 from counterprobe.testing import HiddenTopic
@@ -63,10 +64,13 @@ def test_a_hidden_topic_is_kept(kind: str, length: int) -> None:
 
 @pytest.mark.parametrize("kind", ["concentrated", "equal marginals"])
 def test_a_hidden_topic_among_many_positions_is_refuted(kind: str) -> None:
-    found = findings_of(TOPICS[kind](512, 5))
-    assert not found.is_resolved.any()
-    assert found.num_refuted == 512
+    topic = TOPICS[kind](256, 5)
+    found = findings_of(topic)
+    # Once enough is known to tell the topic, the rest is independent and may stand.
+    assert found.num_refuted > 64
     assert "where commits happen" in found.reason
+    result = Compressed(fallback=True)(cp.Unmasking(topic), cp.Streams.from_seed(1))
+    assert product_to_joint(topic, result) == pytest.approx(0.0, abs=1e-4)
 
 
 def test_a_hidden_topic_is_sampled_singly_and_said_so() -> None:
@@ -84,7 +88,7 @@ def test_forests_are_certified_at_the_cost_of_the_rehearsals() -> None:
         assert found.num_compared == 200
         assert found.num_refuted == 0
         assert found.batches[-1].purpose == "rehearse"
-        assert found.batches[-1].probes == REHEARSALS
+        assert found.batches[-1].probes == rehearsal_cost(200, 0.01)
 
 
 def test_an_independent_law_is_certified() -> None:
@@ -187,7 +191,7 @@ def test_a_row_that_disagrees_refutes_its_component_and_no_other(found) -> None:
         assert where(certificate.is_refuted) == refuted
 
 
-def test_a_failed_rehearsal_refutes_everything_that_was_certified(found) -> None:
+def test_a_rehearsal_names_what_disagrees_and_the_rest_stands(found) -> None:
     found.knowledge.reopen(np.array([23]))
     rows, history = all_mask_rows(found, {4: 1e-3})
     readouts = cp.Readouts.every_masked(history[None, :])
@@ -195,11 +199,11 @@ def test_a_failed_rehearsal_refutes_everything_that_was_certified(found) -> None
     certificate.compare_rehearsal(history[None, :], readouts, all_mask_rows(found, {})[0])
     assert where(certificate.is_refuted) == []
     certificate.compare_rehearsal(history[None, :], readouts, rows)
-    assert where(certificate.is_refuted) == list(range(23))
+    assert where(certificate.is_refuted) == [4, 5]
     assert where(~certificate.is_compared) == [23]
     # One good rehearsal more makes nothing good.
     certificate.compare_rehearsal(history[None, :], readouts, all_mask_rows(found, {})[0])
-    assert where(certificate.is_refuted) == list(range(23))
+    assert where(certificate.is_refuted) == [4, 5]
 
 
 def test_what_touches_a_position_known_first_is_not_compared_with_all_mask_rows(found) -> None:
@@ -233,40 +237,6 @@ def test_two_ends_that_imply_different_tables_refute_their_component(found, monk
     assert where(Certificate(found).is_refuted) == []
 
 
-def test_rehearsals_mask_what_is_committed_together_and_reveal_some_of_it(found) -> None:
-    found.knowledge.reopen(np.array([1, 22]))
-    certificate = Certificate(found)
-    free = np.delete(np.arange(LENGTH), [1, 22])
-    assert sorted(np.concatenate(certificate.layers).tolist()) == free.tolist()
-    assert len(certificate.layers) == 2
-    seen = set()
-    for seed in range(12):
-        masked, choices = certificate.rehearse(np.random.default_rng(seed))
-        assert masked.shape == choices.shape == (2, LENGTH) and masked.dtype == np.bool_
-        assert not masked[:, [1, 22]].any()
-        # A quarter of the free positions, eight at most, are revealed in the first one; in the
-        # second the first half of the layers.
-        shown = np.setdiff1d(free, where(masked[0]))
-        assert len(shown) == 5
-        seen |= set(shown.tolist())
-        assert np.setdiff1d(free, where(masked[1])).tolist() == certificate.layers[0].tolist()
-        assert (choices >= 0).all() and (choices < found.readings.columns.num_choices).all()
-    assert len(seen) > 15  # not always the same ones
-
-
-def test_without_edges_a_rehearsal_reveals_half_of_everything(classed_law) -> None:
-    run = cp.Unmasking(classed_law([], 60).oracle())
-    screen = _CompressedScreen(run, cp.Streams.from_seed(1).decisions, CompressedSettings())
-    screen.discover()
-    certificate = Certificate(screen.found)
-    shares = []
-    for seed in range(20):
-        masked, _ = certificate.rehearse(np.random.default_rng(seed))
-        assert (~masked[0]).sum() == 8
-        shares.append((~masked[1]).mean())
-    assert 0.4 < np.mean(shares) < 0.6 and len(set(shares)) > 3
-
-
 def test_rehearsed_values_are_drawn_from_the_fitted_terms() -> None:
     # Positions 0 and 1 all but copy each other; 2 is by itself.
     law = cp.ForestLaw(
@@ -277,10 +247,7 @@ def test_rehearsed_values_are_drawn_from_the_fitted_terms() -> None:
     screen.discover()
     certificate = Certificate(screen.found)
     columns = screen.columns
-    values = set()
-    for seed in range(30):
-        _, choices = certificate.rehearse(np.random.default_rng(seed))
-        shown = columns.coordinate_of_choice[np.arange(3), choices]
-        assert (shown[:, 0] == shown[:, 1]).all()
-        values |= {tuple(row[1:]) for row in shown.tolist()}
-    assert len(values) == 9
+    choices = certificate.draw_choices(60, np.random.default_rng(0))
+    shown = columns.coordinate_of_choice[np.arange(3), choices]
+    assert (shown[:, 0] == shown[:, 1]).all()
+    assert len({tuple(row[1:]) for row in shown.tolist()}) == 9

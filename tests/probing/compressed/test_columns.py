@@ -24,13 +24,13 @@ def banks_of(lists: list[list[int]], vocab_size: int) -> Banks:
 
 def dense_columns(lists: list[list[int]], vocab_size: int) -> Columns:
     rows = cp.DenseRows(np.full((len(lists), vocab_size), 1 / vocab_size))
-    return Columns.of(banks_of(lists, vocab_size), rows)
+    return Columns.of(banks_of(lists, vocab_size), np.arange(len(lists)), rows)
 
 
 def classed_columns(lists: list[list[int]], classes: cp.TokenClasses) -> Columns:
     masses = np.full((len(lists), classes.num_classes), 1 / classes.num_classes)
     rows = cp.ClassedRows(masses, classes, np.arange(len(lists)))
-    return Columns.of(banks_of(lists, classes.vocab_size), rows)
+    return Columns.of(banks_of(lists, classes.vocab_size), np.arange(len(lists)), rows)
 
 
 def random_columns(seed: int, kind: str) -> tuple[Columns, list[list[int]], np.ndarray]:

@@ -224,6 +224,7 @@ def steering_columns(num_choices: list[int]) -> Columns:
     zeros = np.zeros(length, dtype=np.int64)
     columns = Columns.of(
         Banks(0.0, start, tokens, zeros, zeros.copy(), vocab_size),
+        np.arange(length),
         cp.DenseRows(np.full((length, vocab_size), 1 / vocab_size)),
     )
     return dataclasses.replace(columns, num_choices=np.array(num_choices))

@@ -50,7 +50,7 @@ def test_thresholds_lie_between_zero_and_one_or_are_left_open(name: str) -> None
 
 def test_settings_as_they_come() -> None:
     usual = CompressedSettings()
-    assert (usual.failure_budget, usual.first_batch, usual.mask_rate) == (0.01, 64, 0.33)
+    assert (usual.failure_budget, usual.first_batch, usual.mask_rate) == (0.01, 56, 0.4)
     assert usual.max_probes is usual.bank_threshold is usual.tolerance is None
     assert usual.patience == 8
 

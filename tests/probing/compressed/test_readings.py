@@ -149,7 +149,8 @@ def test_given_positions_have_no_rows(classed_law):
     residual = run.residual
     rows = run.preprocess()
     start, tokens = rows.above(0.0)
-    columns = Columns.of(banks_from_lists(run.state, residual, rows, start, tokens, 0.0), rows)
+    banks = banks_from_lists(run.state, residual, rows, start, tokens, 0.0)
+    columns = Columns.of(banks, residual, rows)
     readings = Readings(columns, residual, rows, 1e-12, np.random.default_rng(0))
     assert readings.length == LENGTH
     np.testing.assert_array_equal(readings.all_mask[residual], rows.masses)
@@ -170,7 +171,8 @@ def plain_readings(
     everywhere = np.arange(length)
     state = np.full(length, cp.MASK)
     start, tokens = rows.above(0.0)
-    columns = Columns.of(banks_from_lists(state, everywhere, rows, start, tokens, 0.0), rows)
+    banks = banks_from_lists(state, everywhere, rows, start, tokens, 0.0)
+    columns = Columns.of(banks, everywhere, rows)
     rng = np.random.default_rng(0)
     return Readings(columns, everywhere, rows, row_error, rng, tolerance=tolerance)
 
@@ -398,7 +400,7 @@ def test_sketched_lengths_estimate_the_weighted_length(seed_of, false_alarms):
     banks = banks_from_lists(np.array([cp.MASK]), everywhere, rows, start, tokens, 2.0)
     ratios = []
     for _ in range(draws):
-        readings = Readings(Columns.of(banks, rows), everywhere, rows, 1e-12, rng)
+        readings = Readings(Columns.of(banks, everywhere, rows), everywhere, rows, 1e-12, rng)
         logs, _ = readings.coordinates(np.zeros(2, dtype=np.int64), np.stack([p, q]))
         square = readings.importance[0] @ (logs[1] - logs[0]) ** 2
         ratios.append(square / (p @ change**2))

@@ -520,7 +520,7 @@ def test_validation_finds_an_edge_deleted_before_it(monkeypatch) -> None:
         running.readings.num_probes = 0
         running.readings._weight[:] = 0.0
         monkeypatch.setattr(running, "_improve", lambda: None)
-        running._validate(running._pending())
+        running._validate(running.validated.pending())
         reopened = set(np.flatnonzero(~running.knowledge.is_resolved).tolist())
         assert reopened == ({i, j} if deleted else set())
 

@@ -7,7 +7,8 @@ import counterprobe as cp
 from counterprobe.probing.compressed import CompressedSettings, compressed_screen
 from counterprobe.probing.compressed.design import code_length
 from counterprobe.probing.compressed.findings import default_max_probes, needed_evidence
-from counterprobe.probing.compressed.screen import FEW_MASK_RATE, MASK_RATE, _CompressedScreen
+from counterprobe.probing.compressed.rehearsal import rehearsal_cost
+from counterprobe.probing.compressed.screen import _CompressedScreen
 
 
 def fresh_screen(
@@ -101,7 +102,7 @@ def test_components_have_keys_of_their_positions_and_edges(monkeypatch) -> None:
 
     def keys(of: list[list[int]]) -> dict[int, int]:
         monkeypatch.setattr(running.found, "edges", lambda: np.array(of).reshape(-1, 2))
-        label, found = running._components()
+        label, found = running.validated.components()
         assert len(found) == label.max() + 1 == 40 - len(of)
         return {i: found[label[i]] for i in range(40)}
 
@@ -114,7 +115,7 @@ def test_components_have_keys_of_their_positions_and_edges(monkeypatch) -> None:
     running.knowledge.resolve(np.delete(np.arange(40), 1))
     running.knowledge.give_up()
     monkeypatch.setattr(running.found, "edges", lambda: np.array(edges))
-    assert running._edges_inside().tolist() == [[4, 5]]
+    assert running.validated.edges().tolist() == [[4, 5]]
 
 
 def test_components_are_pending_until_they_are_validated_as_they_are(monkeypatch) -> None:
@@ -122,14 +123,14 @@ def test_components_are_pending_until_they_are_validated_as_they_are(monkeypatch
     given[39] = 0
     running = fresh_screen(given=given)
     monkeypatch.setattr(running.found, "edges", lambda: np.array([[0, 1], [1, 2]]))
-    assert running._pending().tolist() == []
+    assert running.validated.pending().tolist() == []
     running.knowledge.resolve(np.array([0, 1, 2, 7, 8]))
-    assert running._pending().tolist() == [0, 1, 2, 7, 8]
-    label, keys = running._components()
-    running.validated = {keys[label[0]], keys[label[8]]}
-    assert running._pending().tolist() == [7]
+    assert running.validated.pending().tolist() == [0, 1, 2, 7, 8]
+    label, keys = running.validated.components()
+    running.validated.note({keys[label[0]], keys[label[8]]})
+    assert running.validated.pending().tolist() == [7]
     monkeypatch.setattr(running.found, "edges", lambda: np.array([[0, 1], [0, 2]]))
-    assert running._pending().tolist() == [0, 1, 2, 7]
+    assert running.validated.pending().tolist() == [0, 1, 2, 7]
 
 
 @pytest.mark.parametrize(("num_edges", "blocks"), [(0, 9), (37, 6), (39, 6), (4, 9), (29, 7)])
@@ -140,7 +141,7 @@ def test_validation_costs_a_block_of_probes_for_each_letter(
     path = np.array([[i, i + 1] for i in range(num_edges)], dtype=np.int64).reshape(-1, 2)
     monkeypatch.setattr(running.found, "edges", lambda: path)
     assert blocks == max(6, code_length(40 - num_edges + 1))
-    assert running._validation_cost() == blocks * running.num_choices + 2
+    assert running._validation_cost() == blocks * running.num_choices + rehearsal_cost(40, 0.01)
 
 
 def test_states_show_choices_beside_what_is_given() -> None:
@@ -191,30 +192,6 @@ def test_searching_goes_on_while_it_is_worthwhile(monkeypatch) -> None:
     assert gains(10, 10, 10, 5, 5) == [True, False, False, False]
 
 
-def test_a_batch_keeps_to_what_is_left_of_the_budget(monkeypatch) -> None:
-    running = fresh_screen(max_probes=100)
-    everyone = np.ones(40, dtype=np.bool_)
-    submitted = Script()
-    monkeypatch.setattr(running, "_submit", submitted)
-    cost = running._validation_cost()
-    for purpose, reserve in (("resolve", cost), ("evidence", 2)):
-        for used, size in ((0, 10), (100 - reserve - 10, 10), (100 - reserve - 3, 3)):
-            running.readings.num_probes = used
-            assert running._batch(purpose, everyone, 10)
-            assert submitted.calls[-1][0][0] == purpose
-            assert submitted.calls[-1][0][1].shape == (size, 40)
-    assert not running.is_spent and not running.knowledge.is_given_up.any()
-    before = len(submitted.calls)
-    running.readings.num_probes = 98
-    assert not running._batch("evidence", everyone, 10)
-    assert running.is_spent and running.knowledge.is_given_up.all()
-    running = fresh_screen(max_probes=100)
-    running.readings.num_probes = 100 - cost
-    assert running._batch("resolve", everyone, 10)
-    assert running.is_spent and running.knowledge.is_given_up.all()
-    assert len(submitted.calls) == before
-
-
 def test_patience_ends_where_nothing_more_is_resolved(monkeypatch) -> None:
     running = fresh_screen(patience=3, max_probes=10_000)
     everyone = np.ones(40, dtype=np.bool_)
@@ -228,98 +205,35 @@ def test_patience_ends_where_nothing_more_is_resolved(monkeypatch) -> None:
     monkeypatch.setattr(running, "_submit", submit)
     given_up = []
     for _ in range(7):
-        assert running._batch("resolve", everyone, 4)
+        assert running._resolve(everyone)
         given_up.append(bool(running.knowledge.is_given_up.any()))
     # Two batches in vain, progress, then three in vain.
     assert given_up == [False] * 6 + [True]
     assert running.knowledge.is_given_up.sum() == 37 and running.idle == 0
-    # Batches for evidence have no patience to lose.
-    assert running._batch("evidence", everyone, 4) and running.idle == 0
 
 
-def test_batches_mask_what_may_be_masked_at_its_rate(monkeypatch) -> None:
-    given = np.full(40, cp.MASK)
-    given[0] = 1
-    running = fresh_screen(given=given)
-    running.knowledge.resolve(np.delete(np.arange(40), [1, 2]))
-    running.knowledge.give_up()
-    running.found._shown[5] = 1, 2  # not every probe shows everything
-    rates: list[np.ndarray] = []
-
-    def masks(size: int, edges: np.ndarray, rate: np.ndarray, urgent: np.ndarray, rng: object):
-        rates.append(rate)
-        return np.zeros((size, 40), dtype=np.bool_)
-
-    monkeypatch.setattr("counterprobe.probing.compressed.design.independent_masks", masks)
-    monkeypatch.setattr(running, "_submit", Script())
-    urgent = np.isin(np.arange(40), np.arange(3, 12))  # nine: less than a quarter of 39
-    wanted = np.where(np.arange(40) < 3, 0.0, MASK_RATE)
-    running._batch("resolve", urgent, 4)
-    np.testing.assert_array_equal(rates[-1], wanted)
-    running._batch("evidence", urgent | (np.arange(40) == 12), 4)  # ten: more
-    np.testing.assert_array_equal(rates[-1], wanted)
-    running._batch("evidence", urgent, 4)
-    wanted[urgent] = FEW_MASK_RATE
-    wanted[5] = MASK_RATE
-    np.testing.assert_array_equal(rates[-1], wanted)
-
-
-def test_the_most_urgent_is_done_first(monkeypatch) -> None:
-    running = fresh_screen()
-    batch, validate = Script(), Script()
-    monkeypatch.setattr(running, "_batch", batch)
-    monkeypatch.setattr(running, "_validate", validate)
-    monkeypatch.setattr(running.found, "contradictions", lambda: np.array([4]))
-    pending = Script(np.array([7]), np.empty(0, int), np.empty(0, int), np.empty(0, int))
-    monkeypatch.setattr(running, "_pending", pending)
-    # What is open is resolved.
-    running.knowledge.resolve(np.arange(1, 40))
-    running.idle = running.most_resolved = 3
-    running._step()
-    (purpose, urgent, size), _ = batch.calls.pop()
-    assert (purpose, np.flatnonzero(urgent).tolist(), size) == ("resolve", [0], 8)
-    assert running.idle == 3
-    # Then contradictions are retested, once.
-    running.knowledge.resolve(np.array([0]))
-    assert running._step() is True
-    assert (running.idle, running.most_resolved) == (0, 0)
-    assert np.flatnonzero(running.knowledge.is_open).tolist() == [4]
-    running.knowledge.resolve(np.array([4]))
-    # Then what is pending is validated.
-    running._step()
-    assert validate.calls[0][0][0].tolist() == [7] and not batch.calls
-    # Then evidence is gathered, a quarter more than the worst lacks.
-    missing = np.zeros(40, dtype=np.int64)
-    missing[[5, 9]] = 3, 10
-    monkeypatch.setattr(running, "_missing_evidence", lambda: missing)
-    monkeypatch.setattr(running, "_worthwhile", lambda lacking: lacking > 5)
-    running._step()
-    (purpose, urgent, size), _ = batch.calls.pop()
-    assert (purpose, np.flatnonzero(urgent).tolist(), size) == ("evidence", [9], 13)
-    missing[9] = 90
-    running._step()
-    assert batch.calls.pop()[0][2] == 64
-    # And nothing is left to do.
-    monkeypatch.setattr(running, "_worthwhile", lambda lacking: lacking > 900)
-    assert running._step() is False and not batch.calls
-
-
-def test_a_certificate_needs_rows_resolved_positions_and_two_probes(monkeypatch) -> None:
-    running = fresh_screen(max_probes=50)
-    monkeypatch.setattr(running, "_submit", Script())
-    assert running._certify() is None and not running.is_spent
-    running.knowledge.resolve(np.arange(12))
-    running.readings.num_probes = 49
-    assert running._certify() is None
-    assert running.is_spent and not running.knowledge.is_resolved.any()
-    running.is_spent = False
-    running.knowledge.resolve(np.arange(12))
-    running.readings.num_probes = 48
-    certificate = running._certify()
-    assert certificate is not None and not running.is_spent
-    assert np.flatnonzero(running.knowledge.is_resolved).tolist() == list(range(12))
-    monkeypatch.setattr(running.readings, "is_sketch", True)
-    assert running._certify() is None and not running.is_spent
+def test_evidence_is_planned_until_everything_would_have_what_it_lacks(monkeypatch) -> None:
+    law = cp.families.build("path", 40, 196)
+    running = fresh_screen(law.oracle())
+    edges = np.unique(np.sort(law.edges, axis=1), axis=0)
+    monkeypatch.setattr(running.found, "edges", lambda *, tentative=False: edges)
+    running.knowledge.resolve(np.arange(40))
+    submitted = Script()
+    monkeypatch.setattr(running, "_submit", submitted)
+    missing = np.where(np.arange(40) < 30, 7, 2)
+    assert running._gather_evidence(missing)
+    (purpose, masked, _), _ = submitted.calls[0]
+    assert purpose == "evidence"
+    assert (masked.sum(axis=0) >= missing).all()
+    assert not (masked[:, edges[:, 0]] & masked[:, edges[:, 1]]).any()
+    assert len(masked) <= 20  # of two neighbours only one is masked: fourteen at least
+    # Nothing is spent beyond what rehearsals need.
+    running.readings.num_probes = running.max_probes - rehearsal_cost(40, 0.01) - 3
+    assert running._gather_evidence(missing)
+    assert len(submitted.calls[-1][0][1]) == 3
+    running.readings.num_probes += 3
+    assert not running._gather_evidence(missing)
+    assert running.is_spent
 
 
 def test_what_a_rehearsal_happens_to_resolve_stays_open(monkeypatch) -> None:
@@ -328,45 +242,16 @@ def test_what_a_rehearsal_happens_to_resolve_stays_open(monkeypatch) -> None:
     monkeypatch.setattr(
         running, "_submit", lambda *_, **__: running.knowledge.resolve(np.arange(20))
     )
-    assert running._certify() is not None
+    running._rehearse()
     assert np.flatnonzero(running.knowledge.is_resolved).tolist() == list(range(12))
 
 
-class Verdict:
-    """A certificate that refutes what it is told to."""
-
-    def __init__(self, *refuted: int) -> None:
-        self.is_refuted = np.isin(np.arange(40), refuted)
-
-
-@pytest.mark.parametrize(
-    ("solved", "verdict", "refuted"),
-    [
-        (True, Verdict(), []),  # found anew, and certified
-        (True, Verdict(3, 9), [2, 3, 4, 9]),
-        (True, None, [2, 3, 4]),
-        (False, Verdict(), [2, 3, 4]),
-        (False, None, [2, 3, 4]),
-    ],
-)
-def test_refuted_positions_are_tried_once_more(
-    solved: bool, verdict: Verdict | None, refuted: list[int], monkeypatch
-) -> None:
-    running = fresh_screen()
-    running.knowledge.resolve(np.arange(40))
-    opened = []
-
-    def run_batches() -> None:
-        opened.extend(np.flatnonzero(running.knowledge.is_open).tolist())
-        running.knowledge.resolve(np.arange(40 if solved else 4))
-
-    monkeypatch.setattr(running, "_run_batches", run_batches)
-    monkeypatch.setattr(running, "_certify", lambda: verdict)
-    got = running._try_again(Verdict(2, 3, 4).is_refuted)
-    assert opened == [2, 3, 4]
-    assert np.flatnonzero(got).tolist() == refuted
-    assert running.is_refuted == bool(refuted)
-    assert np.flatnonzero(~running.knowledge.is_resolved).tolist() == refuted
+def test_without_probes_left_for_a_rehearsal_nothing_is_certified() -> None:
+    running = fresh_screen(max_probes=50)
+    running.knowledge.resolve(np.arange(12))
+    running.readings.num_probes = 49
+    assert not running._rehearse().any()
+    assert running.is_spent and not running.knowledge.is_resolved.any()
 
 
 def test_requests_are_small_and_everything_is_reported(counted) -> None:
@@ -411,7 +296,7 @@ def masks_of_validation(running: _CompressedScreen, monkeypatch) -> np.ndarray:
     """Return what a validation of everything pending would mask."""
     submitted = Script()
     monkeypatch.setattr(running, "_submit", submitted)
-    assert running._validate(running._pending())
+    assert running._validate(running.validated.pending())
     (purpose, masked, _), options = submitted.calls[0]
     assert (purpose, options) == ("validate", {"steered": False})
     assert len(submitted.calls) == 1
@@ -444,9 +329,9 @@ def test_validation_reads_every_component_while_any_other_is_shown(monkeypatch) 
                 assert (masks[:, i] & ~masks[:, j]).any() and (masks[:, j] & ~masks[:, i]).any()
     assert partner in np.flatnonzero(masks.any(axis=0))
     # Once validated, nothing is pending, and what changes is validated again.
-    assert running._pending().tolist() == []
+    assert running.validated.pending().tolist() == []
     monkeypatch.setattr(running.found, "edges", lambda *, tentative=False: edges[1:])
-    assert running._pending().tolist() == sorted(set(edges[0].tolist()) - {39})
+    assert running.validated.pending().tolist() == sorted(set(edges[0].tolist()) - {39})
     masks_of_validation(running, monkeypatch)
 
 
@@ -457,10 +342,12 @@ def test_validation_has_at_least_six_blocks_and_keeps_to_the_budget(monkeypatch)
         running = fresh_screen(law.oracle())
         monkeypatch.setattr(running.found, "edges", lambda *, tentative=False: edges)
         running.knowledge.resolve(np.arange(40))
-        running.readings.num_probes = running.max_probes - 6 * running.num_choices - 2 + short
+        running.readings.num_probes = (
+            running.max_probes - 6 * running.num_choices - rehearsal_cost(40, 0.01) + short
+        )
         if short:
             monkeypatch.setattr(running, "_submit", Script())
-            assert not running._validate(running._pending())
+            assert not running._validate(running.validated.pending())
             assert running.is_spent and not running.knowledge.is_resolved.any()
         else:
             masked = masks_of_validation(running, monkeypatch)
@@ -489,7 +376,7 @@ def test_hubs_that_would_saturate_are_validated_twice(monkeypatch) -> None:
     assert running._validate(np.arange(40))
     assert [options["steered"] for _, options in submitted.calls] == [False, True]
     once = len(submitted.calls[0][0][1])
-    running.readings.num_probes = running.max_probes - 2 * once - 1
-    running.validated = set()
+    running.readings.num_probes = running.max_probes - 2 * once - rehearsal_cost(40, 0.01) + 1
+    running.validated.forget()
     assert not running._validate(np.arange(40))
     assert running.is_spent

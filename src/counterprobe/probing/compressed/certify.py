@@ -1,32 +1,46 @@
-"""Certify a finished screen where it will be used: under the law, in the order of commits.
+"""Certify a finished screen where it will be used: under the law, at every scale.
 
 Probes show arbitrary tokens with half of everything masked. Before positions may be committed
 together, what their terms imply is compared with rows of another kind: those read with everything
-masked (free), the tables that the two ends of an edge imply (free), and two *rehearsals*, in which
-a sequence drawn from the fitted terms is revealed in a few places, or as far as commits would have
-come. A component with a row that disagrees is refuted as a whole: what its positions have in
-common is not what its edges say.
+masked (free), the tables that the two ends of an edge imply (free), and *rehearsals*, sequences
+drawn from the fitted terms of which some positions are shown (``rehearsal.py`` says how many).
+A component with a row that disagrees is refuted as a whole: what its positions have in common is
+not what its edges say. What is left is then rehearsed again.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-from counterprobe.arrays import BoolArray, IntArray, StateArray
+from counterprobe.arrays import BoolArray, FloatArray, IntArray, StateArray
 from counterprobe.graph import centroid_layers, components, repair_order
 from counterprobe.oracle import Readouts
+from counterprobe.probing.compressed.columns import Columns
 from counterprobe.probing.compressed.implied import ImpliedLaw, fitted_terms
 from counterprobe.probing.compressed.neighbourhoods import Neighbourhoods
 from counterprobe.probing.compressed.readings import EXACT
 from counterprobe.rows import Rows
 
-__all__ = ["REHEARSALS", "Certificate"]
+__all__ = ["Certificate", "likely_choices"]
 
 
-# Probes that certification takes.
-REHEARSALS = 2
-# Positions that the first rehearsal reveals: too few to settle what all have in common.
-EARLY = 8
+def likely_choices(
+    columns: Columns, all_mask: FloatArray, count: int, rng: np.random.Generator
+) -> IntArray:
+    """Draw what every position shows by itself, as the all-mask rows have it, shape (count, N).
+
+    Parameters
+    ----------
+    columns : Columns
+    all_mask : ndarray of float, shape (N, C)
+        Rows over coordinates.
+    count : int
+    rng : numpy.random.Generator
+    """
+    reach = np.cumsum(all_mask, axis=1)
+    drawn = rng.random((count, len(all_mask))) * reach[:, -1]
+    coordinate = [(reach[:, :-1] <= mine[:, None]).sum(axis=1) for mine in drawn]
+    return columns.choices_of(np.array(coordinate, dtype=np.int64).reshape(count, -1))
 
 
 class Certificate:
@@ -36,19 +50,25 @@ class Certificate:
     ----------
     found : Neighbourhoods
         Whose rows are not sketched.
+
+    Attributes
+    ----------
+    free : ndarray of int
+        Positions that would be committed in layers; the others are known before.
     """
 
     def __init__(self, found: Neighbourhoods) -> None:
         terms, disagreement = fitted_terms(found)
         length = len(terms.unary)
+        self._all_mask = found.readings.all_mask
         self.columns = found.readings.columns
         self.is_certified = found.knowledge.is_found
         is_free = self.is_certified.copy()
         is_free[repair_order(length, terms.edges, found.knowledge.is_resolved)] = False
+        self.free = np.flatnonzero(is_free)
         self.layers = list(centroid_layers(length, terms.edges, is_free))
         self.implied = ImpliedLaw.of(terms, ~is_free & ~found.knowledge.is_settled)
         self.is_compared, self._is_bad = np.zeros((2, length), dtype=np.bool_)
-        self._failed_rehearsal = False
         inside = found.knowledge.is_resolved[terms.edges].all(axis=1)
         self._label = components(length, terms.edges[inside])
         if terms.tolerance <= 3 * EXACT:
@@ -57,13 +77,7 @@ class Certificate:
 
     @property
     def is_refuted(self) -> BoolArray:
-        """Certified positions of components in which a row or a table disagreed.
-
-        All of them after a failed rehearsal: rows moved with what was thought independent of
-        them, and which rows would move with what was not revealed this time is not known.
-        """
-        if self._failed_rehearsal:
-            return self.is_certified
+        """Certified positions of components in which a row or a table disagreed."""
         spoilt = np.zeros(len(self._label), dtype=np.bool_)
         spoilt[self._label[self._is_bad & self.is_certified]] = True
         refuted: BoolArray = spoilt[self._label] & self.is_certified
@@ -77,37 +91,27 @@ class Certificate:
 
     def compare_rehearsal(self, states: StateArray, readouts: Readouts, rows: Rows) -> None:
         """Compare the rows of a rehearsal, which reveals whatever is committed singly."""
-        is_off = self._compare(states, readouts, rows, self.implied.is_tested)
-        self._failed_rehearsal |= is_off
+        self._compare(states, readouts, rows, self.implied.is_tested)
 
     def _compare(
         self, states: StateArray, readouts: Readouts, rows: Rows, testable: BoolArray
-    ) -> bool:
+    ) -> None:
         misfit = self.implied.misfit(states, readouts, rows)
         tested = testable[readouts.position]
         is_off = tested & ~(misfit <= self.implied.tolerance)
         self.is_compared[readouts.position[tested]] = True
         self._is_bad[readouts.position[is_off]] = True
-        return bool(is_off.any())
 
-    def rehearse(self, rng: np.random.Generator) -> tuple[BoolArray, IntArray]:
-        """Return what to mask and which choices to show, each of shape ``(REHEARSALS, N)``."""
-        length = len(self._label)
-        everywhere = np.arange(length)
-        choices = rng.integers(self.columns.num_choices, size=(REHEARSALS, length))
-        free = np.sort(np.concatenate([np.empty(0, dtype=np.int64), *self.layers]))
-        for k in range(REHEARSALS):
+    def draw_choices(self, count: int, rng: np.random.Generator) -> IntArray:
+        """Draw sequences as choices, shape ``(count, N)``.
+
+        What is committed singly shows what its own all-mask row has, whatever the others show;
+        the rest is drawn jointly, given that.
+        """
+        choices = likely_choices(self.columns, self._all_mask, count, rng)
+        everywhere = np.arange(choices.shape[1])
+        for k in range(count if len(self.free) else 0):
             known = np.maximum(self.columns.coordinate_of_choice[everywhere, choices[k]], 0)
-            drawn = self.implied.draw(known, self.layers, rng)[free]
-            shown_by = self.columns.choice_of_coordinate[free, drawn]
-            choices[k, free] = np.where(shown_by >= 0, shown_by, choices[k, free])
-        masked = np.zeros((REHEARSALS, length), dtype=np.bool_)
-        masked[:, free] = True
-        early = rng.choice(free, size=min(EARLY, len(free) // 4), replace=False)
-        masked[0, early] = False
-        half = len(self.layers) // 2
-        under_way = np.concatenate([np.empty(0, dtype=np.int64), *self.layers[:half]])
-        if half == 0:  # nothing was found to depend on anything
-            under_way = free[rng.random(len(free)) < 0.5]
-        masked[1, under_way] = False
-        return masked, choices
+            drawn = self.implied.draw(known, self.layers, rng)
+            choices[k, self.free] = self.columns.choices_of(drawn)[self.free]
+        return choices

@@ -17,11 +17,13 @@ import numpy as np
 from counterprobe.arrays import FloatArray, IntArray
 from counterprobe.compiled import kernel
 from counterprobe.probing.banks import Banks, bounded_threshold
-from counterprobe.rows import ClassedRows, Rows
+from counterprobe.rows import ClassedRows, Rows, to_numpy
 from counterprobe.theory.thresholds import threshold_floor
 
-__all__ = ["MOST_BANK_TOKENS", "MOST_COORDINATES", "Columns", "default_thresholds"]
+__all__ = ["ABSENT", "MOST_BANK_TOKENS", "MOST_COORDINATES", "Columns", "default_thresholds"]
 
+# A coordinate of less all-mask mass is absent: the position has no such token.
+ABSENT = 1e-30
 # Dense rows of no more tokens than this are kept as they are, and every token has a column.
 MOST_COORDINATES = 32
 # Tokens with a column of their own at one position, unless the threshold is given: the probes that
@@ -69,7 +71,7 @@ class Columns:
     group : ndarray of int, shape (kinds, V)
         Tail group of each token.
     group_tokens, group_start : ndarray of int, shape (kinds, V), (kinds, groups + 1)
-        Tokens of each group, increasing.
+        Tokens of each group, increasing; dense rows put behind them what is impossible.
     tail_group : ndarray of int, shape (N, K)
         Group of each tail choice; -1 for bank tokens and unused choices.
     choice_of_coordinate : ndarray of int, shape (N, C)
@@ -90,24 +92,32 @@ class Columns:
     coordinate_of_choice: IntArray
 
     @classmethod
-    def of(cls, banks: Banks, rows: Rows) -> Columns:
+    def of(cls, banks: Banks, residual: IntArray, rows: Rows) -> Columns:
         """Build the columns of all positions from the banks and the kind of rows read.
+
+        A token that a position cannot have is no choice of it.
 
         Parameters
         ----------
         banks : Banks
+        residual : ndarray of int
+            The positions that were read.
         rows : Rows
-            The all-mask rows.
+            Their all-mask rows.
         """
         length, vocab_size = len(banks.tail), rows.vocab_size
+        masses = to_numpy(rows.masses)
+        is_possible = np.ones((length, masses.shape[1]), dtype=np.bool_)
+        is_possible[residual] = masses > ABSENT
         if isinstance(rows, ClassedRows):
             kind, group = rows.classes.kind, rows.classes.token_class
             tokens, group_start = rows.classes.sorted_tokens, rows.classes.class_start
         else:
-            kind = np.zeros(length, dtype=np.int64)
-            group = np.zeros((1, vocab_size), dtype=np.int64)
-            tokens = np.arange(vocab_size)[None, :]
-            group_start = np.array([[0, vocab_size]])
+            # One tail group: the tokens that are possible, first in the order of its kind.
+            kinds, kind = np.unique(is_possible, axis=0, return_inverse=True)
+            group = np.zeros((len(kinds), vocab_size), dtype=np.int64)
+            tokens = np.argsort(~kinds, axis=1, kind="stable")
+            group_start = np.stack([np.zeros(len(kinds), np.int64), kinds.sum(axis=1)], axis=1)
         num_groups = group_start.shape[1] - 1
         sizes = banks.sizes
         owner = np.repeat(np.arange(length), sizes)
@@ -117,6 +127,8 @@ class Columns:
         np.add.at(in_bank, (owner, bank_group), 1)
         outside = np.diff(group_start, axis=1)[kind] - in_bank
         has_tail = outside > 0
+        if isinstance(rows, ClassedRows):
+            has_tail &= is_possible
         num_choices = sizes + has_tail.sum(axis=1)
         width = int(num_choices.max())
         tail_group = np.full((length, width), -1)
@@ -131,8 +143,11 @@ class Columns:
             num_coordinates = num_groups
         else:
             coordinate_of_choice[owner, slot] = banks.tokens
-            alone = outside[position, tail] == 1  # the smallest token outside is then the only one
-            coordinate_of_choice[position[alone], tail_choice[alone]] = banks.tail[position[alone]]
+            in_bank_too = np.zeros((length, vocab_size), dtype=np.bool_)
+            in_bank_too[owner, banks.tokens] = True
+            alone = outside[position, tail] == 1
+            left = (is_possible & ~in_bank_too)[position[alone]].argmax(axis=1)
+            coordinate_of_choice[position[alone], tail_choice[alone]] = left
             num_coordinates = vocab_size
         choice_of_coordinate = np.full((length, num_coordinates), -1)
         position, choice = np.nonzero(coordinate_of_choice >= 0)
@@ -154,13 +169,18 @@ class Columns:
         """Whether some tail group holds tokens that may act differently: those of dense rows."""
         num_groups = self.group_start.shape[1] - 1
         is_dense = self.choice_of_coordinate.shape[1] > num_groups
-        outside = self.banks.vocab_size - self.banks.sizes
+        outside = self.group_start[self.kind, 1] - self.banks.sizes
         return is_dense and bool((outside > 1).any())
 
     @property
     def width(self) -> int:
         """The largest number of choices."""
         return int(self.tail_group.shape[1])
+
+    def choices_of(self, coordinate: IntArray) -> IntArray:
+        """Return choices that show coordinates, shape ``(..., N)``; the last where none does."""
+        choice = self.choice_of_coordinate[np.arange(len(self.num_choices)), coordinate]
+        return np.where(choice >= 0, choice, np.maximum(self.num_choices - 1, 0))
 
     def show(self, choice: IntArray, uniforms: FloatArray) -> IntArray:
         """Turn one choice a position into a token.

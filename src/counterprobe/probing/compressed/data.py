@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from counterprobe.arrays import FloatArray, IntArray
+from counterprobe.arrays import BoolArray, FloatArray, IntArray
 
 __all__ = ["Data", "Known"]
 
@@ -42,6 +42,8 @@ class Data(NamedTuple):
         the others. Zero where nothing was read.
     relevant : ndarray of int, shape (N,)
         Which coordinates of a position need evidence, one bit each.
+    is_evidence : ndarray of bool, shape (T,)
+        Whether a probe shows every choice as often as the others; a rehearsal shows likely ones.
     """
 
     num_probes: int
@@ -55,6 +57,7 @@ class Data(NamedTuple):
     least_weight: float
     seen: NDArray[np.uint32]
     relevant: IntArray
+    is_evidence: BoolArray
 
 
 class Known(NamedTuple):

@@ -20,7 +20,17 @@ from counterprobe.graph import adjacency, components
 from counterprobe.probing.compressed.columns import Columns
 from counterprobe.probing.compressed.data import Known
 
-__all__ = ["balanced_choices", "code_length", "code_words", "independent_masks", "sides", "steer"]
+__all__ = [
+    "balanced_choices",
+    "code_length",
+    "code_words",
+    "fuller_rates",
+    "independent_masks",
+    "show_first",
+    "sides",
+    "steer",
+    "validation_masks",
+]
 
 
 def balanced_choices(num_probes: int, num_choices: IntArray, rng: np.random.Generator) -> IntArray:
@@ -37,25 +47,60 @@ def balanced_choices(num_probes: int, num_choices: IntArray, rng: np.random.Gene
     return choices
 
 
+def show_first(choices: IntArray, likely: IntArray, num_choices: IntArray) -> None:
+    """Let the first of every run of K probes show given choices, and keep the runs balanced.
+
+    Parameters
+    ----------
+    choices : ndarray of int, shape (B, N)
+        From :func:`balanced_choices`; changed in place. The probe that had a given choice shows
+        what the first one had instead.
+    likely : ndarray of int, shape (ceil(B / K), N)
+    num_choices : ndarray of int, shape (N,)
+    """
+    most = int(num_choices.max())
+    everywhere = np.arange(choices.shape[1])
+    for run, low in enumerate(range(0, len(choices), most)):
+        part = choices[low : low + most]
+        other = np.argmax(part == likely[run], axis=0)
+        part[other, everywhere] = part[0]
+        part[0] = likely[run]
+
+
 def independent_masks(
     num_probes: int,
     edges: IntArray,
     rate: FloatArray,
-    comes_first: BoolArray,
+    urgency: BoolArray | IntArray,
     rng: np.random.Generator,
 ) -> BoolArray:
     """Draw random masked sets that are independent in a graph, shape ``(num_probes, N)``.
 
-    Positions are visited in random order, those that come first before the others; each is masked
-    at its own rate unless a neighbour is.
+    Positions are visited in random order, the more urgent before the others; each is masked
+    at its own rate, of shape ``(N,)`` or ``(num_probes, N)``, unless a neighbour is.
     """
-    length = len(rate)
+    length = len(urgency)
     graph = adjacency(length, edges)
     masked = np.zeros((num_probes, length), dtype=np.bool_)
+    rates = np.broadcast_to(rate, masked.shape)
     for b in range(num_probes):
-        order = np.argsort(rng.random(length) + ~comes_first)
-        _mask_one(order, rng.random(length) < rate, graph.start, graph.neighbour, masked[b])
+        order = np.argsort(rng.random(length) - urgency)
+        _mask_one(order, rng.random(length) < rates[b], graph.start, graph.neighbour, masked[b])
     return masked
+
+
+def fuller_rates(length: int, edges: IntArray, rate: float) -> FloatArray:
+    """Return rates of masking by which about as many positions are masked as a rate says.
+
+    Of two neighbours only one is masked, so that fewer are. Leaves of a hub hardly stand in each
+    other's way, and keep the rate; pairs are masked in turn.
+    """
+    graph = adjacency(length, edges)
+    degree = np.diff(graph.start)
+    owner = np.repeat(np.arange(length), degree)
+    beside = np.bincount(owner, 1.0 / np.maximum(degree, 1)[graph.neighbour], length)
+    rates: FloatArray = np.minimum(rate + beside / np.maximum(degree, 1), 1.0)
+    return rates
 
 
 @kernel
@@ -107,6 +152,36 @@ def _two_color(
                     side[neighbour[e]] = 1 - side[i]
                     queue[tail] = neighbour[e]
                     tail += 1
+
+
+def validation_masks(
+    edges: IntArray, pending: IntArray, can_mask: BoolArray, rng: np.random.Generator
+) -> list[BoolArray]:
+    """Mask one side of every component, sides switched by code words.
+
+    Components that are not pending were told apart before; they need to be told from the pending
+    ones only, so they share one word, each with a side of its own.
+
+    Parameters
+    ----------
+    edges : ndarray of int, shape (E, 2)
+    pending : ndarray of int
+        Positions whose components have not been validated as they are.
+    can_mask : ndarray of bool, shape (N,)
+    rng : numpy.random.Generator
+    """
+    label, side = sides(len(can_mask), edges)
+    changed = np.unique(label[pending])
+    words = code_words(len(changed) + 1, rng)
+    word = np.full(int(label.max()) + 1, len(changed))
+    word[changed] = np.arange(len(changed))
+    flip = rng.random(len(word)) < 0.5
+    code = words[word] ^ np.where(word == len(changed), flip, False)[:, None]
+    masks = [can_mask & (code[label, b] ^ side) for b in range(words.shape[1])]
+    for mask in masks:  # an odd cycle has no two sides
+        both = edges[mask[edges].all(axis=1)]
+        mask[both[:, 0]] = False
+    return masks
 
 
 def code_length(count: int) -> int:

@@ -32,7 +32,6 @@ def explain(
     max_probes: int,
     *,
     is_spent: bool,
-    is_refuted: bool,
 ) -> tuple[str, str]:
     """Return why positions are unresolved, and what to try if anything helps; empty if none is.
 
@@ -46,8 +45,8 @@ def explain(
         Evidence that a resolved position needs.
     max_probes : int
         Probes that were permitted.
-    is_spent, is_refuted : bool
-        Whether the budget ended the screen; whether the certificate refuted something.
+    is_spent : bool
+        Whether the budget ended the screen.
     """
     unresolved = np.flatnonzero(~found.knowledge.is_resolved)
     if len(unresolved) == 0:
@@ -66,7 +65,7 @@ def explain(
     if is_spent:
         reasons.append(f"the budget of {max_probes} probes is spent")
         advice.append("permit more probes (max_probes)")
-    if is_refuted:
+    if found.knowledge.is_refuted.any():
         reasons.append(REFUTED)
     if len(left) and not is_spent:
         reasons.append(_unexplained(found, left))

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from counterprobe.arrays import BoolArray, FloatArray, IntArray
 from counterprobe.oracle import Readouts
+from counterprobe.probing.compressed.rehearsal import ASSUMPTION
 
 __all__ = [
     "BatchReport",
@@ -47,8 +48,8 @@ class CompressedSettings:
     """
 
     failure_budget: float = 0.01
-    first_batch: int = 64
-    mask_rate: float = 0.33
+    first_batch: int = 56
+    mask_rate: float = 0.4
     max_probes: int | None = None
     bank_threshold: float | None = None
     tolerance: float | None = None
@@ -88,8 +89,8 @@ def needed_evidence(
 
 
 def default_max_probes(num_positions: int, num_choices: int, failure_budget: float) -> int:
-    """Return a cap far above what forests need: 24 K log(N / budget)."""
-    return math.ceil(24 * max(2, num_choices) * math.log(num_positions / failure_budget))
+    """Return a cap far above what forests need: 32 K log(N / budget)."""
+    return math.ceil(32 * max(2, num_choices) * math.log(num_positions / failure_budget))
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,6 +188,8 @@ class Findings:
     bank_threshold, usual_threshold : float
         Mass from which a token has a column of its own: as it was used, and before it was raised
         to bound the number of columns.
+    tolerance : float
+        Total variation that counted as explained.
     """
 
     edges: IntArray
@@ -205,6 +208,7 @@ class Findings:
     advice: str = ""
     bank_threshold: float = 0.0
     usual_threshold: float = 0.0
+    tolerance: float = 0.0
 
     @property
     def column_note(self) -> str:
@@ -219,17 +223,8 @@ class Findings:
 
     @property
     def assumption(self) -> str:
-        """What no test of this screen could see, in plain words."""
-        said = (
-            "assumed, not tested: no dependence that shows only when many positions are known at "
-            "once (a parity of a dozen positions looks like independence to every probe)"
-        )
-        if self.terms is None and self.batches:
-            said += (
-                "; rows of many tokens were sketched, so the structure was not compared with "
-                "all-mask rows and commits"
-            )
-        return said
+        """What no test of this screen sees, in plain words."""
+        return ASSUMPTION
 
 
 def nothing_to_find(length: int) -> Findings:

@@ -380,7 +380,7 @@ def check_fits(
         fresh = 0
         for n in range(scratch.probes[data.num_probes]):
             t = scratch.probes[n]
-            if scratch.is_clean[t] and t >= since[j]:
+            if scratch.is_clean[t] and t >= since[j] and data.is_evidence[t]:
                 scratch.sets[fresh] = data.seen[j, t]
                 fresh += 1
         evidence[r, 0] = least_cut(scratch.sets, fresh, data.relevant[j], scratch.parts)

@@ -18,25 +18,29 @@ from counterprobe.arrays import BoolArray, FloatArray, IntArray, StateArray
 from counterprobe.classes import TokenClasses
 from counterprobe.graph import components
 from counterprobe.oracle import Readouts
+from counterprobe.probing.compressed.columns import ABSENT
 from counterprobe.probing.compressed.findings import Terms
 from counterprobe.probing.compressed.neighbourhoods import Neighbourhoods
 from counterprobe.rows import ClassedRows, Rows, to_numpy
 from counterprobe.states import MASK
 from counterprobe.targets.law import ForestLaw
 
-__all__ = ["ImpliedLaw", "coordinates_of", "fitted_terms", "tokens_of"]
+__all__ = ["ImpliedLaw", "allowed_misfit", "coordinates_of", "fitted_terms", "tokens_of"]
 
 
 # Log-weights this far below the largest are as good as nothing; a forest law permits e^69.
 DEEPEST = 60.0
-# A coordinate of less all-mask mass is absent: the position has no such token.
-ABSENT = 1e-30
 # Rounding of terms and of message passing, in total variation: 1e-14 on ordinary laws, up to 1e-5
 # where tables of strength five saturate most rows.
 IMPLIED_ROUNDING = 3e-5
 # Fits are held to a tolerance of three row errors; noise of one row error in every row moved
 # implied rows by 0.5 to 2.2 of them.
 TOLERANCES = 2.0
+
+
+def allowed_misfit(tolerance: float) -> float:
+    """Return the total variation between two accounts of a row that noise explains."""
+    return IMPLIED_ROUNDING + TOLERANCES * tolerance
 
 
 def fitted_terms(found: Neighbourhoods) -> tuple[Terms, FloatArray]:
@@ -164,7 +168,7 @@ class ImpliedLaw:
             original,
             is_free & terms.is_complete & ~spoilt[label],
             touched[label],
-            IMPLIED_ROUNDING + TOLERANCES * terms.tolerance,
+            allowed_misfit(terms.tolerance),
         )
 
     def misfit(self, states: StateArray, readouts: Readouts, rows: Rows) -> FloatArray:

@@ -23,7 +23,7 @@ class Knowledge:
 
     Attributes
     ----------
-    is_settled, is_resolved, is_given_up : ndarray of bool, shape (N,)
+    is_settled, is_resolved, is_given_up, is_refuted : ndarray of bool, shape (N,)
         Views that cannot be written.
     """
 
@@ -32,9 +32,11 @@ class Knowledge:
         self._is_resolved = is_settled.copy()
         self._is_given_up = np.zeros_like(is_settled)
         self._is_retested = np.zeros_like(is_settled)
+        self._is_refuted = np.zeros_like(is_settled)
         self.is_settled = _view(self._is_settled)
         self.is_resolved = _view(self._is_resolved)
         self.is_given_up = _view(self._is_given_up)
+        self.is_refuted = _view(self._is_refuted)
 
     @property
     def is_open(self) -> BoolArray:
@@ -47,8 +49,8 @@ class Knowledge:
         return self._is_resolved & ~self._is_settled
 
     def resolve(self, positions: IntArray) -> None:
-        """Note that the neighbourhoods of some positions explain them."""
-        self._is_resolved[positions] = True
+        """Note that the neighbourhoods of some positions explain them; refuted ones stay so."""
+        self._is_resolved[positions] = ~self._is_refuted[positions]
 
     def reopen(self, positions: IntArray) -> None:
         """Note that some positions are not explained after all."""
@@ -64,6 +66,12 @@ class Knowledge:
     def give_up(self) -> None:
         """Spend no more probes on what is unresolved."""
         self._is_given_up |= ~self._is_resolved
+
+    def refute(self, positions: IntArray) -> None:
+        """Give some positions up for good: what explains every probe is wrong about the law."""
+        self._is_refuted[positions] = ~self._is_settled[positions]
+        self._is_given_up |= self._is_refuted
+        self.reopen(positions)
 
     def take_back(self) -> None:
         """Count among the resolved what was given up and is explained now."""

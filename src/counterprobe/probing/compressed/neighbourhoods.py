@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from counterprobe.arrays import BoolArray, FloatArray, IntArray
+from counterprobe.probing.compressed.columns import ABSENT
 from counterprobe.probing.compressed.data import Known
 from counterprobe.probing.compressed.fitting import CLEAN, RANK, WORST, check_fits
 from counterprobe.probing.compressed.knowledge import Knowledge
@@ -176,8 +177,10 @@ class Neighbourhoods:
         # choice of i shows a coordinate of that fit: the same pair of tokens, read from j.
         met = columns.choice_of_coordinate[j]
         shows = columns.coordinate_of_choice[position]
-        usable = (met >= 0).all(axis=1)
-        usable &= self.is_determined[position[:, None], slot[:, None], met].all(axis=1)
+        is_absent = self.readings.all_mask[j] <= ABSENT
+        usable = ((met >= 0) | is_absent).all(axis=1)
+        is_determined = self.is_determined[position[:, None], slot[:, None], met]
+        usable &= (is_determined | is_absent).all(axis=1)
         in_use = np.arange(shows.shape[1]) < columns.num_choices[position][:, None]
         usable &= ((shows >= 0) | ~in_use).all(axis=1)
         at, position, slot, j = at[usable], position[usable], slot[usable], j[usable]
@@ -187,6 +190,7 @@ class Neighbourhoods:
             met[usable][:, None, :],
             shows[usable][:, :, None],
         ]
+        terms = np.where(is_absent[usable][:, None, :], 0.0, terms)
         weight = self.readings.all_mask[j][:, None, :]
         terms = terms - (weight * terms).sum(axis=2, keepdims=True)
         counts = np.bincount(at, minlength=len(readouts))

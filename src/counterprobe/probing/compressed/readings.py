@@ -108,6 +108,7 @@ class Readings:
         self._logs = np.zeros((length, 64, self.importance.shape[1]))
         self._weight = np.zeros((length, 64), dtype=np.float32)
         self._seen = np.zeros((length, 64), dtype=np.uint32)
+        self._is_evidence = np.ones(64, dtype=np.bool_)
         # Noise of one row error moves the log of a mass p by row_error / p.
         self._weighs_coordinates = row_error > EXACT and not self.is_sketch
         room = (64, self.importance.shape[1]) if self._weighs_coordinates else (0, 0)
@@ -133,15 +134,18 @@ class Readings:
             self._least_weight,
             self._seen,
             self._relevant,
+            self._is_evidence,
         )
 
-    def open(self, choices: IntArray) -> int:
+    def open(self, choices: IntArray, *, is_evidence: bool = True) -> int:
         """Make room for a batch of probes and note what they show; return its first index.
 
         Parameters
         ----------
         choices : ndarray of int, shape (B, N)
             Choice shown, negative where masked.
+        is_evidence : bool
+            Whether a neighbour that was missed would have had to show itself in these probes.
         """
         first, needed = self.num_probes, self.num_probes + len(choices)
         while self._choices.shape[1] < needed:
@@ -149,8 +153,10 @@ class Readings:
             self._logs = _doubled(self._logs, 0)
             self._weight = _doubled(self._weight, 0)
             self._seen = _doubled(self._seen, 0)
+            self._is_evidence = np.append(self._is_evidence, np.ones_like(self._is_evidence))
             self._precision = _doubled(self._precision, 0)
         self._choices[:, first:needed] = choices.T
+        self._is_evidence[first:needed] = is_evidence
         self.num_probes = needed
         return first
 

@@ -10,22 +10,13 @@ that was missed; ``docs/compressed.md`` has the argument.
 
 from __future__ import annotations
 
-import time
-from collections.abc import Iterator
-
 import numpy as np
-from numpy.typing import NDArray
 
 from counterprobe.arrays import BoolArray, IntArray
-from counterprobe.graph import components
-from counterprobe.oracle import Readouts
-from counterprobe.probing.banks import banks_from_lists
 from counterprobe.probing.compressed import design
-from counterprobe.probing.compressed.certify import REHEARSALS, Certificate
-from counterprobe.probing.compressed.columns import Columns, default_thresholds
+from counterprobe.probing.compressed.certify import Certificate
 from counterprobe.probing.compressed.explain import explain
 from counterprobe.probing.compressed.findings import (
-    BatchReport,
     CompressedSettings,
     Findings,
     default_max_probes,
@@ -33,33 +24,37 @@ from counterprobe.probing.compressed.findings import (
     nothing_to_find,
 )
 from counterprobe.probing.compressed.implied import fitted_terms
-from counterprobe.probing.compressed.keeping import Keeper
-from counterprobe.probing.compressed.knowledge import Knowledge
-from counterprobe.probing.compressed.neighbourhoods import Neighbourhoods
-from counterprobe.probing.compressed.readings import Readings
-from counterprobe.rows import Rows
-from counterprobe.run.unmasking import Request, Unmasking
-from counterprobe.states import MASK, mix64
+from counterprobe.probing.compressed.layered import LayeredRehearsal
+from counterprobe.probing.compressed.rehearsal import (
+    hidden_shares,
+    rehearsal_cost,
+    show_few,
+    shown_sizes,
+)
+from counterprobe.probing.compressed.stages import ScreenStages
+from counterprobe.probing.compressed.validated import Validated
+from counterprobe.probing.constraints import arbitrary_tokens
+from counterprobe.run.unmasking import Unmasking
 from counterprobe.streams import Decisions
 
 __all__ = ["compressed_screen"]
 
 
-# States of one request.
-STATES_AT_ONCE = 16
 # Share of the positions free to be masked that a batch masks.
 MASK_RATE = 0.5
 # Where few positions lack evidence they are masked more often.
 FEW = 0.25
 FEW_MASK_RATE = 0.85
-# Another search of the same probes must have been worth this share of what was unresolved.
-WORTHWHILE = 0.05
-# Masked hubs whose log-row would spread more than this have their neighbours steered.
-WIDEST_ROW = 6.0
 # Probes that a resolved position is worth: it saves a commit in every sequence drawn.
 WORTH = 8
 # Runs of K probes in a validation stage, at least.
 LEAST_BLOCKS = 6
+# Probes of one stage that gathers evidence.
+MOST_EVIDENCE = 64
+# Times that what is left is rehearsed, after something was refuted.
+MOST_REHEARSALS = 8
+# How many times as many sequences are rehearsed where something cannot be explained.
+STRICT = 3
 
 
 def compressed_screen(
@@ -73,40 +68,21 @@ def compressed_screen(
         Before its first commit.
     decisions : Decisions
     settings : CompressedSettings
+
+    Raises
+    ------
+    Infeasible
+        If the oracle refuses a probe as impossible.
     """
     if len(run.residual) < 2 or run.vocab_size == 1:
         return nothing_to_find(run.length)
-    return _CompressedScreen(run, decisions, settings).discover()
+    with arbitrary_tokens():
+        return _CompressedScreen(run, decisions, settings).discover()
 
 
-class _CompressedScreen:
+class _CompressedScreen(ScreenStages):
     def __init__(self, run: Unmasking, decisions: Decisions, settings: CompressedSettings) -> None:
-        self.run = run
-        self.decisions = decisions
-        self.settings = settings
-        self.residual = run.residual
-        self.history = run.state
-        self.all_mask_rows = rows = run.preprocess()
-        row_error = run.row_error
-        threshold = self.usual_threshold = settings.bank_threshold
-        if threshold is None:
-            self.usual_threshold, threshold = default_thresholds(rows, row_error)
-        start, tokens = rows.above(threshold - row_error)
-        banks = banks_from_lists(self.history, self.residual, rows, start, tokens, threshold)
-        self.columns = Columns.of(banks, rows)
-        self.readings = Readings(
-            self.columns,
-            self.residual,
-            rows,
-            row_error,
-            decisions.generator("sketch"),
-            tolerance=settings.tolerance,
-        )
-        is_given = np.ones(run.length, dtype=np.bool_)
-        is_given[self.residual] = False
-        self.knowledge = Knowledge(is_given)
-        self.found = Neighbourhoods(self.readings, self.knowledge)
-        self.num_choices = int(self.columns.num_choices[self.residual].max())
+        super().__init__(run, decisions, settings)
         size, budget = len(self.residual), settings.failure_budget
         self.needed = needed_evidence(size, self.num_choices, budget)
         # Masks are drawn at this rate at most where it matters, so that a missed neighbour was
@@ -116,20 +92,30 @@ class _CompressedScreen:
         )
         most = settings.max_probes
         self.max_probes = most or default_max_probes(size, self.num_choices, budget)
-        self.reports: list[BatchReport] = []
-        self.keeper = Keeper(run.length, self.residual, rows, decisions.generator("sample"))
-        # Components as validated last; a component that is not among them is pending.
-        self.validated: set[int] = set()
-        self.seconds = 0.0
+        self.validated = Validated(self.found)
         self.idle = self.most_resolved = 0
-        self.is_spent = self.is_refuted = False
+        self.is_spent = False
+        self.num_compared = self.num_layered = 0
+
+    @property
+    def num_probes(self) -> int:
+        """Probes submitted so far."""
+        return self.readings.num_probes + self.num_layered
+
+    def _rehearsal_cost(self) -> int:
+        """Probes that a rehearsal takes."""
+        return rehearsal_cost(len(self.residual), self._rehearsal_budget())
+
+    def _rehearsal_budget(self) -> float:
+        """Chance that a rehearsal may miss something; far less once a law has shown its tricks."""
+        budget = self.settings.failure_budget
+        return budget**STRICT if self.knowledge.is_given_up.any() else budget
 
     # ----- The loop ------------------------------------------------------------------------
 
     def discover(self) -> Findings:
         """Run batches until every position is resolved, validated and has its evidence."""
         found = self.found
-        num_compared = num_refuted = 0
         if self.num_choices >= 2:
             rng = self._generator()
             size = min(self.settings.first_batch, self.max_probes)
@@ -139,18 +125,11 @@ class _CompressedScreen:
             )
             self._submit("first", masked, rng)
             self._run_batches()
-            certificate = self._certify()
-            if certificate is not None:
-                refuted = certificate.is_refuted
-                if refuted.any():
-                    refuted = self._try_again(refuted)
-                num_compared, num_refuted = int(certificate.is_compared.sum()), int(refuted.sum())
+            self._certify()
         else:
             self.knowledge.reopen(self.residual)
         terms = None if self.readings.is_sketch else fitted_terms(found)[0]
-        reason, advice = explain(
-            found, self.needed, self.max_probes, is_spent=self.is_spent, is_refuted=self.is_refuted
-        )
+        reason, advice = explain(found, self.needed, self.max_probes, is_spent=self.is_spent)
         return Findings(
             edges=found.edges() if terms is None else terms.edges,
             is_resolved=self.knowledge.is_resolved.copy(),
@@ -163,11 +142,12 @@ class _CompressedScreen:
             sample=self.keeper.sample(),
             seconds={"probing": self.seconds, **found.seconds},
             terms=terms,
-            num_compared=num_compared,
-            num_refuted=num_refuted,
+            num_compared=self.num_compared,
+            num_refuted=int(self.knowledge.is_refuted.sum()),
             advice=advice,
             bank_threshold=self.columns.banks.threshold,
             usual_threshold=float(self.usual_threshold or 0.0),
+            tolerance=self.readings.tolerance,
         )
 
     def _run_batches(self) -> None:
@@ -176,59 +156,98 @@ class _CompressedScreen:
             pass
         self.knowledge.reopen(np.flatnonzero(self._missing_evidence()))
 
-    def _certify(self) -> Certificate | None:
-        """Compare what was found with rows of the law; None where that cannot be done."""
-        if self.readings.is_sketch or not self.knowledge.is_found.any():
-            return None
-        if self.readings.num_probes + REHEARSALS > self.max_probes:
+    def _certify(self) -> None:
+        """Rehearse what was found until nothing disagrees.
+
+        What disagrees is searched once more: a missed pair can be found now that a row has been
+        seen to move. What the same edges explain again is refuted. The rest is validated and
+        rehearsed anew, with what was refuted shown: it may have been part of the same thing.
+        """
+        for k in range(MOST_REHEARSALS):
+            before = self.validated.keys()
+            was_found = self.knowledge.is_found
+            refuted = self._rehearse()
+            refuted = refuted | (was_found & ~self.knowledge.is_resolved)
+            if not refuted.any() or self.is_spent:
+                return
+            if k == 0:  # later on it is known that this law has more than pairs
+                self.knowledge.reopen(np.flatnonzero(refuted))
+                self._run_batches()
+            is_same = self.validated.are_among(before) | ~self.knowledge.is_resolved
+            self.knowledge.refute(np.flatnonzero(refuted & is_same))
+            self.validated.forget()
+            self._run_batches()
+        self.knowledge.refute(np.flatnonzero(self.knowledge.is_found))
+
+    def _rehearse(self) -> BoolArray:
+        """Compare what was found with rows of the law; return what they refute."""
+        if self.readings.is_sketch:
+            certificate = None
+            free = np.flatnonzero(self.knowledge.is_found)
+        else:
+            certificate = Certificate(self.found)
+            certificate.compare_all_mask(self.history, self.all_mask_rows)
+            free = certificate.free
+        rng = self._generator()
+        masked = self._rehearsed_masks(free, rng, sparse=certificate is not None)
+        layered = LayeredRehearsal.of(self.found, self._rehearsal_budget())
+        cost = len(masked) + (layered.cost if certificate is None else 0)
+        if self.num_probes + cost > self.max_probes:
             self.knowledge.reopen(self.residual)
             self.is_spent = True
-            return None
-        certificate = Certificate(self.found)
-        certificate.compare_all_mask(self.history, self.all_mask_rows)
-        rng = self._generator()
-        masked, choices = certificate.rehearse(rng)
+            return np.zeros(self.run.length, dtype=np.bool_)
         left_open = np.flatnonzero(~self.knowledge.is_resolved)
-        self._submit("rehearse", masked, rng, choices=choices, certificate=certificate)
+        if len(masked):
+            choices = self._likely(len(masked), rng)
+            self._submit("rehearse", masked, rng, choices=choices, certificate=certificate)
         self.knowledge.reopen(left_open)  # what a rehearsal explains has no evidence yet
-        return certificate
+        if certificate is not None:
+            self.num_compared = int(certificate.is_compared.sum())
+            return certificate.is_refuted
+        return self._rehearse_layers(layered, rng)
 
-    def _try_again(self, refuted: BoolArray) -> BoolArray:
-        """Search refuted positions anew, once; return those that stay refuted.
+    def _rehearsed_masks(
+        self, free: IntArray, rng: np.random.Generator, *, sparse: bool
+    ) -> BoolArray:
+        """Return what rehearsals mask: all but a few positions, and a few, at every scale."""
+        budget = self._rehearsal_budget()
+        sizes = shown_sizes(len(free), budget) if sparse else np.empty(0, dtype=np.int64)
+        shares = hidden_shares(len(free), budget)
+        masked = np.zeros((len(sizes), self.run.length), dtype=np.bool_)
+        masked[:, free] = ~show_few(len(free), sizes, rng)
+        is_free = np.zeros(self.run.length, dtype=np.bool_)
+        is_free[free] = True
+        hidden = design.independent_masks(
+            len(shares), self.found.edges(), shares[:, None] * is_free, is_free, rng
+        )
+        return np.concatenate([masked, hidden])
 
-        A missed pair can be found now that a row has been seen to move. Unless everything is then
-        resolved and certified, whatever was refuted is given up: next to positions that no
-        neighbourhood explains, a certificate says little.
-        """
-        self.knowledge.reopen(np.flatnonzero(refuted))
-        self._run_batches()
-        certificate = self._certify()
-        if certificate is not None and self.knowledge.is_resolved[refuted].all():
-            again = certificate.is_refuted
-            if not again.any():
-                return again
-            refuted = refuted | again
-        self.knowledge.reopen(np.flatnonzero(refuted))
-        self.is_refuted = True
+    def _rehearse_layers(self, layered: LayeredRehearsal, rng: np.random.Generator) -> BoolArray:
+        """Rehearse without terms, layer by layer; return what that refutes."""
+        choices = self._likely(1, rng)
+        contexts, _ = self._states(np.zeros(choices.shape, dtype=np.bool_), choices, rng)
+        self.num_layered += layered.cost
+        refuted = layered(self.run, contexts[0], rng)
+        self._report("rehearse", layered.cost, 0)
+        self.num_compared = int(self.knowledge.is_found.sum())
         return refuted
 
     def _step(self) -> bool:
         """Do what is most urgent; say whether anything was left to do."""
         is_open = self.knowledge.is_open
         if is_open.any():
-            return self._batch("resolve", is_open, self._batch_size(is_open.sum()))
+            return self._resolve(is_open)
         self.idle = self.most_resolved = 0  # whatever opens again is a new matter
         if self.knowledge.retest(self.found.contradictions()):
             return True
-        pending = self._pending()
+        pending = self.validated.pending()
         if len(pending):
             return self._validate(pending)
         missing = self._missing_evidence()
         worthwhile = self._worthwhile(missing)
         if not worthwhile.any():
             return False
-        short = int(missing[worthwhile].max())
-        return self._batch("evidence", worthwhile, min(short + short // 4 + 1, 64))
+        return self._gather_evidence(np.where(worthwhile, missing, 0))
 
     def _missing_evidence(self) -> IntArray:
         """Return how many more probes each resolved neighbourhood must explain.
@@ -260,169 +279,71 @@ class _CompressedScreen:
         share = num_unresolved / len(self.residual)
         return 24 if share > 0.5 else 16 if share > 0.1 else 8 if share > 0.01 else 4
 
-    def _batch(self, purpose: str, urgent: BoolArray, size: int) -> bool:
-        """Mask independent sets, urgent positions first, and look again at what is unresolved."""
-        left = self.max_probes - self.readings.num_probes
-        left -= self._validation_cost() if purpose == "resolve" else REHEARSALS
-        size = min(size, left)
+    def _resolve(self, is_open: BoolArray) -> bool:
+        """Mask independent sets, open positions first, and look again at what is unresolved."""
+        left = self.max_probes - self.num_probes - self._validation_cost()
+        size = min(self._batch_size(int(is_open.sum())), left)
         if size <= 0:
             self.is_spent = True
             self.knowledge.give_up()
-            return purpose == "resolve"
+            return True
         rng = self._generator()
+        edges = self.found.edges(tentative=True)
         rate = np.where(self._can_mask(), MASK_RATE, 0.0)
-        if purpose == "evidence" and urgent.sum() <= FEW * len(self.residual):
-            rate[urgent & self.found.shows_all] = FEW_MASK_RATE
-        masked = design.independent_masks(
-            size, self.found.edges(tentative=True), rate, urgent, rng
-        )
-        self._submit(purpose, masked, rng)
-        if purpose == "resolve":
-            resolved = int(self.knowledge.is_resolved.sum())
-            self.idle = 0 if resolved > self.most_resolved else self.idle + 1
-            self.most_resolved = max(resolved, self.most_resolved)
-            if self.idle >= self.settings.patience:
-                self.idle = 0
-                self.knowledge.give_up()
+        self._submit("resolve", design.independent_masks(size, edges, rate, is_open, rng), rng)
+        resolved = int(self.knowledge.is_resolved.sum())
+        self.idle = 0 if resolved > self.most_resolved else self.idle + 1
+        self.most_resolved = max(resolved, self.most_resolved)
+        if self.idle >= self.settings.patience:
+            self.idle = 0
+            self.knowledge.give_up()
         return True
 
-    # ----- Probes --------------------------------------------------------------------------
+    def _gather_evidence(self, missing: IntArray) -> bool:
+        """Mask what lacks most first, until everything would have what it lacks.
 
-    def _generator(self) -> np.random.Generator:
-        return self.decisions.generator("compressed", len(self.reports))
-
-    def _submit(
-        self,
-        purpose: str,
-        masked: BoolArray,
-        rng: np.random.Generator,
-        *,
-        steered: bool = True,
-        choices: IntArray | None = None,
-        certificate: Certificate | None = None,
-    ) -> None:
-        """Submit one stage of probes and learn from it; balanced choices unless told others."""
-        if choices is None:
-            choices = design.balanced_choices(len(masked), self.columns.num_choices, rng)
-            if steered:
-                self._steer(masked, choices, rng)
-        states, shown = self._states(masked, choices, rng)
-        first = self.readings.open(shown)
-        self.keeper.open(states, self.num_choices if purpose == "validate" else None)
-        readouts = [Readouts.every_masked(part) for part in _parts(states)]
-
-        def requests() -> Iterator[Request]:
-            for k, part in enumerate(_parts(states)):
-                yield Request(part, readouts[k], first + k * STATES_AT_ONCE)
-
-        def consume(request: Request, rows: Rows) -> None:
-            self.readings.take(request.label, request.readouts, rows)
-            if certificate is not None:
-                certificate.compare_rehearsal(request.states, request.readouts, rows)
-            self.keeper.take(request.label - first, request.readouts, rows)
-
-        self.run.transcript.announce(purpose, columns=shown)
-        started = time.perf_counter()
-        self.run.stage(requests(), consume)
-        self.seconds += time.perf_counter() - started
-        found = self.found
-        reopened = found.recheck()
-        self._improve()
-        self.knowledge.take_back()
-        self._report(purpose, len(states), reopened)
-
-    def _report(self, purpose: str, probes: int, num_reopened: int) -> None:
-        """Note where the screen stands after a stage of probes."""
-        edges, num_resolved = self.found.edges(), int(self.knowledge.is_resolved.sum())
-        report = BatchReport(purpose, probes, num_resolved, num_reopened, len(edges))
-        self.reports.append(report)
-        if self.run.transcript.level:
-            known = self.found.account()
-            self.run.transcript.note("compressed", purpose=purpose, probes=probes, **known)
-
-    def _improve(self) -> None:
-        """Search neighbourhoods until nothing more is resolved."""
-        for k in range(4):
-            unresolved = int((~self.knowledge.is_resolved).sum())
-            if unresolved == 0:
-                return
-            # Ranking everything again is the expensive part while little is known.
-            rank = k == 0 or unresolved < len(self.residual) / 4
-            if self.found.improve(rank=rank) <= WORTHWHILE * unresolved:
-                return
-
-    def _states(
-        self, masked: BoolArray, choices: IntArray, rng: np.random.Generator
-    ) -> tuple[NDArray[np.int32], IntArray]:
-        """Fill in what every revealed position shows."""
-        tokens = self.columns.show(choices, rng.random(choices.shape))
-        states = np.where(masked, MASK, tokens).astype(np.int32)
-        given = self.knowledge.is_settled
-        states[:, given] = self.history[given]
-        choices[masked] = -1
-        choices[:, given] = -1
-        return states, choices
-
-    def _steer(self, masked: BoolArray, choices: IntArray, rng: np.random.Generator) -> bool:
-        """Keep readouts with many known neighbours from saturating; say whether any would."""
-        hubs, known = self.found.hubs()
-        before = choices.copy()
-        constant = self.found.constant[hubs]
-        design.steer(masked, choices, hubs, known, constant, self.columns, WIDEST_ROW, rng)
-        return not np.array_equal(before, choices)
+        Parameters
+        ----------
+        missing : ndarray of int, shape (N,)
+            Probes that each position lacks, as far as they are worth it.
+        """
+        left = min(self.max_probes - self.num_probes - self._rehearsal_cost(), MOST_EVIDENCE)
+        if left <= 0:
+            self.is_spent = True
+            self.knowledge.give_up()
+            return False
+        rng = self._generator()
+        edges = self.found.edges(tentative=True)
+        rate = np.where(self._can_mask(), MASK_RATE, 0.0)
+        fuller = design.fuller_rates(self.run.length, edges, MASK_RATE)
+        is_sure = self.found.shows_all & (rate > 0)
+        masks: list[BoolArray] = []
+        while missing.any() and len(masks) < left:
+            lacks = missing > 0
+            most = FEW_MASK_RATE if lacks.sum() <= FEW * lacks.size else 0.0
+            rates = np.where(is_sure & lacks, np.maximum(fuller, most), rate)
+            masks.append(design.independent_masks(1, edges, rates, missing, rng)[0])
+            missing = np.maximum(missing - masks[-1], 0)
+        self._submit("evidence", np.array(masks), rng)
+        return True
 
     # ----- Validation ----------------------------------------------------------------------
 
-    def _pending(self) -> IntArray:
-        """Return the resolved positions whose component has not been validated as it is."""
-        label, keys = self._components()
-        done = np.array([key in self.validated for key in keys], dtype=np.bool_)
-        mine = self.knowledge.is_found
-        return np.flatnonzero(mine & ~done[label]) if len(keys) else np.empty(0, dtype=np.int64)
-
     def _validation_cost(self) -> int:
-        """Probes that validating the components as they are would take."""
-        label, _ = self._components()
+        """Probes that validating the components as they are, and rehearsing, would take."""
+        label = self.validated.components()[0]
         num_blocks = design.code_length(len(np.unique(label[self.residual])) + 1)
-        return max(num_blocks, LEAST_BLOCKS) * self.num_choices + REHEARSALS
-
-    def _components(self) -> tuple[IntArray, list[int]]:
-        """Label the recovered components, each with a key that its positions and edges make."""
-        edges = self._edges_inside()
-        label = components(self.run.length, edges)
-        count = int(label.max()) + 1
-        keys = np.zeros(count, dtype=np.uint64)
-        np.add.at(keys, label, mix64(np.arange(len(label))))
-        hashed = mix64(edges[:, 0] * self.run.length + edges[:, 1] + len(label))
-        np.add.at(keys, label[edges[:, 0]], hashed)
-        return label, [int(key) for key in keys]
+        return max(num_blocks, LEAST_BLOCKS) * self.num_choices + self._rehearsal_cost()
 
     def _can_mask(self) -> BoolArray:
         """Find the positions that a probe may mask: neither given nor given up."""
         return ~self.knowledge.is_settled & ~self.knowledge.is_given_up
 
-    def _edges_inside(self) -> IntArray:
-        """Return the edges between positions that were not given up."""
-        edges = self.found.edges()
-        return edges[~self.knowledge.is_given_up[edges].any(axis=1)]
-
     def _validate(self, pending: IntArray) -> bool:
         """Vary everything, mask one side of each component, and switch sides by code words."""
-        edges = self._edges_inside()
-        label, side = design.sides(self.run.length, edges)
-        changed = np.unique(label[pending])
+        edges, can_mask = self.validated.edges(), self._can_mask()
         rng = self._generator()
-        # Components validated before need to be told from the changed ones only.
-        words = design.code_words(len(changed) + 1, rng)
-        word = np.full(int(label.max()) + 1, len(changed))
-        word[changed] = np.arange(len(changed))
-        flip = rng.random(len(word)) < 0.5
-        code = words[word] ^ np.where(word == len(changed), flip, False)[:, None]
-        can_mask = self._can_mask()
-        masks = [can_mask & (code[label, b] ^ side) for b in range(words.shape[1])]
-        for mask in masks:  # an odd cycle has no two sides
-            both = edges[mask[edges].all(axis=1)]
-            mask[both[:, 0]] = False
+        masks = design.validation_masks(edges, pending, can_mask, rng)
         while len(masks) < LEAST_BLOCKS:
             rate = np.where(can_mask, MASK_RATE, 0.0)
             masks.append(design.independent_masks(1, edges, rate, can_mask, rng)[0])
@@ -431,18 +352,13 @@ class _CompressedScreen:
         # once more, steered.
         trial = design.balanced_choices(len(masked), self.columns.num_choices, rng)
         stages = [False, True] if self._steer(masked, trial, rng) else [False]
-        probes = len(stages) * len(masked) + REHEARSALS
-        if self.readings.num_probes + probes > self.max_probes:
+        probes = len(stages) * len(masked) + self._rehearsal_cost()
+        if self.num_probes + probes > self.max_probes:
             self.is_spent = True
             self.knowledge.reopen(pending)
             return False
-        before = set(self._components()[1])
+        before = self.validated.keys()
         for steered in stages:
             self._submit("validate", masked, rng, steered=steered)
-        self.validated = before & set(self._components()[1])
+        self.validated.note(before)
         return True
-
-
-def _parts(states: NDArray[np.int32]) -> Iterator[NDArray[np.int32]]:
-    for low in range(0, len(states), STATES_AT_ONCE):
-        yield states[low : low + STATES_AT_ONCE]
