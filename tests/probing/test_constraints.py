@@ -1,4 +1,4 @@
-"""Laws that forbid tokens: impossible ones are never shown, forbidden pairs end a screen clearly."""
+"""Laws that forbid tokens: impossible ones are not shown, forbidden pairs end a screen clearly."""
 
 import numpy as np
 import pytest

@@ -8,6 +8,7 @@ import pytest
 
 import counterprobe as cp
 from counterprobe.evaluation import exact_output_law
+from counterprobe.probing.compressed.rehearsal import ASSUMPTION
 from counterprobe.samplers import Compressed, build_sampler
 
 STREAMS = cp.Streams(61, 62)
@@ -91,7 +92,7 @@ def test_unresolved_positions_are_committed_singly_and_the_law_kept() -> None:
     result = Compressed()(cp.Unmasking(law.oracle()), STREAMS)
     assert result.diagnostics.num_singles == 3
     note, assumption = result.notes
-    assert assumption.startswith("assumed, not tested: no dependence that shows only when many")
+    assert assumption == ASSUMPTION
     assert note.startswith("3 of 5 positions were committed singly: no neighbourhood explains")
     outcome = exact_output_law(law, Compressed(), decision_seed=61)
     assert outcome is not None

@@ -98,8 +98,21 @@ def test_it_keeps_to_what_every_sampler_keeps_to() -> None:
     testing.check_sampler(structure.sampler(), [law])
 
 
+def test_another_context_is_refused() -> None:
+    # The structure was found with the middle given: other values there may couple other positions.
+    law = cp.families.build("path", 12, 196)
+    given = np.full(12, cp.MASK)
+    given[4] = 0
+    structure = cp.discover(law.oracle(), STREAMS, given=given)
+    other = given.copy()
+    other[4] = 1
+    with pytest.raises(ValueError, match="found with token 0 given at position 4, here it is 1"):
+        structure.sampler()(cp.Unmasking(law.oracle(), given=other), STREAMS)
+    assert structure.sampler()(cp.Unmasking(law.oracle(), given=given), STREAMS).tokens is not None
+
+
 def test_settings_survive_json() -> None:
-    sampler = Structured(5, edges=((0, 1), (3, 4)), unresolved=(2,), given=(3,))
+    sampler = Structured(5, edges=((0, 1), (3, 4)), unresolved=(2,), given=((3, 1),))
     assert Structured(**json.loads(json.dumps(sampler.settings))) == sampler
     assert sampler.rights == cp.Right.NONE
     assert "structured" not in SAMPLERS  # it cannot be built from a name: it has to be found
@@ -130,7 +143,7 @@ def test_positions_it_says_nothing_about_are_refused() -> None:
         ({"length": 0}, "length must be at least 1"),
         ({"length": 3, "edges": ((0, 3),)}, "edges must join vertices"),
         ({"length": 3, "unresolved": (3,)}, r"unresolved must lie in 0..2, got \(3,\)"),
-        ({"length": 3, "given": (-1,)}, r"given must lie in 0..2, got \(-1,\)"),
+        ({"length": 3, "given": ((-1, 0),)}, r"given must lie in 0..2, got \(-1,\)"),
     ],
 )
 def test_wrong_settings_are_refused(settings: dict, problem: str) -> None:

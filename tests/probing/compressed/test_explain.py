@@ -9,6 +9,7 @@ import pytest
 import counterprobe as cp
 from counterprobe.probing.compressed import CompressedSettings, Findings, compressed_screen
 from counterprobe.probing.compressed.explain import REFUTED, _rounded_up, explain
+from counterprobe.probing.compressed.knowledge import Knowledge
 from counterprobe.samplers import Compressed
 from counterprobe.targets import forests
 
@@ -223,7 +224,8 @@ class Found:
         is_sketch: bool = False,
         has_mixed_tail: bool = False,
     ) -> None:
-        self.knowledge = SimpleNamespace(is_resolved=np.isnan(misfit))
+        self.knowledge = Knowledge(np.zeros(len(misfit), dtype=np.bool_))
+        self.knowledge.resolve(np.flatnonzero(np.isnan(misfit)))
         self.readings = SimpleNamespace(
             num_probes=num_probes,
             tolerance=3e-3,
@@ -244,7 +246,9 @@ class Found:
 def explained(
     found: Found, *, is_spent: bool = False, is_refuted: bool = False
 ) -> tuple[str, str]:
-    return explain(found, 18, 400, is_spent=is_spent, is_refuted=is_refuted)
+    if is_refuted:
+        found.knowledge.refute(np.flatnonzero(~found.knowledge.is_resolved))
+    return explain(found, 18, 400, is_spent=is_spent)
 
 
 NAN = float("nan")

@@ -53,7 +53,7 @@ class CompressedSettings:
     max_probes: int | None = None
     bank_threshold: float | None = None
     tolerance: float | None = None
-    patience: int = 8
+    patience: int = 12
 
     def __post_init__(self) -> None:
         """Check the settings."""

@@ -96,7 +96,7 @@ class ScreenStages:
         """Submit one stage of probes and learn from it; balanced choices unless told others."""
         if choices is None:
             choices = design.balanced_choices(len(masked), self.columns.num_choices, rng)
-            if purpose in ("validate", "evidence"):
+            if purpose == "validate":
                 likely = self._likely(-(-len(masked) // self.num_choices), rng)
                 design.show_first(choices, likely, self.columns.num_choices)
             if steered:
