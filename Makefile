@@ -25,7 +25,7 @@ PYTEST := $(ONE_THREAD) $(BIN)/pytest -n $(WORKERS)
 .NOTPARALLEL:
 .DEFAULT_GOAL := help
 .PHONY: help setup run test test-long test-browser lint types page page-check bench bench-compare \
-  statistical-fresh fuzz soak mutants audit clean
+  statistical-fresh fuzz soak attack mutants audit clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "%-18s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -82,6 +82,7 @@ statistical-fresh: $(VENV)/.stamp-dev ## run the statistical tests with a fresh 
 # Each prints its seed; crash inputs stay in .fuzz, which git ignores.
 FUZZ_SECONDS ?= 300
 SOAK_SECONDS ?= 600
+ATTACK_LAWS ?= 2000
 MUTANT_SECONDS ?= 1800
 SEED ?= 1
 
@@ -91,6 +92,9 @@ fuzz: $(VENV)/.stamp-dev ## spoil inputs, guided by coverage, for FUZZ_SECONDS
 
 soak: $(VENV)/.stamp-dev ## run mixed runs with faults for SOAK_SECONDS and check what is conserved
 	$(ONE_THREAD) $(BIN)/python tools/soak.py --seconds $(SOAK_SECONDS) --seed $(SEED)
+
+attack: $(VENV)/.stamp-dev ## draw ATTACK_LAWS laws and count what is certified and wrong
+	$(ONE_THREAD) $(BIN)/python tools/attack.py --laws $(ATTACK_LAWS) --seed $(SEED)
 
 # First what is not compiled, then kernels as Python; tools/mutants.py judges them compiled.
 MUTANTS := $(ONE_THREAD) $(BIN)/python tools/mutants_in_memory.py --wider --seconds $(MUTANT_SECONDS)

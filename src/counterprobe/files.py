@@ -2,27 +2,67 @@
 
 Whoever reads a file that a program was interrupted in writing finds the old content, never half
 of the new one. A file that is not what its reader expects, such as a device without end, is
-refused before it fills the memory.
+refused before it fills the memory, and a pipe before its reader waits for somebody who writes.
 """
 
 from __future__ import annotations
 
 import os
 import secrets
+import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-__all__ = ["GrowingFile", "check_whole_file", "read_bytes", "read_text", "whole_file"]
+__all__ = [
+    "GrowingFile",
+    "check_whole_file",
+    "read_bytes",
+    "read_text",
+    "refuse_named_pipe",
+    "special_kind",
+    "whole_file",
+]
 
 # Bytes of a text that is read whole; the largest that anybody needs are lists of edges.
 MOST_TEXT = 1 << 28
 
 
+def special_kind(file: str | os.PathLike[str]) -> str | None:
+    """Say what a path names that is no regular file: a folder, pipe, socket or device.
+
+    None for a regular file, and where there is nothing: opening says that well enough.
+    """
+    try:
+        mode = os.stat(file).st_mode
+    except (OSError, ValueError):
+        return None
+    if stat.S_ISREG(mode):
+        return None
+    if stat.S_ISDIR(mode):
+        return "a folder"
+    if stat.S_ISFIFO(mode):
+        return "a pipe"
+    return "a socket" if stat.S_ISSOCK(mode) else "a device"
+
+
+def refuse_named_pipe(file: str | os.PathLike[str]) -> None:
+    """Raise ``ValueError`` for a pipe with a name of its own: opening it waits for a writer.
+
+    Pipes that a shell has made and opened (``/dev/stdin``, ``<(...)``) have none, and are read.
+    """
+    if special_kind(file) == "a pipe" and os.path.exists(os.path.realpath(file)):
+        name = os.fspath(file)
+        raise ValueError(
+            f"{name} is a pipe, and reading it may wait for ever; name a file, or /dev/stdin"
+        )
+
+
 def read_bytes(file: str | os.PathLike[str], most: int = MOST_TEXT) -> bytes:
     """Return the content of a file of at most so many bytes; refuse a larger one."""
+    refuse_named_pipe(file)
     with open(file, "rb") as stream:
         content = stream.read(most + 1)
     if len(content) > most:

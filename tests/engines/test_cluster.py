@@ -6,10 +6,12 @@ The quick suite starts one cluster, for one test; every other start is slow.
 import os
 import re
 import signal
+import subprocess
 import sys
 from collections import Counter
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -276,6 +278,35 @@ def test_replicas_see_the_gpus_they_asked_for_and_no_others(whole):
     # A share is of one GPU: two of 0.6 do not fit on one, nor three on two.
     assert RayCluster(whole, cpus=0.1, gpus=0.6).num_workers == 3
     assert {gpus for _, gpus in seen_gpus(RayCluster(whole, start_seconds=300))} == {""}
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not Path("/proc/net/tcp").exists(), reason="no sockets to look at")
+def test_a_cluster_of_its_own_listens_on_loopback_alone():
+    # In a process of its own, where Ray has not been started yet.
+    program = "import engine_jobs; print(*engine_jobs.listening_of_an_own_cluster())"
+    found = Path(engine_jobs.__file__).parent
+    done = subprocess.run(
+        [sys.executable, "-c", program], cwd=found, capture_output=True, text=True, timeout=300
+    )
+    assert done.returncode == 0, done.stderr
+    addresses = done.stdout.split()
+    assert len(addresses) >= 3  # of the driver, the node and the actor at least
+    loopback = {"0100007F", "0000000000000000FFFF00000100007F", "0" * 24 + "01000000"}
+    assert set(addresses) <= loopback
+
+
+def test_a_ray_that_listens_elsewhere_is_ended_and_refused(monkeypatch):
+    ended = []
+    util = SimpleNamespace(get_node_ip_address=lambda: "192.0.2.7")
+    ray = SimpleNamespace(
+        is_initialized=lambda: False, init=lambda **options: None, util=util,
+        shutdown=lambda: ended.append(True),
+    )  # fmt: skip
+    monkeypatch.setattr("counterprobe.engines.cluster.load_extra", lambda *names: ray)
+    with pytest.raises(EngineError, match=r"listens on 192\.0\.2\.7, which other machines"):
+        RayCluster().prepare(engine_jobs.make_doubling)
+    assert ended == [True]
 
 
 @pytest.mark.slow

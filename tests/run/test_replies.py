@@ -175,7 +175,7 @@ def test_a_length_beyond_the_file_is_not_believed(tmp_path):
 def test_a_missing_folder_and_a_folder_are_refused(tmp_path):
     with pytest.raises(cp.CheckpointError, match="there is no folder"):
         ReplyLog(tmp_path / "none" / "run.log", ABOUT, FACTS)
-    with pytest.raises(OSError):
+    with pytest.raises(cp.CheckpointError, match="is a folder; a checkpoint must be a regular"):
         ReplyLog(tmp_path, ABOUT, FACTS)
 
 

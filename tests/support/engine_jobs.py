@@ -127,3 +127,42 @@ def growing_length(file):
     made = len(Path(file).read_text()) if Path(file).exists() else 0
     Path(file).write_text("x" * (made + 1))
     return cp.CallableOracle(smoothed, length=5 + made, vocab_size=4)
+
+
+def listening() -> list[str]:
+    """Return the addresses that this process and its descendants listen on, in hexadecimal."""
+    parents = {
+        int(folder.name): int(folder.joinpath("stat").read_text().rpartition(")")[2].split()[1])
+        for folder in Path("/proc").iterdir()
+        if folder.name.isdigit() and folder.joinpath("stat").exists()
+    }
+    mine = {os.getpid()}
+    while more := {child for child, parent in parents.items() if parent in mine} - mine:
+        mine |= more
+    sockets = set()
+    for process in mine:
+        for descriptor in Path(f"/proc/{process}/fd").glob("*"):
+            try:
+                sockets.add(os.readlink(descriptor))
+            except OSError:  # closed meanwhile
+                continue
+    found = []
+    for table in ("tcp", "tcp6"):
+        for line in Path("/proc/net", table).read_text().splitlines()[1:]:
+            words = line.split()
+            if words[3] == "0A" and f"socket:[{words[9]}]" in sockets:
+                found.append(words[1].partition(":")[0])
+    return found
+
+
+def listening_of_an_own_cluster() -> list[str]:
+    """Start a cluster without an address, work on it, and return what it listens on."""
+    import ray
+
+    from counterprobe.engines import Crew, RayCluster
+
+    assert not ray.is_initialized()
+    with RayCluster(workers=1) as engine, Crew(engine, make_doubling) as crew:
+        crew.submit(21)
+        assert crew.wait()[0].result() == 42
+        return listening()

@@ -16,6 +16,7 @@ import typer
 from counterprobe.cli import output
 from counterprobe.cli.engine_options import check_timeout
 from counterprobe.errors import CheckpointError, StructureError
+from counterprobe.files import special_kind
 from counterprobe.oracle import Oracle
 from counterprobe.retrying import RetryingOracle
 from counterprobe.run.checkpoint import LoggedOracle, checkpointed
@@ -142,6 +143,8 @@ class Faults:
             raise ValueError("--checkpoint begins a log and --resume goes on from one: give one")
         if self.checkpoint is not None:
             output.check_writable(self.checkpoint)
+            if (kind := special_kind(self.checkpoint)) is not None:
+                raise ValueError(f"--checkpoint {self.checkpoint} must be a file, it is {kind}")
             if Path(self.checkpoint).exists() and Path(self.checkpoint).stat().st_size:
                 raise ValueError(
                     f"--checkpoint {self.checkpoint} exists already; go on from it with --resume "

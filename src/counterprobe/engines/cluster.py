@@ -1,9 +1,10 @@
 """Ray: hands are actors of a cluster, on this machine or on many.
 
-Without an address a cluster of this machine is started for the run and ended with it. With one,
-work goes to a cluster that is there already; counterprobe, and what a job needs, must be installed
-on all of its machines in the same versions. Usage statistics, the dashboard and the forwarding of
-logs are off in what is started here.
+Without an address a cluster of this machine is started for the run and ended with it, which other
+machines cannot reach: it listens on the loopback address alone. With one, work goes to a cluster
+that is there already; counterprobe, and what a job needs, must be installed on all of its machines
+in the same versions. Usage statistics, the dashboard and the forwarding of logs are off in what is
+started here.
 
 Actors are not restarted by Ray: a lost one is a lost hand, and the crew decides.
 """
@@ -14,7 +15,9 @@ import logging
 import os
 import pickle
 import socket
-from collections.abc import Sequence
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -33,6 +36,8 @@ CONNECT_SECONDS = 10.0
 # Read by Ray when it is imported or starts a cluster: no statistics are sent, and no word is
 # said about workers without a GPU of their own, from whom the actor itself hides all.
 QUIET = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0"}
+# Ray's switch for clusters of several machines, by which it stays local on Windows and macOS.
+MANY_MACHINES = "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"
 
 
 @dataclass(slots=True)
@@ -162,7 +167,8 @@ class RayCluster(Closing):
                     "num_cpus": max(threads.num_threads(), self.workers or 1),
                 }
             try:
-                ray.init(**own, log_to_driver=False, logging_level=logging.ERROR)
+                with nullcontext() if self.address is not None else _on_loopback():
+                    ray.init(**own, log_to_driver=False, logging_level=logging.ERROR)
             except (ConnectionError, RuntimeError, ValueError, TimeoutError) as problem:
                 where = "on this machine" if self.address is None else f"at {self.address}"
                 text = " ".join(str(problem).split())
@@ -170,6 +176,8 @@ class RayCluster(Closing):
                     f"no Ray cluster {where}: {text[:300]}; start one with `ray start --head`, "
                     "and check --address"
                 ) from problem
+            if self.address is None:
+                _require_loopback(ray)
             self._is_own = True
         self._ray = ray
         return ray
@@ -254,6 +262,40 @@ class _RayHand:
     def close(self) -> None:
         if self._ray.is_initialized():
             self._ray.kill(self._actor)
+
+
+@contextmanager
+def _on_loopback() -> Iterator[None]:
+    """Let what Ray starts meanwhile listen on the loopback address alone.
+
+    On Linux Ray turns ``127.0.0.1`` into an address that other machines reach, and listens on all
+    of them, unless this switch says that there are no other machines. Its processes read it from
+    the environment, and this one has read it when Ray was imported.
+    """
+    constants: Any = sys.modules.get("ray._private.ray_constants")
+    was, said = getattr(constants, "ENABLE_RAY_CLUSTER", None), os.environ.get(MANY_MACHINES)
+    os.environ[MANY_MACHINES] = "0"
+    if was is not None:
+        constants.ENABLE_RAY_CLUSTER = False
+    try:
+        yield
+    finally:
+        if was is not None:
+            constants.ENABLE_RAY_CLUSTER = was
+        os.environ.pop(MANY_MACHINES)
+        if said is not None:
+            os.environ[MANY_MACHINES] = said
+
+
+def _require_loopback(ray: Any) -> None:
+    """End a cluster that other machines could reach: a Ray that has another switch."""
+    where = ray.util.get_node_ip_address()
+    if where not in ("127.0.0.1", "::1"):
+        ray.shutdown()
+        raise EngineError(
+            f"this version of Ray listens on {where}, which other machines may reach; start a "
+            "cluster with `ray start --head` if that is meant, and name it by --address"
+        )
 
 
 def _require_listener(address: str) -> None:

@@ -26,6 +26,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from counterprobe.errors import CheckpointError
+from counterprobe.files import special_kind
 
 try:
     import fcntl
@@ -83,6 +84,8 @@ class ReplyLog:
         self.is_begun_anew = False
         if not self.path.parent.is_dir():
             raise CheckpointError(f"cannot write {path}: there is no folder {self.path.parent}")
+        if (kind := special_kind(self.path)) is not None:  # opening a pipe would wait for ever
+            raise CheckpointError(f"{path} is {kind}; a checkpoint must be a regular file")
         # Unbuffered: what was appended is the system's when the call returns, kill or not.
         self._file: BinaryIO = open(self.path, "a+b", buffering=0)
         try:

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from counterprobe.archives import head_of, unpack_member
 from counterprobe.errors import StructureError
-from counterprobe.files import whole_file
+from counterprobe.files import special_kind, whole_file
 from counterprobe.structure.fields import FileKind, check_layout, refuse
 
 __all__ = ["digest", "read", "write"]
@@ -62,6 +62,8 @@ def read(
 
     Raises ``StructureError`` if anything about it is wrong.
     """
+    if (special := special_kind(path)) is not None:  # opening a pipe would wait for ever
+        raise StructureError(f"{os.fspath(path)} is {special}; a structure is a regular file")
     with open(path, "rb") as file:
         return _read_as(f"cannot read {os.fspath(path)}", file, kinds)
 

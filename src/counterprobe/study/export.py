@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from counterprobe.extras import load_extra
-from counterprobe.files import read_text, whole_file
+from counterprobe.files import read_text, refuse_named_pipe, whole_file
 from counterprobe.study.protocol import Cell, Study, Task, passes
 from counterprobe.study.store import Record
 
@@ -151,6 +151,7 @@ def _read_csv(source: Path) -> tuple[list[str], list[Row]]:
 
 def _read_parquet(source: Path) -> tuple[list[str], list[Row]]:
     pyarrow, parquet = _arrow()
+    refuse_named_pipe(source)
     try:
         with source.open("rb") as stream, parquet.ParquetFile(stream) as file:
             about, names = file.metadata, file.schema_arrow.names

@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from counterprobe.errors import CounterprobeError
+from counterprobe.files import special_kind
 from counterprobe.run.results import versions
 from counterprobe.study.config import StudyConfig, config_from_dict
 
@@ -83,6 +84,8 @@ class Store:
 
     def __init__(self, file: str | Path, *, create: bool = False) -> None:
         self.file = Path(file)
+        if (kind := special_kind(self.file)) is not None:  # opening a pipe would wait for ever
+            raise StoreError(f"{self.file} is {kind}; a store is a regular file")
         is_new = not self.file.exists() or self.file.stat().st_size == 0
         if is_new and not create:
             raise StoreError(f"there is no store {self.file}; `study run --store` makes one")
@@ -313,8 +316,6 @@ def _damaged(file: Path, problem: str) -> str:
 
 def _check_header(file: Path) -> None:
     """Refuse a file that SQLite would refuse later, without opening it for writing."""
-    if file.is_dir():
-        raise StoreError(f"{file} is a folder; a store is a file")
     with file.open("rb") as stream:
         header = stream.read(100)
     if not header.startswith(b"SQLite format 3\0"):

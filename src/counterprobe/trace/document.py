@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from counterprobe.files import whole_file
+from counterprobe.files import refuse_named_pipe, whole_file
 
 __all__ = ["FORMAT", "VERSION", "Trace", "kind_of", "load_trace", "parse_trace", "write_trace"]
 
@@ -128,6 +128,7 @@ def load_trace(path: str | os.PathLike[str], max_bytes: int = MAX_FILE) -> Trace
         In one line, if it is no trace, of another version or too large.
     """
     name = os.fspath(path)
+    refuse_named_pipe(path)
     with open(path, "rb") as file:
         raw = file.read(max_bytes + 1)
     is_cut = False
