@@ -116,7 +116,7 @@ def test_a_file_gives_the_structure_back(found, oracle, tmp_path):
         assert np.array_equal(again.strength_se, found.strength_se)
         assert again.summary() == found.summary()
         assert again.check(oracle).total == len(found.sample_states)
-    with pytest.raises(cp.StructureError, match="counterprobe soft structure 1"):
+    with pytest.raises(cp.StructureError, match="counterprobe soft structure 2"):
         cp.Structure.load(path)
 
 
