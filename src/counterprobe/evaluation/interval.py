@@ -3,8 +3,8 @@
 A standard error knows the samples that were drawn. Where one context in fifty costs much, thirty
 samples often hold none, and the error is nothing beside a price that is wrong. What n samples can
 exclude is a context of probability above ``log(1 / level) / n``; a rarer one may still cost as
-much as a sample can at all. The interval of :func:`betting_interval` holds both that and the tails that
-were seen.
+much as a sample can at all. The interval of :func:`betting_interval` holds both that and the tails
+that were seen.
 
 It inverts bets (Waudby-Smith & Ramdas, "Estimating means of bounded random variables by betting",
 JRSS B 86, 2024). Whoever believes that the mean of values in [0, M] is m accepts a bet that turns
@@ -73,7 +73,7 @@ def betting_interval(
     def is_small(m: float) -> bool:
         return _log_capital((scaled - m) / m, AGAINST_SMALL) >= needed
 
-    high = _bisected(mean, 1.0, is_large)
+    high = _bisected(mean, 1.0, is_large) if mean < 1 else 1.0
     # Downwards, with limits taken as logs: the mean may be a small part of what it could be.
     low = 0.0
     if mean > 0:

@@ -142,11 +142,12 @@ def _with_alone(
 ) -> Plan:
     """Add positions that are committed one by one, before or after all others.
 
-    Those with neighbours go first: while they are masked, others depend on each other through
-    them. Those without go last: what shows only when several are known, such as a parity, is then
-    broken by nobody who is not known to take part in it.
+    Those with neighbours among the others go first: while they are masked, others depend on each
+    other through them. Those without go last: what shows only when several are known, such as a
+    parity, is then broken by nobody who is not known to take part in it.
     """
-    has_pairs = strengths.direct[alone].any(axis=1)
+    others = np.searchsorted(strengths.positions, plan.positions)
+    has_pairs = strengths.direct[np.ix_(alone, others)].any(axis=1)
     singles = strengths.positions[rng.permutation(alone[has_pairs]), None]
     lasts = strengths.positions[rng.permutation(alone[~has_pairs]), None]
     return replace(plan, batches=(*singles, *plan.batches, *lasts))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, ClassVar, Self
 
@@ -59,6 +59,17 @@ class PlannedReport:
         )
         alone = f"; committed alone for that: {self.num_alone}" if self.num_alone else ""
         return [f"{self.estimated_kl:.3g} nats estimated from pairs; {left}{alone}"]
+
+
+@dataclass(frozen=True, slots=True)
+class _Scheduled:
+    """Batches, with the diagnostics of every sequence that follows them."""
+
+    batches: tuple[IntArray, ...]
+    diagnostics: PlannedReport | None
+
+    def __iter__(self) -> Iterator[IntArray]:
+        return iter(self.batches)
 
 
 @dataclass(frozen=True)
@@ -181,14 +192,19 @@ class Planned(Sampler):
         for batch, price in zip(plan.batches, prices, strict=True):
             run.transcript.announce("batch", price=price)
             run.commit(batch)
+        return self._report(plan)
+
+    def _report(self, plan: Plan) -> PlannedReport | None:
+        """Say what a plan is estimated to cost, where it is known what that leaves out."""
         if self.coverage is None:
             return None
-        alone = [batch for batch in plan.batches if len(batch) == 1]
-        is_alone = ~self.coverage.is_trusted[np.concatenate([plan.batches[0][:0], *alone])]
-        return PlannedReport(
-            len(plan), plan.estimated_kl, plan.uncovered, int(np.count_nonzero(is_alone))
-        )
+        is_trusted = self.coverage.is_trusted
+        alone = [batch for batch in plan.batches if len(batch) == 1 and not is_trusted[batch[0]]]
+        return PlannedReport(len(plan), plan.estimated_kl, plan.uncovered, len(alone))
 
     def schedule(self, residual: IntArray, decisions: Decisions) -> Iterable[IntArray]:
-        """Batches of a fresh plan."""
-        return self.plan(residual, decisions).batches if len(residual) else []
+        """Batches of a fresh plan, and what there is to say of it."""
+        if not len(residual):
+            return []
+        plan = self.plan(residual, decisions)
+        return _Scheduled(plan.batches, self._report(plan))

@@ -11,8 +11,9 @@ import counterprobe as cp
 from counterprobe.graph import components
 from counterprobe.probing.soft import SoftFindings, SoftSettings, regression, soft_screen
 from counterprobe.probing.soft import screen as module
+from counterprobe.probing.soft.movement import held_out_movement
 from counterprobe.probing.soft.readings import Coordinates, Readings
-from counterprobe.probing.soft.regression import explained_shares, regress
+from counterprobe.probing.soft.regression import regress
 from counterprobe.probing.soft.sources import draw_levels, shown_tokens
 from counterprobe.streams import Decisions
 from counterprobe.testing import CountingOracle, NoisyLogits
@@ -132,7 +133,7 @@ def test_a_product_law_has_nothing_to_find() -> None:
     found = screen(law.oracle(), probes=64)
     assert not found.strength.any() and len(found.edges) == 0
     assert found.noise_floor == 0 and found.false_discovery_rate == 0
-    assert not found.explained.any()
+    assert not found.explained.any() and found.most_moved.max() < 1e-9
 
 
 def test_every_edge_of_a_long_path_is_found() -> None:
@@ -349,14 +350,15 @@ def screened_plainly(
         pairs = regress(
             readings, sources, settings, decisions.generator("soft shuffles", batch + 1)
         )
-        shares = explained_shares(
+        movement = held_out_movement(
             readings, settings, decisions.generator("soft held out", batch + 1)
         )
         strength, error = np.zeros((2, law.length, law.length))
-        explained = np.zeros(law.length)
+        moved, most_moved, explained = np.zeros((3, law.length))
         edges = []
         for a, i in enumerate(residual):
-            explained[i] = shares[a]
+            moved[i], most_moved[i] = movement.moved[a], movement.most_moved[a]
+            explained[i] = movement.explained[a]
             for b, j in enumerate(residual):
                 strength[i, j], error[i, j] = pairs.strength[a, b], pairs.strength_se[a, b]
                 if i < j and pairs.is_edge[a, b]:
@@ -366,6 +368,8 @@ def screened_plainly(
             {
                 "strength": strength,
                 "strength_se": error,
+                "moved": moved,
+                "most_moved": most_moved,
                 "explained": explained,
                 "edges": np.array(edges, dtype=np.int64).reshape(-1, 2),
                 "noise_floor": pairs.noise_floor,
