@@ -17,11 +17,11 @@ STREAMS = cp.Streams.from_seed(2)
 
 def law_of(kind: str) -> GroupedLaw:
     tables = {
-        "chains": [chain(4, 0.1)] * 3,
+        "chains": [chain(4, 0.1)] * 2,
         "none": [np.array([0.4, 0.6])] * 10,
-        "parities": [parity(3)] * 3,
-        "mixed": [chain(3, 0.1)] * 2 + [parity(3)],
-        "gated": [gated(3, 0.05), chain(3, 0.1)],
+        "parities": [parity(3)] * 2,
+        "mixed": [chain(3, 0.1), parity(3)],
+        "gated": [gated(2, 0.05), chain(3, 0.1)],
     }[kind]
     return GroupedLaw(tables, seed=1)
 
@@ -33,15 +33,15 @@ def found_in(law: GroupedLaw) -> cp.SoftStructure:
 def test_structure_is_advised_where_it_pays():
     law = law_of("chains")
     found = found_in(law)
-    advice = found.advise(law, 1000, target_kl=0.1, seed=1)
+    advice = found.advise(law, 1000, target_kl=0.3, seed=1)
     best = advice.best
     assert best.way == "planned" and best.batches == 3
     assert (best.way, best.batches) in {(p.way, p.batches) for p in advice.table.prices}
-    assert best.measured.interval[1] <= 0.1
+    assert best.measured.interval[1] <= 0.3
     assert best.cost(1000) == found.ledger.total + 3000
     assert advice.break_even is not None and not advice.stopped
     assert "use planned with 3 batches" in str(advice) and "at 95%" in str(advice)
-    few = found.advise(law, 1, target_kl=0.1, seed=1)
+    few = found.advise(law, 1, target_kl=0.3, seed=1)
     assert few.best.way != "planned"
     assert few.as_dict()["break_even"] == advice.break_even
 
@@ -59,16 +59,16 @@ def test_structure_is_not_advised_where_there_is_none():
 def test_what_is_recommended_keeps_to_its_price(kind, seed_of):
     law = law_of(kind)
     found = found_in(law)
-    target, broken, runs = 0.2, 0, 8
+    target, broken, runs = 0.4, 0, 6
     for k in range(runs):
         advice = advise(
-            found, law, 1000, target_kl=target, terms=None, max_evaluations=30_000,
+            found, law, 1000, target_kl=target, terms=None, max_evaluations=8_000,
             seed=seed_of(81) + k,
         )  # fmt: skip
         best = advice.best
         assert best.measured is None or best.measured.passes(target)
         if best.way == "planned":
-            plans = [found.plan(batches=best.batches, seed=j).batches for j in range(8)]
+            plans = [found.plan(batches=best.batches, seed=j).batches for j in range(4)]
             broken += np.mean([law.price(plan) for plan in plans]) > target
     # Each of about four numbers of batches passes wrongly one time in forty at most; level 1e-4.
     assert broken <= stats.binom.isf(1e-4, runs, 0.1)
@@ -81,7 +81,7 @@ def test_a_budget_of_evaluations_is_kept_and_said(counted):
         asked = counted(law)
         advice = advise(found, asked, 10, max_evaluations=most)
         assert asked.states <= most and advice.table.ledger.total <= most
-        assert advice.best.way == "sequential" and advice.best.cost(10) == 90
+        assert advice.best.way == "sequential" and advice.best.cost(10) == 60
         if most < 400:
             assert f"the budget of {most} evaluations ended" in advice.stopped
             assert "Stopped early" in str(advice)
@@ -91,9 +91,9 @@ def test_a_budget_of_evaluations_is_kept_and_said(counted):
 def test_what_was_shown_before_a_budget_ended_is_recommended():
     law = law_of("chains")
     found = found_in(law)
-    whole = advise(found, law, 1000, seed=1)
+    whole = advise(found, law, 1000, target_kl=0.3, seed=1)
     paid = sum(p.measured.ledger.total for p in whole.table.of("planned"))
-    short = advise(found, law, 1000, max_evaluations=paid + 50, seed=1)
+    short = advise(found, law, 1000, target_kl=0.3, max_evaluations=paid + 50, seed=1)
     assert (short.best.way, short.best.batches) == ("planned", 3)
     assert short.stopped
 
@@ -117,7 +117,7 @@ def test_a_budget_of_seconds_is_kept():
 
 def test_what_cannot_be_shown_is_named_with_what_it_would_take():
     law = law_of("chains")
-    advice = advise(found_in(law), law, 1000, max_evaluations=1500)
+    advice = advise(found_in(law), law, 1000, max_evaluations=1200)
     assert advice.best.way == "sequential" and advice.nearest is not None
     assert "Not shown: planned with" in str(advice) and "samples, " in str(advice)
     assert advice.as_dict()["nearest"]["batch_kl_high"] > 0.1

@@ -137,7 +137,7 @@ def advise(
         print_table(console, title, columns, table.rows)
         console.print(Text(table.note, style="dim"))
     console.print(Text(str(advice)))
-    asked = task.num_measured + checked.total + advice.table.ledger.total
+    asked = task.num_measured + checked.total + advice.measuring
     console.print(Text(f"Measuring took {asked:,} evaluations.", style="dim"))
     output.write_json(json, {"model": model, **advice.as_dict(), "measuring": asked})
 

@@ -107,6 +107,8 @@ class Advice:
         Everything that was measured.
     nearest : Price or None
         Of what looks low enough and was not shown to be, the one with the fewest evaluations.
+    measuring : int
+        Evaluations that it took, those of prices that a budget cut short included.
     stopped : str
         Which budget ended before everything was measured; empty if none did.
     """
@@ -118,6 +120,7 @@ class Advice:
     break_even: int | None
     table: PriceTable
     nearest: Price | None
+    measuring: int
     stopped: str
 
     def __str__(self) -> str:
@@ -179,7 +182,7 @@ class Advice:
             "prices": [price.as_dict() for price in self.table.prices],
             "nearest": None if self.nearest is None else self.nearest.as_dict(),
             "stopped": self.stopped,
-            "measuring": self.table.ledger.total,
+            "measuring": self.measuring,
             "says": str(self),
         }
 
@@ -255,7 +258,15 @@ def advise(
     break_even = math.ceil(found_with / saved) if saved > 0 else None
     table = PriceTable(tuple(search.prices.values()), search.ledger)
     return Advice(
-        count, target_kl, options[0], tuple(options), break_even, table, search.nearest, stopped
+        count=count,
+        target_kl=target_kl,
+        best=options[0],
+        options=tuple(options),
+        break_even=break_even,
+        table=table,
+        nearest=search.nearest,
+        measuring=meter.evaluations,
+        stopped=stopped,
     )
 
 
