@@ -59,10 +59,10 @@ def test_structure_is_not_advised_where_there_is_none():
 def test_what_is_recommended_keeps_to_its_price(kind, seed_of):
     law = law_of(kind)
     found = found_in(law)
-    target, broken, runs = 0.4, 0, 6
+    target, broken, runs = 0.4, 0, 4
     for k in range(runs):
         advice = advise(
-            found, law, 1000, target_kl=target, terms=None, max_evaluations=8_000,
+            found, law, 1000, target_kl=target, terms=None, max_evaluations=4_000,
             seed=seed_of(81) + k,
         )  # fmt: skip
         best = advice.best
@@ -117,7 +117,7 @@ def test_a_budget_of_seconds_is_kept():
 
 def test_what_cannot_be_shown_is_named_with_what_it_would_take():
     law = law_of("chains")
-    advice = advise(found_in(law), law, 1000, max_evaluations=1200)
+    advice = advise(found_in(law), law, 1000, max_evaluations=700)
     assert advice.best.way == "sequential" and advice.nearest is not None
     assert "Not shown: planned with" in str(advice) and "samples, " in str(advice)
     assert advice.as_dict()["nearest"]["batch_kl_high"] > 0.1

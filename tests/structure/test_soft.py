@@ -195,7 +195,7 @@ def test_one_masked_position_needs_no_probe(oracle):
 
 def test_where_pairs_explain_little_positions_go_alone_or_share_every_batch(found):
     poor = replace(found, explained=np.full(16, 0.2))
-    assert len(found.untrusted) == 0 and poor.untrusted.tolist() == list(range(16))
+    assert len(found.untrusted) <= 1 and poor.untrusted.tolist() == list(range(16))
     assert poor.summary()["untrusted"] == 16
     for request in ({}, {"target_kl": 0.1}, {"information_budget": 0.1}):
         assert poor.plan(**request).sizes == [1] * 16
