@@ -41,7 +41,13 @@ def check_shape(found: SoftFindings, run: cp.Unmasking) -> None:
     is_given = np.ones(length, dtype=bool)
     is_given[run.residual] = False
     assert not found.strength[is_given].any() and not found.explained[is_given].any()
-    assert ((found.explained >= 0) & (found.explained <= 1)).all()
+    is_measured = ~np.isnan(found.moved)  # too few probes, or one source at a time
+    assert is_measured[is_given].all()
+    for values in (found.most_moved, found.explained):
+        np.testing.assert_array_equal(np.isnan(values), ~is_measured)
+    shares = found.explained[is_measured]
+    assert ((shares >= 0) & (shares <= 1)).all()
+    assert (found.most_moved >= found.moved)[is_measured].all()
     assert (found.edges[:, 0] < found.edges[:, 1]).all()
     assert (np.diff(found.edge_strength) <= 0).all() and (found.edge_strength > 0).all()
     assert 0 <= found.false_discovery_rate <= 1 and found.noise_floor >= 0
