@@ -144,7 +144,8 @@ class Bench:
     @property
     def names_prices(self) -> bool:
         """Whether plans can be asked for by their price."""
-        return bool(getattr(self.structure, "is_pairwise", True))
+        untrusted = getattr(self.structure, "untrusted", ())
+        return 2 * len(untrusted) < len(self.structure.residual)
 
 
 # ----- Phases, the most telling first -------------------------------------------------------

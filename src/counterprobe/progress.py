@@ -1,4 +1,4 @@
-"""How a run goes, on standard error: a bar on a terminal, elsewhere one line if it is long."""
+"""How work goes, on standard error: a bar on a terminal, elsewhere one line if it is long."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import math
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Any
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
@@ -13,7 +14,7 @@ from rich.progress import Progress as Bar
 
 from counterprobe.run.standing import Progress
 
-__all__ = ["run_progress"]
+__all__ = ["budget_progress", "run_progress"]
 
 # Seconds after which a run off a terminal says that it is still there.
 PATIENCE = 10.0
@@ -54,5 +55,42 @@ def run_progress(label: str) -> Iterator[Callable[[Progress], None]]:
                 completed=progress.committed,
                 submissions=progress.ledger.total,
             )
+
+        yield update
+
+
+@contextmanager
+def budget_progress(label: str) -> Iterator[Callable[[Any], None]]:
+    """Show how much of a budget is spent: what it yields is called with every ``Spent``."""
+    console = Console(stderr=True)
+    due = math.inf if console.is_terminal else time.monotonic() + PATIENCE
+    bar = Bar(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        TextColumn("{task.fields[said]}"),
+        TimeElapsedColumn(),
+        console=console,
+        transient=True,
+        disable=not console.is_terminal,
+    )
+    with bar:
+        task = bar.add_task(label, total=1.0, said="")
+
+        def update(spent: Any) -> None:
+            nonlocal due
+            said = f"{spent.now}: {spent.evaluations:,} of {spent.max_evaluations:,} evaluations"
+            if time.monotonic() >= due:
+                due = math.inf
+                console.print(
+                    f"counterprobe: {label}: still measuring, {said}, "
+                    f"{spent.seconds:.0f} of {spent.max_seconds:g} seconds",
+                    soft_wrap=True,
+                    highlight=False,
+                )
+            shares = (
+                spent.evaluations / max(spent.max_evaluations, 1),
+                spent.seconds / max(spent.max_seconds, 1e-9),
+            )
+            bar.update(task, completed=min(1.0, max(shares)), said=said)
 
         yield update

@@ -10,7 +10,7 @@ from __future__ import annotations
 import itertools
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any, Literal, get_args
@@ -300,7 +300,7 @@ def _told(progress: bool | Tell, label: str) -> Iterator[Tell | None]:
 # ----- Lockstep -----------------------------------------------------------------------------
 
 
-def _common_batches(order: _Order) -> list[Iterator[IntArray]] | None:
+def _common_batches(order: _Order) -> list[Iterable[IntArray]] | None:
     """Return the batches of each group, where lockstep is the best way.
 
     Oracles with sessions follow each sequence more cheaply than they answer batches; those that
@@ -325,12 +325,12 @@ def _common_batches(order: _Order) -> list[Iterator[IntArray]] | None:
             return None  # every run finds out for itself
         if batches is None:
             return None
-        schedules.append(iter(batches))
+        schedules.append(batches)
     return schedules
 
 
 def _in_lockstep(
-    order: _Order, schedules: list[Iterator[IntArray]], tell: Tell | None
+    order: _Order, schedules: list[Iterable[IntArray]], tell: Tell | None
 ) -> SampleBatch:
     """Commit the same batches in every sequence of a group."""
     run = Lockstep(
@@ -348,17 +348,17 @@ def _in_lockstep(
     )
     total = order.given.size
     stop, reason = StopReason.COMPLETED, None
-    everyone = np.arange(order.count)
+    rounds = [iter(schedule) for schedule in schedules]
     group_of = np.array([order.group_of(sequence) for sequence in range(order.count)])
     try:
         for number in itertools.count():
-            batches = [next(schedule, None) for schedule in schedules]
+            batches = [next(schedule, None) for schedule in rounds]
             if all(batch is None for batch in batches):
                 break
             run.commit_groups(batches)
             if order.on_step is not None:
                 moved = [batch is not None for batch in batches]
-                here = everyone[np.array(moved)[group_of]]
+                here = np.flatnonzero(np.array(moved)[group_of])
                 order.on_step(Step(number, here, run.states[here]))
             if tell is not None:
                 tell(Progress("commit", total - run.num_left, total, run.ledger))
@@ -367,7 +367,8 @@ def _in_lockstep(
     if stop is StopReason.COMPLETED:
         require_complete(order.rule.name, run.num_left, order.given.shape[1])
     streams = [order.streams_of_group(group) for group in range(order.groups)]
-    return run.result(order.rule.name, order.rule.settings, stop, reason, streams)
+    told = [getattr(schedule, "diagnostics", None) for schedule in schedules]
+    return run.result(order.rule.name, order.rule.settings, stop, reason, streams, told)
 
 
 # ----- Gathered -----------------------------------------------------------------------------

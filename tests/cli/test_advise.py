@@ -14,6 +14,7 @@ from counterprobe.cli.main import app
 MODEL = ("--model", "sapiens-heavy", "--device", "cpu")
 SEQUENCE = "EVQLVXXSGG____"
 BASE = (*MODEL, "--sequence", SEQUENCE, "--batches", "2,3", "--samples", 4)
+BUDGET = ("--max-evaluations", 300)
 
 
 def invoke(*arguments: object, width: int = 120) -> Result:
@@ -45,16 +46,26 @@ def unmeasured(monkeypatch) -> None:
 
 def test_the_record_is_what_python_returns(structure):
     result = invoke(
-        *BASE, "--structure", structure, "--count", 50, "--target-kl", 0.3, "--terms", 0,
+        *BASE, *BUDGET, "--structure", structure, "--count", 50, "--target-kl", 0.3, "--terms", 0,
         "--seed", 7, "--json", "-",
     )  # fmt: skip
     assert result.exit_code == 0, result.stderr
     record = json.loads(result.stdout)
-    assert result.stderr == "counterprobe: measuring prices at 2, 3 batches\n"
+    assert result.stderr.startswith("counterprobe: measuring prices: about ")
+    assert "at most 300 evaluations and 300 s (--max-evaluations, --max-seconds)" in result.stderr
     oracle = cp.models.load("sapiens-heavy", device="cpu").oracle(SEQUENCE)
     measured = oracle.num_evaluated  # its repeatability
     found = cp.load_structure(structure)
-    advice = found.advise(oracle, 50, target_kl=0.3, counts=[2, 3], samples=4, terms=None, seed=7)
+    advice = found.advise(
+        oracle,
+        50,
+        target_kl=0.3,
+        counts=[2, 3],
+        samples=4,
+        terms=None,
+        max_evaluations=300,
+        seed=7,
+    )
     expected = advice.as_dict()
     recognising = found.check(oracle).total
     assert recognising > 0
@@ -68,19 +79,33 @@ def test_the_record_is_what_python_returns(structure):
 
 
 def test_people_see_a_price_for_every_way_and_plain_words(structure):
-    result = invoke(*BASE, "--structure", structure, "--count", 2000)
+    result = invoke(*BASE, *BUDGET, "--structure", structure, "--count", 2000)
     assert result.exit_code == 0, result.stderr
     lines = result.stdout.splitlines()
     assert lines[0] == "batch KL of a sequence, nats, measured"
     ways = lines[1].split()
     assert ways[:2] == ["batches", "planned"]
-    for number, line in zip((2, 3), lines[2:4], strict=True):
-        assert line.split()[0] == str(number)
-        assert line.count("±") == len(ways) - 1
+    measured = [line for line in lines[2:] if line.split()[:1] in (["2"], ["3"])]
+    assert measured and all("±" in line and " to " in line for line in measured)
     said = " ".join(result.stdout.split())
     assert "For 2,000 sequences at 0.1 nats each: use " in said
-    assert "evaluations a sequence" in said
+    assert "which hold if no sample breaks more than" in said
     assert "Measuring took " in said
+
+
+@pytest.mark.parametrize(
+    ("budget", "said"),
+    [
+        (("--max-evaluations", 3), "the budget of 3 evaluations ended"),
+        (("--max-seconds", 0), "the budget of 0 seconds ended"),
+    ],
+)
+def test_a_budget_that_ends_is_said_and_one_at_a_time_advised(structure, budget, said):
+    result = invoke(*BASE, *budget, "--structure", structure)
+    assert result.exit_code == 0, result.stderr
+    words = " ".join(result.stdout.split())
+    assert f"Stopped early: {said}" in words
+    assert "use sequential, one position at a time" in words
 
 
 def test_a_protein_is_priced_by_distances_too(tmp_path):
@@ -95,7 +120,7 @@ def test_a_protein_is_priced_by_distances_too(tmp_path):
     found.save(file)
     result = invoke(
         "--model", "proteinmpnn", "--device", "cpu", "--sequence", text, "--structure", file,
-        "--batches", 2, "--samples", 2, "--json", "-",
+        "--batches", 2, "--samples", 2, "--max-evaluations", 200, "--json", "-",
     )  # fmt: skip
     assert result.exit_code == 0, result.stderr
     assert "distance" in {one["way"] for one in json.loads(result.stdout)["prices"]}
@@ -119,6 +144,8 @@ def test_a_certified_structure_needs_no_advice(tmp_path, unmeasured, refused):
         (["--count", 0], "--count must be at least 1, got 0"),
         (["--samples", 1], "--samples must be at least 2, got 1"),
         (["--terms", -1], "--terms must be at least 0, got -1"),
+        (["--max-evaluations", -1], "--max-evaluations must be at least 0, got -1"),
+        (["--max-seconds", -1], "--max-seconds must be at least 0, got -1.0"),
         (["--target-kl", 0], "--target-kl must be a number of nats above 0, got 0.0"),
         (["--target-kl", "nan"], "--target-kl must be a number of nats above 0, got nan"),
         (["--temperature", 0], "--temperature must be above 0"),

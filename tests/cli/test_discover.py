@@ -93,7 +93,7 @@ def test_strengths_of_a_law_are_found_softly():
     assert record["total_strength"] == found.summary()["total_strength"]
     said = shown(*SOFT_PATH)
     assert said.startswith("path, soft positions masked 16")
-    assert "batches nats 2 " in said
+    assert "batches nats covered 2 " in said
 
 
 def test_a_model_is_probed_around_what_is_given(tmp_path):
@@ -163,8 +163,8 @@ def test_what_is_discovered_is_drawn_by_and_advised_on(tmp_path):
     assert drawn.exit_code == 0, drawn.stderr
     assert [text.count("X") for text in json.loads(drawn.stdout)["texts"]] == [0, 0, 0]
     advised = invoke(
-        *MODEL, *text, "--structure", file, "--batches", "2,4", "--samples", 4, "--json", "-",
-        command="advise",
+        *MODEL, *text, "--structure", file, "--batches", "2,4", "--samples", 4,
+        "--max-evaluations", 200, "--json", "-", command="advise",
     )  # fmt: skip
     assert advised.exit_code == 0, advised.stderr
     assert "For 1,000 sequences" in json.loads(advised.stdout)["says"]

@@ -61,7 +61,11 @@ def all_divergences(oracle, chains, limits):
     rows = oracle.rows(
         states, Readouts.pairs(index, np.concatenate([c.positions for c in chains]))
     )
-    return chain_divergences(oracle.rows, chains, rows, np.cumsum(sizes) - sizes, limits)
+    totals, largest = chain_divergences(
+        oracle.rows, chains, rows, np.cumsum(sizes) - sizes, limits
+    )
+    assert 0 <= largest < np.inf or np.isinf(totals).any()
+    return totals
 
 
 @pytest.mark.parametrize("limits", [WIDE, Limits(1, 1000), Limits(3, 1000), Limits(1000, 1)])

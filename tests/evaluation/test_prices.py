@@ -1,15 +1,12 @@
-"""Prices of plans before they are used, and the advice that follows from them."""
-
-import math
+"""Prices of plans before they are used."""
 
 import numpy as np
 import pytest
 
 import counterprobe as cp
-from counterprobe.evaluation import advise, price_plans
-from counterprobe.evaluation.advice import batches_for
+from counterprobe.evaluation import price_plans
 from counterprobe.evaluation.chain_rule import ChainRuleKL
-from counterprobe.evaluation.prices import Price, PriceTable
+from counterprobe.evaluation.prices import Price, PriceTable, Pricing
 
 
 def law_of(kind: str, length: int = 16) -> cp.ForestLaw:
@@ -61,66 +58,26 @@ def test_distances_are_another_way(far):
         price_plans(found, law.oracle(), (2,), ways=["distance"])
 
 
-def test_structure_is_advised_where_it_pays(far):
-    law, found = far
-    advice = found.advise(law.oracle(), 1000, target_kl=0.05, counts=(2, 4), samples=16)
-    assert advice.best.way == "planned"
-    assert advice.best.batches == 2
-    assert advice.break_even is not None
-    assert advice.best.cost(1000) == found.ledger.total + 2000
-    assert "use planned" in str(advice)
-    few = found.advise(law.oracle(), 1, target_kl=0.05, counts=(2, 4), samples=16)
-    assert few.best.way != "planned"
-    assert few.as_dict()["break_even"] == advice.break_even
-
-
-def test_structure_is_not_advised_where_there_is_none():
-    law = law_of("none")
-    found = cp.discover(law.oracle(), mode="soft", probes=64)
-    advice = advise(found, law.oracle(), 1000, counts=(1, 2, 4), samples=4)
-    assert advice.break_even is None
-    assert advice.best.way in ("random", "spread")
-    assert "not worth it" in str(advice)
-
-
 def price(batches: int, value: float) -> Price:
-    kl = ChainRuleKL.of(np.array([[value], [value]]), "product", cp.Ledger())
-    return Price("planned", batches, float(batches), 0.0, kl)
+    kl = ChainRuleKL.of(np.array([[value], [value]]), "product", cp.Ledger(), most=1.0)
+    return Price("planned", batches, float(batches), 0.0, 0.0, kl)
 
 
-@pytest.mark.parametrize(
-    ("values", "target", "expected"),
-    [
-        ({4: 0.05, 8: 0.01}, 0.1, 4),
-        ({4: 0.4, 8: 0.1}, 0.1, 8),
-        ({4: 0.4, 8: 0.1}, 0.2, 6),  # falls as the square of the number: 4 * sqrt 2
-        ({4: 0.4, 8: 0.2}, 0.05, 40),  # straight on to nothing at 50
-        ({4: 0.4, 8: 0.4}, 0.1, 40),
-        ({4: math.inf, 8: 0.05}, 0.1, 8),
-        ({4: math.inf, 8: 0.5}, 0.1, 42),
-        ({4: 0.4, 50: 0.0}, 0.1, 39),
-        ({4: 0.1, 8: 0.3, 16: 0.01}, 0.1, 4),  # noise is levelled
-        ({4: 0.0}, 0.1, 4),
-        ({4: 0.4}, 0.1, 39),
-    ],
-)
-def test_batches_for_a_price_are_read_off_the_measured_ones(values, target, expected):
-    prices = [price(count, value) for count, value in values.items()]
-    assert batches_for(prices, target, 50) == expected
-
-
-def test_bad_requests_are_refused(far):
+def test_a_price_is_that_of_both_parts(far):
     law, found = far
-    for arguments, said in (
-        ({"target_kl": 0}, "target_kl must be"),
-        ({"target_kl": math.nan}, "target_kl must be"),
-        ({"count": 0}, "count must be"),
-        ({"samples": 1}, "samples must be"),
-    ):
-        with pytest.raises(ValueError, match=said):
-            advise(found, law.oracle(), **arguments)
+    pricing = Pricing(found, law.oracle(), terms=None, distances=None, seed=3)
+    parts = [pricing.price("random", 4, n, n, part) for part, n in enumerate((8, 24))]
+    both = parts[0].joined(parts[1])
+    assert both.measured.samples == 32
+    assert both.measured.per_sample.tolist() == [
+        *parts[0].measured.per_sample, *parts[1].measured.per_sample,
+    ]  # fmt: skip
+    assert both.estimated == pytest.approx((8 * parts[0].estimated + 24 * parts[1].estimated) / 32)
 
 
 def test_a_table_has_a_row_a_number_of_batches():
     table = PriceTable((price(4, 0.5), price(8, 0.25)), cp.Ledger())
-    assert str(table).splitlines()[1].split() == ["4", "0.500", "±", "0.000"]
+    low, high = table.prices[0].measured.interval
+    cells = str(table).splitlines()[1].split()
+    assert cells == ["4", "0.500", "±", "0.000", f"({low:.3f}", "to", f"{high:.3f})"]
+    assert "if no sample breaks more than 1 nats" in table.note

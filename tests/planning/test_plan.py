@@ -74,6 +74,7 @@ def test_every_position_of_a_sequence_may_be_planned_in_any_type() -> None:
         "batches": [[0, 5], [3]],
         "estimated_kl": 0.5,
         "estimated_kl_se": 0.1,
+        "uncovered": None,
         "method": "layers",
         "dropped": 0.25,
         "length": 6,

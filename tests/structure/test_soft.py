@@ -116,7 +116,7 @@ def test_a_file_gives_the_structure_back(found, oracle, tmp_path):
         assert np.array_equal(again.strength_se, found.strength_se)
         assert again.summary() == found.summary()
         assert again.check(oracle).total == len(found.sample_states)
-    with pytest.raises(cp.StructureError, match="counterprobe soft structure 1"):
+    with pytest.raises(cp.StructureError, match="counterprobe soft structure 2"):
         cp.Structure.load(path)
 
 
@@ -143,6 +143,9 @@ def test_another_oracle_is_refused(found, law):
         ("pair_strength_se", np.nan, "pair_strength_se must be finite"),
         ("pairs", 99, "pairs must lie in"),
         ("explained", np.inf, "explained must be finite"),
+        ("explained", 1.5, "explained must be at most 1"),
+        ("moved", -0.1, "moved must be finite"),
+        ("most_moved", np.nan, "most_moved must be finite"),
         ("given", 3, "agree with given"),
         ("edges", 99, "edges"),
     ],
@@ -190,16 +193,16 @@ def test_one_masked_position_needs_no_probe(oracle):
     assert found.sample(oracle, 3, STREAMS, batches=2).ledger.total == 3
 
 
-def test_where_pairs_explain_little_no_price_is_named_and_every_batch_is_used(found):
+def test_where_pairs_explain_little_positions_go_alone_or_share_every_batch(found):
     poor = replace(found, explained=np.full(16, 0.2))
-    assert found.is_pairwise and not poor.is_pairwise
-    assert poor.summary()["pairwise"] is False
+    assert len(found.untrusted) <= 1 and poor.untrusted.tolist() == list(range(16))
+    assert poor.summary()["untrusted"] == 16
     for request in ({}, {"target_kl": 0.1}, {"information_budget": 0.1}):
-        with pytest.raises(ValueError, match="pairs explain only 20% of what moved"):
-            poor.sampler(**request)
-    assert poor.sampler(batches=8).method == "search"
-    assert len(poor.plan(batches=8)) == 8
-    assert poor.sampler(batches=8, method="layers").method == "layers"
+        assert poor.plan(**request).sizes == [1] * 16
+    plan = poor.plan(batches=8)
+    assert len(plan) == 8
+    shared = np.concatenate([batch for batch in plan.batches if len(batch) > 1])
+    assert plan.uncovered == pytest.approx(0.8 * found.moved[shared].sum())
 
 
 def test_whole_settings_are_spent_as_they_are(law):

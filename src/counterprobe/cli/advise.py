@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from typing import Annotated
+import time
+from typing import Annotated, Any
 
 import typer
 from rich.text import Text
@@ -23,6 +24,7 @@ from counterprobe.cli.model_task import (
 )
 from counterprobe.cli.tables import Column, print_table
 from counterprobe.evaluation import advise as give_advice
+from counterprobe.evaluation.advice import MAX_EVALUATIONS, MAX_SECONDS, first_look
 from counterprobe.models.backbones import Backbone as Coordinates
 from counterprobe.structure import SoftStructure, load_structure
 
@@ -51,12 +53,22 @@ def advise(
         float, typer.Option(help="Nats of dependence that a sequence may break.")
     ] = 0.1,
     batches: Annotated[
-        str, typer.Option(help="Numbers of batches to measure at, separated by commas.")
-    ] = "4,8,16,32",
-    samples: Annotated[int, typer.Option(help="Sequences drawn for each price.")] = 16,
+        str | None,
+        typer.Option(
+            help="Numbers of batches that may be measured, separated by commas.",
+            show_default="any; doubled, then bisected",
+        ),
+    ] = None,
+    samples: Annotated[int, typer.Option(help="Sequences by which a price is first judged.")] = 16,
     terms: Annotated[
         int, typer.Option(help="Steps of each batch that are priced; 0: all of them.")
     ] = 1,
+    max_evaluations: Annotated[
+        int, typer.Option(help="Evaluations that measuring may take.")
+    ] = MAX_EVALUATIONS,
+    max_seconds: Annotated[
+        float, typer.Option(help="Seconds that measuring may take.")
+    ] = MAX_SECONDS,
     seed: Annotated[int, typer.Option(help="Of what is drawn for measuring.")] = 1,
     json: Annotated[
         str | None,
@@ -64,6 +76,9 @@ def advise(
     ] = None,
 ) -> None:
     """Measure plans and what needs no structure, and say in plain words which to use.
+
+    Only what was measured is recommended: the upper limit of its price, at 95%, is within the
+    target. When a budget ends, the best way shown by then is said, one position at a time if none.
 
     For example:
 
@@ -76,46 +91,53 @@ def advise(
             f"{structure} holds a certified structure, whose commit rounds break nothing: use it "
             "with 'counterprobe infill --structure'"
         )
-    counts = read_counts(batches)
+    counts = None if batches is None else read_counts(batches)
     whole_number("--count", count, at_least=1)
     whole_number("--samples", samples, at_least=2)
     whole_number("--terms", terms)
+    whole_number("--max-evaluations", max_evaluations)
+    if not max_seconds >= 0:
+        raise ValueError(f"--max-seconds must be at least 0, got {max_seconds}")
     if not 0 < target_kl < math.inf:
         raise ValueError(f"--target-kl must be a number of nats above 0, got {target_kl}")
     task = probed_task(
         model, sequence, allowed, temperature, device=device, backbone=backbone, chains=chains
     )
+    started = time.perf_counter()
     checked = task.recognise(found)
+    pace = (time.perf_counter() - started) / max(checked.total, 1)
     distances = None
     if model == "proteinmpnn":
         distances = Coordinates.named(backbone or "1ubi", chains).distances
-    output.announce(f"measuring prices at {', '.join(map(str, counts))} batches")
-    advice = give_advice(
-        found,
-        task.oracle,
-        count,
-        target_kl=target_kl,
-        counts=counts,
-        samples=samples,
-        terms=terms or None,
-        distances=distances,
-        seed=seed,
+    look: dict[str, Any] = {"counts": counts, "samples": samples, "terms": terms or None}
+    foreseen = first_look(found, **look, num_ways=3 if distances is None else 4)
+    output.announce(
+        f"measuring prices: about {foreseen:,} evaluations ({foreseen * pace:,.0f} s) for a first "
+        f"look, more to show that one holds; at most {max_evaluations:,} evaluations and "
+        f"{max_seconds:g} s (--max-evaluations, --max-seconds)"
     )
+    with output.budget_progress("advise") as progress:
+        advice = give_advice(
+            found,
+            task.oracle,
+            count,
+            target_kl=target_kl,
+            **look,
+            distances=distances,
+            max_evaluations=max_evaluations,
+            max_seconds=max_seconds,
+            progress=progress,
+            seed=seed,
+        )
     console = output.console_for(json)
-    ways = advice.table.ways
-    rows = []
-    for number in sorted({price.batches for price in advice.table.prices}):
-        cells = [
-            f"{p.measured.value:.3f} ± {p.measured.standard_error:.3f}"
-            for way in ways
-            for p in advice.table.of(way)
-            if p.batches == number
-        ]
-        rows.append([str(number), *cells])
-    columns = [Column("batches"), *(Column(way) for way in ways)]
-    print_table(console, "batch KL of a sequence, nats, measured", columns, rows)
+    table = advice.table
+    if table.prices:
+        columns = [Column("batches"), *(Column(way) for way in table.ways)]
+        title = "batch KL of a sequence, nats, measured"
+        print_table(console, title, columns, table.rows)
+        console.print(Text(table.note, style="dim"))
     console.print(Text(str(advice)))
-    asked = task.num_measured + checked.total + advice.table.ledger.total
+    asked = task.num_measured + checked.total + advice.measuring
     console.print(Text(f"Measuring took {asked:,} evaluations.", style="dim"))
     output.write_json(json, {"model": model, **advice.as_dict(), "measuring": asked})
 

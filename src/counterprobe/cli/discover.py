@@ -9,7 +9,6 @@ from contextlib import contextmanager
 from functools import partial
 from typing import Annotated, Any
 
-import numpy as np
 import typer
 from rich.console import Console
 from rich.text import Text
@@ -53,7 +52,6 @@ from counterprobe.cli.tracing import TraceBytes, TraceFile, check_trace, recorde
 from counterprobe.errors import Infeasible
 from counterprobe.infilling.task import Task, make_task
 from counterprobe.infilling.tracing import about_task
-from counterprobe.planning import price_curve
 from counterprobe.probing.soft import SoftSettings
 from counterprobe.streams import Streams
 from counterprobe.structure import SoftStructure, Structure
@@ -316,6 +314,8 @@ def show_soft(
                 "strength of all pairs, nats": f"{summary['total_strength']:.3f}",
                 "noise floor of a pair, nats": f"{found.noise_floor:.2g}",
                 "movement explained, held out": _share(summary["explained"]),
+                "movement not explained, nats": _nats(summary["unexplained"]),
+                "positions not trusted to pairs": summary["untrusted"],
                 "evaluations": found.ledger.total,
                 "evaluations for measuring": num_measured,
                 "seconds": f"{seconds:.1f}",
@@ -334,9 +334,16 @@ def show_soft(
     masked = len(found.residual)
     counts = [count for count in COUNTS if count < masked]
     if counts:
-        prices = price_curve(
-            strength, found.residual, counts, rng=np.random.default_rng(0), restarts=1
-        )
-        cells = [[str(count), f"{price:.3f}"] for count, price in zip(counts, prices, strict=True)]
+        plans = [found.plan(batches=count) for count in counts]
+        cells = [
+            [str(count), f"{plan.estimated_kl:.3f}", _nats(plan.uncovered)]
+            for count, plan in zip(counts, plans, strict=True)
+        ]
         title = "batch KL of plans by these strengths (measure it: counterprobe advise)"
-        print_table(console, title, [Column("batches"), Column("nats")], cells)
+        columns = [Column("batches"), Column("nats"), Column("not covered")]
+        print_table(console, title, columns, cells)
+
+
+def _nats(value: float) -> str:
+    """Return nats for people; what was not measured says so."""
+    return "not measured" if math.isnan(value) else f"{value:.3f}"

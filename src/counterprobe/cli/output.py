@@ -29,7 +29,7 @@ from counterprobe.errors import (
 from counterprobe.evaluation import BatchKL
 from counterprobe.extras import MissingExtra
 from counterprobe.files import check_whole_file, whole_file
-from counterprobe.progress import run_progress
+from counterprobe.progress import budget_progress, run_progress
 
 __all__ = [
     "DONE",
@@ -38,6 +38,7 @@ __all__ = [
     "OUTPUT",
     "SummaryFile",
     "announce",
+    "budget_progress",
     "check_writable",
     "complain",
     "console_for",

@@ -3,8 +3,9 @@
 ``batch_kl`` needs the law. A learned model has none that is known, but its rows define the joint
 law of a batch, one position after another (``chains.py``), and the divergence from the product is
 a sum of divergences of rows. :func:`run_kl` prices finished runs of any sampler, :func:`plan_kl`
-a plan of batches before anything is drawn with it. Both are unbiased, state a standard error over
-samples, and charge every evaluation to a ledger of their own.
+a plan of batches before anything is drawn with it. Both are unbiased, state an interval that holds
+where dear contexts are rare (``interval.py``) beside the standard error over samples, and charge
+every evaluation to a ledger of their own.
 
 Two directions are measured, and they are different quantities:
 
@@ -37,6 +38,7 @@ from counterprobe.evaluation.chains import (
     choose_steps,
     in_groups,
 )
+from counterprobe.evaluation.interval import CONFIDENCE, betting_interval
 from counterprobe.evaluation.plan_runs import PlanRun, as_plans, contexts_of
 from counterprobe.oracle import Oracle, Readouts, require_oracle
 from counterprobe.planning import Plan
@@ -65,8 +67,8 @@ class ChainRuleKL:
     value : float
         Mean over samples.
     standard_error : float
-        Of that mean; NaN for a single sample. Samples that share a plan, or the decisions of a
-        run, are one observation where there are several plans.
+        Of that mean; NaN for a single sample. It knows the samples that were drawn: where dear
+        contexts are rare, rely on :attr:`interval`.
     per_round : ndarray of float, shape (R,)
         What each round contributes; they sum to ``value``.
     per_sample : ndarray of float, shape (samples,)
@@ -76,6 +78,11 @@ class ChainRuleKL:
         Which divergence; see the module.
     ledger : Ledger
         What measuring was charged, all of it as probes.
+    group_of : ndarray of int, shape (samples,)
+        Samples that share a plan, or the decisions of a run, are one observation.
+    most : float
+        Nats that a sample is taken to break at most: every position that follows another one of
+        its batch may lose ``log V`` nats, or as much as the row that was furthest off.
     """
 
     value: float
@@ -85,11 +92,13 @@ class ChainRuleKL:
     samples: int
     direction: Direction
     ledger: Ledger
+    group_of: IntArray
+    most: float
 
     def __post_init__(self) -> None:
         """Freeze the arrays."""
-        self.per_round.setflags(write=False)
-        self.per_sample.setflags(write=False)
+        for array in (self.per_round, self.per_sample, self.group_of):
+            array.setflags(write=False)
 
     @classmethod
     def of(
@@ -97,23 +106,76 @@ class ChainRuleKL:
         terms: FloatArray,
         direction: Direction,
         ledger: Ledger,
-        plan_of: IntArray | None = None,
+        group_of: IntArray | None = None,
+        most: float = math.inf,
     ) -> ChainRuleKL:
-        """Sum up terms of shape (samples, R); ``plan_of`` says which samples share a plan."""
+        """Sum up terms of shape (samples, R); ``group_of`` says which samples go together."""
         per_sample = terms.sum(axis=1)
+        groups = np.arange(len(terms)) if group_of is None else group_of
         return cls(
             value=float(per_sample.mean()),
-            standard_error=grouped_error(per_sample, plan_of),
+            standard_error=grouped_error(per_sample, groups),
             per_round=terms.mean(axis=0),
             per_sample=per_sample,
             samples=len(terms),
             direction=direction,
             ledger=ledger,
+            group_of=groups,
+            most=most,
+        )
+
+    def joined(self, other: ChainRuleKL) -> ChainRuleKL:
+        """Return the price by the samples of both, drawn with different seeds."""
+        parts = (self, other)
+        per_round = np.zeros(max(len(part.per_round) for part in parts))
+        for part in parts:
+            share = part.samples / (self.samples + other.samples)
+            per_round[: len(part.per_round)] += share * part.per_round
+        per_sample = np.concatenate([part.per_sample for part in parts])
+        groups = np.concatenate([self.group_of, other.group_of + self.group_of.max() + 1])
+        return ChainRuleKL(
+            value=float(per_sample.mean()),
+            standard_error=grouped_error(per_sample, groups),
+            per_round=per_round,
+            per_sample=per_sample,
+            samples=len(per_sample),
+            direction=self.direction,
+            ledger=self.ledger + other.ledger,
+            group_of=groups,
+            most=max(self.most, other.most),
+        )
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        """Limits between which the price lies, at :attr:`confidence`.
+
+        They hold contexts that no sample met, as long as no sample breaks more than ``most`` nats
+        in them: rows without mass that others have may break more, even infinitely much.
+        """
+        _, group, sizes = np.unique(self.group_of, return_inverse=True, return_counts=True)
+        observed = self.per_sample
+        if 1 < len(sizes) < self.samples:
+            with np.errstate(invalid="ignore"):
+                observed = np.bincount(group, weights=self.per_sample) / sizes
+        low, high = betting_interval(observed, self.most)
+        return min(low, self.value), max(high, self.value)
+
+    @property
+    def confidence(self) -> float:
+        """Probability that ``interval`` holds, at least."""
+        return CONFIDENCE
+
+    def __str__(self) -> str:
+        """Say it in one line, with what the interval does not hold."""
+        low, high = self.interval
+        return (
+            f"{self.value:.3f} nats (SE {self.standard_error:.2g}; {low:.3f} to {high:.3f} at "
+            f"{self.confidence:.0%}, if no sample breaks more than {self.most:.3g})"
         )
 
     def passes(self, threshold: float) -> bool:
-        """Whether the value and two standard errors are at most the threshold."""
-        return self.value + 2 * self.standard_error <= threshold
+        """Whether the upper limit of the interval is at most the threshold."""
+        return self.interval[1] <= threshold
 
 
 def grouped_error(values: FloatArray, group_of: IntArray | None) -> float:
@@ -220,8 +282,8 @@ def plan_kl(
             found[group] = run.joint_terms(door, group)
         else:
             found[group] = run.product_terms(door, group, limits, terms)
-    plan_of = np.arange(samples) % run.num_plans
-    return ChainRuleKL.of(found, direction, whole.ledger, plan_of)
+    most = run.num_followers * max(math.log(oracle.vocab_size), run.largest_divergence)
+    return ChainRuleKL.of(found, direction, whole.ledger, run.group_of, most)
 
 
 def run_kl(
@@ -272,13 +334,18 @@ def run_kl(
     whole = Whole()
     limits = Limits.of(whole_number("at_once", at_once, at_least=1), oracle.vocab_size)
     values = np.zeros(len(chains))
+    most_of_row = math.log(oracle.vocab_size)
     for group in in_groups([len(chain) for chain in chains], limits):
         door = Door(oracle, check=check, watch=whole)
-        values[group] = _price(door, chains[group], limits, place[group], seed, is_fresh)
+        values[group], largest = _price(door, chains[group], limits, place[group], seed, is_fresh)
+        most_of_row = max(most_of_row, largest)
     found = np.zeros((len(runs), max(len(run.batches) for run in runs)))
     found[tuple(place.T)] = values
     _, decided = np.unique([run.streams.decision_seed for run in runs], return_inverse=True)
-    return ChainRuleKL.of(found, "product", whole.ledger, decided)
+    followers = max(sum(len(batch) - 1 for batch in run.batches) for run in runs)
+    if len(np.unique(decided)) == 1:  # one plan for all is given
+        decided = np.arange(len(runs))
+    return ChainRuleKL.of(found, "product", whole.ledger, decided, followers * most_of_row)
 
 
 # ----- Finished runs ------------------------------------------------------------------------
@@ -342,8 +409,8 @@ def _price(
     place: IntArray,
     seed: int,
     is_fresh: bool,
-) -> FloatArray:
-    """Ask for the rows at the starts and along the chains of a group."""
+) -> tuple[FloatArray, float]:
+    """Ask for the rows at the starts and along the chains of a group; as `chain_divergences`."""
     first_row = np.cumsum([0, *(len(chain) for chain in chains[:-1])])
     states = np.stack([chain.start for chain in chains])
     readouts = Readouts.pairs(

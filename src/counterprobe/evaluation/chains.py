@@ -155,7 +155,7 @@ def in_groups(sizes: Sequence[int], limits: Limits) -> Iterator[slice]:
 
 def chain_divergences(
     ask: Ask, chains: Sequence[Chain], start: Rows, first_row: IntArray, limits: Limits
-) -> FloatArray:
+) -> tuple[FloatArray, float]:
     """Sum, for each chain, the weighted divergences of its rows at the start from later ones.
 
     Parameters
@@ -171,15 +171,19 @@ def chain_divergences(
 
     Returns
     -------
-    ndarray of float, shape (len(chains),)
+    totals : ndarray of float, shape (len(chains),)
         Infinite where a later row misses mass of the row at the start.
+    largest : float
+        Divergence of the row that is furthest off.
     """
     totals = np.zeros(len(chains))
+    largest = 0.0
     for piece in _pieces(chains, first_row, limits):
         rows = ask(piece.states, Readouts.pairs(piece.state_index, piece.position))
         divergence = to_numpy(start.take(piece.start_row).kl(rows)).astype(np.float64)
         totals += np.bincount(piece.chain, piece.weight * divergence, minlength=len(chains))
-    return totals
+        largest = max(largest, float(divergence.max(initial=0.0)))
+    return totals, largest
 
 
 def _pieces(chains: Sequence[Chain], first_row: IntArray, limits: Limits) -> Iterator[_Piece]:

@@ -118,17 +118,30 @@ class PlanRun:
         As :func:`as_plans` read them.
     contexts : ndarray of int, shape (samples, N)
     seed : int
+
+    Attributes
+    ----------
+    largest_divergence : float
+        Of any row that was read so far, in nats.
     """
 
     def __init__(self, plans: list[Batches], contexts: StateArray, seed: int) -> None:
         self._plans = plans
         self._contexts = contexts
         self._seed = seed
+        self.largest_divergence = 0.0
 
     @property
-    def num_plans(self) -> int:
-        """How many plans samples are dealt out to."""
-        return len(self._plans)
+    def group_of(self) -> IntArray:
+        """Which samples share a plan; none do where one plan for all is given."""
+        count = np.arange(len(self._contexts))
+        contents = {tuple(tuple(batch.tolist()) for batch in plan) for plan in self._plans}
+        return count if len(contents) <= 1 else count % len(self._plans)
+
+    @property
+    def num_followers(self) -> int:
+        """Positions of a sample that follow another one of their batch, at most."""
+        return max((sum(len(batch) - 1 for batch in plan) for plan in self._plans), default=0)
 
     @property
     def num_rounds(self) -> int:
@@ -169,9 +182,10 @@ class PlanRun:
                 mine = tokens[low : low + size]
                 chains.append(Chain(before, now.batches[k], mine, steps, weight))
             with door.stage("probe") as stage:
-                found[now.members[chained], t] = chain_divergences(
+                found[now.members[chained], t], largest = chain_divergences(
                     stage.ask, chains, start, first_row[chained], limits
                 )
+            self.largest_divergence = max(self.largest_divergence, largest)
             states[member, position] = tokens
         return found
 
@@ -196,6 +210,9 @@ class PlanRun:
                     start = rows
                 else:
                     divergence = to_numpy(rows.kl(start.take(start_row))).astype(np.float64)
+                    self.largest_divergence = max(
+                        self.largest_divergence, float(divergence.max(initial=0.0))
+                    )
                     left = np.bincount(index)
                     found[members, t] += np.bincount(index, divergence) / left
                 # The first of those left is next.

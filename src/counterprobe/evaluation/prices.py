@@ -1,12 +1,15 @@
 """What plans cost before they are used: prices measured on a few samples, and free alternatives.
 
 A price is the batch KL of a sample in nats, measured by the chain rule on the oracle itself
-(``chain_rule.py``). Beside plans from a structure stand those that need none: random batches,
-batches spread apart in the sequence, and batches apart by distances that the user has.
+(``chain_rule.py``), with an interval that holds where dear contexts are rare. Beside plans from a
+structure stand those that need none: random batches, batches spread apart in the sequence, and
+batches apart by distances that the user has. What pairs say of a price stands beside what they do
+not cover of it.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -15,14 +18,17 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from counterprobe.arguments import whole_number
-from counterprobe.evaluation.chain_rule import ChainRuleKL, plan_kl
+from counterprobe.evaluation.chain_rule import AT_ONCE, ChainRuleKL, plan_kl
 from counterprobe.oracle import Oracle
 from counterprobe.planning import Plan, distance_plan, random_plan, spread_plan
 from counterprobe.run.ledger import Ledger
 from counterprobe.streams import Streams, keyed_generator
 from counterprobe.structure import SoftStructure
 
-__all__ = ["Price", "PriceTable", "price_plans"]
+__all__ = ["Price", "PriceTable", "Pricing", "price_plans"]
+
+# So many plans that are all the same are the only one there is.
+ALIKE = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,25 +45,58 @@ class Price:
         Batches that plans have, mean over plans: layers may need fewer.
     estimated : float
         Nats by the strengths of the structure, mean over plans.
+    uncovered : float
+        Nats of movement that the estimate does not cover, since pairs do not explain it, of
+        positions that share a batch; mean over plans, NaN where it was not measured.
     measured : ChainRuleKL
-        Nats by the oracle itself.
+        Nats by the oracle itself, whatever pairs explain.
     """
 
     way: str
     batches: int
     evaluations: float
     estimated: float
+    uncovered: float
     measured: ChainRuleKL
+
+    @property
+    def cell(self) -> str:
+        """What tables show: the price with its standard error, and the limits of its interval."""
+        kl = self.measured
+        low, high = kl.interval
+        return f"{kl.value:.3f} ± {kl.standard_error:.3f} ({low:.3f} to {high:.3f})"
+
+    def joined(self, other: Price) -> Price:
+        """Return the price by the samples of both."""
+        counts = np.array([self.measured.samples, other.measured.samples])
+
+        def mean(mine: float, theirs: float) -> float:
+            return float(np.average([mine, theirs], weights=counts))
+
+        return Price(
+            self.way,
+            self.batches,
+            evaluations=mean(self.evaluations, other.evaluations),
+            estimated=mean(self.estimated, other.estimated),
+            uncovered=mean(self.uncovered, other.uncovered),
+            measured=self.measured.joined(other.measured),
+        )
 
     def as_dict(self) -> dict[str, Any]:
         """Return it as plain values."""
+        low, high = self.measured.interval
         return {
             "way": self.way,
             "batches": self.batches,
             "evaluations": self.evaluations,
             "estimated_kl": self.estimated,
+            "uncovered": None if math.isnan(self.uncovered) else self.uncovered,
             "batch_kl": self.measured.value,
             "batch_kl_se": self.measured.standard_error,
+            "batch_kl_low": low,
+            "batch_kl_high": high,
+            "confidence": self.measured.confidence,
+            "most_kl": self.measured.most,
             "samples": self.measured.samples,
         }
 
@@ -86,18 +125,111 @@ class PriceTable:
         mine = [price for price in self.prices if price.way == way]
         return sorted(mine, key=lambda price: price.batches)
 
-    def __str__(self) -> str:
-        """Return a table: a row a number of batches, a column a way."""
+    @property
+    def rows(self) -> list[list[str]]:
+        """A row a number of batches, a cell a way after it; empty where nothing was measured."""
         counts = sorted({price.batches for price in self.prices})
-        lines = ["batches  " + "  ".join(f"{way:>15}" for way in self.ways)]
-        for count in counts:
-            cells = []
-            for way in self.ways:
-                found = [price for price in self.of(way) if price.batches == count]
-                kl = found[0].measured if found else None
-                cells.append("" if kl is None else f"{kl.value:.3f} ± {kl.standard_error:.3f}")
-            lines.append(f"{count:>7}  " + "  ".join(f"{cell:>15}" for cell in cells))
-        return "\n".join(lines)
+        cells = {(price.batches, price.way): price.cell for price in self.prices}
+        return [
+            [str(count), *(cells.get((count, way), "") for way in self.ways)] for count in counts
+        ]
+
+    @property
+    def note(self) -> str:
+        """What the intervals hold, and what they and the strengths of pairs do not."""
+        if not self.prices:
+            return ""
+        most = max(price.measured.most for price in self.prices)
+        planned = [price.uncovered for price in self.of("planned")]
+        left = (
+            ""
+            if not planned or not np.isfinite(planned).all()
+            else f" Estimates from pairs leave out up to {max(planned):.2g} nats of movement that "
+            "pairs do not explain; measured prices hold it."
+        )
+        return (
+            f"± standard error; in brackets {self.prices[0].measured.confidence:.0%} intervals, "
+            f"which hold if no sample breaks more than {most:.3g} nats in contexts that no sample "
+            f"met.{left}"
+        )
+
+    def __str__(self) -> str:
+        """Return a table: a row a number of batches, a column a way, and what it leaves out."""
+        rows = self.rows
+        widths = [
+            max([len(way), *(len(row[k]) for row in rows)]) for k, way in enumerate(self.ways, 1)
+        ]
+        text = [
+            f"{first:>7}  " + "  ".join(f"{c:>{w}}" for c, w in zip(cells, widths, strict=True))
+            for first, *cells in [["batches", *self.ways], *rows]
+        ]
+        return "\n".join([*text, self.note])
+
+
+class Pricing:
+    """What measures prices: a structure, its oracle, and how.
+
+    Parameters
+    ----------
+    structure : SoftStructure
+    oracle : Oracle
+    terms, distances, seed
+        As in :func:`price_plans`.
+    at_once : int
+        States in one call of the oracle, at most.
+    """
+
+    def __init__(
+        self,
+        structure: SoftStructure,
+        oracle: Oracle,
+        *,
+        terms: int | None,
+        distances: ArrayLike | None,
+        seed: int,
+        at_once: int = AT_ONCE,
+    ) -> None:
+        if len(structure.residual) == 0:
+            raise ValueError("structure must have masked positions: everything is given in it")
+        self._structure = structure
+        self._oracle = oracle
+        self._terms = terms
+        self._seed = seed
+        self._at_once = at_once
+        self._coverage = structure.coverage
+        self.makers = _makers(structure, distances)
+
+    def price(self, way: str, batches: int, samples: int, plans: int, part: int = 0) -> Price:
+        """Measure a price on some samples; another ``part`` has others, and plans of its own."""
+        seed = self._seed
+        if part:
+            seed = int(keyed_generator(seed, "part of a price", part).integers(2**63))
+        made: list[Plan] = []
+        for k in range(min(plans, samples)):
+            made.append(self.makers[way](batches, k, seed))
+            if k + 1 == ALIKE and all(_same(made[0], plan) for plan in made):
+                break
+        measured = plan_kl(
+            self._oracle,
+            [list(plan.batches) for plan in made],
+            samples=samples,
+            given=self._structure.given,
+            terms=self._terms,
+            seed=seed,
+            at_once=self._at_once,
+        )
+        return Price(
+            way,
+            batches,
+            evaluations=float(np.mean([len(plan) for plan in made])),
+            estimated=float(np.mean([plan.estimated_kl for plan in made])),
+            uncovered=float(np.mean([self._coverage.uncovered(plan.batches) for plan in made])),
+            measured=measured,
+        )
+
+
+def _same(one: Plan, other: Plan) -> bool:
+    return len(one) == len(other) and all(map(np.array_equal, one.batches, other.batches))
 
 
 def price_plans(
@@ -106,7 +238,7 @@ def price_plans(
     counts: Sequence[int] = (4, 8, 16),
     *,
     samples: int = 32,
-    plans: int = 16,
+    plans: int | None = None,
     terms: int | None = None,
     distances: ArrayLike | None = None,
     ways: Sequence[str] | None = None,
@@ -122,9 +254,10 @@ def price_plans(
     counts : sequence of int
         Numbers of batches.
     samples : int
-        Sequences drawn for each price.
-    plans : int
-        Plans that they are dealt out to: the price is that of drawing by a fresh plan.
+        Sequences drawn for each price; the interval narrows as they grow.
+    plans : int, optional
+        Plans that they are dealt out to, one each by default: the price is that of drawing by a
+        fresh plan, so that samples of one plan are one observation.
     terms : int, optional
         Price only so many randomly chosen steps of each batch; unbiased all the same.
     distances : array_like of float, shape (N, N), optional
@@ -134,33 +267,19 @@ def price_plans(
     seed : int
     """
     samples = whole_number("samples", samples, at_least=2)
-    plans = whole_number("plans", plans, at_least=1)
-    if len(structure.residual) == 0:
-        raise ValueError("structure must have masked positions: everything is given in it")
-    makers = _makers(structure, distances)
-    chosen = list(makers) if ways is None else list(ways)
-    unknown = [way for way in chosen if way not in makers]
+    plans = samples if plans is None else whole_number("plans", plans, at_least=1)
+    pricing = Pricing(structure, oracle, terms=terms, distances=distances, seed=seed)
+    chosen = list(pricing.makers) if ways is None else list(ways)
+    unknown = [way for way in chosen if way not in pricing.makers]
     if unknown:
         needs = "; distance needs distances=" if "distance" in unknown else ""
-        raise ValueError(f"ways must be among {', '.join(makers)}, got {unknown[0]!r}{needs}")
+        known = ", ".join(pricing.makers)
+        raise ValueError(f"ways must be among {known}, got {unknown[0]!r}{needs}")
     prices = []
-    ledger = Ledger()
     for count in counts:
         count = whole_number("counts", count, at_least=1)
-        for way in chosen:
-            made = [makers[way](count, k, seed) for k in range(min(plans, samples))]
-            measured = plan_kl(
-                oracle,
-                [list(plan.batches) for plan in made],
-                samples=samples,
-                given=structure.given,
-                terms=terms,
-                seed=seed,
-            )
-            ledger = ledger + measured.ledger
-            estimated = float(np.mean([plan.estimated_kl for plan in made]))
-            length = float(np.mean([len(plan) for plan in made]))
-            prices.append(Price(way, count, length, estimated, measured))
+        prices += [pricing.price(way, count, samples, plans) for way in chosen]
+    ledger = sum((price.measured.ledger for price in prices), Ledger())
     return PriceTable(tuple(prices), ledger)
 
 

@@ -1,5 +1,6 @@
 """Batches with a price: from the strengths of a structure, or without any."""
 
+from counterprobe.planning.coverage import Coverage as Coverage
 from counterprobe.planning.free import distance_plan as distance_plan
 from counterprobe.planning.free import random_plan as random_plan
 from counterprobe.planning.free import spread_plan as spread_plan

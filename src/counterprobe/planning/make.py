@@ -11,8 +11,9 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from counterprobe.arguments import whole_number
-from counterprobe.arrays import FloatArray
+from counterprobe.arrays import FloatArray, IntArray
 from counterprobe.graph import components
+from counterprobe.planning.coverage import Coverage
 from counterprobe.planning.gap import forest_cut
 from counterprobe.planning.layers import layered_plan
 from counterprobe.planning.plan import Plan
@@ -38,6 +39,7 @@ def make_plan(
     strength_se: ArrayLike | None = None,
     noise_floor: float = 0.0,
     method: PlanMethod = "auto",
+    coverage: Coverage | None = None,
     restarts: int = 2,
     rng: np.random.Generator,
 ) -> Plan:
@@ -69,6 +71,10 @@ def make_plan(
         ``auto`` takes the cheaper one, and layers where they cost the same; where the strong
         pairs are a forest above a clear gap (``gap.py``), both are made from them alone while
         the weak pairs inside batches hold at most 2% of the strength.
+    coverage : Coverage, optional
+        Which positions may be trusted to pairs. The others are committed alone, which is exact
+        whatever they depend on; where ``batches`` are too few for that, the plan says in
+        ``uncovered`` what it risks.
     restarts : int
         Long searches; the cheapest plan is kept.
     rng : numpy.random.Generator
@@ -87,7 +93,76 @@ def make_plan(
     )
     if len(strengths.positions) == 0:
         raise ValueError("positions must not be empty: there is nothing to plan")
+    most = None if batches is None else int(batches)
+    if coverage is None:
+        return _planned(strengths, most, information_budget, target_kl, method, searches, rng)
+    is_trusted = coverage.is_trusted[strengths.positions]
+    alone, others = np.flatnonzero(~is_trusted), np.flatnonzero(is_trusted)
+    if len(others) == 0 and (most is None or most >= len(alone)):
+        plans = [priced(strengths, list(rng.permutation(len(alone))[:, None]), "search")]
+    elif most is None or most > len(alone):
+        left = None if most is None else most - len(alone)
+        among = strengths.between(others)
+        plan = _planned(among, left, information_budget, target_kl, method, searches, rng)
+        plans = [_with_alone(plan, strengths, alone, rng)]
+    else:
+        plans = []
+    if most is not None and len(alone) and not (plans and method == "layers"):
+        # Few batches: those that would go alone may be better spread over all of them.
+        plans.append(_spread(strengths, alone, coverage, most, searches, rng))
+    found = [replace(plan, uncovered=coverage.uncovered(plan.batches)) for plan in plans]
+    return min(found, key=lambda plan: plan.estimated_kl + np.nan_to_num(plan.uncovered))
 
+
+def _spread(
+    strengths: Strengths,
+    alone: IntArray,
+    coverage: Coverage,
+    most: int,
+    searches: int,
+    rng: np.random.Generator,
+) -> Plan:
+    """Return a plan that keeps positions apart which pairs are not trusted with, as far as it can.
+
+    What is unexplained of each is taken to be shared with all others of them alike, in the search
+    and not in the price.
+    """
+    loose = np.nan_to_num(coverage.unexplained[strengths.positions[alone]], nan=1.0)
+    shared = np.minimum(loose[:, None], loose[None, :]) / max(1, len(alone) - 1)
+    np.fill_diagonal(shared, 0.0)
+    direct = strengths.direct.copy()
+    direct[np.ix_(alone, alone)] += shared
+    plan = _planned(replace(strengths, direct=direct), most, None, None, "search", searches, rng)
+    rows = [np.searchsorted(strengths.positions, batch) for batch in plan.batches]
+    return priced(strengths, rows, "search")
+
+
+def _with_alone(
+    plan: Plan, strengths: Strengths, alone: IntArray, rng: np.random.Generator
+) -> Plan:
+    """Add positions that are committed one by one, before or after all others.
+
+    Those with neighbours among the others go first: while they are masked, others depend on each
+    other through them. Those without go last: what shows only when several are known, such as a
+    parity, is then broken by nobody who is not known to take part in it.
+    """
+    others = np.searchsorted(strengths.positions, plan.positions)
+    has_pairs = strengths.direct[np.ix_(alone, others)].any(axis=1)
+    singles = strengths.positions[rng.permutation(alone[has_pairs]), None]
+    lasts = strengths.positions[rng.permutation(alone[~has_pairs]), None]
+    return replace(plan, batches=(*singles, *plan.batches, *lasts))
+
+
+def _planned(
+    strengths: Strengths,
+    batches: int | None,
+    information_budget: float | None,
+    target_kl: float | None,
+    method: PlanMethod,
+    searches: int,
+    rng: np.random.Generator,
+) -> Plan:
+    """Return the plan of positions that pairs are trusted with."""
     strong = _strong(strengths, method)
 
     def from_strong(count: int) -> Offer:
@@ -97,7 +172,7 @@ def make_plan(
         return _best_offer(strengths, count, method, searches, rng)
 
     if batches is not None:
-        return _for_batches(from_strong, from_all, int(batches), strengths, strong)
+        return _for_batches(from_strong, from_all, batches, strengths, strong)
     most = len(strengths.positions)
 
     def is_enough(found: Offer) -> bool:

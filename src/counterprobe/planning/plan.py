@@ -34,6 +34,9 @@ class Plan:
         For layers, the strength of the pairs that the layers ignore; otherwise 0.
     length : int
         Number of positions N of a whole sequence.
+    uncovered : float
+        Nats of movement that pairs do not explain, and the price does not hold, of positions that
+        share a batch; NaN when it is not known.
     """
 
     batches: tuple[IntArray, ...]
@@ -42,6 +45,7 @@ class Plan:
     method: Method
     dropped: float
     length: int
+    uncovered: float = math.nan
 
     def __post_init__(self) -> None:
         """Check that batches are disjoint and in range, sort and freeze them."""
@@ -87,7 +91,8 @@ class Plan:
         if math.isnan(self.estimated_kl):
             return "no price: no strengths given"
         error = "" if math.isnan(self.estimated_kl_se) else f" ± {self.estimated_kl_se:.2g}"
-        return f"about {self.estimated_kl:.3g}{error} nats"
+        beside = "" if math.isnan(self.uncovered) else f", {self.uncovered:.2g} not covered"
+        return f"about {self.estimated_kl:.3g}{error} nats{beside}"
 
     def summary(self) -> str:
         """Return a few lines for people: how many batches, how large, at what price."""
@@ -103,7 +108,8 @@ class Plan:
 
     def as_dict(self) -> dict[str, Any]:
         """Return plain values, as JSON has them; what is not known is None."""
-        known = {name: getattr(self, name) for name in ("estimated_kl", "estimated_kl_se")}
+        amounts = ("estimated_kl", "estimated_kl_se", "uncovered")
+        known = {name: getattr(self, name) for name in amounts}
         return {
             "num_batches": len(self),
             "batches": [batch.tolist() for batch in self.batches],

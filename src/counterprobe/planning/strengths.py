@@ -72,6 +72,14 @@ class Strengths:
         """Strength of all pairs."""
         return float(self.direct.sum() / 2)
 
+    def between(self, rows: IntArray) -> Strengths:
+        """Return the strengths between some of the positions, given by their rows."""
+        part = np.ix_(rows, rows)
+        variance = None if self.variance is None else self.variance[part]
+        return Strengths(
+            self.positions[rows], self.direct[part], variance, self.longest_walk, self.length
+        )
+
     def while_masked(self, share: float, rows: IntArray | None = None) -> FloatArray:
         """Return the strength of pairs, direct and through others, shape ``(n, n)``.
 

@@ -210,6 +210,7 @@ class Lockstep:
         stop: StopReason = StopReason.COMPLETED,
         reason: str | None = None,
         streams: Sequence[Streams] | None = None,
+        diagnostics: Sequence[object] | None = None,
     ) -> SampleBatch:
         """Return the sequences and ledgers so far.
 
@@ -224,6 +225,8 @@ class Lockstep:
             The stop in one sentence; the reason's own text by default.
         streams : sequence of Streams, optional
             Of each group, where each had decision randomness of its own.
+        diagnostics : sequence of object, optional
+            What the rule says of each group.
         """
         common = Common(
             given=self._given,
@@ -235,6 +238,7 @@ class Lockstep:
             sampler=sampler,
             settings=settings or {},
             streams=tuple(streams or [self._streams] * self.num_groups),
+            diagnostics=tuple(diagnostics or [None] * self.num_groups),
             oracle_name=self.door.check.name,
             seconds=time.perf_counter() - self._started,
             temperature=self._temperature,

@@ -120,6 +120,7 @@ class Common:
     sampler: str
     settings: dict[str, Any]
     streams: tuple[Streams, ...]
+    diagnostics: tuple[object, ...]
     oracle_name: str
     seconds: float
     temperature: float
@@ -169,7 +170,7 @@ class Results(Sequence[SampleResult]):
             round_of_position=round_of,
             sampler=common.sampler,
             settings=common.settings,
-            diagnostics=None,
+            diagnostics=common.diagnostics[group],
             streams=common.streams[group],
             oracle_name=common.oracle_name,
             seconds=common.seconds,

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, ClassVar, Self
 
 import numpy as np
 
 from counterprobe.arrays import FloatArray, IntArray
+from counterprobe.planning.coverage import Coverage
 from counterprobe.planning.make import PlanMethod, check_request, make_plan
 from counterprobe.planning.plan import Plan
 from counterprobe.planning.price import batch_prices
@@ -19,12 +20,56 @@ from counterprobe.samplers.quotas import POWERS
 from counterprobe.samplers.strengths import frozen_strengths, require_known
 from counterprobe.streams import Decisions
 
-__all__ = ["Planned"]
+__all__ = ["Planned", "PlannedReport"]
 
 # When neither a number of batches nor a price is asked for.
 DEFAULT_BATCHES = 16
 # The matrices of a search over so many positions take a gigabyte.
 MOST_POSITIONS = 4096
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedReport:
+    """What the plan of one run was estimated to cost, and what that estimate leaves out.
+
+    Attributes
+    ----------
+    num_batches : int
+    estimated_kl : float
+        Nats, from the strengths of pairs.
+    uncovered : float
+        Nats of movement that pairs do not explain, of positions that share a batch; NaN where it
+        was not measured.
+    num_alone : int
+        Positions that pairs are not trusted with, each committed alone.
+    """
+
+    num_batches: int
+    estimated_kl: float
+    uncovered: float
+    num_alone: int
+
+    @property
+    def notes(self) -> list[str]:
+        """What the price covers, and what it does not."""
+        left = (
+            "how much they do not explain was not measured"
+            if np.isnan(self.uncovered)
+            else f"not covered: {self.uncovered:.3g} nats of movement that they do not explain"
+        )
+        alone = f"; committed alone for that: {self.num_alone}" if self.num_alone else ""
+        return [f"{self.estimated_kl:.3g} nats estimated from pairs; {left}{alone}"]
+
+
+@dataclass(frozen=True, slots=True)
+class _Scheduled:
+    """Batches, with the diagnostics of every sequence that follows them."""
+
+    batches: tuple[IntArray, ...]
+    diagnostics: PlannedReport | None
+
+    def __iter__(self) -> Iterator[IntArray]:
+        return iter(self.batches)
 
 
 @dataclass(frozen=True)
@@ -48,6 +93,9 @@ class Planned(Sampler):
     strength : ndarray of float, shape (N, N), optional
         Information between positions that depend on each other directly, in nats; NaN where
         nothing is known. Not part of the settings that results show.
+    coverage : Coverage, optional
+        Which positions pairs are trusted with; the others are committed alone. Not part of the
+        settings that results show.
     """
 
     name: ClassVar[str] = "planned"
@@ -61,6 +109,7 @@ class Planned(Sampler):
     target_kl: float | None = None
     method: PlanMethod = "auto"
     strength: FloatArray | None = field(default=None, repr=False, compare=False)
+    coverage: Coverage | None = field(default=None, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         """Check the settings; freeze a copy of the strengths."""
@@ -70,10 +119,9 @@ class Planned(Sampler):
 
     @property
     def settings(self) -> dict[str, Any]:
-        """The settings by name, without the strengths."""
-        named = {item.name: getattr(self, item.name) for item in fields(self)}
-        del named["strength"]
-        return named
+        """The settings by name, without what a structure knows."""
+        names = [item.name for item in fields(self) if item.name not in ("strength", "coverage")]
+        return {name: getattr(self, name) for name in names}
 
     @property
     def _request(self) -> dict[str, Any]:
@@ -127,6 +175,7 @@ class Planned(Sampler):
             positions=residual,
             **self._request,
             method=self.method,
+            coverage=self.coverage,
             rng=decisions.generator("plan"),
         )
 
@@ -143,8 +192,19 @@ class Planned(Sampler):
         for batch, price in zip(plan.batches, prices, strict=True):
             run.transcript.announce("batch", price=price)
             run.commit(batch)
-        return None
+        return self._report(plan)
+
+    def _report(self, plan: Plan) -> PlannedReport | None:
+        """Say what a plan is estimated to cost, where it is known what that leaves out."""
+        if self.coverage is None:
+            return None
+        is_trusted = self.coverage.is_trusted
+        alone = [batch for batch in plan.batches if len(batch) == 1 and not is_trusted[batch[0]]]
+        return PlannedReport(len(plan), plan.estimated_kl, plan.uncovered, len(alone))
 
     def schedule(self, residual: IntArray, decisions: Decisions) -> Iterable[IntArray]:
-        """Batches of a fresh plan."""
-        return self.plan(residual, decisions).batches if len(residual) else []
+        """Batches of a fresh plan, and what there is to say of it."""
+        if not len(residual):
+            return []
+        plan = self.plan(residual, decisions)
+        return _Scheduled(plan.batches, self._report(plan))

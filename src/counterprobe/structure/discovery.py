@@ -322,6 +322,8 @@ def _soft(
         pairs=np.stack([i, j], axis=1),
         pair_strength=found.strength[i, j],
         pair_strength_se=found.strength_se[i, j],
+        moved=found.moved.copy(),
+        most_moved=found.most_moved.copy(),
         explained=found.explained.copy(),
         false_discovery_rate=found.false_discovery_rate,
         noise_floor=found.noise_floor,

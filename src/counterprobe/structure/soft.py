@@ -18,6 +18,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from counterprobe.arrays import FloatArray, IntArray, StateArray
 from counterprobe.oracle import Oracle
+from counterprobe.planning.coverage import Coverage
 from counterprobe.run.batches import SampleBatch
 from counterprobe.run.ledger import Ledger
 from counterprobe.run.standing import Progress
@@ -48,8 +49,6 @@ __all__ = ["SOFT_KIND", "SoftStructure"]
 PLANS = 16
 # Nats that a plan may break when nothing else is said.
 TARGET_KL = 0.1
-# Share of the movement that pairs explain where they are most of what there is.
-MOSTLY = 0.5
 
 LAYOUT: Layout = {
     "given": (np.int32, "N"),
@@ -57,6 +56,8 @@ LAYOUT: Layout = {
     "pairs": (np.int64, "P2"),
     "pair_strength": (np.float64, "P"),
     "pair_strength_se": (np.float64, "P"),
+    "moved": (np.float64, "N"),
+    "most_moved": (np.float64, "N"),
     "explained": (np.float64, "N"),
     "sample_states": (np.int32, "SN"),
     "sample_index": (np.int64, "R"),
@@ -91,8 +92,12 @@ class SoftStructure(Found):
         All pairs of some strength, ``i < j``.
     pair_strength, pair_strength_se : ndarray of float, shape (P,)
         Nats, and their standard errors.
+    moved, most_moved : ndarray of float, shape (N,)
+        Nats by which a position's row moved, in the mean over probes and in one of them; NaN where
+        it was not measured.
     explained : ndarray of float, shape (N,)
-        Share of a position's movement that its neighbours explain on held-out probes.
+        Share of that movement which its neighbours explain on held-out probes; zero for rows that
+        did not move, NaN where it was not measured.
     false_discovery_rate : float
         Estimated, of ``edges``.
     noise_floor : float
@@ -118,6 +123,8 @@ class SoftStructure(Found):
     pairs: IntArray
     pair_strength: FloatArray
     pair_strength_se: FloatArray
+    moved: FloatArray
+    most_moved: FloatArray
     explained: FloatArray
     false_discovery_rate: float
     noise_floor: float
@@ -156,14 +163,19 @@ class SoftStructure(Found):
         return matrix
 
     @property
-    def is_pairwise(self) -> bool:
-        """Whether pairs explain most of what moved on held-out probes, where that was measured.
+    def coverage(self) -> Coverage:
+        """Which positions may be trusted to pairs, and how much of their movement is unexplained.
 
-        Where they do not, positions depend on something else, such as a topic of the whole
-        sequence, and a plan that leaves strong pairs apart may still break much.
+        One that moved while pairs explain less than half of it depends on something else, such as
+        a parity of several positions or a topic of all: no price follows from strengths there.
         """
-        shares = self.explained[self.residual]
-        return not shares.any() or bool(shares.mean() >= MOSTLY)
+        return Coverage.of(self.moved, self.most_moved, self.explained)
+
+    @property
+    def untrusted(self) -> IntArray:
+        """Positions that moved without pairs explaining it, or were not measured."""
+        untrusted: IntArray = self.residual[~self.coverage.is_trusted[self.residual]]
+        return untrusted
 
     @property
     def same_row(self) -> float:
@@ -191,29 +203,24 @@ class SoftStructure(Found):
         target_kl : float, optional
             Nats allowed in all, by the structure's own estimate; 0.1 if nothing is said.
         method : {"auto", "layers", "search"}
-            As in ``planning.make_plan``; where pairs explain less than half of what moved on
-            held-out probes, ``auto`` means ``search``, which uses every batch that it is given.
+            As in ``planning.make_plan``.
+
+        Positions that pairs are not trusted with (:attr:`untrusted`) are committed alone. Where
+        ``batches`` are too few for that, they share some; plans and samples say by how much such
+        positions moved, which no price holds: measure it with :meth:`advise`.
         """
         # Here and not above: samplers stand on structures.
         from counterprobe.samplers.planned import Planned
 
         if batches is None and information_budget is None and target_kl is None:
             target_kl = TARGET_KL
-        if not self.is_pairwise:
-            if batches is None:
-                share = self.explained[self.residual].mean()
-                raise ValueError(
-                    f"pairs explain only {share:.0%} of what moved on held-out probes, so that no "
-                    "price follows from their strengths; give batches=, and measure what they "
-                    "cost with structure.advise or 'counterprobe advise'"
-                )
-            method = "search" if method == "auto" else method
         return Planned(
             batches=None if batches is None else int(batches),
             information_budget=None if information_budget is None else float(information_budget),
             target_kl=None if target_kl is None else float(target_kl),
             method=method,  # type: ignore[arg-type]
             strength=self.strength,
+            coverage=self.coverage,
         )
 
     def plan(self, *, seed: int | Streams = 0, **request: Any) -> Plan:
@@ -271,7 +278,7 @@ class SoftStructure(Found):
         counts: Sequence[int] = (4, 8, 16),
         *,
         samples: int = 32,
-        plans: int = PLANS,
+        plans: int | None = None,
         terms: int | None = None,
         distances: ArrayLike | None = None,
         seed: int = 0,
@@ -284,9 +291,9 @@ class SoftStructure(Found):
         counts : sequence of int
             Numbers of batches.
         samples : int
-            Sequences drawn for each price; more make its error smaller.
-        plans : int
-            Plans that they are dealt out to.
+            Sequences drawn for each price; more make its interval narrower.
+        plans : int, optional
+            Plans that they are dealt out to, one each by default.
         terms : int, optional
             Price only so many randomly chosen steps of each batch, which is cheaper and still
             unbiased; all of them by default.
@@ -327,7 +334,7 @@ class SoftStructure(Found):
 
     def summary(self) -> dict[str, Any]:
         """Return the structure as plain values, without its arrays."""
-        shares = self.explained[self.residual]
+        shares, where = self.explained[self.residual], self.residual
         return {
             "kind": "soft",
             "length": self.length,
@@ -338,7 +345,9 @@ class SoftStructure(Found):
             "total_strength": float(self.pair_strength.sum()),
             "noise_floor": self.noise_floor,
             "explained": float(shares.mean()) if len(shares) else math.nan,
-            "pairwise": self.is_pairwise,
+            "moved": float(self.moved[where].sum()),
+            "unexplained": float(self.coverage.unexplained[where].sum()),
+            "untrusted": len(self.untrusted),
             **self.ledger.as_dict(),
             **self.about,
         }
@@ -370,8 +379,11 @@ def _finished(header: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> dict[s
     check_sample(arrays, header["vocab_size"], header["row_width"])
     for name in ("pair_strength", "pair_strength_se"):
         require_amounts(name, arrays[name])
-    if not np.isfinite(arrays["explained"]).all():
-        refuse("explained must be finite")
+    is_missing = np.isnan(arrays["moved"])
+    for name in ("moved", "most_moved", "explained"):
+        require_amounts(name, arrays[name], is_missing)
+    if (arrays["explained"] > 1).any():
+        refuse(f"explained must be at most 1, got {np.nanmax(arrays['explained'])}")
     _check_pairs(arrays)
     values: Mapping[str, Any] = {name: header[name] for name in VALUES}
     return {**arrays, **values, "ledger": checked_ledger(header)}
@@ -392,4 +404,4 @@ def _check_pairs(arrays: Mapping[str, NDArray[Any]]) -> None:
         refuse("a pair names a position that was given")
 
 
-SOFT_KIND = FileKind("counterprobe soft structure 1", LAYOUT, VALUES, _finished)
+SOFT_KIND = FileKind("counterprobe soft structure 2", LAYOUT, VALUES, _finished)

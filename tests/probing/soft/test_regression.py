@@ -5,6 +5,7 @@ import pytest
 from numpy.typing import NDArray
 
 from counterprobe.probing.soft import SoftSettings, regression
+from counterprobe.probing.soft.movement import held_out_movement
 from counterprobe.probing.soft.null import chances, discoveries, log_chance
 from counterprobe.probing.soft.readings import Coordinates, Readings
 from counterprobe.probing.soft.regression import (
@@ -12,7 +13,6 @@ from counterprobe.probing.soft.regression import (
     NOISE_QUANTILE,
     SHUFFLED_PAIRS,
     Pairs,
-    explained_shares,
     regress,
     shuffles,
 )
@@ -369,40 +369,42 @@ def test_shuffles_keep_reads_in_their_batch_and_move_them_there() -> None:
 # ----- What is explained ----------------------------------------------------------------------
 
 
-def shares_plainly(readings: Readings, settings: SoftSettings, seed: int) -> Floats:
-    """Fit on the probes that are not held out, and predict those that are."""
+def movement_plainly(
+    readings: Readings, settings: SoftSettings, seed: int
+) -> tuple[Floats, Floats, Floats]:
+    """Fit on the probes of all folds but one, and predict those of that one, fold after fold."""
     total = readings.num_probes
-    num_held = max(1, round(settings.held_out * total))
-    num_held = min(num_held, total - 1)
-    held_out = set(np.random.default_rng(seed).permutation(total)[:num_held].tolist())
-    shares = np.zeros(len(readings.probe))
+    num_folds = min(max(2, round(1 / settings.held_out)), total)
+    fold = np.random.default_rng(seed).permutation(total) % num_folds
+    mean, most, shares = np.full((3, len(readings.probe)), np.nan)
     group = readings.num_levels - 1
     for j, probes in enumerate(readings.probe):
-        held = np.array([int(probe) in held_out for probe in probes])
-        if not held.any() or held.all():
-            continue
-        logs = readings.logs[j].astype(np.float64)
-        weight = np.exp(logs[~held]).mean(axis=0)
-        weight /= weight.sum()
-        rows = np.sqrt(weight) * (logs - (logs * weight).sum(axis=1, keepdims=True))
-        columns = indicators(readings.levels[probes], readings.num_levels)
-        fit = fit_readout(
-            columns[~held],
-            movement(readings.logs[j][~held], weight),
-            group,
-            settings.f_threshold,
-            settings.max_sources,
-        )
-        if len(fit.sources) == 0:
-            continue
-        chosen = np.hstack([columns[:, i * group : (i + 1) * group] for i in fit.sources])
-        design = np.column_stack([np.ones(len(chosen)), chosen])
-        centre = rows[~held].mean(axis=0)
-        solution = np.linalg.lstsq(design[~held], rows[~held], rcond=None)[0]
-        missed = float(((rows - design @ solution)[held] ** 2).sum())
-        moved = float(((rows[held] - centre) ** 2).sum())
-        shares[j] = max(0.0, 1 - missed / moved) if moved > 0 else 0.0
-    return shares
+        moved, missed = [], []
+        for k in range(num_folds):
+            held = fold[probes] == k
+            if not held.any() or held.all():
+                continue
+            logs = readings.logs[j].astype(np.float64)
+            weight = np.exp(logs[~held]).mean(axis=0)
+            weight /= weight.sum()
+            rows = np.sqrt(weight) * (logs - (logs * weight).sum(axis=1, keepdims=True))
+            columns = indicators(readings.levels[probes], readings.num_levels)
+            fit = fit_readout(
+                columns[~held],
+                movement(readings.logs[j][~held], weight),
+                group,
+                settings.f_threshold,
+                settings.max_sources,
+            )
+            chosen = [columns[:, i * group : (i + 1) * group] for i in fit.sources]
+            design = np.column_stack([np.ones(len(columns)), *chosen])
+            solution = np.linalg.lstsq(design[~held], rows[~held], rcond=None)[0]
+            moved += (((rows - rows[~held].mean(axis=0))[held] ** 2).sum(axis=1) / 2).tolist()
+            missed += (((rows - design @ solution)[held] ** 2).sum(axis=1) / 2).tolist()
+        if moved:
+            mean[j], most[j] = np.mean(moved), max(moved)
+            shares[j] = max(0.0, 1 - sum(missed) / sum(moved)) if sum(moved) > 1e-9 else 0.0
+    return mean, most, shares
 
 
 @pytest.mark.parametrize(
@@ -423,14 +425,18 @@ def test_shares_are_those_of_predicting_what_was_held_out(case: dict, held_out: 
     for seed in range(3):
         readings, _ = made(seed, **case)
         settings = SoftSettings(held_out=held_out)
-        got = explained_shares(readings, settings, np.random.default_rng(seed))
-        np.testing.assert_allclose(got, shares_plainly(readings, settings, seed), atol=1e-6)
+        got = held_out_movement(readings, settings, np.random.default_rng(seed))
+        mean, most, shares = movement_plainly(readings, settings, seed)
+        np.testing.assert_allclose(got.moved, mean, rtol=1e-5, atol=1e-7)
+        np.testing.assert_allclose(got.most_moved, most, rtol=1e-5, atol=1e-7)
+        moves = ~(mean <= 1e-7)
+        np.testing.assert_allclose(got.explained[moves], shares[moves], atol=1e-5)
 
 
 def test_neighbours_explain_what_they_cause_and_nothing_else() -> None:
     readings, _ = made(0, (120,), noise=0.05)
-    shares = explained_shares(readings, SoftSettings(), np.random.default_rng(0))
+    shares = held_out_movement(readings, SoftSettings(), np.random.default_rng(0)).explained
     assert (shares[[0, 1, 2]] > 0.8).all() and shares[4] == 0.0
     readings, _ = made(0, (120,), noise=0.0)
-    exact = explained_shares(readings, SoftSettings(), np.random.default_rng(0))
+    exact = held_out_movement(readings, SoftSettings(), np.random.default_rng(0)).explained
     assert (exact[[0, 1, 2]] > 1 - 1e-5).all()

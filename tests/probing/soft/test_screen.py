@@ -11,8 +11,9 @@ import counterprobe as cp
 from counterprobe.graph import components
 from counterprobe.probing.soft import SoftFindings, SoftSettings, regression, soft_screen
 from counterprobe.probing.soft import screen as module
+from counterprobe.probing.soft.movement import held_out_movement
 from counterprobe.probing.soft.readings import Coordinates, Readings
-from counterprobe.probing.soft.regression import explained_shares, regress
+from counterprobe.probing.soft.regression import regress
 from counterprobe.probing.soft.sources import draw_levels, shown_tokens
 from counterprobe.streams import Decisions
 from counterprobe.testing import CountingOracle, NoisyLogits
@@ -40,7 +41,13 @@ def check_shape(found: SoftFindings, run: cp.Unmasking) -> None:
     is_given = np.ones(length, dtype=bool)
     is_given[run.residual] = False
     assert not found.strength[is_given].any() and not found.explained[is_given].any()
-    assert ((found.explained >= 0) & (found.explained <= 1)).all()
+    is_measured = ~np.isnan(found.moved)  # too few probes, or one source at a time
+    assert is_measured[is_given].all()
+    for values in (found.most_moved, found.explained):
+        np.testing.assert_array_equal(np.isnan(values), ~is_measured)
+    shares = found.explained[is_measured]
+    assert ((shares >= 0) & (shares <= 1)).all()
+    assert (found.most_moved >= found.moved)[is_measured].all()
     assert (found.edges[:, 0] < found.edges[:, 1]).all()
     assert (np.diff(found.edge_strength) <= 0).all() and (found.edge_strength > 0).all()
     assert 0 <= found.false_discovery_rate <= 1 and found.noise_floor >= 0
@@ -132,7 +139,7 @@ def test_a_product_law_has_nothing_to_find() -> None:
     found = screen(law.oracle(), probes=64)
     assert not found.strength.any() and len(found.edges) == 0
     assert found.noise_floor == 0 and found.false_discovery_rate == 0
-    assert not found.explained.any()
+    assert not found.explained.any() and found.most_moved.max() < 1e-9
 
 
 def test_every_edge_of_a_long_path_is_found() -> None:
@@ -349,14 +356,15 @@ def screened_plainly(
         pairs = regress(
             readings, sources, settings, decisions.generator("soft shuffles", batch + 1)
         )
-        shares = explained_shares(
+        movement = held_out_movement(
             readings, settings, decisions.generator("soft held out", batch + 1)
         )
         strength, error = np.zeros((2, law.length, law.length))
-        explained = np.zeros(law.length)
+        moved, most_moved, explained = np.zeros((3, law.length))
         edges = []
         for a, i in enumerate(residual):
-            explained[i] = shares[a]
+            moved[i], most_moved[i] = movement.moved[a], movement.most_moved[a]
+            explained[i] = movement.explained[a]
             for b, j in enumerate(residual):
                 strength[i, j], error[i, j] = pairs.strength[a, b], pairs.strength_se[a, b]
                 if i < j and pairs.is_edge[a, b]:
@@ -366,6 +374,8 @@ def screened_plainly(
             {
                 "strength": strength,
                 "strength_se": error,
+                "moved": moved,
+                "most_moved": most_moved,
                 "explained": explained,
                 "edges": np.array(edges, dtype=np.int64).reshape(-1, 2),
                 "noise_floor": pairs.noise_floor,

@@ -38,7 +38,7 @@ class SoftSettings:
     false_discovery_rate : float
         Share of false pairs that the listed edges may hold.
     held_out : float
-        Share of probes kept apart to judge how much neighbours explain.
+        Share of probes that are kept apart at a time, to judge how much neighbours explain.
     estimator : str
         ``"regression"``: all sources vary at once. ``"substitution"``: one source at a time,
         everything else masked. ``"contexts"``: one source at a time in partly revealed contexts.
@@ -111,9 +111,12 @@ class SoftFindings:
         Discoveries at the stated false discovery rate, ``i < j``, strongest first.
     false_discovery_rate : float
         Estimated from permuted sources, of what ``edges`` holds; zero if that is nothing.
+    moved, most_moved : ndarray of float, shape (N,)
+        Nats by which a position's row moved, in the mean over probes and in one of them; zero for
+        given positions, NaN where it was not measured: with sources varied one at a time.
     explained : ndarray of float, shape (N,)
-        Share of a position's movement that its neighbours explain on held-out probes; zero for
-        given positions, for rows that do not move, and where sources varied one at a time.
+        Share of that movement which its neighbours explain on held-out probes; zero for rows that
+        do not move, NaN where it was not measured.
     noise_floor : float
         Strength that one permuted pair in a hundred reaches, in nats.
     num_probes : int
@@ -127,6 +130,8 @@ class SoftFindings:
     strength_se: FloatArray
     edges: IntArray
     false_discovery_rate: float
+    moved: FloatArray
+    most_moved: FloatArray
     explained: FloatArray
     noise_floor: float
     num_probes: int
@@ -135,7 +140,8 @@ class SoftFindings:
 
     def __post_init__(self) -> None:
         """Freeze the arrays."""
-        for array in (self.strength, self.strength_se, self.edges, self.explained):
+        by_position = (self.moved, self.most_moved, self.explained)
+        for array in (self.strength, self.strength_se, self.edges, *by_position):
             array.setflags(write=False)
 
     @property
@@ -152,6 +158,8 @@ def nothing_to_screen(length: int) -> SoftFindings:
         strength_se=np.zeros((length, length)),
         edges=np.empty((0, 2), dtype=np.int64),
         false_discovery_rate=0.0,
+        moved=np.zeros(length),
+        most_moved=np.zeros(length),
         explained=np.zeros(length),
         noise_floor=0.0,
         num_probes=0,

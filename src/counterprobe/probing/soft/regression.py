@@ -26,7 +26,6 @@ from counterprobe.probing.soft.selection import (
     joint_coefficients,
     mean_row,
     movement,
-    weighted_logs,
 )
 from counterprobe.probing.soft.sources import Sources
 from counterprobe.probing.soft.strengths import (
@@ -38,7 +37,7 @@ from counterprobe.probing.soft.strengths import (
 )
 from counterprobe.threads import run_in_parts
 
-__all__ = ["Pairs", "explained_shares", "regress", "shuffles"]
+__all__ = ["Pairs", "regress", "shuffles"]
 
 # Shuffled pairs to compare with, at least, and shuffles at most.
 SHUFFLED_PAIRS = 10_000
@@ -240,50 +239,3 @@ def _combined(directed: _Directed, rate: float) -> Pairs:
     by_chance = np.maximum(directed.shuffled_strength + directed.shuffled_strength.T, 0.0) / 2
     floor = float(np.quantile(by_chance[upper], NOISE_QUANTILE)) if len(upper[0]) else 0.0
     return Pairs(strength, error, is_edge, estimate if is_found.any() else 0.0, floor)
-
-
-def explained_shares(
-    readings: Readings, settings: SoftSettings, rng: np.random.Generator
-) -> FloatArray:
-    """Return the share of each position's movement that its sources explain on held-out probes.
-
-    Sources are selected and fitted anew on the other probes; what they predict is then compared
-    with what was read, all coordinates together. A share below zero is nothing explained.
-    """
-    size = len(readings.probe)
-    num_held = min(max(1, round(settings.held_out * readings.num_probes)), readings.num_probes - 1)
-    is_held = np.zeros(readings.num_probes, dtype=np.bool_)
-    is_held[rng.permutation(readings.num_probes)[:num_held]] = True
-    columns = indicators(readings.levels, readings.num_levels)
-    shares = np.zeros(size)
-
-    def work(low: int, high: int) -> None:
-        for j in range(low, high):
-            held = is_held[readings.probe[j]]
-            if held.any() and not held.all():
-                shares[j] = _explained_share(
-                    columns[readings.probe[j]], readings, j, held, settings
-                )
-
-    run_in_parts(work, size)
-    return shares
-
-
-def _explained_share(
-    columns: FloatArray, readings: Readings, j: int, held: BoolArray, settings: SoftSettings
-) -> float:
-    group = readings.num_levels - 1
-    logs = readings.logs[j]
-    weight = mean_row(logs[~held])
-    moved = movement(logs[~held], weight)
-    fit = fit_readout(columns[~held], moved, group, settings.f_threshold, settings.max_sources)
-    if not len(fit.sources):
-        return 0.0
-    joint, _ = joint_coefficients(columns[~held], moved, fit.sources, group)
-    chosen = columns.reshape(len(columns), -1, group)[:, fit.sources].reshape(len(columns), -1)
-    chosen = chosen - chosen[~held].mean(axis=0)
-    weighted = weighted_logs(logs, weight)
-    wanted = (weighted - weighted[~held].mean(axis=0))[held]
-    missed = wanted - chosen[held] @ joint.reshape(chosen.shape[1], -1)
-    total = float((wanted**2).sum())
-    return max(0.0, 1 - float((missed**2).sum()) / total) if total > 0 else 0.0

@@ -23,8 +23,9 @@ from counterprobe.probing.soft.findings import (
     SoftSettings,
     nothing_to_screen,
 )
+from counterprobe.probing.soft.movement import Movement, held_out_movement
 from counterprobe.probing.soft.readings import Coordinates, Readings
-from counterprobe.probing.soft.regression import Pairs, explained_shares, regress
+from counterprobe.probing.soft.regression import Pairs, regress
 from counterprobe.probing.soft.sources import draw_levels, shown_tokens
 from counterprobe.probing.soft.substitution import Substitutions, context_cost, draw_contexts
 from counterprobe.rows import Rows
@@ -104,8 +105,8 @@ class _SoftScreen:
                 rng = self.decisions.generator("soft shuffles", batch)
                 pairs = regress(readings, self.sources, settings, rng)
                 rng = self.decisions.generator("soft held out", batch)
-                shares = explained_shares(readings, settings, rng)
-                found = self._findings(pairs, shares, readings.num_probes)
+                movement = held_out_movement(readings, settings, rng)
+                found = self._findings(pairs, movement, readings.num_probes)
                 if is_last or (is_enough is not None and is_enough(found)):
                     return found
             total = min(2 * total, settings.probes)
@@ -155,7 +156,7 @@ class _SoftScreen:
         if not in_contexts:
             substitutions.add(self.run.state[None, :], [self.rows])
             pairs = substitutions.pairs(self.residual)
-            return self._findings(pairs, np.zeros(size), substitutions.num_probes)
+            return self._findings(pairs, Movement.unmeasured(size), substitutions.num_probes)
         total = done = 0
         while True:
             first = max(1, settings.first // context_cost(num_masked, settings))
@@ -167,7 +168,7 @@ class _SoftScreen:
             substitutions.add(states, substitutions.read_contexts(states))
             done = total
             pairs = substitutions.pairs(self.residual)
-            found = self._findings(pairs, np.zeros(size), substitutions.num_probes)
+            found = self._findings(pairs, Movement.unmeasured(size), substitutions.num_probes)
             if done == most or (is_enough is not None and is_enough(found)):
                 return found
 
@@ -187,7 +188,7 @@ class _SoftScreen:
 
     # ----- Findings ------------------------------------------------------------------------
 
-    def _findings(self, pairs: Pairs, shares: FloatArray, num_probes: int) -> SoftFindings:
+    def _findings(self, pairs: Pairs, movement: Movement, num_probes: int) -> SoftFindings:
         """Put together what was found so far."""
         edges = self._edges(pairs)
         total = float(pairs.strength.sum() / 2)
@@ -195,13 +196,16 @@ class _SoftScreen:
         strength = self._spread_out(pairs.strength)
         told = {"probes": num_probes, "edges": edges, "strength": strength[tuple(edges.T)]}
         self.run.transcript.note("soft", **told)
-        explained = np.zeros(self.run.length)
-        explained[self.residual] = shares
+        by_position = np.zeros((3, self.run.length))
+        by_position[:, self.residual] = movement.moved, movement.most_moved, movement.explained
+        moved, most_moved, explained = by_position
         return SoftFindings(
             strength=strength,
             strength_se=self._spread_out(pairs.strength_se),
             edges=edges,
             false_discovery_rate=pairs.false_discovery_rate,
+            moved=moved,
+            most_moved=most_moved,
             explained=explained,
             noise_floor=pairs.noise_floor,
             num_probes=num_probes,
