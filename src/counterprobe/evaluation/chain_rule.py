@@ -16,6 +16,9 @@ Two directions are measured, and they are different quantities:
 Rows of a learned model are consistent with no law, so that the joint law of a batch depends on the
 order of its positions; both quantities are means over uniformly random orders inside a batch. With
 the rows of an exact law every order gives the same, and "product" is ``batch_kl`` in expectation.
+
+An oracle whose rows depend on the order of commits is priced under that very law, for one
+evaluation a sample beside those that draw it; see ``ordered_runs.py``.
 """
 
 from __future__ import annotations
@@ -37,8 +40,9 @@ from counterprobe.evaluation.chains import (
     choose_steps,
     in_groups,
 )
+from counterprobe.evaluation.ordered_runs import finished_terms, ordered_terms
 from counterprobe.evaluation.plan_runs import PlanRun, as_plans, contexts_of
-from counterprobe.oracle import Oracle, Readouts, require_oracle
+from counterprobe.oracle import Oracle, OrderedOracle, Readouts, require_oracle
 from counterprobe.planning import Plan
 from counterprobe.rows import Rows
 from counterprobe.run.batches import SampleBatch
@@ -162,8 +166,8 @@ def plan_kl(
     Parameters
     ----------
     oracle : Oracle
-        Its rows must be a function of the state alone: one whose rows depend on the order of
-        commits refuses, and ProteinMPNN is priced with ``order="index"``.
+        Where its rows depend on the order of commits (ProteinMPNN with ``order="commit"``), it is
+        priced under that law, whole sequences at once; see ``ordered_runs.py``.
     plans : Plan or sequence of batches, or several of either
         One plan, or several: sample k follows plan ``k mod len(plans)``. Batches are committed as
         listed and may leave positions out.
@@ -175,6 +179,7 @@ def plan_kl(
     terms : int, optional
         With "product", evaluate only this many randomly chosen steps a batch, weighted so that
         the estimate stays unbiased; one is often enough, since all positions are read from it.
+        In commit order all of them come in one evaluation, whatever is said here.
     seed : int
         Of values and orders: sample k has the same whatever the plan and the number of samples.
     at_once : int
@@ -184,7 +189,8 @@ def plan_kl(
     -------
     ChainRuleKL
         A batch of m positions costs m evaluations a sample, ``1 + terms`` if fewer; a batch of one
-        costs one and contributes exactly zero.
+        costs one and contributes exactly zero. In commit order a batch costs one, and a sample one
+        more ("product"), or a batch ``1 + m`` ("joint").
 
     Examples
     --------
@@ -214,9 +220,14 @@ def plan_kl(
     whole = Whole()
     limits = Limits.of(whole_number("at_once", at_once, at_least=1), oracle.vocab_size)
     found = np.zeros((samples, run.num_rounds))
-    for group in in_groups(run.largest_batches, limits):
+    ordered = oracle if isinstance(oracle, OrderedOracle) else None
+    sizes = run.largest_batches if ordered is None else [oracle.length] * samples
+    for group in in_groups(sizes, limits):
         door = Door(oracle, check=check, watch=whole)
-        if direction == "joint":
+        if ordered is not None:
+            is_joint = direction == "joint"
+            found[group] = ordered_terms(run, door, group, ordered, is_joint=is_joint)
+        elif direction == "joint":
             found[group] = run.joint_terms(door, group)
         else:
             found[group] = run.product_terms(door, group, limits, terms)
@@ -242,7 +253,8 @@ def run_kl(
     Parameters
     ----------
     oracle : Oracle
-        The one that the runs used, whose rows must be a function of the state alone.
+        The one that the runs used. Where its rows depend on the order of commits, runs are
+        followed once more, and compared with one position at a time in one pass.
     results : SampleBatch, SampleResult, or iterable of SampleResult
         Completed, at temperature 1 (a temperature that the oracle itself declares is part of its
         law), without verifying or masking again.
@@ -258,7 +270,8 @@ def run_kl(
     -------
     ChainRuleKL
         A batch of m > 1 positions costs m evaluations, ``1 + terms`` if fewer; a batch of one
-        costs nothing and contributes exactly zero.
+        costs nothing and contributes exactly zero. In commit order a run of R batches costs
+        ``R + 1`` evaluations.
     """
     if terms is not None:
         terms = whole_number("terms", terms, at_least=1)
@@ -267,17 +280,20 @@ def run_kl(
     check = ReplyCheck(oracle)
     for run in runs:
         _check_run(run, check.name)
+    _, decided = np.unique([run.streams.decision_seed for run in runs], return_inverse=True)
+    limits = Limits.of(whole_number("at_once", at_once, at_least=1), oracle.vocab_size)
+    whole = Whole()
+    if isinstance(oracle, OrderedOracle):
+        found = finished_terms(oracle, runs, check, whole, limits, seed)
+        return ChainRuleKL.of(found, "product", whole.ledger, decided)
     chains, place = _chains_of(runs, terms, seed)
     is_fresh = any(Right.COMMIT_CANDIDATES in run.rights for run in runs)
-    whole = Whole()
-    limits = Limits.of(whole_number("at_once", at_once, at_least=1), oracle.vocab_size)
     values = np.zeros(len(chains))
     for group in in_groups([len(chain) for chain in chains], limits):
         door = Door(oracle, check=check, watch=whole)
         values[group] = _price(door, chains[group], limits, place[group], seed, is_fresh)
     found = np.zeros((len(runs), max(len(run.batches) for run in runs)))
     found[tuple(place.T)] = values
-    _, decided = np.unique([run.streams.decision_seed for run in runs], return_inverse=True)
     return ChainRuleKL.of(found, "product", whole.ledger, decided)
 
 
