@@ -168,8 +168,8 @@ class Bench:
         self.plans = cache(self._plans)
         self.rival = cache(self._rival)
 
-    def _rival(self) -> ColabDesign | None:
-        return ColabDesign(self.model) if is_there() else None
+    def _rival(self) -> ColabDesign:
+        return ColabDesign(self.model)
 
     def _structure(self, estimator: str, probes: int) -> cp.SoftStructure:
         return cp.discover(
@@ -189,9 +189,11 @@ class Bench:
         distances = self.model.backbone.distances
         return make_plans(way, self.used, batches, self.sizes.plans, distances=distances)
 
-    def measure(self, part: str, key: str, work: Callable[[], dict[str, Any]]) -> None:
-        """Measure unless that is done already."""
-        self.record.measure(self.task, part, key, work)
+    def measure(
+        self, part: str, key: str, work: Callable[[], dict[str, Any]]
+    ) -> dict[str, Any] | None:
+        """Measure unless that is done already; return None if it fails."""
+        return self.record.measure(self.task, part, key, work)
 
     @property
     def native(self) -> np.ndarray:
@@ -275,17 +277,19 @@ def speed_part(bench: Bench) -> None:
             for batches in TIMED
         }
 
+    # A rival that does not run is kept as a failure, and ours are timed all the same.
+    does_run = is_there() and bench.measure(
+        "rival", "colabdesign", lambda: agreement(bench.model, bench.rival())
+    )
+    rival = bench.rival() if does_run else None
     for at_once in bench.sizes.at_once:
         bench.measure(
             "speed",
             str(at_once),
             lambda at_once=at_once: design_speed(
-                bench.model, plans(), at_once, bench.sizes.repeats, rival=bench.rival()
+                bench.model, plans(), at_once, bench.sizes.repeats, rival=rival
             ),
         )
-    rival = bench.rival()
-    if rival is not None:
-        bench.measure("rival", "colabdesign", lambda: agreement(bench.model, rival))
 
 
 def sampler_part(bench: Bench) -> None:

@@ -36,6 +36,16 @@ CONFIG = {
     "dropout": 0.0,
 }
 WEIGHTS = "v_48_020.npz"
+# Where haiku looks for what JAX's core has.
+KNOWN = {
+    "jax.core": ("Atom", "Trace", "Tracer"),
+    "jax.extend.core": (
+        "DropVar",
+        "get_opaque_trace_state",
+        "set_current_trace",
+        "take_current_trace",
+    ),
+}
 
 
 def is_there() -> bool:
@@ -52,15 +62,17 @@ def _modules() -> tuple[Any, Any, Path]:
     # Beside torch on one device: JAX would take most of its memory at once.
     os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
     jax = importlib.import_module("jax")
-    # Names that ColabDesign 1.1.1 and haiku 0.0.17 know, and that newer versions of JAX moved.
+    # Names that ColabDesign 1.1.1 and haiku 0.0.17 know, and that newer versions of JAX may move.
     if not hasattr(jax, "tree_map"):
         jax.tree_map = jax.tree_util.tree_map
-    core, inner = importlib.import_module("jax.core"), importlib.import_module("jax._src.core")
+    inner = importlib.import_module("jax._src.core")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)
-        for name in ("Atom", "DropVar", "Trace", "Tracer"):
-            if not hasattr(core, name):
-                setattr(core, name, getattr(inner, name))
+        for place, names in KNOWN.items():
+            module = importlib.import_module(place)
+            for name in names:
+                if not hasattr(module, name):
+                    setattr(module, name, getattr(inner, name))
         if importlib.util.find_spec("jax.extend.linear_util") is None:
             moved = importlib.import_module("jax._src.linear_util")
             sys.modules["jax.extend.linear_util"] = moved

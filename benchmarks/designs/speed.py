@@ -61,8 +61,14 @@ def design_speed(
     kept = model.oracle(order="commit")
     seeds = numbers(1)
     works: dict[str, Callable[[], object]] = {"package": lambda: package_designs(model, at_once)}
+    found: dict[str, Any] = {"at_once": at_once}
     if rival is not None:
-        works["colabdesign"] = lambda: rival.designs(at_once, next(seeds))
+        try:
+            rival.designs(at_once, 0)  # compiled here, so that a refusal costs only itself
+            works["colabdesign"] = lambda: rival.designs(at_once, next(seeds))
+            found["colabdesign seconds to compile"] = rival.seconds_to_compile[at_once]
+        except Exception as problem:
+            found["colabdesign refused"] = f"{type(problem).__name__}: {problem}"[:200]
 
     def designs(rule: cp.samplers.Sampler) -> Callable[[], object]:
         return lambda: cp.sample(
@@ -73,11 +79,9 @@ def design_speed(
     for name, mine in plans.items():
         works[f"cached {name}"] = designs(Dealt(tuple(mine)))
     rates = {name: at_once / best for name, best in alternate(works, repeats=repeats).items()}
-    found: dict[str, Any] = {"at_once": at_once, **rates}
-    if rival is not None:
-        found["colabdesign seconds to compile"] = rival.seconds_to_compile[at_once]
+    found |= rates
     found |= {f"{n} ratio": rate / rates["package"] for n, rate in rates.items() if n != "package"}
-    if rival is not None:
+    if "colabdesign" in rates:
         found |= {
             f"{name} to colabdesign ratio": rate / rates["colabdesign"]
             for name, rate in rates.items()
