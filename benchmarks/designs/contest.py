@@ -80,9 +80,9 @@ class Contestant:
         return " ".join([self.sampler, *(f"{k}={v}" for k, v in self.settings.items())])
 
     @classmethod
-    def structured(cls, rule: Sampler, **settings: Any) -> Contestant:
-        """Name a sampler that commits by plans."""
-        return cls("planned", settings, rule, "structured")
+    def dealt(cls, way: str, rule: Sampler, **settings: Any) -> Contestant:
+        """Name a sampler that commits by plans of one way: ``planned`` ones need a structure."""
+        return cls(way, settings, rule, "structured" if way == "planned" else "baseline")
 
     @classmethod
     def named(cls, name: str, kind: Kind, **settings: Any) -> Contestant:

@@ -20,7 +20,8 @@ WAYS = {
 }
 RATES = {
     "package": ("0.55", "s", "its own sampler"),
-    "full 16": ("#c9a227", "^", "planned in 16, full passes"),
+    "colabdesign": ("#4f6d9a", "v", "ColabDesign"),
+    "sequential": ("#5b8c5a", "P", "one at a time, states kept"),
     "cached 8": ("#e08e9b", "D", "planned in 8, states kept"),
     "cached 16": ("#d1495b", "o", "planned in 16, states kept"),
 }

@@ -37,13 +37,48 @@ def table(entries: Mapping[str, Entry]) -> str:
     return "\n".join(lines)
 
 
+RATES = (
+    ("package", "package"),
+    ("colabdesign", "ColabDesign"),
+    ("sequential", "one at a time"),
+    ("cached 16", "planned 16"),
+    ("cached 8", "planned 8"),
+    ("cached distance 16", "distance 16"),
+    ("cached distance 8", "distance 8"),
+)
+
+
+def speed_table(parts: Mapping[str, Mapping[str, Entry]]) -> str:
+    """Return designs a second by sequences at once, and what is done once."""
+    known = [entry for entry in parts["speed"].values() if "error" not in entry]
+    columns = [column for column in RATES if any(column[0] in entry for entry in known)]
+    lines = [f"{'at once':36s}" + "".join(f"{title:>14s}" for _, title in columns)]
+    for entry in known:
+        rates = [f"{entry[name]:.1f}" if name in entry else "" for name, _ in columns]
+        lines.append(f"{entry['at_once']:<36d}" + "".join(f"{rate:>14s}" for rate in rates))
+    once = {
+        name.replace("_", " "): value
+        for name, value in parts.get("structure", {}).get("used", {}).items()
+        if name.startswith("seconds_")
+    }
+    compiling = max(
+        (entry.get("colabdesign seconds to compile", 0.0) for entry in known), default=0
+    )
+    if compiling:
+        once["colabdesign seconds to compile, most"] = compiling
+    if once:
+        lines.append("once: " + ", ".join(f"{name} {value:.3g}" for name, value in once.items()))
+    return "\n".join(lines)
+
+
 def sentences(record: Record) -> str:
     """Return the tables of every task, the claims, and what could not be measured."""
     lines = []
     for task, parts in record.tasks.items():
-        for part in ("prices", "samplers", "designs"):
+        for part in ("prices", "commit", "speed", "samplers", "designs"):
             if parts.get(part):
-                lines += [f"== {task}, {part}", table(parts[part])]
+                shown = speed_table(parts) if part == "speed" else table(parts[part])
+                lines += [f"== {task}, {part}", shown]
     for claim in record.claims:
         numbers = ", ".join(
             f"{name} {value:.4g}" if isinstance(value, float) else f"{name} {value}"

@@ -1,77 +1,109 @@
-"""Designs a second: the package's own sampler, full passes and kept decoder states, in one run.
+"""Designs a second: the package's own sampler, a compiled rival and ours, in one run.
 
 All of them are timed turn by turn after a round to warm up, so that a slow spell of the machine
-hits them alike, and the best time of each counts. Plans are made before: they serve any number of
-sequences, and how long one takes is reported beside.
+hits them alike, and the best time of each counts. What is done once for any number of sequences
+(reading the backbone, finding a structure, making plans, compiling) is reported beside.
 """
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping, Sequence
+from itertools import count as numbers
 from typing import Any
 
+import numpy as np
 from _timing import alternate
 
 import counterprobe as cp
 from counterprobe.models.proteinmpnn import InverseFolding
 from counterprobe.planning import Plan
+from counterprobe.rows import to_numpy
+from designs.colab import ColabDesign
 from designs.package import package_designs
 from designs.pricing import Dealt
 
-__all__ = ["design_speed"]
+__all__ = ["agreement", "design_speed", "seconds_to_encode"]
 
-# Groups of sequences with a plan each, and sequences from which on full passes are left out.
+# Groups of sequences with a plan each.
 GROUPS = 16
-MOST_FULL_PASSES = 256
+# Samplers that others are set against.
+REFERENCES = ("package", "colabdesign")
 
 
 def design_speed(
     model: InverseFolding,
-    plans: Mapping[int, Sequence[Plan]],
+    plans: Mapping[str, Sequence[Plan]],
     at_once: int,
     repeats: int,
     *,
-    full_passes: bool = True,
+    rival: ColabDesign | None = None,
 ) -> dict[str, Any]:
     """Time designs, so many sequences at once.
 
     Parameters
     ----------
     model : InverseFolding
-    plans : mapping of int to sequence of Plan
-        By number of batches; more batches are dealt out to 16 groups of sequences.
+    plans : mapping of str to sequence of Plan
+        By name, such as ``16`` for plans of a structure in 16 batches, ``distance 16`` for those
+        by distance; dealt out to 16 groups of sequences.
     at_once : int
     repeats : int
-    full_passes : bool
-        Whether to time decoding the whole state for every batch too.
+    rival : ColabDesign, optional
 
     Returns
     -------
     dict
-        Sequences a second: ``package``, ``cached 16`` and ``full 16`` and so on, and how many
-        times the package's rate each of them is.
+        Sequences a second: ``package``, ``colabdesign``, ``sequential`` (one residue at a time
+        with decoder states kept), ``cached 16`` and so on; and how many times the package's rate,
+        and the rival's, each of them is.
     """
     kept = model.oracle(order="commit")
+    seeds = numbers(1)
     works: dict[str, Callable[[], object]] = {"package": lambda: package_designs(model, at_once)}
+    found: dict[str, Any] = {"at_once": at_once}
+    if rival is not None:
+        try:
+            rival.designs(at_once, 0)  # compiled here, so that a refusal costs only itself
+            works["colabdesign"] = lambda: rival.designs(at_once, next(seeds))
+            found["colabdesign seconds to compile"] = rival.seconds_to_compile[at_once]
+        except Exception as problem:
+            found["colabdesign refused"] = f"{type(problem).__name__}: {problem}"[:200]
 
-    def designs(oracle: cp.Oracle, count: int) -> Callable[[], object]:
+    def designs(rule: cp.samplers.Sampler) -> Callable[[], object]:
         return lambda: cp.sample(
-            oracle,
-            Dealt(tuple(plans[count])),
-            at_once,
-            orders=GROUPS,
-            at_once=at_once,
-            progress=False,
+            kept, rule, at_once, orders=GROUPS, at_once=at_once, progress=False
         )
 
-    for count in plans:
-        works[f"cached {count}"] = designs(kept, count)
-        if full_passes and at_once <= MOST_FULL_PASSES and kept.by_index is not None:
-            works[f"full {count}"] = designs(kept.by_index, count)
+    works["sequential"] = designs(cp.samplers.Sequential("random"))
+    for name, mine in plans.items():
+        works[f"cached {name}"] = designs(Dealt(tuple(mine)))
     rates = {name: at_once / best for name, best in alternate(works, repeats=repeats).items()}
-    ratios = {
-        f"{name} ratio": rate / rates["package"]
-        for name, rate in rates.items()
-        if name != "package"
-    }
-    return {"at_once": at_once, **rates, **ratios}
+    found |= rates
+    found |= {f"{n} ratio": rate / rates["package"] for n, rate in rates.items() if n != "package"}
+    if "colabdesign" in rates:
+        found |= {
+            f"{name} to colabdesign ratio": rate / rates["colabdesign"]
+            for name, rate in rates.items()
+            if name not in REFERENCES
+        }
+    return found
+
+
+def seconds_to_encode(model: InverseFolding) -> float:
+    """Return how long it takes to read the backbone, which is done once."""
+    started = time.perf_counter()
+    read = InverseFolding(model.decoder.network, model.backbone)
+    to_numpy(read.decoder.nodes)  # wait for the device
+    return time.perf_counter() - started
+
+
+def agreement(model: InverseFolding, rival: ColabDesign, count: int = 4) -> dict[str, Any]:
+    """Return how far the rival's rows are from ours on its designs: the weights are the same."""
+    tokens, theirs, orders = rival.in_full(count, seed=0)
+    oracle = model.oracle(order="commit", row_error=0.0)
+    everywhere = cp.Readouts.same(count, np.arange(oracle.length))
+    rows = oracle.rows_in_order(tokens.astype(np.int32), np.argsort(orders, axis=1), everywhere)
+    ours = to_numpy(rows.dense()).reshape(theirs.shape)
+    apart = np.abs(ours - theirs).sum(axis=-1) / 2
+    return {"designs": count, "row_tv_max": float(apart.max()), "device": rival.device}

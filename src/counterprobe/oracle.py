@@ -31,6 +31,7 @@ __all__ = [
     "IncrementalOracle",
     "LawOracle",
     "Oracle",
+    "OrderedOracle",
     "Readouts",
     "Session",
     "Sessions",
@@ -264,6 +265,27 @@ class BatchIncrementalOracle(IncrementalOracle, Protocol):
 
     def sessions(self, states: StateArray) -> Sessions:
         """Open sessions at states of shape ``(B, N)``."""
+        ...
+
+
+@runtime_checkable
+class OrderedOracle(BatchIncrementalOracle, Protocol):
+    """An oracle whose rows depend on the order of commits: it follows runs and is not probed.
+
+    Values that are known beforehand can be read in one pass, whatever the order.
+    """
+
+    def rows_in_order(self, states: StateArray, ranks: IntArray, readouts: Readouts) -> Rows:
+        """Return the rows of revealed positions, each given what was committed before it.
+
+        Parameters
+        ----------
+        states : ndarray of int, shape (B, N)
+        ranks : ndarray of int, shape (B, N)
+            In which order positions were committed, one after another; given ones come first.
+        readouts : Readouts
+            Of revealed positions.
+        """
         ...
 
 

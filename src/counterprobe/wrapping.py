@@ -1,9 +1,10 @@
 """What oracles around oracles share: every way of asking becomes one question.
 
-An oracle may be asked for rows of states, may follow one history or many (sessions), and may show
-attention beside its rows. Whoever stands around it, to repeat a call that failed or to write
-replies down, wants to treat all of these alike. :class:`Around` offers what the inner oracle
-offers and hands each call, as a :class:`Question`, to one method.
+An oracle may be asked for rows of states, may follow one history or many (sessions), may read
+finished ones in the order of their commits, and may show attention beside its rows. Whoever stands
+around it, to repeat a call that failed or to write replies down, wants to treat all of these
+alike. :class:`Around` offers what the inner oracle offers and hands each call, as a
+:class:`Question`, to one method.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from counterprobe.oracle import (
     BatchIncrementalOracle,
     IncrementalOracle,
     Oracle,
+    OrderedOracle,
     Readouts,
     Session,
     Sessions,
@@ -50,7 +52,7 @@ DIGEST_SIZE = 16
 # Rows of an example, at most: a state may have very many, and few tell oracles apart.
 MOST_ROWS = 64
 # Ways of asking that an oracle may have beside ``rows``; never passed on unseen.
-ASKING = ("session", "sessions", "attended_rows", "stream")
+ASKING = ("session", "sessions", "rows_in_order", "attended_rows", "stream")
 
 
 def name_of(oracle: Oracle) -> str:
@@ -190,6 +192,7 @@ class Around(Sized, ABC):
 
     session: Callable[[StateArray], Session]
     sessions: Callable[[StateArray], Sessions]
+    rows_in_order: Callable[[StateArray, IntArray, Readouts], Rows]
     attended_rows: Callable[[StateArray, Readouts, int], tuple[Rows, FloatArray]]
 
     def __init__(self, oracle: Oracle) -> None:
@@ -200,6 +203,8 @@ class Around(Sized, ABC):
             self.session = self._follow_one
         if isinstance(oracle, BatchIncrementalOracle):
             self.sessions = self._follow_many
+        if isinstance(oracle, OrderedOracle):
+            self.rows_in_order = self._in_order
         if callable(getattr(oracle, "attended_rows", None)):
             self.attended_rows = self._attended
 
@@ -233,6 +238,23 @@ class Around(Sized, ABC):
         """Return one row per readout, in order."""
         question = row_question(states, readouts)
         return _rows(self.answer(question, lambda: self.inner.rows(states, readouts)))
+
+    def _in_order(self, states: StateArray, ranks: IntArray, readouts: Readouts) -> Rows:
+        def example() -> Example:
+            plain = _example_of_states(states, readouts)
+            mine = ranks[readouts.state_index[plain.chosen[0]]][None, :].copy()
+            asked = Readouts.same(1, plain.positions)
+            return replace(
+                plain,
+                ask=lambda oracle: oracle.rows_in_order(plain.state[None, :].copy(), mine, asked),
+            )
+
+        question = Question(
+            (b"in order", states, ranks, readouts), len(states), readouts.position, example
+        )
+        inner: Any = self.inner
+        reply = self.answer(question, lambda: inner.rows_in_order(states, ranks, readouts))
+        return _rows(reply)
 
     def _attended(
         self, states: StateArray, readouts: Readouts, num_layers: int

@@ -55,3 +55,36 @@ def test_the_library_reads_carried_weights_as_it_reads_installed_ones(tool, tmp_
 def test_a_package_that_is_not_there_is_named(tool):
     with pytest.raises(ValueError, match="no_such_package must be installed"):
         tool.installed("no_such_package")
+
+
+def test_what_is_carried_is_chosen_by_name(tool, tmp_path, capsys):
+    assert tool.main([str(tmp_path), "arrays"]) == 0
+    assert [part.name for part in tmp_path.iterdir()] == ["array_api_compat"]
+    assert tool.main([str(tmp_path), "rivals"]) == 2
+    assert "what must be among proteinmpnn" in capsys.readouterr().err
+
+
+def test_a_rival_is_carried_as_sources_and_arrays(tool, tmp_path, monkeypatch):
+    home, folder = tmp_path / "home", tmp_path / "folder"
+    files = [f"colabdesign/mpnn/{name}.py" for name in ("modules", "sample", "score", "utils")]
+    files += ["colabdesign/shared/prng.py", "haiku/a.py", "haiku/a_test.py"]
+    files += [
+        f"{name}/__init__.py" for name in ("colabdesign", "haiku", "jmp", "tabulate", "absl")
+    ]
+    for file in files:
+        (home / file).parent.mkdir(parents=True, exist_ok=True)
+        (home / file).write_text("1 / 0")
+    (home / "joblib.py").write_text(
+        "import numpy as np\n"
+        "def load(file):\n"
+        "    return {'num_edges': 48, 'model_state_dict': {'a/b': {'w': np.ones(3)}}}\n"
+    )
+    monkeypatch.syspath_prepend(home)
+    monkeypatch.delitem(sys.modules, "joblib", raising=False)
+    tool.carry_colabdesign(folder)
+    monkeypatch.delitem(sys.modules, "joblib", raising=False)
+    assert (folder / "colabdesign/__init__.py").read_text() == ""
+    assert (folder / "colabdesign/mpnn/sample.py").read_text() == "1 / 0"
+    assert not (folder / "haiku/a_test.py").exists() and (folder / "haiku/a.py").exists()
+    with np.load(folder / "colabdesign/v_48_020.npz") as arrays:
+        assert int(arrays["num_edges"]) == 48 and arrays["a/b|w"].tolist() == [1, 1, 1]

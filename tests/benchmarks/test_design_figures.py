@@ -24,7 +24,7 @@ def is_png(file) -> bool:
         {"speed": {"1": {"at_once": 1, "package": 1.0, "cached 16": 15.0}}},
         {
             "prices": {"a": price("random", 4)},
-            "speed": {"1": {"at_once": 1, "package": 1.0, "full 16": 2.0}},
+            "speed": {"1": {"at_once": 1, "package": 1.0, "colabdesign": 2.0}},
         },
     ],
 )

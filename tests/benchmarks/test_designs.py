@@ -1,17 +1,20 @@
 from __future__ import annotations
 
 import math
+from typing import ClassVar
 
 import numpy as np
 import pytest
 import torch
 from _results import plain
 from _timing import alternate
+from designs.colab import is_there
 from designs.contest import Contestant, Effort, Field, baselines, joint_p_value, peers, recovery
 from designs.package import package_designs
 from designs.pricing import Dealt, Precision, make_plans, measure_kl
 from designs.record import Record
-from designs.report import sentences, table
+from designs.report import sentences, speed_table, table
+from designs.speed import design_speed, seconds_to_encode
 
 import counterprobe as cp
 from counterprobe.evaluation import reference_kl, two_sample_test
@@ -216,3 +219,63 @@ def test_the_package_draws_known_residues_and_repeats_them_with_a_seed():
     assert drawn.min() >= 0 and drawn.max() < 20
     np.testing.assert_array_equal(drawn, package_designs(model, 2, seed=5))
     assert (drawn[0] != drawn[1]).any()
+
+
+# ----- Speed --------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def short():
+    """Twelve residues of ubiquitin."""
+    torch.set_num_threads(1)
+    whole = cp.models.Backbone.shipped("1ubi")
+    parts = (whole.coordinates[:12], whole.residue_index[:12], whole.chain[:12])
+    backbone = cp.models.Backbone(*(part.copy() for part in parts), whole.sequence[:12], "short")
+    return cp.models.load("proteinmpnn", backbone=backbone, device="cpu")
+
+
+class Refusing:
+    """A rival that does not run."""
+
+    seconds_to_compile: ClassVar[dict[int, float]] = {}
+
+    def designs(self, count, seed):
+        raise MemoryError("too many")
+
+
+class Random(Refusing):
+    """A rival that draws anything."""
+
+    def designs(self, count, seed):
+        self.seconds_to_compile[count] = 0.5
+        return np.random.default_rng(seed).integers(0, 20, (count, 12))
+
+
+def test_designs_are_timed_beside_a_rival_and_without_one(short):
+    assert seconds_to_encode(short) > 0
+    plan = Plan((np.arange(6), np.arange(6, 12)), math.nan, math.nan, "random", 0.0, 12)
+    plans = {"16": [plan], "distance 16": [plan]}
+    found = design_speed(short, plans, 2, 1, rival=Random())
+    rates = ("package", "colabdesign", "sequential", "cached 16", "cached distance 16")
+    assert all(found[name] > 0 for name in rates)
+    assert found["cached 16 ratio"] == found["cached 16"] / found["package"]
+    ratio = found["cached 16"] / found["colabdesign"]
+    assert found["cached 16 to colabdesign ratio"] == ratio
+    assert found["colabdesign seconds to compile"] == 0.5
+    alone = design_speed(short, plans, 2, 1, rival=Refusing())
+    assert alone["colabdesign refused"] == "MemoryError: too many"
+    assert alone["cached 16"] > 0 and not any("to colabdesign" in name for name in alone)
+
+
+def test_speed_is_shown_with_what_is_done_once():
+    once = {"seconds_to_encode": 0.25, "seconds_a_plan": 2.0, "edges": 7}
+    entry = {"at_once": 64, "package": 1.5, "cached distance 16": 20.0}
+    parts = {"structure": {"used": once}, "speed": {"64": entry, "256": {"error": "no"}}}
+    first, second, last = speed_table(parts).splitlines()
+    assert first.split() == ["at", "once", "package", "distance", "16"]
+    assert second.split() == ["64", "1.5", "20.0"]
+    assert last == "once: seconds to encode 0.25, seconds a plan 2"
+
+
+def test_a_rival_that_was_not_carried_is_not_there():
+    assert not is_there()

@@ -347,14 +347,6 @@ def test_runs_that_the_measure_does_not_fit_are_refused(table_law, forest_law):
         run_kl(oracle, other, terms=0)
 
 
-def test_rows_that_depend_on_the_order_of_commits_have_no_chain_rule_price():
-    protein = models.load("proteinmpnn", backbone="1ubi", device="cpu")
-    template = protein.template("MQIFVKTLTGXX" + "A" * 64)
-    oracle = protein.oracle(template, order="commit", row_error=0.0)
-    with pytest.raises(cp.OracleError, match=r"cannot be probed.*order='index'"):
-        plan_kl(oracle, [[10, 11]], samples=1, given=template.given)
-
-
 def test_errors_count_plans_where_samples_share_them():
     law = cp.families.matching(16, target_seed=1)
     rng = np.random.default_rng(0)

@@ -56,7 +56,7 @@ def test_decoding_by_index_agrees_with_the_layers_themselves(decoder, share):
     states = decoder.start(3)
     states.tokens.copy_(torch.as_tensor(tokens))
     states.revealed.copy_(torch.as_tensor(revealed))
-    decoder.decode(states, *everywhere(3, length), in_index_order=True)
+    decoder.decode(states, *everywhere(3, length), ranks=decoder.by_index(3))
     smaller = np.arange(length) < np.arange(length)[:, None]
     for k in range(3):
         sees = revealed[k] & (~revealed[k][:, None] | smaller)
@@ -73,7 +73,7 @@ def test_decoding_batch_by_batch_agrees_with_the_layers_themselves(decoder):
     states = decoder.start(2)
     for number in range(5):
         index, position = (torch.as_tensor(part) for part in np.nonzero(batch_of == number))
-        decoder.decode(states, index, position, in_index_order=False, is_bare=number == 0)
+        decoder.decode(states, index, position, is_bare=number == 0)
         decoder.reveal(states, index, position, torch.as_tensor(tokens)[index, position])
     for k in range(2):
         wanted = by_whole_messages(decoder, tokens[k], batch_of[k] < batch_of[k][:, None])
@@ -86,7 +86,7 @@ def test_where_nothing_is_revealed_states_are_the_layers_own_to_the_last_bit(dec
     nobody = np.zeros((length, length), dtype=bool)
     wanted = by_whole_messages(decoder, np.zeros(length, dtype=int), nobody)
     states = decoder.start(2)
-    decoder.decode(states, *everywhere(2, length), in_index_order=True, is_bare=True)
+    decoder.decode(states, *everywhere(2, length), is_bare=True)
     for mine, theirs in zip(states.hidden, wanted, strict=True):
         assert torch.equal(mine[0], theirs) and torch.equal(mine[1], theirs)
 
@@ -94,8 +94,8 @@ def test_where_nothing_is_revealed_states_are_the_layers_own_to_the_last_bit(dec
 def test_nothing_revealed_is_the_same_whether_it_is_said_or_found_out(decoder):
     said, found = decoder.start(1), decoder.start(1)
     where = everywhere(1, decoder.length)
-    decoder.decode(said, *where, in_index_order=False, is_bare=True)
-    decoder.decode(found, *where, in_index_order=False)
+    decoder.decode(said, *where, is_bare=True)
+    decoder.decode(found, *where)
     for one, other in zip(said.hidden, found.hidden, strict=True):
         torch.testing.assert_close(one, other, atol=2e-5, rtol=1e-5)
 
@@ -111,6 +111,6 @@ def test_residues_in_several_loads_are_decoded_alike(decoder, monkeypatch):
         states = decoder.start(2)
         states.tokens.copy_(tokens)
         states.revealed.copy_(revealed)
-        decoder.decode(states, *everywhere(2, length), in_index_order=True)
+        decoder.decode(states, *everywhere(2, length), ranks=decoder.by_index(2))
         found.append(states.hidden[-1])
     torch.testing.assert_close(found[0], found[1], atol=2e-5, rtol=1e-5)

@@ -212,6 +212,31 @@ def test_sequences_side_by_side_are_what_they_are_alone(folding):
             together.push(Readouts.pairs(np.full(len(part), k), part), tokens[mine])
 
 
+@pytest.mark.parametrize("num_given", [0, 20])
+def test_finished_sequences_are_read_in_one_pass_as_the_package_decodes_them(folding, num_given):
+    rng = np.random.default_rng(num_given)
+    tokens = rng.integers(0, 20, (2, 76)).astype(np.int32)
+    orders = [
+        np.concatenate([np.arange(num_given), rng.permutation(np.arange(num_given, 76))])
+        for _ in tokens
+    ]
+    oracle = folding.oracle(order="commit", row_error=1e-6)
+    before = oracle.num_evaluated
+    rows = oracle.rows_in_order(tokens, np.argsort(orders, axis=1), Readouts.same(2, range(76)))
+    assert oracle.num_evaluated - before == 2
+    for k, order in enumerate(orders):
+        logits = Package(folding).forward(tokens[k], order)[:, :20]
+        mine = to_numpy(rows.dense())[76 * k : 76 * (k + 1)]
+        np.testing.assert_allclose(mine, torch.softmax(logits, dim=1), atol=2e-5)
+        session = oracle.session(np.where(np.arange(76) < num_given, tokens[k], MASK))
+        for position in order[num_given:]:
+            alone = to_numpy(session.rows(np.array([position])).dense())[0]
+            np.testing.assert_allclose(mine[position], alone, atol=2e-5)
+            session.push(np.array([position]), tokens[k, [position]])
+    other = oracle.rows_in_order(tokens, np.argsort(orders[::-1], axis=1), Readouts.same(2, [40]))
+    assert np.abs(to_numpy(other.dense()) - to_numpy(rows.dense())[[40, 116]]).max() > 1e-4
+
+
 def test_given_context_counts_as_decoded_by_index(folding, by_index):
     draw = np.random.default_rng(7)
     state = np.where(draw.random(76) < 0.5, draw.integers(0, 20, 76), MASK).astype(np.int32)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import time
+from functools import partial
 from typing import Annotated, Any
 
 import typer
@@ -18,6 +19,7 @@ from counterprobe.cli.model_task import (
     Chains,
     Device,
     Model,
+    Order,
     Sequence,
     Temperature,
     probed_task,
@@ -25,6 +27,7 @@ from counterprobe.cli.model_task import (
 from counterprobe.cli.tables import Column, print_table
 from counterprobe.evaluation import advise as give_advice
 from counterprobe.evaluation.advice import MAX_EVALUATIONS, MAX_SECONDS, first_look
+from counterprobe.infilling.task import make_task
 from counterprobe.models.backbones import Backbone as Coordinates
 from counterprobe.structure import SoftStructure, load_structure
 
@@ -46,6 +49,7 @@ def advise(
     device: Device = None,
     backbone: Backbone = None,
     chains: Chains = None,
+    order: Order = None,
     allowed: Allowed = None,
     temperature: Temperature = 1.0,
     count: Annotated[int, typer.Option(help="Sequences that are wanted.")] = 1000,
@@ -101,7 +105,15 @@ def advise(
     if not 0 < target_kl < math.inf:
         raise ValueError(f"--target-kl must be a number of nats above 0, got {target_kl}")
     task = probed_task(
-        model, sequence, allowed, temperature, device=device, backbone=backbone, chains=chains
+        model,
+        sequence,
+        allowed,
+        temperature,
+        partial(make_task, oracle_options={} if order is None else {"order": order}),
+        device=device,
+        backbone=backbone,
+        chains=chains,
+        order=order,
     )
     started = time.perf_counter()
     checked = task.recognise(found)

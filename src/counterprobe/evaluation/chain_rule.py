@@ -17,6 +17,9 @@ Two directions are measured, and they are different quantities:
 Rows of a learned model are consistent with no law, so that the joint law of a batch depends on the
 order of its positions; both quantities are means over uniformly random orders inside a batch. With
 the rows of an exact law every order gives the same, and "product" is ``batch_kl`` in expectation.
+
+An oracle whose rows depend on the order of commits is priced under that very law, for one
+evaluation a sample beside those that draw it; see ``ordered_runs.py``.
 """
 
 from __future__ import annotations
@@ -39,8 +42,9 @@ from counterprobe.evaluation.chains import (
     in_groups,
 )
 from counterprobe.evaluation.interval import CONFIDENCE, betting_interval
+from counterprobe.evaluation.ordered_runs import finished_terms, ordered_terms
 from counterprobe.evaluation.plan_runs import PlanRun, as_plans, contexts_of
-from counterprobe.oracle import Oracle, Readouts, require_oracle
+from counterprobe.oracle import Oracle, OrderedOracle, Readouts, require_oracle
 from counterprobe.planning import Plan
 from counterprobe.rows import Rows
 from counterprobe.run.batches import SampleBatch
@@ -224,8 +228,8 @@ def plan_kl(
     Parameters
     ----------
     oracle : Oracle
-        Its rows must be a function of the state alone: one whose rows depend on the order of
-        commits refuses, and ProteinMPNN is priced with ``order="index"``.
+        Where its rows depend on the order of commits (ProteinMPNN with ``order="commit"``), it is
+        priced under that law, whole sequences at once; see ``ordered_runs.py``.
     plans : Plan or sequence of batches, or several of either
         One plan, or several: sample k follows plan ``k mod len(plans)``. Batches are committed as
         listed and may leave positions out.
@@ -237,6 +241,7 @@ def plan_kl(
     terms : int, optional
         With "product", evaluate only this many randomly chosen steps a batch, weighted so that
         the estimate stays unbiased; one is often enough, since all positions are read from it.
+        In commit order all of them come in one evaluation, whatever is said here.
     seed : int
         Of values and orders: sample k has the same whatever the plan and the number of samples.
     at_once : int
@@ -246,7 +251,8 @@ def plan_kl(
     -------
     ChainRuleKL
         A batch of m positions costs m evaluations a sample, ``1 + terms`` if fewer; a batch of one
-        costs one and contributes exactly zero.
+        costs one and contributes exactly zero. In commit order a batch costs one, and a sample one
+        more ("product"), or a batch ``1 + m`` ("joint").
 
     Examples
     --------
@@ -276,13 +282,20 @@ def plan_kl(
     whole = Whole()
     limits = Limits.of(whole_number("at_once", at_once, at_least=1), oracle.vocab_size)
     found = np.zeros((samples, run.num_rounds))
-    for group in in_groups(run.largest_batches, limits):
+    ordered = oracle if isinstance(oracle, OrderedOracle) else None
+    sizes = run.largest_batches if ordered is None else [oracle.length] * samples
+    for group in in_groups(sizes, limits):
         door = Door(oracle, check=check, watch=whole)
-        if direction == "joint":
+        if ordered is not None:
+            is_joint = direction == "joint"
+            found[group] = ordered_terms(run, door, group, ordered, is_joint=is_joint)
+        elif direction == "joint":
             found[group] = run.joint_terms(door, group)
         else:
             found[group] = run.product_terms(door, group, limits, terms)
-    most = run.num_followers * max(math.log(oracle.vocab_size), run.largest_divergence)
+    # In commit order a position also moves with what larger batches before it left behind.
+    moving = run.num_followers if ordered is None else oracle.length
+    most = moving * max(math.log(oracle.vocab_size), run.largest_divergence)
     return ChainRuleKL.of(found, direction, whole.ledger, run.group_of, most)
 
 
@@ -304,7 +317,8 @@ def run_kl(
     Parameters
     ----------
     oracle : Oracle
-        The one that the runs used, whose rows must be a function of the state alone.
+        The one that the runs used. Where its rows depend on the order of commits, runs are
+        followed once more, and compared with one position at a time in one pass.
     results : SampleBatch, SampleResult, or iterable of SampleResult
         Completed, at temperature 1 (a temperature that the oracle itself declares is part of its
         law), without verifying or masking again.
@@ -320,7 +334,8 @@ def run_kl(
     -------
     ChainRuleKL
         A batch of m > 1 positions costs m evaluations, ``1 + terms`` if fewer; a batch of one
-        costs nothing and contributes exactly zero.
+        costs nothing and contributes exactly zero. In commit order a run of R batches costs
+        ``R + 1`` evaluations.
     """
     if terms is not None:
         terms = whole_number("terms", terms, at_least=1)
@@ -329,10 +344,18 @@ def run_kl(
     check = ReplyCheck(oracle)
     for run in runs:
         _check_run(run, check.name)
+    _, plan_of = np.unique([run.streams.decision_seed for run in runs], return_inverse=True)
+    followers = max(sum(len(batch) - 1 for batch in run.batches) for run in runs)
+    if len(np.unique(plan_of)) == 1:  # one plan for all is given
+        plan_of = np.arange(len(runs))
+    limits = Limits.of(whole_number("at_once", at_once, at_least=1), oracle.vocab_size)
+    whole = Whole()
+    if isinstance(oracle, OrderedOracle):
+        found, largest = finished_terms(oracle, runs, check, whole, limits, seed)
+        most = oracle.length * max(math.log(oracle.vocab_size), largest)
+        return ChainRuleKL.of(found, "product", whole.ledger, plan_of, most)
     chains, place = _chains_of(runs, terms, seed)
     is_fresh = any(Right.COMMIT_CANDIDATES in run.rights for run in runs)
-    whole = Whole()
-    limits = Limits.of(whole_number("at_once", at_once, at_least=1), oracle.vocab_size)
     values = np.zeros(len(chains))
     most_of_row = math.log(oracle.vocab_size)
     for group in in_groups([len(chain) for chain in chains], limits):
@@ -341,11 +364,7 @@ def run_kl(
         most_of_row = max(most_of_row, largest)
     found = np.zeros((len(runs), max(len(run.batches) for run in runs)))
     found[tuple(place.T)] = values
-    _, decided = np.unique([run.streams.decision_seed for run in runs], return_inverse=True)
-    followers = max(sum(len(batch) - 1 for batch in run.batches) for run in runs)
-    if len(np.unique(decided)) == 1:  # one plan for all is given
-        decided = np.arange(len(runs))
-    return ChainRuleKL.of(found, "product", whole.ledger, decided, followers * most_of_row)
+    return ChainRuleKL.of(found, "product", whole.ledger, plan_of, followers * most_of_row)
 
 
 # ----- Finished runs ------------------------------------------------------------------------

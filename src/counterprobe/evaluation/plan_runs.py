@@ -24,7 +24,7 @@ from counterprobe.run.door import Door
 from counterprobe.states import all_masked, as_states, check_batch
 from counterprobe.streams import keyed_generator
 
-__all__ = ["PlanRun", "as_plans", "contexts_of"]
+__all__ = ["PlanRun", "Round", "as_plans", "contexts_of"]
 
 Batches = list[IntArray]
 
@@ -78,8 +78,15 @@ def _several(plans: Plan | Iterable[Any]) -> list[Any]:
 
 
 @dataclass(frozen=True, slots=True)
-class _Round:
-    """One round of a group: who takes part, and the batch of each in chain order."""
+class Round:
+    """One round of a group: who takes part, and the batch of each in chain order.
+
+    Attributes
+    ----------
+    members : ndarray of int
+        Places in the group.
+    batches : list of ndarray of int
+    """
 
     members: IntArray
     batches: list[IntArray]
@@ -127,7 +134,7 @@ class PlanRun:
 
     def __init__(self, plans: list[Batches], contexts: StateArray, seed: int) -> None:
         self._plans = plans
-        self._contexts = contexts
+        self.contexts = contexts
         self._seed = seed
         self.largest_divergence = 0.0
 
@@ -152,17 +159,17 @@ class PlanRun:
     def largest_batches(self) -> list[int]:
         """Positions of the largest batch of each sample."""
         largest = [max((len(batch) for batch in plan), default=0) for plan in self._plans]
-        return [largest[k % len(largest)] for k in range(len(self._contexts))]
+        return [largest[k % len(largest)] for k in range(len(self.contexts))]
 
     def product_terms(
         self, door: Door, group: slice, limits: Limits, terms: int | None
     ) -> FloatArray:
         """Draw every batch from the product and expand it, shape (samples of the group, R)."""
-        states = self._contexts[group].copy()
-        ranks, uniforms = self._noise(group)
+        states = self.contexts[group].copy()
+        ranks, uniforms = self.noise(group)
         found = np.zeros((len(states), self.num_rounds))
         for t in range(self.num_rounds):
-            now = self._round(t, group, ranks)
+            now = self.round(t, group, ranks)
             if not len(now.members):
                 continue
             _, index, position, _ = now.left_after(0)
@@ -195,11 +202,11 @@ class PlanRun:
         Step k of a batch contributes the mean of ``KL(q_i^k || q_i)`` over the positions left:
         the next one of a random order is any of them, and its own value is summed over.
         """
-        states = self._contexts[group].copy()
-        ranks, uniforms = self._noise(group)
+        states = self.contexts[group].copy()
+        ranks, uniforms = self.noise(group)
         found = np.zeros((len(states), self.num_rounds))
         for t in range(self.num_rounds):
-            now = self._round(t, group, ranks)
+            now = self.round(t, group, ranks)
             start = None
             for k in range(max(now.sizes, default=0)):
                 active, index, position, start_row = now.left_after(k)
@@ -221,18 +228,19 @@ class PlanRun:
                 states[where] = rows.take(following).draw(uniforms[where])
         return found
 
-    def _round(self, t: int, group: slice, ranks: FloatArray) -> _Round:
+    def round(self, t: int, group: slice, ranks: FloatArray) -> Round:
+        """Return round t of a group, batches in the order of the ranks, shape (samples, N)."""
         members, batches = [], []
         for member in range(len(ranks)):
             plan = self._plans[(group.start + member) % len(self._plans)]
             if t < len(plan):
                 members.append(member)
                 batches.append(plan[t][np.argsort(ranks[member, plan[t]], kind="stable")])
-        return _Round(np.array(members, dtype=np.int64), batches)
+        return Round(np.array(members, dtype=np.int64), batches)
 
-    def _noise(self, group: slice) -> tuple[FloatArray, FloatArray]:
+    def noise(self, group: slice) -> tuple[FloatArray, FloatArray]:
         """Return what orders positions and what draws them, each of shape (samples, N)."""
-        length = self._contexts.shape[1]
+        length = self.contexts.shape[1]
         drawn = np.array(
             [
                 keyed_generator(self._seed, "chain noise", k).random((2, length))

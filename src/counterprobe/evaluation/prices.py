@@ -250,7 +250,8 @@ def price_plans(
     ----------
     structure : SoftStructure
     oracle : Oracle
-        The one it was found with; its rows must be a function of the state alone.
+        The one it was found with, or the one in commit order beside it, which is priced as it
+        draws and for far fewer evaluations.
     counts : sequence of int
         Numbers of batches.
     samples : int

@@ -112,6 +112,36 @@ class CommitOrderOracle:
         states = as_states(states, self.length, self.vocab_size)
         return CommitOrderSessions(self._decoder, self._softmax, states, self._count)
 
+    def rows_in_order(self, states: StateArray, ranks: IntArray, readouts: Readouts) -> TorchRows:
+        """Return rows of revealed positions, each given what was committed before it; one pass.
+
+        Parameters
+        ----------
+        states : ndarray of int, shape (B, N)
+        ranks : ndarray of int, shape (B, N)
+            In which order positions were committed, one after another; of given context by index.
+        readouts : Readouts
+            Of revealed positions. A masked one is read given everything that is revealed.
+        """
+        states = as_states(states, self.length, self.vocab_size)
+        decoder = self._decoder
+        known = decoder.start(len(states))
+        known.tokens.copy_(torch.as_tensor(np.maximum(states, 0)))
+        known.revealed.copy_(torch.as_tensor(states != MASK))
+        index, position = (
+            torch.as_tensor(part, device=decoder.device)
+            for part in (readouts.state_index, readouts.position)
+        )
+        is_needed = known.revealed.clone()
+        is_needed[index, position] = True
+        needed = is_needed.nonzero(as_tuple=True)
+        decoder.decode(known, *needed, ranks=torch.as_tensor(ranks, device=decoder.device))
+        self._count(len(states))
+        logits = decoder.logits(known, index, position)
+        out = torch.empty((len(readouts), self.vocab_size), device=logits.device)
+        self._softmax.write_scores(logits, readouts.state_index, readouts.position, out)
+        return TorchRows(out)
+
     def _count(self, evaluated: int) -> None:
         self.num_evaluated += evaluated
 
@@ -144,7 +174,7 @@ class CommitOrderSessions:
         self._states.revealed.copy_(torch.as_tensor(states != MASK))
         given = self._states.revealed.nonzero(as_tuple=True)
         if len(given[0]):
-            decoder.decode(self._states, *given, in_index_order=True)
+            decoder.decode(self._states, *given, ranks=decoder.by_index(len(states)))
         # Which residues were decoded after the last commit of their sequence.
         self._is_current = np.zeros(states.shape, dtype=np.bool_)
         self._is_waiting = np.zeros(len(states), dtype=np.bool_)
@@ -198,7 +228,7 @@ class CommitOrderSessions:
             chosen = is_old & (self._is_bare[index] == is_bare)
             if chosen.any():
                 these = where if chosen.all() else self._on_device(index[chosen], position[chosen])
-                self._decoder.decode(self._states, *these, in_index_order=False, is_bare=is_bare)
+                self._decoder.decode(self._states, *these, is_bare=is_bare)
         self._is_current[index, position] = True
         return where
 

@@ -188,6 +188,10 @@ class Decoder:
             states.append(layer(states[-1][None], message[None])[0])
         return states[1:]
 
+    def by_index(self, count: int) -> torch.Tensor:
+        """Return ranks by index of so many sequences, shape ``(count, N)``."""
+        return torch.arange(self.length, device=self.device).expand(count, -1)
+
     def start(self, count: int) -> DecoderStates:
         """Return the states of sequences of which nothing is known."""
         shape = (count, self.length)
@@ -235,7 +239,7 @@ class Decoder:
         index: torch.Tensor,
         position: torch.Tensor,
         *,
-        in_index_order: bool,
+        ranks: torch.Tensor | None = None,
         layers: range | None = None,
         is_bare: bool = False,
     ) -> None:
@@ -246,10 +250,10 @@ class Decoder:
         states : DecoderStates
         index, position : Tensor of int, shape (n,)
             Which residues, of which sequences.
-        in_index_order : bool
-            Whether a revealed residue comes after revealed ones of smaller index only; a masked
-            one comes after all revealed ones. Otherwise each comes after all revealed ones, which
-            must have been revealed with :meth:`reveal`.
+        ranks : Tensor of int, shape (B, N), optional
+            In which order revealed residues were decoded: each comes after revealed ones of
+            smaller rank only, a masked one after all revealed ones. Without ranks each comes
+            after all revealed ones, which must have been revealed with :meth:`reveal`.
         layers : range, optional
             All of them by default.
         is_bare : bool
@@ -261,9 +265,9 @@ class Decoder:
                 states.hidden[number][index, position] = self._bare[number][position]
             return
         with torch.no_grad():
-            places = self._places(states, index, position, in_index_order)
+            places = self._places(states, index, position, ranks)
             for number in numbers:
-                if in_index_order:
+                if ranks is not None:
                     self._offer_all(states, number)
                 work = partial(self._layer, states, places, number)
                 self._batch.run(len(index), work, name=self._name)
@@ -273,15 +277,16 @@ class Decoder:
         states: DecoderStates,
         index: torch.Tensor,
         position: torch.Tensor,
-        in_index_order: bool,
+        ranks: torch.Tensor | None,
     ) -> Places:
         """Find residues and their neighbours in flat arrays, once for all layers."""
         near = self.neighbours[position]
         first = index * self.length
         before = None
-        if in_index_order:
+        if ranks is not None:
             is_masked = ~states.revealed[index, position]
-            before = (is_masked[:, None] | (near < position[:, None]))[:, :, None]
+            is_earlier = ranks[index[:, None], near] < ranks[index, position][:, None]
+            before = (is_masked[:, None] | is_earlier)[:, :, None]
         return Places(position, first + position, first[:, None] + near, before)
 
     def _offer_all(self, states: DecoderStates, number: int) -> None:

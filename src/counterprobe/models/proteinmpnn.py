@@ -266,9 +266,7 @@ class IndexOrderOracle:
         is_bare = (states == MASK).all(axis=1)[index]
         if is_bare.any():
             bare = torch.as_tensor(np.flatnonzero(is_bare), device=decoder.device)
-            decoder.decode(
-                known, *(part[bare] for part in asked), in_index_order=True, is_bare=True
-            )
+            decoder.decode(known, *(part[bare] for part in asked), is_bare=True)
         if not is_bare.all():
             others = torch.as_tensor(np.flatnonzero(~is_bare), device=decoder.device)
             self._decode(known, *(part[others] for part in asked))
@@ -282,6 +280,6 @@ class IndexOrderOracle:
         needed = is_needed.nonzero(as_tuple=True)
         last = len(known.hidden) - 1
         # What revealed residues compute in the last layer, nobody sees.
-        decode = self._decoder.decode
-        decode(known, *needed, in_index_order=True, layers=range(last))
-        decode(known, index, position, in_index_order=True, layers=range(last, last + 1))
+        decode, ranks = self._decoder.decode, self._decoder.by_index(len(is_needed))
+        decode(known, *needed, ranks=ranks, layers=range(last))
+        decode(known, index, position, ranks=ranks, layers=range(last, last + 1))
