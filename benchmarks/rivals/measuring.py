@@ -98,6 +98,11 @@ class Store:
         """Whether a cell was measured; one that was left out may be tried again."""
         return "left_out" not in self.cells.get(key, {"left_out": ""})
 
+    def forget(self, names: Sequence[str]) -> None:
+        """Drop every cell of some samplers, to be measured anew."""
+        kept = self.cells.items()
+        self.cells = {key: cell for key, cell in kept if key.split(" ", 2)[2] not in names}
+
     def add(self, key: str, value: dict[str, Any]) -> None:
         """Keep a cell, and write everything."""
         self.cells[key] = plain(value, 5)
