@@ -2,8 +2,8 @@
 
     .venv/bin/python tools/comparisons.py --json docs/data/comparisons.json
 
-Runs what the file lacks, writing after each; ``--only NAME ...`` runs some again. All of it takes
-a quarter of an hour. ``make tables`` writes the pages.
+Runs what the file lacks, writing after each; ``--only NAME ...`` runs some again. It takes a
+minute. ``make tables`` writes the pages.
 """
 
 from __future__ import annotations
@@ -21,16 +21,10 @@ sys.path.append(str(Path(__file__).parents[1] / "benchmarks"))
 
 from _made import made_now
 
-FAMILIES = ("matching", "path", "binary-tree", "growing-stars")
 LOOP = (
     "EVQLVESGGGLVQPGGSLRLSCAASGFNIKDTYIHWVRQAPGKGLEWVARIYPTNGYTRYADSVKGRFTISADTSKNTAYLQMNSLRAEDTAVYYCSR"
     "XXXXXXXXXXXWGQGTLVTVSS"
 )
-VERIFYING = (
-    "universal-coupling,universal-coupling:block_size=256:full_prefix=true,"
-    "assd:window=128:order=random,freedave:draft_steps=128:order=random,autospeculation"
-)
-GRAPHS = "dawn,dapd,dapd:edge_threshold=1e-9,demask,punt:epsilon=1e-9"
 ON_LOOP = (
     "sequential:order=random,one-batch,random-balanced:batches=4,threshold:threshold=0.3,punt,dawn,"
     "dawn:low_threshold=0.3,dapd,dapd:edge_threshold=0.03,dapd:graph=probes,"
@@ -41,15 +35,6 @@ WINO = "threshold:threshold=0.6,wino,wino:threshold_back=0.3"
 COMMANDS = {
     "loop": f"compare --model sapiens-heavy --count 24 --samplers {ON_LOOP} --sequence {LOOP}",
     "wino": f"compare --family path --n 64 --runs 3 --samplers {WINO}",
-    **{
-        f"graphs {family}": f"compare --family {family} --n 512 --runs 3 --samplers {GRAPHS}"
-        for family in FAMILIES
-    },
-    **{
-        f"verifying {family}": f"compare --family {family} --n 4096 --runs 3 "
-        f"--samplers {VERIFYING}"
-        for family in FAMILIES
-    },
 }
 KEPT = (
     "sampler", "submissions", "submissions_without_rights", "evaluations", "depth", "batch_kl",

@@ -18,11 +18,14 @@ from typing import Any
 
 import pages  # noqa: F401 - first: it says where the benchmarks are
 from _made import adopt
+from pages.antibodies import antibody_tables
+from pages.comparisons import comparison_tables
 from pages.denoisers import denoiser_tables, denoiser_values
 from pages.exact_laws import law_tables, law_values
 from pages.filling import fill
 from pages.sources import ROOT, read_sources, result_files
 from pages.study import draw_studies, full_tables, read_studies, study_tables, study_values
+from pages.two_sample import two_sample_tables
 from rivals.report import tables as peer_tables
 
 DOCS = ROOT / "docs"
@@ -39,6 +42,9 @@ def contents() -> tuple[dict[str, str], dict[str, Any]]:
         **study_tables(studies),
         **law_tables(sources),
         **denoiser_tables(laws),
+        **antibody_tables(sources["antibodies"]["tasks"]),
+        **comparison_tables(sources["comparisons"]["comparisons"]),
+        **two_sample_tables(sources["two-sample"]),
     }
     values = {
         **sources,

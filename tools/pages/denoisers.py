@@ -67,6 +67,9 @@ def denoiser_values(laws: Mapping[str, Any]) -> dict[str, Any]:
         entries = _entries(laws, law)
         best = _best(_peers(entries))
         found[law] = {**entries, "best-peer": best, "free": _best(_of(entries, FREE, at_most=8))}
+    for name, place in (("all_masked", 0), ("little_masked", -1)):
+        errors = [laws[law]["rows"]["errors"]["rates"][place]["tv_mean"] for law in LAWS]
+        found[name] = {"least": min(errors), "most": max(errors)}
     return found
 
 

@@ -49,6 +49,7 @@ __all__ = [
     "PackedPlan",
     "PackedReport",
     "ScreenReport",
+    "filler_named",
     "row_selector",
     "run_packed",
     "screen_cost",
@@ -314,6 +315,13 @@ def row_selector(name: str) -> RowSelector:
     return SELECTORS[name]
 
 
+def filler_named(name: str) -> Filler:
+    """Return what chooses the background tokens of a screen, by its name."""
+    if name not in FILLERS:
+        raise ValueError(f"draft must be one of {', '.join(FILLERS)}; got {name!r}")
+    return FILLERS[name]
+
+
 @dataclass(frozen=True)
 class Packed(Sampler):
     """The paper's sampler with tuned settings.
@@ -362,8 +370,7 @@ class Packed(Sampler):
     def __post_init__(self) -> None:
         """Check what does not depend on the target."""
         row_selector(self.selector)
-        if self.draft not in FILLERS:
-            raise ValueError(f"draft must be one of {', '.join(FILLERS)}; got {self.draft!r}")
+        filler_named(self.draft)
         least: dict[str, tuple[Any, float]] = {
             "num_colors": (self.num_colors, 2),
             "num_colorings": (self.num_colorings, 1),
@@ -439,7 +446,11 @@ class Packed(Sampler):
         """Run the box with tuned settings."""
         plan = self.plan(run.length, run.vocab_size, run.row_error)
         return run_packed(
-            run, decisions, plan, draft=FILLERS[self.draft], selector=row_selector(self.selector)
+            run,
+            decisions,
+            plan,
+            draft=filler_named(self.draft),
+            selector=row_selector(self.selector),
         )
 
 
