@@ -65,6 +65,7 @@ def main() -> None:
     for name in ("run", "draws"):
         command = commands.add_parser(name)
         command.add_argument("--json", type=Path, required=True)
+        command.add_argument("--more", action="store_true", help="go on where the file ends")
         if name == "run":
             command.add_argument("--most", type=int, default=SIZES[-1])
     told = parser.parse_args()
@@ -74,14 +75,20 @@ def main() -> None:
     else:
         places = [
             (family, STUDIED, target, stream)
-            for family in FAMILIES
             for target in DRAWS
             for stream in STREAMS
+            for family in FAMILIES
         ]
-    rows: list[dict[str, Any]] = []
+    known: dict[str, Any] = {"made": [], "rows": []}
+    if told.more and told.json.is_file():
+        known = json.loads(told.json.read_text(encoding="utf-8"))
+    rows: list[dict[str, Any]] = known["rows"]
+    done = {tuple(row[name] for name in ("family", "n", "draw", "stream")) for row in rows}
     for place in places:
+        if place in done:
+            continue
         rows.append(measure(*place))
-        written = {"made": [made_now()], "rows": rows}
+        written = {"made": [*known["made"], made_now()], "rows": rows}
         told.json.write_text(json.dumps(written, indent=1) + "\n", encoding="utf-8")
 
 

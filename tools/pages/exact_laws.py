@@ -94,7 +94,7 @@ def _hundred(measured: Mapping[str, Any]) -> str:
     ]
     heading = [
         "law", "sampler", "one sequence: submissions", "depth", "batch KL",
-        f"each of {measured['count']}: submissions", "stages of one of them",
+        f"each of {measured['count']}: submissions", "depth, side by side",
     ]  # fmt: skip
     return markdown(heading, rows, left=2)
 

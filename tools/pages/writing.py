@@ -25,7 +25,8 @@ def broken(kl: float, error: float = 0.0) -> str:
     """Write a batch KL; zero within two standard errors is zero, with the error."""
     if abs(kl) <= max(2 * error, ROUNDING):
         return f"0 (SE {error:.1g})" if error > ROUNDING else "0"
-    return f"{kl:.2g}" + (f" (SE {error:.1g})" if error > ROUNDING else "")
+    shown = f"{kl:,.0f}" if kl >= 100 else f"{kl:.2g}"
+    return shown + (f" (SE {error:.1g})" if error > ROUNDING else "")
 
 
 def with_error(value: float, error: float, digits: int = 3) -> str:
