@@ -137,7 +137,7 @@ def test_a_file_of_results_says_what_made_it(file):
     for entry in made:
         assert set(entry) == set(FIELDS)
         assert all(entry.values())
-        assert entry["commit"] != UNKNOWN
+        assert entry["date"] != UNKNOWN
         assert str(ROOT) not in entry["command"]
 
 

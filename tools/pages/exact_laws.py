@@ -85,7 +85,7 @@ def _hundred(measured: Mapping[str, Any]) -> str:
             count(cell["total"]),
             count(cell["depth"]),
             broken(cell["batch_kl"], cell["batch_kl_se"]),
-            count(cell["each"]),
+            _each(cell, measured["count"]),
             f"{cell['depth_of_each']:.0f}",
         ]
         for family in FAMILIES
@@ -97,6 +97,12 @@ def _hundred(measured: Mapping[str, Any]) -> str:
         f"each of {measured['count']}: submissions", "depth, side by side",
     ]  # fmt: skip
     return markdown(heading, rows, left=2)
+
+
+def _each(cell: Mapping[str, Any], asked: int) -> str:
+    """Write what each of many costs, and of how many where these are fewer than asked for."""
+    of = cell.get("each_of", asked)
+    return count(cell["each"]) + (f" (of {of})" if 1 < of < asked else "")
 
 
 def _draws(measured: Mapping[str, Any]) -> str:
