@@ -20,9 +20,9 @@ from counterprobe.errors import CounterprobeError
 from counterprobe.planning.order import commit_order
 from counterprobe.probing.banks import Banks, read_banks
 from counterprobe.probing.packed.fillers import (
-    FILLERS,
     Filler,
     FillerContext,
+    filler_named,
     make_filler,
     most_likely_filler,
 )
@@ -49,7 +49,6 @@ __all__ = [
     "PackedPlan",
     "PackedReport",
     "ScreenReport",
-    "filler_named",
     "row_selector",
     "run_packed",
     "screen_cost",
@@ -315,13 +314,6 @@ def row_selector(name: str) -> RowSelector:
     return SELECTORS[name]
 
 
-def filler_named(name: str) -> Filler:
-    """Return what chooses the background tokens of a screen, by its name."""
-    if name not in FILLERS:
-        raise ValueError(f"draft must be one of {', '.join(FILLERS)}; got {name!r}")
-    return FILLERS[name]
-
-
 @dataclass(frozen=True)
 class Packed(Sampler):
     """The paper's sampler with tuned settings.
@@ -445,13 +437,8 @@ class Packed(Sampler):
     def unmask(self, run: Unmasking, decisions: Decisions) -> object:
         """Run the box with tuned settings."""
         plan = self.plan(run.length, run.vocab_size, run.row_error)
-        return run_packed(
-            run,
-            decisions,
-            plan,
-            draft=filler_named(self.draft),
-            selector=row_selector(self.selector),
-        )
+        draft, selector = filler_named(self.draft), row_selector(self.selector)
+        return run_packed(run, decisions, plan, draft=draft, selector=selector)
 
 
 def screen_cost(screen: ScreenSettings) -> int:

@@ -6,13 +6,13 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from counterprobe.errors import CounterprobeError
+from counterprobe.probing.packed.fillers import filler_named
 from counterprobe.probing.packed.screen import ScreenSettings
 from counterprobe.radii import RowRadii
 from counterprobe.run.unmasking import Unmasking
 from counterprobe.samplers.base import Sampler
 from counterprobe.samplers.packed import (
     PackedPlan,
-    filler_named,
     row_selector,
     run_packed,
     screen_cost,
@@ -161,10 +161,5 @@ class PackedTheory(Sampler):
     def unmask(self, run: Unmasking, decisions: Decisions) -> object:
         """Run the box with the paper's formulas."""
         plan = self.plan(run.length, run.vocab_size, run.row_radii)
-        return run_packed(
-            run,
-            decisions,
-            plan,
-            draft=filler_named(self.draft),
-            selector=row_selector(self.selector),
-        )
+        draft, selector = filler_named(self.draft), row_selector(self.selector)
+        return run_packed(run, decisions, plan, draft=draft, selector=selector)
