@@ -24,7 +24,7 @@ from pages.denoisers import denoiser_tables, denoiser_values
 from pages.exact_laws import law_tables, law_values
 from pages.filling import fill
 from pages.sources import ROOT, read_sources, result_files
-from pages.strengths import planning_tables
+from pages.strengths import planning_tables, soft_tables
 from pages.study import draw_studies, full_tables, read_studies, study_tables, study_values
 from pages.two_sample import two_sample_tables
 from rivals.report import tables as peer_tables
@@ -47,6 +47,7 @@ def contents() -> tuple[dict[str, str], dict[str, Any]]:
         **comparison_tables(sources["comparisons"]["comparisons"]),
         **two_sample_tables(sources["two-sample"]),
         **planning_tables(sources["planning-prices"]),
+        **soft_tables(sources["soft"]["figures"]),
     }
     values = {
         **sources,
