@@ -24,8 +24,8 @@ PYTEST := $(ONE_THREAD) $(BIN)/pytest -n $(WORKERS)
 # One pip at a time, even under -j.
 .NOTPARALLEL:
 .DEFAULT_GOAL := help
-.PHONY: help setup run test test-long test-browser lint types page page-check bench bench-compare \
-  statistical-fresh fuzz soak attack mutants audit clean
+.PHONY: help setup run test test-long test-browser lint types page page-check bench tables \
+  bench-compare statistical-fresh fuzz soak attack mutants audit clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "%-18s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -68,6 +68,9 @@ bench: $(VENV)/.stamp-dev ## run every benchmark, one JSON file each in benchmar
 	  echo "== $$script"; \
 	  $(BIN)/python $$script --json $(RESULTS)/$$(basename $$script .py).json; \
 	done
+
+tables: $(VENV)/.stamp-dev ## write every table and quoted number of the pages from files of results
+	$(BIN)/python tools/tables.py
 
 bench-compare: $(VENV)/.stamp-dev ## compare the last benchmark results with the recorded ones
 	$(BIN)/python benchmarks/compare.py

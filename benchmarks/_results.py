@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from _made import made_again
 
 __all__ = ["failures_of", "made_by", "plain", "read_continued", "run_program", "write_results"]
 
@@ -33,13 +34,14 @@ def read_continued(file: Path, settings: dict[str, Any], what: str) -> dict[str,
 
 
 def write_results(file: Path | None, content: dict[str, Any]) -> None:
-    """Write a file, whole or not at all, with the versions that it depends on."""
+    """Write a file, whole or not at all, with what made it and the versions it depends on."""
     if file is None:
         return
     versions = {"python": platform.python_version(), "torch": torch.__version__, **made_by()}
     file.parent.mkdir(parents=True, exist_ok=True)
     partial = file.with_name(f".{file.name}.partial")
-    partial.write_text(json.dumps({**content, **versions}, indent=1) + "\n")
+    written = {"made": made_again(file), **content, **versions}
+    partial.write_text(json.dumps(written, indent=1) + "\n")
     os.replace(partial, file)
 
 

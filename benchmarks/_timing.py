@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from _made import made_now
 
 import counterprobe as cp
 
@@ -62,4 +63,5 @@ def report(figures: dict[str, Any], file: Path | None) -> None:
         print(f"{key:48s} {value:.4g}" if isinstance(value, float) else f"{key:48s} {value}")
     if file is not None:
         machine = {"python": platform.python_version(), "machine": platform.machine()}
-        file.write_text(json.dumps({"figures": figures, **machine}, indent=2) + "\n")
+        written = {"made": [made_now()], "figures": figures, **machine}
+        file.write_text(json.dumps(written, indent=1) + "\n")

@@ -2,12 +2,14 @@
 
 ::
 
-    python benchmarks/peers.py --json benchmarks/results/peers.json --page docs/peers.md
+    python benchmarks/peers.py --json benchmarks/results/peers.json
+    make tables
 
 It measures what the file lacks (samplers of the registry that are new, sizes, families), writing
-after every cell, then draws the figures and fills in the tables of the page. The whole takes some
-ten minutes of one core; ``--quick`` measures small sizes in a minute, and ``--report`` nothing.
-Ends with 1 if a sampler failed.
+after every cell, and prints the tables; ``make tables`` puts them into docs/peers.md and draws
+its figures. The whole takes some ten minutes of one core; ``--quick`` measures small sizes in a
+minute, ``--again`` measures samplers named by ``--samplers`` anew, and ``--report`` nothing. Ends
+with 1 if a sampler failed.
 """
 
 from __future__ import annotations
@@ -20,9 +22,8 @@ from pathlib import Path
 from typing import Any
 
 from _results import run_program
-from rivals.drawing import draw_figure, draw_learned
 from rivals.measuring import FAMILIES, Plan, Store, measure_all
-from rivals.report import fill_page, tables
+from rivals.report import tables
 
 RESULTS = Path(__file__).parent / "results"
 
@@ -43,6 +44,8 @@ def run(options: argparse.Namespace) -> int:
     sizes = {"sizes": (32, 64, 128), "other_sizes": (32, 64, 128)} if options.quick else {}
     plan = Plan(families=options.families, accuracy=options.accuracy, runs=options.runs, **sizes)
     store = Store(options.json, plan.lasting)
+    if options.again:
+        store.forget(options.samplers or ())
     if not options.report:
         measure_all(
             plan,
@@ -52,15 +55,7 @@ def run(options: argparse.Namespace) -> int:
             say=lambda line: print(line, flush=True),
         )
     learned, pretrained = learned_results()
-    made = tables(store.cells, learned, pretrained)
-    if options.page is None:
-        print("\n\n".join(made.values()))
-    else:
-        text = fill_page(options.page.read_text(encoding="utf-8"), made)
-        options.page.write_text(text, encoding="utf-8")
-        figures = options.page.parent / "figures"
-        draw_figure(store.cells, figures / "peers.png")
-        draw_learned(learned, figures / "peers-learned.png")
+    print("\n\n".join(tables(store.cells, learned, pretrained).values()))
     failed = [key for key, cell in store.cells.items() if cell.get("failed")]
     for key in failed:
         print(f"failed: {key}: {store.cells[key]['reason']}", file=sys.stderr)
@@ -77,12 +72,12 @@ def parse(words: Sequence[str] | None = None) -> argparse.Namespace:
         return tuple(word.strip() for word in text.split(","))
 
     parser.add_argument("--json", type=Path, help="continue this file of measurements")
-    parser.add_argument("--page", type=Path, help="fill in its tables, and draw its figures")
     parser.add_argument("--families", type=names, default=FAMILIES, help="separated by commas")
     parser.add_argument("--samplers", type=names, help="separated by commas; all by default")
     parser.add_argument("--accuracy", type=float, default=0.1, help="nats of batch KL allowed")
     parser.add_argument("--runs", type=int, default=3, help="seeds of each setting")
     parser.add_argument("--seconds", type=float, default=60.0, help="longest cell")
+    parser.add_argument("--again", action="store_true", help="measure --samplers anew")
     parser.add_argument("--quick", action="store_true", help="small sizes only")
     parser.add_argument("--report", action="store_true", help="measure nothing")
     return parser.parse_args(words)

@@ -1,136 +1,134 @@
-"""Set discovery against the strongest peer that needs no structure, for one sample and for many.
+"""What one sequence costs and what each of a hundred does: discovery, the paper's screens, peers.
 
-    .venv/bin/python tools/peers_table.py run --json docs/data/peers-16384.json
-    .venv/bin/python tools/peers_table.py print docs/data/peers-16384.json
+    .venv/bin/python tools/peers_table.py --json docs/data/peers-16384.json
 
-``compressed`` finds the structure once and then pays commit rounds; ``punt`` with a tiny epsilon
-tests, in every sample, only the values it drew. ``run`` takes a few minutes at N = 16,384.
+``compressed`` and ``packed`` find the structure once and then pay commit rounds, the second at its
+defaults and at the setting that the preset ``strict`` of the study froze for the family; ``punt``
+with a tiny epsilon tests, in every sequence, only the values it drew. The others share nothing
+between sequences. Takes some minutes at N = 16,384; ``make tables`` writes the pages.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import sys
 import time
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar
-
-import numpy as np
+from typing import Any
 
 import counterprobe as cp
-from counterprobe.samplers import PUNT, Sampler
+from counterprobe.samplers import PUNT, OneBatch, Packed, RandomBalanced, Sampler, Sequential
+from counterprobe.study.comparison import selections_of
+from counterprobe.study.export import read_rows
 
-FAMILIES = ["matching", "path", "binary-tree", "growing-stars"]
+ROOT = Path(__file__).parents[1]
+sys.path.append(str(ROOT / "benchmarks"))
+
+from _made import made_now  # noqa: E402
+
+FAMILIES = ("matching", "path", "binary-tree", "growing-stars")
 TARGET, STREAM, EPSILON = 196, 292, 1e-9
+STUDIED = 16384
+# Sequences of a rule that peels: all but its first screen are made for each.
+FEW = 4
 
 
-@dataclass(frozen=True)
-class Layers(Sampler):
-    """Commit the batches of a structure that was found before."""
-
-    name: ClassVar[str] = "layers"
-    structure: Any = None
-
-    def schedule(self, residual: Any, decisions: Any) -> Any:
-        """Return the batches."""
-        return self.structure.order.batches
-
-
-def compressed(law: cp.ForestLaw, samples: int) -> dict[str, Any]:
-    """Discover once, draw one sample and many."""
+def compressed(law: cp.ForestLaw, count: int) -> dict[str, Any]:
+    """Discover once, draw one sequence and many."""
     streams = cp.Streams.from_seed(STREAM)
     started = time.perf_counter()
     structure = cp.discover(law.oracle(), streams)
-    one = Layers(structure)(cp.Unmasking(law.oracle()), streams)
+    one = structure.sampler()(cp.Unmasking(law.oracle()), streams)
     seconds = time.perf_counter() - started
-    many = structure.sample(law.oracle(), samples, streams)
+    many = structure.sample(law.oracle(), count, streams)
     found = structure.ledger
     return {
-        "sampler": "compressed",
+        **_quality(law, one),
         "total": found.total + one.ledger.total,
         "depth": found.depth + one.ledger.depth,
-        "batch_kl": cp.evaluation.batch_kl(law, one).value,
-        "batch_kl_se": 0.0,
         "seconds": seconds,
-        "total_a_sample": (found.total + many.ledger.total) / samples,
-        "depth_a_sample": many.ledgers[0].depth,
+        "each": (found.total + many.ledger.total) / count,
+        "depth_of_each": many.ledgers[0].depth,
     }
 
 
-def punt(law: cp.ForestLaw, samples: int) -> dict[str, Any]:
-    """Draw every sample by itself; the first counts as the one."""
-    totals, depths, seconds = [], [], []
-    for k in range(samples):
-        run = cp.Unmasking(law.oracle(), sequence=k)
-        result = PUNT(epsilon=EPSILON)(run, cp.Streams.from_seed(STREAM))
-        totals.append(result.ledger.total)
-        depths.append(result.ledger.depth)
-        seconds.append(result.seconds)
-        if k == 0:
-            kl = cp.evaluation.batch_kl(law, result)
+def drawn(law: cp.ForestLaw, sampler: Sampler, count: int) -> dict[str, Any]:
+    """Draw one sequence, and many that share what they can; with a count of 1, nothing."""
+    streams = cp.Streams.from_seed(STREAM)
+    one = sampler(cp.Unmasking(law.oracle()), streams)
+    many = one.ledger
+    if len(getattr(one.diagnostics, "screens", ())) > 1:
+        count = min(count, FEW)  # whoever peels has a history of its own, and screens for itself
+    if count > 1:
+        many = cp.sample(law.oracle(), sampler, count, seed=STREAM, progress=False).ledger
     return {
-        "sampler": f"punt epsilon={EPSILON:g}",
-        "total": totals[0],
-        "depth": depths[0],
-        "batch_kl": kl.value,
-        "batch_kl_se": kl.standard_error,
-        "seconds": seconds[0],
-        "total_a_sample": float(np.mean(totals)),
-        "depth_a_sample": float(np.mean(depths)),
+        **_quality(law, one),
+        "total": one.ledger.total,
+        "depth": one.ledger.depth,
+        "seconds": one.seconds,
+        "each": many.total / count,
+        "each_of": count,
+        "depth_of_each": many.depth,
     }
 
 
-def run(length: int, samples: int, file: Path) -> None:
-    """Run both on every family, and write what came out."""
-    rows = []
-    for family in FAMILIES:
-        law = cp.families.build(family, length, TARGET)
-        small = cp.families.build(family, 64, TARGET)
-        for measure in (compressed, punt):
-            measure(small, 2)  # compiled before the clock starts
-            row = {"family": family, "n": length, "samples": samples, **measure(law, samples)}
-            rows.append(row)
-            print(row, flush=True)
-            file.write_text(json.dumps(rows, indent=1) + "\n")
+def _quality(law: cp.ForestLaw, result: cp.SampleResult) -> dict[str, float]:
+    kl = cp.evaluation.batch_kl(law, result)
+    return {"batch_kl": kl.value, "batch_kl_se": kl.standard_error}
 
 
-def table(rows: list[dict[str, Any]]) -> str:
-    """Return the rows as a Markdown table."""
-    count = rows[0]["samples"]
-    lines = [
-        f"| law | sampler | one sample: submissions | depth | batch KL "
-        f"| each of {count}: submissions | depth |",
-        "|---|---|---:|---:|---:|---:|---:|",
-    ]
-    for row in rows:
-        kl, error = row["batch_kl"], row["batch_kl_se"]
-        quality = f"{kl:.1e}" if abs(kl) > max(2 * error, 1e-12) else "0"
-        if error > 1e-12:
-            quality += f" (SE {error:.1g})"
-        lines.append(
-            f"| {row['family']} | `{row['sampler']}` | {row['total']} | {row['depth']} | "
-            f"{quality} | "
-            f"{row['total_a_sample']:.1f} | {row['depth_a_sample']:.0f} |"
-        )
-    return "\n".join(lines)
+def frozen(family: str) -> Packed:
+    """Return ``packed`` as the preset ``strict`` froze it for a family at N = 16,384."""
+    for cell in selections_of(read_rows(ROOT / "docs" / "study" / "strict.parquet")):
+        if (cell.family, cell.length) == (family, STUDIED) and cell.frozen is not None:
+            return Packed(**cell.frozen)
+    raise ValueError(f"the study froze nothing for {family} at N = {STUDIED}")
+
+
+def measure(family: str, length: int, count: int, names: list[str]) -> dict[str, Any]:
+    """Return what every sampler named costs on one law."""
+    law = cp.families.build(family, length, TARGET)
+    ways = {
+        "compressed": lambda law: compressed(law, count),
+        "punt": lambda law: drawn(law, PUNT(epsilon=EPSILON), count),
+        "packed": lambda law: drawn(law, Packed(), count),
+        "packed-strict": lambda law: drawn(law, frozen(family), count),
+        "sequential": lambda law: drawn(law, Sequential(), 1),
+        "random-balanced": lambda law: drawn(law, RandomBalanced(length // 4), 1),
+        "one-batch": lambda law: drawn(law, OneBatch(), 1),
+    }
+    small = cp.families.build(family, 64, TARGET)
+    found = {}
+    for name in names or ways:
+        ways[name](small)  # compiled before the clock starts
+        found[name] = ways[name](law)
+        print(family, name, found[name], flush=True)
+    return found
 
 
 def main() -> None:
-    """Read the command line."""
+    """Measure, and write after every family."""
     parser = argparse.ArgumentParser(description=__doc__)
-    verbs = parser.add_subparsers(dest="verb", required=True)
-    runner = verbs.add_parser("run")
-    runner.add_argument("--n", type=int, default=16384)
-    runner.add_argument("--samples", type=int, default=100)
-    runner.add_argument("--json", type=Path, required=True)
-    printer = verbs.add_parser("print")
-    printer.add_argument("data", type=Path)
-    given = parser.parse_args()
-    if given.verb == "run":
-        run(given.n, given.samples, given.json)
-    else:
-        print(table(json.loads(given.data.read_text())))
+    parser.add_argument("--n", type=int, default=STUDIED)
+    parser.add_argument("--count", type=int, default=100)
+    parser.add_argument("--families", nargs="+", default=FAMILIES)
+    parser.add_argument("--samplers", nargs="*", default=[], help="all by default")
+    parser.add_argument("--json", type=Path, required=True, help="continue this file")
+    told = parser.parse_args()
+    same = {"n": told.n, "count": told.count}
+    known = json.loads(told.json.read_text()) if told.json.is_file() else same
+    if {key: known.get(key) for key in same} != same:
+        raise SystemExit(f"error: {told.json} is of another size; remove it or name another")
+    is_whole = not told.samplers and set(told.families) == set(FAMILIES)
+    before = known.pop("made", [])
+    if is_whole:
+        before, known = [], same
+    for family in told.families:
+        found = measure(family, told.n, told.count, told.samplers)
+        known[family] = {**known.get(family, {}), **found}
+        written = {"made": [*before, made_now()], **known}
+        told.json.write_text(json.dumps(written, indent=1) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """Prices of plans beside what they break, on laws whose dependence is known.
 
-    .venv/bin/python tools/planning_prices.py
+    .venv/bin/python tools/planning_prices.py --json docs/data/planning-prices.json
 
 Forests of 64 positions, batch KL along a sample for each plan; then a Gaussian law of 214 points
 in space, whose batches break ``(sum log S_ii - log det S) / 2`` with S the covariance given what
@@ -11,7 +11,11 @@ noisy.
 from __future__ import annotations
 
 import argparse
+import json
+import sys
 from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -20,6 +24,10 @@ from counterprobe.arrays import FloatArray
 from counterprobe.planning import Plan, distance_plan, make_plan, price_of_batches, random_plan
 from counterprobe.planning.searched import searched_plan
 from counterprobe.planning.strengths import check_strength
+
+sys.path.append(str(Path(__file__).parents[1] / "benchmarks"))
+
+from _made import made_now
 
 
 def by_pairs_alone(strength: FloatArray, batches: int, rng: np.random.Generator) -> Plan:
@@ -31,15 +39,18 @@ def by_pairs_alone(strength: FloatArray, batches: int, rng: np.random.Generator)
     return Plan(shuffled, price, float("nan"), "search", 0.0, len(strength))
 
 
-def show(name: str, plans: list[Plan], broken: list[float]) -> None:
-    """Print estimated and measured means."""
-    estimated = np.mean([plan.estimated_kl for plan in plans])
-    error = np.std(broken) / np.sqrt(len(broken))
-    print(f"  {name:12s} estimated {estimated:.4f}  broken {np.mean(broken):.4f} ± {error:.4f}")
+def summary(plans: list[Plan], broken: list[float]) -> dict[str, float]:
+    """Return estimated and measured means."""
+    return {
+        "estimated": float(np.mean([plan.estimated_kl for plan in plans])),
+        "broken": float(np.mean(broken)),
+        "broken_se": float(np.std(broken) / np.sqrt(len(broken))),
+    }
 
 
-def forests(count: int) -> None:
-    """Print what plans break on three forests."""
+def forests(count: int) -> dict[str, Any]:
+    """Return what plans break on three forests."""
+    found: dict[str, Any] = {}
     for family in ("path", "binary-tree", "random-recursive-tree"):
         law = cp.families.build(family, 64, 3, weight=0.8)
         strength = cp.samplers.Planned().informed_by(law).strength
@@ -56,18 +67,20 @@ def forests(count: int) -> None:
                 ),
                 "auto": lambda k=batches, s=strength, g=rng: make_plan(s, batches=k, rng=g),
             }
-            print(f"{family}, {batches} batches, {strength.sum() / 2:.2f} nats in all")
+            here = found.setdefault(family, {}).setdefault(str(batches), {})
             for name, way in ways.items():
                 plans = [way() for _ in range(count)]
                 broken = [
                     cp.evaluation.batch_kl_of_batches(law, tokens, plan.batches, draws=64).value
                     for tokens, plan in zip(law.sample(count, rng), plans, strict=True)
                 ]
-                show(name, plans, broken)
+                here[name] = summary(plans, broken)
+                print(family, batches, name, here[name], flush=True)
+    return found
 
 
-def gaussian(count: int, noise: float) -> None:
-    """Print what plans break on a Gaussian law of points in space."""
+def gaussian(count: int, noise: float) -> dict[str, Any]:
+    """Return what plans break on a Gaussian law of points in space."""
     rng = np.random.default_rng(1)
     n = 214
     points = np.cumsum(rng.normal(size=(n, 3)), axis=0)
@@ -81,9 +94,8 @@ def gaussian(count: int, noise: float) -> None:
     error = np.triu(rng.normal(0, noise, size=(n, n)), 1)
     read = exact + error + error.T
     strength = np.where(read > 2.5 * noise, read, 0.0)
-    print(f"Gaussian law, {exact.sum() / 2:.1f} nats of pairs, read with noise {noise} nats")
+    found: dict[str, Any] = {"nats": float(exact.sum() / 2)}
     for batches in (4, 8, 16):
-        print(f" {batches} batches")
         ways: dict[str, Callable[[], Plan]] = {
             "random": lambda k=batches: random_plan(None, k, rng, n, strength=strength),
             "in space": lambda k=batches: distance_plan(distance, k, rng, strength=strength),
@@ -92,7 +104,10 @@ def gaussian(count: int, noise: float) -> None:
         }
         for name, way in ways.items():
             plans = [way() for _ in range(count)]
-            show(name, plans, [gaussian_broken(precision, plan) for plan in plans])
+            here = found.setdefault(str(batches), {})
+            here[name] = summary(plans, [gaussian_broken(precision, plan) for plan in plans])
+            print("gaussian", noise, batches, name, here[name], flush=True)
+    return found
 
 
 def half_masked(precision: FloatArray, rng: np.random.Generator, draws: int = 40) -> FloatArray:
@@ -122,13 +137,17 @@ def gaussian_broken(precision: FloatArray, plan: Plan) -> float:
 
 
 def main() -> None:
-    """Print both parts."""
+    """Measure both parts, and write them."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--plans", type=int, default=16, help="plans of each kind")
-    plans = parser.parse_args().plans
-    forests(plans)
-    for noise in (0.0, 0.004):
-        gaussian(plans, noise)
+    parser.add_argument("--json", type=Path, required=True)
+    told = parser.parse_args()
+    found = {
+        "forests": forests(told.plans),
+        "gaussian": {f"{noise:g}": gaussian(told.plans, noise) for noise in (0.0, 0.004)},
+    }
+    written = {"made": [made_now()], "plans": told.plans, **found}
+    told.json.write_text(json.dumps(written, indent=1) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """What masking again costs or saves with exact rows: two small laws, computed and not sampled.
 
-    .venv/bin/python tools/remasking_example.py    # the table of docs/samplers.md, in seconds
+    .venv/bin/python tools/remasking_example.py --json docs/data/masking-again.json    # seconds
 
 A hidden bit is 0 or 1 with equal chance, and each of N positions shows it with some probability.
 Two positions that always show it are a copied bit; sixteen that show it nine times in ten are a
@@ -11,13 +11,21 @@ counts to counts.
 
 from __future__ import annotations
 
+import argparse
+import json
+import sys
 from functools import cache
+from pathlib import Path
 
 import numpy as np
 from scipy import signal, special
 
 from counterprobe.arrays import FloatArray
 from counterprobe.samplers import ReMDM
+
+sys.path.append(str(Path(__file__).parents[1] / "benchmarks"))
+
+from _made import made_now
 
 LAWS = (("copied bit", 2, 1.0), ("topic", 16, 0.9))
 ETAS = (0.0, 0.1, 0.5, 1.0)
@@ -85,18 +93,23 @@ def distance(length: int, agreement: float, sampler: ReMDM) -> float:
     return float(np.abs(found - target_counts(length, agreement)).sum() / 2)
 
 
-def lines() -> list[str]:
-    """Return the table."""
-    made = [
-        "| law | steps | ancestral | " + " | ".join(f"`eta={eta:g}`" for eta in ETAS[1:]) + " |",
-        "|---|---:|" + "---:|" * len(ETAS),
-    ]
-    for name, length, agreement in LAWS:
-        for steps in STEPS:
-            cells = [f"{distance(length, agreement, ReMDM(steps, eta=eta)):.4f}" for eta in ETAS]
-            made.append(f"| {name} | {steps} | " + " | ".join(cells) + " |")
-    return made
+def main() -> None:
+    """Compute every distance, and write them."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--json", type=Path, required=True)
+    told = parser.parse_args()
+    distances = {
+        name: {
+            str(steps): {
+                f"{eta:g}": distance(length, agreement, ReMDM(steps, eta=eta)) for eta in ETAS
+            }
+            for steps in STEPS
+        }
+        for name, length, agreement in LAWS
+    }
+    written = {"made": [made_now()], "distances": distances}
+    told.json.write_text(json.dumps(written, indent=1) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":
-    print("\n".join(lines()))
+    main()

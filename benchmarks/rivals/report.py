@@ -1,24 +1,22 @@
-"""The tables of docs/peers.md, and the page with them filled in."""
+"""The tables of docs/peers.md."""
 
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from counterprobe.samplers import SAMPLERS
 from rivals.exponents import Exponent, fit
 from rivals.pretrained import SHOWN, pretrained_rows
-from rivals.published import PUBLISHED, cap_exponents, caps_at
+from rivals.published import PUBLISHED, cap_exponents, caps_at, is_feasible, marked
 
-__all__ = ["Cells", "fill_page", "learned_needs", "mean_need", "tables"]
+__all__ = ["Cells", "learned_needs", "mean_need", "tables"]
 
 Cell = dict[str, Any]
 Cells = Mapping[str, Cell]
 
 LETTERS = {"select-after-reply": "S", "commit-candidates": "C", "verify": "V", "remask": "M"}
-MARK = re.compile(r"(<!-- table: ([\w-]+) -->\n).*?(<!-- end -->)", re.DOTALL)
 # What is left of zero after a sum of logarithms.
 ROUNDING = 1e-12
 # Nats between mean log-probabilities, and the share of one batch's distance in pairs, that count
@@ -92,16 +90,6 @@ def tables(
     return made
 
 
-def fill_page(page: str, made: Mapping[str, str]) -> str:
-    """Put tables between the page's marks ``<!-- table: NAME -->`` and ``<!-- end -->``."""
-
-    def put(found: re.Match[str]) -> str:
-        name = found.group(2)
-        return f"{found.group(1)}{made[name]}\n{found.group(3)}" if name in made else found.group()
-
-    return MARK.sub(put, page)
-
-
 # ----- Laws ---------------------------------------------------------------------------------
 
 
@@ -113,14 +101,15 @@ def _resources(cells: Cells) -> str:
     for row in PUBLISHED:
         stated = [row.who, row.submissions, row.depth, row.output]
         found = largest_cell(cells, family, row.sampler)
-        if not row.sampler:
-            caps, growth = caps_at(size), cap_exponents()
+        if row.case is not None:
+            caps, growth = caps_at(size, row.case), cap_exponents(row.case)
+            state = "caps" if is_feasible(size, row.case) else "caps; infeasible at this N"
             measured = [
-                "`packed-theory`, caps", f"{caps.total:,}", str(growth[0]), f"{caps.depth:,}",
+                f"`packed-theory`, {state}", f"{caps.total:,}", str(growth[0]), f"{caps.depth:,}",
                 str(growth[1]), "-", "-",
             ]  # fmt: skip
         elif found is None:
-            measured = [f"`{row.sampler}`", *["-"] * 6]
+            measured = [marked(row.sampler), *["-"] * 6]
         else:
             measured = _measured(cells, family, row.sampler)
         lines.append([*stated, *measured])
@@ -137,7 +126,7 @@ def _measured(cells: Cells, family: str, name: str) -> list[str]:
     assert found is not None
     at, cell = found
     return [
-        f"`{name}`" + ("" if at == max(sizes_of(cells, family)) else f" (N = {at:,})"),
+        marked(name) + ("" if at == max(sizes_of(cells, family)) else f" (N = {at:,})"),
         _count(cell["submissions"]),
         str(exponent_of(cells, family, name, "submissions")),
         _count(cell["depth"]),
@@ -163,7 +152,7 @@ def _strongest(cells: Cells, family: str) -> str:
             (
                 cheap,
                 [
-                    f"`{name}`" + ("" if at == size else f" (N = {at:,})"),
+                    marked(name) + ("" if at == size else f" (N = {at:,})"),
                     _settings(name, cell),
                     letters,
                     "yes" if cell["knows"] else "",
@@ -190,7 +179,7 @@ def _families(cells: Cells) -> str:
     names = sorted({name for family in families for name in samplers_of(cells, family)})
     lines = []
     for name in names:
-        line = [f"`{name}`"]
+        line = [marked(name)]
         for family in families:
             found = largest_cell(cells, family, name)
             if found is None:
@@ -309,7 +298,7 @@ def _learned(laws: Mapping[str, Any]) -> str:
 
 
 def _shown_name(name: str) -> str:
-    return f"`{name}`" if name in SAMPLERS else name
+    return marked(name) if name in SAMPLERS else name
 
 
 def _need(value: float) -> str:

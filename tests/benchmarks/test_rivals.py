@@ -4,19 +4,33 @@ import json
 import math
 
 import numpy as np
-import peers
 import pytest
 from rivals.drawing import draw_figure, draw_learned, kind_of
 from rivals.exponents import fit
 from rivals.measuring import Plan, Store, measure_all
 from rivals.pretrained import SHOWN, pretrained_rows, shown_cell
-from rivals.published import PUBLISHED, cap_exponents, caps_at
-from rivals.report import exponent_of, fill_page, learned_needs, tables
+from rivals.published import (
+    PROXIES,
+    PUBLISHED,
+    RECONSTRUCTED,
+    cap_exponents,
+    caps_at,
+    is_feasible,
+    marked,
+)
+from rivals.report import exponent_of, learned_needs, tables
 from rivals.strongest import search
 
 import counterprobe as cp
 from counterprobe.evaluation import compare_sampler
-from counterprobe.samplers import PUNT, SAMPLERS, OneBatch, RandomBalanced, UniversalCoupling
+from counterprobe.samplers import (
+    PUNT,
+    SAMPLERS,
+    OneBatch,
+    Packed,
+    RandomBalanced,
+    UniversalCoupling,
+)
 
 LAW = cp.families.two_type_path(48, 3)
 SEEDS = (1, 2)
@@ -63,6 +77,21 @@ def test_a_fixed_setting_stays_as_it_is():
     assert found.tried == 1
 
 
+def test_packed_is_tuned_in_several_settings_and_never_dearer_than_its_defaults():
+    found = search(LAW, Packed(), SEEDS, accuracy=0.1, max_submissions=100_000)
+    defaults = compare_sampler(LAW, Packed(), SEEDS)
+    assert found.meets
+    assert found.tried > 1
+    assert found.comparison.batch_kl <= 0.1
+    assert found.comparison.mean("total") < defaults.mean("total") / 2
+
+
+def test_packed_stands_with_its_defaults_where_no_candidate_is_good_enough():
+    found = search(LAW, Packed(), SEEDS, accuracy=0.0, max_submissions=300)
+    assert not found.meets
+    assert found.comparison.sampler == Packed()
+
+
 # ----- Exponents ----------------------------------------------------------------------------
 
 
@@ -96,11 +125,29 @@ def test_the_papers_caps_grow_as_its_theorem_says():
     assert stated <= submissions.slope < stated + 0.03  # logarithms come on top
     assert depth.slope == pytest.approx(stated, abs=0.03)
     assert caps_at(4096).total > caps_at(512).total
+    in_kl, _ = cap_exponents("kl")
+    assert in_kl.slope == pytest.approx(submissions.slope, abs=0.01)
+    assert caps_at(4096, "kl").total > caps_at(4096, "tv").total  # a smaller failure budget
+
+
+@pytest.mark.parametrize("case", ["tv", "kl"])
+def test_caps_are_those_of_a_feasible_calibration_from_a_million_on(case):
+    assert not is_feasible(1024, case)
+    assert not is_feasible(1_000_000, case)
+    assert is_feasible(1_100_000, case)
+
+
+def test_what_is_not_the_published_rule_is_marked():
+    assert marked("punt epsilon=1e-9") == "`punt epsilon=1e-9`†"
+    assert marked("dapd") == "`dapd`‡"
+    assert marked("sequential") == "`sequential`"
+    assert {*RECONSTRUCTED, *PROXIES} <= {*SAMPLERS}
 
 
 def test_published_rows_name_samplers_of_the_registry():
     for row in PUBLISHED:
         assert row.sampler.split(" ")[0] in {*SAMPLERS, ""}
+        assert (row.case is None) == bool(row.sampler)
 
 
 # ----- The program --------------------------------------------------------------------------
@@ -116,6 +163,15 @@ def measured(tmp_path_factory) -> dict:
     measure_all(plan, Store(file, plan.lasting), samplers=FEW, say=again.append)
     assert len(lines) == len(FEW) * 5
     assert again == []  # everything was in the file
+    store = Store(file, plan.lasting)
+    store.forget(("punt",))
+    gone = {f"two-type-path {n} punt" for n in plan.sizes} | {
+        "matching 16 punt",
+        "matching 32 punt",
+    }
+    assert set(json.loads(file.read_text())["cells"]) - set(store.cells) == gone
+    made = json.loads(file.read_text())["made"]
+    assert len(made) == 1 and set(made[0]) == {"command", "commit", "machine", "date"}
     return json.loads(file.read_text())["cells"]
 
 
@@ -150,17 +206,11 @@ def test_other_settings_are_refused_and_slow_cells_are_left_out_aloud(tmp_path):
 
 def test_tables_and_figures_show_what_was_measured(measured, denoised, tmp_path):
     made = tables(measured, denoised)
-    assert "| `punt epsilon=1e-9` |" in made["two-type-path"]
+    assert "| `punt epsilon=1e-9`† |" in made["two-type-path"]
+    assert "| `sequential` |" in made["two-type-path"]
     assert "matching, N = 32" in made["families"]
     assert "closed form" not in made["dependence"]
     assert made["resources"].count("\n") == len(PUBLISHED) + 1
-    page = (
-        "a\n<!-- table: families -->\nold\n<!-- end -->\nb\n<!-- table: else -->\n<!-- end -->\n"
-    )
-    filled = fill_page(page, made)
-    assert "old" not in filled
-    assert made["families"] in filled
-    assert fill_page(filled, made) == filled
     for file, draw, what in (
         ("peers.png", draw_figure, measured),
         ("learned.png", draw_learned, denoised),
@@ -205,13 +255,6 @@ def test_close_needs_both_likely_sequences_and_their_pairs(denoised):
     assert needs["random-balanced"] == {"path": 16}
     assert needs["one-batch"] == needs["maskgit"] == {"path": math.inf}
     assert "truth" not in needs
-
-
-def test_the_committed_page_shows_the_committed_measurements():
-    page = (peers.RESULTS.parents[1] / "docs" / "peers.md").read_text(encoding="utf-8")
-    cells = json.loads((peers.RESULTS / "peers.json").read_text())["cells"]
-    assert "<!-- table: pretrained -->" in page
-    assert fill_page(page, tables(cells, *peers.learned_results())) == page
 
 
 # ----- Pretrained models --------------------------------------------------------------------

@@ -130,6 +130,19 @@ def test_the_example_in_theory_mode(case):
     assert all(result.diagnostics.plan.hypotheses.values())
 
 
+def test_theory_mode_takes_its_draft_by_name():
+    law = cp.families.two_type_path(10, 1, vocab_size=64)
+    oracle = law.oracle()
+    seen = {}
+    for draft in ("most-likely", "rare"):
+        result = sample(PackedTheory(**RESOLVED, draft=draft), oracle, record=cp.Level.STRUCTURE)
+        assert all(result.diagnostics.plan.hypotheses.values())  # the guarantee has no say in it
+        assert cp.evaluation.batch_kl(law, result).value == 0.0
+        submitted = [e for e in result.transcript.events if e.operation == "probe"]
+        seen[draft] = {key for event in submitted for key in event.fingerprints.tolist()}
+    assert seen["most-likely"] != seen["rare"]
+
+
 def test_a_screen_of_theory_mode_is_counted_color_by_color(counted):
     # One fixed count: every coloring, every chunk, 79 other colors, three columns.
     law = cp.families.two_type_path(10, 1, vocab_size=64)
@@ -336,6 +349,7 @@ def test_theory_settings_outside_the_domain_submit_nothing(settings, complaint, 
     ("settings", "complaint"),
     [
         ({"selector": "best"}, "selector must be one of top-votes, empty-on-overflow; got 'best'"),
+        ({"draft": "best"}, "draft must be one of most-likely, rare; got 'best'"),
         ({"response_constant": -1.0}, "response_constant must not be negative"),
         ({"response_exponent": 0.0}, "response_exponent must be positive"),
         ({"frequency_constant": 0.5}, "frequency_constant must be at least 1, got 0.5"),

@@ -1,6 +1,5 @@
 """The committed results: complete, what the page says, and what must hold of each study."""
 
-import importlib.util
 import json
 import re
 import tomllib
@@ -135,22 +134,6 @@ def test_all_studies_found_the_same_budgets(studies):
                 place = tuple(row[k] for k in ("method", "family", "length", "draw", "stream"))
                 budgets.setdefault(place, set()).add((row["budget"], row["tokens"]))
     assert all(len(found) == 1 for found in budgets.values())
-
-
-def test_the_page_shows_the_committed_results(studies):
-    """``tools/study_page.py`` would change nothing."""
-    spec = importlib.util.spec_from_file_location("page", ROOT / "tools" / "study_page.py")
-    tool = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(tool)
-    found = tool.read_studies(DOCS / "study")
-    assert set(found) == set(studies)
-    page = (DOCS / "study.md").read_text()
-    assert tool.fill(page, tool.blocks_of(found)) == page
-    assert tool.tables_of(found) == (DOCS / "study" / "tables.md").read_text()
-    for name in found:
-        assert (DOCS / "study" / f"{name}.svg").exists()
-    with pytest.raises(ValueError, match="must have the block 'absent' once, found it 0 times"):
-        tool.fill(page, {"absent": ""})
 
 
 def test_the_pages_example_is_a_study():

@@ -141,7 +141,7 @@ class PlanRun:
     @property
     def group_of(self) -> IntArray:
         """Which samples share a plan; none do where one plan for all is given."""
-        count = np.arange(len(self._contexts))
+        count = np.arange(len(self.contexts))
         contents = {tuple(tuple(batch.tolist()) for batch in plan) for plan in self._plans}
         return count if len(contents) <= 1 else count % len(self._plans)
 

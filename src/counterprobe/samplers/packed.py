@@ -20,9 +20,9 @@ from counterprobe.errors import CounterprobeError
 from counterprobe.planning.order import commit_order
 from counterprobe.probing.banks import Banks, read_banks
 from counterprobe.probing.packed.fillers import (
-    FILLERS,
     Filler,
     FillerContext,
+    filler_named,
     make_filler,
     most_likely_filler,
 )
@@ -362,8 +362,7 @@ class Packed(Sampler):
     def __post_init__(self) -> None:
         """Check what does not depend on the target."""
         row_selector(self.selector)
-        if self.draft not in FILLERS:
-            raise ValueError(f"draft must be one of {', '.join(FILLERS)}; got {self.draft!r}")
+        filler_named(self.draft)
         least: dict[str, tuple[Any, float]] = {
             "num_colors": (self.num_colors, 2),
             "num_colorings": (self.num_colorings, 1),
@@ -438,9 +437,8 @@ class Packed(Sampler):
     def unmask(self, run: Unmasking, decisions: Decisions) -> object:
         """Run the box with tuned settings."""
         plan = self.plan(run.length, run.vocab_size, run.row_error)
-        return run_packed(
-            run, decisions, plan, draft=FILLERS[self.draft], selector=row_selector(self.selector)
-        )
+        draft, selector = filler_named(self.draft), row_selector(self.selector)
+        return run_packed(run, decisions, plan, draft=draft, selector=selector)
 
 
 def screen_cost(screen: ScreenSettings) -> int:

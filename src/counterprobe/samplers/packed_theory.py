@@ -6,11 +6,17 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from counterprobe.errors import CounterprobeError
+from counterprobe.probing.packed.fillers import filler_named
 from counterprobe.probing.packed.screen import ScreenSettings
 from counterprobe.radii import RowRadii
 from counterprobe.run.unmasking import Unmasking
 from counterprobe.samplers.base import Sampler
-from counterprobe.samplers.packed import PackedPlan, row_selector, run_packed, screen_cost
+from counterprobe.samplers.packed import (
+    PackedPlan,
+    row_selector,
+    run_packed,
+    screen_cost,
+)
 from counterprobe.streams import Decisions
 from counterprobe.theory.hypotheses import check_hypotheses
 from counterprobe.theory.parameters import Calibration, Case, calibrate
@@ -40,6 +46,8 @@ class PackedTheory(Sampler):
     response_constant, response_exponent, frequency_constant : float
         The class constants L, alpha and C.
     selector : {"top-votes", "empty-on-overflow"}
+    draft : {"most-likely", "rare"}
+        Background tokens of a screen; any that submits nothing keeps the guarantee.
     waive_guarantee : bool
         Run even where a hypothesis of the guarantee fails; the result says which.
     """
@@ -67,11 +75,13 @@ class PackedTheory(Sampler):
     response_exponent: float = 1.0
     frequency_constant: float = 1.0
     selector: str = "top-votes"
+    draft: str = "most-likely"
     waive_guarantee: bool = False
 
     def __post_init__(self) -> None:
         """Check what does not depend on the target."""
         row_selector(self.selector)
+        filler_named(self.draft)
         if self.response_constant < 0 or self.response_exponent <= 0:
             raise ValueError(
                 "response_constant must not be negative and response_exponent must be positive, "
@@ -151,4 +161,5 @@ class PackedTheory(Sampler):
     def unmask(self, run: Unmasking, decisions: Decisions) -> object:
         """Run the box with the paper's formulas."""
         plan = self.plan(run.length, run.vocab_size, run.row_radii)
-        return run_packed(run, decisions, plan, selector=row_selector(self.selector))
+        draft, selector = filler_named(self.draft), row_selector(self.selector)
+        return run_packed(run, decisions, plan, draft=draft, selector=selector)

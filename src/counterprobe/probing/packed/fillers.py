@@ -20,6 +20,7 @@ __all__ = [
     "FILLERS",
     "Filler",
     "FillerContext",
+    "filler_named",
     "make_filler",
     "most_likely_filler",
     "rare_filler",
@@ -80,6 +81,13 @@ def rare_filler(context: FillerContext, rng: np.random.Generator) -> IntArray:
 
 
 FILLERS: dict[str, Filler] = {"most-likely": most_likely_filler, "rare": rare_filler}
+
+
+def filler_named(name: str) -> Filler:
+    """Return a draft by its name."""
+    if name not in FILLERS:
+        raise ValueError(f"draft must be one of {', '.join(FILLERS)}; got {name!r}")
+    return FILLERS[name]
 
 
 def make_filler(

@@ -1,0 +1,79 @@
+"""Strengths and plans: what the soft screen finds, and prices beside what is broken."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from pages.writing import markdown
+
+__all__ = ["planning_tables", "soft_tables"]
+
+LAWS = {"path": "path", "tree": "binary tree", "stars": "eight stars of eight"}
+PROBES = (64, 128, 256)
+FORESTS = {
+    "path": "path",
+    "binary-tree": "binary tree",
+    "random-recursive-tree": "random recursive tree",
+}
+
+
+def soft_tables(figures: Mapping[str, Any]) -> dict[str, str]:
+    """Return the table of the soft screen, by name."""
+    lines = []
+    for law, shown in LAWS.items():
+        for probes in PROBES:
+            found = figures[f"{law}_{probes}"]
+            numbers = [found[name] for name in ("weakest_edge", "strongest_other", "noise_floor")]
+            apart = f"{found['apart']} of {found['of']}"
+            shares = [f"{number:.3f}" for number in numbers]
+            lines.append([shown, str(probes), apart, *shares, f"{found['explained']:.2f}"])
+    heading = [
+        "law", "probes", "apart", "weakest edge", "strongest other pair", "noise floor",
+        "explained",
+    ]  # fmt: skip
+    return {"soft": markdown(heading, lines)}
+
+
+def planning_tables(measured: Mapping[str, Any]) -> dict[str, str]:
+    """Return the tables of prices, by name: forests in four batches, and a Gaussian law."""
+    forests = [
+        [
+            shown,
+            _both(here["random"]),
+            _broken(here["pairs alone"]),
+            _both(here["auto"]),
+        ]
+        for family, shown in FORESTS.items()
+        for here in [measured["forests"][family]["4"]]
+    ]
+    gaussian = [
+        [
+            batches,
+            *(f"{here[way]['broken']:.2f}" for way in ("random", "in space", "pairs alone")),
+            f"{here['auto']['estimated']:.2f}, {here['auto']['broken']:.2f}",
+        ]
+        for batches, here in measured["gaussian"]["0"].items()
+        if batches != "nats"
+    ]
+    of_forests = [
+        "law", "random: estimated, measured", "searched by pairs alone, equal sizes, random order",
+        "plan: estimated, measured",
+    ]  # fmt: skip
+    of_gaussian = [
+        "batches", "random", "apart in space", "pairs alone", "plan: estimated, measured",
+    ]  # fmt: skip
+    return {
+        "planning-forests": markdown(of_forests, forests),
+        "planning-gaussian": markdown(of_gaussian, gaussian),
+    }
+
+
+def _broken(price: Mapping[str, float]) -> str:
+    digits = 2 if price["broken"] >= 0.1 else 3
+    return f"{price['broken']:.{digits}f} ± {price['broken_se']:.{digits}f}"
+
+
+def _both(price: Mapping[str, float]) -> str:
+    digits = 2 if price["estimated"] >= 0.1 else 3
+    return f"{price['estimated']:.{digits}f}, {_broken(price)}"

@@ -1,0 +1,120 @@
+"""Write every table and every quoted number of the pages from the committed files of results.
+
+    .venv/bin/python tools/tables.py             # or: make tables
+    .venv/bin/python tools/tables.py --check     # change nothing; 1 if a page differs
+
+Also draws the figures that come from these files (``--no-figures`` leaves them), writes
+``docs/study/tables.md``, and gives files that do not say what made them what git can tell. The
+measurements themselves have commands of their own, which the pages and the files name.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pages  # noqa: F401 - first: it says where the benchmarks are
+from _made import adopt
+from pages.antibodies import antibody_tables
+from pages.comparisons import comparison_tables
+from pages.denoisers import denoiser_tables, denoiser_values
+from pages.exact_laws import law_tables, law_values
+from pages.filling import fill
+from pages.sources import ROOT, read_sources, result_files
+from pages.strengths import planning_tables, soft_tables
+from pages.study import draw_studies, full_tables, read_studies, study_tables, study_values
+from pages.two_sample import two_sample_tables
+from rivals.report import tables as peer_tables
+
+DOCS = ROOT / "docs"
+PAGES = (ROOT / "README.md", *sorted(DOCS.glob("*.md")))
+
+
+def contents() -> tuple[dict[str, str], dict[str, Any]]:
+    """Return every table and every value there is."""
+    sources, studies = read_sources(), read_studies(DOCS / "study")
+    laws = sources["denoiser"]["laws"]
+    pretrained = sources["antibodies"]["tasks"] | sources["proteins"]["tasks"]
+    tables = {
+        **peer_tables(sources["peers"]["cells"], laws, pretrained),
+        **study_tables(studies),
+        **law_tables(sources),
+        **denoiser_tables(laws),
+        **antibody_tables(sources["antibodies"]["tasks"]),
+        **comparison_tables(sources["comparisons"]["comparisons"]),
+        **two_sample_tables(sources["two-sample"]),
+        **planning_tables(sources["planning-prices"]),
+        **soft_tables(sources["soft"]["figures"]),
+    }
+    values = {
+        **sources,
+        **law_values(sources),
+        "study": study_values(studies),
+        "denoisers": denoiser_values(laws),
+    }
+    return tables, values
+
+
+def written() -> dict[Path, str]:
+    """Return what every page should be."""
+    tables, values = contents()
+    made = {}
+    for page in PAGES:
+        try:
+            made[page] = fill(page.read_text(encoding="utf-8"), tables, values)
+        except ValueError as problem:
+            raise ValueError(f"{page.relative_to(ROOT)}: {problem}") from None
+    studies = read_studies(DOCS / "study")
+    return {**made, DOCS / "study" / "tables.md": full_tables(studies)}
+
+
+def draw_figures() -> None:
+    """Draw what comes from the files alone."""
+    from denoisers.report import draw_figure as draw_denoisers
+    from pages.growth_figure import draw_growth
+    from rivals.drawing import draw_figure as draw_peers
+    from rivals.drawing import draw_learned
+
+    sources, figures = read_sources(), DOCS / "figures"
+    draw_peers(sources["peers"]["cells"], figures / "peers.png")
+    draw_learned(sources["denoiser"]["laws"], figures / "peers-learned.png")
+    draw_denoisers(sources["denoiser"]["laws"], figures / "denoiser.png")
+    draw_growth(sources["compressed-growth"]["rows"], figures / "compressed-growth.svg")
+    draw_studies(read_studies(DOCS / "study"), DOCS / "study")
+
+
+def differing(made: Mapping[Path, str]) -> list[Path]:
+    """Return the pages that are not what they should be."""
+    return [page for page, text in made.items() if page.read_text(encoding="utf-8") != text]
+
+
+def main(words: list[str] | None = None) -> int:
+    """Write, or only look; a mark that leads nowhere ends with one line."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--check", action="store_true", help="change nothing")
+    parser.add_argument("--no-figures", action="store_true", help="only pages")
+    told = parser.parse_args(words)
+    try:
+        if not told.check:
+            for file in result_files():
+                if adopt(file):
+                    print(f"{file.relative_to(ROOT)}: added what git knows of it")
+        made = written()
+    except ValueError as problem:
+        print(f"error: {problem}", file=sys.stderr)
+        return 2
+    changed = differing(made)
+    for page in changed:
+        print(f"{page.relative_to(ROOT)}: {'differs' if told.check else 'written'}")
+        if not told.check:
+            page.write_text(made[page], encoding="utf-8")
+    if not told.check and not told.no_figures:
+        draw_figures()
+    return 1 if told.check and changed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
