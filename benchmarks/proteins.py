@@ -51,7 +51,7 @@ from designs.speed import agreement, design_speed, seconds_to_encode
 
 import counterprobe as cp
 from counterprobe.evaluation import log_likelihoods, two_sample_test
-from counterprobe.evaluation.chain_rule import standard_error
+from counterprobe.evaluation.chain_rule_kl import standard_error
 from counterprobe.models.letters import AMINO_ACIDS
 from counterprobe.models.proteinmpnn import InverseFolding
 from counterprobe.planning import Plan

@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike
 
 import counterprobe as cp
 from counterprobe.evaluation import plan_kl
-from counterprobe.evaluation.chain_rule import ChainRuleKL
+from counterprobe.evaluation.chain_rule_kl import ChainRuleKL
 from counterprobe.planning import Plan, distance_plan, random_plan, spread_plan
 from counterprobe.samplers import Sampler
 from counterprobe.streams import keyed_generator

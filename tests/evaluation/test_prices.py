@@ -5,7 +5,7 @@ import pytest
 
 import counterprobe as cp
 from counterprobe.evaluation import price_plans
-from counterprobe.evaluation.chain_rule import ChainRuleKL
+from counterprobe.evaluation.chain_rule_kl import ChainRuleKL
 from counterprobe.evaluation.prices import Price, PriceTable, Pricing
 
 

@@ -11,9 +11,9 @@ from counterprobe.evaluation.batch_kl import BatchKLMeter as BatchKLMeter
 from counterprobe.evaluation.batch_kl import batch_kl as batch_kl
 from counterprobe.evaluation.batch_kl import batch_kl_of_batches as batch_kl_of_batches
 from counterprobe.evaluation.batch_kl import reference_kl as reference_kl
-from counterprobe.evaluation.chain_rule import ChainRuleKL as ChainRuleKL
 from counterprobe.evaluation.chain_rule import plan_kl as plan_kl
 from counterprobe.evaluation.chain_rule import run_kl as run_kl
+from counterprobe.evaluation.chain_rule_kl import ChainRuleKL as ChainRuleKL
 from counterprobe.evaluation.comparison import Comparison as Comparison
 from counterprobe.evaluation.comparison import compare_sampler as compare_sampler
 from counterprobe.evaluation.dependence import DependenceProfile as DependenceProfile

@@ -20,7 +20,7 @@ from numpy.typing import ArrayLike
 
 from counterprobe.arguments import whole_number
 from counterprobe.errors import BudgetExceeded
-from counterprobe.evaluation.chain_rule import ChainRuleKL
+from counterprobe.evaluation.chain_rule_kl import ChainRuleKL
 from counterprobe.evaluation.interval import samples_for
 from counterprobe.evaluation.metering import Meter, Spent
 from counterprobe.evaluation.prices import Price, PriceTable, Pricing

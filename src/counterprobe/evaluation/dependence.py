@@ -26,7 +26,7 @@ from numpy.typing import ArrayLike
 
 from counterprobe.arguments import whole_number
 from counterprobe.arrays import FloatArray, IntArray, StateArray
-from counterprobe.evaluation.chain_rule import standard_error
+from counterprobe.evaluation.chain_rule_kl import standard_error
 from counterprobe.evaluation.plan_runs import contexts_of
 from counterprobe.oracle import Oracle, Readouts, require_oracle
 from counterprobe.rows import Rows, to_numpy

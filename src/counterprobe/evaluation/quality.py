@@ -17,7 +17,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from counterprobe.arrays import FloatArray, StateArray
-from counterprobe.evaluation.chain_rule import AT_ONCE, ChainRuleKL, run_kl, standard_error
+from counterprobe.evaluation.chain_rule import AT_ONCE, run_kl
+from counterprobe.evaluation.chain_rule_kl import ChainRuleKL, standard_error
 from counterprobe.evaluation.likelihood import LogLikelihoods, log_likelihoods
 from counterprobe.evaluation.two_sample import (
     Diversity,
