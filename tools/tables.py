@@ -19,6 +19,7 @@ from typing import Any
 import pages  # noqa: F401 - first: it says where the benchmarks are
 from _made import adopt
 from pages.antibodies import antibody_tables
+from pages.attack import attack_tables
 from pages.comparisons import comparison_tables
 from pages.denoisers import denoiser_tables, denoiser_values
 from pages.exact_laws import law_tables, law_values
@@ -44,6 +45,7 @@ def contents() -> tuple[dict[str, str], dict[str, Any]]:
         **law_tables(sources),
         **denoiser_tables(laws),
         **antibody_tables(sources["antibodies"]["tasks"]),
+        **attack_tables(sources["attack"]),
         **comparison_tables(sources["comparisons"]["comparisons"]),
         **two_sample_tables(sources["two-sample"]),
         **planning_tables(sources["planning-prices"]),
