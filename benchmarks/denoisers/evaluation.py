@@ -144,8 +144,8 @@ class Bench:
     @property
     def names_prices(self) -> bool:
         """Whether plans can be asked for by their price."""
-        untrusted = getattr(self.structure, "untrusted", ())
-        return 2 * len(untrusted) < len(self.structure.residual)
+        untrusted = getattr(self.structure, "untrusted", None)  # a forest that is told has none
+        return untrusted is None or 2 * len(untrusted) < len(self.structure.residual)
 
 
 # ----- Phases, the most telling first -------------------------------------------------------
