@@ -5,12 +5,15 @@
     python benchmarks/denoiser.py train --law all --device cuda --out benchmarks/data/denoisers
     python benchmarks/denoiser.py evaluate --laws all --device cuda --json FILE --figure FILE
     python benchmarks/denoiser.py report PART.json ... --json FILE --figure FILE
+    python benchmarks/denoiser.py mixture --laws all --device cuda --json FILE
 
 ``train`` takes about 100 seconds a law on one GPU; with ``--tiny`` it trains networks of two
 layers on laws of 8 positions, in seconds on a processor. ``evaluate`` writes what it has after
 every measurement and continues where a file of the same settings ends; with ``--quick`` it draws
 few samples. Laws may be evaluated side by side, each into a file of its own, which ``report``
-joins. Both end with 1 if something could not be measured, and say what.
+joins. ``mixture`` measures what is drawn from eight plans of a sampler together, where
+``evaluate`` has the mean over single plans; it continues a file too. All end with 1 if something
+could not be measured, and say what.
 """
 
 from __future__ import annotations
@@ -19,12 +22,13 @@ import argparse
 import json
 import sys
 import time
+from collections.abc import Iterable
 from dataclasses import asdict
 from pathlib import Path
 
 from _results import run_program
 from denoisers.contestants import Sizes
-from denoisers.evaluation import evaluate
+from denoisers.evaluation import PHASES, Phase, evaluate, mixture_phase
 from denoisers.files import FOLDER, load, save, write_record
 from denoisers.laws import LAWS, build_law, law_names
 from denoisers.report import draw_figure, table
@@ -74,6 +78,23 @@ def evaluate_laws(options: argparse.Namespace) -> int:
     """Measure trained denoisers, the most telling numbers first."""
     sizes = Sizes.quick() if options.quick else Sizes()
     store = Store(options.json, {"sizes": asdict(sizes), "probes": options.probes})
+    measure_laws(options, store, sizes, PHASES)
+    return show(store, options.figure)
+
+
+def mix_laws(options: argparse.Namespace) -> int:
+    """Measure the mixture of eight plans, for samplers that decide before they see a token."""
+    sizes = Sizes(fixed=options.count)
+    settings = {"count": sizes.fixed, "plans": sizes.orders, "probes": options.probes}
+    store = Store(options.json, settings)
+    measure_laws(options, store, sizes, [mixture_phase])
+    return tell_failures(store)
+
+
+def measure_laws(
+    options: argparse.Namespace, store: Store, sizes: Sizes, phases: Iterable[Phase]
+) -> None:
+    """Go through phases of a measurement as the command line says."""
     evaluate(
         law_names(options.laws),
         options.weights,
@@ -82,8 +103,8 @@ def evaluate_laws(options: argparse.Namespace) -> int:
         probes=options.probes,
         device=options.device,
         say=lambda line: print(line, flush=True),
+        phases=phases,
     )
-    return show(store, options.figure)
 
 
 def report_laws(options: argparse.Namespace) -> int:
@@ -103,6 +124,11 @@ def show(store: Store, figure: Path | None) -> int:
     if figure is not None:
         draw_figure(store.laws, figure)
     print(table(store.laws))
+    return tell_failures(store)
+
+
+def tell_failures(store: Store) -> int:
+    """Print what could not be measured; return 1 if there is such."""
     for failure in store.failures:
         print(f"not measured: {failure}")
     return 1 if store.failures else 0
@@ -122,17 +148,22 @@ def parse(words: list[str] | None = None) -> argparse.Namespace:
     learn.set_defaults(work=train_laws)
 
     measure = commands.add_parser("evaluate", help="measure samplers on trained denoisers")
-    measure.add_argument("--laws", default="all", help="names separated by commas, or all")
-    measure.add_argument("--weights", type=Path, default=FOLDER, help="folder of the weights")
-    measure.add_argument("--device", default="cpu")
-    measure.add_argument("--probes", type=int, default=128, help="spent on the structure used")
     measure.add_argument("--quick", action="store_true", help="few samples")
     measure.set_defaults(work=evaluate_laws)
+    mix = commands.add_parser("mixture", help="measure what all plans of a sampler draw together")
+    mix.add_argument("--count", type=int, default=1_024, help="sequences a sampler")
+    mix.set_defaults(work=mix_laws)
+    for command in (measure, mix):
+        command.add_argument("--laws", default="all", help="names separated by commas, or all")
+        command.add_argument("--weights", type=Path, default=FOLDER, help="folder of the weights")
+        command.add_argument("--device", default="cpu")
+        command.add_argument("--probes", type=int, default=128, help="spent on the structure used")
     join = commands.add_parser("report", help="join what was measured law by law")
     join.add_argument("parts", type=Path, nargs="+", help="files that evaluate wrote")
     join.set_defaults(work=report_laws)
-    for command in (measure, join):
+    for command in (measure, mix, join):
         command.add_argument("--json", type=Path, help="write the measurements here")
+    for command in (measure, join):
         command.add_argument("--figure", type=Path, help="draw true KL against evaluations here")
     return parser.parse_args(words)
 

@@ -38,12 +38,13 @@ def contents() -> tuple[dict[str, str], dict[str, Any]]:
     """Return every table and every value there is."""
     sources, studies = read_sources(), read_studies(DOCS / "study")
     laws = sources["denoiser"]["laws"]
+    mixtures = sources.get("denoiser_mixture", {}).get("laws", {})
     pretrained = sources["antibodies"]["tasks"] | sources["proteins"]["tasks"]
     tables = {
         **peer_tables(sources["peers"]["cells"], laws, pretrained),
         **study_tables(studies),
         **law_tables(sources),
-        **denoiser_tables(laws),
+        **denoiser_tables(laws, mixtures),
         **antibody_tables(sources["antibodies"]["tasks"]),
         **attack_tables(sources["attack"]),
         **comparison_tables(sources["comparisons"]["comparisons"]),

@@ -143,6 +143,7 @@ def draw(oracle: cp.Oracle, contestant: Contestant, seed: int = 0) -> Draws:
         evaluations=np.array([result.ledger.total for result in results]),
         depth=np.array([result.ledger.depth for result in results]),
         log_prob=batch.token_log_probs.sum(axis=1) if decided_by_rows else None,
+        rounds=np.stack([result.round_of_position for result in results]),
     )
 
 

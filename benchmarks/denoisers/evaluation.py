@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import time
 import traceback
 from collections.abc import Callable, Iterable
@@ -25,15 +26,18 @@ from denoisers.contestants import (
 )
 from denoisers.discovery import PROBES, QUICK_PROBES, edges_found, find_structure, screens
 from denoisers.files import Trained, load
+from denoisers.mixture import mixture
 from denoisers.oracle import DenoiserOracle
 from denoisers.row_errors import row_errors
 from denoisers.scoring import Draws, Reference, score
 from denoisers.store import Store
 
-__all__ = ["PHASES", "Bench", "evaluate"]
+__all__ = ["PHASES", "Bench", "Phase", "evaluate", "mixture_phase"]
 
 Say = Callable[[str], None]
 
+# What is measured as a mixture: rules that decide before they see a token.
+MIXED = ("sequential", "one-batch", "random-balanced", "spread", "ancestral")
 # Nats that a plan may cost by its own estimate.
 PRICES = (0.1, 0.3, 1.0)
 
@@ -59,7 +63,6 @@ class Bench:
     probes: int
     say: Say
     oracle: DenoiserOracle = field(init=False)
-    reference: Reference = field(init=False)
     structure: Any = field(init=False, default=None)
     asked: tuple[int, ...] = field(init=False)
     budgets: tuple[int, ...] = field(init=False)
@@ -68,9 +71,13 @@ class Bench:
         """Prepare what is shared."""
         truth = self.trained.truth
         self.oracle = DenoiserOracle(self.trained)
-        self.reference = Reference.of(truth, self.sizes.reference, self.sizes.entropy)
         self.asked = tuple(budget for budget in BUDGETS if budget <= truth.length)
         self.budgets = tuple(budget for budget in self.asked if budget < truth.length)
+
+    @functools.cached_property
+    def reference(self) -> Reference:
+        """Exact samples, for the measurements that need them."""
+        return Reference.of(self.trained.truth, self.sizes.reference, self.sizes.entropy)
 
     @property
     def law(self) -> str:
@@ -91,7 +98,7 @@ class Bench:
         self.store.add(self.law, part, key, found)
         self.say(f"{self.law} {part} {key}: {_in_short(found)}")
 
-    def attempt(self, phase: Callable[[Bench], None]) -> None:
+    def attempt(self, phase: Phase) -> None:
         """Go through a phase; whatever stops it stops no other."""
         try:
             phase(self)
@@ -100,20 +107,25 @@ class Bench:
             error = f"{type(problem).__name__}: {problem}"
             self.store.add(self.law, "phases", phase.__name__, {"error": error})
 
-    def contest(self, contestants: Iterable[Contestant]) -> None:
-        """Draw from samplers and score them."""
+    def contest(self, contestants: Iterable[Contestant], part: str = "samplers") -> None:
+        """Draw from samplers and score them, plan by plan or as a mixture."""
         for contestant in contestants:
 
             def work(contestant: Contestant = contestant) -> dict[str, Any]:
                 draws = draw(self.oracle, contestant)
+                found = (
+                    mixture(draws, self.oracle, self.trained.truth)
+                    if part == "mixture"
+                    else score(draws, self.trained, self.reference)
+                )
                 return {
                     "sampler": contestant.sampler,
                     "settings": contestant.settings,
                     "kind": contestant.kind,
-                    **score(draws, self.trained, self.reference),
+                    **found,
                 }
 
-            self.measure("samplers", contestant.key, work)
+            self.measure(part, contestant.key, work)
 
     def find(self) -> None:
         """Discover the structure once; every structured sampler uses it."""
@@ -146,6 +158,9 @@ class Bench:
         """Whether plans can be asked for by their price."""
         untrusted = getattr(self.structure, "untrusted", None)  # a forest that is told has none
         return untrusted is None or 2 * len(untrusted) < len(self.structure.residual)
+
+
+Phase = Callable[[Bench], None]
 
 
 # ----- Phases, the most telling first -------------------------------------------------------
@@ -224,7 +239,16 @@ def peer_phase(bench: Bench) -> None:
     bench.contest(peers(bench.sizes, bench.budgets))
 
 
-PHASES: tuple[Callable[[Bench], None], ...] = (
+# Apart from the others: into a file of its own.
+def mixture_phase(bench: Bench) -> None:
+    """Mix the plans of every sampler that has them before it sees a token."""
+    fixed = [one for one in baselines(bench.sizes, bench.budgets) if one.sampler in MIXED]
+    bench.contest(fixed, "mixture")
+    bench.find()
+    bench.contest([*bench.plans(), *bench.layers()], "mixture")
+
+
+PHASES: tuple[Phase, ...] = (
     rows_phase,
     structure_phase,
     baseline_phase,
@@ -242,6 +266,7 @@ def evaluate(
     probes: int,
     device: object,
     say: Say,
+    phases: Iterable[Phase] = PHASES,
 ) -> None:
     """Measure every law, phase by phase: each phase of all laws before the next begins.
 
@@ -257,9 +282,10 @@ def evaluate(
     device : optional
     say : callable
         Told one line about each measurement.
+    phases : iterable of callable
     """
     benches = [Bench(load(folder, law, device), sizes, store, probes, say) for law in laws]
-    for phase in PHASES:
+    for phase in phases:
         for bench in benches:
             bench.attempt(phase)
 

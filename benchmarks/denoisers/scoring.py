@@ -4,7 +4,7 @@ For one decision seed, a rule whose batches are a function of what was committed
 rows, which are functions of that too) draws ``x`` with probability ``q(x)``, the product of its
 tokens' entries in the rows they were drawn from. So ``KL(q || truth) = E[log q(x) - log p(x)]``
 over its own draws, without bias and with a standard error. Averaged over decision seeds this is
-the mean KL over orders, not the KL of the mixture of orders, which is smaller.
+the mean KL over orders, not the KL of the mixture of orders, which is smaller (``mixture.py``).
 
 Rules that look at the drawn values before they choose what to keep (MaskGIT, PUNT) have no such
 product. Every rule therefore has measures that need draws alone: the energy gap
@@ -46,6 +46,8 @@ class Draws:
         Of each sequence, what sequences share left out.
     log_prob : ndarray of float, shape (S,), or None
         Of each sequence under its order; None where drawn values decide what is kept.
+    rounds : ndarray of int, shape (S, N), or None
+        When each token was committed; None for sequences that were not drawn in rounds.
     """
 
     tokens: np.ndarray
@@ -53,6 +55,7 @@ class Draws:
     evaluations: np.ndarray
     depth: np.ndarray
     log_prob: np.ndarray | None
+    rounds: np.ndarray | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -33,6 +33,10 @@ class Known:
     ledger: cp.Ledger
 
     @property
+    def residual(self) -> np.ndarray:
+        return np.arange(8)
+
+    @property
     def strength(self) -> np.ndarray:
         strength = np.zeros((8, 8))
         strength[self.edges[:, 0], self.edges[:, 1]] = 1.0
@@ -100,6 +104,25 @@ def test_evaluation_measures_structured_and_peers_and_draws_them(
     assert written["figures"]["path.sequential_kl"] == samplers["sequential order=random"]["kl"]
     assert figure.read_bytes().startswith(PNG)
     assert "== grid" in capsys.readouterr().out
+
+
+@pytest.mark.usefixtures("known_structure")
+def test_mixtures_of_plans_are_measured_into_a_file_of_their_own(
+    weights: Path, tmp_path: Path
+) -> None:
+    file = tmp_path / "mixture.json"
+    words = ["mixture", "--laws", "path", "--weights", str(weights), "--count", "32"]
+    assert main([*words, "--json", str(file)]) == 0
+    written = json.loads(file.read_text())
+    assert written["settings"] == {"count": 32, "plans": 8, "probes": 128}
+    found = written["laws"]["path"]["mixture"]
+    names = {"sequential", "one-batch", "random-balanced", "spread", "ancestral"}
+    assert {entry["sampler"] for entry in found.values()} == names | {"planned", "layers"}
+    alone = found["sequential order=random"]
+    assert (alone["count"], alone["plans"], alone["evaluations"]) == (32, 8, 8)
+    assert found["layers batches=8"]["different_plans"] == 1
+    # With one plan there is nothing to mix.
+    assert found["one-batch"]["kl"] == found["one-batch"]["kl_one_plan"]
 
 
 def test_evaluation_discovers_and_plans_with_the_library(

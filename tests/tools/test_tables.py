@@ -104,28 +104,58 @@ def test_numbers_of_tables_outside_marks_are_found():
 
 # ----- Bold ---------------------------------------------------------------------------------
 
+DENOISED = ("path", "tree", "stars", "grid", "topic")
 
-def test_errors_decide_what_is_bold():
-    def entry(sampler, kl, error, evaluations=4):
-        return {"sampler": sampler, "kl": kl, "kl_se": error, "evaluations": evaluations}
 
-    names = ("path", "tree", "stars", "grid", "topic")
-    entries = {
+def entry(sampler, kl, error, evaluations=4):
+    return {"sampler": sampler, "kl": kl, "kl_se": error, "evaluations": evaluations}
+
+
+def denoised():
+    """Return the measurements of one law, as few as a row needs."""
+    return {
         "sequential order=random": entry("sequential", 0.405, 0.024, 64),
         **{f"planned batches={k}": entry("planned", 0.149, 0.006) for k in (4, 8, 32)},
         "spread batches=8": entry("spread", 3.1, 0.05),
         "dream steps=8": entry("dream", 4.0, 0.2),
         "entropy-bounded gamma=1.0": entry("entropy-bounded", 0.159, 0.037, 64),
     }
-    row = denoiser_tables({name: {"samplers": entries} for name in names})["denoisers"]
+
+
+def test_errors_decide_what_is_bold():
+    names, entries = DENOISED, denoised()
+    row = denoiser_tables({name: {"samplers": entries} for name in names}, {})["denoisers"]
     path = row.splitlines()[2]
     assert "| 0.405 ± 0.024 in 64 |" in path
     assert path.count("**0.149** ± 0.006") == 3
     assert "**0.159** ± 0.037 in 64 (`entropy-bounded`)" in path  # a tie
     entries["entropy-bounded gamma=1.0"]["kl_se"] = 0.001
     entries["entropy-bounded gamma=1.0"]["kl"] = 0.169
-    row = denoiser_tables({name: {"samplers": entries} for name in names})["denoisers"]
+    row = denoiser_tables({name: {"samplers": entries} for name in names}, {})["denoisers"]
     assert "| 0.169 ± 0.001" in row.splitlines()[2]
+
+
+def test_mixtures_are_shown_where_they_were_measured():
+    laws = {name: {"samplers": denoised()} for name in DENOISED}
+    mixed = {
+        "sequential order=random": entry("sequential", 0.150, 0.012, 64),
+        "planned batches=8": entry("planned", 0.145, 0.006),
+        "spread batches=8": entry("spread", 2.1, 0.05),
+        "planned batches=16": entry("planned", 0.001, 0.001),  # in no column
+    }
+    shown = denoiser_tables(laws, {"tree": {"mixture": mixed}})["denoiser-mixtures"]
+    path, tree = shown.splitlines()[2:4]
+    assert path.count("not measured") == 7
+    cells = [cell.strip() for cell in tree.strip("|").split("|")]
+    assert cells[1:] == [
+        "**0.150** ± 0.012 in 64",
+        "not measured",
+        "**0.145** ± 0.006 in 4",
+        "not measured",
+        "2.10 ± 0.05 in 4 (`spread`)",
+        "not measured (`dream`)",
+        "not measured (`entropy-bounded`)",
+    ]
 
 
 # ----- What made a file ---------------------------------------------------------------------

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from rivals.published import marked
@@ -29,13 +29,14 @@ NO_PEERS = ("planned", "layers", "truth", "centroid-layers", "information-curve"
 FREE = ("random-balanced", "spread", "one-batch")
 
 
-def denoiser_tables(laws: Mapping[str, Any]) -> dict[str, str]:
-    """Return the table of true errors, by name.
+def denoiser_tables(laws: Mapping[str, Any], mixtures: Mapping[str, Any]) -> dict[str, str]:
+    """Return the tables of true errors, of one plan and of a mixture of plans, by name.
 
     In a row everything is bold that is not above the least by two standard errors of the
-    difference: peers were measured on fewer sequences than plans.
+    difference: peers were measured on fewer sequences than plans. The mixtures are those of the
+    same samplers at the same settings.
     """
-    lines = []
+    lines, mixed_lines = [], []
     for law, shown in LAWS.items():
         entries = _entries(laws, law)
         chosen = [
@@ -45,10 +46,11 @@ def denoiser_tables(laws: Mapping[str, Any]) -> dict[str, str]:
             _best(_peers(entries, at_most=8)),
             _best(_peers(entries)),
         ]
-        least = min(chosen, key=lambda entry: entry["kl"])
-        named = [False, False, False, False, True, True, True]
-        cells = [_cell(entry, least, name) for entry, name in zip(chosen, named, strict=True)]
-        lines.append([shown, *cells])
+        lines.append([shown, *_cells(chosen, chosen)])
+        keys = {id(entry): key for key, entry in entries.items()}
+        measured = mixtures.get(law, {}).get("mixture", {})
+        mixed = [measured.get(keys[id(entry)], {}) for entry in chosen]
+        mixed_lines.append([shown, *_cells(mixed, chosen)])
     heading = [
         "law",
         "one token at a time, random orders",
@@ -57,7 +59,10 @@ def denoiser_tables(laws: Mapping[str, Any]) -> dict[str, str]:
         "best peer, at most 8",
         "best peer at any setting",
     ]
-    return {"denoisers": markdown(heading, lines)}
+    return {
+        "denoisers": markdown(heading, lines),
+        "denoiser-mixtures": markdown(heading, mixed_lines),
+    }
 
 
 def denoiser_values(laws: Mapping[str, Any]) -> dict[str, Any]:
@@ -94,10 +99,21 @@ def _best(entries: Iterable[Entry]) -> Entry:
     return min(entries, key=lambda entry: (entry["kl"], entry["evaluations"]))
 
 
-def _cell(entry: Entry, least: Entry, is_named: bool) -> str:
+def _cells(entries: Sequence[Entry], chosen: Sequence[Entry]) -> list[str]:
+    """Write a row of the samplers chosen, of which the first are the same ones on every law."""
+    known = [entry for entry in entries if entry.get("kl") is not None]
+    least = min(known, key=lambda entry: entry["kl"], default={})
+    cells = []
+    for place, (entry, one) in enumerate(zip(entries, chosen, strict=True)):
+        name = f" ({marked(one['sampler'])})" if place > len(SHOWN) else ""
+        shown = _cell(entry, least) if entry.get("kl") is not None else "not measured"
+        cells.append(shown + name)
+    return cells
+
+
+def _cell(entry: Entry, least: Entry) -> str:
     apart = entry["kl"] - least["kl"] > 2 * math.hypot(entry["kl_se"], least["kl_se"])
     kl = f"{entry['kl']:.3f}" if entry["kl"] < 1 else f"{entry['kl']:.2f}"
     error = f"{entry['kl_se']:.3f}" if entry["kl"] < 1 else f"{entry['kl_se']:.2f}"
-    name = f" ({marked(entry['sampler'])})" if is_named else ""
     shown = kl if apart else f"**{kl}**"
-    return f"{shown} ± {error} in {entry['evaluations']:.0f}{name}"
+    return f"{shown} ± {error} in {entry['evaluations']:.0f}"
