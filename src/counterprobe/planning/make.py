@@ -131,7 +131,8 @@ def _spread(
     shared = np.minimum(loose[:, None], loose[None, :]) / max(1, len(alone) - 1)
     np.fill_diagonal(shared, 0.0)
     direct = strengths.direct.copy()
-    direct[np.ix_(alone, alone)] += shared
+    if len(alone) < len(direct):  # among all alike, only what pairs say is left to go by
+        direct[np.ix_(alone, alone)] += shared
     plan = _planned(replace(strengths, direct=direct), most, None, None, "search", searches, rng)
     rows = [np.searchsorted(strengths.positions, batch) for batch in plan.batches]
     return priced(strengths, rows, "search")
