@@ -164,7 +164,8 @@ def internal_edge_law(length: int, batch_size: int) -> FloatArray:
             + log_matchings(n - k - crossing)
             - log_matchings(n)
         )
-    return chances / chances.sum()  # one but for the rounding of large logarithms
+    chances /= chances.sum()  # one but for the rounding of large logarithms
+    return chances
 
 
 def laplace_bound(length: int, batch_size: int, rate: float) -> float:
