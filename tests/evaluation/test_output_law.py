@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from itertools import product
 from typing import ClassVar
+from zlib import crc32
 
 import numpy as np
 import pytest
@@ -13,6 +14,7 @@ from counterprobe.evaluation.output_law import (
     exact_output_law,
     seed_averaged_risk,
 )
+from counterprobe.probing.packed.selectors import SELECTORS, SeesTranscript
 from counterprobe.radii import RowRadii
 from counterprobe.targets import forests
 from counterprobe.targets.class_checker import check_class
@@ -183,6 +185,110 @@ def test_theory_mode_stays_within_the_finite_theorems(case, shape, selector) -> 
     assert exact.hybrid_hellinger <= 0.05**2 / 2 + 1e-12
     if exact.is_safe:
         assert exact.hybrid_total_variation < 1e-12
+
+
+# ----- Selectors that see the transcript ------------------------------------------------------
+
+
+@SeesTranscript
+def by_fingerprint(readout, row, votes, cutoff, transcript):
+    """Order a row by all that a selector may see: a rule as contrary as the definition admits."""
+    seen = (
+        transcript.state, transcript.draft, transcript.columns, transcript.colors,
+        transcript.votes.words, transcript.candidates.source, transcript.candidates.votes,
+        *(rows.source for rows in transcript.earlier),
+    )  # fmt: skip
+    key = crc32(b"".join(np.ascontiguousarray(array).tobytes() for array in seen))
+    return np.random.default_rng([key, readout]).permutation(row)[:cutoff]
+
+
+@SeesTranscript
+def unclaimed_first(readout, row, votes, cutoff, transcript):
+    """Keep what fewest rows of this screen and of earlier ones name."""
+    claims = np.bincount(
+        transcript.residual[transcript.candidates.source], minlength=len(transcript.state)
+    )
+    for rows in transcript.earlier:
+        claims = claims + rows.claims(len(transcript.state))
+    return row[np.argsort(claims[row], kind="stable")[:cutoff]]
+
+
+SEEING = {"by-fingerprint": by_fingerprint, "unclaimed-first": unclaimed_first}
+
+
+@pytest.mark.parametrize("selector", ["top-votes", "empty-on-overflow", *SEEING])
+def test_every_selector_is_exact_where_its_screens_succeed(selector, monkeypatch) -> None:
+    """Two hubs of degree 4 and 3 at a cutoff of 2: rows overflow, and what they keep differs."""
+    for name, rule in SEEING.items():
+        monkeypatch.setitem(SELECTORS, name, rule)
+    edges = np.array([[0, 1], [0, 2], [0, 3], [0, 4], [4, 5], [4, 6], [6, 7]])
+    law = cp.families.two_type_forest(8, edges, vocab_size=64)
+    sampler = cp.samplers.Packed(
+        num_colors=32, num_colorings=21, majority_fraction=0.5, degree_cutoff=2, selector=selector
+    )
+    overflowed = 0
+    for seed in range(3):
+        exact = exact_output_law(law, sampler, decision_seed=seed)
+        assert exact.is_safe
+        assert exact.total_variation < 1e-12
+        overflowed += sum(r.screens[0].num_overflowed for r in exact.diagnostics)
+    assert overflowed > 0
+
+
+@pytest.mark.parametrize("selector", SEEING)
+def test_the_identities_hold_for_selectors_that_see_the_transcript(selector, monkeypatch) -> None:
+    """One coloring fails most screens; the decomposition and the hybrid's bound do not mind."""
+    monkeypatch.setitem(SELECTORS, selector, SEEING[selector])
+    law = cp.families.two_type_forest(8, forests.path(8), vocab_size=64)
+    oracle = cp.FrozenNoise(
+        law.oracle(), radius=0.05**2 / 16, metric="hellinger", direction="random", seed=0,
+        classes=law.classes,
+    )  # fmt: skip
+    sampler = cp.samplers.Packed(
+        num_colors=2, num_colorings=1, majority_fraction=0.0, degree_cutoff=2, selector=selector
+    )
+    laws = [exact_output_law(law, sampler, oracle=oracle, decision_seed=k) for k in range(3)]
+    for exact in laws:
+        assert exact.output.sum() == pytest.approx(1, abs=1e-12)
+        assert exact.hybrid_hellinger <= 0.05**2 / 2 + 1e-12
+        assert abs(exact.kl - exact.total_correlation - exact.row_kl) < 1e-9
+    assert any(not exact.is_safe for exact in laws)
+    # Some rows were selected with earlier screens to look at.
+    assert any(len(report.screens) > 1 for exact in laws for report in exact.diagnostics)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("selector", ["top-votes", *SEEING])
+def test_the_proved_risk_is_the_same_for_every_selector(selector, monkeypatch) -> None:
+    """Proposition "Invariance under public row selection": N = 11, a hub of degree 10 above d = 9.
+
+    The hub's row overflows in theory mode; rows err on the boundary of the Hellinger class.
+    """
+    for name, rule in SEEING.items():
+        monkeypatch.setitem(SELECTORS, name, rule)
+    law = cp.families.two_type_forest(
+        11, np.array([[0, k] for k in range(1, 11)]), vocab_size=1024
+    )
+    epsilon = 0.004
+    signal = check_class(law, rank_exponent=1.5).edge_signal
+    row_error = calibrate(11, 1024, epsilon=epsilon, degree_cutoff=9).row_error
+    sampler = cp.samplers.PackedTheory(
+        epsilon=epsilon,
+        edge_signal=signal,
+        tail_tolerance=0.99 * (signal - 4 * row_error),
+        selector=selector,
+    )
+    oracle = cp.FrozenNoise.for_hellinger_radius(
+        law.oracle(), epsilon / 2, direction="random", seed=2, classes=law.classes
+    )
+    exact = exact_output_law(law, sampler, oracle=oracle, decision_seed=1)
+    public = sampler.calibration(11, 1024)
+    assert 0 < exact.total_variation <= public.risk_bound == pytest.approx(3 * epsilon / 4)
+    assert exact.is_safe
+    for report in exact.diagnostics:
+        assert report.screens[0].num_overflowed == 1
+        assert report.peel_phases == 1 <= public.phase_cap
+        assert report.guard == "none"
 
 
 def test_forced_screen_failure_breaks_safety_but_not_the_hybrid_bound() -> None:

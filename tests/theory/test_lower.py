@@ -7,6 +7,12 @@ import pytest
 
 import counterprobe as cp
 from counterprobe.theory import bounds
+from counterprobe.theory.collisions import (
+    collision_loss,
+    edge_loss,
+    follow_edges,
+    internal_edge_law,
+)
 
 # ----- The theorem --------------------------------------------------------------------------
 
@@ -145,6 +151,72 @@ def test_one_batch_on_the_hard_family_errs_at_least_as_the_bound_says() -> None:
         one_edge = 1 - np.sqrt(joint * product).sum()
         assert rho**2 / 12 <= one_edge <= rho**2 / 2
         assert 1 - (1 - one_edge) ** (length / 2) >= predicted
+
+
+@pytest.mark.parametrize("rho", [0.5, 0.1, 0.01])
+def test_two_batches_on_the_hard_family_by_the_exact_law_of_their_collisions(rho) -> None:
+    """Halves of N = 32768 hold z edges each, and z has a known law over the matchings."""
+    length = 2 * 16384
+    chances = internal_edge_law(length, length // 2)
+    losses = [collision_loss(rho, rho, 2 * z) for z in range(len(chances))]
+    risk = float(chances @ losses)  # at most the mean of H^2 over instances, hence of TV
+    predicted = bounds.minimax_risk_bound(length, rho, rounds=2)
+    assert 0 < predicted <= risk
+    # An uneven cut leaves more collisions: the even one is the harder test of the bound.
+    uneven = internal_edge_law(length, length // 4)
+    inside = np.arange(len(uneven)) + (length // 2 - length // 4 + np.arange(len(uneven)))
+    assert uneven @ [collision_loss(rho, rho, z) for z in inside] > risk * (1 - 1e-12)
+
+
+@pytest.mark.parametrize(("rounds", "rho"), [(2, 1 / 32), (3, 1 / 32), (4, 1 / 64), (8, 1 / 64)])
+@pytest.mark.parametrize("probes", [0, 2])
+def test_several_batches_and_permitted_probes_err_at_least_as_the_bound_says(
+    rounds, rho, probes
+) -> None:
+    """A rule of R batches at N = 16384 R: odd positions that answered to a candidate go last.
+
+    Its batches depend on replies to probes alone, so the output factors over the matching, and
+    every edge inside a batch that no probe touched costs a factor ``1 - edge_loss``.
+    """
+    length, bank = 16384 * rounds, 16
+    law = cp.families.hard_matching(
+        length, target_seed=rounds, vocab_size=64, bank_size=bank, trigger_mass=rho
+    )
+    assert probes <= bank / 8
+    run = cp.Unmasking(law.frozen_oracle())
+    operations, answered = [], np.zeros(length, dtype=bool)
+    odd = np.arange(1, length, 2)
+    for candidate in range(probes):
+        state = np.full(length, candidate)
+        state[odd] = cp.MASK
+        rows = run.probe(state[None, :], odd).class_masses
+        answered[odd] |= rows[:, 0] != rho
+        operations.append(("probe", dict.fromkeys(range(0, length, 2), candidate)))
+    others = np.flatnonzero(~answered)
+    batches = np.array_split(others, rounds - 1 if answered.any() else rounds)
+    if answered.any():
+        batches.append(np.flatnonzero(answered))
+        assert answered.sum() > length / 100
+    assert len(batches) == rounds
+    assert run.ledger.probes == probes
+    record = follow_edges(
+        law.mate, law.trigger, bank, [*operations, *(("commit", b.tolist()) for b in batches)]
+    )
+    assert (record.num_probed > 0) == (probes > 0)
+    risk = collision_loss(rho, rho, sum(record.collisions))
+    assert 0 < bounds.minimax_risk_bound(length, rho, rounds) <= risk < 1
+
+
+def test_the_loss_of_an_edge_is_that_of_the_family() -> None:
+    for rho, theta in ((0.5, 0.5), (0.25, 0.1), (1 / 16, 1 / 16)):
+        law = cp.families.hard_matching(
+            4, vocab_size=64, bank_size=1, trigger_mass=rho, coupling=theta
+        )
+        joint = law.pair_marginals[0]
+        product = np.outer(joint.sum(axis=1), joint.sum(axis=0))
+        loss = edge_loss(rho, theta)
+        assert loss == pytest.approx(1 - np.sqrt(joint * product).sum(), abs=1e-14)
+        assert theta**2 / 12 <= loss <= theta**2 / 2
 
 
 def test_too_few_columns_leave_hard_edges_broken_and_enough_find_them() -> None:

@@ -11,5 +11,7 @@ from counterprobe.probing.packed.screen import ScreenSettings as ScreenSettings
 from counterprobe.probing.packed.screen import draw_colorings as draw_colorings
 from counterprobe.probing.packed.screen import packed_screen as packed_screen
 from counterprobe.probing.packed.selectors import RowSelector as RowSelector
+from counterprobe.probing.packed.selectors import SeesTranscript as SeesTranscript
 from counterprobe.probing.packed.selectors import empty_on_overflow as empty_on_overflow
 from counterprobe.probing.packed.selectors import top_votes as top_votes
+from counterprobe.probing.packed.transcript import ScreenTranscript as ScreenTranscript

@@ -27,12 +27,12 @@ from counterprobe.probing.packed.fillers import (
     most_likely_filler,
 )
 from counterprobe.probing.packed.screen import (
-    ScreenRows,
     ScreenSettings,
     draw_colorings,
     packed_screen,
 )
-from counterprobe.probing.packed.selectors import SELECTORS, RowSelector, top_votes
+from counterprobe.probing.packed.selectors import SELECTORS, RowSelector, SeesTranscript, top_votes
+from counterprobe.probing.packed.transcript import ScreenRows
 from counterprobe.run.unmasking import Unmasking
 from counterprobe.samplers.base import Sampler
 from counterprobe.streams import Decisions
@@ -178,7 +178,7 @@ def run_packed(
     plan: PackedPlan,
     *,
     draft: Filler = most_likely_filler,
-    selector: RowSelector = top_votes,
+    selector: RowSelector | SeesTranscript = top_votes,
 ) -> PackedReport:
     """Run the paper's box to completion.
 
@@ -190,7 +190,7 @@ def run_packed(
         Colorings and draft choices have separate keys.
     plan : PackedPlan
     draft : Filler
-    selector : RowSelector
+    selector : RowSelector or SeesTranscript
     """
     # 1. Preprocess: one all-mask readout.
     banks = run.once("banks", lambda: read_banks(run, plan.bank_threshold, plan.row_error))
@@ -198,10 +198,9 @@ def run_packed(
     log = _Log(plan, banks)
     while not run.is_complete:
         # 2 and 3. Draft, then fresh colors, then the screen.
-        index = len(log.screens)
         probes_before = run.ledger.probes
-        screening = functools.partial(_screen, run, decisions, plan, banks, draft, selector, index)
-        rows, colors = run.once(f"screen {index}", screening)
+        screening = functools.partial(_screen, run, decisions, log, draft, selector)
+        rows, colors = run.once(f"screen {len(log.screens)}", screening)
         # 4. Peel what many rows claim, one by one, in index order.
         peel = np.flatnonzero(2 * rows.claims(run.length) > plan.screen.degree_cutoff)
         is_last = len(peel) == 0 or log.peel_phases == plan.phase_cap
@@ -219,14 +218,13 @@ def run_packed(
 def _screen(
     run: Unmasking,
     decisions: Decisions,
-    plan: PackedPlan,
-    banks: Banks,
+    log: _Log,
     draft: Filler,
-    selector: RowSelector,
-    index: int,
+    selector: RowSelector | SeesTranscript,
 ) -> tuple[ScreenRows, NDArray[np.int32]]:
     """Fix a draft, then draw fresh colors for all positions, then run the screen."""
-    context = FillerContext(run.state, banks, index)
+    plan, banks, earlier = log.plan, log.banks, tuple(log.rows)
+    index, context = len(earlier), FillerContext(run.state, banks, earlier)
     filler = make_filler(draft, context, decisions.generator("draft", index), run.vocab_size)
     colors = draw_colorings(
         plan.screen.num_colorings,
@@ -234,7 +232,8 @@ def _screen(
         run.length,
         decisions.generator("coloring", index),
     )
-    rows = packed_screen(run, plan.screen, banks.columns(filler), filler, colors, selector)
+    columns = banks.columns(filler)
+    rows = packed_screen(run, plan.screen, columns, filler, colors, selector, earlier)
     return rows, colors
 
 
@@ -264,6 +263,7 @@ class _Log:
     def __init__(self, plan: PackedPlan, banks: Banks) -> None:
         self.plan = plan
         self.banks = banks
+        self.rows: list[ScreenRows] = []
         self.screens: list[ScreenReport] = []
         self.peel_phases = 0
         self.terminal_positions = np.empty(0, dtype=np.int64)
@@ -280,6 +280,7 @@ class _Log:
         peel: IntArray,
     ) -> None:
         """Note one screen."""
+        self.rows.append(rows)
         self.screens.append(
             ScreenReport(
                 num_residual=len(rows.residual),
@@ -307,7 +308,7 @@ class _Log:
         )
 
 
-def row_selector(name: str) -> RowSelector:
+def row_selector(name: str) -> RowSelector | SeesTranscript:
     """Return what decides which candidates an overflowing row keeps, by its name."""
     if name not in SELECTORS:
         raise ValueError(f"selector must be one of {', '.join(SELECTORS)}; got {name!r}")

@@ -23,7 +23,7 @@ def context() -> FillerContext:
     marginals[3] = 0.7, 0.1, 0.1, 0.1
     oracle = cp.CallableOracle(lambda s: np.broadcast_to(marginals, (len(s), 5, 4)), 5, 4)
     state = np.array([cp.MASK, 3, cp.MASK, cp.MASK, 0], dtype=np.int32)
-    return FillerContext(state, read_banks(cp.Unmasking(oracle, given=state), 0.3, 0.0), 0)
+    return FillerContext(state, read_banks(cp.Unmasking(oracle, given=state), 0.3, 0.0))
 
 
 @pytest.fixture
@@ -96,7 +96,7 @@ def test_a_draft_sees_the_history_and_the_number_of_screens(star):
     seen = []
 
     def draft(context, rng):
-        seen.append((context.screen_index, context.state))
+        seen.append((len(context.earlier), context.state))
         return most_likely_filler(context, rng)
 
     run, report = run_with(draft, star, degree_cutoff=4)
@@ -172,7 +172,7 @@ def rare_choices(threshold: float, marginals: list[float]) -> list[set[int]]:
     size = len(marginals)
     oracle = cp.CallableOracle(lambda s: np.broadcast_to(law, (len(s), 2, size)), 2, size)
     run = cp.Unmasking(oracle)
-    context = FillerContext(run.state, read_banks(run, threshold, 0.0), 0)
+    context = FillerContext(run.state, read_banks(run, threshold, 0.0))
     draws = [rare_filler(context, np.random.default_rng(k)) for k in range(200)]
     return [set(column.tolist()) for column in np.array(draws).T]
 

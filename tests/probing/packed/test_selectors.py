@@ -3,13 +3,18 @@
 import numpy as np
 import pytest
 
+import counterprobe as cp
+from counterprobe.probing.packed.screen import draw_colorings
 from counterprobe.probing.packed.selectors import (
     SELECTORS,
+    SeesTranscript,
     empty_on_overflow,
     select_rows,
     top_votes,
 )
 from counterprobe.probing.packed.votes import Nominees
+from counterprobe.run.transcript import Level
+from counterprobe.samplers.packed import Packed, run_packed
 
 # Positions of the residual set in these tests: readout k of the candidates is RESIDUAL[k].
 RESIDUAL = np.array([2, 3, 5, 8, 11, 12])
@@ -137,6 +142,70 @@ def test_a_rule_that_overwrites_its_candidates_changes_only_its_copy():
         return kept
 
     assert selected(OVERFLOWED, 3, overwrite)[0] == [3, 5, 8]
+
+
+# ----- The transcript -------------------------------------------------------------------------
+
+
+def watched(seed: int) -> tuple[list, list, cp.Unmasking]:
+    """Run the box on a path of 24 with few colors, and note what its selector and draft see."""
+    law = cp.families.path(24, target_seed=seed)
+    streams = cp.Streams(seed, 1)
+    run = cp.Unmasking(law.oracle(), record=Level.STRUCTURE)
+    run.begin(streams)
+    plan = Packed(num_colors=4, num_colorings=5, degree_cutoff=2).plan(24, law.vocab_size, 0.0)
+    seen, drafts = [], []
+
+    @SeesTranscript
+    def look(readout, row, votes, cutoff, transcript):
+        if not any(transcript is known for known in seen):
+            seen.append(transcript)
+        return row[:cutoff]
+
+    def draft(context, rng):
+        drafts.append(context)
+        return context.banks.most_likely
+
+    run_packed(run, streams.decisions, plan, draft=draft, selector=look)
+    return seen, drafts, run
+
+
+def test_a_selector_sees_the_past_and_this_screen_and_nothing_later():
+    seen, drafts, run = watched(3)
+    screens = [note.content for note in run.transcript.notes if note.name == "screen"]
+    assert len(seen) == len(drafts) == len(screens) >= 3
+    decisions = cp.Streams(3, 1).decisions
+    for k, (transcript, context, noted) in enumerate(zip(seen, drafts, screens, strict=True)):
+        # Earlier screens' rows, first to last, and no row of this screen.
+        returned = [content["rows"] for content in screens[:k]]
+        for earlier in (transcript.earlier, context.earlier):
+            assert len(earlier) == k
+            assert all(a is b for a, b in zip(earlier, returned, strict=True))
+        # The history is that of the screen: what is residual was not drawn yet.
+        assert (
+            np.flatnonzero(transcript.state == cp.MASK).tolist() == noted["rows"].residual.tolist()
+        )
+        known = transcript.state != cp.MASK
+        assert (transcript.state[known] == run.state[known]).all()
+        assert transcript.residual is noted["rows"].residual
+        assert transcript.candidates is noted["rows"].candidates
+        # Colors are this screen's block; candidates are the majorities of its votes.
+        assert (
+            transcript.colors == draw_colorings(5, 4, 24, decisions.generator("coloring", k))
+        ).all()
+        again = transcript.votes.count(transcript.colors[:, transcript.residual], 0.65)
+        assert again.source.tolist() == transcript.candidates.source.tolist()
+        assert again.votes.tolist() == transcript.candidates.votes.tolist()
+
+
+def test_a_selector_that_sees_the_transcript_is_held_to_the_contract():
+    clique = cp.TableLaw(np.arange(1.0, 33).reshape((2,) * 5) ** 2)
+    plan = Packed(num_colors=50, num_colorings=5, degree_cutoff=2, tv_cut=1e-9).plan(5, 2, 0.0)
+    run = cp.Unmasking(clique.oracle())
+    run.begin(cp.Streams(1, 2))
+    whole = SeesTranscript(lambda readout, row, votes, cutoff, transcript: row)
+    with pytest.raises(ValueError, match="at most 2 candidates"):
+        run_packed(run, cp.Streams(1, 2).decisions, plan, selector=whole)
 
 
 # ----- The contract ---------------------------------------------------------------------------

@@ -14,6 +14,7 @@ import numpy as np
 
 from counterprobe.arrays import IntArray, StateArray
 from counterprobe.probing.banks import Banks
+from counterprobe.probing.packed.transcript import ScreenRows
 from counterprobe.states import MASK
 
 __all__ = [
@@ -37,13 +38,13 @@ class FillerContext:
         The history.
     banks : Banks
         What preprocessing learned.
-    screen_index : int
-        How many screens came before.
+    earlier : tuple of ScreenRows
+        What the screens before this one returned, first to last.
     """
 
     state: StateArray
     banks: Banks
-    screen_index: int
+    earlier: tuple[ScreenRows, ...] = ()
 
 
 Filler = Callable[[FillerContext, np.random.Generator], IntArray]

@@ -19,8 +19,14 @@ from numpy.typing import NDArray
 from counterprobe.arrays import FloatArray, IntArray, StateArray
 from counterprobe.compiled import kernel
 from counterprobe.oracle import Readouts
-from counterprobe.probing.packed.selectors import RowSelector, select_rows, top_votes
-from counterprobe.probing.packed.votes import Nominees, VoteBook
+from counterprobe.probing.packed.selectors import (
+    RowSelector,
+    SeesTranscript,
+    select_rows,
+    top_votes,
+)
+from counterprobe.probing.packed.transcript import ScreenRows, ScreenTranscript
+from counterprobe.probing.packed.votes import VoteBook
 from counterprobe.rows import Rows, to_numpy
 from counterprobe.run.unmasking import Request, Unmasking
 from counterprobe.states import MASK
@@ -76,49 +82,6 @@ class Chunk:
     coloring: int
     readouts: IntArray
     sources: IntArray
-
-
-@dataclass(frozen=True, slots=True)
-class ScreenRows:
-    """What a screen returns: for every residual readout, the sources it seems to depend on.
-
-    Attributes
-    ----------
-    residual : ndarray of int, shape (n,)
-        Positions screened, increasing.
-    start : ndarray of int, shape (n + 1,)
-    source : ndarray of int
-        Row of ``residual[k]``: positions ``source[start[k]:start[k + 1]]``, increasing.
-    candidates : Nominees
-        Candidate rows before selection, by index into ``residual``.
-    """
-
-    residual: IntArray
-    start: IntArray
-    source: IntArray
-    candidates: Nominees
-
-    @property
-    def num_overflowed(self) -> int:
-        """Rows that had more candidates than the cutoff."""
-        return int((np.diff(self.candidates.start) > np.diff(self.start)).sum())
-
-    def row(self, position: int) -> IntArray:
-        """Return the row of one residual position."""
-        k = int(np.searchsorted(self.residual, position))
-        if k == len(self.residual) or self.residual[k] != position:
-            raise ValueError(f"position {position} was not screened: it is not residual")
-        return self.source[self.start[k] : self.start[k + 1]]
-
-    def claims(self, length: int) -> IntArray:
-        """Return how many rows name each position, shape ``(length,)``."""
-        return np.bincount(self.source, minlength=length)
-
-    def edges(self) -> IntArray:
-        """Return the pairs in which either end's row names the other, shape ``(E, 2)``."""
-        readout = np.repeat(self.residual, np.diff(self.start))
-        pairs = np.stack([readout, self.source], axis=1)
-        return np.unique(np.sort(pairs, axis=1), axis=0).reshape(-1, 2)
 
 
 def draw_colorings(
@@ -191,7 +154,8 @@ def packed_screen(
     columns: IntArray,
     draft: IntArray,
     colors: NDArray[np.int32],
-    selector: RowSelector = top_votes,
+    selector: RowSelector | SeesTranscript = top_votes,
+    earlier: tuple[ScreenRows, ...] = (),
 ) -> ScreenRows:
     """Run one screen at the current history; the history is unchanged.
 
@@ -204,7 +168,9 @@ def packed_screen(
     draft : ndarray of int, shape (N,)
     colors : ndarray of int, shape (M, N)
         The colorings, drawn after the draft was fixed.
-    selector : RowSelector
+    selector : RowSelector or SeesTranscript
+    earlier : tuple of ScreenRows
+        What the run's earlier screens returned, for a selector that sees the transcript.
     """
     residual = run.residual
     book = VoteBook(len(residual), screen.num_colors, screen.num_colorings)
@@ -231,6 +197,11 @@ def packed_screen(
         )  # fmt: skip
         run.stage(requests(), vote)
     candidates = book.count(colors[:, residual], screen.majority_fraction)
+    if isinstance(selector, SeesTranscript):
+        seen = ScreenTranscript(
+            history, draft, columns, colors, book, residual, candidates, earlier
+        )
+        selector = selector.given(seen)
     start, source = select_rows(candidates, residual, screen.degree_cutoff, selector)
     return ScreenRows(residual, start, source, candidates)
 

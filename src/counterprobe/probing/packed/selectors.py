@@ -1,26 +1,68 @@
 """Row selectors: what a screen returns when a readout has more candidates than the cutoff.
 
 Definition "Admissible public row selector". A selector keeps every candidate of a row that fits
-the cutoff, and on overflow keeps at most ``cutoff`` of them; which ones is its own business. Every
-selector that keeps this contract has the same guarantees (section "Public row-selector
+the cutoff, and on overflow keeps at most ``cutoff`` of them; which ones is its own business. It
+may look at the public transcript (:class:`SeesTranscript`), and at nothing that is drawn later.
+Every selector that keeps this contract has the same guarantees (section "Public row-selector
 invariance").
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from counterprobe.arrays import IntArray
+from counterprobe.probing.packed.transcript import ScreenTranscript
 from counterprobe.probing.packed.votes import Nominees
 
-__all__ = ["SELECTORS", "RowSelector", "empty_on_overflow", "select_rows", "top_votes"]
+__all__ = [
+    "SELECTORS",
+    "RowSelector",
+    "SeesTranscript",
+    "empty_on_overflow",
+    "select_rows",
+    "top_votes",
+]
 
 
 RowSelector = Callable[[int, IntArray, IntArray, int], IntArray]
 """``selector(readout, candidates, votes, cutoff)`` returns the candidates to keep, by position."""
+
+
+@dataclass(frozen=True, slots=True)
+class SeesTranscript:
+    """A selector of the paper's full form, ``S(j, C, d; T)``; also a decorator.
+
+    Parameters
+    ----------
+    rule : callable
+        ``rule(readout, candidates, votes, cutoff, transcript)`` returns the candidates to keep. A
+        deterministic function of these: it submits nothing and remembers nothing of its own.
+
+    Examples
+    --------
+    Those that have been named before go first:
+
+    >>> @SeesTranscript
+    ... def familiar(readout, candidates, votes, cutoff, transcript):
+    ...     claims = sum(rows.claims(len(transcript.state)) for rows in transcript.earlier)
+    ...     known = claims + np.zeros(len(transcript.state))
+    ...     return candidates[np.argsort(-known[candidates], kind="stable")[:cutoff]]
+    """
+
+    rule: Callable[[int, IntArray, IntArray, int, ScreenTranscript], IntArray]
+
+    def given(self, transcript: ScreenTranscript) -> RowSelector:
+        """Return the rule for the rows of one screen."""
+
+        def select(readout: int, row: IntArray, votes: IntArray, cutoff: int) -> IntArray:
+            return self.rule(readout, row, votes, cutoff, transcript)
+
+        return select
 
 
 def top_votes(readout: int, candidates: IntArray, votes: IntArray, cutoff: int) -> IntArray:
@@ -35,7 +77,7 @@ def empty_on_overflow(
     return candidates if len(candidates) <= cutoff else candidates[:0]
 
 
-SELECTORS: dict[str, RowSelector] = {
+SELECTORS: dict[str, RowSelector | SeesTranscript] = {
     "top-votes": top_votes,
     "empty-on-overflow": empty_on_overflow,
 }
