@@ -150,6 +150,13 @@ def test_a_file_that_is_continued_keeps_what_made_it_before(tmp_path):
     assert made_again(file) == [before, made_now()]
 
 
+def test_a_commit_that_the_environment_names_wins_over_git(monkeypatch):
+    monkeypatch.setenv("COUNTERPROBE_COMMIT", "0123abc")
+    assert made_now.__wrapped__()["commit"] == "0123abc"
+    monkeypatch.delenv("COUNTERPROBE_COMMIT")
+    assert made_now.__wrapped__()["commit"] != "0123abc"
+
+
 def test_a_file_without_its_making_is_given_what_is_known_once(tmp_path):
     file = tmp_path / "old.json"
     file.write_text(json.dumps({"rows": [1]}))
