@@ -16,4 +16,5 @@ def trace_tables(measured: Mapping[str, Any]) -> dict[str, str]:
         [f"`{row['options']}`", count(row["submissions"]), count(row["bytes"])]
         for row in measured["rows"]
     ]
-    return {"trace-sizes": markdown(["further options", "submissions", "bytes of the trace"], lines)}
+    heading = ["further options", "submissions", "bytes of the trace"]
+    return {"trace-sizes": markdown(heading, lines)}
