@@ -27,7 +27,6 @@ from pages.proteins import protein_tables, protein_values
 from pages.sources import ROOT, read_sources, result_files
 from pages.strengths import planning_tables, soft_tables
 from pages.study import draw_studies, full_tables, read_studies, study_tables, study_values
-from pages.traces import trace_tables
 from pages.two_sample import two_sample_tables
 from rivals.report import tables as peer_tables
 
@@ -51,7 +50,6 @@ def contents() -> tuple[dict[str, str], dict[str, Any]]:
         **two_sample_tables(sources["two-sample"]),
         **planning_tables(sources["planning-prices"]),
         **soft_tables(sources["soft"]["figures"]),
-        # **trace_tables(sources["trace-sizes"]),
     }
     values = {
         **sources,
