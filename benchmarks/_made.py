@@ -65,7 +65,12 @@ def _command() -> str:
 
 
 def _commit() -> str:
-    """Return the commit that is checked out, and whether tracked files differ from it."""
+    """Return the commit that is checked out, and whether tracked files differ from it.
+
+    ``COUNTERPROBE_COMMIT`` wins: a machine that was sent files alone has no history of them.
+    """
+    if told := os.environ.get("COUNTERPROBE_COMMIT"):
+        return told
     commit = _git("rev-parse", "--short=12", "HEAD")
     if not commit:
         return UNKNOWN

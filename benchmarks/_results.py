@@ -6,10 +6,8 @@ import argparse
 import json
 import os
 import platform
-import subprocess
 import sys
 from collections.abc import Callable, Sequence
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +15,7 @@ import numpy as np
 import torch
 from _made import made_again
 
-__all__ = ["failures_of", "made_by", "plain", "read_continued", "run_program", "write_results"]
+__all__ = ["failures_of", "plain", "read_continued", "run_program", "write_results"]
 
 Entries = dict[str, dict[str, Any]]
 
@@ -37,32 +35,12 @@ def write_results(file: Path | None, content: dict[str, Any]) -> None:
     """Write a file, whole or not at all, with what made it and the versions it depends on."""
     if file is None:
         return
-    versions = {"python": platform.python_version(), "torch": torch.__version__, **made_by()}
+    versions = {"python": platform.python_version(), "torch": torch.__version__}
     file.parent.mkdir(parents=True, exist_ok=True)
     partial = file.with_name(f".{file.name}.partial")
     written = {"made": made_again(file), **content, **versions}
     partial.write_text(json.dumps(written, indent=1) + "\n")
     os.replace(partial, file)
-
-
-def made_by() -> dict[str, Any]:
-    """Return the command, the commit, the machine and the date of a result."""
-    commit = os.environ.get("COUNTERPROBE_COMMIT")
-    if commit is None:
-        asked = subprocess.run(
-            ["git", "rev-parse", "HEAD"],
-            cwd=Path(__file__).parent, capture_output=True, text=True, check=False,
-        )  # fmt: skip
-        commit = asked.stdout.strip() or "unknown"
-    machine = f"{platform.system()} {platform.machine()}, {os.cpu_count()} cores"
-    if torch.cuda.is_available():
-        machine += f", {torch.cuda.get_device_name()}"
-    return {
-        "command": " ".join(["python", *sys.argv]),
-        "commit": commit,
-        "machine": machine,
-        "date": datetime.now(UTC).isoformat(timespec="seconds"),
-    }
 
 
 def failures_of(measured: dict[str, dict[str, Entries]]) -> list[str]:

@@ -24,6 +24,7 @@ from pages.comparisons import comparison_tables
 from pages.denoisers import denoiser_tables, denoiser_values
 from pages.exact_laws import law_tables, law_values
 from pages.filling import fill
+from pages.proteins import protein_tables, protein_values
 from pages.sources import ROOT, read_sources, result_files
 from pages.strengths import planning_tables, soft_tables
 from pages.study import draw_studies, full_tables, read_studies, study_tables, study_values
@@ -45,6 +46,7 @@ def contents() -> tuple[dict[str, str], dict[str, Any]]:
         **study_tables(studies),
         **law_tables(sources),
         **denoiser_tables(laws, mixtures),
+        **protein_tables(sources["protein_speed"]["tasks"], sources["proteins"]["tasks"]),
         **antibody_tables(sources["antibodies"]["tasks"]),
         **attack_tables(sources["attack"]),
         **comparison_tables(sources["comparisons"]["comparisons"]),
@@ -57,6 +59,7 @@ def contents() -> tuple[dict[str, str], dict[str, Any]]:
         **law_values(sources),
         "study": study_values(studies),
         "denoisers": denoiser_values(laws),
+        "designs": protein_values(sources["protein_speed"]["tasks"]),
     }
     return tables, values
 
@@ -77,6 +80,7 @@ def written() -> dict[Path, str]:
 def draw_figures() -> None:
     """Draw what comes from the files alone."""
     from denoisers.report import draw_figure as draw_denoisers
+    from designs.drawing import draw_proteins
     from pages.growth_figure import draw_growth
     from rivals.drawing import draw_figure as draw_peers
     from rivals.drawing import draw_learned
@@ -85,6 +89,10 @@ def draw_figures() -> None:
     draw_peers(sources["peers"]["cells"], figures / "peers.png")
     draw_learned(sources["denoiser"]["laws"], figures / "peers-learned.png")
     draw_denoisers(sources["denoiser"]["laws"], figures / "denoiser.png")
+    prices = {task: {"prices": p["prices"]} for task, p in sources["proteins"]["tasks"].items()}
+    timed = {task: {"speed": p["speed"]} for task, p in sources["protein_speed"]["tasks"].items()}
+    draw_proteins({t: prices.get(t, {}) | timed.get(t, {}) for t in prices | timed},
+                  figures / "proteins.png")  # fmt: skip
     draw_growth(sources["compressed-growth"]["rows"], figures / "compressed-growth.svg")
     draw_studies(read_studies(DOCS / "study"), DOCS / "study")
 

@@ -20,9 +20,10 @@ WAYS = {
 }
 RATES = {
     "package": ("0.55", "s", "its own sampler"),
-    "colabdesign": ("#4f6d9a", "v", "ColabDesign"),
+    "colabdesign": ("#4f6d9a", "v", "ColabDesign, one at a time"),
     "sequential": ("#5b8c5a", "P", "one at a time, states kept"),
     "cached 8": ("#e08e9b", "D", "planned in 8, states kept"),
+    "cached distance 16": ("#c9a227", "^", "apart in space in 16, states kept"),
     "cached 16": ("#d1495b", "o", "planned in 16, states kept"),
 }
 TITLES = {"1ake": "adenylate kinase, 214 residues", "1ubi": "ubiquitin, 76 residues"}

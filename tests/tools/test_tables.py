@@ -14,7 +14,8 @@ from pages.sources import ROOT, result_files
 
 # Pages all of whose tables of measurements come from files.
 COVERED = ("README.md", "docs/peers.md", "docs/samplers.md", "docs/study.md", "docs/compressed.md",
-           "docs/quality.md", "docs/planning.md", "docs/soft.md")  # fmt: skip
+           "docs/quality.md", "docs/planning.md", "docs/soft.md", "docs/learned.md",
+           "docs/trace.md", "docs/hostile.md")  # fmt: skip
 FOUND = {"path": {"total": 1205, "kl": 0.0736, "kl_se": 0.003, "name": "punt", "none": None}}
 
 
@@ -178,6 +179,13 @@ def test_a_file_that_is_continued_keeps_what_made_it_before(tmp_path):
     before = dict.fromkeys(FIELDS, "x")
     file.write_text(json.dumps({"made": [before, made_now()]}))
     assert made_again(file) == [before, made_now()]
+
+
+def test_a_commit_that_the_environment_names_wins_over_git(monkeypatch):
+    monkeypatch.setenv("COUNTERPROBE_COMMIT", "0123abc")
+    assert made_now.__wrapped__()["commit"] == "0123abc"
+    monkeypatch.delenv("COUNTERPROBE_COMMIT")
+    assert made_now.__wrapped__()["commit"] != "0123abc"
 
 
 def test_a_file_without_its_making_is_given_what_is_known_once(tmp_path):
