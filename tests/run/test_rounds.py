@@ -105,6 +105,7 @@ def common(**options) -> Common:
             "oracle_name": "table",
             "seconds": 1.5,
             "temperature": 0.5,
+            "diagnostics": (None, "second group"),
             **options,
         }
     )
