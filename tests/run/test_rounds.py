@@ -125,7 +125,7 @@ def test_a_result_is_made_of_what_its_sequence_and_its_group_did():
     assert [event.positions.tolist() for event in second.transcript.events] == [[1, 3], [2]]
     for result in results:
         assert result.transcript.replay() == result.ledger
-        assert (result.rights, result.diagnostics) == (cp.Right.NONE, None)
+        assert (result.rights, result.diagnostics) == (cp.Right.NONE, "second group")
         assert (result.sampler, result.settings) == ("mine", {"batches": 2})
         assert (result.oracle_name, result.seconds, result.temperature) == ("table", 1.5, 0.5)
         assert result.versions == versions()
