@@ -149,7 +149,7 @@ def discover(
     (299, 0)
     >>> many = structure.sample(law.oracle(), 100, cp.Streams(1, 2))
     >>> many.sequences.shape, many.ledger.depth
-    ((100, 300), 10)
+    ((100, 300), 12)
     """
     if mode not in get_args(Mode):
         raise ValueError(f"mode must be one of {', '.join(get_args(Mode))}; got {mode!r}")
