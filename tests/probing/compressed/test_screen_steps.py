@@ -250,8 +250,22 @@ def test_without_probes_left_for_a_rehearsal_nothing_is_certified() -> None:
     running = fresh_screen(max_probes=50)
     running.knowledge.resolve(np.arange(12))
     running.readings.num_probes = 49
-    assert not running._rehearse().any()
+    assert running._rehearse() is None
     assert running.is_spent and not running.knowledge.is_resolved.any()
+
+
+@pytest.mark.parametrize("is_spent", [False, True])
+def test_what_the_same_edges_explain_again_is_refuted(is_spent: bool, monkeypatch) -> None:
+    running = fresh_screen()
+    running.knowledge.resolve(np.arange(40))
+    running.is_spent = is_spent  # the search may have ended before
+    refuted = np.isin(np.arange(40), [3, 7])
+    again = Script(lambda: running.knowledge.resolve(np.arange(40)))
+    monkeypatch.setattr(running, "_rehearse", Script(refuted, np.zeros(40, dtype=np.bool_)))
+    monkeypatch.setattr(running, "_run_batches", again)
+    running._certify()
+    assert np.flatnonzero(running.knowledge.is_refuted).tolist() == [3, 7]
+    assert np.flatnonzero(~running.knowledge.is_resolved).tolist() == [3, 7]
 
 
 def test_requests_are_small_and_everything_is_reported(counted) -> None:

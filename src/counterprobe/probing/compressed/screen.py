@@ -167,8 +167,10 @@ class _CompressedScreen(ScreenStages):
             before = self.validated.keys()
             was_found = self.knowledge.is_found
             refuted = self._rehearse()
+            if refuted is None:
+                return
             refuted = refuted | (was_found & ~self.knowledge.is_resolved)
-            if not refuted.any() or self.is_spent:
+            if not refuted.any():
                 return
             if k == 0:  # later on it is known that this law has more than pairs
                 self.knowledge.reopen(np.flatnonzero(refuted))
@@ -179,8 +181,11 @@ class _CompressedScreen(ScreenStages):
             self._run_batches()
         self.knowledge.refute(np.flatnonzero(self.knowledge.is_found))
 
-    def _rehearse(self) -> BoolArray:
-        """Compare what was found with rows of the law; return what they refute."""
+    def _rehearse(self) -> BoolArray | None:
+        """Compare what was found with rows of the law; return what they refute.
+
+        None, and nothing is resolved any more, if that would pass the budget.
+        """
         if self.readings.is_sketch:
             certificate = None
             free = np.flatnonzero(self.knowledge.is_found)
@@ -195,7 +200,7 @@ class _CompressedScreen(ScreenStages):
         if self.num_probes + cost > self.max_probes:
             self.knowledge.reopen(self.residual)
             self.is_spent = True
-            return np.zeros(self.run.length, dtype=np.bool_)
+            return None
         left_open = np.flatnonzero(~self.knowledge.is_resolved)
         if len(masked):
             choices = self._likely(len(masked), rng)
