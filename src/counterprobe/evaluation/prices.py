@@ -62,10 +62,9 @@ class Price:
 
     @property
     def cell(self) -> str:
-        """What tables show: the price with its standard error, and the limits of its interval."""
+        """What tables show: the price, its standard error, and the upper limit of its interval."""
         kl = self.measured
-        low, high = kl.interval
-        return f"{kl.value:.3f} ± {kl.standard_error:.3f} ({low:.3f} to {high:.3f})"
+        return f"{kl.value:.3f} ± {kl.standard_error:.3f} < {kl.interval[1]:.2g}"
 
     def joined(self, other: Price) -> Price:
         """Return the price by the samples of both."""
@@ -149,8 +148,8 @@ class PriceTable:
             "pairs do not explain; measured prices hold it."
         )
         return (
-            f"± standard error; in brackets {self.prices[0].measured.confidence:.0%} intervals, "
-            f"which hold if no sample breaks more than {most:.3g} nats in contexts that no sample "
+            f"± standard error, < upper limit at {self.prices[0].measured.confidence:.0%}, which "
+            f"holds if no sample breaks more than {most:.3g} nats in contexts that no sample "
             f"met.{left}"
         )
 

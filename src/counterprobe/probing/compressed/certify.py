@@ -68,20 +68,29 @@ class Certificate:
         self.free = np.flatnonzero(is_free)
         self.layers = list(centroid_layers(length, terms.edges, is_free))
         self.implied = ImpliedLaw.of(terms, ~is_free & ~found.knowledge.is_settled)
-        self.is_compared, self._is_bad = np.zeros((2, length), dtype=np.bool_)
+        self.is_compared, self._is_bad, self._is_torn = np.zeros((3, length), dtype=np.bool_)
         inside = found.knowledge.is_resolved[terms.edges].all(axis=1)
         self._label = components(length, terms.edges[inside])
         if terms.tolerance <= 3 * EXACT:
             # With noise, the terms of rare tokens may differ by anything.
-            self._is_bad[terms.edges[inside & (disagreement > self.implied.tolerance)]] = True
+            self._is_torn[terms.edges[inside & (disagreement > self.implied.tolerance)]] = True
 
     @property
     def is_refuted(self) -> BoolArray:
         """Certified positions of components in which a row or a table disagreed."""
+        return self._components_of(self._is_bad | self._is_torn)
+
+    @property
+    def is_rough(self) -> BoolArray:
+        """Refuted positions of components in which only tables disagreed: fitted too roughly."""
+        return self.is_refuted & ~self._components_of(self._is_bad)
+
+    def _components_of(self, positions: BoolArray) -> BoolArray:
+        """Return the certified positions of the components that some of them belong to."""
         spoilt = np.zeros(len(self._label), dtype=np.bool_)
-        spoilt[self._label[self._is_bad & self.is_certified]] = True
-        refuted: BoolArray = spoilt[self._label] & self.is_certified
-        return refuted
+        spoilt[self._label[positions & self.is_certified]] = True
+        members: BoolArray = spoilt[self._label] & self.is_certified
+        return members
 
     def compare_all_mask(self, history: StateArray, rows: Rows) -> None:
         """Compare the rows read with nothing but the context known, shape of ``history`` (N,)."""

@@ -96,6 +96,7 @@ class _CompressedScreen(ScreenStages):
         self.idle = self.most_resolved = 0
         self.is_spent = False
         self.num_compared = self.num_layered = 0
+        self.is_rough = np.zeros(run.length, dtype=np.bool_)
 
     @property
     def num_probes(self) -> int:
@@ -170,12 +171,16 @@ class _CompressedScreen(ScreenStages):
             if refuted is None:
                 return
             refuted = refuted | (was_found & ~self.knowledge.is_resolved)
+            is_rough = self.is_rough  # only tables disagree: that is worth more probes, once
+            if k > 0:
+                refuted &= ~is_rough
             if not refuted.any():
                 return
             if k == 0:  # later on it is known that this law has more than pairs
                 self.knowledge.reopen(np.flatnonzero(refuted))
                 self._run_batches()
-            is_same = self.validated.are_among(before) | ~self.knowledge.is_resolved
+            is_same = self.validated.are_among(before) & ~is_rough
+            is_same |= ~self.knowledge.is_resolved
             self.knowledge.refute(np.flatnonzero(refuted & is_same))
             self.validated.forget()
             self._run_batches()
@@ -208,6 +213,7 @@ class _CompressedScreen(ScreenStages):
         self.knowledge.reopen(left_open)  # what a rehearsal explains has no evidence yet
         if certificate is not None:
             self.num_compared = int(certificate.is_compared.sum())
+            self.is_rough = certificate.is_rough
             return certificate.is_refuted
         return self._rehearse_layers(layered, rng)
 
