@@ -89,7 +89,7 @@ def test_people_see_a_price_for_every_way_and_plain_words(structure):
     assert measured and all("±" in line and " < " in line for line in measured)
     said = " ".join(result.stdout.split())
     assert "For 2,000 sequences at 0.1 nats each: use " in said
-    assert "which hold if no sample breaks more than" in said
+    assert "which holds if no sample breaks more than" in said
     assert "Measuring took " in said
 
 
