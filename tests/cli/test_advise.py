@@ -127,12 +127,13 @@ def test_a_protein_is_priced_by_distances_too(tmp_path):
     assert "distance" in {one["way"] for one in by_index["prices"]}
     drawn = invoke(
         "--model", "proteinmpnn", "--device", "cpu", "--sequence", text, "--structure", file,
-        "--batches", 2, "--samples", 2, "--order", "commit", "--json", "-",
+        "--batches", 2, "--samples", 2, "--order", "commit", "--max-evaluations", 60,
+        "--json", "-",
     )  # fmt: skip
     assert drawn.exit_code == 0, drawn.stderr
     in_commit_order = json.loads(drawn.stdout)
     assert in_commit_order["prices"] != by_index["prices"]
-    assert {one["samples"] for one in in_commit_order["prices"]} == {2}
+    assert "distance" in {one["way"] for one in in_commit_order["prices"]}
 
 
 def test_a_certified_structure_needs_no_advice(tmp_path, unmeasured, refused):
