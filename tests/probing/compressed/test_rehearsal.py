@@ -77,16 +77,6 @@ def test_a_parity_beside_pairs_is_committed_singly(size: int) -> None:
         assert len(structure.unresolved) == size
 
 
-@pytest.mark.parametrize("size", [6, 20])
-def test_sketched_rows_are_rehearsed_layer_by_layer(size: int) -> None:
-    # 64 tokens: no terms are fitted, and yet rows of other components must not move.
-    for law, structure in structures(
-        lambda seed: block_topic(size, vocab_size=64, num_pairs=4, seed=seed), range(2)
-    ):
-        assert structure.terms is None
-        assert max(law.sizes_together(structure)) == 1
-
-
 @pytest.mark.parametrize("num_gates", [8, 16])
 def test_a_structure_refuses_an_oracle_that_differs_only_under_the_law(num_gates: int) -> None:
     for seed in SEEDS:
