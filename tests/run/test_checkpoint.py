@@ -621,7 +621,7 @@ def test_an_oracle_that_moved_within_its_row_error_is_recognised(tmp_path):
 @pytest.mark.filterwarnings("ignore::counterprobe.ZeroProbabilityWarning")
 @pytest.mark.parametrize("ahead", [False, True], ids=["one by one", "read ahead"])
 def test_a_run_with_impossible_drafts_is_resumed(ahead, tmp_path, monkeypatch):
-    monkeypatch.setattr("counterprobe.samplers.waves.MOST_NUMBERS", 4)  # requests of one state
+    monkeypatch.setattr("counterprobe.samplers.rules.waves.MOST_NUMBERS", 4)  # one state each
     refused = []
 
     class Dying(Mortal):

@@ -7,7 +7,7 @@ import pytest
 
 import counterprobe as cp
 from counterprobe.samplers import Autospeculation
-from counterprobe.samplers.autospeculation import log_ratio
+from counterprobe.samplers.peers.autospeculation import log_ratio
 
 
 def product(length: int) -> cp.ForestLaw:

@@ -5,7 +5,7 @@ import pytest
 
 import counterprobe as cp
 from counterprobe.samplers import coupling_disagreement
-from counterprobe.samplers.couplings import race
+from counterprobe.samplers.peers.universal_coupling import race
 
 WORKED = ([0.5, 0.3, 0.2], [0.2, 0.5, 0.3])
 COUNT = 20_000

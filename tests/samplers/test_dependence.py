@@ -8,7 +8,7 @@ import pytest
 
 import counterprobe as cp
 from counterprobe.samplers import ChenCongLi, InformationCurve, LiCai
-from counterprobe.samplers.best_sizes import best_sizes, curve_cost
+from counterprobe.samplers.peers.dependence import best_sizes, curve_cost
 
 
 def random_curve(draw: np.random.Generator, count: int) -> np.ndarray:

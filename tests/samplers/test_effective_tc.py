@@ -10,8 +10,8 @@ from scipy import integrate, stats
 
 import counterprobe as cp
 from counterprobe.samplers import EffectiveTC, ZhaoCai
-from counterprobe.samplers.best_sizes import curve_cost
-from counterprobe.samplers.effective_tc import time_grid
+from counterprobe.samplers.peers.dependence import curve_cost
+from counterprobe.samplers.peers.random_times import time_grid
 
 
 def random_law(seed: int, length: int = 5) -> cp.TableLaw:

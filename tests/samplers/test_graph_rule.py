@@ -123,7 +123,7 @@ def test_a_pool_bounds_what_a_step_probes_and_commits(rule):
 
 
 def test_more_positions_than_can_be_probed_are_refused(monkeypatch, counted):
-    monkeypatch.setattr("counterprobe.samplers.graph_rule.MOST_POSITIONS", 11)
+    monkeypatch.setattr("counterprobe.samplers.rules.graph_rule.MOST_POSITIONS", 11)
     oracle = counted(MATCHING.oracle())
     with pytest.raises(ValueError, match=r"probes at most 11 positions, got 12.*strength="):
         run(oracle, DAPD())

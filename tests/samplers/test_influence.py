@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 import counterprobe as cp
-from counterprobe.samplers import influence
-from counterprobe.samplers.influence import probed_influence, spread_values
+from counterprobe.samplers.rules import graph_rule
+from counterprobe.samplers.rules.graph_rule import probed_influence, spread_values
 
 MASK = cp.MASK
 
@@ -49,7 +49,7 @@ def begun(oracle: cp.Oracle, given=None) -> tuple[cp.Unmasking, cp.Rows]:
 @pytest.mark.parametrize("piece", [1, 9, 1 << 18])
 @pytest.mark.parametrize("seed", range(4))
 def test_it_is_the_mean_total_variation_by_enumeration(seed, piece, monkeypatch):
-    monkeypatch.setattr(influence, "PIECE", piece)
+    monkeypatch.setattr(graph_rule, "PIECE", piece)
     law = random_table(seed, (3,) * 4)
     draw = np.random.default_rng(seed)
     given = np.full(4, MASK)

@@ -15,7 +15,7 @@ from counterprobe.evaluation import (
     exact_output_law,
     information_curve,
 )
-from counterprobe.samplers.best_sizes import curve_cost
+from counterprobe.samplers.peers.dependence import curve_cost
 from counterprobe.targets.information import subset_entropies
 
 STREAMS = cp.Streams(61, 62)

@@ -5,7 +5,7 @@ import pytest
 
 import counterprobe as cp
 from counterprobe.samplers import Ancestral, MaskGIT, Spread
-from counterprobe.samplers.quotas import (
+from counterprobe.samplers.rules.quotas import (
     balanced_sizes,
     block_of,
     cosine_masked,

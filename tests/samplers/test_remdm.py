@@ -10,7 +10,7 @@ import pytest
 
 import counterprobe as cp
 from counterprobe.samplers import Ancestral, ReMDM
-from counterprobe.samplers.quotas import reveal_chances
+from counterprobe.samplers.rules.quotas import reveal_chances
 
 STRATEGIES = ["rescale", "cap", "confidence", "loop"]
 BY_SCHEDULE = ["rescale", "cap", "loop"]

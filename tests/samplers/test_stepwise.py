@@ -7,7 +7,7 @@ import pytest
 
 import counterprobe as cp
 from counterprobe import samplers as s
-from counterprobe.samplers.stepwise import Reply, best_first, prefix, score_rows
+from counterprobe.samplers.rules.stepwise import Reply, best_first, prefix, score_rows
 
 STREAMS = cp.Streams(81, 82)
 

@@ -7,7 +7,7 @@ import pytest
 
 import counterprobe as cp
 from counterprobe.samplers import ASSD, UniversalCoupling
-from counterprobe.samplers.universal_coupling import balanced_block
+from counterprobe.samplers.peers.universal_coupling import balanced_block
 
 MASK = cp.MASK
 

@@ -13,11 +13,9 @@ from counterprobe.samplers import (
     Sampler,
     Sequential,
     UniversalCoupling,
-    assd,
-    autospeculation,
-    universal_coupling,
 )
-from counterprobe.samplers.couplings import race
+from counterprobe.samplers.peers import assd, autospeculation, universal_coupling
+from counterprobe.samplers.peers.universal_coupling import race
 
 pytestmark = pytest.mark.filterwarnings("ignore::counterprobe.ZeroProbabilityWarning")
 
@@ -236,7 +234,7 @@ def test_sequences_side_by_side_are_those_drawn_alone_on_a_law_with_zeros(sample
 def test_a_request_of_refused_states_alone_is_no_error(copied_bits, monkeypatch):
     oracle = Remembering(copied_bits.oracle())
     whole = cp.sample(oracle, "autospeculation", 20, seed=3, progress=False)
-    monkeypatch.setattr("counterprobe.samplers.waves.MOST_NUMBERS", 4)  # one state a request
+    monkeypatch.setattr("counterprobe.samplers.rules.waves.MOST_NUMBERS", 4)  # one state each
     cut = cp.sample(oracle, "autospeculation", 20, seed=3, progress=False)
     assert np.array_equal(cut.sequences, whole.sequences)
     assert list(cut.ledgers) == list(whole.ledgers)

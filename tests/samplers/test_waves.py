@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 import counterprobe as cp
-from counterprobe.samplers import waves
-from counterprobe.samplers.waves import ChainAt, RowsAt, first_kept, run_waves
+from counterprobe.samplers.rules import waves
+from counterprobe.samplers.rules.waves import ChainAt, RowsAt, first_kept, run_waves
 
 EVERY = np.arange(4)
 

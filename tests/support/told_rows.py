@@ -3,7 +3,7 @@
 import numpy as np
 
 import counterprobe as cp
-from counterprobe.samplers.stepwise import Reply
+from counterprobe.samplers.rules.stepwise import Reply
 
 
 def reply_of(confidence, residual=None, step: int = 0) -> Reply:

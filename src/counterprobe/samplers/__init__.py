@@ -1,45 +1,80 @@
-"""Samplers: one file each, all behind the same call and the same ledger."""
+"""Samplers, all behind the same call and the same ledger.
 
-from counterprobe.samplers.ancestral import Ancestral as Ancestral
-from counterprobe.samplers.assd import ASSD as ASSD
-from counterprobe.samplers.autospeculation import Autospeculation as Autospeculation
-from counterprobe.samplers.balanced import OneBatch as OneBatch
-from counterprobe.samplers.balanced import RandomBalanced as RandomBalanced
-from counterprobe.samplers.base import Sampler as Sampler
-from counterprobe.samplers.base import Sweep as Sweep
-from counterprobe.samplers.centroid_layers import CentroidLayers as CentroidLayers
-from counterprobe.samplers.compressed import Compressed as Compressed
-from counterprobe.samplers.couplings import coupling_disagreement as coupling_disagreement
-from counterprobe.samplers.dapd import DAPD as DAPD
-from counterprobe.samplers.dawn import DAWN as DAWN
-from counterprobe.samplers.demask import DEMASK as DEMASK
-from counterprobe.samplers.dependence import ChenCongLi as ChenCongLi
-from counterprobe.samplers.dependence import InformationCurve as InformationCurve
-from counterprobe.samplers.dependence import LiCai as LiCai
-from counterprobe.samplers.effective_tc import EffectiveTC as EffectiveTC
-from counterprobe.samplers.entropy_bounded import EntropyBounded as EntropyBounded
-from counterprobe.samplers.freedave import FreeDave as FreeDave
-from counterprobe.samplers.klass import KLASS as KLASS
-from counterprobe.samplers.lookahead import InfoGain as InfoGain
-from counterprobe.samplers.lookahead import LookUM as LookUM
-from counterprobe.samplers.maskgit import MaskGIT as MaskGIT
-from counterprobe.samplers.packed import Packed as Packed
-from counterprobe.samplers.packed_theory import PackedTheory as PackedTheory
-from counterprobe.samplers.planned import Planned as Planned
-from counterprobe.samplers.punt import PUNT as PUNT
-from counterprobe.samplers.registry import SAMPLERS as SAMPLERS
-from counterprobe.samplers.registry import build_sampler as build_sampler
-from counterprobe.samplers.registry import describe_samplers as describe_samplers
-from counterprobe.samplers.remdm import ReMDM as ReMDM
-from counterprobe.samplers.sequential import Sequential as Sequential
-from counterprobe.samplers.spread import Spread as Spread
-from counterprobe.samplers.stepwise import Reply as Reply
-from counterprobe.samplers.stepwise import Stepwise as Stepwise
-from counterprobe.samplers.structured import Structured as Structured
-from counterprobe.samplers.threshold import Factor as Factor
-from counterprobe.samplers.threshold import Threshold as Threshold
-from counterprobe.samplers.topk import Dream as Dream
-from counterprobe.samplers.topk import LLaDA as LLaDA
-from counterprobe.samplers.universal_coupling import UniversalCoupling as UniversalCoupling
-from counterprobe.samplers.wino import WINO as WINO
-from counterprobe.samplers.zhao_cai import ZhaoCai as ZhaoCai
+Ours stand here, other people's in ``peers/``, what several share in ``rules/``.
+"""
+
+from counterprobe.samplers.balanced import OneBatch, RandomBalanced, Spread
+from counterprobe.samplers.base import Sampler, Sweep
+from counterprobe.samplers.centroid_layers import CentroidLayers
+from counterprobe.samplers.compressed import Compressed
+from counterprobe.samplers.packed import Packed
+from counterprobe.samplers.packed_theory import PackedTheory
+from counterprobe.samplers.peers.ancestral import Ancestral, ReMDM
+from counterprobe.samplers.peers.assd import ASSD
+from counterprobe.samplers.peers.autospeculation import Autospeculation
+from counterprobe.samplers.peers.dapd import DAPD
+from counterprobe.samplers.peers.dawn import DAWN
+from counterprobe.samplers.peers.demask import DEMASK
+from counterprobe.samplers.peers.dependence import ChenCongLi, InformationCurve, LiCai
+from counterprobe.samplers.peers.freedave import FreeDave
+from counterprobe.samplers.peers.lookahead import InfoGain, LookUM
+from counterprobe.samplers.peers.punt import PUNT
+from counterprobe.samplers.peers.random_times import EffectiveTC, ZhaoCai
+from counterprobe.samplers.peers.threshold import KLASS, EntropyBounded, Factor, Threshold
+from counterprobe.samplers.peers.topk import Dream, LLaDA, MaskGIT
+from counterprobe.samplers.peers.universal_coupling import (
+    UniversalCoupling,
+    coupling_disagreement,
+)
+from counterprobe.samplers.peers.wino import WINO
+from counterprobe.samplers.planned import Planned
+from counterprobe.samplers.registry import SAMPLERS, build_sampler, describe_samplers
+from counterprobe.samplers.rules.stepwise import Reply, Stepwise
+from counterprobe.samplers.sequential import Sequential
+from counterprobe.samplers.structured import Structured
+
+__all__ = [
+    "ASSD",
+    "DAPD",
+    "DAWN",
+    "DEMASK",
+    "KLASS",
+    "PUNT",
+    "SAMPLERS",
+    "WINO",
+    "Ancestral",
+    "Autospeculation",
+    "CentroidLayers",
+    "ChenCongLi",
+    "Compressed",
+    "Dream",
+    "EffectiveTC",
+    "EntropyBounded",
+    "Factor",
+    "FreeDave",
+    "InfoGain",
+    "InformationCurve",
+    "LLaDA",
+    "LiCai",
+    "LookUM",
+    "MaskGIT",
+    "OneBatch",
+    "Packed",
+    "PackedTheory",
+    "Planned",
+    "RandomBalanced",
+    "ReMDM",
+    "Reply",
+    "Sampler",
+    "Sequential",
+    "Spread",
+    "Stepwise",
+    "Structured",
+    "Sweep",
+    "Threshold",
+    "UniversalCoupling",
+    "ZhaoCai",
+    "build_sampler",
+    "coupling_disagreement",
+    "describe_samplers",
+]

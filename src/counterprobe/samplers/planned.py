@@ -16,8 +16,8 @@ from counterprobe.planning.price import batch_prices
 from counterprobe.planning.strengths import check_strength
 from counterprobe.run.unmasking import Unmasking
 from counterprobe.samplers.base import Sampler, Sweep
-from counterprobe.samplers.quotas import POWERS
-from counterprobe.samplers.strengths import frozen_strengths, require_known
+from counterprobe.samplers.rules.quotas import POWERS
+from counterprobe.samplers.settings import frozen_strengths, require_known
 from counterprobe.streams import Decisions
 
 __all__ = ["Planned", "PlannedReport"]

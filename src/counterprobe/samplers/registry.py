@@ -6,35 +6,29 @@ from collections.abc import Mapping
 from dataclasses import MISSING, asdict, fields
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
-from counterprobe.samplers.ancestral import Ancestral
-from counterprobe.samplers.assd import ASSD
-from counterprobe.samplers.autospeculation import Autospeculation
-from counterprobe.samplers.balanced import OneBatch, RandomBalanced
+from counterprobe.samplers.balanced import OneBatch, RandomBalanced, Spread
 from counterprobe.samplers.base import Sampler
 from counterprobe.samplers.centroid_layers import CentroidLayers
 from counterprobe.samplers.compressed import Compressed
-from counterprobe.samplers.dapd import DAPD
-from counterprobe.samplers.dawn import DAWN
-from counterprobe.samplers.demask import DEMASK
-from counterprobe.samplers.dependence import ChenCongLi, InformationCurve, LiCai
-from counterprobe.samplers.effective_tc import EffectiveTC
-from counterprobe.samplers.entropy_bounded import EntropyBounded
-from counterprobe.samplers.freedave import FreeDave
-from counterprobe.samplers.klass import KLASS
-from counterprobe.samplers.lookahead import InfoGain, LookUM
-from counterprobe.samplers.maskgit import MaskGIT
 from counterprobe.samplers.packed import Packed
 from counterprobe.samplers.packed_theory import PackedTheory
+from counterprobe.samplers.peers.ancestral import Ancestral, ReMDM
+from counterprobe.samplers.peers.assd import ASSD
+from counterprobe.samplers.peers.autospeculation import Autospeculation
+from counterprobe.samplers.peers.dapd import DAPD
+from counterprobe.samplers.peers.dawn import DAWN
+from counterprobe.samplers.peers.demask import DEMASK
+from counterprobe.samplers.peers.dependence import ChenCongLi, InformationCurve, LiCai
+from counterprobe.samplers.peers.freedave import FreeDave
+from counterprobe.samplers.peers.lookahead import InfoGain, LookUM
+from counterprobe.samplers.peers.punt import PUNT
+from counterprobe.samplers.peers.random_times import EffectiveTC, ZhaoCai
+from counterprobe.samplers.peers.threshold import KLASS, EntropyBounded, Factor, Threshold
+from counterprobe.samplers.peers.topk import Dream, LLaDA, MaskGIT
+from counterprobe.samplers.peers.universal_coupling import UniversalCoupling
+from counterprobe.samplers.peers.wino import WINO
 from counterprobe.samplers.planned import Planned
-from counterprobe.samplers.punt import PUNT
-from counterprobe.samplers.remdm import ReMDM
 from counterprobe.samplers.sequential import Sequential
-from counterprobe.samplers.spread import Spread
-from counterprobe.samplers.threshold import Factor, Threshold
-from counterprobe.samplers.topk import Dream, LLaDA
-from counterprobe.samplers.universal_coupling import UniversalCoupling
-from counterprobe.samplers.wino import WINO
-from counterprobe.samplers.zhao_cai import ZhaoCai
 
 __all__ = ["SAMPLERS", "as_sampler", "build_sampler", "describe_samplers"]
 

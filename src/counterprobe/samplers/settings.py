@@ -6,8 +6,18 @@ import math
 from typing import Any, get_args
 
 import numpy as np
+from numpy.typing import ArrayLike
 
-__all__ = ["MOST_STEPS", "require", "require_count", "require_one_of"]
+from counterprobe.arrays import FloatArray, IntArray
+
+__all__ = [
+    "MOST_STEPS",
+    "frozen_strengths",
+    "require",
+    "require_count",
+    "require_known",
+    "require_one_of",
+]
 
 # Steps of a schedule that is laid out before a run.
 MOST_STEPS = 10_000_000
@@ -65,3 +75,29 @@ def require_one_of(name: str, value: Any, options: Any) -> None:
     words = get_args(options)
     if value not in words:
         raise ValueError(f"{name} must be one of {', '.join(words)}; got {value!r}")
+
+
+def frozen_strengths(strength: ArrayLike) -> FloatArray:
+    """Return a copy of strengths, shape ``(N, N)``, that nobody can change."""
+    matrix = np.array(strength, dtype=np.float64)
+    if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1]:
+        raise ValueError(f"strength must have shape (N, N), got {matrix.shape}")
+    matrix.setflags(write=False)
+    return matrix
+
+
+def require_known(strength: FloatArray, residual: IntArray) -> None:
+    """Refuse positions that the strengths say nothing about: outside them, or NaN."""
+    if residual.max(initial=-1) >= len(strength):
+        unknown = int(residual.max())
+    else:
+        is_unknown = np.isnan(strength[np.ix_(residual, residual)])
+        np.fill_diagonal(is_unknown, False)
+        if not is_unknown.any():
+            return
+        # A position given at discovery is unknown to all others, each of them only to it.
+        unknown = int(residual[np.argmax(is_unknown.sum(axis=1))])
+    raise ValueError(
+        f"position {unknown} was not masked when this structure was found, which says nothing "
+        "about it; give it as context again, or discover the structure without it"
+    )

@@ -23,10 +23,15 @@ from counterprobe.arrays import FloatArray, IntArray
 from counterprobe.run.ledger import Right
 from counterprobe.run.unmasking import Unmasking
 from counterprobe.samplers.base import Sweep
-from counterprobe.samplers.graph_rule import Choice, GraphRule, Source
-from counterprobe.samplers.influence import probed_influence, spread_values
+from counterprobe.samplers.rules.graph_rule import (
+    Choice,
+    GraphRule,
+    Source,
+    probed_influence,
+    spread_values,
+)
+from counterprobe.samplers.rules.stepwise import Reply, best_first
 from counterprobe.samplers.settings import require, require_count, require_one_of
-from counterprobe.samplers.stepwise import Reply, best_first
 from counterprobe.streams import Decisions
 
 __all__ = ["DEMASK"]

@@ -17,9 +17,9 @@ from counterprobe.arrays import BoolArray, FloatArray, IntArray
 from counterprobe.graph.independent import independent_set
 from counterprobe.run.unmasking import Unmasking
 from counterprobe.samplers.base import Sweep
-from counterprobe.samplers.graph_rule import Choice, GraphRule, Source
+from counterprobe.samplers.rules.graph_rule import Choice, GraphRule, Source
+from counterprobe.samplers.rules.stepwise import Reply, best_first
 from counterprobe.samplers.settings import require
-from counterprobe.samplers.stepwise import Reply, best_first
 from counterprobe.states import MASK
 
 __all__ = ["DAWN"]

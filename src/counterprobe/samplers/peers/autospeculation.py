@@ -21,9 +21,9 @@ from counterprobe.rows import Rows
 from counterprobe.run.ledger import Right
 from counterprobe.run.unmasking import Unmasking
 from counterprobe.samplers.base import Sampler
-from counterprobe.samplers.drafted_blocks import FixedOrder, in_order, log_probs
+from counterprobe.samplers.rules.drafted_blocks import FixedOrder, in_order, log_probs
+from counterprobe.samplers.rules.waves import Branch, ChainAt, RowsAt, first_kept, run_waves
 from counterprobe.samplers.settings import require_count, require_one_of
-from counterprobe.samplers.waves import Branch, ChainAt, RowsAt, first_kept, run_waves
 from counterprobe.streams import CommitNoise, Decisions
 
 __all__ = ["Autospeculation", "Drawn", "Speculation", "log_ratio"]

@@ -22,7 +22,7 @@ from counterprobe.rows import Rows, to_numpy
 from counterprobe.run.ledger import Right
 from counterprobe.run.unmasking import Unmasking
 from counterprobe.samplers.base import Sampler
-from counterprobe.samplers.quotas import block_of
+from counterprobe.samplers.rules.quotas import block_of
 from counterprobe.streams import Decisions
 
 __all__ = [

@@ -22,9 +22,9 @@ from counterprobe.rows import Rows, to_numpy
 from counterprobe.run.ledger import Right
 from counterprobe.run.unmasking import Unmasking
 from counterprobe.samplers.base import Sampler, Sweep
-from counterprobe.samplers.quotas import block_of
+from counterprobe.samplers.rules.quotas import block_of
+from counterprobe.samplers.rules.stepwise import Confidence, Reply, best_first
 from counterprobe.samplers.settings import require, require_count, require_one_of
-from counterprobe.samplers.stepwise import Confidence, Reply, best_first
 from counterprobe.streams import Decisions
 
 __all__ = ["WINO"]

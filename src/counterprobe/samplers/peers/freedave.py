@@ -21,11 +21,11 @@ from counterprobe.run.ledger import Right
 from counterprobe.run.refusals import Refusals
 from counterprobe.run.unmasking import Unmasking
 from counterprobe.samplers.base import Sampler, Sweep
-from counterprobe.samplers.drafted_blocks import in_order, log_probs, prefix_states, tempered
-from counterprobe.samplers.quotas import POWERS
+from counterprobe.samplers.rules.drafted_blocks import in_order, log_probs, prefix_states, tempered
+from counterprobe.samplers.rules.quotas import POWERS
+from counterprobe.samplers.rules.stepwise import best_first, score_rows
 from counterprobe.samplers.sequential import Order
 from counterprobe.samplers.settings import require_count, require_one_of
-from counterprobe.samplers.stepwise import best_first, score_rows
 from counterprobe.states import MASK
 from counterprobe.streams import Decisions
 

@@ -21,8 +21,8 @@ from counterprobe.run.candidates import Candidates
 from counterprobe.run.ledger import Right
 from counterprobe.run.unmasking import Request, Unmasking
 from counterprobe.samplers.base import Sampler, Sweep
+from counterprobe.samplers.rules.stepwise import best_first, score_rows
 from counterprobe.samplers.settings import require, require_one_of
-from counterprobe.samplers.stepwise import best_first, score_rows
 from counterprobe.streams import Decisions
 
 __all__ = ["PUNT"]

@@ -19,8 +19,8 @@ from counterprobe.rows import Rows, to_numpy
 from counterprobe.run.ledger import Right
 from counterprobe.run.unmasking import Unmasking
 from counterprobe.samplers.base import Sampler, Sweep
+from counterprobe.samplers.rules.stepwise import Reply, best_first, gumbel, score_rows
 from counterprobe.samplers.settings import require, require_count
-from counterprobe.samplers.stepwise import Reply, best_first, gumbel, score_rows
 from counterprobe.streams import Decisions
 
 __all__ = ["InfoGain", "LookUM"]

@@ -10,8 +10,8 @@ import numpy as np
 from counterprobe.arrays import FloatArray, IntArray
 from counterprobe.rows import Rows, to_numpy
 from counterprobe.samplers.base import Sweep
-from counterprobe.samplers.drafted_blocks import DraftedBlocks, FixedOrder, in_order
-from counterprobe.samplers.quotas import POWERS
+from counterprobe.samplers.rules.drafted_blocks import DraftedBlocks, FixedOrder, in_order
+from counterprobe.samplers.rules.quotas import POWERS
 from counterprobe.samplers.settings import require_count, require_one_of
 from counterprobe.streams import CommitNoise, Decisions
 

@@ -19,7 +19,7 @@ from counterprobe.oracle import Readouts
 from counterprobe.rows import Rows
 from counterprobe.run.refusals import Refusals
 from counterprobe.run.unmasking import Request, Unmasking
-from counterprobe.samplers.drafted_blocks import log_probs, prefix_states, tempered
+from counterprobe.samplers.rules.drafted_blocks import log_probs, prefix_states, tempered
 
 __all__ = ["Branch", "ChainAt", "RowsAt", "first_kept", "run_waves"]
 

@@ -8,7 +8,7 @@ what position i will be. It comes from one of three places.
 - ``strength``: a structure found before, whose nats become a bound on total variation. A step is
   one submission.
 - ``probes``: candidates are drawn, those of the rule's sources are revealed one by one, and the
-  others read; see ``influence.py``. A step of c sources is 1 + c submissions, 2 units of depth.
+  others read (:func:`probed_influence`). A step of c sources is 1 + c submissions in 2 stages.
 
 ``auto`` takes strengths if there are any, then attention if the model offers it, then probes; the
 result says which it was.
@@ -17,23 +17,36 @@ result says which it was.
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Iterator
 from dataclasses import dataclass, field, fields
 from typing import Any, ClassVar, Literal, Protocol
 
 import numpy as np
 
 from counterprobe.arrays import FloatArray, IntArray
-from counterprobe.rows import Rows
+from counterprobe.oracle import Readouts
+from counterprobe.rows import Rows, to_numpy
 from counterprobe.run.ledger import Right
-from counterprobe.run.unmasking import Unmasking
+from counterprobe.run.unmasking import Request, Unmasking
 from counterprobe.samplers.base import Sampler
-from counterprobe.samplers.influence import probed_influence
-from counterprobe.samplers.settings import require_count, require_one_of
-from counterprobe.samplers.stepwise import Reply, best_first
-from counterprobe.samplers.strengths import frozen_strengths, require_known
+from counterprobe.samplers.rules.stepwise import Reply, best_first
+from counterprobe.samplers.settings import (
+    frozen_strengths,
+    require_count,
+    require_known,
+    require_one_of,
+)
 from counterprobe.streams import Decisions
 
-__all__ = ["Choice", "GraphReport", "GraphRule", "GraphSource", "Source"]
+__all__ = [
+    "Choice",
+    "GraphReport",
+    "GraphRule",
+    "GraphSource",
+    "Source",
+    "probed_influence",
+    "spread_values",
+]
 
 GraphSource = Literal["auto", "attention", "probes", "strength"]
 Source = Literal["attention", "probes", "strength"]
@@ -234,3 +247,90 @@ class GraphRule(Sampler):
         keep = np.zeros(len(reply.residual), dtype=np.bool_)
         keep[best_first(reply.confidence())[: self.pool]] = True
         return reply.within(keep)
+
+
+# Numbers in the states, and in the readouts, of one request: a stage is asked in pieces.
+PIECE = 1 << 18
+
+
+def probed_influence(
+    run: Unmasking, rows: Rows, sources: IntArray, values: IntArray, targets: IntArray
+) -> FloatArray:
+    """Reveal sources one by one; return how far the rows of targets moved.
+
+    One stage, of a submission per source and value whatever the number of targets. For exact rows
+    the mean of the total variation over a source's own row is the distance between the joint law
+    of source and target and the product of their marginals: alike in both directions, and zero if
+    and only if they are independent given the history.
+
+    Parameters
+    ----------
+    run : Unmasking
+    rows : Rows
+        Of every residual position at the run's history, in increasing order.
+    sources : ndarray of int, shape (c,)
+        Residual positions.
+    values : ndarray of int, shape (c, K)
+        What each is revealed as; a value that is repeated counts as often and is asked once.
+    targets : ndarray of int, shape (t,)
+        Residual positions to read.
+
+    Returns
+    -------
+    ndarray of float, shape (c, t)
+        Mean total variation between the target's row beside the source and its row alone. What
+        the declared row error explains is no movement; nothing moves itself.
+    """
+    state, slots = run.state, np.searchsorted(run.residual, targets)
+    moved = np.zeros((len(sources), len(targets)))
+    pairs, repeats = np.unique(
+        np.stack([np.repeat(np.arange(len(sources)), values.shape[1]), values.ravel()], axis=1),
+        axis=0,
+        return_counts=True,
+    )
+    source, token = pairs.T
+
+    def requests() -> Iterator[Request]:
+        step = max(1, PIECE // max(run.length, len(targets)))
+        for low in range(0, len(source), step):
+            which = np.arange(low, min(low + step, len(source)))
+            states = np.tile(state, (len(which), 1))
+            states[np.arange(len(which)), sources[source[which]]] = token[which]
+            index, column = np.nonzero(targets != sources[source[which]][:, None])
+            if len(index):
+                readouts = Readouts.pairs(index, targets[column])
+                yield Request(states, readouts, label=(which[index], column))
+
+    def compare(request: Request, replies: Rows) -> None:
+        which, column = request.label
+        far = np.asarray(to_numpy(replies.total_variation(rows.take(slots[column]))), np.float64)
+        far[far <= 2 * run.row_error] = 0  # both rows may be off by as much
+        np.add.at(moved, (source[which], column), far * repeats[which] / values.shape[1])
+
+    run.transcript.announce("influence")
+    run.stage(requests(), compare)
+    return moved
+
+
+def spread_values(rows: Rows, count: int, generator: np.random.Generator) -> IntArray:
+    """Draw values from each row, spread evenly over its distribution function.
+
+    One uniform number a row is shifted by whole steps of ``1 / count``, so that every value comes
+    up as often as its probability says, up to one; the mean of anything over them is unbiased.
+
+    Parameters
+    ----------
+    rows : Rows
+        Of c positions.
+    count : int
+        Values of each.
+    generator : Generator
+        Of the decision stream: no value that is committed is looked at.
+
+    Returns
+    -------
+    ndarray of int, shape (c, count)
+    """
+    uniforms = (generator.random((len(rows), 1)) + np.arange(count)) / count
+    every = rows.take(np.repeat(np.arange(len(rows)), count))
+    return np.asarray(every.draw(uniforms.ravel())).reshape(len(rows), count)

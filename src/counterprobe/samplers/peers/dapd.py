@@ -16,9 +16,9 @@ from counterprobe.arrays import FloatArray, IntArray
 from counterprobe.graph.independent import independent_set
 from counterprobe.run.unmasking import Unmasking
 from counterprobe.samplers.base import Sweep
-from counterprobe.samplers.graph_rule import Choice, GraphRule, Source
+from counterprobe.samplers.rules.graph_rule import Choice, GraphRule, Source
+from counterprobe.samplers.rules.stepwise import Reply, best_first
 from counterprobe.samplers.settings import require, require_one_of
-from counterprobe.samplers.stepwise import Reply, best_first
 
 __all__ = ["DAPD"]
 

@@ -1,0 +1,1 @@
+"""Rules of others, one file per idea, with their source, what they do and what to beware of."""

@@ -1,0 +1,1 @@
+"""What several samplers share: the loops of a rule, its schedules and its graphs."""
