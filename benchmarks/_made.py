@@ -14,6 +14,7 @@ import platform
 import shlex
 import subprocess
 import sys
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -38,12 +39,16 @@ def made_now() -> Made:
     }
 
 
-def made_again(file: Path) -> list[Made]:
-    """Return the entries of a file that is being continued, with this run as the last."""
+def made_again(file: Path, taken: Sequence[Made] = ()) -> list[Made]:
+    """Return the entries of a file that is being continued, with this run as the last.
+
+    What made the files that it takes measurements from stands before.
+    """
     before: list[Made] = []
     if file.is_file():
         before = json.loads(file.read_text(encoding="utf-8")).get("made", [])
-    return [*(entry for entry in before if entry != made_now()), made_now()]
+    others = [entry for entry in [*before, *taken] if entry != made_now()]
+    return [*(entry for k, entry in enumerate(others) if entry not in others[:k]), made_now()]
 
 
 def adopt(file: Path) -> bool:

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from _made import made_again
+from _made import Made, made_again
 
 __all__ = ["failures_of", "plain", "read_continued", "run_program", "write_results"]
 
@@ -31,14 +31,14 @@ def read_continued(file: Path, settings: dict[str, Any], what: str) -> dict[str,
     return measured
 
 
-def write_results(file: Path | None, content: dict[str, Any]) -> None:
+def write_results(file: Path | None, content: dict[str, Any], taken: Sequence[Made] = ()) -> None:
     """Write a file, whole or not at all, with what made it and the versions it depends on."""
     if file is None:
         return
     versions = {"python": platform.python_version(), "torch": torch.__version__}
     file.parent.mkdir(parents=True, exist_ok=True)
     partial = file.with_name(f".{file.name}.partial")
-    written = {"made": made_again(file), **content, **versions}
+    written = {"made": made_again(file, taken), **content, **versions}
     partial.write_text(json.dumps(written, indent=1) + "\n")
     os.replace(partial, file)
 

@@ -6,14 +6,18 @@
     python benchmarks/denoiser.py evaluate --laws all --device cuda --json FILE --figure FILE
     python benchmarks/denoiser.py report PART.json ... --json FILE --figure FILE
     python benchmarks/denoiser.py mixture --laws all --device cuda --json FILE
+    python benchmarks/denoiser.py again --laws tree --only "factor factor=1.0" --json PART
+    python benchmarks/denoiser.py take PART.json ... --json FILE
 
 ``train`` takes about 100 seconds a law on one GPU; with ``--tiny`` it trains networks of two
 layers on laws of 8 positions, in seconds on a processor. ``evaluate`` writes what it has after
 every measurement and continues where a file of the same settings ends; with ``--quick`` it draws
 few samples. Laws may be evaluated side by side, each into a file of its own, which ``report``
 joins. ``mixture`` measures what is drawn from eight plans of a sampler together, where
-``evaluate`` has the mean over single plans; it continues a file too. All end with 1 if something
-could not be measured, and say what.
+``evaluate`` has the mean over single plans; it continues a file too. ``again`` measures chosen
+rivals on more sequences, into a file of its own, and ``take`` puts what such files have in the
+place of what a file of ``evaluate`` has. All end with 1 if something could not be measured, and
+say what.
 """
 
 from __future__ import annotations
@@ -28,7 +32,7 @@ from pathlib import Path
 
 from _results import run_program
 from denoisers.contestants import Sizes
-from denoisers.evaluation import PHASES, Phase, evaluate, mixture_phase
+from denoisers.evaluation import PHASES, Phase, chosen_phase, evaluate, mixture_phase
 from denoisers.files import FOLDER, load, save, write_record
 from denoisers.laws import LAWS, build_law, law_names
 from denoisers.report import draw_figure, table
@@ -89,6 +93,24 @@ def mix_laws(options: argparse.Namespace) -> int:
     store = Store(options.json, settings)
     measure_laws(options, store, sizes, [mixture_phase])
     return tell_failures(store)
+
+
+def again_laws(options: argparse.Namespace) -> int:
+    """Measure chosen samplers on so many sequences, however many ``evaluate`` gives them."""
+    sizes = Sizes(fixed=options.count, adaptive=options.count)
+    store = Store(options.json, {"sizes": asdict(sizes), "probes": options.probes})
+    measure_laws(options, store, sizes, [chosen_phase(options.only)])
+    return tell_failures(store)
+
+
+def take_laws(options: argparse.Namespace) -> int:
+    """Replace measurements of a file by those of others."""
+    settings = json.loads(options.json.read_text())["settings"]
+    store = Store(options.json, settings)
+    for part in options.parts:
+        store.take(part)
+    store.write()
+    return show(store, options.figure)
 
 
 def measure_laws(
@@ -153,7 +175,11 @@ def parse(words: list[str] | None = None) -> argparse.Namespace:
     mix = commands.add_parser("mixture", help="measure what all plans of a sampler draw together")
     mix.add_argument("--count", type=int, default=1_024, help="sequences a sampler")
     mix.set_defaults(work=mix_laws)
-    for command in (measure, mix):
+    again = commands.add_parser("again", help="measure chosen samplers on more sequences")
+    again.add_argument("--only", nargs="+", required=True, help="names as in the file")
+    again.add_argument("--count", type=int, default=4_096, help="sequences a sampler")
+    again.set_defaults(work=again_laws)
+    for command in (measure, mix, again):
         command.add_argument("--laws", default="all", help="names separated by commas, or all")
         command.add_argument("--weights", type=Path, default=FOLDER, help="folder of the weights")
         command.add_argument("--device", default="cpu")
@@ -161,9 +187,15 @@ def parse(words: list[str] | None = None) -> argparse.Namespace:
     join = commands.add_parser("report", help="join what was measured law by law")
     join.add_argument("parts", type=Path, nargs="+", help="files that evaluate wrote")
     join.set_defaults(work=report_laws)
-    for command in (measure, mix, join):
-        command.add_argument("--json", type=Path, help="write the measurements here")
-    for command in (measure, join):
+    take = commands.add_parser("take", help="replace measurements by those of other files")
+    take.add_argument("parts", type=Path, nargs="+", help="files that again wrote")
+    take.set_defaults(work=take_laws)
+    for command in (measure, mix, again, join, take):
+        needed = command is take
+        command.add_argument(
+            "--json", type=Path, required=needed, help="write the measurements here"
+        )
+    for command in (measure, join, take):
         command.add_argument("--figure", type=Path, help="draw true KL against evaluations here")
     return parser.parse_args(words)
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import functools
 import time
 import traceback
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Iterable
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +32,7 @@ from denoisers.row_errors import row_errors
 from denoisers.scoring import Draws, Reference, score
 from denoisers.store import Store
 
-__all__ = ["PHASES", "Bench", "Phase", "evaluate", "mixture_phase"]
+__all__ = ["PHASES", "Bench", "Phase", "chosen_phase", "evaluate", "mixture_phase"]
 
 Say = Callable[[str], None]
 
@@ -239,7 +239,24 @@ def peer_phase(bench: Bench) -> None:
     bench.contest(peers(bench.sizes, bench.budgets))
 
 
-# Apart from the others: into a file of its own.
+# Apart from the others: into files of their own.
+def chosen_phase(keys: Collection[str]) -> Phase:
+    """Return a phase that measures baselines and peers of these names and settings alone."""
+
+    def chosen(bench: Bench) -> None:
+        known = [*baselines(bench.sizes, bench.budgets), *peers(bench.sizes, bench.budgets)]
+        unknown = set(keys) - {one.key for one in known}
+        if unknown:
+            raise ValueError(
+                f"only must name samplers as the file does, got {sorted(unknown)}; there are "
+                f"{sorted(one.key for one in known)}"
+            )
+        count = bench.sizes.adaptive
+        bench.contest(replace(one, count=count) for one in known if one.key in keys)
+
+    return chosen
+
+
 def mixture_phase(bench: Bench) -> None:
     """Mix the plans of every sampler that has them before it sees a token."""
     fixed = [one for one in baselines(bench.sizes, bench.budgets) if one.sampler in MIXED]

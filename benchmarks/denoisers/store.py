@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+from _made import Made
 from _results import failures_of, plain, read_continued, write_results
 
 from denoisers.claims import claims, figures
@@ -30,12 +31,27 @@ class Store:
         self.file = file
         self.settings: dict[str, Any] = json.loads(json.dumps(settings))
         self.laws: dict[str, Parts] = {}
+        self.taken: list[Made] = []
         if file is not None and file.is_file():
             self.merge(file)
 
     def merge(self, file: Path) -> None:
         """Take over the laws of a file; refuse one that was measured with other settings."""
         self.laws.update(read_continued(file, self.settings, "laws"))
+
+    def take(self, file: Path) -> None:
+        """Put what another file measured, on more sequences say, in the place of what is here.
+
+        Only what both have; failures stay where they are. What made that file is kept.
+        """
+        other = json.loads(file.read_text())
+        for law, parts in other["laws"].items():
+            for part, entries in parts.items():
+                known = self.laws.get(law, {}).get(part, {})
+                for key, value in entries.items():
+                    if key in known and "error" not in value:
+                        known[key] = value
+        self.taken += other["made"]
 
     def part(self, law: str, part: str) -> dict[str, dict[str, Any]]:
         """Return the measurements of one kind, those that failed left out."""
@@ -64,4 +80,4 @@ class Store:
             "settings": self.settings,
             "laws": self.laws,
         }
-        write_results(self.file, content)
+        write_results(self.file, content, self.taken)

@@ -107,6 +107,32 @@ def test_evaluation_measures_structured_and_peers_and_draws_them(
 
 
 @pytest.mark.usefixtures("known_structure")
+def test_chosen_rivals_are_measured_again_and_take_the_place_of_what_they_were(
+    weights: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    chosen = ["factor factor=1.0", "wino threshold=0.5"]
+    words = ["again", "--laws", "path", "--weights", str(weights), "--count", "40", "--json"]
+    assert run(weights, tmp_path, "path,grid") == 0
+    whole, part = tmp_path / "all.json", tmp_path / "part.json"
+    before = json.loads(whole.read_text())
+    assert main([*words, str(part), "--only", *chosen]) == 0
+    assert main(["take", str(part), "--json", str(whole)]) == 0
+    after, again = json.loads(whole.read_text()), json.loads(part.read_text())
+    samplers = after["laws"]["path"]["samplers"]
+    assert {key: entry["count"] for key, entry in samplers.items() if key in chosen} == {
+        key: 40 for key in chosen
+    }
+    for key in chosen:
+        samplers[key] = before["laws"]["path"]["samplers"][key]
+    assert after["laws"] == before["laws"]
+    assert after["settings"] == before["settings"]
+    assert all(entry in after["made"] for entry in [*before["made"], *again["made"]])
+    capsys.readouterr()
+    assert main([*words, str(tmp_path / "none.json"), "--only", "factor"]) == 1
+    assert "only must name samplers as the file does, got ['factor']" in capsys.readouterr().out
+
+
+@pytest.mark.usefixtures("known_structure")
 def test_mixtures_of_plans_are_measured_into_a_file_of_their_own(
     weights: Path, tmp_path: Path
 ) -> None:
