@@ -14,8 +14,8 @@ import numpy as np
 from _timing import TimedOracle, alternate, arguments, report
 
 import counterprobe as cp
-from counterprobe.probing import ScreenSettings, draw_colorings, packed_screen, read_banks
-from counterprobe.probing.packed.votes import VoteBook
+from counterprobe.discovery import ScreenSettings, draw_colorings, packed_screen, read_banks
+from counterprobe.discovery.packed.votes import VoteBook
 
 COLORS, COLORINGS = 4, 60
 

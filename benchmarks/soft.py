@@ -15,7 +15,7 @@ import numpy as np
 from _timing import TimedOracle, arguments, report
 
 import counterprobe as cp
-from counterprobe.probing.soft import SoftFindings, SoftSettings, soft_screen
+from counterprobe.discovery.soft import SoftFindings, SoftSettings, soft_screen
 from counterprobe.testing import NoisyLogits
 
 

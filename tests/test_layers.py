@@ -22,9 +22,8 @@ LAYERS = [
     "run",
     "progress theory engines",
     "targets",
-    "probing",
     "planning",
-    "structure",
+    "discovery",
     "samplers",
     "sampling evaluation",
     "study plots testing models trace",
@@ -39,8 +38,8 @@ CounterprobeError DenseRows ForestLaw FrozenNoise ImpossibleState Infeasible Inf
 Ledger Level Lockstep MASK NotAForestError Oracle OracleError Progress Readouts Request
 RetryingOracle Right Rows SampleBatch SampleResult SoftSettings SoftStructure StopReason
 Streams Structure StructureError TableLaw TokenClasses Unmasking ZeroProbabilityWarning
-checkpointed discover evaluation families fill_mask infill load_structure models planning
-probing sample samplers set_num_threads theory trace
+checkpointed discover discovery evaluation families fill_mask infill load_structure models planning
+sample samplers set_num_threads theory trace
 """.split()
 
 

@@ -11,12 +11,12 @@ from __future__ import annotations
 import argparse
 
 import numpy as np
-from counterprobe.probing.drafts import DraftContext, make_draft, most_likely_draft
-from counterprobe.probing.selectors import top_votes
+from counterprobe.discovery.drafts import DraftContext, make_draft, most_likely_draft
+from counterprobe.discovery.selectors import top_votes
 
 import counterprobe as cp
-from counterprobe.probing.banks import read_banks
-from counterprobe.probing.packed import draw_colorings, packed_screen
+from counterprobe.discovery.banks import read_banks
+from counterprobe.discovery.packed import draw_colorings, packed_screen
 from counterprobe.samplers import Packed
 
 FAMILIES = [

@@ -26,10 +26,11 @@ ROOT = Path(__file__).parents[1]
 sys.path.append(str(ROOT / "tests" / "support"))
 # Modules that read; those with compiled kernels must keep the bytecode that numba compiles.
 READERS = [
-    "counterprobe.archives", "counterprobe.files", "counterprobe.structure.file",
-    "counterprobe.structure.fields", "counterprobe.trace.document", "counterprobe.trace.arrays",
-    "counterprobe.trace.replay", "counterprobe.study.config", "counterprobe.study.store",
-    "counterprobe.study.export", "counterprobe.targets.forests", "counterprobe.models.backbones",
+    "counterprobe.archives", "counterprobe.files", "counterprobe.discovery.structure.file",
+    "counterprobe.discovery.structure.fields", "counterprobe.trace.document",
+    "counterprobe.trace.arrays", "counterprobe.trace.replay",
+    "counterprobe.study.config", "counterprobe.study.store", "counterprobe.study.export",
+    "counterprobe.targets.forests", "counterprobe.models.backbones",
     "counterprobe.models.letters", "counterprobe.cli.reproduce", "counterprobe.cli.model_task",
     "counterprobe.run.batches", "counterprobe.run.replies", "counterprobe.run.encoding",
     "counterprobe.run.checkpoint", "counterprobe.run.recognition",

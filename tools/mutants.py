@@ -35,7 +35,7 @@ ROOT = Path(__file__).parents[1]
 PACKAGE = Path("src/counterprobe")
 TREE = ROOT / ".mutants" / "tree"
 CORE = (
-    "run", "planning", "probing", "targets/inference", "graph",
+    "run", "planning", "discovery", "targets/inference", "graph",
     "states.py", "oracle.py", "streams.py", "rows.py",
 )  # fmt: skip
 # Tests that cover a folder's modules and stand elsewhere.
@@ -43,7 +43,7 @@ FURTHER = {
     "targets/inference": ["tests/targets/test_inference.py", "tests/targets/test_session.py"],
     "run": ["tests/recorded"],
     "planning": ["tests/recorded"],
-    "probing": ["tests/recorded"],
+    "discovery": ["tests/recorded"],
     "streams.py": ["tests/recorded", "tests/samplers/test_universal_coupling.py"],
     "rows.py": ["tests/run/test_unmasking.py", "tests/run/test_candidates.py"],
 }

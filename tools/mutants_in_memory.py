@@ -46,16 +46,16 @@ from living_functions import Living, names_changed
 NEAREST = {
     "graph/neighbours.py": ["tests/graph/test_neighbours.py", "tests/graph/test_edges.py"],
     "planning/make.py": ["tests/planning/test_make.py", "tests/planning/test_gap.py"],
-    "probing/compressed/data.py": ["tests/probing/compressed/test_readings.py"],
-    "probing/compressed/screen.py": [
-        "tests/probing/compressed/test_screen_steps.py",
-        "tests/probing/compressed/test_screen.py",
+    "discovery/compressed/data.py": ["tests/discovery/compressed/test_readings.py"],
+    "discovery/compressed/screen.py": [
+        "tests/discovery/compressed/test_screen_steps.py",
+        "tests/discovery/compressed/test_screen.py",
     ],
-    "probing/soft/screen.py": [
-        "tests/probing/soft/test_screen.py", "tests/probing/soft/test_substitution.py",
+    "discovery/soft/screen.py": [
+        "tests/discovery/soft/test_screen.py", "tests/discovery/soft/test_substitution.py",
     ],
-    "probing/soft/selection.py": [
-        "tests/probing/soft/test_selection.py", "tests/probing/soft/test_regression.py",
+    "discovery/soft/selection.py": [
+        "tests/discovery/soft/test_selection.py", "tests/discovery/soft/test_regression.py",
     ],
     "run/candidates.py": ["tests/run/test_candidates.py", "tests/run/test_remasking.py"],
     "run/door.py": [

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 import counterprobe as cp
-from counterprobe.probing.soft import SoftSettings, soft_screen
+from counterprobe.discovery.soft import SoftSettings, soft_screen
 
 __all__ = ["PROBES", "QUICK_PROBES", "Screen", "edges_found", "find_structure", "screens"]
 

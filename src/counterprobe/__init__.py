@@ -5,15 +5,21 @@ sampler runs it to completion and returns a ``SampleResult``. ``sample`` does al
 number of sequences.
 """
 
+from counterprobe import discovery as discovery
 from counterprobe import evaluation as evaluation
 from counterprobe import models as models
 from counterprobe import planning as planning
-from counterprobe import probing as probing
 from counterprobe import samplers as samplers
 from counterprobe import theory as theory
 from counterprobe import trace as trace
 from counterprobe.checks import ZeroProbabilityWarning as ZeroProbabilityWarning
 from counterprobe.classes import TokenClasses as TokenClasses
+from counterprobe.discovery import SoftStructure as SoftStructure
+from counterprobe.discovery import Structure as Structure
+from counterprobe.discovery import discover as discover
+from counterprobe.discovery import load_structure as load_structure
+from counterprobe.discovery.compressed import CompressedSettings as CompressedSettings
+from counterprobe.discovery.soft import SoftSettings as SoftSettings
 from counterprobe.errors import BudgetExceeded as BudgetExceeded
 from counterprobe.errors import CheckpointError as CheckpointError
 from counterprobe.errors import CounterprobeError as CounterprobeError
@@ -28,8 +34,6 @@ from counterprobe.infilling import infill as infill
 from counterprobe.oracle import CallableOracle as CallableOracle
 from counterprobe.oracle import Oracle as Oracle
 from counterprobe.oracle import Readouts as Readouts
-from counterprobe.probing.compressed import CompressedSettings as CompressedSettings
-from counterprobe.probing.soft import SoftSettings as SoftSettings
 from counterprobe.retrying import RetryingOracle as RetryingOracle
 from counterprobe.rows import ClassedRows as ClassedRows
 from counterprobe.rows import DenseRows as DenseRows
@@ -49,10 +53,6 @@ from counterprobe.run.unmasking import Unmasking as Unmasking
 from counterprobe.sampling import sample as sample
 from counterprobe.states import MASK as MASK
 from counterprobe.streams import Streams as Streams
-from counterprobe.structure import SoftStructure as SoftStructure
-from counterprobe.structure import Structure as Structure
-from counterprobe.structure import discover as discover
-from counterprobe.structure import load_structure as load_structure
 from counterprobe.targets import ForestLaw as ForestLaw
 from counterprobe.targets import FrozenNoise as FrozenNoise
 from counterprobe.targets import TableLaw as TableLaw

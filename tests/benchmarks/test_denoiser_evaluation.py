@@ -19,7 +19,7 @@ from denoisers.store import Store
 from denoisers.training import TINY
 
 import counterprobe as cp
-from counterprobe.probing.soft.findings import ESTIMATORS
+from counterprobe.discovery.soft.findings import ESTIMATORS
 from counterprobe.samplers import CentroidLayers, RandomBalanced
 
 PNG = b"\x89PNG"

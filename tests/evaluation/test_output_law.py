@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 
 import counterprobe as cp
+from counterprobe.discovery.packed.selectors import SELECTORS, SeesTranscript
 from counterprobe.evaluation.output_law import (
     class_table,
     exact_output_law,
     seed_averaged_risk,
 )
-from counterprobe.probing.packed.selectors import SELECTORS, SeesTranscript
 from counterprobe.radii import RowRadii
 from counterprobe.targets import forests
 from counterprobe.targets.class_checker import check_class

@@ -4,21 +4,21 @@ import numpy as np
 import pytest
 
 import counterprobe as cp
+from counterprobe.discovery.banks import read_banks
+from counterprobe.discovery.packed.screen import (
+    ScreenRows,
+    ScreenSettings,
+    draw_colorings,
+    packed_screen,
+)
+from counterprobe.discovery.packed.selectors import empty_on_overflow, top_votes
+from counterprobe.discovery.packed.votes import Nominees
 from counterprobe.evaluation.screens import (
     is_separating,
     residual_edges,
     rows_exact,
     screen_separated,
 )
-from counterprobe.probing.banks import read_banks
-from counterprobe.probing.packed.screen import (
-    ScreenRows,
-    ScreenSettings,
-    draw_colorings,
-    packed_screen,
-)
-from counterprobe.probing.packed.selectors import empty_on_overflow, top_votes
-from counterprobe.probing.packed.votes import Nominees
 
 # The paper's 15 vertices, from zero: a hub with eight leaves and two paths of three.
 EXAMPLE_EDGES = np.array(

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 import counterprobe as cp
+from counterprobe.discovery.compressed.rehearsal import ASSUMPTION
 from counterprobe.evaluation import exact_output_law
-from counterprobe.probing.compressed.rehearsal import ASSUMPTION
 from counterprobe.samplers import Compressed, build_sampler
 
 STREAMS = cp.Streams(61, 62)

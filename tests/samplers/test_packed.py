@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 
 import counterprobe as cp
+from counterprobe.discovery.banks import read_banks
+from counterprobe.discovery.packed.fillers import most_likely_filler
+from counterprobe.discovery.packed.screen import draw_colorings, packed_screen
+from counterprobe.discovery.packed.selectors import SELECTORS, top_votes
 from counterprobe.evaluation.screens import residual_edges, screen_separated
 from counterprobe.graph import centroid_layers
-from counterprobe.probing.banks import read_banks
-from counterprobe.probing.packed.fillers import most_likely_filler
-from counterprobe.probing.packed.screen import draw_colorings, packed_screen
-from counterprobe.probing.packed.selectors import SELECTORS, top_votes
 from counterprobe.radii import RowRadii, row_radii
 from counterprobe.samplers import Packed, PackedTheory
 from counterprobe.samplers.packed import run_packed

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 import counterprobe as cp
-from counterprobe.probing.banks import read_banks
-from counterprobe.probing.packed.fillers import FillerContext, rare_filler
-from counterprobe.probing.packed.screen import Chunk, draw_colorings, probe_states
+from counterprobe.discovery.banks import read_banks
+from counterprobe.discovery.packed.fillers import FillerContext, rare_filler
+from counterprobe.discovery.packed.screen import Chunk, draw_colorings, probe_states
 from counterprobe.streams import STREAMS_VERSION
 from counterprobe.study.comparison import lines_at_defaults, selections_of
 from counterprobe.study.config import config_from_dict, load_preset

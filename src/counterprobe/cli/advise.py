@@ -25,11 +25,11 @@ from counterprobe.cli.model_task import (
     probed_task,
 )
 from counterprobe.cli.tables import Column, print_table
+from counterprobe.discovery import SoftStructure, load_structure
 from counterprobe.evaluation import advise as give_advice
 from counterprobe.evaluation.advice import MAX_EVALUATIONS, MAX_SECONDS, first_look
 from counterprobe.infilling.task import make_task
 from counterprobe.models.backbones import Backbone as Coordinates
-from counterprobe.structure import SoftStructure, load_structure
 
 __all__ = ["advise"]
 

@@ -49,13 +49,13 @@ from counterprobe.cli.structure_plot import structure_figure
 from counterprobe.cli.tables import Column, print_table
 from counterprobe.cli.targets import Edges, Family, Length, Target, TargetSeed, Weight
 from counterprobe.cli.tracing import TraceBytes, TraceFile, check_trace, recorder_for, say_written
+from counterprobe.discovery import SoftStructure, Structure
+from counterprobe.discovery import discover as find_structure
+from counterprobe.discovery.soft import SoftSettings
 from counterprobe.errors import Infeasible
 from counterprobe.infilling.task import Task, make_task
 from counterprobe.infilling.tracing import about_task
-from counterprobe.probing.soft import SoftSettings
 from counterprobe.streams import Streams
-from counterprobe.structure import SoftStructure, Structure
-from counterprobe.structure import discover as find_structure
 from counterprobe.trace import About
 from counterprobe.trace.recorder import DEFAULT_BYTES
 

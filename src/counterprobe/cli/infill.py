@@ -55,6 +55,7 @@ from counterprobe.cli.tracing import (
     say_written,
     this_command,
 )
+from counterprobe.discovery import SoftStructure, Structure, load_structure
 from counterprobe.engines import AnyEngine
 from counterprobe.infilling import Completions, fill_mask
 from counterprobe.infilling import infill as fill_in
@@ -63,7 +64,6 @@ from counterprobe.infilling.writing import KINDS, check_kind, write_texts
 from counterprobe.run.batches import SampleBatch
 from counterprobe.run.results import StopReason
 from counterprobe.sampling import AT_ONCE
-from counterprobe.structure import SoftStructure, Structure, load_structure
 from counterprobe.trace.recorder import DEFAULT_BYTES
 
 __all__ = ["infill"]

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from counterprobe.cli.plots import new_figure
+from counterprobe.discovery import SoftStructure, Structure
 from counterprobe.extras import load_extra
-from counterprobe.structure import SoftStructure, Structure
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -19,6 +19,7 @@ from typing import Any
 from numpy.typing import ArrayLike
 
 from counterprobe.arguments import whole_number
+from counterprobe.discovery import SoftStructure
 from counterprobe.errors import BudgetExceeded
 from counterprobe.evaluation.chain_rule_kl import ChainRuleKL
 from counterprobe.evaluation.interval import samples_for
@@ -27,7 +28,6 @@ from counterprobe.evaluation.prices import Price, PriceTable, Pricing
 from counterprobe.oracle import Oracle
 from counterprobe.progress import budget_progress
 from counterprobe.run.ledger import Ledger
-from counterprobe.structure import SoftStructure
 
 __all__ = ["MAX_EVALUATIONS", "MAX_SECONDS", "Advice", "Option", "advise", "first_look"]
 

@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from counterprobe.arrays import IntArray
+from counterprobe.discovery.packed.screen import ScreenRows
 from counterprobe.graph import adjacency
-from counterprobe.probing.packed.screen import ScreenRows
 
 __all__ = ["is_separating", "residual_edges", "rows_exact", "screen_separated"]
 

@@ -11,6 +11,7 @@ from typing import Any
 from numpy.typing import ArrayLike
 
 from counterprobe.arguments import whole_number
+from counterprobe.discovery import SoftStructure, Structure
 from counterprobe.evaluation.likelihood import log_likelihoods
 from counterprobe.infilling.task import Task, make_task
 from counterprobe.infilling.terms import infill_terms, orders_of, rule_of
@@ -26,7 +27,6 @@ from counterprobe.samplers.base import Sampler
 from counterprobe.sampling import AT_ONCE, Orders, Step, sample
 from counterprobe.states import MASK
 from counterprobe.streams import Streams
-from counterprobe.structure import SoftStructure, Structure
 from counterprobe.trace.document import kind_of
 from counterprobe.trace.recorder import DEFAULT_BYTES
 

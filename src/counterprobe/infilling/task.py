@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from counterprobe.arrays import StateArray
+from counterprobe.discovery import SoftStructure, Structure
 from counterprobe.errors import StructureError
 from counterprobe.models import MaskedModel, Template, load
 from counterprobe.models.template import Allowed
@@ -18,7 +19,6 @@ from counterprobe.oracle import Oracle, Readouts, require_oracle
 from counterprobe.rows import Rows
 from counterprobe.run.ledger import Ledger
 from counterprobe.states import all_masked, as_states
-from counterprobe.structure import SoftStructure, Structure
 
 __all__ = ["Task", "as_model", "make_task"]
 

@@ -7,14 +7,14 @@ from typing import Any
 
 import numpy as np
 
+from counterprobe.discovery import SoftStructure, Structure
+from counterprobe.discovery.structure.soft import PLANS
 from counterprobe.infilling.task import Task
 from counterprobe.oracle import IncrementalOracle
 from counterprobe.samplers.base import Sampler
 from counterprobe.samplers.registry import as_sampler
 from counterprobe.sampling import Orders
 from counterprobe.streams import Streams
-from counterprobe.structure import SoftStructure, Structure
-from counterprobe.structure.soft import PLANS
 from counterprobe.wrapping import digest_of
 
 __all__ = ["DEFAULT_SAMPLER", "infill_terms", "orders_of", "rule_of"]

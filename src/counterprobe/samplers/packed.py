@@ -1,7 +1,7 @@
 """The paper's complete sampler: screen, peel, certify, repair, centroid layers, guarded.
 
 Algorithm "Randomized complete packed-screen sampler" of the appendix. ``run_packed`` is its box;
-the machinery stands in ``probing/packed/`` and ``graph/``. ``PackedTheory`` takes the paper's
+the machinery stands in ``discovery/packed/`` and ``graph/``. ``PackedTheory`` takes the paper's
 public formulas (``packed_theory.py``), :class:`Packed` takes settings of its own and derives the
 rest from N and the oracle alone; both run the same box.
 """
@@ -16,23 +16,24 @@ import numpy as np
 from numpy.typing import NDArray
 
 from counterprobe.arrays import IntArray
-from counterprobe.errors import CounterprobeError
-from counterprobe.planning.order import commit_order
-from counterprobe.probing.banks import Banks, read_banks
-from counterprobe.probing.packed.fillers import (
+from counterprobe.discovery.banks import Banks, read_banks
+from counterprobe.discovery.packed.fillers import (
     Filler,
     FillerContext,
     filler_named,
     make_filler,
     most_likely_filler,
 )
-from counterprobe.probing.packed.screen import (
-    ScreenSettings,
-    draw_colorings,
-    packed_screen,
+from counterprobe.discovery.packed.screen import ScreenSettings, draw_colorings, packed_screen
+from counterprobe.discovery.packed.selectors import (
+    SELECTORS,
+    RowSelector,
+    SeesTranscript,
+    top_votes,
 )
-from counterprobe.probing.packed.selectors import SELECTORS, RowSelector, SeesTranscript, top_votes
-from counterprobe.probing.packed.transcript import ScreenRows
+from counterprobe.discovery.packed.transcript import ScreenRows
+from counterprobe.errors import CounterprobeError
+from counterprobe.planning.order import commit_order
 from counterprobe.run.unmasking import Unmasking
 from counterprobe.samplers.base import Sampler
 from counterprobe.streams import Decisions
@@ -335,7 +336,7 @@ class Packed(Sampler):
         Leave out source colors that no residual position has.
     selector : {"top-votes", "empty-on-overflow"}
     draft : {"most-likely", "rare"}
-        Background tokens of a screen, see ``probing/packed/fillers.py``.
+        Background tokens of a screen, see ``discovery/packed/fillers.py``.
     """
 
     name: ClassVar[str] = "packed"

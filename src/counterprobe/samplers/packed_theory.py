@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
+from counterprobe.discovery.packed.fillers import filler_named
+from counterprobe.discovery.packed.screen import ScreenSettings
 from counterprobe.errors import CounterprobeError
-from counterprobe.probing.packed.fillers import filler_named
-from counterprobe.probing.packed.screen import ScreenSettings
 from counterprobe.radii import RowRadii
 from counterprobe.run.unmasking import Unmasking
 from counterprobe.samplers.base import Sampler

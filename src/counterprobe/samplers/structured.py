@@ -8,16 +8,16 @@ from typing import Any, ClassVar
 import numpy as np
 
 from counterprobe.arrays import BoolArray, IntArray
+from counterprobe.discovery.compressed.findings import Terms
+from counterprobe.discovery.compressed.rehearsal import ASSUMPTION
+from counterprobe.discovery.structure.watch import CommitWatch, commit_in_order, left_singly
 from counterprobe.errors import Infeasible
 from counterprobe.graph import check_edges
 from counterprobe.planning.order import CommitOrder, commit_order
-from counterprobe.probing.compressed.findings import Terms
-from counterprobe.probing.compressed.rehearsal import ASSUMPTION
 from counterprobe.run.unmasking import Unmasking
 from counterprobe.samplers.base import Sampler
 from counterprobe.samplers.settings import require_count
 from counterprobe.streams import Decisions
-from counterprobe.structure.watch import CommitWatch, commit_in_order, left_singly
 
 __all__ = ["Structured", "StructuredReport"]
 

@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from counterprobe.arrays import FloatArray, IntArray
+from counterprobe.discovery.packed.screen import ScreenRows
 from counterprobe.planning.plan import Plan
-from counterprobe.probing.packed.screen import ScreenRows
 from counterprobe.run.transcript import Note
 from counterprobe.trace.arrays import pack
 from counterprobe.trace.plain import plain

@@ -1,0 +1,22 @@
+"""Finding hidden structure by probes: banks, three kinds of screens, and what they find."""
+
+from counterprobe.discovery.banks import Banks as Banks
+from counterprobe.discovery.banks import read_banks as read_banks
+from counterprobe.discovery.discovering import discover as discover
+from counterprobe.discovery.discovering import load_structure as load_structure
+from counterprobe.discovery.packed.fillers import Filler as Filler
+from counterprobe.discovery.packed.fillers import FillerContext as FillerContext
+from counterprobe.discovery.packed.fillers import most_likely_filler as most_likely_filler
+from counterprobe.discovery.packed.fillers import rare_filler as rare_filler
+from counterprobe.discovery.packed.screen import ScreenRows as ScreenRows
+from counterprobe.discovery.packed.screen import ScreenSettings as ScreenSettings
+from counterprobe.discovery.packed.screen import draw_colorings as draw_colorings
+from counterprobe.discovery.packed.screen import packed_screen as packed_screen
+from counterprobe.discovery.packed.selectors import RowSelector as RowSelector
+from counterprobe.discovery.packed.selectors import SeesTranscript as SeesTranscript
+from counterprobe.discovery.packed.selectors import empty_on_overflow as empty_on_overflow
+from counterprobe.discovery.packed.selectors import top_votes as top_votes
+from counterprobe.discovery.packed.transcript import ScreenTranscript as ScreenTranscript
+from counterprobe.discovery.structure.soft import SoftStructure as SoftStructure
+from counterprobe.discovery.structure.structure import Structure as Structure
+from counterprobe.discovery.structure.structure import refuse_empty as refuse_empty

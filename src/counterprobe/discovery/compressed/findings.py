@@ -1,0 +1,243 @@
+"""What a compressed screen is told, what it must show, and what it returns."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from counterprobe.arrays import BoolArray, FloatArray, IntArray
+from counterprobe.discovery.compressed.rehearsal import ASSUMPTION
+from counterprobe.oracle import Readouts
+
+__all__ = [
+    "BatchReport",
+    "CompressedSettings",
+    "Findings",
+    "Sample",
+    "default_max_probes",
+    "needed_evidence",
+    "nothing_to_find",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class CompressedSettings:
+    """The public settings of a compressed screen.
+
+    Attributes
+    ----------
+    failure_budget : float
+        Chance that the structure is wrong, for laws within the assumptions.
+    first_batch : int
+        Probes of the first batch, which masks at random.
+    mask_rate : float
+        Share of positions that it masks.
+    max_probes : int, optional
+        Probes permitted; by default :func:`default_max_probes`.
+    bank_threshold : float, optional
+        Tokens of at least this all-mask mass get a column of their own; by default the paper's
+        floor ``4 max(row_error, 1/V)``, or zero (every token) where that passes 1/4, raised
+        until no position has more than 16 such tokens (classed rows: than classes).
+    tolerance : float, optional
+        Total variation that counts as explained; three row errors by default.
+    patience : int
+        Batches without progress after which unresolved positions are given up.
+    """
+
+    failure_budget: float = 0.01
+    first_batch: int = 56
+    mask_rate: float = 0.4
+    max_probes: int | None = None
+    bank_threshold: float | None = None
+    tolerance: float | None = None
+    patience: int = 12
+
+    def __post_init__(self) -> None:
+        """Check the settings."""
+        for name in ("failure_budget", "mask_rate"):
+            value = getattr(self, name)
+            if not 0 < value < 1:
+                raise ValueError(f"{name} must lie strictly between 0 and 1, got {value!r}")
+        for name in ("first_batch", "max_probes", "patience"):
+            value = getattr(self, name)
+            if value is not None and not (isinstance(value, (int, np.integer)) and value >= 1):
+                raise ValueError(f"{name} must be a positive integer, got {value!r}")
+        for name in ("bank_threshold", "tolerance"):
+            value = getattr(self, name)
+            if value is not None and not 0 <= value <= 1:
+                raise ValueError(f"{name} must lie in [0, 1], got {value!r}")
+
+
+def needed_evidence(
+    num_positions: int, num_choices: int, failure_budget: float, *, reveal_rate: float = 1.0
+) -> int:
+    """Return the clean probes that a readout's neighbourhood must explain after it was chosen.
+
+    A missed neighbour acts through at least one of its K choices, so a probe that reveals it stays
+    blind to it with chance ``q = 1 - 1/K`` at most; an edge is missed only if both of its ends are
+    blind, so each needs ``log(N / budget) / (2 log(1/q))`` probes. Where only a share of them
+    reveals it, ``q = 1 - share/K``. With one choice nothing can be learned, and no number is
+    enough.
+    """
+    if num_choices < 2:
+        return 0
+    blind = 1 - reveal_rate / num_choices
+    return math.ceil(math.log(num_positions / failure_budget) / (2 * math.log(1 / blind)))
+
+
+def default_max_probes(num_positions: int, num_choices: int, failure_budget: float) -> int:
+    """Return a cap far above what forests need: 32 K log(N / budget)."""
+    return math.ceil(32 * max(2, num_choices) * math.log(num_positions / failure_budget))
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """Some probes and what came back, kept to recognise the oracle by.
+
+    Attributes
+    ----------
+    states : ndarray of int, shape (S, N)
+    readouts : Readouts
+    rows : ndarray of float, shape (R, W)
+        Whole rows, or rows pooled to fewer entries.
+    width : int
+        Entries of a whole row: V or C.
+    precision : float
+        Total variation by which rows of one model may differ from batch to batch, by the type of
+        its numbers.
+    """
+
+    states: NDArray[np.int32]
+    readouts: Readouts
+    rows: FloatArray
+    width: int
+    precision: float
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Terms:
+    """The law that fitted neighbourhoods describe, over the coordinates of the rows.
+
+    Attributes
+    ----------
+    unary : ndarray of float, shape (N, C)
+        Log-weights, ``-inf`` for coordinates that a position does not have.
+    edges : ndarray of int, shape (E, 2)
+    tables : ndarray of float, shape (E, C, C)
+        Log pair tables, ``tables[e, a, b]`` at ``edges[e] = (i, j)``.
+    is_complete : ndarray of bool, shape (N,)
+        Positions of which every term was determined, so that rows can be compared.
+    tolerance : float
+        Total variation that counted as explained when they were fitted.
+    """
+
+    unary: FloatArray
+    edges: IntArray
+    tables: FloatArray
+    is_complete: BoolArray
+    tolerance: float
+
+
+@dataclass(frozen=True, slots=True)
+class BatchReport:
+    """One stage of probes: what it was for and where the screen stood after it."""
+
+    purpose: str
+    probes: int
+    num_resolved: int
+    num_reopened: int
+    num_edges: int
+
+
+@dataclass(frozen=True, slots=True)
+class Findings:
+    """What a compressed screen found.
+
+    Attributes
+    ----------
+    edges : ndarray of int, shape (E, 2)
+        Pairs that a resolved end names, or of which it takes the terms over.
+    is_resolved : ndarray of bool, shape (N,)
+        Whether a position's neighbourhood is known; given positions count as resolved.
+    evidence : ndarray of int, shape (N,)
+        Clean probes explained since the neighbourhood was chosen.
+    misfit : ndarray of float, shape (N,)
+        Worst total variation between a clean row and its reconstruction, by the best
+        neighbourhood found where none explains it; NaN where nothing was fitted.
+    needed : int
+        Evidence that every resolved position has at least.
+    num_choices : int
+        The largest number of columns K.
+    reason : str
+        Why positions are unresolved; empty if none is.
+    batches : tuple of BatchReport
+    sample : Sample or None
+        Probes that read every position, and their replies; None where nothing was probed.
+    seconds : dict of str to float
+        Time spent probing (the oracle and the door), ranking sources and fitting.
+    terms : Terms or None
+        The fitted terms; None where rows were sketched, or nothing was probed.
+    num_compared, num_refuted : int
+        Positions of which a row was compared with what the terms imply, under the law; positions
+        given up because one of their component disagreed.
+    advice : str
+        What to try where positions are unresolved; empty if none is.
+    bank_threshold, usual_threshold : float
+        Mass from which a token has a column of its own: as it was used, and before it was raised
+        to bound the number of columns.
+    tolerance : float
+        Total variation that counted as explained.
+    """
+
+    edges: IntArray
+    is_resolved: BoolArray
+    evidence: IntArray
+    misfit: FloatArray
+    needed: int
+    num_choices: int
+    reason: str
+    batches: tuple[BatchReport, ...]
+    sample: Sample | None
+    seconds: dict[str, float]
+    terms: Terms | None = None
+    num_compared: int = 0
+    num_refuted: int = 0
+    advice: str = ""
+    bank_threshold: float = 0.0
+    usual_threshold: float = 0.0
+    tolerance: float = 0.0
+
+    @property
+    def column_note(self) -> str:
+        """What was done to bound the number of columns; empty if nothing."""
+        if self.bank_threshold <= self.usual_threshold:
+            return ""
+        return (
+            f"the bank threshold was raised from {self.usual_threshold:.2g} to "
+            f"{self.bank_threshold:.2g}, which leaves {self.num_choices} columns a position at "
+            "most; tokens of one tail group count as alike, and bank_threshold sets it otherwise"
+        )
+
+    @property
+    def assumption(self) -> str:
+        """What no test of this screen sees, in plain words."""
+        return ASSUMPTION
+
+
+def nothing_to_find(length: int) -> Findings:
+    """One position, or one token, depends on nothing and costs nothing to find out about."""
+    return Findings(
+        edges=np.empty((0, 2), dtype=np.int64),
+        is_resolved=np.ones(length, dtype=np.bool_),
+        evidence=np.zeros(length, dtype=np.int64),
+        misfit=np.full(length, np.nan),
+        needed=0,
+        num_choices=0,
+        reason="",
+        batches=(),
+        sample=None,
+        seconds={},
+    )

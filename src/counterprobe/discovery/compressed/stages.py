@@ -1,0 +1,178 @@
+"""Stages of a compressed screen: submit probes, keep what comes back, look again at what it says.
+
+In come masks and, where they are not balanced, the choices to show; every stage goes through the
+run's one door, its rows enter the readings, and neighbourhoods are checked and searched again.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+
+import numpy as np
+from numpy.typing import NDArray
+
+from counterprobe.arrays import BoolArray, IntArray
+from counterprobe.discovery.banks import banks_from_lists
+from counterprobe.discovery.compressed import design
+from counterprobe.discovery.compressed.certify import Certificate, likely_choices
+from counterprobe.discovery.compressed.columns import ABSENT, Columns, default_thresholds
+from counterprobe.discovery.compressed.findings import BatchReport, CompressedSettings
+from counterprobe.discovery.compressed.keeping import Keeper
+from counterprobe.discovery.compressed.knowledge import Knowledge
+from counterprobe.discovery.compressed.neighbourhoods import Neighbourhoods
+from counterprobe.discovery.compressed.readings import Readings
+from counterprobe.oracle import Readouts
+from counterprobe.rows import Rows
+from counterprobe.run.unmasking import Request, Unmasking
+from counterprobe.states import MASK
+from counterprobe.streams import Decisions
+
+__all__ = ["ScreenStages"]
+
+# States of one request.
+STATES_AT_ONCE = 16
+# Another search of the same probes must have been worth this share of what was unresolved.
+WORTHWHILE = 0.05
+# Masked hubs whose log-row would spread more than this have their neighbours steered.
+WIDEST_ROW = 6.0
+
+
+class ScreenStages:
+    """What a screen knows, and how it asks.
+
+    Parameters
+    ----------
+    run : Unmasking
+        Before its first commit.
+    decisions : Decisions
+    settings : CompressedSettings
+    """
+
+    def __init__(self, run: Unmasking, decisions: Decisions, settings: CompressedSettings) -> None:
+        self.run = run
+        self.decisions = decisions
+        self.settings = settings
+        self.residual = run.residual
+        self.history = run.state
+        self.all_mask_rows = rows = run.preprocess()
+        row_error = run.row_error
+        threshold = self.usual_threshold = settings.bank_threshold
+        if threshold is None:
+            self.usual_threshold, threshold = default_thresholds(rows, row_error)
+        start, tokens = rows.above(max(threshold - row_error, ABSENT))
+        banks = banks_from_lists(self.history, self.residual, rows, start, tokens, threshold)
+        self.columns = Columns.of(banks, self.residual, rows)
+        self.readings = Readings(
+            self.columns,
+            self.residual,
+            rows,
+            row_error,
+            decisions.generator("sketch"),
+            tolerance=settings.tolerance,
+        )
+        is_given = np.ones(run.length, dtype=np.bool_)
+        is_given[self.residual] = False
+        self.knowledge = Knowledge(is_given)
+        self.found = Neighbourhoods(self.readings, self.knowledge)
+        self.num_choices = int(self.columns.num_choices[self.residual].max())
+        self.reports: list[BatchReport] = []
+        self.keeper = Keeper(run.length, self.residual, rows, decisions.generator("sample"))
+        self.seconds = 0.0
+
+    def _generator(self) -> np.random.Generator:
+        return self.decisions.generator("compressed", len(self.reports))
+
+    def _submit(
+        self,
+        purpose: str,
+        masked: BoolArray,
+        rng: np.random.Generator,
+        *,
+        steered: bool = True,
+        choices: IntArray | None = None,
+        certificate: Certificate | None = None,
+    ) -> None:
+        """Submit one stage of probes and learn from it; balanced choices unless told others."""
+        if choices is None:
+            choices = design.balanced_choices(len(masked), self.columns.num_choices, rng)
+            if purpose == "validate":
+                likely = self._likely(-(-len(masked) // self.num_choices), rng)
+                design.show_first(choices, likely, self.columns.num_choices)
+            if steered:
+                self._steer(masked, choices, rng)
+        states, shown = self._states(masked, choices, rng)
+        first = self.readings.open(shown, is_evidence=purpose != "rehearse")
+        self.keeper.open(states, self.num_choices if purpose == "validate" else None)
+        readouts = [Readouts.every_masked(part) for part in _parts(states)]
+
+        def requests() -> Iterator[Request]:
+            for k, part in enumerate(_parts(states)):
+                yield Request(part, readouts[k], first + k * STATES_AT_ONCE)
+
+        def consume(request: Request, rows: Rows) -> None:
+            self.readings.take(request.label, request.readouts, rows)
+            if certificate is not None:
+                certificate.compare_rehearsal(request.states, request.readouts, rows)
+            self.keeper.take(request.label - first, request.readouts, rows)
+
+        self.run.transcript.announce(purpose, columns=shown)
+        started = time.perf_counter()
+        self.run.stage(requests(), consume)
+        self.seconds += time.perf_counter() - started
+        found = self.found
+        reopened = found.recheck()
+        self._improve()
+        self.knowledge.take_back()
+        self._report(purpose, len(states), reopened)
+
+    def _report(self, purpose: str, probes: int, num_reopened: int) -> None:
+        """Note where the screen stands after a stage of probes."""
+        edges, num_resolved = self.found.edges(), int(self.knowledge.is_resolved.sum())
+        report = BatchReport(purpose, probes, num_resolved, num_reopened, len(edges))
+        self.reports.append(report)
+        if self.run.transcript.level:
+            known = self.found.account()
+            self.run.transcript.note("compressed", purpose=purpose, probes=probes, **known)
+
+    def _improve(self) -> None:
+        """Search neighbourhoods until nothing more is resolved."""
+        for k in range(4):
+            unresolved = int((~self.knowledge.is_resolved).sum())
+            if unresolved == 0:
+                return
+            # Ranking everything again is the expensive part while little is known.
+            rank = k == 0 or unresolved < len(self.residual) / 4
+            if self.found.improve(rank=rank) <= WORTHWHILE * unresolved:
+                return
+
+    def _states(
+        self, masked: BoolArray, choices: IntArray, rng: np.random.Generator
+    ) -> tuple[NDArray[np.int32], IntArray]:
+        """Fill in what every revealed position shows."""
+        tokens = self.columns.show(choices, rng.random(choices.shape))
+        states = np.where(masked, MASK, tokens).astype(np.int32)
+        given = self.knowledge.is_settled
+        states[:, given] = self.history[given]
+        choices[masked] = -1
+        choices[:, given] = -1
+        return states, choices
+
+    def _steer(self, masked: BoolArray, choices: IntArray, rng: np.random.Generator) -> bool:
+        """Keep readouts with many known neighbours from saturating; say whether any would."""
+        hubs, known = self.found.hubs()
+        before = choices.copy()
+        constant = self.found.constant[hubs]
+        design.steer(masked, choices, hubs, known, constant, self.columns, WIDEST_ROW, rng)
+        return not np.array_equal(before, choices)
+
+    def _likely(self, count: int, rng: np.random.Generator) -> IntArray:
+        """Draw sequences as the law would, as far as it is known, as choices."""
+        if self.readings.is_sketch or not self.knowledge.is_found.any():
+            return likely_choices(self.columns, self.readings.all_mask, count, rng)
+        return Certificate(self.found).draw_choices(count, rng)
+
+
+def _parts(states: NDArray[np.int32]) -> Iterator[NDArray[np.int32]]:
+    for low in range(0, len(states), STATES_AT_ONCE):
+        yield states[low : low + STATES_AT_ONCE]

@@ -1,0 +1,146 @@
+"""Row selectors: what a screen returns when a readout has more candidates than the cutoff.
+
+Definition "Admissible public row selector". A selector keeps every candidate of a row that fits
+the cutoff, and on overflow keeps at most ``cutoff`` of them; which ones is its own business. It
+may look at the public transcript (:class:`SeesTranscript`), and at nothing that is drawn later.
+Every selector that keeps this contract has the same guarantees (section "Public row-selector
+invariance").
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from counterprobe.arrays import IntArray
+from counterprobe.discovery.packed.transcript import ScreenTranscript
+from counterprobe.discovery.packed.votes import Nominees
+
+__all__ = [
+    "SELECTORS",
+    "RowSelector",
+    "SeesTranscript",
+    "empty_on_overflow",
+    "select_rows",
+    "top_votes",
+]
+
+
+RowSelector = Callable[[int, IntArray, IntArray, int], IntArray]
+"""``selector(readout, candidates, votes, cutoff)`` returns the candidates to keep, by position."""
+
+
+@dataclass(frozen=True, slots=True)
+class SeesTranscript:
+    """A selector of the paper's full form, ``S(j, C, d; T)``; also a decorator.
+
+    Parameters
+    ----------
+    rule : callable
+        ``rule(readout, candidates, votes, cutoff, transcript)`` returns the candidates to keep. A
+        deterministic function of these: it submits nothing and remembers nothing of its own.
+
+    Examples
+    --------
+    Those that have been named before go first:
+
+    >>> @SeesTranscript
+    ... def familiar(readout, candidates, votes, cutoff, transcript):
+    ...     claims = sum(rows.claims(len(transcript.state)) for rows in transcript.earlier)
+    ...     known = claims + np.zeros(len(transcript.state))
+    ...     return candidates[np.argsort(-known[candidates], kind="stable")[:cutoff]]
+    """
+
+    rule: Callable[[int, IntArray, IntArray, int, ScreenTranscript], IntArray]
+
+    def given(self, transcript: ScreenTranscript) -> RowSelector:
+        """Return the rule for the rows of one screen."""
+
+        def select(readout: int, row: IntArray, votes: IntArray, cutoff: int) -> IntArray:
+            return self.rule(readout, row, votes, cutoff, transcript)
+
+        return select
+
+
+def top_votes(readout: int, candidates: IntArray, votes: IntArray, cutoff: int) -> IntArray:
+    """Keep the ``cutoff`` highest vote totals, ties to the smaller position."""
+    return np.sort(candidates[np.argsort(-votes, kind="stable")[:cutoff]])
+
+
+def empty_on_overflow(
+    readout: int, candidates: IntArray, votes: IntArray, cutoff: int
+) -> IntArray:
+    """Keep everything that fits, and nothing of a row that does not."""
+    return candidates if len(candidates) <= cutoff else candidates[:0]
+
+
+SELECTORS: dict[str, RowSelector | SeesTranscript] = {
+    "top-votes": top_votes,
+    "empty-on-overflow": empty_on_overflow,
+}
+
+
+def select_rows(
+    candidates: Nominees, residual: IntArray, cutoff: int, selector: RowSelector
+) -> tuple[IntArray, IntArray]:
+    """Apply a selector to every row and check its contract.
+
+    Parameters
+    ----------
+    candidates : Nominees
+        By index into ``residual``.
+    residual : ndarray of int, shape (n,)
+        Positions screened, increasing; a selector sees these.
+    cutoff : int
+    selector : RowSelector
+
+    Returns
+    -------
+    start : ndarray of int, shape (n + 1,)
+    source : ndarray of int
+        Positions kept for readout ``residual[k]``: ``source[start[k]:start[k + 1]]``, increasing.
+    """
+    counts = np.diff(candidates.start)
+    kept = np.ones(len(candidates.source), dtype=np.bool_)
+    if selector is top_votes:
+        # All rows at once: rank by votes within each row; the sort is stable, so ties by index.
+        order = np.lexsort((-candidates.votes, candidates.readout))
+        rank = np.arange(len(order)) - np.repeat(candidates.start[:-1], counts)
+        kept[order] = rank < cutoff
+    elif selector is empty_on_overflow:
+        kept = np.repeat(counts <= cutoff, counts)
+    else:
+        for k in np.flatnonzero(counts):
+            sources, votes = candidates.row(int(k))
+            readout, row = int(residual[k]), residual[sources]
+            chosen = np.asarray(selector(readout, row.copy(), votes, cutoff))
+            _check_contract(readout, row, chosen, cutoff)
+            kept[candidates.start[k] : candidates.start[k + 1]] = np.isin(row, chosen)
+    start = np.concatenate([[0], np.cumsum(kept)])[candidates.start].astype(np.int64)
+    return start, residual[candidates.source[kept]]
+
+
+def _check_contract(readout: int, row: IntArray, chosen: NDArray[np.generic], cutoff: int) -> None:
+    if chosen.ndim != 1 or (chosen.size and chosen.dtype.kind not in "iu"):
+        raise ValueError(
+            f"a row selector must return positions; at readout {readout} it returned shape "
+            f"{chosen.shape} and dtype {chosen.dtype}"
+        )
+    if len(np.unique(chosen)) != len(chosen) or not np.isin(chosen, row).all():
+        raise ValueError(
+            f"a row selector must return a subset of its candidates; at readout {readout} it "
+            f"returned {chosen.tolist()} for {row.tolist()}"
+        )
+    if len(row) <= cutoff and len(chosen) != len(row):
+        raise ValueError(
+            f"a row selector must keep a row of at most {cutoff} candidates whole; at readout "
+            f"{readout} it kept {len(chosen)} of {len(row)}"
+        )
+    if len(chosen) > cutoff:
+        raise ValueError(
+            f"a row selector must return at most {cutoff} candidates; at readout {readout} it "
+            f"returned {len(chosen)}"
+        )

@@ -1,0 +1,175 @@
+"""Readings: log-rows of every probe so far, reduced to a few coordinates as they arrive.
+
+Coordinates of classed rows are classes, those of short dense rows tokens. Rows of a large
+vocabulary keep the tokens that are likeliest when everything is masked, position by position, and
+scatter all others over a few pools, on the device that holds them: what is stored grows with
+N x T, not with V. Pooling loses information, never invents it.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import array_api_compat
+import numpy as np
+from numpy.typing import NDArray
+
+from counterprobe.arrays import BoolArray, FloatArray, IntArray
+from counterprobe.discovery.soft.sources import likeliest
+from counterprobe.oracle import Readouts
+from counterprobe.rows import ClassedRows, Rows, to_numpy, widened
+from counterprobe.states import mix64
+
+__all__ = ["Coordinates", "Readings"]
+
+# Dense rows of no more tokens than this are kept as they are.
+MOST_COORDINATES = 64
+# Of longer ones: the likeliest tokens, and pools for all others.
+NUM_LIKELIEST = 32
+NUM_POOLS = 32
+# Numbers of a piece of rows that is reduced at once.
+PIECE = 1 << 24
+# Probabilities below this count as this: the logs of tokens that are all but impossible swing
+# widely and mean nothing.
+LEAST_PROBABILITY = 1e-5
+
+
+class Coordinates:
+    """How rows are reduced.
+
+    Parameters
+    ----------
+    rows : Rows
+        All-mask rows of the residual positions.
+    residual : ndarray of int
+    length : int
+    """
+
+    def __init__(self, rows: Rows, residual: IntArray, length: int) -> None:
+        self._is_whole = isinstance(rows, ClassedRows) or rows.vocab_size <= MOST_COORDINATES
+        if self._is_whole:
+            self.width = int(rows.masses.shape[1])
+            return
+        self.width = NUM_LIKELIEST + NUM_POOLS
+        vocab_size = rows.vocab_size
+        self._likeliest = np.zeros((length, NUM_LIKELIEST), dtype=np.int64)
+        step = max(1, PIECE // vocab_size)
+        for low in range(0, len(residual), step):
+            part = np.arange(low, min(low + step, len(residual)))
+            masses = to_numpy(rows.take(part).dense())
+            self._likeliest[residual[part]] = likeliest(masses, NUM_LIKELIEST)
+        # Token s of the scattered order is in pool s mod NUM_POOLS: neighbouring tokens, which
+        # often mean the like, end up in different pools.
+        self._order = np.argsort(mix64(np.arange(vocab_size)), kind="stable")
+        self._pool = np.empty(vocab_size, dtype=np.int64)
+        self._pool[self._order] = np.arange(vocab_size) % NUM_POOLS
+
+    def reduce(self, rows: Rows, position: IntArray) -> FloatArray:
+        """Return masses of the coordinates, shape (R, width), each row summing to one.
+
+        Parameters
+        ----------
+        rows : Rows, length R
+        position : ndarray of int, shape (R,)
+        """
+        if self._is_whole:
+            masses = np.asarray(to_numpy(rows.masses), dtype=np.float64)
+        else:
+            step = max(1, PIECE // rows.vocab_size)
+            parts = [
+                self._pooled(rows.take(part).dense(), position[part])
+                for part in np.array_split(np.arange(len(rows)), max(1, -(-len(rows) // step)))
+            ]
+            masses = np.concatenate(parts)
+        total: FloatArray = masses / masses.sum(axis=1, keepdims=True)
+        return total
+
+    def _pooled(self, dense: Any, position: IntArray) -> FloatArray:
+        dense = widened(dense)
+        xp = array_api_compat.array_namespace(dense)
+        device = array_api_compat.device(dense)
+        tokens = self._likeliest[position]
+        kept = xp.take_along_axis(dense, xp.asarray(tokens, device=device), axis=1)
+        kept = to_numpy(kept).astype(np.float64)
+        scattered = xp.take(dense, xp.asarray(self._order, device=device), axis=1)
+        whole = self._pool.size // NUM_POOLS * NUM_POOLS
+        shape = (len(position), whole // NUM_POOLS, NUM_POOLS)
+        pools = to_numpy(xp.sum(xp.reshape(scattered[:, :whole], shape), axis=1))
+        pools = pools.astype(np.float64)
+        pools[:, : self._pool.size - whole] += to_numpy(scattered[:, whole:])
+        row = np.arange(len(position))[:, None]
+        np.subtract.at(pools, (row, self._pool[tokens]), kept)
+        # Rounding may take an empty pool below zero.
+        return np.concatenate([kept, np.maximum(pools, 0.0)], axis=1)
+
+
+class Readings:
+    """Everything that was shown and read so far.
+
+    Parameters
+    ----------
+    coordinates : Coordinates
+    residual : ndarray of int, shape (n,)
+        Positions that vary, increasing.
+    num_levels : int
+
+    Attributes
+    ----------
+    levels : ndarray of int, shape (T, n)
+        Level of every source in every probe.
+    batch : ndarray of int, shape (T,)
+        The batch that a probe belongs to.
+    probe : ndarray of int, shape (n, R)
+        Probes that read each position.
+    logs : ndarray of float, shape (n, R, width)
+        Its log-rows there.
+    """
+
+    def __init__(self, coordinates: Coordinates, residual: IntArray, num_levels: int) -> None:
+        self._coordinates = coordinates
+        self._residual = residual
+        self.num_levels = num_levels
+        self.levels = np.empty((0, len(residual)), dtype=np.int64)
+        self.batch = np.empty(0, dtype=np.int64)
+        self.probe = np.empty((len(residual), 0), dtype=np.int64)
+        self.logs: NDArray[np.float32] = np.empty(
+            (len(residual), 0, coordinates.width), dtype=np.float32
+        )
+        self._slot = np.empty((0, len(residual)), dtype=np.int64)
+
+    @property
+    def num_probes(self) -> int:
+        """Probes so far."""
+        return len(self.levels)
+
+    @property
+    def num_batches(self) -> int:
+        """Batches so far."""
+        return int(self.batch[-1]) + 1 if len(self.batch) else 0
+
+    def open(self, levels: IntArray, masked: BoolArray) -> int:
+        """Make room for a batch of probes, each position masked equally often.
+
+        Returns
+        -------
+        int
+            Number of its first probe.
+        """
+        first, reads = self.num_probes, int(masked[:, 0].sum())
+        before = self.probe.shape[1]
+        self.batch = np.concatenate([self.batch, np.full(len(levels), self.num_batches)])
+        self.levels = np.concatenate([self.levels, levels])
+        self._slot = np.concatenate([self._slot, before - 1 + np.cumsum(masked, axis=0)])
+        probe = np.nonzero(masked.T)[1]
+        fresh = first + probe.reshape(len(self.probe), reads)
+        self.probe = np.concatenate([self.probe, fresh], axis=1)
+        room = np.zeros((len(self.probe), reads, self.logs.shape[2]), dtype=np.float32)
+        self.logs = np.concatenate([self.logs, room], axis=1)
+        return first
+
+    def take(self, first: int, readouts: Readouts, rows: Rows) -> None:
+        """Keep the rows read from the probes from ``first`` on."""
+        masses = self._coordinates.reduce(rows, readouts.position)
+        place = np.searchsorted(self._residual, readouts.position)
+        slot = self._slot[first + readouts.state_index, place]
+        self.logs[place, slot] = np.log(np.maximum(masses, LEAST_PROBABILITY))

@@ -1,0 +1,241 @@
+"""The regression estimator: every readout on every source, at once, and its shuffled control.
+
+For each readout the sources that move it are selected and fitted together; every other source is
+fitted on top of them, alone. So each pair has an estimate from both of its ends, which are read in
+different probes; the strength of a pair is their mean where at least one end selected the other.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from counterprobe.arrays import BoolArray, FloatArray, IntArray
+from counterprobe.discovery.soft.findings import SoftSettings
+from counterprobe.discovery.soft.null import chances, discoveries, log_chance
+from counterprobe.discovery.soft.readings import Readings
+from counterprobe.discovery.soft.selection import (
+    Fit,
+    centred_gram,
+    fit_readout,
+    gains,
+    indicators,
+    inverted,
+    is_rounding,
+    joint_coefficients,
+    mean_row,
+    movement,
+)
+from counterprobe.discovery.soft.sources import Sources
+from counterprobe.discovery.soft.strengths import (
+    Effects,
+    directed_strengths,
+    information,
+    information_in_context,
+    level_contrasts,
+)
+from counterprobe.threads import run_in_parts
+
+__all__ = ["Pairs", "regress", "shuffles"]
+
+# Shuffled pairs to compare with, at least, and shuffles at most.
+SHUFFLED_PAIRS = 10_000
+MOST_SHUFFLES = 256
+# Share of shuffled pairs below the noise floor.
+NOISE_QUANTILE = 0.99
+
+
+@dataclass(frozen=True, slots=True)
+class Pairs:
+    """Estimates of all pairs of residual positions.
+
+    Attributes
+    ----------
+    strength, strength_se : ndarray of float, shape (n, n)
+    is_edge : ndarray of bool, shape (n, n)
+        Discoveries; symmetric.
+    false_discovery_rate : float
+    noise_floor : float
+    """
+
+    strength: FloatArray
+    strength_se: FloatArray
+    is_edge: BoolArray
+    false_discovery_rate: float
+    noise_floor: float
+
+
+class _Directed:
+    """Estimates of each source (second index) at each readout (first)."""
+
+    def __init__(self, size: int, num_shuffles: int) -> None:
+        self.strength = np.zeros((size, size))
+        self.variance = np.zeros((size, size))
+        self.is_selected = np.zeros((size, size), dtype=np.bool_)
+        self.log_chance = np.zeros((size, size))
+        self.shuffled_log_chance = np.zeros((num_shuffles, size, size))
+        self.shuffled_strength = np.zeros((size, size))
+
+
+def shuffles(readings: Readings, rng: np.random.Generator) -> IntArray:
+    """Draw orders of each readout's reads, shape (2 M, n, R): probes of a batch change places.
+
+    Enough for ``SHUFFLED_PAIRS`` in either half.
+    """
+    size, num_reads = readings.probe.shape
+    pairs = max(1, size * (size - 1) // 2)
+    count = min(MOST_SHUFFLES, -(-SHUFFLED_PAIRS // pairs))
+    batch = readings.batch[readings.probe]
+    return np.argsort(batch + rng.random((2 * count, size, num_reads)), axis=2)
+
+
+def regress(
+    readings: Readings, sources: Sources, settings: SoftSettings, rng: np.random.Generator
+) -> Pairs:
+    """Estimate all pairs from everything read so far.
+
+    Parameters
+    ----------
+    readings : Readings
+    sources : Sources
+    settings : SoftSettings
+    rng : numpy.random.Generator
+        Shuffles sources.
+    """
+    columns = indicators(readings.levels, readings.num_levels)
+    contrasts = level_contrasts(sources)
+    orders = shuffles(readings, rng)
+    size = len(sources.tokens)
+    directed = _Directed(size, len(orders) // 2)
+
+    def work(low: int, high: int) -> None:
+        for j in range(low, high):
+            _regress_one(
+                j, readings, columns, sources, contrasts, orders[:, j], settings, directed
+            )
+
+    run_in_parts(work, size)
+    return _combined(directed, settings.false_discovery_rate)
+
+
+def _regress_one(
+    j: int,
+    readings: Readings,
+    columns: FloatArray,
+    sources: Sources,
+    contrasts: FloatArray,
+    orders: IntArray,
+    settings: SoftSettings,
+    out: _Directed,
+) -> None:
+    """Fill in what one readout says about all sources."""
+    mine = columns[readings.probe[j]]
+    group = readings.num_levels - 1
+    logs = readings.logs[j]
+    weight = mean_row(logs)
+    moved = movement(logs, weight)
+    if not moved.any():
+        return
+    fit = fit_readout(mine, moved, group, settings.f_threshold, settings.max_sources)
+    chosen = fit.sources
+    inverse, rank = inverted(fit.gram, len(mine))
+    coefficients = inverse @ fit.inner
+    share = gains(fit.inner, inverse) / max(float((fit.residual**2).sum()), 1e-300)
+    joint, blocks = joint_coefficients(mine, moved, chosen, group)
+    coefficients[chosen], inverse[chosen] = joint, blocks
+    lost = _lost_without(joint, blocks)
+    share[chosen], rank[chosen] = _shares_lost(fit, lost), [_rank(block) for block in blocks]
+    covariance = fit.residual.T @ fit.residual / fit.freedom
+    effects = Effects(coefficients, inverse, covariance)
+    nats = information(coefficients, contrasts, weight, sources.probability)
+    for s in chosen:
+        levels = readings.levels[readings.probe[j], s]
+        nats[s] = information_in_context(
+            coefficients[s], weight, sources.probability[s], levels, logs
+        )
+    out.is_selected[j, chosen] = True
+    strength, variance = directed_strengths(effects, contrasts, nats, sources)
+    # Where columns are nearly as many as reads, sources that entered by chance make each other
+    # look strong; a source is no stronger than when it entered.
+    strength[chosen] *= np.minimum(1.0, fit.entry_gains / np.maximum(lost, 1e-300))
+    out.strength[j], out.variance[j] = strength, variance
+    control = fit
+    if is_rounding(fit.residual):
+        # Nothing is left to compare with: chance is what shuffled sources explain of everything.
+        control = fit_readout(mine, moved, group, settings.f_threshold, 0)
+        share[np.setdiff1d(np.arange(len(share)), chosen)] = 0.0
+    left = float((control.residual**2).sum())
+    whole = centred_gram(mine, group)
+    shuffled_gain = np.zeros((len(orders), len(share)))
+    shuffled_rank = np.zeros((len(orders), len(share)), dtype=np.int64)
+    for m, order in enumerate(orders):
+        inner, inverse, shuffled_rank[m] = _shuffled(mine, control, whole, order)
+        shuffled_gain[m] = gains(inner, inverse)
+        if m == 0:
+            by_chance = Effects(inverse @ inner, inverse, covariance)
+            tilted = by_chance.coefficients
+            nats = information(tilted, contrasts, weight, sources.probability)
+            out.shuffled_strength[j] = directed_strengths(by_chance, contrasts, nats, sources)[0]
+    out.log_chance[j], out.shuffled_log_chance[:, j] = log_chance(
+        share * left, rank, shuffled_gain, shuffled_rank
+    )
+
+
+def _lost_without(coefficients: FloatArray, inverse: FloatArray) -> FloatArray:
+    """Return what a joint fit would lose without each of its sources, shape (S,)."""
+    # Coefficients in units of their covariance.
+    unit = np.linalg.pinv(inverse, rcond=1e-9, hermitian=True)
+    lost: FloatArray = ((unit @ coefficients) * coefficients).sum(axis=(1, 2))
+    return lost
+
+
+def _rank(block: FloatArray) -> int:
+    return int(np.linalg.matrix_rank(block, hermitian=True))
+
+
+def _shares_lost(fit: Fit, lost: FloatArray) -> FloatArray:
+    """Return what each source of a fit explains of what is left without it.
+
+    A source that waits would explain a share of what is left; one that entered is held to the
+    same measure. Otherwise whatever entered by chance would look strong beside a residual that it
+    made small. The share is at most what it was on entering.
+    """
+    left = float((fit.residual**2).sum())
+    return np.minimum(lost / np.maximum(left + lost, 1e-300), fit.entry_shares)
+
+
+def _shuffled(
+    columns: FloatArray, fit: Fit, gram: FloatArray, order: IntArray
+) -> tuple[FloatArray, FloatArray, IntArray]:
+    """Return inner products, inverses and ranks of all sources once shuffled.
+
+    Shuffling what every source showed is the same as shuffling what was read back.
+    """
+    num_sources, group, _ = gram.shape
+    inner = (columns.T @ fit.residual[order]).reshape(num_sources, group, -1)
+    shared = (columns.T @ fit.basis[order]).reshape(num_sources, group, -1)
+    inverse, rank = inverted(gram - shared @ shared.transpose(0, 2, 1), len(columns))
+    return inner, inverse, rank
+
+
+def _combined(directed: _Directed, rate: float) -> Pairs:
+    """Bring the two ends of each pair together."""
+    size = len(directed.strength)
+    upper = np.triu_indices(size, 1)
+    evidence = -(directed.log_chance + directed.log_chance.T)[upper]
+    shuffled = directed.shuffled_log_chance
+    null = -(shuffled + shuffled.transpose(0, 2, 1))[:, upper[0], upper[1]].ravel()
+    is_found, estimate = discoveries(chances(evidence, null), rate)
+    mean = (directed.strength + directed.strength.T) / 2
+    is_kept = directed.is_selected | directed.is_selected.T
+    is_edge = np.zeros((size, size), dtype=np.bool_)
+    is_edge[upper] = is_found & (mean[upper] > 0)
+    is_edge |= is_edge.T
+    strength = np.where(is_kept | is_edge, np.maximum(mean, 0.0), 0.0)
+    np.fill_diagonal(strength, 0.0)
+    error = np.sqrt(directed.variance + directed.variance.T) / 2
+    np.fill_diagonal(error, 0.0)
+    by_chance = np.maximum(directed.shuffled_strength + directed.shuffled_strength.T, 0.0) / 2
+    floor = float(np.quantile(by_chance[upper], NOISE_QUANTILE)) if len(upper[0]) else 0.0
+    return Pairs(strength, error, is_edge, estimate if is_found.any() else 0.0, floor)

@@ -1,0 +1,226 @@
+"""The soft screen: which positions of a learned model depend on each other, and how strongly.
+
+A learned model's rows agree with no law exactly, so nothing is certified here: every pair gets a
+strength in nats with its error, and pairs are listed at a false discovery rate. All-mask rows are
+read once. Then every probe masks a random share of the positions, shows at every other one of its
+likeliest tokens, and reads all masked rows; ``regression.py`` says what moved them. Probes come in
+batches that double the total until the caller has enough. For comparison, ``substitution.py``
+varies one source at a time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import numpy as np
+
+from counterprobe.arrays import FloatArray, IntArray, StateArray
+from counterprobe.discovery.compressed.keeping import Keeper
+from counterprobe.discovery.soft.findings import (
+    SoftBatch,
+    SoftFindings,
+    SoftSettings,
+    nothing_to_screen,
+)
+from counterprobe.discovery.soft.movement import Movement, held_out_movement
+from counterprobe.discovery.soft.readings import Coordinates, Readings
+from counterprobe.discovery.soft.regression import Pairs, regress
+from counterprobe.discovery.soft.sources import draw_levels, shown_tokens
+from counterprobe.discovery.soft.substitution import Substitutions, context_cost, draw_contexts
+from counterprobe.oracle import Readouts
+from counterprobe.rows import Rows
+from counterprobe.run.unmasking import Request, Unmasking
+from counterprobe.states import MASK
+from counterprobe.streams import Decisions
+
+__all__ = ["soft_screen"]
+
+# Numbers in the rows of one request, about.
+NUMBERS_AT_ONCE = 1 << 25
+MOST_STATES_AT_ONCE = 256
+
+IsEnough = Callable[[SoftFindings], bool]
+
+
+def soft_screen(
+    run: Unmasking,
+    decisions: Decisions,
+    settings: SoftSettings,
+    *,
+    is_enough: IsEnough | None = None,
+) -> SoftFindings:
+    """Estimate how strongly the residual positions depend on each other; nothing is committed.
+
+    Parameters
+    ----------
+    run : Unmasking
+        Before its first commit; given context stays shown in every probe.
+    decisions : Decisions
+    settings : SoftSettings
+    is_enough : callable, optional
+        Asked after each batch of probes whether its findings will do; by default all probes of
+        the settings are spent.
+    """
+    if len(run.residual) < 2 or run.vocab_size == 1:
+        return nothing_to_screen(run.length)
+    return _SoftScreen(run, decisions, settings).discover(is_enough)
+
+
+class _SoftScreen:
+    def __init__(self, run: Unmasking, decisions: Decisions, settings: SoftSettings) -> None:
+        self.run = run
+        self.decisions = decisions
+        self.settings = settings
+        self.residual = run.residual
+        self.rows = run.preprocess()
+        self.sources = shown_tokens(self.rows, settings.shown, settings.floor)
+        self.coordinates = Coordinates(self.rows, self.residual, run.length)
+        rng = decisions.generator("soft sample")
+        self.keeper = Keeper(run.length, self.residual, self.rows, rng)
+        width = int(self.rows.masses.shape[1])
+        at_once = NUMBERS_AT_ONCE // (width * len(self.residual))
+        self.states_at_once = min(max(1, at_once), MOST_STATES_AT_ONCE)
+        self.batches: list[SoftBatch] = []
+
+    def discover(self, is_enough: IsEnough | None) -> SoftFindings:
+        """Probe until enough is known or everything is spent."""
+        if not self.sources.varies.any():
+            return nothing_to_screen(self.run.length)
+        if self.settings.estimator == "regression":
+            return self._vary_everything(is_enough)
+        return self._vary_one_at_a_time(is_enough)
+
+    # ----- All sources at once -------------------------------------------------------------
+
+    def _vary_everything(self, is_enough: IsEnough | None) -> SoftFindings:
+        """Probe in batches, each doubling the total."""
+        settings = self.settings
+        readings = Readings(self.coordinates, self.residual, self.sources.num_levels)
+        total = min(settings.first, settings.probes)
+        while True:
+            self._submit(readings, total - readings.num_probes)
+            is_last = total >= settings.probes
+            if is_last or is_enough is not None:
+                batch = readings.num_batches
+                rng = self.decisions.generator("soft shuffles", batch)
+                pairs = regress(readings, self.sources, settings, rng)
+                rng = self.decisions.generator("soft held out", batch)
+                movement = held_out_movement(readings, settings, rng)
+                found = self._findings(pairs, movement, readings.num_probes)
+                if is_last or (is_enough is not None and is_enough(found)):
+                    return found
+            total = min(2 * total, settings.probes)
+
+    def _submit(self, readings: Readings, num_probes: int) -> None:
+        """Submit a batch of probes, one stage."""
+        rng = self.decisions.generator("soft levels", readings.num_batches)
+        levels, masked = draw_levels(self.sources, num_probes, self.settings.mask_rate, rng)
+        states = self._states(levels)
+        first = readings.open(levels, masked)
+        self.keeper.open(states, None)
+        step = self.states_at_once
+
+        def requests() -> Iterator[Request]:
+            for low in range(0, num_probes, step):
+                part = states[low : low + step]
+                yield Request(part, Readouts.every_masked(part), low)
+
+        def consume(request: Request, rows: Rows) -> None:
+            readings.take(first + request.label, request.readouts, rows)
+            self.keeper.take(request.label, request.readouts, rows)
+
+        self.run.transcript.announce("soft")
+        self.run.stage(requests(), consume)
+
+    def _states(self, levels: IntArray) -> StateArray:
+        """Return the states that show some levels, beside what is given."""
+        tokens = np.concatenate(
+            [self.sources.tokens, np.full((len(self.residual), 1), MASK)], axis=1
+        )
+        states = np.tile(self.run.state, (len(levels), 1))
+        states[:, self.residual] = tokens[np.arange(len(self.residual)), levels]
+        return states
+
+    # ----- One source at a time ------------------------------------------------------------
+
+    def _vary_one_at_a_time(self, is_enough: IsEnough | None) -> SoftFindings:
+        """Substitute with everything masked, or in contexts, batches of which double the total."""
+        settings, size = self.settings, len(self.residual)
+        substitutions = Substitutions(
+            self.run, self.coordinates, settings, self.states_at_once, self._watch
+        )
+        in_contexts = settings.estimator == "contexts"
+        num_masked = max(2, round(settings.mask_rate * size)) if in_contexts else size
+        most = settings.probes // context_cost(num_masked, settings)
+        self._require_context(most, num_masked)
+        if not in_contexts:
+            substitutions.add(self.run.state[None, :], [self.rows])
+            pairs = substitutions.pairs(self.residual)
+            return self._findings(pairs, Movement.unmeasured(size), substitutions.num_probes)
+        total = done = 0
+        while True:
+            first = max(1, settings.first // context_cost(num_masked, settings))
+            total = min(max(first, 2 * total), most)
+            rng = self.decisions.generator("soft contexts", len(self.batches))
+            states = draw_contexts(
+                self.run.state, self.residual, self.sources, total - done, num_masked, rng
+            )
+            substitutions.add(states, substitutions.read_contexts(states))
+            done = total
+            pairs = substitutions.pairs(self.residual)
+            found = self._findings(pairs, Movement.unmeasured(size), substitutions.num_probes)
+            if done == most or (is_enough is not None and is_enough(found)):
+                return found
+
+    def _require_context(self, most: int, num_masked: int) -> None:
+        if most < 1:
+            settings = self.settings
+            needed = context_cost(num_masked, settings)
+            raise ValueError(
+                f"probes must be at least {needed} for estimator {settings.estimator!r}, which "
+                f"shows {settings.shown} tokens at each of {num_masked} positions, got "
+                f"{settings.probes}; raise probes, lower shown, or take estimator='regression'"
+            )
+
+    def _watch(self, states: StateArray, readouts: Readouts, rows: Rows) -> None:
+        self.keeper.open(states, None)
+        self.keeper.take(0, readouts, rows)
+
+    # ----- Findings ------------------------------------------------------------------------
+
+    def _findings(self, pairs: Pairs, movement: Movement, num_probes: int) -> SoftFindings:
+        """Put together what was found so far."""
+        edges = self._edges(pairs)
+        total = float(pairs.strength.sum() / 2)
+        self.batches.append(SoftBatch(num_probes, len(edges), pairs.noise_floor, total))
+        strength = self._spread_out(pairs.strength)
+        told = {"probes": num_probes, "edges": edges, "strength": strength[tuple(edges.T)]}
+        self.run.transcript.note("soft", **told)
+        by_position = np.zeros((3, self.run.length))
+        by_position[:, self.residual] = movement.moved, movement.most_moved, movement.explained
+        moved, most_moved, explained = by_position
+        return SoftFindings(
+            strength=strength,
+            strength_se=self._spread_out(pairs.strength_se),
+            edges=edges,
+            false_discovery_rate=pairs.false_discovery_rate,
+            moved=moved,
+            most_moved=most_moved,
+            explained=explained,
+            noise_floor=pairs.noise_floor,
+            num_probes=num_probes,
+            sample=self.keeper.sample(),
+            batches=tuple(self.batches),
+        )
+
+    def _spread_out(self, values: FloatArray) -> FloatArray:
+        """Return values of pairs of residual positions as values of all pairs."""
+        whole = np.zeros((self.run.length, self.run.length))
+        whole[np.ix_(self.residual, self.residual)] = values
+        return whole
+
+    def _edges(self, pairs: Pairs) -> IntArray:
+        """List the discoveries, strongest first."""
+        i, j = np.nonzero(np.triu(pairs.is_edge, 1))
+        order = np.argsort(-pairs.strength[i, j], kind="stable")
+        return np.stack([self.residual[i[order]], self.residual[j[order]]], axis=1)

@@ -1,0 +1,235 @@
+"""Single substitutions: show one source at a time and see which rows move.
+
+In one context, a state with some positions masked, every masked source shows each of its likeliest
+tokens in turn, alone, and all other masked rows are read: the information between source and
+readout follows at once, without a model of how effects add. It takes ``shown`` probes a source and
+context, where a regression varies all sources in every probe; it is the yardstick for it. The one
+context is everything masked, or several are partly revealed at random and averaged.
+
+No order can be shuffled here. What chance reaches is read off the bulk of all pairs instead, an
+empirical null (Efron, 2004): logs of strengths are taken as normal, with the centre and the lower
+quartile of all pairs, most of which are unrelated.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from scipy import stats
+
+from counterprobe.arrays import BoolArray, FloatArray, IntArray, StateArray
+from counterprobe.discovery.soft.findings import SoftSettings
+from counterprobe.discovery.soft.null import discoveries
+from counterprobe.discovery.soft.readings import Coordinates
+from counterprobe.discovery.soft.regression import NOISE_QUANTILE, Pairs
+from counterprobe.discovery.soft.selection import LEAST_MOVEMENT
+from counterprobe.discovery.soft.sources import Sources, shown_tokens
+from counterprobe.discovery.soft.strengths import divergence
+from counterprobe.oracle import Readouts
+from counterprobe.rows import Rows
+from counterprobe.run.unmasking import Request, Unmasking
+from counterprobe.states import MASK
+
+__all__ = ["Substitutions", "context_cost", "draw_contexts"]
+
+Watch = Callable[[StateArray, Readouts, Rows], None]
+# Lower quartile of a standard normal variable, turned positive.
+QUARTILE = 0.6745
+
+
+@dataclass(frozen=True, slots=True)
+class _Task:
+    """Substitutions at sources that have equally many tokens to show, in one context."""
+
+    positions: IntArray
+    states: StateArray
+    probability: FloatArray
+    spread: FloatArray
+
+
+def context_cost(num_masked: int, settings: SoftSettings) -> int:
+    """Return the probes that one context takes at most; a revealed one is itself read first."""
+    return num_masked * settings.shown + (settings.estimator == "contexts")
+
+
+def draw_contexts(
+    state: StateArray,
+    residual: IntArray,
+    sources: Sources,
+    count: int,
+    num_masked: int,
+    rng: np.random.Generator,
+) -> StateArray:
+    """Draw states that mask some residual positions and show a token at the others, (count, N)."""
+    states = np.tile(state, (count, 1))
+    for k in range(count):
+        chosen = rng.permutation(len(residual))[num_masked:]
+        ends = np.cumsum(sources.frequency[chosen], axis=1)
+        level = (rng.random((len(chosen), 1)) > ends[:, :-1]).sum(axis=1)
+        states[k, residual[chosen]] = sources.tokens[chosen, level]
+    return states
+
+
+class Substitutions:
+    """What substitutions say about all pairs of positions, context by context.
+
+    Parameters
+    ----------
+    run : Unmasking
+    coordinates : Coordinates
+    settings : SoftSettings
+    states_at_once : int
+        States of one request.
+    watch : callable
+        Told of every reply: states, what was read from them, rows.
+    """
+
+    def __init__(
+        self,
+        run: Unmasking,
+        coordinates: Coordinates,
+        settings: SoftSettings,
+        states_at_once: int,
+        watch: Watch,
+    ) -> None:
+        self._run = run
+        self._coordinates = coordinates
+        self._settings = settings
+        self._states_at_once = states_at_once
+        self._watch = watch
+        shape = (run.length, run.length)
+        # Sums over contexts of a pair's strength, of its square, and of the ends' disagreement.
+        self._sum = np.zeros(shape)
+        self._squares = np.zeros(shape)
+        self._apart = np.zeros(shape)
+        self._count = np.zeros(shape, dtype=np.int64)
+        self.num_probes = 0
+
+    def read_contexts(self, states: StateArray) -> list[Rows]:
+        """Submit contexts and return the rows of what each masks."""
+        replies: list[Rows] = []
+        step = self._states_at_once
+
+        def requests() -> Iterator[Request]:
+            for low in range(0, len(states), step):
+                part = states[low : low + step]
+                yield Request(part, Readouts.every_masked(part))
+
+        def consume(request: Request, rows: Rows) -> None:
+            self._watch(request.states, request.readouts, rows)
+            for k in range(len(request.states)):
+                replies.append(rows.take(np.flatnonzero(request.readouts.state_index == k)))
+
+        self._run.transcript.announce("contexts")
+        self._run.stage(requests(), consume)
+        self.num_probes += len(states)
+        return replies
+
+    def add(self, states: StateArray, rows: list[Rows]) -> None:
+        """Substitute at every masked position of some contexts, one stage.
+
+        Parameters
+        ----------
+        states : ndarray of int, shape (count, N)
+        rows : list of Rows
+            What each context's masked positions have, in increasing order.
+        """
+        directed = np.zeros((len(states), self._run.length, self._run.length))
+
+        def requests() -> Iterator[Request]:
+            for k, (state, known) in enumerate(zip(states, rows, strict=True)):
+                for task in self._tasks(state, known):
+                    yield Request(task.states, Readouts.every_masked(task.states), (k, task))
+
+        def consume(request: Request, replies: Rows) -> None:
+            k, task = request.label
+            self._watch(request.states, request.readouts, replies)
+            masses = self._coordinates.reduce(replies, request.readouts.position)
+            count, tokens = task.probability.shape
+            masses = masses.reshape(count, tokens, -1, masses.shape[1])
+            readouts = request.readouts.position.reshape(count, tokens, -1)[:, 0]
+            for s, source in enumerate(task.positions):
+                tilted = masses[s].transpose(1, 0, 2)
+                weight = np.broadcast_to(task.probability[s], tilted.shape[:2])
+                directed[k, readouts[s], source] = task.spread[s] * divergence(tilted, weight)
+            self.num_probes += len(request.states)
+
+        self._run.transcript.announce("substitute")
+        self._run.stage(requests(), consume)
+        for k, state in enumerate(states):
+            self._account(state == MASK, directed[k])
+
+    def _tasks(self, state: StateArray, rows: Rows) -> Iterator[_Task]:
+        """List the substitutions of a context; positions with one token have none."""
+        masked = np.flatnonzero(state == MASK)
+        sources = shown_tokens(rows, self._settings.shown, self._settings.floor)
+        num_tokens = (sources.probability > 0).sum(axis=1)
+        for tokens in range(2, sources.tokens.shape[1] + 1):
+            mine = np.flatnonzero(num_tokens == tokens)
+            step = max(1, self._states_at_once // tokens)
+            for low in range(0, len(mine), step):
+                part = mine[low : low + step]
+                states = np.tile(state, (len(part) * tokens, 1))
+                where = np.repeat(masked[part], tokens)
+                states[np.arange(len(states)), where] = sources.tokens[part, :tokens].ravel()
+                probability = sources.probability[part, :tokens]
+                yield _Task(masked[part], states, probability, sources.spread[part])
+
+    def _account(self, masked: BoolArray, directed: FloatArray) -> None:
+        both = masked[:, None] & masked[None, :]
+        mean = (directed + directed.T) / 2
+        self._sum += np.where(both, mean, 0.0)
+        self._squares += np.where(both, mean**2, 0.0)
+        self._apart += np.where(both, np.abs(directed - directed.T) / 2, 0.0)
+        self._count += both
+
+    def pairs(self, residual: IntArray) -> Pairs:
+        """Return the estimates of all pairs of residual positions.
+
+        The error of a pair is that of the mean over its contexts; with one context, half of what
+        its two ends disagree by. A pair that no context masked together is put at zero, with the
+        spread of all others as its error.
+        """
+        inside = np.ix_(residual, residual)
+        count = self._count[inside]
+        times = np.maximum(count, 1)
+        strength = self._sum[inside] / times
+        # Movement that is rounding is no strength.
+        strength = np.where(strength > LEAST_MOVEMENT, strength, 0.0)
+        np.fill_diagonal(strength, 0.0)
+        variance = np.maximum(self._squares[inside] / times - strength**2, 0.0)
+        error = np.where(
+            count > 1,
+            np.sqrt(variance / np.maximum(count - 1, 1)),
+            self._apart[inside] / times,
+        )
+        upper = np.triu_indices(len(residual), 1)
+        measured = count[upper] > 0
+        if measured.any():
+            error = np.where(count > 0, error, strength[upper][measured].std())
+        np.fill_diagonal(error, 0.0)
+        chance, floor = _bulk_chances(strength[upper], measured)
+        is_found, rate = discoveries(chance, self._settings.false_discovery_rate)
+        is_edge = np.zeros(strength.shape, dtype=np.bool_)
+        is_edge[upper] = is_found
+        return Pairs(strength, error, is_edge | is_edge.T, rate, floor)
+
+
+def _bulk_chances(strength: FloatArray, measured: BoolArray) -> tuple[FloatArray, float]:
+    """Return the chance that an unrelated pair is as strong, and the floor that few such pass."""
+    moved = measured & (strength > 0)
+    chance = np.ones(len(strength))
+    if not moved.any():
+        return chance, 0.0
+    logs = np.log(strength[moved])
+    low, centre = np.quantile(logs, [0.25, 0.5])
+    # Pairs that did not move at all are unrelated too, below every quantile of those that did.
+    share = float(moved.sum() / max(1, int(measured.sum())))
+    if share < 0.5:
+        chance[moved] = 0.0
+        return chance, 0.0
+    scale = max((centre - low) / QUARTILE, 1e-6)
+    chance[moved] = stats.norm.sf((logs - centre) / scale)
+    return chance, float(np.exp(centre + stats.norm.ppf(NOISE_QUANTILE) * scale))

@@ -1,0 +1,407 @@
+"""Soft structure: how strongly the positions of a learned model depend on each other, in nats.
+
+Nothing of it is certified. Every pair that moved together has a strength with its error, and pairs
+are listed as edges at a false discovery rate. What it is for: plans of batches, at a price that is
+estimated from the strengths and measured before it is paid.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from counterprobe.arrays import FloatArray, IntArray, StateArray
+from counterprobe.discovery.structure import file
+from counterprobe.discovery.structure.fields import (
+    FileKind,
+    Layout,
+    check_sample,
+    checked_ledger,
+    refuse,
+    require_amounts,
+    require_count,
+    require_share,
+)
+from counterprobe.discovery.structure.recognition import SAME_ROW, Found
+from counterprobe.oracle import Oracle
+from counterprobe.planning.coverage import Coverage
+from counterprobe.run.batches import SampleBatch
+from counterprobe.run.ledger import Ledger
+from counterprobe.run.standing import Progress
+from counterprobe.states import MASK
+from counterprobe.streams import Streams
+
+if TYPE_CHECKING:
+    from counterprobe.evaluation.advice import Advice
+    from counterprobe.evaluation.prices import PriceTable
+    from counterprobe.planning import Plan
+    from counterprobe.samplers.planned import Planned
+
+__all__ = ["SOFT_KIND", "SoftStructure"]
+
+# Groups of samples with a plan each, by default.
+PLANS = 16
+# Nats that a plan may break when nothing else is said.
+TARGET_KL = 0.1
+
+LAYOUT: Layout = {
+    "given": (np.int32, "N"),
+    "edges": (np.int64, "E2"),
+    "pairs": (np.int64, "P2"),
+    "pair_strength": (np.float64, "P"),
+    "pair_strength_se": (np.float64, "P"),
+    "moved": (np.float64, "N"),
+    "most_moved": (np.float64, "N"),
+    "explained": (np.float64, "N"),
+    "sample_states": (np.int32, "SN"),
+    "sample_index": (np.int64, "R"),
+    "sample_position": (np.int64, "R"),
+    "sample_rows": (np.float64, "RW"),
+}
+VALUES = (
+    "vocab_size",
+    "false_discovery_rate",
+    "noise_floor",
+    "num_probes",
+    "ledger",
+    "row_width",
+    "row_error",
+    "precision",
+    "about",
+)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SoftStructure(Found):
+    """Strengths between the positions of an oracle, found once.
+
+    Attributes
+    ----------
+    given : ndarray of int, shape (N,)
+        The context it was found in, ``MASK`` elsewhere.
+    vocab_size : int
+    edges : ndarray of int, shape (E, 2)
+        Discoveries at the stated false discovery rate, strongest first.
+    pairs : ndarray of int, shape (P, 2)
+        All pairs of some strength, ``i < j``.
+    pair_strength, pair_strength_se : ndarray of float, shape (P,)
+        Nats, and their standard errors.
+    moved, most_moved : ndarray of float, shape (N,)
+        Nats by which a position's row moved, in the mean over probes and in one of them; NaN where
+        it was not measured.
+    explained : ndarray of float, shape (N,)
+        Share of that movement which its neighbours explain on held-out probes; zero for rows that
+        did not move, NaN where it was not measured.
+    false_discovery_rate : float
+        Estimated, of ``edges``.
+    noise_floor : float
+        Strength, in nats, that sources reach whose choices were permuted.
+    num_probes : int
+    ledger : Ledger
+        What finding it cost.
+    sample_states, sample_index, sample_position, sample_rows : ndarray
+        Probes and their replies, to recognise the oracle by.
+    row_width : int
+        Entries of a reply; wide ones are stored pooled to fewer.
+    row_error : float
+        Total-variation radius that the oracle declared.
+    precision : float
+        Total variation by which its rows may differ from batch to batch, by their type.
+    about : dict
+        Oracle name, settings, seeds and versions.
+    """
+
+    given: StateArray
+    vocab_size: int
+    edges: IntArray
+    pairs: IntArray
+    pair_strength: FloatArray
+    pair_strength_se: FloatArray
+    moved: FloatArray
+    most_moved: FloatArray
+    explained: FloatArray
+    false_discovery_rate: float
+    noise_floor: float
+    num_probes: int
+    ledger: Ledger
+    sample_states: StateArray
+    sample_index: IntArray
+    sample_position: IntArray
+    sample_rows: FloatArray
+    row_width: int
+    row_error: float
+    precision: float
+    about: dict[str, Any]
+
+    def __post_init__(self) -> None:
+        """Freeze the arrays."""
+        for name in LAYOUT:
+            getattr(self, name).setflags(write=False)
+
+    @property
+    def strength(self) -> FloatArray:
+        """Nats between every two positions, shape ``(N, N)``; NaN for given ones."""
+        return self._matrix(self.pair_strength)
+
+    @property
+    def strength_se(self) -> FloatArray:
+        """Their standard errors, shape ``(N, N)``."""
+        return self._matrix(self.pair_strength_se)
+
+    def _matrix(self, values: FloatArray) -> FloatArray:
+        matrix = np.zeros((self.length, self.length))
+        i, j = self.pairs.T
+        matrix[i, j] = matrix[j, i] = values
+        is_given = self.given != MASK
+        matrix[is_given, :] = matrix[:, is_given] = np.nan
+        return matrix
+
+    @property
+    def coverage(self) -> Coverage:
+        """Which positions may be trusted to pairs, and how much of their movement is unexplained.
+
+        One that moved while pairs explain less than half of it depends on something else, such as
+        a parity of several positions or a topic of all: no price follows from strengths there.
+        """
+        return Coverage.of(self.moved, self.most_moved, self.explained)
+
+    @property
+    def untrusted(self) -> IntArray:
+        """Positions that moved without pairs explaining it, or were not measured."""
+        untrusted: IntArray = self.residual[~self.coverage.is_trusted[self.residual]]
+        return untrusted
+
+    @property
+    def same_row(self) -> float:
+        """Total variation up to which a reply counts as the stored one."""
+        return SAME_ROW + 2 * max(self.row_error, self.precision)
+
+    # ----- Plans ---------------------------------------------------------------------------
+
+    def sampler(
+        self,
+        *,
+        batches: int | None = None,
+        information_budget: float | None = None,
+        target_kl: float | None = None,
+        method: str = "auto",
+    ) -> Planned:
+        """Return the sampler that commits by plans of this structure, a fresh one a seed.
+
+        Parameters
+        ----------
+        batches : int, optional
+            Number of batches.
+        information_budget : float, optional
+            Nats allowed inside any one batch.
+        target_kl : float, optional
+            Nats allowed in all, by the structure's own estimate; 0.1 if nothing is said.
+        method : {"auto", "layers", "search"}
+            As in ``planning.make_plan``.
+
+        Positions that pairs are not trusted with (:attr:`untrusted`) are committed alone. Where
+        ``batches`` are too few for that, they share some; plans and samples say by how much such
+        positions moved, which no price holds: measure it with :meth:`advise`.
+        """
+        # Here and not above: samplers stand on structures.
+        from counterprobe.samplers.planned import Planned
+
+        if batches is None and information_budget is None and target_kl is None:
+            target_kl = TARGET_KL
+        return Planned(
+            batches=None if batches is None else int(batches),
+            information_budget=None if information_budget is None else float(information_budget),
+            target_kl=None if target_kl is None else float(target_kl),
+            method=method,  # type: ignore[arg-type]
+            strength=self.strength,
+            coverage=self.coverage,
+        )
+
+    def plan(self, *, seed: int | Streams = 0, **request: Any) -> Plan:
+        """Return the plan of one decision seed; what is asked for as in :meth:`sampler`."""
+        streams = seed if isinstance(seed, Streams) else Streams.from_seed(seed)
+        return self.sampler(**request).plan(self.residual, streams.decisions)
+
+    def sample(
+        self,
+        oracle: Oracle,
+        count: int,
+        streams: Streams,
+        *,
+        check: bool = True,
+        plans: int = PLANS,
+        progress: bool | Callable[[Progress], None] = False,
+        **request: Any,
+    ) -> SampleBatch:
+        """Draw sequences by plans of this structure.
+
+        Parameters
+        ----------
+        oracle : Oracle
+            The oracle this was found with.
+        count : int
+        streams : Streams
+        check : bool
+            Ask the stored probes again first; they are charged to the whole.
+        plans : int
+            Groups of sequences, each with a plan and a batch order of its own, so that what one
+            plan breaks is not broken in all of them.
+        progress : bool or callable
+            As in ``counterprobe.sample``.
+        **request
+            How many batches; see :meth:`sampler`.
+        """
+        # Here and not above: the call for many sequences stands on samplers, these on structures.
+        from counterprobe.sampling import sample
+
+        checked = self.check(oracle) if check else Ledger()
+        drawn = sample(
+            oracle,
+            self.sampler(**request),
+            count,
+            seed=streams,
+            given=self.given,
+            orders=plans,
+            progress=progress,
+        )
+        return replace(drawn, ledger=drawn.ledger + checked)
+
+    def price(
+        self,
+        oracle: Oracle,
+        counts: Sequence[int] = (4, 8, 16),
+        *,
+        samples: int = 32,
+        plans: int | None = None,
+        terms: int | None = None,
+        distances: ArrayLike | None = None,
+        seed: int = 0,
+    ) -> PriceTable:
+        """Measure what plans cost before they are used, beside the free alternatives.
+
+        Parameters
+        ----------
+        oracle : Oracle
+        counts : sequence of int
+            Numbers of batches.
+        samples : int
+            Sequences drawn for each price; more make its interval narrower.
+        plans : int, optional
+            Plans that they are dealt out to, one each by default.
+        terms : int, optional
+            Price only so many randomly chosen steps of each batch, which is cheaper and still
+            unbiased; all of them by default.
+        distances : array_like of float, shape (N, N), optional
+            Distances of your own, to set a plan by them beside.
+        seed : int
+        """
+        # Here and not above: measuring stands on samplers, these on structures.
+        from counterprobe.evaluation.prices import price_plans
+
+        return price_plans(
+            self,
+            oracle,
+            counts,
+            samples=samples,
+            plans=plans,
+            terms=terms,
+            distances=distances,
+            seed=seed,
+        )
+
+    def advise(self, oracle: Oracle, count: int = 1000, **options: Any) -> Advice:
+        """Say which way of drawing to use for so many sequences, what it costs, and why.
+
+        Parameters
+        ----------
+        oracle : Oracle
+        count : int
+            Sequences that are wanted.
+        **options
+            See ``evaluation.advise``.
+        """
+        from counterprobe.evaluation.advice import advise
+
+        return advise(self, oracle, count, **options)
+
+    # ----- For people and files ------------------------------------------------------------
+
+    def summary(self) -> dict[str, Any]:
+        """Return the structure as plain values, without its arrays."""
+        shares, where = self.explained[self.residual], self.residual
+        return {
+            "kind": "soft",
+            "length": self.length,
+            "vocab": self.vocab_size,
+            "masked": len(self.residual),
+            "edges": len(self.edges),
+            "false_discovery_rate": self.false_discovery_rate,
+            "total_strength": float(self.pair_strength.sum()),
+            "noise_floor": self.noise_floor,
+            "explained": float(shares.mean()) if len(shares) else math.nan,
+            "moved": float(self.moved[where].sum()),
+            "unexplained": float(self.coverage.unexplained[where].sum()),
+            "untrusted": len(self.untrusted),
+            **self.ledger.as_dict(),
+            **self.about,
+        }
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write to a file: NumPy arrays and JSON in a zip archive, nothing executable.
+
+        The file appears whole or not at all.
+        """
+        values = {field.name: getattr(self, field.name) for field in fields(self)}
+        file.write(path, SOFT_KIND, values)
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> SoftStructure:
+        """Read what :meth:`save` wrote; raise ``StructureError`` if it is damaged."""
+        return cls(**file.read(path, [SOFT_KIND])[1])
+
+
+def _finished(header: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> dict[str, Any]:
+    """Check a header and arrays, and return the fields of a soft structure."""
+    for name in ("vocab_size", "row_width"):
+        require_count(name, header[name], 1)
+    require_count("num_probes", header["num_probes"], 0)
+    for name in ("false_discovery_rate", "row_error", "precision"):
+        require_share(name, header[name])
+    floor = header["noise_floor"]
+    if type(floor) not in (int, float) or not 0 <= floor < math.inf:
+        refuse(f"noise_floor must be a number of nats, got {floor!r}")
+    check_sample(arrays, header["vocab_size"], header["row_width"])
+    for name in ("pair_strength", "pair_strength_se"):
+        require_amounts(name, arrays[name])
+    is_missing = np.isnan(arrays["moved"])
+    for name in ("moved", "most_moved", "explained"):
+        require_amounts(name, arrays[name], is_missing)
+    if (arrays["explained"] > 1).any():
+        refuse(f"explained must be at most 1, got {np.nanmax(arrays['explained'])}")
+    _check_pairs(arrays)
+    values: Mapping[str, Any] = {name: header[name] for name in VALUES}
+    return {**arrays, **values, "ledger": checked_ledger(header)}
+
+
+def _check_pairs(arrays: Mapping[str, NDArray[Any]]) -> None:
+    """Refuse pairs that are out of range, twice there, or of given positions."""
+    given, pairs = arrays["given"], arrays["pairs"]
+    length = len(given)
+    if pairs.size and not (pairs.min() >= 0 and pairs.max() < length):
+        refuse(f"pairs must lie in 0..{length - 1}, got {pairs.min()}..{pairs.max()}")
+    if (pairs[:, 0] >= pairs[:, 1]).any():
+        refuse("pairs must have the smaller position first")
+    keys = pairs[:, 0] * length + pairs[:, 1]
+    if len(np.unique(keys)) != len(keys):
+        refuse("a pair is there twice")
+    if (given[pairs] != MASK).any():
+        refuse("a pair names a position that was given")
+
+
+SOFT_KIND = FileKind("counterprobe soft structure 2", LAYOUT, VALUES, _finished)

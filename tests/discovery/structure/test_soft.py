@@ -1,0 +1,210 @@
+"""Soft structure: strengths that are found once, kept in files, and turned into plans."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import counterprobe as cp
+from counterprobe import testing
+from counterprobe.discovery.structure.soft import SoftStructure
+
+STREAMS = cp.Streams(3, 4)
+
+
+def small_law(kind: str = "path", length: int = 16, seed: int = 0) -> cp.ForestLaw:
+    rng = np.random.default_rng(seed)
+    edges = {
+        "path": [(i, i + 1) for i in range(length - 1)],
+        "stars": [(4 * (i // 4), i) for i in range(length) if i % 4],
+    }[kind]
+    unary = np.exp(rng.normal(0, 0.5, (length, 5)))
+    return cp.ForestLaw(unary, edges, np.exp(rng.normal(size=(len(edges), 5, 5))))
+
+
+@pytest.fixture(scope="module")
+def law() -> cp.ForestLaw:
+    return small_law()
+
+
+@pytest.fixture(scope="module")
+def oracle(law):
+    noisy = testing.NoisyLogits.with_mean_error(law.oracle(), 0.03, 1)
+    return noisy.declaring(0.05)
+
+
+@pytest.fixture(scope="module")
+def found(oracle) -> SoftStructure:
+    return cp.discover(oracle, STREAMS, mode="soft", probes=96)
+
+
+def test_true_edges_are_the_strongest_pairs(found, law):
+    upper = np.triu(found.strength)
+    order = np.argsort(-upper, axis=None)[: len(law.edges)]
+    strongest = {tuple(map(int, np.unravel_index(k, upper.shape))) for k in order}
+    assert strongest == {tuple(sorted(edge)) for edge in law.edges.tolist()}
+    assert found.ledger.total == 97
+    assert found.num_probes == 96
+    assert (found.strength == found.strength.T).all()
+    assert found.strength_se.shape == (16, 16)
+
+
+def test_the_mode_follows_the_rows(oracle, law):
+    assert isinstance(cp.discover(oracle, STREAMS, probes=64), SoftStructure)
+    assert isinstance(cp.discover(oracle, STREAMS), SoftStructure)  # it declares an error of 0.05
+    assert isinstance(cp.discover(law.oracle(), STREAMS), cp.Structure)
+    assert isinstance(cp.discover(law.oracle(), STREAMS, mode="soft"), SoftStructure)
+
+
+def test_auto_turns_soft_when_nothing_is_certified_and_charges_both(law):
+    lying = testing.NoisyLogits.with_mean_error(law.oracle(), 0.03, 1).declaring(1e-9)
+    with pytest.raises(cp.Infeasible):
+        cp.discover(lying, STREAMS, mode="exact")
+    found = cp.discover(lying, STREAMS)
+    assert isinstance(found, SoftStructure)
+    alone = cp.discover(lying, STREAMS, mode="soft")
+    assert found.ledger.total > alone.ledger.total
+    assert found.strength.tolist() == alone.strength.tolist()
+
+
+def test_probes_stop_when_plans_no_longer_get_cheaper(law):
+    found = cp.discover(law.oracle(), STREAMS, mode="soft")
+    assert found.num_probes < 512
+    assert cp.discover(law.oracle(), STREAMS, mode="soft", probes=512).num_probes == 512
+
+
+def test_given_positions_have_no_strength_and_stay_given(oracle):
+    given = np.full(16, cp.MASK)
+    given[[0, 7]] = 1
+    found = cp.discover(oracle, STREAMS, mode="soft", given=given, probes=64)
+    assert np.isnan(found.strength[0]).all()
+    assert not np.isnan(found.strength[np.ix_(found.residual, found.residual)]).any()
+    drawn = found.sample(oracle, 6, STREAMS, batches=4)
+    assert (drawn.sequences[:, [0, 7]] == 1).all()
+    with pytest.raises(ValueError, match="position 0 was not masked"):
+        cp.sample(oracle, found.sampler(batches=4), 2, progress=False)
+
+
+def test_samples_follow_plans_of_their_groups_and_are_charged(found, oracle, counted):
+    asked = counted(oracle)
+    drawn = found.sample(asked, 10, STREAMS, batches=4, plans=3)
+    checked = found.check(oracle)
+    assert drawn.ledger.total == asked.states == checked.total + 10 * 4
+    seeds = {result.streams.decision_seed for result in drawn.results}
+    assert len(seeds) == 3
+    for result in (drawn.results[0], drawn.results[9]):
+        plan = found.plan(batches=4, seed=result.streams)
+        assert sorted(b.tolist() for b in result.batches) == sorted(
+            b.tolist() for b in plan.batches
+        )
+
+
+def test_a_plan_may_be_asked_for_by_its_price(found):
+    cheap, dear = found.plan(target_kl=0.05), found.plan(target_kl=2.0)
+    assert cheap.estimated_kl <= 0.05
+    assert len(dear) < len(cheap)
+    assert len(found.plan(information_budget=0.5)) <= len(cheap)
+    assert found.sampler().target_kl == 0.1
+
+
+def test_a_file_gives_the_structure_back(found, oracle, tmp_path):
+    path = tmp_path / "soft.npz"
+    found.save(path)
+    for again in (SoftStructure.load(path), cp.load_structure(path)):
+        assert isinstance(again, SoftStructure)
+        assert np.array_equal(again.strength, found.strength)
+        assert np.array_equal(again.strength_se, found.strength_se)
+        assert again.summary() == found.summary()
+        assert again.check(oracle).total == len(found.sample_states)
+    with pytest.raises(cp.StructureError, match="counterprobe soft structure 2"):
+        cp.Structure.load(path)
+
+
+def test_either_kind_is_loaded_by_one_call(law, tmp_path):
+    exact = cp.discover(law.oracle(), STREAMS)
+    exact.save(tmp_path / "exact.npz")
+    assert isinstance(cp.load_structure(tmp_path / "exact.npz"), cp.Structure)
+    with pytest.raises(cp.StructureError, match="counterprobe structure 2"):
+        SoftStructure.load(tmp_path / "exact.npz")
+
+
+def test_another_oracle_is_refused(found, law):
+    other = small_law(seed=5).oracle()
+    with pytest.raises(cp.StructureError, match="does not give the stored replies"):
+        found.check(other)
+    with pytest.raises(cp.StructureError, match="discover its own"):
+        found.check(small_law(length=12).oracle())
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "said"),
+    [
+        ("pair_strength", -0.5, "pair_strength must be finite"),
+        ("pair_strength_se", np.nan, "pair_strength_se must be finite"),
+        ("pairs", 99, "pairs must lie in"),
+        ("explained", np.inf, "explained must be finite"),
+        ("explained", 1.5, "explained must be at most 1"),
+        ("moved", -0.1, "moved must be finite"),
+        ("most_moved", np.nan, "most_moved must be finite"),
+        ("given", 3, "agree with given"),
+        ("edges", 99, "edges"),
+    ],
+)
+def test_values_that_no_structure_has_are_not_saved(found, tmp_path, name, value, said):
+    values = {key: getattr(found, key) for key in found.__dataclass_fields__}
+    values[name] = values[name].copy()
+    values[name].flat[0] = value
+    with pytest.raises(cp.StructureError, match=said):
+        SoftStructure(**values).save(tmp_path / "bad.npz")
+    assert not list(tmp_path.iterdir())
+
+
+def test_doubled_and_reversed_pairs_are_not_saved(found, tmp_path):
+    values = {key: getattr(found, key) for key in found.__dataclass_fields__}
+    for pairs, said in (
+        (found.pairs[:, ::-1].copy(), "smaller position first"),
+        (np.repeat(found.pairs[:1], len(found.pairs), axis=0), "twice"),
+    ):
+        with pytest.raises(cp.StructureError, match=said):
+            SoftStructure(**{**values, "pairs": pairs}).save(tmp_path / "bad.npz")
+
+
+def test_bad_requests_are_refused(oracle, law):
+    for arguments, said in (
+        ({"mode": "hard"}, "mode must be one of auto, exact, soft"),
+        ({"mode": "exact", "probes": 5}, "soft settings go with"),
+        ({"mode": "soft", "fallback": True}, "needs no fallback"),
+        ({"mode": "soft", "probs": 5}, "soft settings are"),
+        ({"settings": cp.SoftSettings(), "probes": 5}, "put probes into the settings"),
+        ({"mode": "soft", "probes": 0}, "probes must be"),
+        ({"mode": "soft", "mask_rate": "half"}, "mask_rate must be a number"),
+        ({"mode": "soft", "estimator": 3}, "estimator must be a word"),
+    ):
+        with pytest.raises(ValueError, match=said):
+            cp.discover(oracle, STREAMS, **arguments)
+
+
+def test_one_masked_position_needs_no_probe(oracle):
+    given = np.ones(16, dtype=int)
+    given[4] = cp.MASK
+    found = cp.discover(oracle, STREAMS, mode="soft", given=given)
+    assert found.ledger.total == 0
+    assert len(found.pairs) == 0
+    assert found.sample(oracle, 3, STREAMS, batches=2).ledger.total == 3
+
+
+def test_where_pairs_explain_little_positions_go_alone_or_share_every_batch(found):
+    poor = replace(found, explained=np.full(16, 0.2))
+    assert len(found.untrusted) <= 1 and poor.untrusted.tolist() == list(range(16))
+    assert poor.summary()["untrusted"] == 16
+    for request in ({}, {"target_kl": 0.1}, {"information_budget": 0.1}):
+        assert poor.plan(**request).sizes == [1] * 16
+    plan = poor.plan(batches=8)
+    assert len(plan) == 8
+    shared = np.concatenate([batch for batch in plan.batches if len(batch) > 1])
+    assert plan.uncovered == pytest.approx(0.8 * found.moved[shared].sum())
+
+
+def test_whole_settings_are_spent_as_they_are(law):
+    found = cp.discover(law.oracle(), STREAMS, settings=cp.SoftSettings(probes=512))
+    assert found.num_probes == 512
