@@ -3,7 +3,9 @@
     .venv/bin/python tools/record_sequences.py           # compare, and name what differs
     .venv/bin/python tools/record_sequences.py --write   # record anew
 
-Each run leaves a digest of its tokens, its stop and its ledger. A change that is meant to keep
+Each run leaves a digest of its tokens, its stop and its ledger. Single runs of every sampler stand
+here; every other way to run one, many side by side, wrapped, resumed, by a structure, of a text,
+in ``tests/support/recorded_ways.py``. A change that is meant to keep
 behaviour keeps the file; one that is meant to alter it records anew, and a change of drawn values
 is entered under **Streams** in the changelog.
 """
@@ -13,7 +15,10 @@ from __future__ import annotations
 import argparse
 import hashlib
 import json
+import logging
 import sys
+import tempfile
+import warnings
 from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any
@@ -22,7 +27,12 @@ import counterprobe as cp
 from counterprobe.samplers import SAMPLERS
 from counterprobe.samplers.registry import build_sampler
 
-FILE = Path(__file__).resolve().parent.parent / "tests" / "recorded" / "sequences.json"
+TESTS = Path(__file__).resolve().parent.parent / "tests"
+FILE = TESTS / "recorded" / "sequences.json"
+WAYS_FILE = TESTS / "recorded" / "ways.json"
+sys.path.insert(0, str(TESTS / "support"))
+
+from recorded_ways import WAYS  # noqa: E402
 
 SMALL, LARGE = 48, 200
 LARGE_FAMILIES = ("path", "growing-stars", "random-recursive-tree", "two-type-path")
@@ -125,18 +135,65 @@ def write() -> None:
     FILE.write_text(text, encoding="utf-8")
 
 
+# ----- Other ways -------------------------------------------------------------------------------
+
+
+def record_way(way: str) -> dict[str, Any]:
+    """Run one way, and return its outcomes as JSON has them."""
+    with tempfile.TemporaryDirectory() as folder:
+        outcomes: dict[str, Any] = json.loads(json.dumps(WAYS[way](Path(folder))))
+    return outcomes
+
+
+def way_differences(way: str) -> list[str]:
+    """Say which runs of one way differ from the record, and how."""
+    recorded, drawn = load_ways()[way], record_way(way)
+    found = []
+    for run in sorted(recorded.keys() | drawn.keys()):
+        before, after = recorded.get(run, {}), drawn.get(run, {})
+        changed = [
+            f"{column} was {before.get(column)}, is {after.get(column)}"
+            for column in before | after
+            if before.get(column) != after.get(column)
+        ]
+        if changed:
+            found.append(f"{run}: {', '.join(changed)}")
+    return found
+
+
+def load_ways() -> dict[str, dict[str, Any]]:
+    """Return the recorded outcomes by way and run."""
+    ways: dict[str, dict[str, Any]] = json.loads(WAYS_FILE.read_text(encoding="utf-8"))
+    return ways
+
+
+def write_ways() -> None:
+    """Record every way, one line a run."""
+    lines = []
+    for way in WAYS:
+        outcomes = record_way(way)
+        body = ",\n".join(f"  {json.dumps(run)}: {json.dumps(outcomes[run])}" for run in outcomes)
+        lines.append(f" {json.dumps(way)}: {{\n{body}\n }}")
+    WAYS_FILE.write_text("{\n" + ",\n".join(lines) + "\n}\n", encoding="utf-8")
+
+
 def main() -> None:
     """Compare with the record, or write it."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--write", action="store_true", help="record anew")
-    if parser.parse_args().write:
+    arguments = parser.parse_args()
+    warnings.simplefilter("ignore", cp.InfeasibleWarning)
+    logging.getLogger("counterprobe").setLevel(logging.ERROR)  # of calls that fail on purpose
+    if arguments.write:
         write()
+        write_ways()
         return
     found = [
         f"{key(family, length)}, {line}"
         for family, length in TARGETS
         for line in differences(family, length)
     ]
+    found += [f"{way}, {line}" for way in WAYS for line in way_differences(way)]
     print("\n".join(found) or "every run is as recorded")
     sys.exit(bool(found))
 

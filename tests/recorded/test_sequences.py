@@ -1,6 +1,6 @@
-"""Every sampler draws what it drew when ``sequences.json`` was recorded, at the same charge.
+"""Every sampler draws what it drew when ``tests/recorded`` was recorded, at the same charge.
 
-Refactorings must keep these. A change that is meant to alter drawn values records them anew with
+Refactorings must keep this. A change that is meant to alter drawn values records them anew with
 ``tools/record_sequences.py --write``.
 """
 
@@ -16,6 +16,9 @@ assert _spec is not None and _spec.loader is not None
 recorder = importlib.util.module_from_spec(_spec)
 _spec.loader.exec_module(recorder)
 
+# What the run itself was charged and drew, whatever stands around its oracle.
+OF_THE_RUN = ("tokens", "rounds", "stop", "whole", "each", "ledgers")
+
 
 @pytest.mark.parametrize(("family", "length"), recorder.TARGETS)
 def test_tokens_stops_and_ledgers_are_as_recorded(family: str, length: int) -> None:
@@ -28,3 +31,29 @@ def test_the_record_holds_every_target_and_sampler() -> None:
     for runs in recorded.values():
         assert {run.split(",")[0] for run in runs} == recorder.RUNS.keys()
         assert recorder.SAMPLERS.keys() <= recorder.RUNS.keys()
+
+
+# ----- Side by side, wrapped, resumed, by a structure, of a text -----------------------------
+
+
+@pytest.mark.parametrize("way", recorder.WAYS)
+def test_every_other_way_to_run_is_as_recorded(way: str) -> None:
+    assert recorder.way_differences(way) == []
+
+
+def test_the_record_holds_every_way() -> None:
+    assert recorder.load_ways().keys() == recorder.WAYS.keys()
+
+
+@pytest.mark.parametrize("way", ["retried", "resumed"])
+def test_what_is_recorded_of_wrapped_runs_is_what_they_draw_unwrapped(way: str) -> None:
+    recorded = recorder.load_ways()
+    assert recorded[way].keys() == recorded["plain"].keys()
+    for run, wrapped in recorded[way].items():
+        plain = recorded["plain"][run]
+        assert {column: wrapped[column] for column in OF_THE_RUN} == {
+            column: plain[column] for column in OF_THE_RUN
+        }
+        if way == "resumed":  # and one state a life, by which the oracle is recognised
+            assert wrapped["before"] + wrapped["after"] == plain["states"] + 1
+            assert wrapped["once done"] == 1
