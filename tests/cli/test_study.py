@@ -251,7 +251,11 @@ def test_what_is_refused(ran, config, tmp_path):
     cases = [
         (("run",), 2, "choose one of --preset NAME and --config FILE"),
         (("run", "--preset", "smoke", "--config", config), 2, "choose one of"),
-        (("run", "--preset", "papers"), 2, "presets: paper, strict, tuned-by-hand, quick, smoke"),
+        (
+            ("run", "--preset", "papers"),
+            2,
+            "presets: paper, strict, careful, tuned-by-hand, quick, smoke",
+        ),
         (("run", "--config", tmp_path / "x.toml"), 2, "No such file"),
         (("run", "--config", config, "--sampler", "packd"), 2, "unknown sampler 'packd'"),
         (("run", "--config", config, "--store", foreign), 1, "is not a study's store"),
@@ -267,7 +271,7 @@ def test_what_is_refused(ran, config, tmp_path):
         (("table", "--data", tmp_path / "x.csv"), 2, "No such file"),
         (("figure", "--store", ran[0], "--output", tmp_path / "x.gif"), 2, "must end in .png"),
         (("export", "--store", ran[0], "--output", tmp_path / "x.xls"), 2, "must end in .parquet"),
-        (("presets", "papers"), 2, "presets: paper, strict, tuned-by-hand, quick, smoke"),
+        (("presets", "papers"), 2, "presets: paper, strict, careful, tuned-by-hand, quick, smoke"),
     ]
     for arguments, code, message in cases:
         result = invoke(*arguments)

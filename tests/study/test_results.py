@@ -45,10 +45,13 @@ def test_every_cell_is_there_on_the_papers_seeds(studies, name):
     assert {row["study"] for row in rows} == {name}
     cells = {(family, length) for family in config.families for length in config.sizes}
     failed = {(row["family"], row["length"]) for row in rows if row["stop"] == "failed"}
-    searched = len(config.random.variants)
-    for phase, streams, copies in (
-        ("evaluation", (292, 293), 1), ("random search", (294, 295), searched)
-    ):  # fmt: skip
+    phases = [("evaluation", (292, 293), 1)]
+    if config.random is not None:
+        phases.append(("random search", (294, 295), len(config.random.variants)))
+    assert {row["phase"] for row in rows} == {
+        "screening", "development", *(phase for phase, *_ in phases)
+    }  # fmt: skip
+    for phase, streams, copies in phases:
         found = [row for row in rows if row["phase"] == phase and row["stop"] != "failed"]
         there = cells - failed if phase == "evaluation" else cells
         assert len(found) == 6 * len(there) * copies
@@ -76,7 +79,8 @@ def test_tuning_selected_among_candidates_that_fail_and_pass(studies):
         if name == "tuned-by-hand":
             continue
         cells = selections_of(rows)
-        assert all(cell.passed < cell.screened for cell in cells)
+        if name != "careful":  # what it offers a matching cannot fail there
+            assert all(cell.passed < cell.screened for cell in cells)
         assert sum(cell.held for cell in cells) > 0
         chosen = {json.dumps(cell.frozen, sort_keys=True) for cell in cells}
         assert len(chosen) > 1  # families differ in what suits them

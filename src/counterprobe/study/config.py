@@ -35,7 +35,7 @@ __all__ = [
     "read_config",
 ]
 
-PRESETS = ("paper", "strict", "tuned-by-hand", "quick", "smoke")
+PRESETS = ("paper", "strict", "careful", "tuned-by-hand", "quick", "smoke")
 # Which candidates are screened: each one, or from the cheapest on until none left can matter.
 SCREENINGS = ("all", "cheapest-first")
 # A grid entry's keys that are not settings of the sampler.
