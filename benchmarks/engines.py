@@ -17,7 +17,7 @@ from _timing import arguments, report
 
 import counterprobe as cp
 from counterprobe.engines import AnyEngine, Processes, RayCluster, ShardedOracle
-from counterprobe.oracle import Readouts
+from counterprobe.oracles import Readouts
 
 LENGTH, READOUTS = 16_384, 64
 WAIT_SECONDS = 0.02

@@ -13,7 +13,7 @@ import numpy as np
 from _timing import alternate, arguments, report
 
 import counterprobe as cp
-from counterprobe.oracle import Readouts
+from counterprobe.oracles import Readouts
 from counterprobe.targets import forests, inference
 
 LENGTH, CLASSES, STATES = 16_384, 3, 64

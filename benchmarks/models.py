@@ -16,7 +16,7 @@ from designs.package import package_designs
 
 import counterprobe as cp
 from counterprobe import models
-from counterprobe.oracle import Readouts
+from counterprobe.oracles import Readouts
 
 HEAVY = (
     "EVQLVESGGGLVQPGGSLRLSCAASGFNIKDTYIHWVRQAPGKGLEWVARIYPTNGYTRYADSVKGRFTISADTSKNTAYLQMNSLR"

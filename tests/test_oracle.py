@@ -5,7 +5,7 @@ import pytest
 import torch
 
 import counterprobe as cp
-from counterprobe.oracle import (
+from counterprobe.oracles import (
     NUMERICAL_FLOOR,
     IncrementalOracle,
     LawOracle,

@@ -8,7 +8,7 @@ import pytest
 
 import counterprobe as cp
 from counterprobe import testing
-from counterprobe.oracle import BatchIncrementalOracle, IncrementalOracle, StreamingOracle
+from counterprobe.oracles import BatchIncrementalOracle, IncrementalOracle, StreamingOracle
 from counterprobe.wrapping import Around, Question, digest_of
 
 MASK = cp.MASK

@@ -15,7 +15,7 @@ from attack_blocks import BLOCKS, Array, Draw, Mixture
 from numpy.typing import NDArray
 
 from counterprobe.errors import ImpossibleState
-from counterprobe.oracle import NUMERICAL_FLOOR, Oracle, Readouts
+from counterprobe.oracles import NUMERICAL_FLOOR, Oracle, Readouts
 from counterprobe.rows import DenseRows, Rows
 from counterprobe.states import MASK
 from counterprobe.targets.noise import Direction, FrozenNoise

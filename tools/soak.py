@@ -39,7 +39,7 @@ from soak_cases import (
 from soak_killed import KilledStudies, replicated
 
 import counterprobe as cp
-from counterprobe.oracle import Oracle
+from counterprobe.oracles import Oracle
 
 # Processes take seconds to start: shorter soaks go without studies and replicas.
 LEAST_FOR_PROCESSES = 45.0

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 import counterprobe as cp
-from counterprobe.oracle import Oracle, Readouts
+from counterprobe.oracles import Oracle, Readouts
 from counterprobe.rows import Rows
 from counterprobe.samplers import SAMPLERS, Sampler, build_sampler
 from counterprobe.testing import CountingOracle, small_forest, small_table

@@ -19,7 +19,7 @@ from soak_cases import draw_case, require, tiny_model
 import counterprobe as cp
 from counterprobe.engines import Engine, InProcess, Processes, ShardedOracle
 from counterprobe.infilling.task import make_task
-from counterprobe.oracle import Oracle
+from counterprobe.oracles import Oracle
 from counterprobe.study import Store, read_config, run_study
 
 STUDY = """

@@ -17,7 +17,7 @@ import torch
 from scipy.special import logsumexp
 
 import counterprobe as cp
-from counterprobe.oracle import Readouts
+from counterprobe.oracles import Readouts
 from counterprobe.rows import to_numpy
 from counterprobe.states import MASK
 from denoisers.laws import Truth

@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from counterprobe.models import TorchOracle
-from counterprobe.oracle import Readouts
+from counterprobe.oracles import Readouts
 from counterprobe.rows import DenseRows
 from denoisers.files import Trained
 

@@ -15,7 +15,7 @@ import numpy as np
 
 from counterprobe.arrays import FloatArray
 from counterprobe.errors import OracleError
-from counterprobe.oracle import Readouts
+from counterprobe.oracles import Readouts
 from counterprobe.rows import ClassedRows, DenseRows, Rows, to_numpy, widened
 
 __all__ = ["ZeroProbabilityWarning", "check_attention", "check_count", "check_rows", "own_rows"]

@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
 from rich.progress import Progress as Bar
 
-from counterprobe.run.standing import Progress
+from counterprobe.run.unmasking import Progress
 
 __all__ = ["budget_progress", "run_progress"]
 

@@ -10,10 +10,8 @@ what an oracle declares and what follows from it. Nothing bounds a KL but its ow
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from counterprobe.oracle import Oracle
+from counterprobe.oracles import Oracle, as_oracle
 
 __all__ = ["RowRadii", "row_radii"]
 
@@ -47,21 +45,12 @@ def row_radii(oracle: Oracle) -> RowRadii:
     The squared Hellinger distance is at most the total variation and at most half the KL. In the
     other direction there is no such inequality: a row may be close in both and miss a token.
     """
-    hellinger = _declared(oracle, "row_hellinger_radius")
-    kl = _declared(oracle, "row_kl_radius")
-    known = [oracle.row_error]
-    if hellinger is not None:
-        known.append(hellinger)
-    if kl is not None:
-        known.append(kl / 2)
-    return RowRadii(oracle.row_error, min(known), kl)
-
-
-def _declared(oracle: Oracle, name: str) -> float | None:
-    """Return an optional declaration, checked."""
-    value = getattr(oracle, name, None)
-    if value is None:
-        return None
-    if not value >= 0:
-        raise ValueError(f"{name} of an oracle must not be negative, got {value!r}")
-    return float(value)
+    info = as_oracle(oracle).info
+    known = [info.row_error]
+    for name, factor in (("row_hellinger_radius", 1.0), ("row_kl_radius", 0.5)):
+        value = getattr(info, name)
+        if value is not None:
+            if not value >= 0:
+                raise ValueError(f"{name} of an oracle must not be negative, got {value!r}")
+            known.append(factor * float(value))
+    return RowRadii(info.row_error, min(known), info.row_kl_radius)

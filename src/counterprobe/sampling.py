@@ -8,11 +8,10 @@ as one batch a step. Those who write samplers use ``sampler(run, streams)`` on o
 from __future__ import annotations
 
 import itertools
-import os
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
 import numpy as np
@@ -21,9 +20,8 @@ from numpy.typing import ArrayLike
 from counterprobe.arguments import whole_number
 from counterprobe.arrays import IntArray, StateArray
 from counterprobe.errors import BudgetExceeded, Infeasible
-from counterprobe.oracle import BatchIncrementalOracle, IncrementalOracle, Oracle
+from counterprobe.oracles import Oracle, as_oracle
 from counterprobe.run.batches import SampleBatch
-from counterprobe.run.checkpoint import checkpointed
 from counterprobe.run.door import Door, ReplyCheck
 from counterprobe.run.drawing import ScoredDraw, as_temperature
 from counterprobe.run.gathered import Gathering, Seat
@@ -31,9 +29,8 @@ from counterprobe.run.ledger import Right
 from counterprobe.run.listening import Listener
 from counterprobe.run.lockstep import Lockstep
 from counterprobe.run.results import SampleResult, StopReason
-from counterprobe.run.standing import Progress
 from counterprobe.run.transcript import Level
-from counterprobe.run.unmasking import Unmasking
+from counterprobe.run.unmasking import Progress, Unmasking
 from counterprobe.run.whole import Tally, Tell, Whole
 from counterprobe.samplers.base import Sampler, require_complete
 from counterprobe.samplers.registry import as_sampler
@@ -82,15 +79,12 @@ def sample(
     temperature: float = 1.0,
     rights: Right = ~Right.NONE,
     record: Level = Level.LEDGER,
-    trusted: bool | None = None,
     at_once: int = AT_ONCE,
     log_probs: bool = False,
     on_step: OnStep | None = None,
     progress: bool | Tell = True,
     listener: Listener | None = None,
     listen_to: int = 0,
-    paranoid: float = 0.0,
-    checkpoint: str | os.PathLike[str] | None = None,
     **settings: Any,
 ) -> SampleBatch:
     """Draw sequences.
@@ -103,6 +97,10 @@ def sample(
     Parameters
     ----------
     oracle : Oracle
+        Whatever only changes how rows come about goes around it: ``oracle.logged("run.log")``
+        writes every reply down, so that the same call, made again after an interruption, goes on
+        where it was and pays for nothing twice (``docs/faults.md``); ``oracle.retrying(3)``
+        repeats calls that fail, ``oracle.rechecking(0.05)`` submits some states twice.
     sampler : str or Sampler
         A name (``counterprobe samplers`` lists them) with its ``settings``, or a sampler.
     count : int
@@ -117,7 +115,7 @@ def sample(
         sequences, of which each shares its own.
     max_submissions : int, optional
         Of each sequence. A submission that would pass it is not made; the sequence stops there.
-    temperature, rights, record, trusted
+    temperature, rights, record
         As in ``Unmasking``.
     at_once : int
         Sequences side by side, at most: larger batches for the oracle, and more memory.
@@ -132,13 +130,6 @@ def sample(
         Told of everything that one sequence does, such as a ``trace.Recorder``.
     listen_to : int
         The sequence that it hears, from 0; it starts before the others.
-    paranoid : float
-        Share of the submitted states that are submitted a second time, as in ``Unmasking``.
-    checkpoint : str or path, optional
-        Log every reply in this file, so that the same call, made again after an interruption, goes
-        on where it was and pays for nothing twice, but one state by which the oracle is
-        recognised; see ``docs/faults.md``. A file of another call or oracle is refused; to begin
-        anew, remove it.
     **settings
         Of a sampler given by name.
 
@@ -152,31 +143,28 @@ def sample(
     >>> int(batch.results[7].tokens[0]) == int(batch.sequences[7, 0])
     True
     """
+    oracle = as_oracle(oracle)
     count = whole_number("count", count, at_least=1)
     order = _Order(
         oracle=oracle,
         rule=as_sampler(sampler, settings),
         count=count,
         streams=seed if isinstance(seed, Streams) else Streams.from_seed(seed),
-        given=_contexts(oracle, given, count, trusted),
+        given=_contexts(oracle, given, count),
         groups=_groups(orders, count),
         is_shared=orders in ("shared", 1),
         max_submissions=max_submissions,
         temperature=temperature,
         rights=rights,
         record=Level(record),
-        trusted=trusted,
         at_once=whole_number("at_once", at_once, at_least=1),
         log_probs=log_probs,
         on_step=on_step,
         listener=listener,
         listen_to=_listened(listen_to, count),
-        paranoid=paranoid,
     )
-    if checkpoint is None:
+    with oracle.running(order.about):
         return _drawn(order, progress)
-    with checkpointed(oracle, checkpoint, order.about) as logged:
-        return _drawn(replace(order, oracle=logged), progress)
 
 
 def _drawn(order: _Order, progress: bool | Tell) -> SampleBatch:
@@ -203,18 +191,17 @@ class _Order:
     temperature: float
     rights: Right
     record: Level
-    trusted: bool | None
     at_once: int
     log_probs: bool
     on_step: OnStep | None
     listener: Listener | None
     listen_to: int
-    paranoid: float
 
     @property
     def about(self) -> dict[str, Any]:
         """What determines the run, and so every question that it asks."""
-        terms = "count groups temperature record at_once paranoid".split()
+        terms = "count groups temperature record at_once".split()
+        recheck = self.oracle.info.recheck
         turns = {"listened": self.listener is not None, "max_submissions": self.max_submissions}
         return {
             "sampler": self.rule.name,
@@ -223,18 +210,18 @@ class _Order:
             "commit_seed": self.streams.commit_seed,
             "given": self.given if (self.given != MASK).any() else None,
             "rights": self.rights.names(),
+            "recheck": recheck,
             **{name: getattr(self, name) for name in terms},
             # Who starts first, and whether sequences are drawn side by side and not in lockstep,
             # decides the order of questions; a budget decides who asks next.
             **({"listen_to": self.listen_to} if self.listen_to else {}),
-            **(turns if self.is_in_turn or self.paranoid else {}),
+            **(turns if self.is_in_turn or recheck else {}),
         }
 
     @property
     def is_in_turn(self) -> bool:
         """Whether a sequence asks only when another is done: each has a session, or waits."""
-        has_session = isinstance(self.oracle, IncrementalOracle)
-        return self.count > 1 and (has_session or self.count > self.at_once)
+        return self.count > 1 and (self.oracle.info.keeps_work or self.count > self.at_once)
 
     def streams_of_group(self, group: int) -> Streams:
         """Return the seeds of one group of sequences."""
@@ -266,11 +253,9 @@ def _groups(orders: Orders | int, count: int) -> int:
     return min(whole_number("orders", orders, at_least=1), count)
 
 
-def _contexts(
-    oracle: Oracle, given: ArrayLike | None, count: int, trusted: bool | None
-) -> StateArray:
-    """Return one context a sequence."""
-    door = Door(oracle, trusted=trusted)
+def _contexts(oracle: Oracle, given: ArrayLike | None, count: int) -> StateArray:
+    """Return one context per sequence."""
+    door = Door(oracle)
     contexts = all_masked(door.length, count)
     if given is not None:
         known = as_states(given, door.length, door.vocab_size, name="given")
@@ -309,8 +294,8 @@ def _common_batches(order: _Order) -> list[Iterable[IntArray]] | None:
     """
     masked = order.given == MASK
     is_common = not order.rule.rights and (masked == masked[0]).all() and masked.any()
-    follows_many = isinstance(order.oracle, BatchIncrementalOracle)
-    has_session = isinstance(order.oracle, IncrementalOracle) and not follows_many
+    follows_many = order.oracle.info.keeps_many
+    has_session = order.oracle.info.keeps_work and not follows_many
     is_watched = order.record != Level.LEDGER or order.listener is not None
     if order.count == 1 or not is_common or has_session or is_watched:
         return None
@@ -338,13 +323,11 @@ def _in_lockstep(
         order.count,
         order.streams,
         given=order.given,
-        trusted=order.trusted,
         temperature=order.temperature,
         at_once=order.at_once,
         max_submissions=order.max_submissions,
         groups=order.groups,
         score=order.log_probs,
-        paranoid=order.paranoid,
     )
     total = order.given.size
     stop, reason = StopReason.COMPLETED, None
@@ -377,7 +360,7 @@ def _in_lockstep(
 def _side_by_side(order: _Order, tell: Tell | None) -> SampleBatch:
     """Let every sequence run as it would alone, their submissions gathered."""
     whole = Whole()
-    check = ReplyCheck(order.oracle, order.trusted)
+    check = ReplyCheck(order.oracle)
     doors: list[Door] = []
     tally = None if tell is None else Tally(tell, order.given, whole)
     scores = np.full(order.given.shape, np.nan) if order.log_probs else None
@@ -390,7 +373,6 @@ def _side_by_side(order: _Order, tell: Tell | None) -> SampleBatch:
             check=check,
             watch=whole,
             listener=order.listener if sequence == order.listen_to else None,
-            paranoid=order.paranoid,
         )
         doors.append(door)
         streams = order.streams_of_group(order.group_of(sequence))

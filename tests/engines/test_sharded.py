@@ -11,7 +11,7 @@ import engine_jobs
 from counterprobe import testing
 from counterprobe.engines import EngineError, InProcess, Processes, ShardedOracle
 from counterprobe.engines.messages import Batch, RowReader, make_replica, split
-from counterprobe.oracle import StreamingOracle
+from counterprobe.oracles import StreamingOracle
 
 LAW = cp.families.path(40, 7)
 

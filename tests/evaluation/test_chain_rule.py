@@ -11,7 +11,7 @@ from scipy import stats
 import counterprobe as cp
 from counterprobe import models
 from counterprobe.evaluation import batch_kl_of_batches, plan_kl, run_kl
-from counterprobe.oracle import Readouts
+from counterprobe.oracles import Readouts
 from counterprobe.planning import random_plan
 from counterprobe.streams import keyed_generator
 from counterprobe.testing import CountingOracle

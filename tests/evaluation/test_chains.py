@@ -14,7 +14,7 @@ from counterprobe.evaluation.chains import (
     choose_steps,
     in_groups,
 )
-from counterprobe.oracle import Readouts
+from counterprobe.oracles import Readouts
 
 WIDE = Limits(1000, 1000)
 

@@ -8,7 +8,7 @@ import torch
 
 import counterprobe as cp
 from counterprobe.evaluation import log_likelihoods, order_disagreement
-from counterprobe.oracle import Readouts
+from counterprobe.oracles import Readouts
 from counterprobe.streams import keyed_generator
 from counterprobe.testing import CountingOracle
 

@@ -16,7 +16,7 @@ from counterprobe.evaluation.ordered_runs import ordered_terms
 from counterprobe.evaluation.plan_runs import PlanRun
 from counterprobe.models import Backbone
 from counterprobe.models.proteinmpnn import InverseFolding
-from counterprobe.oracle import OrderedOracle, Readouts
+from counterprobe.oracles import OrderedOracle, Readouts
 from counterprobe.rows import to_numpy
 from counterprobe.run.door import Door
 

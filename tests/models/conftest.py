@@ -7,7 +7,7 @@ import pytest
 import torch
 
 import counterprobe as cp
-from counterprobe.oracle import Readouts
+from counterprobe.oracles import Readouts
 
 
 class TinyDenoiser(torch.nn.Module):

@@ -9,7 +9,7 @@ from counterprobe import MASK
 from counterprobe.extras import MissingExtra
 from counterprobe.models import weights
 from counterprobe.models.antiberty import load_antiberty
-from counterprobe.oracle import Readouts
+from counterprobe.oracles import Readouts
 
 # Trastuzumab, heavy chain.
 HEAVY = (

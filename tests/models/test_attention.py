@@ -10,7 +10,7 @@ from counterprobe import testing
 from counterprobe.models.antiberty import load_antiberty
 from counterprobe.models.sapiens import load_sapiens
 from counterprobe.models.torch import TorchOracle
-from counterprobe.oracle import Readouts, offers_attention
+from counterprobe.oracles import Readouts, offers_attention
 from counterprobe.rows import to_numpy
 from counterprobe.samplers import DAPD
 

@@ -8,7 +8,7 @@ import counterprobe as cp
 from counterprobe import MASK, DenseRows, models, testing
 from counterprobe.models.rows import TorchRows
 from counterprobe.models.torch import TorchOracle
-from counterprobe.oracle import Readouts
+from counterprobe.oracles import Readouts
 from counterprobe.rows import to_numpy
 
 pytestmark = pytest.mark.gpu

@@ -10,7 +10,7 @@ from counterprobe.extras import MissingExtra
 from counterprobe.models import weights
 from counterprobe.models.backbones import Backbone
 from counterprobe.models.proteinmpnn import load_proteinmpnn
-from counterprobe.oracle import BatchIncrementalOracle, Readouts
+from counterprobe.oracles import BatchIncrementalOracle, Readouts
 from counterprobe.rows import to_numpy
 
 

@@ -12,7 +12,7 @@ from counterprobe import MASK, testing
 from counterprobe.extras import MissingExtra
 from counterprobe.models import sapiens, weights
 from counterprobe.models.sapiens import load_sapiens
-from counterprobe.oracle import Readouts
+from counterprobe.oracles import Readouts
 from counterprobe.rows import to_numpy
 
 # Trastuzumab.

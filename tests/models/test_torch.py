@@ -10,7 +10,7 @@ import counterprobe as cp
 from counterprobe import MASK, testing
 from counterprobe.models.template import Template
 from counterprobe.models.torch import TorchOracle
-from counterprobe.oracle import Readouts
+from counterprobe.oracles import Readouts
 from counterprobe.rows import to_numpy
 
 # About the law; or their guarantee is infeasible for so few tokens.

@@ -13,7 +13,7 @@ from tokenizers import Tokenizer, models, pre_tokenizers, processors
 import counterprobe as cp
 from counterprobe import MASK, testing
 from counterprobe.models.transformers import LanguageModel
-from counterprobe.oracle import Readouts
+from counterprobe.oracles import Readouts
 from counterprobe.rows import to_numpy
 
 WORDS = ["paris", "is", "the", "capital", "of", "france", "a", "cat", "sat", "on", "mat", "."]

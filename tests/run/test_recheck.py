@@ -7,7 +7,7 @@ import pytest
 
 import counterprobe as cp
 from counterprobe import samplers, testing
-from counterprobe.oracle import NUMERICAL_FLOOR
+from counterprobe.oracles import NUMERICAL_FLOOR
 from counterprobe.run.door import Door
 from counterprobe.run.recheck import MOST_STATES, Recheck
 from counterprobe.states import fingerprint, mix64

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import counterprobe as cp
-from counterprobe.oracle import NUMERICAL_FLOOR
+from counterprobe.oracles import NUMERICAL_FLOOR
 from counterprobe.run.recognition import Recognition
 from counterprobe.states import fingerprint
 from counterprobe.testing import CountingOracle

@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from counterprobe.oracle import Oracle, Readouts
+from counterprobe.oracles import Oracle, Readouts
 
 
 @dataclass

@@ -5,7 +5,7 @@ import pytest
 
 import counterprobe as cp
 from counterprobe import testing
-from counterprobe.oracle import IncrementalOracle
+from counterprobe.oracles import IncrementalOracle
 from counterprobe.radii import row_radii
 from counterprobe.rows import to_numpy
 from counterprobe.targets.noise import FrozenNoise

@@ -8,7 +8,7 @@ import pytest
 
 import counterprobe as cp
 from counterprobe import testing
-from counterprobe.oracle import Readouts
+from counterprobe.oracles import Readouts
 from counterprobe.run.unmasking import Request
 from counterprobe.samplers import Sampler
 from counterprobe.testing import ConformanceError

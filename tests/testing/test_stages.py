@@ -4,7 +4,7 @@ import numpy as np
 
 import counterprobe as cp
 from counterprobe import testing
-from counterprobe.oracle import Readouts
+from counterprobe.oracles import Readouts
 from counterprobe.run.unmasking import Request
 from counterprobe.testing.stages import (
     ListingUnmasking,

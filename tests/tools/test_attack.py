@@ -16,7 +16,7 @@ from attack_costs import batch_nats
 from attack_laws import KINDS, Block, Law
 
 import counterprobe as cp
-from counterprobe.oracle import Readouts
+from counterprobe.oracles import Readouts
 from counterprobe.testing import check_oracle
 
 

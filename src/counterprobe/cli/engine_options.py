@@ -14,7 +14,7 @@ from counterprobe.cli.output import complain, hold
 from counterprobe.engines import ENGINES, AnyEngine, RayCluster, ShardedOracle, engine_named
 from counterprobe.infilling.replicas import ModelOracle
 from counterprobe.infilling.task import Task, make_task
-from counterprobe.oracle import Oracle
+from counterprobe.oracles import Oracle
 
 __all__ = [
     "PANEL",

@@ -17,7 +17,7 @@ from counterprobe.cli import output
 from counterprobe.cli.engine_options import check_timeout
 from counterprobe.errors import CheckpointError, StructureError
 from counterprobe.files import special_kind
-from counterprobe.oracle import Oracle
+from counterprobe.oracles import Oracle
 from counterprobe.retrying import RetryingOracle
 from counterprobe.run.checkpoint import LoggedOracle, checkpointed
 

@@ -21,7 +21,7 @@ from counterprobe.cli.instances import (
 from counterprobe.cli.verify_table import show_cases
 from counterprobe.errors import Infeasible
 from counterprobe.evaluation.output_law import OutputLaw, exact_output_law, seed_averaged_risk
-from counterprobe.oracle import Oracle
+from counterprobe.oracles import Oracle
 from counterprobe.radii import row_radii
 from counterprobe.samplers import PackedTheory, Sampler, build_sampler
 from counterprobe.samplers.packed import PackedReport

@@ -20,9 +20,8 @@ from counterprobe.discovery.structure.soft import SOFT_KIND, SoftStructure
 from counterprobe.discovery.structure.structure import READ_KINDS, Structure, refuse_empty
 from counterprobe.discovery.structure.telling import Telling
 from counterprobe.errors import Infeasible
-from counterprobe.oracle import Oracle
+from counterprobe.oracles import Oracle, as_oracle
 from counterprobe.planning import Plan, make_plan, price_of_batches
-from counterprobe.run.checkpoint import checkpointed
 from counterprobe.run.listening import Listener
 from counterprobe.run.results import versions
 from counterprobe.run.unmasking import Progress, Unmasking
@@ -57,9 +56,7 @@ def discover(
     settings: CompressedSettings | None = None,
     fallback: bool = False,
     progress: Callable[[Progress], None] | None = None,
-    paranoid: float = 0.0,
     listener: Listener | None = None,
-    checkpoint: str | os.PathLike[str] | None = None,
 ) -> Structure: ...
 
 
@@ -72,9 +69,7 @@ def discover(
     given: ArrayLike | None = None,
     settings: SoftSettings | None = None,
     progress: Callable[[Progress], None] | None = None,
-    paranoid: float = 0.0,
     listener: Listener | None = None,
-    checkpoint: str | os.PathLike[str] | None = None,
     **soft: Any,
 ) -> SoftStructure: ...
 
@@ -89,9 +84,7 @@ def discover(
     settings: CompressedSettings | SoftSettings | None = None,
     fallback: bool = False,
     progress: Callable[[Progress], None] | None = None,
-    paranoid: float = 0.0,
     listener: Listener | None = None,
-    checkpoint: str | os.PathLike[str] | None = None,
     **soft: Any,
 ) -> Structure | SoftStructure: ...
 
@@ -105,9 +98,7 @@ def discover(
     settings: CompressedSettings | SoftSettings | None = None,
     fallback: bool = False,
     progress: Callable[[Progress], None] | None = None,
-    paranoid: float = 0.0,
     listener: Listener | None = None,
-    checkpoint: str | os.PathLike[str] | None = None,
     **soft: Any,
 ) -> Structure | SoftStructure:
     """Find which positions of an oracle depend on each other.
@@ -115,6 +106,8 @@ def discover(
     Parameters
     ----------
     oracle : Oracle
+        ``oracle.logged("found.log")`` writes every reply down, so that the same call, made again
+        after an interruption, goes on where it was.
     streams : Streams, optional
         Only the decision seed matters; seed 0 by default.
     mode : {"auto", "exact", "soft"}
@@ -128,14 +121,10 @@ def discover(
         Of the mode.
     fallback : bool
         Exact mode: return a structure even if nothing was resolved.
-    progress, paranoid : optional
+    progress : callable, optional
         As in ``Unmasking``.
     listener : Listener, optional
         Told of everything as it happens, such as a ``trace.Recorder``.
-    checkpoint : str or path, optional
-        Log every reply in this file, so that the same call, made again after an interruption, goes
-        on where it was and pays for nothing twice, but one state by which the oracle is
-        recognised. A file of another call or oracle is refused.
     **soft
         Soft mode: settings by name, such as ``probes=128``. Without a number of ``probes`` or
         whole settings, more are submitted while they make plans cheaper, 512 at most.
@@ -159,33 +148,40 @@ def discover(
         raise ValueError("soft settings go with mode='soft'; leave them out, or change the mode")
     if mode == "soft" and (isinstance(settings, CompressedSettings) or fallback):
         raise ValueError("mode='soft' takes SoftSettings, and needs no fallback")
-    if checkpoint is not None:
-        terms = {
-            "mode": mode,
-            "settings": settings,
-            "soft": soft,
-            "fallback": fallback,
-            "decision_seed": seeds.decision_seed,
-            "given": None if given is None else np.asarray(given),
-            "paranoid": paranoid,
-        }
-        kept: Any = {"mode": mode, "given": given, "settings": settings, "fallback": fallback}
-        with checkpointed(oracle, checkpoint, terms) as logged:
-            found: Structure | SoftStructure = discover(
-                logged,
-                seeds,
-                progress=progress,
-                paranoid=paranoid,
-                listener=listener,
-                **kept,
-                **soft,
-            )
-        return found
+    oracle = as_oracle(oracle)
+    about = {
+        "mode": mode,
+        "settings": settings,
+        "soft": soft,
+        "fallback": fallback,
+        "decision_seed": seeds.decision_seed,
+        "given": None if given is None else np.asarray(given),
+        "recheck": oracle.info.recheck,
+    }
+    with oracle.running(about):
+        return _discovered(
+            oracle, seeds, mode, given, settings, fallback, progress, listener, soft
+        )
+
+
+def _discovered(
+    oracle: Oracle,
+    seeds: Streams,
+    mode: Mode,
+    given: ArrayLike | None,
+    settings: CompressedSettings | SoftSettings | None,
+    fallback: bool,
+    progress: Callable[[Progress], None] | None,
+    listener: Listener | None,
+    soft: dict[str, Any],
+) -> Structure | SoftStructure:
+    """Find the structure; see :func:`discover`."""
+    wants_soft = isinstance(settings, SoftSettings) or bool(soft)
     if mode == "auto" and isinstance(settings, CompressedSettings):
         mode = "exact"
 
     def new_run(hears: Listener | None) -> Unmasking:
-        return Unmasking(oracle, given=given, progress=progress, paranoid=paranoid, listener=hears)
+        return Unmasking(oracle, given=given, progress=progress, listener=hears)
 
     asked = {"mode": mode, **(soft if settings is None else asdict(settings))}
     telling = Telling(listener, new_run, seeds, asked)

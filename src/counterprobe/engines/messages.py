@@ -21,10 +21,10 @@ from counterprobe.classes import TokenClasses
 from counterprobe.engines.outcomes import Job
 from counterprobe.errors import OracleError
 from counterprobe.extras import load_extra
-from counterprobe.oracle import Oracle, Readouts, require_oracle
+from counterprobe.oracles import Oracle, OracleInfo, Readouts, as_oracle
 from counterprobe.rows import ClassedRows, DenseRows, Rows
 
-__all__ = ["Batch", "Declared", "MakeOracle", "Reply", "RowReader", "make_replica"]
+__all__ = ["Batch", "Declared", "MakeOracle", "Message", "RowReader", "make_replica"]
 
 MakeOracle = Callable[[], Oracle]
 
@@ -39,7 +39,7 @@ class Batch:
 
 
 @dataclass(frozen=True, slots=True)
-class Reply:
+class Message:
     """Rows on their way: ``kind`` says how to put them together again."""
 
     kind: str
@@ -50,54 +50,44 @@ class Reply:
 
 @dataclass(frozen=True, slots=True)
 class Declared:
-    """What an oracle says about itself."""
+    """What the oracle of a replica is."""
 
-    name: str
-    length: int
-    vocab_size: int
-    row_error: float
-    trusted: bool
-    row_hellinger_radius: float | None
-    row_kl_radius: float | None
+    info: OracleInfo
+    digest: str | None
     template: Any
     num_evaluated: int
-    content_digest: str | None = None
 
     @classmethod
     def of(cls, oracle: Oracle) -> Declared:
         """Read an oracle's declarations."""
-        if getattr(oracle, "by_index", None) is not None:
+        info = oracle.info
+        if info.depends_on_order:
             raise OracleError(
-                f"oracle {getattr(oracle, 'name', '?')!r} depends on the order of commits, which "
-                "replicas do not share; shard its by_index instead"
+                f"oracle {info.name!r} depends on the order of commits, which replicas do not "
+                "share; shard its by_index() instead"
             )
         return cls(
-            name=str(getattr(oracle, "name", type(oracle).__name__)),
-            length=int(oracle.length),
-            vocab_size=int(oracle.vocab_size),
-            row_error=float(oracle.row_error),
-            trusted=bool(oracle.trusted),
-            row_hellinger_radius=getattr(oracle, "row_hellinger_radius", None),
-            row_kl_radius=getattr(oracle, "row_kl_radius", None),
-            template=getattr(oracle, "template", None),
-            num_evaluated=int(getattr(oracle, "num_evaluated", 0)),
-            content_digest=getattr(oracle, "content_digest", None),
+            replace(info, length=int(info.length), vocab_size=int(info.vocab_size)),
+            oracle.digest,
+            getattr(oracle, "template", None),
+            int(getattr(oracle, "num_evaluated", 0)),
         )
 
     @property
     def described(self) -> str:
         """What tells it from others, for messages."""
-        content = "" if self.content_digest is None else f", content {self.content_digest}"
-        return f"{self.name!r} with N = {self.length}, V = {self.vocab_size}{content}"
+        content = "" if self.digest is None else f", content {self.digest}"
+        info = self.info
+        return f"{info.name!r} with N = {info.length}, V = {info.vocab_size}{content}"
 
     def same_law(self, other: Declared) -> bool:
         """Whether two declarations can be those of one oracle."""
-        contents = self.content_digest, other.content_digest
-        if None not in contents and contents[0] != contents[1]:
+        if None not in (self.digest, other.digest) and self.digest != other.digest:
             return False
-        return (self.name, self.length, self.vocab_size, self.trusted) == (
-            other.name, other.length, other.vocab_size, other.trusted,
-        )  # fmt: skip
+        return all(
+            getattr(self.info, name) == getattr(other.info, name)
+            for name in ("name", "length", "vocab_size", "trusted")
+        )
 
 
 class _Replica:
@@ -108,7 +98,7 @@ class _Replica:
         self.greeting = Declared.of(oracle)
         self._digests: dict[int, tuple[TokenClasses, bytes]] = {}
 
-    def __call__(self, batch: Batch) -> Reply:
+    def __call__(self, batch: Batch) -> Message:
         """Answer a micro-batch; arrays that came by shared memory are read-only, so copied."""
         readouts = batch.readouts
         mine = Readouts(
@@ -120,14 +110,14 @@ class _Replica:
         if type(rows) is ClassedRows and np.array_equal(rows.positions, mine.position):
             digest = self._digest(rows.classes)
             classes = None if digest in batch.known else rows.classes
-            return Reply("classed", rows.class_masses, digest, classes)
+            return Message("classed", rows.class_masses, digest, classes)
         if type(rows) is DenseRows and isinstance(rows.probabilities, np.ndarray):
-            return Reply("dense", rows.probabilities)
+            return Message("dense", rows.probabilities)
         if _is_torch(rows):
             tensor = rows.masses.detach().cpu().contiguous()
             raw = tensor.view(load_extra("torch", "torch", "a torch model").uint8).numpy()
-            return Reply("torch", (type(rows), str(tensor.dtype).removeprefix("torch."), raw))
-        return Reply("whole", rows)
+            return Message("torch", (type(rows), str(tensor.dtype).removeprefix("torch."), raw))
+        return Message("whole", rows)
 
     def _digest(self, classes: TokenClasses) -> bytes:
         """Return what tells class maps apart; computed once for each."""
@@ -144,9 +134,7 @@ class _Replica:
 
 def make_replica(make: MakeOracle) -> Job:
     """Make the job of a worker that answers for an oracle."""
-    oracle = make()
-    require_oracle(oracle)
-    return _Replica(oracle)
+    return _Replica(as_oracle(make()))
 
 
 class RowReader:
@@ -160,7 +148,7 @@ class RowReader:
         """Digests of the class maps that need not be sent again."""
         return frozenset(self._classes)
 
-    def read(self, reply: Reply, readouts: Readouts) -> Rows:
+    def read(self, reply: Message, readouts: Readouts) -> Rows:
         """Return the rows of a reply to these readouts."""
         if reply.kind == "classed":
             if reply.digest not in self._classes:

@@ -12,8 +12,8 @@ counts every state once.
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -28,13 +28,13 @@ from counterprobe.engines.messages import (
     Batch,
     Declared,
     MakeOracle,
-    Reply,
+    Message,
     RowReader,
     make_replica,
     split,
 )
 from counterprobe.errors import OracleError
-from counterprobe.oracle import Oracle, Readouts
+from counterprobe.oracles import Oracle, OracleInfo, Query, Readouts, Reply
 from counterprobe.rows import Rows, concatenate
 
 __all__ = ["BATCH_SIZE", "ShardedOracle"]
@@ -45,7 +45,7 @@ BATCH_SIZE = 32
 AHEAD = 3
 
 
-class ShardedOracle(Closing):
+class ShardedOracle(Closing, Oracle):
     """An oracle whose replicas live in an engine's workers. Close it, or use it in a ``with``.
 
     Parameters
@@ -63,17 +63,15 @@ class ShardedOracle(Closing):
 
     Attributes
     ----------
-    name, length, vocab_size, trusted, template, content_digest
-        What the replicas declare.
-    row_hellinger_radius, row_kl_radius : float or None
-        Likewise.
-    row_error : float
-        The largest that a replica declares.
+    info : OracleInfo
+        What the replicas declare; its row error is the largest of theirs.
+    template
+        Theirs, where they have one.
 
     Notes
     -----
-    Rows of torch models arrive in the host's memory. Sessions are not offered: a commit submits
-    its state like any other.
+    Rows of torch models arrive in the host's memory. No work is kept of a run: a commit submits
+    its state like any other, without attention.
 
     Examples
     --------
@@ -108,13 +106,7 @@ class ShardedOracle(Closing):
             self._crew.close()
             raise
         self._is_settled = True
-        first = self._declared[0]
-        self.name, self.length, self.vocab_size = first.name, first.length, first.vocab_size
-        self.trusted, self.template = first.trusted, first.template
-        self.row_hellinger_radius = first.row_hellinger_radius
-        self.row_kl_radius = first.row_kl_radius
-        self.content_digest = first.content_digest
-        self.row_error = max(one.row_error for one in self._declared)
+        self.template = self._declared[0].template
 
     @classmethod
     def copies_of(
@@ -155,43 +147,41 @@ class ShardedOracle(Closing):
 
     # ----- Rows ----------------------------------------------------------------------------
 
-    def rows(self, states: StateArray, readouts: Readouts) -> Rows:
-        """Return one row per readout, in order."""
-        return next(self.stream([(states, readouts)]))
+    @property
+    def info(self) -> OracleInfo:
+        """What it is; replicas are kept busy by queries that wait for their replies."""
+        error = max(one.info.row_error for one in self._declared)
+        return replace(
+            self._declared[0].info,
+            row_error=error,
+            keeps_work=False,
+            keeps_many=False,
+            offers_attention=False,
+            # Whatever the number of queries, so many micro-batches wait for each replica.
+            ahead=1 if len(self._open) >= AHEAD * self._crew.size else 1 + len(self._open),
+        )
 
-    def stream(self, requests: Iterable[tuple[StateArray, Readouts]]) -> Iterator[Rows]:
-        """Answer many requests; they are read ahead, and answered in their order.
+    @property
+    def digest(self) -> str | None:
+        """What tells it from others of its name and size."""
+        return self._declared[0].digest
 
-        An error, of a replica or of ``requests``, is raised where its turn comes, after the
-        replies before it.
-        """
-        reading = iter(requests)
-        asked: deque[_Asked] = deque()
-        problem: Exception | None = None
-        is_reading = True
-        try:
-            while True:
-                while is_reading and len(self._open) < AHEAD * self._crew.size:
-                    try:
-                        states, readouts = next(reading)
-                    except StopIteration:
-                        is_reading = False
-                    except Exception as error:  # of the caller, who gets it in its turn
-                        problem, is_reading = error, False
-                    else:
-                        asked.append(self._ask(states, readouts))
-                if not asked:
-                    break
-                while asked[0].num_missing:
+    def ask(self, query: Query) -> Reply:
+        """Hand a query to the replicas; the reply is waited for when its rows are looked at."""
+        asked = self._ask(query.states, query.readouts)
+
+        def wait() -> Reply:
+            try:
+                while asked.num_missing:
                     self._take(self._crew.collect())
-                first = asked.popleft()
-                rows = first.joined(self.name)
-                self._num_answered += first.num_states
-                yield rows
-        finally:
-            self._drop(asked)
-        if problem is not None:
-            raise problem
+                rows = asked.joined(self.name)
+            except BaseException:
+                self._drop(asked)
+                raise
+            self._num_answered += asked.num_states
+            return Reply(rows)
+
+        return Reply.later(wait, lambda: self._drop(asked))
 
     # ----- Inside --------------------------------------------------------------------------
 
@@ -202,7 +192,7 @@ class ShardedOracle(Closing):
                 f"replicas must be of one oracle: {self._declared[0].described}, then "
                 f"{declared.described}"
             )
-        if self._is_settled and declared.row_error > self.row_error:
+        if self._is_settled and declared.info.row_error > self.row_error:
             return False
         self._declared.append(declared)
         return True
@@ -228,10 +218,9 @@ class ShardedOracle(Closing):
                 asked, k = found
                 asked.settle(k, one, self._reader)
 
-    def _drop(self, asked: Iterable[_Asked]) -> None:
-        """Forget requests that nobody waits for any more."""
-        dropped = {id(one) for one in asked}
-        tickets = {ticket for ticket, (one, _) in self._open.items() if id(one) in dropped}
+    def _drop(self, asked: _Asked) -> None:
+        """Forget a query that nobody waits for any more."""
+        tickets = {ticket for ticket, (one, _) in self._open.items() if one is asked}
         for ticket in tickets:
             del self._open[ticket]
         if tickets:
@@ -261,7 +250,7 @@ class _Asked:
             self._errors[k] = done.error
             return
         reply: Any = done.value
-        assert isinstance(reply, Reply)
+        assert isinstance(reply, Message)
         self._rows[k] = reader.read(reply, self._parts[k][0])
 
     def joined(self, name: str) -> Rows:

@@ -25,7 +25,7 @@ from counterprobe.evaluation.chain_rule_kl import ChainRuleKL
 from counterprobe.evaluation.interval import samples_for
 from counterprobe.evaluation.metering import Meter, Spent
 from counterprobe.evaluation.prices import Price, PriceTable, Pricing
-from counterprobe.oracle import Oracle
+from counterprobe.oracles import Oracle
 from counterprobe.progress import budget_progress
 from counterprobe.run.ledger import Ledger
 

@@ -20,7 +20,7 @@ from numpy.typing import ArrayLike
 from counterprobe.arrays import FloatArray, IntArray, StateArray
 from counterprobe.evaluation.factors import make_piece_scratch
 from counterprobe.evaluation.pieces import batch_dependence
-from counterprobe.oracle import Oracle, Readouts
+from counterprobe.oracles import Oracle, Readouts
 from counterprobe.rows import ClassedRows, Rows, to_numpy
 from counterprobe.run.ledger import Right
 from counterprobe.run.results import SampleResult, StopReason

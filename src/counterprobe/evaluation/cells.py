@@ -31,7 +31,6 @@ def compare_on(
     *,
     draws: int | None = DEFAULT_DRAWS,
     max_submissions: int | None = None,
-    paranoid: float = 0.0,
     on_loss: Callable[[str], object] | None = None,
 ) -> Iterator[Comparison]:
     """Run every sampler on each law with each seed, and yield one comparison a sampler, in order.
@@ -43,7 +42,7 @@ def compare_on(
         All of one length; each worker gets a copy of them.
     samplers : sequence of Sampler
     seeds : sequence of int
-    draws, max_submissions, paranoid
+    draws, max_submissions
         As in :func:`run_trial`.
     on_loss : callable, optional
         Told why, whenever a worker is lost.
@@ -53,7 +52,7 @@ def compare_on(
     A run that loses its worker is made again by another; one that loses too many is a problem of
     its sampler's comparison, and the others go on.
     """
-    options = {"draws": draws, "max_submissions": max_submissions, "paranoid": paranoid}
+    options = {"draws": draws, "max_submissions": max_submissions}
     cases = list(itertools.product(range(len(laws)), seeds))
     done: dict[int, Done] = {}
     with Crew(engine, partial(_make, laws, options), on_loss=on_loss) as crew:

@@ -43,7 +43,7 @@ from counterprobe.evaluation.chains import (
 )
 from counterprobe.evaluation.ordered_runs import finished_terms, ordered_terms
 from counterprobe.evaluation.plan_runs import PlanRun, as_plans, contexts_of
-from counterprobe.oracle import Oracle, OrderedOracle, Readouts, require_oracle
+from counterprobe.oracles import Oracle, Readouts, as_oracle
 from counterprobe.planning import Plan
 from counterprobe.rows import Rows
 from counterprobe.run.batches import SampleBatch
@@ -122,26 +122,25 @@ def plan_kl(
                 f"and so evaluates every step; got {terms}"
             )
     samples = whole_number("samples", samples, at_least=1)
-    require_oracle(oracle)
+    oracle = as_oracle(oracle)
     check = ReplyCheck(oracle)
     contexts = contexts_of(oracle, given, samples)
     run = PlanRun(as_plans(plans, contexts), contexts, seed)
     whole = Whole()
     limits = Limits.of(whole_number("at_once", at_once, at_least=1), oracle.vocab_size)
     found = np.zeros((samples, run.num_rounds))
-    ordered = oracle if isinstance(oracle, OrderedOracle) else None
-    sizes = run.largest_batches if ordered is None else [oracle.length] * samples
+    is_ordered = oracle.info.depends_on_order
+    sizes = [oracle.length] * samples if is_ordered else run.largest_batches
     for group in in_groups(sizes, limits):
         door = Door(oracle, check=check, watch=whole)
-        if ordered is not None:
-            is_joint = direction == "joint"
-            found[group] = ordered_terms(run, door, group, ordered, is_joint=is_joint)
+        if is_ordered:
+            found[group] = ordered_terms(run, door, group, is_joint=direction == "joint")
         elif direction == "joint":
             found[group] = run.joint_terms(door, group)
         else:
             found[group] = run.product_terms(door, group, limits, terms)
     # In commit order a position also moves with what larger batches before it left behind.
-    moving = run.num_followers if ordered is None else oracle.length
+    moving = oracle.length if is_ordered else run.num_followers
     most = moving * max(math.log(oracle.vocab_size), run.largest_divergence)
     return ChainRuleKL.of(found, direction, whole.ledger, run.group_of, most)
 
@@ -186,7 +185,7 @@ def run_kl(
     """
     if terms is not None:
         terms = whole_number("terms", terms, at_least=1)
-    require_oracle(oracle)
+    oracle = as_oracle(oracle)
     runs = _runs(results)
     check = ReplyCheck(oracle)
     for run in runs:
@@ -197,7 +196,7 @@ def run_kl(
         plan_of = np.arange(len(runs))
     limits = Limits.of(whole_number("at_once", at_once, at_least=1), oracle.vocab_size)
     whole = Whole()
-    if isinstance(oracle, OrderedOracle):
+    if oracle.info.depends_on_order:
         found, largest = finished_terms(oracle, runs, check, whole, limits, seed)
         most = oracle.length * max(math.log(oracle.vocab_size), largest)
         return ChainRuleKL.of(found, "product", whole.ledger, plan_of, most)
@@ -284,12 +283,12 @@ def _price(
         np.concatenate([chain.positions for chain in chains]),
     )
     with door.stage("probe") as stage:
-        start = stage.ask(states, readouts)
+        start = stage.rows(states, readouts)
         if not is_fresh:
-            return chain_divergences(stage.ask, chains, start, first_row, limits)
+            return chain_divergences(stage.rows, chains, start, first_row, limits)
     chains = _drawn_afresh(chains, start, place, seed)
     with door.stage("probe") as stage:
-        return chain_divergences(stage.ask, chains, start, first_row, limits)
+        return chain_divergences(stage.rows, chains, start, first_row, limits)
 
 
 def _drawn_afresh(chains: Sequence[Chain], start: Rows, place: IntArray, seed: int) -> list[Chain]:

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from counterprobe.arrays import FloatArray, IntArray, StateArray
-from counterprobe.oracle import Readouts
+from counterprobe.oracles import Readouts
 from counterprobe.rows import Rows, to_numpy
 
 __all__ = ["Ask", "Chain", "Limits", "chain_divergences", "choose_steps", "in_groups"]

@@ -101,7 +101,6 @@ def compare_sampler(
     max_submissions: int | None = None,
     progress: Watch | None = None,
     keep: Callable[[Trial], None] | None = None,
-    paranoid: float = 0.0,
 ) -> Comparison:
     """Run a sampler on each law with each seed; others on the same laws and seeds compare with it.
 
@@ -114,7 +113,7 @@ def compare_sampler(
     sampler : Sampler
     seeds : sequence of int
         Each sets the decision and the commit seed of one run.
-    draws, max_submissions, progress, paranoid
+    draws, max_submissions, progress
         As in :func:`run_trial`.
     keep : callable, optional
         Given each trial when it is finished: what there is if the rest is interrupted.
@@ -135,7 +134,6 @@ def compare_sampler(
                         draws=draws,
                         max_submissions=max_submissions,
                         progress=progress,
-                        paranoid=paranoid,
                     )
                 )
                 if keep is not None:

@@ -28,7 +28,7 @@ from counterprobe.arguments import whole_number
 from counterprobe.arrays import FloatArray, IntArray, StateArray
 from counterprobe.evaluation.chain_rule_kl import standard_error
 from counterprobe.evaluation.plan_runs import contexts_of
-from counterprobe.oracle import Oracle, Readouts, require_oracle
+from counterprobe.oracles import Oracle, Readouts, as_oracle
 from counterprobe.rows import Rows, to_numpy
 from counterprobe.run.door import Door, Stage
 from counterprobe.run.ledger import Ledger
@@ -206,7 +206,7 @@ def estimate_dependence(
     progress : callable, optional
         Told after each sequence how many are measured.
     """
-    require_oracle(oracle)
+    oracle = as_oracle(oracle)
     samples = whole_number("samples", samples, at_least=1)
     at_once = whole_number("at_once", at_once, at_least=1)
     if given is not None and np.ndim(given) != 1:
@@ -272,7 +272,7 @@ def _draw(
     everyone = np.arange(len(streams))
     for here, noise in zip(orders.T, uniforms.T, strict=True):
         with door.stage("probe") as stage:
-            rows = stage.ask(states, Readouts.pairs(everyone, here))
+            rows = stage.rows(states, Readouts.pairs(everyone, here))
         states[everyone, here] = rows.draw(noise)
     return states
 
@@ -305,5 +305,5 @@ def _divergences(
     read = [hidden[seen:] for hidden, seen in parts]
     index = np.concatenate(read)
     which = np.repeat(np.arange(len(parts)), [len(part) for part in read])
-    rows = stage.ask(states, Readouts.pairs(which, masked[index]))
+    rows = stage.rows(states, Readouts.pairs(which, masked[index]))
     return to_numpy(rows.kl(alone.take(index))).astype(np.float64)

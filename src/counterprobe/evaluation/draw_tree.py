@@ -14,7 +14,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from counterprobe.arrays import FloatArray, IntArray, StateArray
-from counterprobe.oracle import Oracle
+from counterprobe.oracles import Oracle, as_oracle
 from counterprobe.rows import Rows, to_numpy
 from counterprobe.run.ledger import Right
 from counterprobe.run.results import StopReason
@@ -73,7 +73,7 @@ def draw_tree_law(
     """
     if sampler.rights & (Right.VERIFY | Right.REMASK):
         raise ValueError(f"sampler {sampler.name!r} rejects or masks again what it drew")
-    asked = oracle or law.oracle()
+    asked = as_oracle(oracle or law.oracle())
     output = np.zeros((law.vocab_size,) * law.length)
     waiting: list[tuple[Draws, float]] = [((), 1.0)]
     replays = 0
@@ -86,7 +86,7 @@ def draw_tree_law(
                 f"{law!r}; choose a smaller law"
             )
         try:
-            run = Unmasking(asked, trusted=True, draw=_ScriptedDraw(draws))
+            run = Unmasking(asked.declaring(trusted=True), draw=_ScriptedDraw(draws))
             result = sampler(run, Streams(decision_seed, 0))
         except _MoreDraws as more:
             tokens = [np.flatnonzero(row).tolist() for row in more.masses]

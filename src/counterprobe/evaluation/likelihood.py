@@ -22,7 +22,7 @@ from numpy.typing import ArrayLike
 from counterprobe.arguments import whole_number
 from counterprobe.arrays import FloatArray, IntArray, StateArray
 from counterprobe.evaluation.plan_runs import contexts_of
-from counterprobe.oracle import Oracle, Readouts, require_oracle
+from counterprobe.oracles import Oracle, Readouts, as_oracle
 from counterprobe.rows import to_numpy
 from counterprobe.run.door import Door
 from counterprobe.run.ledger import Ledger
@@ -141,7 +141,7 @@ def log_likelihoods(
     >>> np.exp(scored.values).round(3).tolist(), scored.ledger.total
     ([[0.5, 0.5], [0.1, 0.1]], 8)
     """
-    require_oracle(oracle)
+    oracle = as_oracle(oracle)
     orders = whole_number("orders", orders, at_least=1)
     at_once = whole_number("at_once", at_once, at_least=1)
     tokens = as_states(sequences, oracle.length, oracle.vocab_size, name="sequences")
@@ -154,7 +154,7 @@ def log_likelihoods(
     with door.stage("probe") as stage:
         for steps in _steps(tokens, contexts, np.flatnonzero(is_complete), orders, seed, at_once):
             readouts = Readouts.pairs(np.arange(len(steps.states)), steps.position)
-            rows = stage.ask(steps.states, readouts)
+            rows = stage.rows(steps.states, readouts)
             shown = tokens[steps.sequence, steps.position].astype(np.int64)
             log_prob = to_numpy(rows.log_prob(shown)).astype(np.float64)
             np.add.at(values, (steps.sequence, steps.order), log_prob)

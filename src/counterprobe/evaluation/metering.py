@@ -8,8 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from counterprobe.errors import BudgetExceeded
-from counterprobe.oracle import Oracle
-from counterprobe.wrapping import Around, Question, Reply
+from counterprobe.oracles import Oracle, Query, Reply, Wrapper
 
 __all__ = ["Meter", "Spent"]
 
@@ -33,7 +32,7 @@ class Spent:
     max_seconds: float
 
 
-class Meter(Around):
+class Meter(Wrapper):
     """An oracle that raises ``BudgetExceeded`` rather than pass a budget.
 
     Parameters
@@ -62,13 +61,13 @@ class Meter(Around):
         self._asking = 0.0
         self._started = time.monotonic()
 
-    def answer(self, question: Question, ask: Callable[[], Reply]) -> Reply:
-        """Put a question to the oracle if the budget holds it."""
-        self.check(question.num_states)
+    def ask(self, query: Query) -> Reply:
+        """Ask the oracle if the budget permits it."""
+        self.check(len(query.states))
         before = time.monotonic()
-        reply = ask()
+        reply = self.inner.ask(query).settle()
         self._asking += time.monotonic() - before
-        self.evaluations += question.num_states
+        self.evaluations += len(query.states)
         return reply
 
     def check(self, num_states: int = 0) -> None:

@@ -10,7 +10,7 @@ before it were committed one at a time, the earlier ones of its own batch includ
     KL(batches || one at a time) = E sum_i KL(q_i || p_i)
 
 over draws of the batches. The positions' own values are summed over rather than sampled. All
-``p_i`` of a sequence that is known come from one pass (``OrderedOracle.rows_in_order``), so that a
+``p_i`` of a sequence that is known come from one pass (``a query with ranks``), so that a
 price costs one evaluation a sample beside those that drew it.
 
 One at a time means an order that keeps to the batches and is uniformly random inside each, a fresh
@@ -26,9 +26,10 @@ import numpy as np
 from counterprobe.arrays import FloatArray, IntArray, StateArray
 from counterprobe.evaluation.chains import Limits, in_groups
 from counterprobe.evaluation.plan_runs import PlanRun, Round
-from counterprobe.oracle import OrderedOracle, Readouts
+from counterprobe.oracles import Oracle, Query, Readouts
 from counterprobe.rows import Rows, kl_divergence, to_numpy
 from counterprobe.run.door import Door, ReplyCheck
+from counterprobe.run.history import Histories
 from counterprobe.run.ledger import Right
 from counterprobe.run.results import SampleResult
 from counterprobe.run.whole import Whole
@@ -43,7 +44,6 @@ def ordered_terms(
     run: PlanRun,
     door: Door,
     group: slice,
-    oracle: OrderedOracle,
     *,
     is_joint: bool = False,
     tokens: StateArray | None = None,
@@ -56,8 +56,6 @@ def ordered_terms(
     door : Door
     group : slice
         Samples that are followed together.
-    oracle : OrderedOracle
-        The one that the door asks.
     is_joint : bool
         Draw one position at a time, and sum ``KL(p_i || q_i)``; every position is an evaluation.
     tokens : ndarray of int, shape (samples, N), optional
@@ -78,13 +76,13 @@ def ordered_terms(
         batch_of[where] = t
     if is_joint:
         apart = [where for now in rounds for where in _one_by_one(now)]
-        wide, states = _follow(door, oracle, contexts, apart, None, uniforms)
-        narrow, _ = _follow(door, oracle, contexts, together, states, uniforms)
+        wide, states = _follow(door, contexts, apart, None, uniforms)
+        narrow, _ = _follow(door, contexts, together, states, uniforms)
         divergence = kl_divergence(wide, narrow)
     else:
         known = None if tokens is None else tokens[group]
-        narrow, states = _follow(door, oracle, contexts, together, known, uniforms)
-        wide = _in_one_pass(door, oracle, states, _ranks(batch_of, noise), batch_of)
+        narrow, states = _follow(door, contexts, together, known, uniforms)
+        wide = _in_one_pass(door, states, _ranks(batch_of, noise), batch_of)
         divergence = kl_divergence(narrow, wide)
     run.largest_divergence = max(run.largest_divergence, float(divergence.max(initial=0.0)))
     found = np.zeros((len(contexts), len(rounds)))
@@ -94,7 +92,7 @@ def ordered_terms(
 
 
 def finished_terms(
-    oracle: OrderedOracle,
+    oracle: Oracle,
     runs: Sequence[SampleResult],
     check: ReplyCheck,
     whole: Whole,
@@ -105,7 +103,7 @@ def finished_terms(
 
     Parameters
     ----------
-    oracle : OrderedOracle
+    oracle : Oracle
     runs : sequence of SampleResult
         Completed.
     check : ReplyCheck
@@ -133,7 +131,7 @@ def finished_terms(
     found = np.zeros((len(runs), followed.num_rounds))
     for group in in_groups([oracle.length] * len(runs), limits):
         door = Door(oracle, check=check, watch=whole)
-        found[group] = ordered_terms(followed, door, group, oracle, tokens=tokens)
+        found[group] = ordered_terms(followed, door, group, tokens=tokens)
     return found, followed.largest_divergence
 
 
@@ -162,7 +160,6 @@ def _ranks(batch_of: IntArray, noise: FloatArray) -> IntArray:
 
 def _follow(
     door: Door,
-    oracle: OrderedOracle,
     contexts: StateArray,
     rounds: Sequence[Places],
     tokens: StateArray | None,
@@ -173,39 +170,33 @@ def _follow(
     Parameters
     ----------
     door : Door
-    oracle : OrderedOracle
     contexts : ndarray of int, shape (B, N)
     rounds : sequence of (members, positions)
     tokens : ndarray of int, shape (B, N), or None
         What to commit; drawn with ``uniforms`` otherwise.
     uniforms : ndarray of float, shape (B, N)
     """
-    states = contexts.copy()
+    histories = Histories(contexts.copy())
+    states = histories.states
     found = _unread(door, states)
-    sessions = oracle.sessions(contexts.copy())
-    for member, position in rounds:
+    for t, (member, position) in enumerate(rounds):
         moving, index = np.unique(member, return_inverse=True)
         if not len(moving):
             continue
-        where = Readouts.pairs(member, position)
         with door.stage("probe") as stage:
-            rows = stage.ask(
-                states[moving],
-                Readouts.pairs(index, position),
-                answer=lambda where=where: sessions.rows(where),  # type: ignore[misc]
-            )
+            rows = stage.ask(histories.query(moving, Readouts.pairs(index, position))).rows
         found[member, position] = _in_double(rows)
         if tokens is None:
             committed = rows.draw(uniforms[member, position])
         else:
             committed = tokens[member, position].astype(np.int64)
-        sessions.push(where, committed)
         states[member, position] = committed
+        histories.commit(member, position, t)
     return found, states
 
 
 def _in_one_pass(
-    door: Door, oracle: OrderedOracle, states: StateArray, ranks: IntArray, batch_of: IntArray
+    door: Door, states: StateArray, ranks: IntArray, batch_of: IntArray
 ) -> FloatArray:
     """Return the rows of all that was committed when it is committed one position at a time."""
     found = _unread(door, states)
@@ -213,9 +204,7 @@ def _in_one_pass(
     if len(member):
         readouts = Readouts.pairs(member, position)
         with door.stage("probe") as stage:
-            rows = stage.ask(
-                states, readouts, answer=lambda: oracle.rows_in_order(states, ranks, readouts)
-            )
+            rows = stage.ask(Query(states, readouts, ranks)).rows
         found[member, position] = _in_double(rows)
     return found
 

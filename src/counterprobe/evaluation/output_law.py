@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from counterprobe.arrays import FloatArray, IntArray, StateArray
 from counterprobe.errors import CounterprobeError
-from counterprobe.oracle import Oracle, Readouts
+from counterprobe.oracles import Oracle, Readouts
 from counterprobe.rows import ClassedRows, Rows, to_numpy
 from counterprobe.run.door import Door
 from counterprobe.run.ledger import Right

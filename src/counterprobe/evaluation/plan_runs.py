@@ -17,7 +17,7 @@ from numpy.typing import ArrayLike
 
 from counterprobe.arrays import FloatArray, IntArray, StateArray
 from counterprobe.evaluation.chains import Chain, Limits, chain_divergences, choose_steps
-from counterprobe.oracle import Oracle, Readouts
+from counterprobe.oracles import Oracle, Readouts
 from counterprobe.planning import Plan
 from counterprobe.rows import to_numpy
 from counterprobe.run.door import Door
@@ -175,7 +175,7 @@ class PlanRun:
             _, index, position, _ = now.left_after(0)
             member = now.members[index]
             with door.stage("probe") as stage:
-                start = stage.ask(states[now.members], Readouts.pairs(index, position))
+                start = stage.rows(states[now.members], Readouts.pairs(index, position))
             tokens = start.draw(uniforms[member, position])
             first_row = np.cumsum(now.sizes) - now.sizes
             chained = np.flatnonzero(now.sizes > 1)
@@ -190,7 +190,7 @@ class PlanRun:
                 chains.append(Chain(before, now.batches[k], mine, steps, weight))
             with door.stage("probe") as stage:
                 found[now.members[chained], t], largest = chain_divergences(
-                    stage.ask, chains, start, first_row[chained], limits
+                    stage.rows, chains, start, first_row[chained], limits
                 )
             self.largest_divergence = max(self.largest_divergence, largest)
             states[member, position] = tokens
@@ -212,7 +212,7 @@ class PlanRun:
                 active, index, position, start_row = now.left_after(k)
                 members = now.members[active]
                 with door.stage("probe") as stage:
-                    rows = stage.ask(states[members], Readouts.pairs(index, position))
+                    rows = stage.rows(states[members], Readouts.pairs(index, position))
                 if start is None:
                     start = rows
                 else:

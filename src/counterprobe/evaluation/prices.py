@@ -21,7 +21,7 @@ from counterprobe.arguments import whole_number
 from counterprobe.discovery import SoftStructure
 from counterprobe.evaluation.chain_rule import AT_ONCE, plan_kl
 from counterprobe.evaluation.chain_rule_kl import ChainRuleKL
-from counterprobe.oracle import Oracle
+from counterprobe.oracles import Oracle
 from counterprobe.planning import Plan, distance_plan, random_plan, spread_plan
 from counterprobe.run.ledger import Ledger
 from counterprobe.streams import Streams, keyed_generator

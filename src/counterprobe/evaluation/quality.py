@@ -28,7 +28,7 @@ from counterprobe.evaluation.two_sample import (
     frequency_difference,
     two_sample_test,
 )
-from counterprobe.oracle import Oracle
+from counterprobe.oracles import Oracle
 from counterprobe.run.batches import SampleBatch
 from counterprobe.run.ledger import Ledger, Right
 from counterprobe.run.results import SampleResult

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from counterprobe.evaluation.batch_kl import DEFAULT_DRAWS, BatchKL, batch_kl
-from counterprobe.oracle import Oracle
+from counterprobe.oracles import Oracle
 from counterprobe.run.listening import Listener
 from counterprobe.run.results import SampleResult
 from counterprobe.run.unmasking import Progress, Unmasking
@@ -46,8 +46,6 @@ class Trial:
         Monte Carlo draws it was measured with.
     kl_seconds : float
         What measuring took.
-    paranoid : float
-        Share of the states that were submitted a second time.
     num_rechecked : int
         Submissions of the run that only repeated an earlier one, to compare the replies.
     num_recheck_skipped : int
@@ -58,7 +56,6 @@ class Trial:
     kl: BatchKL | None
     draws: int | None = None
     kl_seconds: float = 0.0
-    paranoid: float = 0.0
     num_rechecked: int = 0
     num_recheck_skipped: int = 0
 
@@ -82,7 +79,6 @@ class Trial:
             "largest_arity": None if kl is None else kl.largest_arity,
             "draws": self.draws,
             "tokens_fingerprint": None if tokens is None else token_digest(tokens),
-            **({"paranoid": self.paranoid} if self.paranoid else {}),
         }
 
 
@@ -98,7 +94,6 @@ def run_trial(
     oracle: Oracle | None = None,
     progress: Watch | None = None,
     listener: Listener | None = None,
-    paranoid: float = 0.0,
 ) -> Trial:
     """Run a sampler once and measure it.
 
@@ -119,7 +114,7 @@ def run_trial(
     oracle : Oracle, optional
         The law's own oracle in another guise, such as one that takes the time: the same rows
         under the same name.
-    progress, listener, paranoid : optional
+    progress, listener : optional
         As in ``Unmasking``.
     """
     told = sampler.informed_by(law)
@@ -130,16 +125,15 @@ def run_trial(
         max_submissions=max_submissions,
         progress=progress,
         listener=listener,
-        paranoid=paranoid,
     )
     result = told(run, streams)
     again = run.num_rechecked, run.num_recheck_skipped
     if draws is None:
-        return Trial(result, None, None, 0.0, paranoid, *again)
+        return Trial(result, None, None, 0.0, *again)
     started = time.perf_counter()
     kl = batch_kl(law, result, draws=draws, seed=seed)
     seconds = time.perf_counter() - started
-    return Trial(result, kl, draws, seconds, paranoid, *again)
+    return Trial(result, kl, draws, seconds, *again)
 
 
 def token_digest(tokens: NDArray[np.integer[Any]]) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
-from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -18,11 +17,9 @@ from counterprobe.infilling.terms import infill_terms, orders_of, rule_of
 from counterprobe.infilling.tracing import recorder_for
 from counterprobe.models import Template
 from counterprobe.models.template import Allowed
-from counterprobe.retrying import RetryingOracle
 from counterprobe.run.batches import SampleBatch
-from counterprobe.run.checkpoint import checkpointed
 from counterprobe.run.ledger import Ledger
-from counterprobe.run.standing import Progress
+from counterprobe.run.unmasking import Progress
 from counterprobe.samplers.base import Sampler
 from counterprobe.sampling import AT_ONCE, Orders, Step, sample
 from counterprobe.states import MASK
@@ -68,10 +65,6 @@ def infill(
     progress: bool | Callable[[Progress], None] = True,
     model_options: Mapping[str, Any] | None = None,
     oracle_options: Mapping[str, Any] | None = None,
-    retries: int = 0,
-    timeout: float | None = None,
-    paranoid: float = 0.0,
-    checkpoint: str | os.PathLike[str] | None = None,
     trace: str | os.PathLike[str] | None = None,
     trace_bytes: int = DEFAULT_BYTES,
     trace_sequence: int = 0,
@@ -84,7 +77,8 @@ def infill(
     ----------
     model
         A name that ``counterprobe models`` lists, the folder of a Hugging Face model, a pair of
-        such a model and its tokenizer, what ``models.load`` returns, or any oracle.
+        such a model and its tokenizer, what ``models.load`` returns, or any oracle, such as
+        ``model.oracle(text).logged("run.log").retrying(3)``.
     template : str, Template or array_like of int, optional
         The text with masks, ``"EVQL[MASK][MASK]S"``; protein models also read ``X``. A model that
         knows its length masks everything without one. For an oracle: tokens, ``MASK`` elsewhere.
@@ -123,15 +117,6 @@ def infill(
         Details are left out of a trace that would grow beyond this.
     trace_command : str, optional
         A command to put into the trace.
-    retries : int
-        Repeat a call of the model that failed up to so often; see ``RetryingOracle``.
-    timeout : float, optional
-        Seconds after which a call has failed.
-    paranoid : float
-        As in ``sample``.
-    checkpoint : str or path, optional
-        Log every reply in this file: those of drawing, of recognising a structure and of scoring.
-        The same call, made again after an interruption, goes on where it was; see ``sample``.
     **settings
         Of the sampler by name, or of the structure's: ``batches=8``.
 
@@ -171,33 +156,25 @@ def infill(
         model_options=model_options,
         oracle_options=oracle_options,
     )
-    if retries or timeout is not None:
-        attempts = whole_number("retries", retries) + 1
-        oracle = RetryingOracle(task.oracle, attempts=attempts, timeout=timeout)
-        task = replace(task, oracle=oracle)
     terms: dict[str, Any] = {
         "count": count,
         "seed": seed,
         "orders": orders_of(structure) if orders is None else orders,
         "max_submissions": max_submissions,
         "at_once": at_once,
-        "paranoid": paranoid,
     }
     scores, measuring = None, Ledger(probes=task.num_measured)
-    with ExitStack() as stack:
-        if checkpoint is not None:
-            about = infill_terms(
-                task,
-                rule,
-                structure=structure,
-                temperature=temperature,
-                likelihood_orders=likelihood_orders,
-                is_traced=trace is not None,
-                trace_sequence=trace_sequence,
-                **terms,
-            )
-            logged = stack.enter_context(checkpointed(task.oracle, checkpoint, about))
-            task = replace(task, oracle=logged)
+    about = infill_terms(
+        task,
+        rule,
+        structure=structure,
+        temperature=temperature,
+        likelihood_orders=likelihood_orders,
+        is_traced=trace is not None,
+        trace_sequence=trace_sequence,
+        **terms,
+    )
+    with task.oracle.running(about):
         checked = Ledger()
         # A finished text has no use for a structure.
         if structure is not None and (task.given == MASK).any():

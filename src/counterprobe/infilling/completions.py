@@ -21,7 +21,7 @@ from counterprobe.arrays import FloatArray, IntArray, StateArray
 from counterprobe.infilling.task import Task, make_task
 from counterprobe.models import Template
 from counterprobe.models.template import Allowed
-from counterprobe.oracle import Readouts
+from counterprobe.oracles import Readouts
 from counterprobe.rows import to_numpy
 from counterprobe.run.door import Door
 from counterprobe.run.ledger import Ledger

@@ -8,7 +8,7 @@ from typing import Any
 
 from counterprobe.infilling.task import make_task
 from counterprobe.models.template import Allowed
-from counterprobe.oracle import Oracle
+from counterprobe.oracles import Oracle
 
 __all__ = ["ModelOracle"]
 

@@ -15,8 +15,7 @@ from counterprobe.discovery import SoftStructure, Structure
 from counterprobe.errors import StructureError
 from counterprobe.models import MaskedModel, Template, load
 from counterprobe.models.template import Allowed
-from counterprobe.oracle import Oracle, Readouts, require_oracle
-from counterprobe.rows import Rows
+from counterprobe.oracles import Oracle, OracleInfo, Query, Reply, as_oracle
 from counterprobe.run.ledger import Ledger
 from counterprobe.states import all_masked, as_states
 
@@ -52,8 +51,7 @@ class Task:
     @property
     def probed(self) -> Oracle:
         """The oracle that can be asked about any state; the same one unless orders matter."""
-        by_index: Oracle | None = getattr(self.oracle, "by_index", None)
-        return self.oracle if by_index is None else by_index
+        return self.oracle.by_index()
 
     def recognise(self, structure: Structure | SoftStructure) -> Ledger:
         """Make sure that a structure is of this model and this context; return what that cost.
@@ -81,17 +79,18 @@ class Task:
         return None if self.template is None else tuple(self.template.texts(states))
 
 
-class _Unasked:
+class _Unasked(Oracle):
     """Stands for a model that has nothing to do: nothing is masked, so it is never built."""
 
-    row_error = 0.0
-    trusted = True
-
     def __init__(self, name: str, template: Template) -> None:
-        self.name, self.template = name, template
-        self.length, self.vocab_size = template.length, template.vocab_size
+        self.template = template
+        self._info = OracleInfo(name, template.length, template.vocab_size, trusted=True)
 
-    def rows(self, states: StateArray, readouts: Readouts) -> Rows:
+    @property
+    def info(self) -> OracleInfo:
+        return self._info
+
+    def ask(self, query: Query) -> Reply:
         raise AssertionError("nothing is masked, so nothing is asked")
 
 
@@ -179,7 +178,7 @@ def as_model(model: Any, options: Mapping[str, Any] | None = None) -> MaskedMode
             f"{type(model).__name__}; wrap a network in models.TorchOracle(network, length=..., "
             "mask_id=...), or pass the pair (network, tokenizer)"
         )
-    require_oracle(model)
+    as_oracle(model)
     return None
 
 
@@ -207,6 +206,7 @@ def _task_of_oracle(
     oracle: Oracle, template: Any, allowed: Allowed | None, temperature: float
 ) -> Task:
     """Make the task of an oracle, which has a template of its own or works with numbers."""
+    oracle = as_oracle(oracle)
     own = getattr(oracle, "template", None)
     if allowed is not None:
         raise ValueError("allowed must be settled where the oracle is made")

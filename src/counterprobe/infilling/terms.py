@@ -7,15 +7,14 @@ from typing import Any
 
 import numpy as np
 
+from counterprobe.digests import digest_of
 from counterprobe.discovery import SoftStructure, Structure
 from counterprobe.discovery.structure.soft import PLANS
 from counterprobe.infilling.task import Task
-from counterprobe.oracle import IncrementalOracle
 from counterprobe.samplers.base import Sampler
 from counterprobe.samplers.registry import as_sampler
 from counterprobe.sampling import Orders
 from counterprobe.streams import Streams
-from counterprobe.wrapping import digest_of
 
 __all__ = ["DEFAULT_SAMPLER", "infill_terms", "orders_of", "rule_of"]
 
@@ -50,7 +49,6 @@ def infill_terms(
     count: int,
     at_once: int,
     is_traced: bool,
-    paranoid: float,
     max_submissions: int | None,
     likelihood_orders: int,
     trace_sequence: int,
@@ -62,7 +60,7 @@ def infill_terms(
     ----------
     task : Task
     rule : Sampler
-    structure, seed, count, at_once, paranoid, max_submissions, likelihood_orders
+    structure, seed, count, at_once, max_submissions, likelihood_orders
         As in ``infill``.
     is_traced : bool
         Whether a sequence is followed, for which sequences are drawn side by side and not
@@ -74,9 +72,10 @@ def infill_terms(
         What else of the call determines it, by name: temperature, orders.
     """
     streams = seed if isinstance(seed, Streams) else Streams.from_seed(seed)
-    has_turns = count > at_once or isinstance(task.oracle, IncrementalOracle)
+    info = task.oracle.info
+    has_turns = count > at_once or info.keeps_work
     in_turn = count > 1 and has_turns
-    by_budget = in_turn or paranoid or likelihood_orders
+    by_budget = in_turn or info.recheck or likelihood_orders
     return {
         **_text(task),
         "structure": None if structure is None else _digest(structure),
@@ -87,9 +86,9 @@ def infill_terms(
         "decision_seed": streams.decision_seed,
         "commit_seed": streams.commit_seed,
         "at_once": at_once,
-        "paranoid": paranoid,
+        "recheck": info.recheck,
         "likelihood_orders": likelihood_orders,
-        **({"traced": is_traced} if in_turn or (count > 1 and paranoid) else {}),
+        **({"traced": is_traced} if in_turn or (count > 1 and info.recheck) else {}),
         **({"traced_sequence": f"number {trace_sequence + 1}"} if trace_sequence else {}),
         # A budget decides what is asked a second time, who asks next, and what is scored.
         **({"max_submissions": max_submissions} if by_budget else {}),

@@ -6,8 +6,9 @@ run asks for the rows of some positions, commits them, and their decoder states 
 sequence then costs one pass through the decoder, however many batches it takes; with one position
 a batch its law is the package's own for that order. Many sequences are held at once.
 
-Rows depend on the order of commits and not only on the state, so that such an oracle cannot be
-probed. Context that was given counts as decoded before everything else, by index.
+Rows depend on the order of commits and not only on the state, so that a run cannot probe such an
+oracle: probes, which belong to no run, are answered as if everything had been decoded by index.
+Context that was given counts as decoded before everything else, by index too.
 """
 
 from __future__ import annotations
@@ -19,25 +20,26 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from counterprobe.arrays import IntArray, StateArray
-from counterprobe.errors import OracleError
 from counterprobe.extras import load_extra
 from counterprobe.models.logits import Softmax
 from counterprobe.models.message_passing import Decoder
 from counterprobe.models.rows import TorchRows
 from counterprobe.models.template import Template
-from counterprobe.oracle import Oracle, Readouts
+from counterprobe.oracles import KeptWork, Oracle, OracleInfo, Query, Readouts, Reply
 from counterprobe.states import MASK, as_states
 
 if TYPE_CHECKING:
     import torch
+
+    from counterprobe.models.proteinmpnn import IndexOrderOracle
 else:
     torch = load_extra("torch", "torch", "a torch model", package="PyTorch")
 
 __all__ = ["CommitOrderOracle", "CommitOrderSessions"]
 
 
-class CommitOrderOracle:
-    """An oracle that follows runs and cannot be probed.
+class CommitOrderOracle(Oracle):
+    """An oracle that follows runs; probes are answered by index.
 
     Parameters
     ----------
@@ -45,18 +47,9 @@ class CommitOrderOracle:
     template : Template
     name : str
     temperature : float
-    row_error : float
-        What rounding does.
-    by_index : Oracle, optional
-        The oracle of the same network and template that can be probed.
-
-    Attributes
-    ----------
-    num_evaluated : int
-        Histories whose rows were asked for so far: a run asks once a commit.
+    probed : Oracle
+        The oracle of the same network and template that decodes by index.
     """
-
-    trusted = True
 
     def __init__(
         self,
@@ -65,54 +58,81 @@ class CommitOrderOracle:
         name: str,
         *,
         temperature: float,
-        row_error: float,
-        by_index: Oracle | None = None,
+        probed: IndexOrderOracle,
     ) -> None:
-        self.name = name
-        self.by_index = by_index
         self.template = template
         self.temperature = float(temperature)
-        self.row_error = row_error
-        self.num_evaluated = 0
+        self._name = name
+        self._probed = probed
+        self._num_followed = 0
         self._decoder = decoder
         self._softmax = Softmax(template, temperature, name)
+        # Decoder states of runs, and which of them belongs to which member.
+        self._kept: KeptWork[tuple[CommitOrderSessions, IntArray]] = KeptWork()
 
     @property
-    def length(self) -> int:
-        """Number of positions N."""
-        return self.template.length
-
-    @property
-    def vocab_size(self) -> int:
-        """Number of tokens V: the amino acids."""
-        return self.template.vocab_size
+    def info(self) -> OracleInfo:
+        """What it is."""
+        return OracleInfo(
+            self._name,
+            self.template.length,
+            self.template.vocab_size,
+            self._probed.row_error,
+            trusted=True,
+            keeps_work=True,
+            keeps_many=True,
+            depends_on_order=True,
+        )
 
     @cached_property
-    def content_digest(self) -> str | None:
+    def digest(self) -> str | None:
         """What tells it from others of its name and size: weights, backbone, temperature."""
         return self._decoder.content_digest(self.template, self.temperature, "by commit")
 
-    def rows(self, states: StateArray, readouts: Readouts) -> TorchRows:
-        """Answer where no order matters: when nothing is revealed. Everything else is refused."""
-        states = as_states(states, self.length, self.vocab_size)
-        if (states != MASK).any():
-            raise OracleError(
-                f"oracle {self.name!r} cannot be probed: its rows depend on the order of commits, "
-                "not only on the state. Probe and discover with order='index', and commit with a "
-                "sampler that only commits"
-            )
-        return self.sessions(states).rows(readouts)
+    @property
+    def num_evaluated(self) -> int:
+        """States decoded so far, measuring included: a run asks for one per commit."""
+        return self._probed.num_evaluated + self._num_followed
 
-    def session(self, state: StateArray) -> CommitOrderSession:
-        """Follow one run from a state of shape ``(N,)``."""
-        return CommitOrderSession(self.sessions(state[None, :]))
+    def ask(self, query: Query) -> Reply:
+        """Answer a run from the decoder states that are kept of it, a probe by index."""
+        if query.ranks is None:
+            return self._probed.ask(query)
+        states = as_states(query.states, self.length, self.vocab_size)
+        readouts, runs = query.readouts, query.runs
+        if (states[readouts.state_index, readouts.position] != MASK).any():
+            return Reply(self._rows_in_order(states, query.ranks, readouts))
+        found = None if runs is None else self._kept.take(runs)
+        members = np.arange(len(states)) if runs is None else runs.members
+        if found is None:
+            sessions = self._sessions(states, query.ranks)
+            place = np.full(int(members.max(initial=-1)) + 1, -1)
+            place[members] = np.arange(len(states))
+        else:
+            sessions, place = found
+            assert runs is not None
+            new = runs.fresh
+            where = Readouts.pairs(place[members[new.state_index]], new.position)
+            if len(new):
+                tokens = states[new.state_index, new.position].astype(np.int64)
+                sessions.push(where, tokens)
+        mine = place[members[readouts.state_index]]
+        rows = sessions.rows(Readouts.pairs(mine, readouts.position))
+        if runs is not None:
+            self._kept.put(runs, (sessions, place))
+        return Reply(rows)
 
-    def sessions(self, states: StateArray) -> CommitOrderSessions:
-        """Follow many runs at once from states of shape ``(B, N)``."""
-        states = as_states(states, self.length, self.vocab_size)
-        return CommitOrderSessions(self._decoder, self._softmax, states, self._count)
+    def _sessions(self, states: StateArray, ranks: IntArray) -> CommitOrderSessions:
+        """Decode what was committed, round by round, as if it had been followed."""
+        is_shown = states != MASK
+        start = np.where(is_shown & (ranks < 0), states, MASK).astype(states.dtype)
+        sessions = CommitOrderSessions(self._decoder, self._softmax, start, self._count)
+        for rank in np.unique(ranks[is_shown & (ranks >= 0)]):
+            where = np.nonzero(is_shown & (ranks == rank))
+            sessions.push(Readouts.pairs(*where), states[where].astype(np.int64))
+        return sessions
 
-    def rows_in_order(self, states: StateArray, ranks: IntArray, readouts: Readouts) -> TorchRows:
+    def _rows_in_order(self, states: StateArray, ranks: IntArray, readouts: Readouts) -> TorchRows:
         """Return rows of revealed positions, each given what was committed before it; one pass.
 
         Parameters
@@ -123,7 +143,6 @@ class CommitOrderOracle:
         readouts : Readouts
             Of revealed positions. A masked one is read given everything that is revealed.
         """
-        states = as_states(states, self.length, self.vocab_size)
         decoder = self._decoder
         known = decoder.start(len(states))
         known.tokens.copy_(torch.as_tensor(np.maximum(states, 0)))
@@ -143,7 +162,7 @@ class CommitOrderOracle:
         return TorchRows(out)
 
     def _count(self, evaluated: int) -> None:
-        self.num_evaluated += evaluated
+        self._num_followed += evaluated
 
 
 class CommitOrderSessions:
@@ -240,18 +259,3 @@ class CommitOrderSessions:
             where = both[0], both[1]
             self._copied = index, position, where
         return where
-
-
-class CommitOrderSession:
-    """One history."""
-
-    def __init__(self, sessions: CommitOrderSessions) -> None:
-        self._sessions = sessions
-
-    def push(self, positions: IntArray, tokens: IntArray) -> None:
-        """Reveal committed values."""
-        self._sessions.push(Readouts.same(1, positions), tokens)
-
-    def rows(self, positions: IntArray) -> TorchRows:
-        """Return the rows of masked positions, given what was pushed so far."""
-        return self._sessions.rows(Readouts.same(1, positions))

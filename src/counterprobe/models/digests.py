@@ -18,9 +18,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from counterprobe.digests import DIGEST_SIZE
 from counterprobe.extras import load_extra
 from counterprobe.models.template import Template
-from counterprobe.wrapping import DIGEST_SIZE
 
 if TYPE_CHECKING:
     import torch

@@ -35,7 +35,7 @@ from counterprobe.models.weights import (
     read_checkpoint,
     tensors_of,
 )
-from counterprobe.oracle import Readouts
+from counterprobe.oracles import OracleInfo, Readouts, RowOracle
 from counterprobe.states import MASK, as_states
 
 if TYPE_CHECKING:
@@ -156,19 +156,16 @@ class InverseFolding:
         )
         if order == "index":
             return by_index
-        by_commit = CommitOrderOracle(
+        return CommitOrderOracle(
             self.decoder,
             template,
             f"{self.name}, commit order",
             temperature=temperature,
-            row_error=by_index.row_error,
-            by_index=by_index,
+            probed=by_index,
         )
-        by_commit.num_evaluated = by_index.num_evaluated  # measuring was done by index
-        return by_commit
 
 
-class IndexOrderOracle:
+class IndexOrderOracle(RowOracle):
     """Rows of ProteinMPNN with revealed residues decoded by index.
 
     A masked residue sees every revealed one; a revealed residue's decoder states see the revealed
@@ -189,8 +186,6 @@ class IndexOrderOracle:
         States decoded so far, measuring included.
     """
 
-    trusted = True
-
     def __init__(
         self,
         decoder: Decoder,
@@ -202,7 +197,7 @@ class IndexOrderOracle:
     ) -> None:
         if row_error is not None and not 0 <= row_error <= 1:
             raise ValueError(f"row_error must lie in [0, 1], got {row_error!r}")
-        self.name = name
+        self._name = name
         self.template = template
         self.temperature = float(temperature)
         self.num_evaluated = 0
@@ -216,14 +211,15 @@ class IndexOrderOracle:
             )
 
     @property
-    def length(self) -> int:
-        """Number of positions N."""
-        return self.template.length
-
-    @property
-    def vocab_size(self) -> int:
-        """Number of tokens V: the amino acids."""
-        return self.template.vocab_size
+    def info(self) -> OracleInfo:
+        """What it is."""
+        return OracleInfo(
+            self._name,
+            self.template.length,
+            self.template.vocab_size,
+            self.row_error,
+            trusted=True,
+        )
 
     @property
     def row_error(self) -> float:
@@ -234,14 +230,14 @@ class IndexOrderOracle:
         return self.repeatability.row_error
 
     @cached_property
-    def content_digest(self) -> str | None:
+    def digest(self) -> str | None:
         """What tells it from others of its name and size: weights, backbone, temperature."""
         return self._decoder.content_digest(self.template, self.temperature, "by index")
 
     def rows(self, states: StateArray, readouts: Readouts) -> TorchRows:
         """Decode every state and return one row per readout, in order."""
-        states = as_states(states, self.length, self.vocab_size)
-        out = torch.empty((len(readouts), self.vocab_size), device=self._decoder.device)
+        states = as_states(states, self.template.length, self.template.vocab_size)
+        out = torch.empty((len(readouts), self.template.vocab_size), device=self._decoder.device)
         for low in range(0, len(states), MOST_STATES):
             mine = np.flatnonzero(
                 (readouts.state_index >= low) & (readouts.state_index < low + MOST_STATES)
@@ -249,7 +245,7 @@ class IndexOrderOracle:
             if len(mine):
                 index, position = readouts.state_index[mine] - low, readouts.position[mine]
                 logits = self._logits(states[low : low + MOST_STATES], index, position)
-                part = torch.empty((len(mine), self.vocab_size), device=out.device)
+                part = torch.empty((len(mine), self.template.vocab_size), device=out.device)
                 self._softmax.write_scores(logits, index + low, position, part)
                 out[torch.as_tensor(mine, device=out.device)] = part
         return TorchRows(out)

@@ -23,7 +23,7 @@ from typing import Any, Protocol, runtime_checkable
 from counterprobe.errors import CounterprobeError
 from counterprobe.extras import MissingExtra
 from counterprobe.models.template import Allowed, Template
-from counterprobe.oracle import Oracle
+from counterprobe.oracles import Oracle
 
 __all__ = ["GROUP", "MaskedModel", "ModelEntry", "all_models", "find_model", "load"]
 

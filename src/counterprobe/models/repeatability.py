@@ -15,7 +15,7 @@ import numpy as np
 
 from counterprobe.arrays import StateArray
 from counterprobe.errors import OracleError
-from counterprobe.oracle import NUMERICAL_FLOOR, Readouts
+from counterprobe.oracles import NUMERICAL_FLOOR, Readouts
 from counterprobe.rows import Rows, to_numpy
 from counterprobe.states import MASK
 

@@ -23,7 +23,7 @@ from counterprobe.models.memory import BatchSize, is_out_of_memory
 from counterprobe.models.repeatability import Repeatability, measure_repeatability
 from counterprobe.models.rows import TorchRows
 from counterprobe.models.template import Allowed, Template, names_tokens
-from counterprobe.oracle import Readouts
+from counterprobe.oracles import Oracle, OracleInfo, Query, Readouts, Reply
 from counterprobe.states import as_states
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ HEAD_WEIGHTS = 1 << 20
 HOST_TOKENS = 1 << 13
 
 
-class TorchOracle:
+class TorchOracle(Oracle):
     """A torch model as an oracle.
 
     Parameters
@@ -107,8 +107,6 @@ class TorchOracle:
     1
     """
 
-    trusted = True
-
     def __init__(
         self,
         model: Callable[..., Any],
@@ -128,10 +126,10 @@ class TorchOracle:
     ) -> None:
         if row_error is not None and not 0 <= row_error <= 1:
             raise ValueError(f"row_error must lie in [0, 1], got {row_error!r}")
-        self.name: str = name or type(model).__name__
+        self._name: str = name or type(model).__name__
         self._digest = LastDigest()
         self._call = Calling(
-            model, self.name, device=device, attention_mask=attention_mask, attention=attention
+            model, self._name, device=device, attention_mask=attention_mask, attention=attention
         )
         if template is None:
             template = self._blank_template(length, mask_id, allowed)
@@ -141,7 +139,7 @@ class TorchOracle:
             template = template if allowed is None else template.allow(allowed)
         self.template = template
         self.temperature = float(temperature)
-        self._softmax = Softmax(template, temperature, self.name)
+        self._softmax = Softmax(template, temperature, self._name)
         self._read_at = np.maximum(template.slots - 1, 0) if shift else template.slots
         self._batch = BatchSize(batch_size or self._guessed_batch_size())
         self.repeatability: Repeatability | None = None
@@ -152,7 +150,7 @@ class TorchOracle:
                 template.given,
                 template.vocab_size,
                 largest_batch=min(self._batch.value, 6 if self.device.type == "cpu" else 64),
-                name=self.name,
+                name=self._name,
             )
 
     # ----- What it declares ----------------------------------------------------------------
@@ -191,18 +189,31 @@ class TorchOracle:
         return self._call.device
 
     @property
-    def offers_attention(self) -> bool:
-        """Whether the model returns attention weights when asked."""
-        return self._call.offers_attention
+    def info(self) -> OracleInfo:
+        """What it is."""
+        return OracleInfo(
+            self._name,
+            self.length,
+            self.vocab_size,
+            self.row_error,
+            trusted=True,
+            offers_attention=self._call.offers_attention,
+        )
 
     @property
-    def content_digest(self) -> str | None:
+    def digest(self) -> str | None:
         """What tells it from others of its name and size; None where the model is a function."""
         call = self._call
         others = self.temperature, self._read_at, call.wants_mask
         return self._digest.of(call.model, lambda: rows_digest(call.model, self.template, *others))
 
     # ----- Rows ----------------------------------------------------------------------------
+
+    def ask(self, query: Query) -> Reply:
+        """Call the model on every state; once, also where attention is wanted beside the rows."""
+        if query.attention_layers is None:
+            return Reply(self.rows(query.states, query.readouts))
+        return Reply(*self._attended_rows(query.states, query.readouts, query.attention_layers))
 
     def rows(self, states: StateArray, readouts: Readouts) -> TorchRows:
         """Call the model on every state and return one row per readout, in order."""
@@ -213,7 +224,7 @@ class TorchOracle:
 
         return self._rows(states, readouts, logits_of, self._batch)
 
-    def attended_rows(
+    def _attended_rows(
         self, states: StateArray, readouts: Readouts, num_layers: int
     ) -> tuple[TorchRows, FloatArray]:
         """Call the model once on every state; return rows and attention between positions.
@@ -273,7 +284,7 @@ class TorchOracle:
                 first_state=low,
             )
 
-        batch.run(len(states), evaluate, name=self.name)
+        batch.run(len(states), evaluate, name=self._name)
         rows = TorchRows(out[0])
         is_sorted = bool((order == np.arange(len(order))).all())
         return rows if is_sorted else rows.take(np.argsort(order, kind="stable"))
@@ -288,7 +299,7 @@ class TorchOracle:
                 raise
             size = count * self.vocab_size * dtype.itemsize / 2**30
             raise OracleError(
-                f"oracle {self.name!r}: {count} rows over {self.vocab_size} tokens need "
+                f"oracle {self._name!r}: {count} rows over {self.vocab_size} tokens need "
                 f"{size:.3g} GiB, which {logits.device} does not have; read fewer positions at "
                 "once, or allow fewer tokens"
             ) from problem

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from counterprobe.arrays import IntArray, StateArray
-from counterprobe.oracle import Readouts
+from counterprobe.oracles import Readouts
 from counterprobe.rows import Rows
 from counterprobe.states import MASK
 

@@ -9,31 +9,24 @@ when something failed half way: what was submitted is paid.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
 from types import TracebackType
-from typing import Protocol, Self
+from typing import Protocol, Self, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from counterprobe.arguments import whole_number
-from counterprobe.arrays import FloatArray, IntArray, StateArray
-from counterprobe.checks import check_attention
-from counterprobe.errors import BudgetExceeded
-from counterprobe.oracle import (
-    AttentiveOracle,
-    IncrementalOracle,
-    Oracle,
-    Readouts,
-    Session,
-    require_oracle,
-)
-from counterprobe.rows import Rows
-from counterprobe.run.history import History
+from counterprobe.arrays import IntArray, StateArray
+from counterprobe.checks import check_attention, check_rows, own_rows
+from counterprobe.errors import BudgetExceeded, ImpossibleState, OracleError
+from counterprobe.oracles import Oracle, Query, Readouts, Reply, as_oracle
+from counterprobe.rows import DenseRows, Rows, concatenate
 from counterprobe.run.ledger import Ledger
 from counterprobe.run.listening import Listener
 from counterprobe.run.recheck import Recheck
-from counterprobe.run.reply_check import ReplyCheck
 from counterprobe.run.transcript import (
     MAX_FINGERPRINTS,
     Event,
@@ -42,12 +35,13 @@ from counterprobe.run.transcript import (
     Operation,
     Transcript,
 )
-from counterprobe.states import as_states, fingerprint
+from counterprobe.states import MASK, as_states, fingerprint
 
-__all__ = ["Door", "ReplyCheck", "Stage", "Watch", "check_budget"]
+__all__ = ["Door", "Refusals", "ReplyCheck", "Stage", "Watch", "check_budget"]
 
 logger = logging.getLogger("counterprobe")
 
+T = TypeVar("T")
 Tell = Callable[[Operation], None]
 NOWHERE: IntArray = np.empty(0, dtype=np.int64)
 
@@ -73,26 +67,80 @@ class Watch(Protocol):
         ...
 
 
+class ReplyCheck:
+    """Checks replies; a zero probability warns once for all who share the check.
+
+    Parameters
+    ----------
+    oracle : Oracle
+    """
+
+    def __init__(self, oracle: Oracle) -> None:
+        info = as_oracle(oracle).info
+        self.name, self._length, self._vocab_size = info.name, info.length, info.vocab_size
+        self._is_trusted = info.trusted
+        self._zero_seen = False
+
+    def __call__(self, reply: Reply, query: Query) -> Reply:
+        """Return a reply that has come, or raise ``OracleError``."""
+        if not isinstance(reply, Reply):
+            raise OracleError(
+                f"oracle {self.name!r} must return a Reply, got {type(reply).__name__}"
+            )
+        if query.attention_layers is not None:
+            check_attention(reply.attention, len(query.states), self._length, self.name)
+        if self._is_trusted:
+            return reply
+        rows = reply.rows
+        self._zero_seen |= check_rows(
+            rows, query.readouts, self._vocab_size, self.name, warn_on_zero=not self._zero_seen
+        )
+        return Reply(own_rows(rows), reply.attention)  # the oracle may write over its rows
+
+
+@dataclass(slots=True)
+class Refusals:
+    """The states of a request that an oracle refused as impossible.
+
+    A wave is submitted before anybody knows whether its drafts go together. Where the law has
+    zeros, a state that holds some of them may be impossible; then the row that rejects one of
+    those drafts, read in the same wave, gives it probability zero. So no rule ever comes to what
+    such a state would have answered: it is enough to know which states were refused, and to stop a
+    rule that reaches one. Every state is charged once, those that were refused among them.
+
+    Attributes
+    ----------
+    states : list of int
+        Their numbers in the request, in increasing order.
+    reason : ImpossibleState or None
+        What the oracle said of the first of them.
+    """
+
+    states: list[int] = field(default_factory=list)
+    reason: ImpossibleState | None = None
+
+    def require_answered(self, count: int) -> None:
+        """Raise what the oracle said if one of the first states was refused."""
+        if self.reason is not None and self.states[0] < count:
+            raise self.reason
+
+
 class Door:
     """Asks one oracle, checks what it returns and charges what was submitted.
 
     Parameters
     ----------
     oracle : Oracle
-    trusted : bool, optional
-        Skip checking replies; by default the oracle says whether it is to be trusted.
     record : Level
         What the transcript keeps.
     max_submissions : int, optional
         A submission that would pass it raises ``BudgetExceeded`` and is not made.
     check : ReplyCheck, optional
-        In place of a check of its own, with ``trusted`` left to it.
+        In place of a check of its own.
     watch : Watch, optional
         Told of every event that is charged.
     listener : Listener, optional
         Told of every reply, event and note; the transcript is then at level ``trace`` at least.
-    paranoid : float
-        Share of the submitted states that are submitted a second time, and compared.
 
     Attributes
     ----------
@@ -116,51 +164,36 @@ class Door:
         self,
         oracle: Oracle,
         *,
-        trusted: bool | None = None,
         record: Level = Level.LEDGER,
         max_submissions: int | None = None,
         check: ReplyCheck | None = None,
         watch: Watch | None = None,
         listener: Listener | None = None,
-        paranoid: float = 0.0,
     ) -> None:
-        require_oracle(oracle)
-        self.oracle = oracle
-        self.length = whole_number("oracle.length", oracle.length, at_least=1)
-        self.vocab_size = whole_number("oracle.vocab_size", oracle.vocab_size, at_least=1)
-        self.check = check or ReplyCheck(oracle, trusted)
+        self.oracle = as_oracle(oracle)
+        self.info = info = self.oracle.info
+        self.length = whole_number("oracle.length", info.length, at_least=1)
+        self.vocab_size = whole_number("oracle.vocab_size", info.vocab_size, at_least=1)
+        self.check = check or ReplyCheck(self.oracle)
         self.ledger = Ledger()
         level = Level(record) if listener is None else max(Level(record), Level.TRACE)
         self.transcript = Transcript(level=level, listener=listener)
         if max_submissions is not None:
             max_submissions = whole_number("max_submissions", max_submissions)
-        self._max_submissions = max_submissions
+        self.max_submissions = max_submissions
+        self.recheck = Recheck(info.recheck) if info.recheck else None
+        self.is_open = False
         self._watch = watch
-        self._recheck = Recheck(paranoid) if paranoid else None
-        self._stage_opened: Callable[[], None] | None = getattr(oracle, "stage_opened", None)
-        # Asked once: a protocol check looks up every attribute, which a commit would notice.
-        self._incremental = oracle if isinstance(oracle, IncrementalOracle) else None
-        self._session: Session | None = None
-        self._is_open = False
 
     # ----- Asking --------------------------------------------------------------------------
 
     def require_closed(self) -> None:
         """Refuse to submit inside an open stage."""
-        if self._is_open:
+        if self.is_open:
             raise ValueError(
                 "nothing can be submitted inside an open stage or selection: its inputs are fixed "
                 "before its replies; submit when it has returned"
             )
-
-    def require_attention(self) -> AttentiveOracle:
-        """Return the oracle, or refuse one that has no attention to give."""
-        if isinstance(self.oracle, AttentiveOracle) and self.oracle.offers_attention:
-            return self.oracle
-        raise ValueError(
-            f"attention needs a model that returns it, which oracle {self.check.name!r} does not; "
-            "let the rule probe instead (graph='probes')"
-        )
 
     def stage(
         self, operation: Operation, tell: Tell | None = None, history: np.uint64 | None = None
@@ -192,49 +225,33 @@ class Door:
             readouts = Readouts.same(len(batch), readouts)
         readouts.check(batch)
         with self.stage("probe") as stage:
-            return stage.ask(batch, readouts)
+            return stage.rows(batch, readouts)
 
-    def push(self, positions: IntArray, tokens: IntArray) -> None:
-        """Tell an open session what was committed."""
-        if self._session is not None:
-            self._session.push(positions, tokens)
-
-    def forget(self) -> None:
-        """Drop an open session, which can only grow; the next rows open one where history is."""
-        self._session = None
-
-    def _history_rows(self, history: History, positions: IntArray, readouts: Readouts) -> Rows:
-        """Rows at the commit state, from a session where the oracle offers one."""
-        if self._session is None and self._incremental is not None:
-            self._session = self._incremental.session(history.state.copy())
-        if self._session is not None:
-            return self._session.rows(positions)
-        return self.oracle.rows(history.state[None, :].copy(), readouts)
-
-    def _ask_again(self, recheck: Recheck) -> None:
+    def ask_again(self) -> None:
         """Submit once more what is to be compared: a stage of probes, charged like any other.
 
         What does not fit the budget is left out: a check must not end the run that it checks.
         """
-        asked = recheck.due()
-        if asked is None:
+        asked = None if self.recheck is None else self.recheck.due()
+        if self.recheck is None or asked is None:
             return
-        most = self._max_submissions
-        if most is not None and self.ledger.total + len(asked[0]) > most:
-            recheck.skip()
+        most = self.max_submissions
+        if most is not None and self.ledger.total + len(asked.states) > most:
+            self.recheck.skip()
         else:
             with self.stage("probe") as stage:
-                recheck.compare(stage.ask(*asked), self.oracle.row_error, self.check.name)
+                rows = stage.ask(asked).rows
+                self.recheck.compare(rows, self.info.row_error, self.check.name)
 
     @property
     def num_rechecked(self) -> int:
         """Submissions so far that only repeated an earlier one, to compare the replies."""
-        return 0 if self._recheck is None else self._recheck.num_states
+        return 0 if self.recheck is None else self.recheck.num_states
 
     @property
     def num_recheck_skipped(self) -> int:
         """States so far that were to be compared, and were not for want of budget."""
-        return 0 if self._recheck is None else self._recheck.num_skipped
+        return 0 if self.recheck is None else self.recheck.num_skipped
 
     # ----- Charging ------------------------------------------------------------------------
 
@@ -295,9 +312,7 @@ class Stage:
     def __enter__(self) -> Self:
         """Open."""
         self._door.require_closed()
-        self._door._is_open = True
-        if self._door._stage_opened is not None:
-            self._door._stage_opened()
+        self._door.is_open = True
         return self
 
     def __exit__(
@@ -307,7 +322,7 @@ class Stage:
         trace: TracebackType | None,
     ) -> None:
         """Close, and charge whatever was submitted."""
-        self._door._is_open = False
+        self._door.is_open = False
         if self.submissions:
             event = Event(
                 self._operation,
@@ -322,101 +337,153 @@ class Stage:
             self._door.record(event)
             if self._tell is not None:
                 self._tell(self._operation)
-            if self._door._recheck is not None and kind is None:
-                self._door._ask_again(self._door._recheck)
-
-    def ask(
-        self,
-        states: StateArray,
-        readouts: Readouts,
-        prints: NDArray[np.uint64] | None = None,
-        answer: Callable[[], Rows] | None = None,
-    ) -> Rows:
-        """Submit states and return their rows, checked.
-
-        Parameters
-        ----------
-        states : ndarray of int, shape (B, N)
-        readouts : Readouts
-            Masked positions of them.
-        prints : ndarray of uint64, shape (B,), optional
-            Fingerprints of the states, where they are known.
-        answer : callable, optional
-            What gives the rows, where the oracle has been following these states already.
-        """
-        door = self._door
-        check_budget(door._max_submissions, door.ledger.total + self.submissions + len(states))
-        if prints is None:
-            prints = fingerprint(states)
-        rows = door.oracle.rows(states, readouts) if answer is None else answer()
-        rows = door.check(rows, readouts)
-        self._count(len(states), len(readouts), prints, rows)
-        self._show(states, readouts, rows)
-        return rows
-
-    def count_refused(self, states: StateArray) -> None:
-        """Charge states that were submitted, and that the oracle called impossible."""
-        self._count(len(states), 0, fingerprint(states), None)
-
-    @property
-    def vocab_size(self) -> int:
-        """Number of tokens V."""
-        return self._door.vocab_size
-
-    @property
-    def room(self) -> int | None:
-        """How many more submissions the budget permits; None without a budget."""
-        most = self._door._max_submissions
-        return None if most is None else most - self._door.ledger.total - self.submissions
-
-    def ask_history(self, history: History, positions: IntArray) -> Rows:
-        """Submit a history with everything else masked and return the rows of some positions."""
-        door = self._door
-        check_budget(door._max_submissions, door.ledger.total + self.submissions + 1)
-        readouts = Readouts.same(1, positions)
-        rows = door.check(door._history_rows(history, positions, readouts), readouts)
-        self._count(1, len(positions), np.array([history.fingerprint]), rows)
-        self._show(history.state[None, :], readouts, rows)
-        return rows
-
-    def ask_attended(
-        self, history: History, positions: IntArray, num_layers: int
-    ) -> tuple[Rows, FloatArray]:
-        """Submit a history once; return rows of some positions and the attention of all.
-
-        Parameters
-        ----------
-        history : History
-        positions : ndarray of int
-        num_layers : int
-            The last layers of the network that attention is averaged over.
-
-        Returns
-        -------
-        rows : Rows
-        attention : ndarray of float, shape (N, N)
-        """
-        door = self._door
-        oracle = door.require_attention()
-        check_budget(door._max_submissions, door.ledger.total + self.submissions + 1)
-        readouts = Readouts.same(1, positions)
-        rows, weights = oracle.attended_rows(history.state[None, :].copy(), readouts, num_layers)
-        rows = door.check(rows, readouts)
-        attention = check_attention(weights, 1, door.length, door.check.name)[0]
-        self._count(1, len(positions), np.array([history.fingerprint]), rows)
-        self._show(history.state[None, :], readouts, rows)
-        return rows, attention
+            if kind is None:
+                self._door.ask_again()
 
     def commit(self, positions: IntArray, *, selected: bool = False) -> None:
         """Be charged as the commit of a batch; without this, rows that were read were probed."""
         self._operation, self._positions, self._is_selected = "commit", positions, selected
 
-    def _show(self, states: StateArray, readouts: Readouts, rows: Rows) -> None:
-        """Show a reply to whoever follows the run."""
-        if self._door.transcript.listener is not None:
-            self._door.transcript.listener.replied(states, readouts, rows)
-        if self._door._recheck is not None:
-            self._door._recheck.take(states, readouts, rows)
+    def ask(self, query: Query, prints: NDArray[np.uint64] | None = None) -> Reply:
+        """Submit states and return the reply, checked.
+
+        Parameters
+        ----------
+        query : Query
+        prints : ndarray of uint64, shape (B,), optional
+            Fingerprints of the states, where they are known.
+        """
+        check_budget(self._door.max_submissions, self._needed(query))
+        self._require_order(query)
+        return self._receive(self._door.oracle.ask(query), query, prints)
+
+    def rows(self, states: StateArray, readouts: Readouts) -> Rows:
+        """Submit probes and return their rows, checked."""
+        return self.ask(Query(states, readouts)).rows
+
+    def ask_all(
+        self, requests: Iterable[tuple[T, Query, Refusals | None]]
+    ) -> Iterator[tuple[T, Rows]]:
+        """Submit labelled queries; return each label with its rows, in order.
+
+        An oracle with many replicas is asked some queries ahead of their replies, since a stage's
+        inputs are fixed before. What a run sees is the same: replies in order, each checked and
+        charged when its turn comes, and nothing submitted that the budget does not permit.
+
+        Parameters
+        ----------
+        requests : iterable of (label, query, refusals)
+            Where ``refusals`` is given, states that are impossible are noted there.
+        """
+        waiting: deque[tuple[T, Query, Refusals | None, Reply]] = deque()
+        reading = iter(requests)
+        problem: Exception | None = None
+        try:
+            while True:
+                while problem is None and len(waiting) < self._door.oracle.info.ahead:
+                    try:
+                        label, query, refusals = next(reading)
+                        self._check_room(query, waiting)
+                        waiting.append((label, query, refusals, self._begin(query, refusals)))
+                    except Exception as error:  # also the end; each in its turn
+                        problem = error
+                if not waiting:
+                    break
+                label, query, refusals, reply = waiting.popleft()
+                try:
+                    rows = self._receive(reply, query, None).rows
+                except ImpossibleState as refusal:
+                    if refusals is None:
+                        raise
+                    rows = self._ask_possible(query, refusals, refusal)
+                yield label, rows
+        finally:
+            for *_, reply in waiting:
+                reply.drop()
+        if problem is not None and not isinstance(problem, StopIteration):
+            raise problem
+
+    def _begin(self, query: Query, refusals: Refusals | None) -> Reply:
+        """Submit a query whose reply is looked at later; a refusal is a reply as well."""
+        self._require_order(query)
+        try:
+            return self._door.oracle.ask(query)
+        except ImpossibleState as refusal:
+            if refusals is None:
+                raise
+            return Reply.later(_raising(refusal))
+
+    def _check_room(
+        self, query: Query, waiting: Iterable[tuple[T, Query, Refusals | None, Reply]]
+    ) -> None:
+        """Refuse what the budget does not permit beside all that waits for its reply."""
+        before = sum(len(one.states) for _, one, _, _ in waiting)
+        check_budget(self._door.max_submissions, self._needed(query) + before)
+
+    def _require_order(self, query: Query) -> None:
+        """Refuse to probe an oracle whose rows depend on the order of commits."""
+        if self._door.info.depends_on_order and query.ranks is None:
+            if (query.states != MASK).any():
+                raise OracleError(
+                    f"oracle {self._door.check.name!r} cannot be probed: its rows depend on the "
+                    "order of commits, not only on the state. Probe and discover with "
+                    "order='index', and commit with a sampler that only commits"
+                )
+
+    def _needed(self, query: Query) -> int:
+        return self._door.ledger.total + self.submissions + len(query.states)
+
+    def _receive(self, reply: Reply, query: Query, prints: NDArray[np.uint64] | None) -> Reply:
+        """Check a reply, count it and show it to whoever follows the run."""
+        door = self._door
+        if isinstance(reply, Reply):
+            reply.settle()
+        reply = door.check(reply, query)
+        if prints is None:
+            prints = fingerprint(query.states)
+        self._count(len(query.states), len(query.readouts), prints, reply.rows)
+        if door.transcript.listener is not None:
+            door.transcript.listener.replied(query.states, query.readouts, reply.rows)
+        if door.recheck is not None:
+            door.recheck.take(query, reply.rows)
+        return reply
+
+    def _ask_possible(self, query: Query, refusals: Refusals, refusal: ImpossibleState) -> Rows:
+        """Submit states of which some are impossible in halves, until those are alone.
+
+        Returns
+        -------
+        Rows
+            One per readout. Those of refused states hold some other row, for nobody to look at.
+        """
+        states, readouts = query.states, query.readouts
+        index: list[IntArray] = []
+        answers: list[Rows] = []
+        waiting = [(0, len(states))]  # the last is next, so that states are noted in order
+        while waiting:
+            low, high = waiting.pop()
+            mine = np.flatnonzero((readouts.state_index >= low) & (readouts.state_index < high))
+            part = Readouts.pairs(readouts.state_index[mine] - low, readouts.position[mine])
+            try:
+                if high - low == len(states):
+                    raise refusal
+                answers.append(self.ask(Query(states[low:high], part)).rows)
+                index.append(mine)
+            except ImpossibleState as reason:
+                if high - low > 1:
+                    middle = (low + high) // 2
+                    waiting += [(middle, high), (low, middle)]
+                    continue
+                self._count(1, 0, fingerprint(states[low:high]), None)  # it was submitted
+                refusals.states.append(low)
+                refusals.reason = refusals.reason or reason
+        if not any(map(len, answers)):  # whatever was read was refused
+            vocab_size = self._door.vocab_size
+            return DenseRows(np.full((len(readouts), vocab_size), 1 / vocab_size))
+        source = np.zeros(len(readouts), dtype=np.int64)
+        found = np.concatenate(index)
+        source[found] = np.arange(len(found))
+        return concatenate(answers).take(source)
 
     def _count(
         self, submissions: int, rows_read: int, prints: NDArray[np.uint64], rows: Rows | None
@@ -430,3 +497,12 @@ class Stage:
             self._prints = [every.sum(dtype=np.uint64, keepdims=True)]
         if rows is not None:
             self._kept.extend(self._door.transcript.keep(rows))
+
+
+def _raising(problem: Exception) -> Callable[[], Reply]:
+    """Return a wait for a reply that never comes."""
+
+    def wait() -> Reply:
+        raise problem
+
+    return wait

@@ -16,29 +16,31 @@ from __future__ import annotations
 import contextvars
 import threading
 from collections import OrderedDict, deque
-from collections.abc import Callable, Hashable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from queue import Empty, SimpleQueue
 from typing import Any, TypeVar
 
-from counterprobe.arrays import FloatArray, IntArray, StateArray
+import numpy as np
+
+from counterprobe.checks import check_count, own_rows
 from counterprobe.errors import BudgetExceeded, CounterprobeError, ImpossibleState, Infeasible
-from counterprobe.oracle import IncrementalOracle, Oracle, Readouts, Session, offers_attention
+from counterprobe.oracles import Oracle, OracleInfo, Query, Reply, as_oracle, join
 from counterprobe.rows import Rows
 from counterprobe.run.door import Door
-from counterprobe.run.joined import Answer, Asked, ask_together, cut
 from counterprobe.run.transcript import Event, Note
-from counterprobe.wrapping import name_of
 
 __all__ = ["Gathering", "Seat"]
 
 T = TypeVar("T")
-_Reply = Answer | ImpossibleState | None
+_Answer = Reply | ImpossibleState | None
 
 # Results shared between runs that are kept: after a few commits hardly any history comes again.
 MOST_KNOWN = 256
 # Seconds until a run that waits looks whether the others still go on: nobody may be there to say.
 LONGEST_WAIT = 1.0
+# Numbers in the states or the attention of one call, at most: replies are larger still.
+MOST_NUMBERS = 1 << 24
 # Sequences that a message names one by one.
 MOST_NAMED = 4
 
@@ -65,7 +67,7 @@ class _Ended:
     error: BaseException | None = None
 
 
-class Seat:
+class Seat(Oracle):
     """A run's place among others: its oracle, and its memory.
 
     Attributes
@@ -78,51 +80,26 @@ class Seat:
         self.index = index
         self._gathering = gathering
         self._oracle = gathering.oracle
-        self.stage_opened = getattr(gathering.oracle, "stage_opened", None)
         self.inbox: SimpleQueue[Any] = SimpleQueue()
         self.thread: threading.Thread | None = None
 
     @property
-    def name(self) -> str:
-        """What the oracle calls itself."""
-        return name_of(self._oracle)
+    def info(self) -> OracleInfo:
+        """What the oracle is; whoever waits for others asks one query at a time."""
+        return replace(self._oracle.info, ahead=1)
 
     @property
-    def length(self) -> int:
-        """Number of positions N."""
-        return self._oracle.length
+    def digest(self) -> str | None:
+        """What tells the oracle from others."""
+        return self._oracle.digest
 
-    @property
-    def vocab_size(self) -> int:
-        """Number of tokens V."""
-        return self._oracle.vocab_size
-
-    @property
-    def row_error(self) -> float:
-        """Total-variation radius of its rows."""
-        return self._oracle.row_error
-
-    @property
-    def trusted(self) -> bool:
-        """Whether its replies need no check."""
-        return self._oracle.trusted
-
-    def rows(self, states: StateArray, readouts: Readouts) -> Rows:
-        """Ask together with the others."""
-        rows: Rows = self._wait(Asked(states, readouts))
-        return rows
-
-    @property
-    def offers_attention(self) -> bool:
-        """Whether the network behind the oracle gives attention."""
-        return offers_attention(self._oracle)
-
-    def attended_rows(
-        self, states: StateArray, readouts: Readouts, num_layers: int
-    ) -> tuple[Rows, FloatArray]:
-        """Ask for rows and attention together with the others."""
-        answer: tuple[Rows, FloatArray] = self._wait(Asked(states, readouts, num_layers))
-        return answer
+    def ask(self, query: Query) -> Reply:
+        """Ask together with the others; what an oracle keeps of a run, it is asked for alone."""
+        if query.runs is not None:
+            self.check_going()
+            return self._oracle.ask(query)
+        reply: Reply = self._wait(query)
+        return reply
 
     def once(self, key: Hashable, door: Door, compute: Callable[[], T]) -> T:
         """Compute, or take over what a run of equal seeds and history has computed."""
@@ -169,7 +146,7 @@ class Seat:
             self.check_going()
             return reply
 
-    def _wait(self, message: Asked | _Known) -> Any:
+    def _wait(self, message: Query | _Known) -> Any:
         self._gathering.outbox.put((self, message))
         reply = self.await_turn()
         if isinstance(reply, ImpossibleState):
@@ -179,30 +156,6 @@ class Seat:
 
 def _changes_history(entry: Event | Note) -> bool:
     return isinstance(entry, Event) and entry.operation in ("commit", "remask")
-
-
-class _SessionSeat(Seat):
-    """A seat before an oracle that offers sessions: a run's session is its own."""
-
-    def session(self, state: StateArray) -> Session:
-        """Open an incremental session at a state of shape ``(N,)``."""
-        assert isinstance(self._oracle, IncrementalOracle)
-        return _SeatSession(self, self._oracle.session(state))
-
-
-@dataclass(slots=True)
-class _SeatSession:
-    """A session that ends when the gathering is over."""
-
-    seat: Seat
-    session: Session
-
-    def push(self, positions: IntArray, tokens: IntArray) -> None:
-        self.session.push(positions, tokens)
-
-    def rows(self, positions: IntArray) -> Rows:
-        self.seat.check_going()
-        return self.session.rows(positions)
 
 
 class Gathering:
@@ -216,11 +169,10 @@ class Gathering:
     """
 
     def __init__(self, oracle: Oracle, at_once: int) -> None:
-        self.oracle = oracle
-        self.outbox: SimpleQueue[tuple[Seat, Asked | _Known | _Ended]] = SimpleQueue()
+        self.oracle = as_oracle(oracle)
+        self.outbox: SimpleQueue[tuple[Seat, Query | _Known | _Ended]] = SimpleQueue()
         self.is_stopping = False
         self._at_once = at_once
-        self._is_incremental = isinstance(oracle, IncrementalOracle)
         self._known: OrderedDict[Hashable, _Known] = OrderedDict()
         self._alive: dict[int, Seat] = {}
 
@@ -241,8 +193,8 @@ class Gathering:
         order = [first, *(index for index in range(count) if index != first)]
         results: dict[int, T] = {}
         started = 0
-        ready: deque[tuple[Seat, _Reply]] = deque()
-        asking: list[tuple[Seat, Asked]] = []
+        ready: deque[tuple[Seat, _Answer]] = deque()
+        asking: list[tuple[Seat, Query]] = []
         hoping: list[tuple[Seat, _Known]] = []
         try:
             while len(results) < count:
@@ -251,7 +203,7 @@ class Gathering:
                     started += 1
                 while ready:
                     seat, message = self._turn(*ready.popleft())
-                    if isinstance(message, Asked):
+                    if isinstance(message, Query):
                         asking.append((seat, message))
                     elif isinstance(message, _Known):
                         hoping.append((seat, message))
@@ -291,7 +243,7 @@ class Gathering:
 
     def _start(self, index: int, work: Callable[[Seat], Any]) -> Seat:
         """Start a thread that waits for its first turn."""
-        seat = (_SessionSeat if self._is_incremental else Seat)(self, index)
+        seat = Seat(self, index)
         # A context of its own, with the caller's settings (floating-point errors and others).
         context = contextvars.copy_context()
         seat.thread = threading.Thread(
@@ -316,7 +268,7 @@ class Gathering:
             ended.error = error
         self.outbox.put((seat, ended))
 
-    def _turn(self, seat: Seat, reply: _Reply) -> tuple[Seat, Asked | _Known | _Ended]:
+    def _turn(self, seat: Seat, reply: _Answer) -> tuple[Seat, Query | _Known | _Ended]:
         """Let one run move until it waits again or ends."""
         seat.inbox.put(reply)
         return self.outbox.get()
@@ -342,16 +294,16 @@ class Gathering:
 
     # ----- Asking --------------------------------------------------------------------------
 
-    def _answer(self, asking: Sequence[tuple[Seat, Asked]]) -> list[tuple[Seat, _Reply]]:
+    def _answer(self, asking: Sequence[tuple[Seat, Query]]) -> list[tuple[Seat, _Answer]]:
         """Ask the oracle for everybody, in as few calls as memory allows."""
-        answered: list[tuple[Seat, _Reply]] = []
-        replies: Sequence[_Reply]
-        for part in cut([asked for _, asked in asking]):
+        answered: list[tuple[Seat, _Answer]] = []
+        replies: Sequence[_Answer]
+        for part in _cut([query for _, query in asking]):
             seats = [seat for seat, _ in asking[len(answered) : len(answered) + len(part)]]
             try:
-                replies = ask_together(self.oracle, part)
+                replies = _ask_together(self.oracle, part)
             except ImpossibleState:  # of some of them: each is told of its own
-                replies = [_asked_alone(self.oracle, asked) for asked in part]
+                replies = [_asked_alone(self.oracle, query) for query in part]
             except Exception as problem:
                 problem.add_note(f"while the oracle was asked for {_named(seats)}")
                 raise
@@ -359,10 +311,49 @@ class Gathering:
         return answered
 
 
-def _asked_alone(oracle: Oracle, asked: Asked) -> Answer | ImpossibleState:
+def _cut(queries: Sequence[Query]) -> Iterator[list[Query]]:
+    """Cut what is asked into parts that one call can answer: alike, and small enough."""
+    part: list[Query] = []
+    size = 0
+    for one in queries:
+        layers = one.attention_layers
+        width = one.states.size * (1 if layers is None else one.states.shape[1])
+        if part and (size + width > MOST_NUMBERS or layers != part[-1].attention_layers):
+            yield part
+            part, size = [], 0
+        part.append(one)
+        size += width
+    yield part
+
+
+def _ask_together(oracle: Oracle, queries: Sequence[Query]) -> list[Reply]:
+    """Ask several queries, all with attention of the same layers or all without, as one."""
+    if len(queries) == 1:
+        reply = oracle.ask(queries[0]).settle()
+        if oracle.info.trusted or not isinstance(reply.rows, Rows):
+            return [reply]
+        # The next call may come before this reply is looked at, and write over it.
+        attention = None if reply.attention is None else np.array(reply.attention)
+        return [Reply(own_rows(reply.rows), attention)]
+    whole = join(queries)
+    reply = oracle.ask(whole).settle()
+    rows = check_count(reply.rows, whole.readouts, oracle.name)
+    ends = np.cumsum([len(one.readouts) for one in queries])
+    shares = [
+        rows.take(np.arange(high - len(one.readouts), high))
+        for one, high in zip(queries, ends, strict=True)
+    ]
+    if reply.attention is None:
+        return [Reply(share) for share in shares]
+    last = np.cumsum([len(one.states) for one in queries])
+    weights = np.split(np.array(reply.attention), last[:-1])
+    return [Reply(*pair) for pair in zip(shares, weights, strict=True)]
+
+
+def _asked_alone(oracle: Oracle, query: Query) -> Reply | ImpossibleState:
     """Ask for one run's states; return the refusal if they are impossible."""
     try:
-        return ask_together(oracle, [asked])[0]
+        return _ask_together(oracle, [query])[0]
     except ImpossibleState as refusal:
         return refusal
 

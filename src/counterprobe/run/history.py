@@ -1,4 +1,4 @@
-"""The history of a run: which positions are known, with which values, since which round."""
+"""Histories of runs: which positions are known, with which values, since which round."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from counterprobe.arrays import IntArray, StateArray
+from counterprobe.oracles import Query, Readouts, RunKey, Runs
 from counterprobe.states import (
     MASK,
     all_masked,
@@ -16,7 +17,10 @@ from counterprobe.states import (
     first_disagreement,
 )
 
-__all__ = ["History"]
+__all__ = ["Histories", "History"]
+
+NOWHERE: IntArray = np.empty(0, dtype=np.int64)
+FIRST: IntArray = np.zeros(1, dtype=np.int64)
 
 
 class History:
@@ -52,6 +56,8 @@ class History:
         self.num_known = int((self.state != MASK).sum())
         self.num_undone = 0
         self.fingerprint: np.uint64 = fingerprint(self.state)[0]
+        self._key, self._serial = RunKey(), 0
+        self._fresh: list[IntArray] = []
 
     @property
     def residual(self) -> IntArray:
@@ -63,6 +69,7 @@ class History:
         self._write(positions, tokens)
         self.round_of[positions] = round_index
         self.num_known += len(positions)
+        self._fresh.append(positions)
 
     def retreat(self, positions: IntArray) -> IntArray:
         """Mask committed positions again; return the values they had."""
@@ -71,7 +78,16 @@ class History:
         self.round_of[positions] = -2
         self.num_known -= len(positions)
         self.num_undone += len(positions)
+        self._begin_anew()
         return tokens
+
+    def next_runs(self) -> Runs:
+        """Return who asks next about this history, and what is new since it was last asked."""
+        fresh = np.concatenate([NOWHERE, *self._fresh]) if self._fresh else NOWHERE
+        runs = Runs(self._key, FIRST, self._serial, Readouts.same(1, fresh))
+        self._serial += 1
+        self._fresh = []
+        return runs
 
     def check_committed(self, operation: str, batch: ArrayLike) -> IntArray:
         """Check positions that were committed, and not given; return them in their order."""
@@ -95,9 +111,42 @@ class History:
                 "run.state"
             )
 
+    def _begin_anew(self) -> None:
+        """Be known under a new key: what an oracle keeps of a history can only grow."""
+        self._key, self._serial, self._fresh = RunKey(), 0, []
+
     def _write(self, positions: IntArray, tokens: IntArray) -> None:
         before = self.state[positions]
         self.state[positions] = tokens
         change = fingerprint_change(positions, before, self.state[positions], len(self.state))
         with np.errstate(over="ignore"):
             self.fingerprint += change
+
+
+class Histories:
+    """Many histories that are asked about together, of an oracle that follows runs.
+
+    Parameters
+    ----------
+    states : ndarray of int, shape (B, N)
+        Given context, ``MASK`` elsewhere. Whoever commits writes the values there.
+    """
+
+    def __init__(self, states: StateArray) -> None:
+        self.states = states
+        self._ranks = np.where(states == MASK, -2, -1)
+        self._is_new = np.zeros(states.shape, dtype=np.bool_)
+        self._key, self._serial = RunKey(), 0
+
+    def query(self, members: IntArray, readouts: Readouts) -> Query:
+        """Return the query for rows of some of them, counted as in ``members``."""
+        index, position = np.nonzero(self._is_new[members])
+        self._is_new[members] = False
+        runs = Runs(self._key, members, self._serial, Readouts.pairs(index, position))
+        self._serial += 1
+        return Query(self.states[members], readouts, self._ranks[members], runs)
+
+    def commit(self, members: IntArray, positions: IntArray, round_index: int) -> None:
+        """Note what was committed, pair by pair."""
+        self._ranks[members, positions] = round_index
+        self._is_new[members, positions] = True

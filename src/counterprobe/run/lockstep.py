@@ -18,11 +18,12 @@ from numpy.typing import ArrayLike, NDArray
 
 from counterprobe.arguments import whole_number
 from counterprobe.arrays import IntArray, StateArray
-from counterprobe.oracle import BatchIncrementalOracle, Oracle, Readouts, Sessions
+from counterprobe.oracles import Oracle, Query, Readouts
 from counterprobe.rows import Rows, concatenate, to_numpy
 from counterprobe.run.batches import SampleBatch
 from counterprobe.run.door import Door, Stage, check_budget
 from counterprobe.run.drawing import as_temperature
+from counterprobe.run.history import Histories
 from counterprobe.run.ledger import Ledger
 from counterprobe.run.results import StopReason
 from counterprobe.run.rounds import (
@@ -60,8 +61,6 @@ class Lockstep:
         Seeds; sequence k uses the commit noise of sequence index k.
     given : array_like of int, shape (N,) or (count, N), optional
         Context; which positions are given must be the same in every sequence.
-    trusted : bool, optional
-        Skip checking replies; by default the oracle says whether it is to be trusted.
     temperature : float
         Of the drawn tokens, as in ``Unmasking``.
     at_once : int, optional
@@ -73,9 +72,6 @@ class Lockstep:
         commit other positions.
     score : bool
         Keep the log-probability of every drawn token.
-    paranoid : float
-        Share of the submitted states that are submitted a second time, as in ``Unmasking``;
-        charged to the whole.
 
     Attributes
     ----------
@@ -90,15 +86,13 @@ class Lockstep:
         streams: Streams,
         *,
         given: ArrayLike | None = None,
-        trusted: bool | None = None,
         temperature: float = 1.0,
         at_once: int | None = None,
         max_submissions: int | None = None,
         groups: int = 1,
         score: bool = False,
-        paranoid: float = 0.0,
     ) -> None:
-        self.door = Door(oracle, trusted=trusted, paranoid=paranoid)
+        self.door = Door(oracle)
         count = whole_number("count", count, at_least=1)
         groups = whole_number("groups", groups, at_least=1)
         if groups > count:
@@ -130,8 +124,10 @@ class Lockstep:
         self._rounds: list[Round] = []
         self._commits = np.zeros(groups, dtype=np.int64)
         self._scores = np.full(self._states.shape, np.nan) if score else None
-        self._follows = oracle if isinstance(oracle, BatchIncrementalOracle) else None
-        self._sessions: dict[int, Sessions] = {}
+        self._followed: dict[int, Histories] = {}
+        if self.door.info.keeps_many:
+            for low in range(0, count, self._at_once):
+                self._followed[low] = Histories(self._states[low : low + self._at_once])
         self._started = time.perf_counter()
 
     @property
@@ -284,13 +280,11 @@ class Lockstep:
             readouts = Readouts.same(len(states), shared)
         else:
             readouts = Readouts.pairs(part.index, part.position)
-        if self._follows is None:
-            return stage.ask(states, readouts, prints)
-        low = part.low
-        if low not in self._sessions:
-            start = self._states[low : low + self._at_once].copy()
-            self._sessions[low] = self._follows.sessions(start)
-        return stage.ask(states, readouts, prints, lambda: self._sessions[low].rows(part.here))
+        if part.low in self._followed:
+            query = self._followed[part.low].query(part.sequences - part.low, readouts)
+        else:
+            query = Query(states, readouts)
+        return stage.ask(query, prints).rows
 
     def _draw(self, part: Part, rows: Rows) -> IntArray:
         """Draw the tokens of one call, and keep their scores."""
@@ -315,5 +309,6 @@ class Lockstep:
             change = (tokens - self._states[where]).astype(np.uint64)
             np.add.at(self._prints, part.sequence, change * weights[part.position])
             self._states[where] = tokens
-            if part.low in self._sessions:
-                self._sessions[part.low].push(part.here, tokens)
+            if part.low in self._followed:
+                here = part.sequence - part.low
+                self._followed[part.low].commit(here, part.position, len(self._rounds) - 1)

@@ -13,10 +13,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from counterprobe.arrays import StateArray
 from counterprobe.checks import own_rows
 from counterprobe.errors import OracleError
-from counterprobe.oracle import NUMERICAL_FLOOR, Readouts
+from counterprobe.oracles import NUMERICAL_FLOOR, Query, Readouts, join
 from counterprobe.rows import Rows, concatenate, to_numpy
 from counterprobe.states import fingerprint, mix64
 
@@ -31,8 +30,7 @@ class _Once:
     """A state that was submitted, what was read from it and what came back."""
 
     number: int
-    state: StateArray
-    readouts: Readouts
+    query: Query
     rows: Rows
 
 
@@ -54,7 +52,7 @@ class Recheck:
 
     def __init__(self, share: float) -> None:
         if not 0 < share <= 1:
-            raise ValueError(f"paranoid must be a share of the submissions, 0 to 1; got {share!r}")
+            raise ValueError(f"recheck must be a share of the submissions, 0 to 1; got {share!r}")
         self._share = float(share)
         self._num_seen = 0
         self._first: _Once | None = None
@@ -62,8 +60,9 @@ class Recheck:
         self._asked: list[_Once] = []
         self.num_states = self.num_skipped = 0
 
-    def take(self, states: StateArray, readouts: Readouts, rows: Rows) -> None:
-        """Choose among the states of a call, and keep what came back of them."""
+    def take(self, query: Query, rows: Rows) -> None:
+        """Choose among the states of a query, and keep what came back of them."""
+        states, readouts = query.states, query.readouts
         if self._asked:
             return  # these are second replies
         numbers = np.arange(self._num_seen, self._num_seen + len(states))
@@ -74,16 +73,15 @@ class Recheck:
             mine = np.flatnonzero(readouts.state_index == k)
             if len(self._chosen) == MOST_STATES or not len(mine):
                 continue
-            once = _Once(
-                int(numbers[k]),
-                states[k].copy(),
-                Readouts.same(1, readouts.position[mine]),
-                own_rows(rows.take(mine)),
+            ranks = None if query.ranks is None else query.ranks[k : k + 1].copy()
+            alone = Query(
+                states[k : k + 1].copy(), Readouts.same(1, readouts.position[mine]), ranks
             )
+            once = _Once(int(numbers[k]), alone, own_rows(rows.take(mine)))
             self._first = self._first or once
             self._chosen.append(once)
 
-    def due(self) -> tuple[StateArray, Readouts] | None:
+    def due(self) -> Query | None:
         """Return what to submit again, in one batch; None if nothing was chosen."""
         if self._asked or not self._chosen:
             return None
@@ -91,10 +89,7 @@ class Recheck:
         self._asked, self._chosen = self._chosen[::-1], []
         if self._asked[-1] is not self._first:
             self._asked.append(self._first)
-        states = np.stack([once.state for once in self._asked])
-        index = np.repeat(np.arange(len(states)), [len(once.readouts) for once in self._asked])
-        where = np.concatenate([once.readouts.position for once in self._asked])
-        return states, Readouts.pairs(index, where)
+        return join([once.query for once in self._asked])
 
     def skip(self) -> None:
         """Give up what is due: there is no budget for it."""
@@ -111,12 +106,12 @@ class Recheck:
         if len(moved) == 0 or moved.max() <= floor:
             return
         k = int(np.argmax(moved))
-        ends = np.cumsum([len(once.readouts) for once in asked])
+        ends = np.cumsum([len(once.query.readouts) for once in asked])
         once = asked[int(np.searchsorted(ends, k, side="right"))]
-        position = int(np.concatenate([one.readouts.position for one in asked])[k])
+        position = int(np.concatenate([one.query.readouts.position for one in asked])[k])
         raise OracleError(
             f"oracle {name!r} is not frozen: asked a second time for state {once.number} of the "
-            f"run (fingerprint {int(fingerprint(once.state)[0]):016x}), its row at position "
+            f"run (fingerprint {int(fingerprint(once.query.states)[0]):016x}), its row at position "
             f"{position} moved by {moved[k]:.3g} in total variation, where {floor:.3g} is "
             "declared; fix its randomness and keep the states of a batch apart, or declare a "
             "larger row_error"

@@ -10,7 +10,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from counterprobe.arrays import IntArray, StateArray
-from counterprobe.oracle import Readouts
 from counterprobe.run.ledger import Ledger, Right
 from counterprobe.run.results import SampleResult, StopReason, versions
 from counterprobe.run.transcript import Event, Transcript
@@ -57,8 +56,6 @@ class Part:
         Which of them, and where, row by row.
     sequence : ndarray of int
         The sequence of each row.
-    here : Readouts
-        The same, with sequences counted from ``low``.
     """
 
     low: int
@@ -66,7 +63,6 @@ class Part:
     index: IntArray
     position: IntArray
     sequence: IntArray
-    here: Readouts
 
     @classmethod
     def of(
@@ -93,10 +89,7 @@ class Part:
         position = np.concatenate(
             [np.broadcast_to(at, (last - first, len(at))).ravel() for first, last, at in moving]
         )
-        sequence = sequences[index]
-        return cls(
-            low, sequences, index, position, sequence, Readouts.pairs(sequence - low, position)
-        )
+        return cls(low, sequences, index, position, sequences[index])
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,34 +8,90 @@ that read the replies of their own stage; the conformance suite (:mod:`counterpr
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
-from counterprobe.arrays import FloatArray, IntArray
-from counterprobe.oracle import Readouts
+from counterprobe.arguments import whole_number
+from counterprobe.arrays import FloatArray, IntArray, StateArray
+from counterprobe.oracles import Oracle, Query, Readouts
+from counterprobe.radii import RowRadii, row_radii
 from counterprobe.rows import Rows
-from counterprobe.run.candidates import Candidates
-from counterprobe.run.door import Stage
-from counterprobe.run.drawing import Draw, ScoredDraw
-from counterprobe.run.ledger import Right
-from counterprobe.run.reading import Consume, Memory
-from counterprobe.run.remasking import Remasking
-from counterprobe.run.standing import Progress, Request
-from counterprobe.run.transcript import Event
+from counterprobe.run.candidates import CandidateBook, Candidates
+from counterprobe.run.door import Door, Refusals, Stage
+from counterprobe.run.drawing import Draw, NoisyDraw, ScoredDraw, as_temperature
+from counterprobe.run.history import History
+from counterprobe.run.ledger import Ledger, Right
+from counterprobe.run.listening import Listener
+from counterprobe.run.transcript import Event, Level, Operation, Transcript
 from counterprobe.run.verifying import check_tokens, promoted_commit
-from counterprobe.states import check_batch
-from counterprobe.streams import CommitNoise
+from counterprobe.states import MASK, as_states, check_batch
+from counterprobe.streams import CommitNoise, Streams, require_streams
 
 __all__ = ["Consume", "Memory", "Observe", "Progress", "Request", "Unmasking"]
 
+T = TypeVar("T")
 Observe = Callable[[IntArray, Rows], object]
 Select = Callable[[IntArray, Rows], ArrayLike]
 SelectAttended = Callable[[IntArray, Rows, FloatArray], ArrayLike]
 
 
-class Unmasking(Remasking):
+@dataclass(frozen=True, slots=True)
+class Request:
+    """States to submit and what to read from them, one piece of a stage.
+
+    Attributes
+    ----------
+    states : ndarray of int, shape (B, N)
+    readouts : Readouts
+    label : object
+        Whatever the caller needs to recognise the reply by.
+    refusals : Refusals or None
+        Where states that the oracle calls impossible are noted; without it they are an error.
+    """
+
+    states: StateArray
+    readouts: Readouts
+    label: Any = None
+    refusals: Refusals | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """Where a run stands; what a progress callback receives.
+
+    Attributes
+    ----------
+    operation : str
+        ``"preprocess"``, ``"probe"``, ``"commit"`` or ``"remask"``.
+    committed, length : int
+        Positions known now (given context included; fewer after masking again), and N; of many
+        sequences together, their sums.
+    ledger : Ledger
+        Charges so far.
+    """
+
+    operation: str
+    committed: int
+    length: int
+    ledger: Ledger
+
+
+Consume = Callable[[Request, Rows], None]
+
+
+class Memory(Protocol):
+    """Remembers across runs what a seed and a history determine."""
+
+    def once(self, key: Hashable, door: Door, compute: Callable[[], T]) -> T:
+        """Return what was computed under a key, or compute it through a run's door."""
+        ...
+
+
+class Unmasking:
     """One run from masks to tokens.
 
     Parameters
@@ -43,8 +99,6 @@ class Unmasking(Remasking):
     oracle : Oracle
     given : array_like of int, shape (N,), optional
         Context that is known already (``MASK`` elsewhere); it costs nothing and never changes.
-    trusted : bool, optional
-        Skip checking replies; by default the oracle says whether it is to be trusted.
     rights : Right
         What samplers may do on this run. Without ``SELECT_AFTER_REPLY`` a rule that selects after
         the reply runs as a probe and a commit, two submissions.
@@ -65,15 +119,153 @@ class Unmasking(Remasking):
     memory : Memory, optional
         Where :meth:`once` looks first; by default every run computes for itself.
     door : Door, optional
-        What asks, checks and charges; by default a new one for ``oracle``, with ``trusted``,
-        ``record``, ``max_submissions``, ``listener`` and ``paranoid``.
+        What asks, checks and charges; by default a new one for ``oracle``, with ``record``,
+        ``max_submissions`` and ``listener``.
     listener : Listener, optional
         Told of everything as it happens, such as a ``trace.Recorder``.
-    paranoid : float
-        Share of the submitted states, 0 to 1, that are submitted a second time to find out whether
-        the oracle is frozen. They are charged as probes, ``num_rechecked`` of them; a row that
-        moved by more than the declared row error raises ``OracleError``.
     """
+
+    def __init__(
+        self,
+        oracle: Oracle,
+        *,
+        given: ArrayLike | None = None,
+        rights: Right = ~Right.NONE,
+        temperature: float = 1.0,
+        sequence: int = 0,
+        record: Level = Level.LEDGER,
+        progress: Callable[[Progress], None] | None = None,
+        max_submissions: int | None = None,
+        draw: Draw | None = None,
+        memory: Memory | None = None,
+        door: Door | None = None,
+        listener: Listener | None = None,
+    ) -> None:
+        self._door = door or Door(
+            oracle, record=record, max_submissions=max_submissions, listener=listener
+        )
+        self._history = History(self._door.length, self._door.vocab_size, given)
+        self._rights = rights
+        self._rights_used = Right.NONE
+        self._temperature = as_temperature(temperature)
+        self._sequence = whole_number("sequence", sequence)
+        self._progress = progress
+        self._streams: Streams | None = None
+        self._draw = draw
+        self._memory = memory
+        self._candidates = CandidateBook()
+
+    # ----- Opening -------------------------------------------------------------------------
+
+    def begin(self, streams: Streams) -> None:
+        """Bind the commit noise; samplers do this once, before anything else."""
+        require_streams(streams)
+        if self._streams is not None:
+            raise ValueError(
+                "this Unmasking was already used by a sampler; build a new one for a new run"
+            )
+        self._streams = streams
+        if self._draw is None:
+            noise = streams.commit_noise(self.length, self._sequence)
+            self._draw = NoisyDraw(noise, self._temperature)
+
+    def once(self, name: str, compute: Callable[[], T]) -> T:
+        """Compute something that the history and the decision seed determine.
+
+        Alone, a run simply computes it. Runs that share a memory compute it once for each distinct
+        history of a seed; the others take over its result, which nobody may change, and its
+        charges.
+
+        Parameters
+        ----------
+        name : str
+            What is computed; one name for one thing at one history.
+        compute : callable
+            May probe; must not commit.
+        """
+        if self._memory is None or self._streams is None:
+            return compute()
+        given = np.flatnonzero(self._history.round_of == -1).tobytes()
+        seed = self._streams.decision_seed
+        return self._memory.once(
+            (name, seed, given, self._history.state.tobytes()), self._door, compute
+        )
+
+    # ----- Noncommit submissions -----------------------------------------------------------
+
+    def preprocess(self) -> Rows:
+        """Make the one distinguished readout with everything masked but the given context.
+
+        Returns
+        -------
+        Rows
+            One row for each residual position, in increasing order.
+        """
+        self._door.require_closed()
+        if self.ledger.preprocessing:
+            raise ValueError(
+                "preprocess() was already called; a further all-mask readout is a probe: use "
+                "probe(run.state, run.residual)"
+            )
+        if self.ledger.commits:
+            raise ValueError("preprocess() must come before the first commit")
+        with self._stage("preprocess") as stage:
+            return stage.ask(self._query(self.residual)).rows
+
+    def stage(self, requests: Iterable[Request], consume: Consume) -> None:
+        """Submit many probes whose inputs are fixed before any reply: one unit of depth.
+
+        Parameters
+        ----------
+        requests : iterable of Request
+            Read lazily, so that a stage of 10^8 states streams. They must not depend on the
+            replies of this stage.
+        consume : callable
+            ``consume(request, rows)`` reduces each reply as it arrives; it may not submit.
+
+        Notes
+        -----
+        Nothing passes a reply to ``requests``, but Python cannot keep a generator from reading
+        what ``consume`` stored: five adaptive probes would then be charged one unit of depth. A
+        stage must ask the same when its requests are listed before the first reply;
+        ``counterprobe.testing.check_stages`` runs a sampler both ways and compares.
+        """
+        with self._stage("probe") as stage:
+            for request, rows in stage.ask_all(map(self._checked, requests)):
+                consume(request, rows)
+                self._report("probe", stage.submissions)
+
+    def _checked(self, request: Request) -> tuple[Request, Query, Refusals | None]:
+        """Return the query of a request, whose states must agree with the history."""
+        states = as_states(request.states, self.length, self.vocab_size)
+        self._history.check_kept(states)
+        request.readouts.check(states)
+        return request, Query(states, request.readouts), request.refusals
+
+    def probe(
+        self,
+        states: ArrayLike,
+        readouts: Readouts | ArrayLike,
+        refusals: Refusals | None = None,
+    ) -> Rows:
+        """Submit a batch of probes and return their rows: a stage of one request.
+
+        Parameters
+        ----------
+        states : array_like of int, shape (B, N) or (N,)
+            Must agree with the history on every committed position.
+        readouts : Readouts or array_like of int
+            What to read; an array means the same positions from every state.
+        refusals : Refusals, optional
+            Where states that the oracle calls impossible are noted; without it they are an error.
+        """
+        batch = as_states(states, self.length, self.vocab_size)
+        if not isinstance(readouts, Readouts):
+            readouts = Readouts.same(len(batch), readouts)
+        replies: list[Rows] = []
+        request = Request(batch, readouts, refusals=refusals)
+        self.stage([request], lambda _, rows: replies.append(rows))
+        return replies[0]
 
     # ----- Commits -------------------------------------------------------------------------
 
@@ -97,7 +289,7 @@ class Unmasking(Remasking):
         positions = check_batch(batch, self._history.state)
         draw = self._bound_draw()
         with self._stage("probe") as stage:
-            rows = stage.ask_history(self._history, positions)
+            rows = stage.ask(*self._asked(positions)).rows
             tokens = self._drawn(draw, positions, rows)
             self._settle(positions, tokens, rows)
             stage.commit(positions)
@@ -126,7 +318,7 @@ class Unmasking(Remasking):
             return self._commit_known(self._candidates.known, select)
 
         def ask(stage: Stage, residual: IntArray) -> tuple[Rows, ArrayLike]:
-            rows = stage.ask_history(self._history, residual)
+            rows = stage.ask(*self._asked(residual)).rows
             return rows, select(residual, rows)
 
         return self._commit_asked("commit_selected", ask)
@@ -152,11 +344,16 @@ class Unmasking(Remasking):
         -------
         positions, tokens : ndarray of int
         """
-        self._door.require_attention()
+        if not self.offers_attention:
+            raise ValueError(
+                f"attention needs a model that returns it, which oracle {self.oracle_name!r} does "
+                "not; let the rule probe instead (graph='probes')"
+            )
 
         def ask(stage: Stage, residual: IntArray) -> tuple[Rows, ArrayLike]:
-            rows, attention = stage.ask_attended(self._history, residual, num_layers)
-            return rows, select(residual, rows, attention)
+            reply = stage.ask(*self._asked(residual, num_layers))
+            assert reply.attention is not None
+            return reply.rows, select(residual, reply.rows, reply.attention[0])
 
         return self._commit_asked("commit_attended", ask)
 
@@ -199,7 +396,7 @@ class Unmasking(Remasking):
         if rows is None:
             self.transcript.announce("draft")
             with self._stage("probe") as stage:
-                rows = stage.ask_history(self._history, residual)
+                rows = stage.ask(*self._asked(residual)).rows
         drawn = Candidates(residual, rows, self._drawn(draw, residual, rows))
         self.transcript.detail("candidates", candidates=drawn)
         return self._candidates.add(drawn)
@@ -249,7 +446,7 @@ class Unmasking(Remasking):
             self._promote(positions, tokens, drawn.rows.take(slots))
         else:
             with self._stage("probe") as stage:
-                rows = stage.ask_history(self._history, positions)
+                rows = stage.ask(*self._asked(positions)).rows
                 self._settle(positions, tokens, rows)
                 stage.commit(positions)
         self._rights_used |= Right.COMMIT_CANDIDATES
@@ -313,6 +510,168 @@ class Unmasking(Remasking):
         self._rights_used |= Right.VERIFY
         self._report("commit")
 
+    # ----- Taking commits back: needs the right REMASK ----------------------------------------
+
+    def remask(self, batch: ArrayLike) -> None:
+        """Take committed positions back to masks; needs the right ``REMASK``.
+
+        Parameters
+        ----------
+        batch : array_like of int
+            Committed positions, none of them given; at least one.
+        """
+        positions = self._committed("remask", batch)
+        tokens = self._history.retreat(positions)
+        self._candidates.take_back()
+        prints = np.array([self._history.fingerprint])
+        self._door.record(Event("remask", 0, 0, positions, prints, tokens=tokens))
+        self._rights_used |= Right.REMASK
+        self._report("remask")
+
+    def leave_one_out(self, batch: ArrayLike, *, with_history: bool = False) -> Rows:
+        """Read committed positions again, each with only itself masked; needs ``REMASK``.
+
+        One stage of probes with a submission for each position: a state that masks two of them
+        would answer another question.
+
+        Parameters
+        ----------
+        batch : array_like of int
+            Committed positions, none of them given; at least one.
+        with_history : bool
+            Read every residual row of the history in the same stage, one submission more;
+            ``commit_selected`` and ``draft`` then have what they would submit it for.
+
+        Returns
+        -------
+        Rows
+            One per position, in the order of ``batch``.
+        """
+        positions = self._committed("leave_one_out", batch)
+        which = np.arange(len(positions))
+        states = np.repeat(self._history.state[None, :], len(positions) + with_history, axis=0)
+        states[which, positions] = MASK
+        residual = self.residual if with_history else positions[:0]
+        readouts = Readouts.pairs(
+            np.concatenate([which, np.full(len(residual), len(positions))]),
+            np.concatenate([positions, residual]),
+        )
+        self._rights_used |= Right.REMASK
+        with self._stage("probe") as stage:
+            rows = stage.rows(states, readouts)
+        if with_history:
+            self._candidates.known = rows.take(np.arange(len(positions), len(rows)))
+        return rows.take(which)
+
+    def _committed(self, operation: str, batch: ArrayLike) -> IntArray:
+        """Check that some positions may be masked again."""
+        self._door.require_closed()
+        if Right.REMASK not in self._rights:
+            raise ValueError(f"{operation} needs the right REMASK, which this run does not grant")
+        return self._history.check_committed(operation, batch)
+
+    # ----- Where it stands -------------------------------------------------------------------
+
+    @property
+    def length(self) -> int:
+        """Number of positions N."""
+        return self._door.length
+
+    @property
+    def vocab_size(self) -> int:
+        """Number of tokens V."""
+        return self._door.vocab_size
+
+    @property
+    def row_error(self) -> float:
+        """Total-variation radius that the oracle declares for its rows."""
+        return self._door.info.row_error
+
+    @property
+    def row_radii(self) -> RowRadii:
+        """What the oracle declares about its rows in Hellinger distance and in KL."""
+        return row_radii(self._door.oracle)
+
+    @property
+    def oracle_name(self) -> str:
+        """What the oracle calls itself."""
+        return self._door.check.name
+
+    @property
+    def oracle_content(self) -> str | None:
+        """What tells the oracle from others of its name and size, where it declares that."""
+        return self._door.oracle.digest
+
+    @property
+    def offers_attention(self) -> bool:
+        """Whether the oracle can say, with its rows, how positions attend to each other."""
+        return self._door.info.offers_attention
+
+    @property
+    def state(self) -> StateArray:
+        """The history as a state: committed values, ``MASK`` elsewhere (a copy)."""
+        return self._history.state.copy()
+
+    @property
+    def residual(self) -> IntArray:
+        """Positions still uncommitted, in increasing order."""
+        return self._history.residual
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether every position has a value."""
+        return self._history.num_known == self.length
+
+    @property
+    def round_of_position(self) -> IntArray:
+        """Commit round of each position: -1 for given context, -2 if uncommitted (a copy)."""
+        return self._history.round_of.copy()
+
+    @property
+    def num_undone(self) -> int:
+        """Commits of positions that were taken back so far."""
+        return self._history.num_undone
+
+    @property
+    def sequence(self) -> int:
+        """Index of this sequence among many drawn with the same seeds."""
+        return self._sequence
+
+    @property
+    def temperature(self) -> float:
+        """Temperature of the drawn tokens."""
+        return self._temperature
+
+    @property
+    def ledger(self) -> Ledger:
+        """Charges so far."""
+        return self._door.ledger
+
+    @property
+    def num_rechecked(self) -> int:
+        """Submissions that only repeated an earlier one, to compare the replies."""
+        return self._door.num_rechecked
+
+    @property
+    def num_recheck_skipped(self) -> int:
+        """States that were to be compared, and were not for want of budget."""
+        return self._door.num_recheck_skipped
+
+    @property
+    def transcript(self) -> Transcript:
+        """What happened so far."""
+        return self._door.transcript
+
+    @property
+    def rights(self) -> Right:
+        """Rights that samplers have on this run."""
+        return self._rights
+
+    @property
+    def rights_used(self) -> Right:
+        """Rights this run has made use of."""
+        return self._rights_used
+
     # ----- Inside --------------------------------------------------------------------------
 
     def _require_verify(self, operation: str) -> None:
@@ -339,5 +698,31 @@ class Unmasking(Remasking):
         if self.transcript.listener is not None:
             self.transcript.listener.settled(positions, tokens, rows)
         self._history.advance(positions, tokens, self.ledger.commits)
-        self._door.push(positions, tokens)
         self._candidates.move(self._history.state)
+
+    def _query(self, positions: IntArray, attention_layers: int | None = None) -> Query:
+        """Return the query for some rows of the history, with everything else masked."""
+        history, info = self._history, self._door.info
+        states = history.state[None, :] if info.trusted else history.state[None, :].copy()
+        readouts = Readouts.same(1, positions)
+        if not info.keeps_work:
+            return Query(states, readouts, attention_layers=attention_layers)
+        ranks = history.round_of[None, :]
+        return Query(states, readouts, ranks, history.next_runs(), attention_layers)
+
+    def _asked(
+        self, positions: IntArray, attention_layers: int | None = None
+    ) -> tuple[Query, NDArray[np.uint64]]:
+        """Return such a query, and the fingerprint of its state."""
+        query = self._query(positions, attention_layers)
+        return query, np.array([self._history.fingerprint])
+
+    def _stage(self, operation: Operation) -> Stage:
+        """Open a stage of the door whose end is told to the progress."""
+        tell = None if self._progress is None else self._report
+        return self._door.stage(operation, tell, self._history.fingerprint)
+
+    def _report(self, operation: Operation, open_probes: int = 0) -> None:
+        if self._progress is not None:
+            ledger = self.ledger.charge(probes=open_probes)
+            self._progress(Progress(operation, self._history.num_known, self.length, ledger))

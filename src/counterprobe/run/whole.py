@@ -7,8 +7,8 @@ from dataclasses import replace
 
 from counterprobe.arrays import StateArray
 from counterprobe.run.ledger import Ledger
-from counterprobe.run.standing import Progress
 from counterprobe.run.transcript import Event
+from counterprobe.run.unmasking import Progress
 from counterprobe.states import MASK
 
 __all__ = ["Tally", "Tell", "Whole"]

@@ -15,11 +15,9 @@ from typing import Any
 
 import numpy as np
 
-from counterprobe.arrays import StateArray
 from counterprobe.evaluation import BatchKL, BatchKLMeter, Trial, reference_kl, run_trial
 from counterprobe.evaluation.pieces import ENUMERATED_ARITY
-from counterprobe.oracle import Readouts, Session
-from counterprobe.rows import Rows
+from counterprobe.oracles import Query, Reply, Wrapper
 from counterprobe.run.ledger import Ledger
 from counterprobe.run.unmasking import Unmasking
 from counterprobe.samplers import Sampler, build_sampler
@@ -223,23 +221,17 @@ def _number(value: float) -> float | None:
     return float(value) if math.isfinite(value) else None
 
 
-class TimedOracle:
+class TimedOracle(Wrapper):
     """A law's exact oracle that knows how long it was asked."""
 
     def __init__(self, law: ForestLaw) -> None:
-        self._inner = law.oracle()
-        self.name, self.trusted = self._inner.name, self._inner.trusted
-        self.length, self.vocab_size = self._inner.length, self._inner.vocab_size
-        self.row_error = self._inner.row_error
+        super().__init__(law.oracle())
         self.seconds = 0.0
 
-    def rows(self, states: StateArray, readouts: Readouts) -> Rows:
-        """Pass on, and take the time."""
+    def ask(self, query: Query) -> Reply:
+        """Pass on, and take the time; what is kept of a run costs little beside a screen."""
         started = time.perf_counter()
-        rows = self._inner.rows(states, readouts)
-        self.seconds += time.perf_counter() - started
-        return rows
-
-    def session(self, state: StateArray) -> Session:
-        """Pass on; a session's rows cost little beside a screen's."""
-        return self._inner.session(state)
+        reply = self.inner.ask(query)
+        if query.runs is None:
+            self.seconds += time.perf_counter() - started
+        return reply

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from counterprobe.arrays import StateArray
 from counterprobe.classes import TokenClasses
-from counterprobe.oracle import LawOracle, Readouts
+from counterprobe.oracles import LawOracle, OracleInfo, Readouts
 from counterprobe.rows import ClassedRows, DenseRows
 from counterprobe.states import MASK
 from counterprobe.streams import keyed_generator
@@ -206,12 +206,19 @@ class HardMatchingOracle(LawOracle):
     """
 
     law: HardMatchingLaw
-    trusted: bool = True
 
     @property
-    def name(self) -> str:
-        """What the oracle is."""
-        return "frozen hard-matching"
+    def info(self) -> OracleInfo:
+        """What it is."""
+        return OracleInfo(
+            "frozen hard-matching",
+            self.law.length,
+            self.law.vocab_size,
+            self.row_error,
+            trusted=True,
+            row_hellinger_radius=self.row_hellinger_radius,
+            row_kl_radius=self.row_kl_radius,
+        )
 
     @property
     def row_error(self) -> float:

@@ -19,15 +19,15 @@ from numpy.typing import ArrayLike, NDArray
 from counterprobe.arguments import real_numbers
 from counterprobe.arrays import FloatArray, IntArray, StateArray
 from counterprobe.classes import TokenClasses
+from counterprobe.digests import content_digest
 from counterprobe.graph import RootedForest, check_edges, root_forest
-from counterprobe.oracle import NUMERICAL_FLOOR, LawOracle, Readouts
+from counterprobe.oracles import KeptWork, LawOracle, OracleInfo, Query, Readouts, Reply
 from counterprobe.rows import ClassedRows, Rows
 from counterprobe.states import MASK, as_states
 from counterprobe.targets import inference
 from counterprobe.targets.inference import MAX_SPREAD, ForestArrays, Scratch
 from counterprobe.targets.session import ForestSession
 from counterprobe.threads import run_in_parts
-from counterprobe.wrapping import content_digest
 
 __all__ = ["ForestLaw", "ForestOracle"]
 
@@ -258,13 +258,33 @@ class ForestOracle(LawOracle):
     """The exact oracle of a forest law."""
 
     law: ForestLaw
-    row_error: float = NUMERICAL_FLOOR
-    trusted: bool = True
     _local: threading.local = field(default_factory=threading.local, repr=False, compare=False)
+    _kept: KeptWork[ForestSession] = field(default_factory=KeptWork, repr=False, compare=False)
+
+    @property
+    def info(self) -> OracleInfo:
+        """What it is; along one history it keeps the rows that a commit leaves as they were."""
+        return self.info_with(keeps_work=True)
+
+    def ask(self, query: Query) -> Reply:
+        """Answer; the history of one run from what is kept of it."""
+        runs = query.runs
+        if runs is None or len(query.states) != 1:
+            return Reply(self.rows(query.states, query.readouts))
+        session = self._kept.take(runs)
+        state = query.states[0]
+        if session is None:
+            session = ForestSession(self.law.arrays, self.law.classes, state)
+        else:
+            new = runs.fresh.position
+            session.push(new, state[new])
+        rows = session.rows(query.readouts.position)
+        self._kept.put(runs, session)
+        return Reply(rows)
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle without the scratch memory of this process's threads."""
-        return (ForestOracle, (self.law, self.row_error, self.trusted))
+        return (ForestOracle, (self.law,))
 
     def scratch(self) -> Scratch:
         """Return this thread's working memory."""
@@ -301,12 +321,6 @@ class ForestOracle(LawOracle):
             unsorted[order] = out
             out = unsorted
         return ClassedRows(out, self.law.classes, readouts.position)
-
-    def session(self, state: StateArray) -> ForestSession:
-        """Open an incremental session at a state of shape ``(N,)``."""
-        if np.shape(state) != (self.length,):
-            raise ValueError(f"state must have shape ({self.length},), got {np.shape(state)}")
-        return ForestSession(self.law.arrays, self.law.classes, state)
 
 
 def _check_positive(name: str, array: FloatArray, axis: tuple[int, ...]) -> None:

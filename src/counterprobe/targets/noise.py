@@ -23,7 +23,7 @@ import numpy as np
 from counterprobe.arrays import FloatArray, IntArray, StateArray
 from counterprobe.checks import check_rows
 from counterprobe.classes import TokenClasses
-from counterprobe.oracle import Oracle, Readouts
+from counterprobe.oracles import Oracle, OracleInfo, Readouts, RowOracle, as_oracle
 from counterprobe.radii import row_radii
 from counterprobe.rows import DenseRows, Rows, to_numpy
 from counterprobe.states import MASK, all_masked, fingerprint, mix64
@@ -50,7 +50,7 @@ _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 
 
 @dataclass(frozen=True)
-class FrozenNoise:
+class FrozenNoise(RowOracle):
     """An oracle whose rows differ from the wrapped ones by at most ``radius``.
 
     Parameters
@@ -114,11 +114,7 @@ class FrozenNoise:
 
     def __post_init__(self) -> None:
         """Check the settings."""
-        if not isinstance(self.oracle, Oracle):
-            raise ValueError(
-                f"oracle must have length, vocab_size, row_error, trusted and rows(), got "
-                f"{self.oracle!r}; call law.oracle(), or wrap a function in CallableOracle"
-            )
+        object.__setattr__(self, "oracle", as_oracle(self.oracle))
         if self.metric not in ("hellinger", "kl"):
             raise ValueError(f"metric must be 'hellinger' or 'kl', got {self.metric!r}")
         if self.direction not in ("random", "hide", "fake"):
@@ -190,13 +186,20 @@ class FrozenNoise:
     @property
     def trusted(self) -> bool:
         """Whether the wrapped oracle is; if not, its rows are checked before noise is added."""
-        return self.oracle.trusted
+        return self.oracle.info.trusted
 
     @property
-    def name(self) -> str:
-        """The wrapped oracle's name and what was done to it."""
-        wrapped = getattr(self.oracle, "name", type(self.oracle).__name__)
-        return f"{wrapped} with {self.direction} noise"
+    def info(self) -> OracleInfo:
+        """What it is: the wrapped oracle's name, and what was done to it."""
+        return OracleInfo(
+            f"{self.oracle.name} with {self.direction} noise",
+            self.length,
+            self.vocab_size,
+            self.row_error,
+            self.trusted,
+            self.row_hellinger_radius,
+            self.row_kl_radius,
+        )
 
     @property
     def total_variation_radius(self) -> float:

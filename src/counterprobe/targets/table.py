@@ -13,11 +13,11 @@ from numpy.typing import ArrayLike, NDArray
 
 from counterprobe.arguments import real_numbers
 from counterprobe.arrays import FloatArray, StateArray
+from counterprobe.digests import content_digest
 from counterprobe.errors import ImpossibleState
-from counterprobe.oracle import NUMERICAL_FLOOR, LawOracle, Readouts
+from counterprobe.oracles import LawOracle, OracleInfo, Readouts
 from counterprobe.rows import DenseRows, Rows
 from counterprobe.states import MASK, as_states
-from counterprobe.wrapping import content_digest
 
 __all__ = ["TableLaw", "TableOracle"]
 
@@ -140,8 +140,11 @@ class TableOracle(LawOracle):
     """The exact oracle of a table law."""
 
     law: TableLaw
-    row_error: float = NUMERICAL_FLOOR
-    trusted: bool = False
+
+    @property
+    def info(self) -> OracleInfo:
+        """What it is; a table may have zeros, of which a run warns."""
+        return self.info_with(trusted=False)
 
     def rows(self, states: StateArray, readouts: Readouts) -> Rows:
         """Condition the table, one readout at a time."""

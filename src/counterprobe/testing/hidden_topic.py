@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 
 from counterprobe.arrays import FloatArray, IntArray, StateArray
-from counterprobe.oracle import NUMERICAL_FLOOR, Readouts
+from counterprobe.oracles import NUMERICAL_FLOOR, Readouts
 from counterprobe.rows import DenseRows, Rows
 from counterprobe.targets.table import TableLaw
 

@@ -14,7 +14,7 @@ from functools import cached_property
 import numpy as np
 
 from counterprobe.arrays import FloatArray, StateArray
-from counterprobe.oracle import Oracle, Readouts
+from counterprobe.oracles import Oracle, Readouts
 from counterprobe.rows import DenseRows, Rows, to_numpy
 from counterprobe.states import MASK
 from counterprobe.streams import keyed_generator

@@ -6,6 +6,7 @@ checked too.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 import numpy as np
@@ -13,9 +14,10 @@ import numpy as np
 from counterprobe.arrays import StateArray
 from counterprobe.checks import check_attention, check_rows
 from counterprobe.errors import OracleError
-from counterprobe.oracle import AttentiveOracle, IncrementalOracle, Oracle, Readouts
+from counterprobe.oracles import Oracle, Query, Readouts, as_oracle
 from counterprobe.radii import row_radii
 from counterprobe.rows import Rows, to_numpy
+from counterprobe.run.history import History
 from counterprobe.states import MASK
 from counterprobe.targets.law import ForestLaw
 from counterprobe.targets.table import TableLaw
@@ -40,7 +42,7 @@ def check_oracle(oracle: Oracle, law: ForestLaw | TableLaw | None = None) -> Non
         The law it stands for, if there is one: its rows must be as close as it declares.
     """
     for check in ORACLE_CHECKS:
-        check(oracle)
+        check(as_oracle(oracle))
     if law is not None:
         check_row_error(oracle, law)
 
@@ -86,8 +88,10 @@ def _gap(one: Rows, other: Rows) -> float:
 
 def check_declared(oracle: Oracle) -> None:
     """Require an oracle, of at least one position and token, with a row error in [0, 1]."""
-    is_one = isinstance(oracle, Oracle)
-    require(is_one, type(oracle).__name__, "lacks length, vocab_size, row_error, trusted or rows")
+    try:
+        oracle = as_oracle(oracle)
+    except ValueError as problem:
+        raise ConformanceError(str(problem)) from problem
     require(oracle.length >= 1, _name(oracle), f"length is {oracle.length}")
     require(oracle.vocab_size >= 1, _name(oracle), f"vocab_size is {oracle.vocab_size}")
     require(0 <= oracle.row_error <= 1, _name(oracle), f"row_error is {oracle.row_error}")
@@ -144,33 +148,36 @@ def check_batches(oracle: Oracle) -> None:
         require(gap <= TOLERANCE, _name(oracle), f"a row moved by {gap:.3g} when asked alone")
 
 
-def check_session(oracle: Oracle) -> None:
-    """Require of a session, if there is one, the rows that the oracle itself gives."""
-    if not isinstance(oracle, IncrementalOracle):
+def check_kept_work(oracle: Oracle) -> None:
+    """Require of an oracle that keeps work of a run the rows that it gives to anybody."""
+    info = oracle.info
+    if not info.keeps_work:
         return
     draw = np.random.default_rng(7)
-    state = np.full(oracle.length, MASK, dtype=np.int32)
-    session = oracle.session(state.copy())
+    history = History(oracle.length, oracle.vocab_size)
     order = draw.permutation(oracle.length)
-    for batch in np.array_split(order, min(4, oracle.length)):
-        residual = np.flatnonzero(state == MASK)
-        plain = oracle.rows(state[None, :], Readouts.same(1, residual))
-        gap = _gap(session.rows(residual), plain)
-        require(gap <= TOLERANCE, _name(oracle), f"its session's rows are {gap:.3g} off")
-        tokens = draw.integers(0, oracle.vocab_size, size=len(batch))
-        session.push(batch, tokens)
-        state[batch] = tokens
+    for t, batch in enumerate(np.array_split(order, min(4, oracle.length))):
+        readouts = Readouts.same(1, history.residual)
+        state, ranks = history.state[None, :].copy(), history.round_of[None, :].copy()
+        followed = oracle.ask(Query(state, readouts, ranks, history.next_runs())).rows
+        gap = _gap(followed, oracle.ask(Query(state, readouts, ranks)).rows)
+        require(gap <= TOLERANCE, _name(oracle), f"rows along a run are {gap:.3g} off")
+        if not info.depends_on_order:
+            gap = _gap(followed, oracle.rows(state, readouts))
+            require(gap <= TOLERANCE, _name(oracle), f"rows of a run are {gap:.3g} off a probe's")
+        history.advance(batch, draw.integers(0, oracle.vocab_size, size=len(batch)), t)
 
 
 def check_attention_beside_rows(oracle: Oracle) -> None:
     """Require of attention, if there is any, weights of each state alone beside its usual rows."""
-    if not (isinstance(oracle, AttentiveOracle) and oracle.offers_attention):
+    if not oracle.info.offers_attention:
         return
     states = _states(oracle)
     readouts = Readouts.every_masked(states)
-    rows, weights = oracle.attended_rows(states, readouts, 2)
+    reply = oracle.ask(Query(states, readouts, attention_layers=2))
+    rows = reply.rows
     try:
-        together = check_attention(weights, len(states), oracle.length, _name(oracle))
+        together = check_attention(reply.attention, len(states), oracle.length, _name(oracle))
     except OracleError as problem:
         raise ConformanceError(str(problem)) from problem
     gap = _gap(rows, oracle.rows(states, readouts))
@@ -179,8 +186,9 @@ def check_attention_beside_rows(oracle: Oracle) -> None:
     require(total <= 1 + TOLERANCE, _name(oracle), f"attention sums to {total:.6g}, above 1")
     for k in range(len(states)):
         masked = np.flatnonzero(states[k] == MASK)
-        alone = oracle.attended_rows(states[k : k + 1], Readouts.same(1, masked), 2)[1]
-        gap = float(np.abs(alone[0] - together[k]).max())
+        query = Query(states[k : k + 1], Readouts.same(1, masked), attention_layers=2)
+        alone = oracle.ask(query).attention
+        gap = math.inf if alone is None else float(np.abs(alone[0] - together[k]).max())
         require(gap <= TOLERANCE, _name(oracle), f"attention moved by {gap:.3g} when asked alone")
 
 
@@ -189,6 +197,6 @@ ORACLE_CHECKS: tuple[OracleCheck, ...] = (
     check_distributions,
     check_frozen,
     check_batches,
-    check_session,
+    check_kept_work,
     check_attention_beside_rows,
 )

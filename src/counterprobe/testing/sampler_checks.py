@@ -15,7 +15,7 @@ import numpy as np
 
 from counterprobe.evaluation.draw_tree import draw_tree_law
 from counterprobe.evaluation.output_law import exact_output_law
-from counterprobe.oracle import Oracle
+from counterprobe.oracles import Oracle
 from counterprobe.run.ledger import Ledger, Right
 from counterprobe.run.results import SampleResult
 from counterprobe.run.transcript import Level
@@ -380,7 +380,8 @@ def _check_draws(sampler: Sampler) -> None:
         target = np.exp(law.log_prob(np.indices((2,) * 3).reshape(3, -1).T))
         counts = np.zeros(8)
         for k in range(NUM_DRAWS):
-            tokens = told(Unmasking(oracle, trusted=True, sequence=k), Streams(k, 5)).tokens
+            run = Unmasking(oracle.declaring(trusted=True), sequence=k)
+            tokens = told(run, Streams(k, 5)).tokens
             counts[np.ravel_multi_index(tuple(tokens), (2,) * 3)] += 1  # type: ignore[arg-type]
         surprise = float(((counts - NUM_DRAWS * target) ** 2 / (NUM_DRAWS * target)).sum())
         require(

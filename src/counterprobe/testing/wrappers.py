@@ -2,44 +2,44 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import replace
 
 import numpy as np
 
 from counterprobe.arrays import StateArray
-from counterprobe.oracle import Oracle, Readouts
-from counterprobe.radii import row_radii
-from counterprobe.rows import Rows, concatenate
-from counterprobe.wrapping import Sized
+from counterprobe.oracles import Oracle, OracleInfo, Query, Readouts, Reply, Wrapper
+from counterprobe.rows import concatenate
 
 __all__ = ["CountingOracle", "PiecewiseOracle"]
 
 
-@dataclass
-class _Wrapped(Sized):
-    """Another oracle, without the session it may offer."""
+class _Plain(Wrapper):
+    """Another oracle, of which no work is kept; by default its replies are checked.
 
-    inner: Oracle
-    trusted: bool = False
+    Parameters
+    ----------
+    inner : Oracle
+    trusted : bool
+        Whether runs may skip checking what it returns.
+    """
 
-    @property
-    def row_hellinger_radius(self) -> float:
-        """Bound on the squared Hellinger distance of its rows."""
-        return row_radii(self.inner).squared_hellinger
-
-    @property
-    def row_kl_radius(self) -> float | None:
-        """Bound on the forward KL of its rows, if there is one."""
-        return row_radii(self.inner).kl
+    def __init__(self, inner: Oracle, trusted: bool = False) -> None:
+        super().__init__(inner)
+        self._is_trusted = trusted
 
     @property
-    def name(self) -> str:
-        """Say what it is."""
-        return f"{type(self).__name__} of {getattr(self.inner, 'name', 'an oracle')}"
+    def info(self) -> OracleInfo:
+        """What the inner oracle is, under a name that says what stands around it."""
+        return replace(
+            self.inner.info,
+            name=f"{type(self).__name__} of {self.inner.name}",
+            trusted=self._is_trusted,
+            keeps_work=False,
+            keeps_many=False,
+        )
 
 
-@dataclass
-class CountingOracle(_Wrapped):
+class CountingOracle(_Plain):
     """Counts what reaches another oracle.
 
     Attributes
@@ -52,38 +52,38 @@ class CountingOracle(_Wrapped):
         What each call read from them.
     """
 
-    calls: int = 0
-    states: int = 0
-    rows_read: int = 0
-    seen: list[StateArray] = field(default_factory=list)
-    read: list[Readouts] = field(default_factory=list)
+    def __init__(self, inner: Oracle, trusted: bool = False) -> None:
+        super().__init__(inner, trusted)
+        self.calls = self.states = self.rows_read = 0
+        self.seen: list[StateArray] = []
+        self.read: list[Readouts] = []
 
-    def rows(self, states: StateArray, readouts: Readouts) -> Rows:
+    def ask(self, query: Query) -> Reply:
         """Count, then ask."""
         self.calls += 1
-        self.states += len(states)
-        self.rows_read += len(readouts)
-        self.seen.append(states.copy())
-        self.read.append(copied(readouts))
-        return self.inner.rows(states, readouts)
+        self.states += len(query.states)
+        self.rows_read += len(query.readouts)
+        self.seen.append(query.states.copy())
+        self.read.append(copied(query.readouts))
+        return self.inner.ask(query)
 
 
-@dataclass
-class PiecewiseOracle(_Wrapped):
+class PiecewiseOracle(_Plain):
     """Asks another oracle for one row at a time, last row first.
 
     A frozen oracle gives the same rows, so a run gives the same result.
     """
 
-    def rows(self, states: StateArray, readouts: Readouts) -> Rows:
+    def ask(self, query: Query) -> Reply:
         """Ask for each row alone, in reverse order."""
+        states, readouts = query.states, query.readouts
         if len(readouts) == 0:
-            return self.inner.rows(states, readouts)
+            return self.inner.ask(query)
         parts = []
         for k in range(len(readouts) - 1, -1, -1):
             state = states[readouts.state_index[k]][None, :]
             parts.append(self.inner.rows(state, Readouts.same(1, readouts.position[k : k + 1])))
-        return concatenate(parts[::-1]).take(np.arange(len(parts)))
+        return Reply(concatenate(parts[::-1]).take(np.arange(len(parts))))
 
 
 def copied(readouts: Readouts) -> Readouts:

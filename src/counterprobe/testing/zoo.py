@@ -3,7 +3,7 @@
 What a single reply shows is refused by the door, with a message that names the oracle, the state
 and the position: numbers that are no probabilities, rows of another shape or type, mass on the
 mask. What takes two replies to see (rows that are random, that drift, that depend on the rest of
-the batch) shows only where states are submitted twice: ``Unmasking(paranoid=share)``. Calls that
+the batch) shows only where states are submitted twice: ``oracle.rechecking(share)``. Calls that
 raise or hang are for :class:`counterprobe.RetryingOracle`. A buffer that is written over does no
 harm where replies are checked, because what a run keeps is copied there.
 
@@ -19,13 +19,13 @@ from typing import Any, Literal
 import numpy as np
 
 from counterprobe.arrays import FloatArray, IntArray, StateArray
-from counterprobe.oracle import NUMERICAL_FLOOR, Readouts
+from counterprobe.oracles import NUMERICAL_FLOOR, Readouts
 from counterprobe.rows import DenseRows, Rows
 from counterprobe.states import fingerprint, mix64
 
 __all__ = ["SEEN_BY", "BadOracle", "bad_oracles"]
 
-SeenBy = Literal["door", "paranoid", "retrying", "nobody needs to"]
+SeenBy = Literal["door", "rechecking", "retrying", "nobody needs to"]
 
 
 class BadOracle:
@@ -191,9 +191,9 @@ _ZOO: dict[str, tuple[SeenBy, Callable[..., Any]]] = {
     "words": ("door", _words),
     "no rows": ("door", _bare_array),
     "mass on the mask": ("door", _mass_on_mask),
-    "random rows": ("paranoid", _random),
-    "drifting": ("paranoid", _drifting),
-    "mixes its batch": ("paranoid", _mixing),
+    "random rows": ("rechecking", _random),
+    "drifting": ("rechecking", _drifting),
+    "mixes its batch": ("rechecking", _mixing),
     "raising": ("retrying", _raising),
     "slow": ("retrying", _slow),
     "reused buffer": ("nobody needs to", _reused),

@@ -17,7 +17,7 @@ import numpy as np
 
 from counterprobe.arrays import IntArray, StateArray
 from counterprobe.files import GrowingFile
-from counterprobe.oracle import Readouts
+from counterprobe.oracles import Readouts
 from counterprobe.rows import Rows, to_numpy
 from counterprobe.run.ledger import Ledger
 from counterprobe.run.listening import Ended, Opening

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from counterprobe.arrays import IntArray, StateArray
 from counterprobe.discovery.packed.screen import ScreenSettings
 from counterprobe.discovery.packed.votes import VoteBook
-from counterprobe.oracle import Readouts
+from counterprobe.oracles import Readouts
 from counterprobe.rows import Rows
 from counterprobe.states import MASK
 from counterprobe.trace.arrays import MAX_ELEMENTS, Pile, pack, smallest_type

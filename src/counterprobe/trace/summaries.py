@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from counterprobe.arrays import FloatArray, IntArray
-from counterprobe.oracle import Readouts
+from counterprobe.oracles import Readouts
 from counterprobe.rows import Rows, concatenate, to_numpy
 from counterprobe.trace.arrays import pack
 

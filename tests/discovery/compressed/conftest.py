@@ -14,7 +14,7 @@ from counterprobe.discovery.compressed.columns import Columns
 from counterprobe.discovery.compressed.data import Data, Known
 from counterprobe.discovery.compressed.design import balanced_choices
 from counterprobe.discovery.compressed.readings import Readings
-from counterprobe.oracle import Readouts
+from counterprobe.oracles import Readouts
 
 # ----- Made-up data ---------------------------------------------------------------------------
 

@@ -18,7 +18,7 @@ from counterprobe.discovery.compressed.knowledge import Knowledge
 from counterprobe.discovery.compressed.neighbourhoods import Neighbourhoods
 from counterprobe.discovery.compressed.screen import _CompressedScreen
 from counterprobe.graph import repair_order
-from counterprobe.oracle import Readouts
+from counterprobe.oracles import Readouts
 
 
 def screened(oracle: cp.Oracle, seed: int = 1, **settings: object) -> _CompressedScreen:

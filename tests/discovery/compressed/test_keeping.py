@@ -8,7 +8,7 @@ import counterprobe as cp
 from counterprobe.discovery.compressed import CompressedSettings, compressed_screen, keeping
 from counterprobe.discovery.compressed.findings import Sample
 from counterprobe.discovery.compressed.keeping import Keeper, pooled
-from counterprobe.oracle import Readouts
+from counterprobe.oracles import Readouts
 from counterprobe.rows import DenseRows
 
 

@@ -16,7 +16,7 @@ from counterprobe.discovery.compressed.readings import (
     SINGLE_PRECISION,
     Readings,
 )
-from counterprobe.oracle import Readouts
+from counterprobe.oracles import Readouts
 
 # A star with hub 2, a path that hangs on it, a pair, and an isolated position.
 EDGES = [[2, 0], [2, 1], [3, 2], [3, 4], [6, 5]]

@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 import counterprobe as cp
 from counterprobe.discovery.soft import SoftSettings, readings, soft_screen
 from counterprobe.discovery.soft.readings import Coordinates, Readings
-from counterprobe.oracle import Readouts
+from counterprobe.oracles import Readouts
 from counterprobe.rows import DenseRows
 
 

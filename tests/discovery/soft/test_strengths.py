@@ -18,7 +18,7 @@ from counterprobe.discovery.soft.strengths import (
     information_in_context,
     level_contrasts,
 )
-from counterprobe.oracle import Readouts
+from counterprobe.oracles import Readouts
 from counterprobe.rows import DenseRows
 
 Floats = NDArray[np.float64]

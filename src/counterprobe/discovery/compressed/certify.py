@@ -18,7 +18,7 @@ from counterprobe.discovery.compressed.implied import ImpliedLaw, fitted_terms
 from counterprobe.discovery.compressed.neighbourhoods import Neighbourhoods
 from counterprobe.discovery.compressed.readings import EXACT
 from counterprobe.graph import centroid_layers, components, repair_order
-from counterprobe.oracle import Readouts
+from counterprobe.oracles import Readouts
 from counterprobe.rows import Rows
 
 __all__ = ["Certificate", "likely_choices"]

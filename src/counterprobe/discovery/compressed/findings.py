@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from counterprobe.arrays import BoolArray, FloatArray, IntArray
 from counterprobe.discovery.compressed.rehearsal import ASSUMPTION
-from counterprobe.oracle import Readouts
+from counterprobe.oracles import Readouts
 
 __all__ = [
     "BatchReport",

@@ -20,10 +20,11 @@ from counterprobe.discovery.compressed.columns import ABSENT
 from counterprobe.discovery.compressed.findings import Terms
 from counterprobe.discovery.compressed.neighbourhoods import Neighbourhoods
 from counterprobe.graph import components
-from counterprobe.oracle import Readouts
+from counterprobe.oracles import Readouts
 from counterprobe.rows import ClassedRows, Rows, to_numpy
 from counterprobe.states import MASK
 from counterprobe.targets.law import ForestLaw
+from counterprobe.targets.session import ForestSession
 
 __all__ = ["ImpliedLaw", "allowed_misfit", "coordinates_of", "fitted_terms", "tokens_of"]
 
@@ -209,7 +210,7 @@ class ImpliedLaw:
         values = np.concatenate([known, known[self.original]])
         state = np.full(self.law.length, MASK, dtype=np.int32)
         state[len(known) :] = values[len(known) :]
-        session = self.law.oracle().session(state)
+        session = ForestSession(self.law.arrays, self.law.classes, state)
         for layer in layers:
             values[layer] = session.rows(layer).draw(rng.random(len(layer)))
             session.push(layer, values[layer])

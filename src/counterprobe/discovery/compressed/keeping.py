@@ -16,7 +16,7 @@ import numpy as np
 
 from counterprobe.arrays import BoolArray, FloatArray, IntArray, StateArray
 from counterprobe.discovery.compressed.findings import Sample
-from counterprobe.oracle import Readouts
+from counterprobe.oracles import Readouts
 from counterprobe.rows import Rows, to_numpy
 from counterprobe.states import MASK, mix64
 

@@ -19,7 +19,7 @@ from counterprobe.discovery.compressed.implied import allowed_misfit
 from counterprobe.discovery.compressed.neighbourhoods import Neighbourhoods
 from counterprobe.discovery.compressed.rehearsal import show_few, shown_sizes
 from counterprobe.graph import centroid_layers, components, repair_order
-from counterprobe.oracle import Readouts
+from counterprobe.oracles import Readouts
 from counterprobe.rows import Rows, to_numpy
 from counterprobe.run.unmasking import Unmasking
 from counterprobe.states import MASK

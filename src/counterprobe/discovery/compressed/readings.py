@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from counterprobe.arrays import FloatArray, IntArray
 from counterprobe.discovery.compressed.columns import MOST_COORDINATES, Columns
 from counterprobe.discovery.compressed.data import Data
-from counterprobe.oracle import Readouts
+from counterprobe.oracles import Readouts
 from counterprobe.rows import Rows, to_numpy
 
 __all__ = ["Readings"]

@@ -22,7 +22,7 @@ from counterprobe.discovery.compressed.keeping import Keeper
 from counterprobe.discovery.compressed.knowledge import Knowledge
 from counterprobe.discovery.compressed.neighbourhoods import Neighbourhoods
 from counterprobe.discovery.compressed.readings import Readings
-from counterprobe.oracle import Readouts
+from counterprobe.oracles import Readouts
 from counterprobe.rows import Rows
 from counterprobe.run.unmasking import Request, Unmasking
 from counterprobe.states import MASK

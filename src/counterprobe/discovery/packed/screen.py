@@ -26,7 +26,7 @@ from counterprobe.discovery.packed.selectors import (
 )
 from counterprobe.discovery.packed.transcript import ScreenRows, ScreenTranscript
 from counterprobe.discovery.packed.votes import VoteBook
-from counterprobe.oracle import Readouts
+from counterprobe.oracles import Readouts
 from counterprobe.rows import Rows, to_numpy
 from counterprobe.run.unmasking import Request, Unmasking
 from counterprobe.states import MASK

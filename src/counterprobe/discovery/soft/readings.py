@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from counterprobe.arrays import BoolArray, FloatArray, IntArray
 from counterprobe.discovery.soft.sources import likeliest
-from counterprobe.oracle import Readouts
+from counterprobe.oracles import Readouts
 from counterprobe.rows import ClassedRows, Rows, to_numpy, widened
 from counterprobe.states import mix64
 

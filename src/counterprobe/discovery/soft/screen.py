@@ -27,7 +27,7 @@ from counterprobe.discovery.soft.readings import Coordinates, Readings
 from counterprobe.discovery.soft.regression import Pairs, regress
 from counterprobe.discovery.soft.sources import draw_levels, shown_tokens
 from counterprobe.discovery.soft.substitution import Substitutions, context_cost, draw_contexts
-from counterprobe.oracle import Readouts
+from counterprobe.oracles import Readouts
 from counterprobe.rows import Rows
 from counterprobe.run.unmasking import Request, Unmasking
 from counterprobe.states import MASK

@@ -27,7 +27,7 @@ from counterprobe.discovery.soft.regression import NOISE_QUANTILE, Pairs
 from counterprobe.discovery.soft.selection import LEAST_MOVEMENT
 from counterprobe.discovery.soft.sources import Sources, shown_tokens
 from counterprobe.discovery.soft.strengths import divergence
-from counterprobe.oracle import Readouts
+from counterprobe.oracles import Readouts
 from counterprobe.rows import Rows
 from counterprobe.run.unmasking import Request, Unmasking
 from counterprobe.states import MASK

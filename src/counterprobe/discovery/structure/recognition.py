@@ -10,7 +10,7 @@ from counterprobe.arrays import FloatArray, IntArray, StateArray
 from counterprobe.discovery.compressed.findings import Sample
 from counterprobe.discovery.compressed.keeping import pooled
 from counterprobe.errors import StructureError
-from counterprobe.oracle import Oracle, Readouts
+from counterprobe.oracles import Oracle, Readouts
 from counterprobe.rows import to_numpy
 from counterprobe.run.ledger import Ledger
 from counterprobe.run.unmasking import Unmasking

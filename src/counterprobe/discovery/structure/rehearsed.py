@@ -16,7 +16,7 @@ from counterprobe.discovery.compressed.implied import allowed_misfit
 from counterprobe.discovery.compressed.layered import LayeredRehearsal
 from counterprobe.discovery.structure.watch import CommitWatch
 from counterprobe.errors import StructureError
-from counterprobe.oracle import Oracle
+from counterprobe.oracles import Oracle
 from counterprobe.planning.order import CommitOrder
 from counterprobe.run.ledger import Ledger
 from counterprobe.run.unmasking import Unmasking

@@ -29,11 +29,11 @@ from counterprobe.discovery.structure.fields import (
     require_share,
 )
 from counterprobe.discovery.structure.recognition import SAME_ROW, Found
-from counterprobe.oracle import Oracle
+from counterprobe.oracles import Oracle
 from counterprobe.planning.coverage import Coverage
 from counterprobe.run.batches import SampleBatch
 from counterprobe.run.ledger import Ledger
-from counterprobe.run.standing import Progress
+from counterprobe.run.unmasking import Progress
 from counterprobe.states import MASK
 from counterprobe.streams import Streams
 

@@ -24,7 +24,7 @@ from counterprobe.discovery.structure.fields import ARRAYS, FIRST_KIND, KIND
 from counterprobe.discovery.structure.recognition import SAME_ROW, Found, recognise
 from counterprobe.discovery.structure.rehearsed import rehearsed
 from counterprobe.errors import Infeasible
-from counterprobe.oracle import Oracle
+from counterprobe.oracles import Oracle
 from counterprobe.planning.order import CommitOrder, commit_order
 from counterprobe.run.batches import SampleBatch
 from counterprobe.run.ledger import Ledger

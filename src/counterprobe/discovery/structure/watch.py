@@ -22,7 +22,7 @@ from counterprobe.discovery.compressed.implied import (
     tokens_of,
 )
 from counterprobe.discovery.compressed.rehearsal import show_few, shown_sizes
-from counterprobe.oracle import Readouts
+from counterprobe.oracles import Readouts
 from counterprobe.planning.order import CommitOrder
 from counterprobe.rows import ClassedRows, Rows
 from counterprobe.run.unmasking import Unmasking

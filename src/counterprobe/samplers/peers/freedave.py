@@ -15,10 +15,10 @@ from typing import ClassVar, Literal
 import numpy as np
 
 from counterprobe.arrays import FloatArray, IntArray, StateArray
-from counterprobe.oracle import Readouts
+from counterprobe.oracles import Readouts
 from counterprobe.rows import Rows
+from counterprobe.run.door import Refusals
 from counterprobe.run.ledger import Right
-from counterprobe.run.refusals import Refusals
 from counterprobe.run.unmasking import Unmasking
 from counterprobe.samplers.base import Sampler, Sweep
 from counterprobe.samplers.rules.drafted_blocks import in_order, log_probs, prefix_states, tempered

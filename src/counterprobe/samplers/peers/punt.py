@@ -15,7 +15,7 @@ from typing import ClassVar, Literal
 import numpy as np
 
 from counterprobe.arrays import BoolArray, IntArray
-from counterprobe.oracle import Readouts
+from counterprobe.oracles import Readouts
 from counterprobe.rows import Rows, to_numpy
 from counterprobe.run.candidates import Candidates
 from counterprobe.run.ledger import Right

@@ -17,10 +17,10 @@ from typing import Literal, Protocol
 import numpy as np
 
 from counterprobe.arrays import FloatArray, IntArray, StateArray
-from counterprobe.oracle import Readouts
+from counterprobe.oracles import Readouts
 from counterprobe.rows import Rows, to_numpy
+from counterprobe.run.door import Refusals
 from counterprobe.run.ledger import Right
-from counterprobe.run.refusals import Refusals
 from counterprobe.run.unmasking import Unmasking
 from counterprobe.samplers.base import Sampler
 from counterprobe.streams import CommitNoise, Decisions

@@ -24,7 +24,7 @@ from typing import Any, ClassVar, Literal, Protocol
 import numpy as np
 
 from counterprobe.arrays import FloatArray, IntArray
-from counterprobe.oracle import Readouts
+from counterprobe.oracles import Readouts
 from counterprobe.rows import Rows, to_numpy
 from counterprobe.run.ledger import Right
 from counterprobe.run.unmasking import Request, Unmasking

@@ -15,9 +15,9 @@ from typing import Any, TypeVar
 import numpy as np
 
 from counterprobe.arrays import FloatArray, IntArray, StateArray
-from counterprobe.oracle import Readouts
+from counterprobe.oracles import Readouts
 from counterprobe.rows import Rows
-from counterprobe.run.refusals import Refusals
+from counterprobe.run.door import Refusals
 from counterprobe.run.unmasking import Request, Unmasking
 from counterprobe.samplers.rules.drafted_blocks import log_probs, prefix_states, tempered
 

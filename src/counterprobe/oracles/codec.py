@@ -23,8 +23,8 @@ from counterprobe.arrays import IntArray
 from counterprobe.classes import TokenClasses
 from counterprobe.errors import CheckpointError
 from counterprobe.extras import load_extra
+from counterprobe.oracles.query import Reply
 from counterprobe.rows import ClassedRows, DenseRows, Rows
-from counterprobe.wrapping import Reply
 
 __all__ = ["decode_classes", "decode_reply", "encode_classes", "encode_reply", "pack", "unpack"]
 
@@ -108,13 +108,13 @@ def encode_reply(
 
     Parameters
     ----------
-    reply : Rows, or Rows and attention
+    reply : Reply
     positions : ndarray of int
         Of the rows, as they were asked for; kept only where the rows say something else.
     classes : int, optional
         The number of the rows' token classes.
     """
-    rows, attention = reply if isinstance(reply, tuple) else (reply, None)
+    rows, attention = reply.rows, reply.attention
     arrays: Arrays = {}
     meta: dict[str, Any] = {"rows": type(rows).__name__}
     if isinstance(rows, ClassedRows):
@@ -179,7 +179,7 @@ def decode_reply(
             f"a reply of the checkpoint has shape {shape} where {len(positions)} rows are asked "
             "for"
         )
-    return rows if "attention" not in arrays else (rows, arrays["attention"])
+    return Reply(rows, arrays.get("attention"))
 
 
 def _positions(found: IntArray, length: int) -> IntArray:

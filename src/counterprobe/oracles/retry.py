@@ -1,7 +1,7 @@
 """An oracle that fails now and then: its calls are repeated, with growing pauses, up to a limit.
 
 A model behind a network, or on a shared accelerator, may raise or hang once and answer the next
-time. :class:`RetryingOracle` asks again; the run above it sees one submission and charges one.
+time. :class:`Retry` asks again; the run above it sees one submission and charges one.
 What failed is counted apart. A reply that breaks the oracle's contract is not asked for again:
 repeating would hide it.
 """
@@ -13,21 +13,17 @@ import logging
 import math
 import threading
 import time
-from collections import deque
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 
 from counterprobe.arguments import whole_number
-from counterprobe.arrays import StateArray
-from counterprobe.errors import OracleError
-from counterprobe.oracle import Oracle, Readouts, StreamingOracle
-from counterprobe.rows import Rows
-from counterprobe.wrapping import Around, Question, Reply, row_question
+from counterprobe.errors import CheckpointError, OracleError
+from counterprobe.oracles.oracle import Oracle, OracleInfo, Wrapper
+from counterprobe.oracles.query import Query, Reply
 
-__all__ = ["Failure", "RetryingOracle"]
+__all__ = ["Failure", "Retry"]
 
 logger = logging.getLogger("counterprobe")
-Request = tuple[StateArray, Readouts]
 
 # No pause is longer, in seconds, however often a call failed.
 LONGEST_PAUSE = 60.0
@@ -51,7 +47,7 @@ class Failure:
     reason: str
 
 
-class RetryingOracle(Around):
+class Retry(Wrapper):
     """Repeats calls that raise or take too long.
 
     Parameters
@@ -75,27 +71,24 @@ class RetryingOracle(Around):
 
     Notes
     -----
-    Sessions are repeated too: one that failed is opened anew and told again what was committed.
-    An oracle that reads requests ahead goes on doing so: the one that failed is repeated alone,
-    and those after it are handed over again. With a ``timeout``, requests go one by one.
+    An oracle that keeps work of runs begins anew where an attempt failed: a query says all that it
+    needs for that. With a ``timeout``, queries go one by one.
 
     Examples
     --------
     >>> import counterprobe as cp
     >>> law = cp.families.path(length=5, target_seed=1)
-    >>> oracle = cp.RetryingOracle(law.oracle(), attempts=5, timeout=30.0)
+    >>> oracle = law.oracle().retrying(5, timeout=30.0)
     >>> batch = cp.sample(oracle, "sequential", progress=False)
     >>> batch.ledger.total, len(oracle.failures)
     (5, 0)
     """
 
-    stream: Callable[[Iterable[Request]], Iterator[Rows]]
-
     def __init__(
         self,
         oracle: Oracle,
-        *,
         attempts: int = 3,
+        *,
         timeout: float | None = None,
         backoff: float = 1.0,
         sleep: Callable[[float], object] = time.sleep,
@@ -111,26 +104,45 @@ class RetryingOracle(Around):
         self._sleep = sleep
         self._num_calls = 0
         self.failures: list[Failure] = []
-        if isinstance(oracle, StreamingOracle) and timeout is None:
-            self.stream = self._streamed
 
-    def answer(self, question: Question, ask: Callable[[], Reply]) -> Reply:
+    @property
+    def info(self) -> OracleInfo:
+        """What the inner oracle is; with a timeout queries go one by one."""
+        info = self.inner.info
+        return info if self._timeout is None else replace(info, ahead=1)
+
+    def ask(self, query: Query) -> Reply:
         """Ask until there is a reply, or too often."""
         call, self._num_calls = self._num_calls, self._num_calls + 1
-        return self._asked(question, ask, call, first=1)
+        reply = self._attempted(lambda: self._reply(query), query, call, 1)
+        if not reply.is_late:
+            return reply
+        # A reply that is waited for may fail while it is: then the query is asked again, alone.
+        return Reply.later(lambda: self._attempted(reply.settle, query, call, 1), reply.drop)
 
-    def _asked(self, question: Question, ask: Callable[[], Reply], call: int, first: int) -> Reply:
-        """Make the attempts of a call that are left."""
-        for attempt in range(first, self._attempts + 1):
+    def _reply(self, query: Query) -> Reply:
+        if self._timeout is None:
+            return self.inner.ask(query)
+        return self._in_time(query, self._timeout)
+
+    def _attempted(
+        self, attempt: Callable[[], Reply], query: Query, call: int, number: int
+    ) -> Reply:
+        """Make an attempt; after one that failed, the attempts of its call that are left."""
+        while True:
             try:
-                return ask() if self._timeout is None else self._in_time(ask, self._timeout)
-            except OracleError:  # a broken contract
+                return attempt()
+            except (
+                OracleError,
+                CheckpointError,
+            ):  # a broken contract, or no failure
                 raise
             except Exception as problem:
-                self._failed(question, call, attempt, problem)
-        raise AssertionError("unreachable: the last attempt returns or raises")
+                self._failed(query, call, number, problem)
+            number += 1
+            attempt = lambda: self._reply(query).settle()  # noqa: E731
 
-    def _failed(self, question: Question, call: int, attempt: int, problem: Exception) -> None:
+    def _failed(self, query: Query, call: int, attempt: int, problem: Exception) -> None:
         """Count a failure, and pause; raise if it was the last that is permitted."""
         reason = f"{type(problem).__name__}: {problem}"
         self.failures.append(Failure(call, attempt, reason))
@@ -138,66 +150,18 @@ class RetryingOracle(Around):
         if attempt == self._attempts:
             raise OracleError(
                 f"oracle {self.name!r} failed {attempt} times in a row on call {call} "
-                f"({question.num_states} states, {len(question.positions)} rows); the last time "
-                f"{reason}"
+                f"({len(query.states)} states, {len(query.readouts)} rows); the last time {reason}"
             ) from problem
         self._sleep(min(LONGEST_PAUSE, self._backoff * 2.0 ** (attempt - 1)))
 
-    def _streamed(self, requests: Iterable[Request]) -> Iterator[Rows]:
-        """Answer many requests as the oracle streams them; begin a stream anew after a failure."""
-        assert isinstance(self.inner, StreamingOracle)
-        reading = iter(requests)
-        waiting: deque[Request] = deque()
-        of_the_caller: list[BaseException] = []
-
-        def handed(again: list[Request]) -> Iterator[Request]:
-            yield from again
-            while True:
-                try:
-                    request = next(reading)
-                except StopIteration:
-                    return
-                except BaseException as problem:  # no failure of the oracle
-                    of_the_caller.append(problem)
-                    raise
-                waiting.append(request)
-                yield request
-
-        replies = self.inner.stream(handed([]))
-        while True:
-            try:
-                rows = next(replies)
-            except StopIteration:
-                return
-            except OracleError:  # a broken contract
-                raise
-            except Exception as problem:
-                if not waiting or any(problem is one for one in of_the_caller):
-                    raise
-                rows = self._repeated(waiting[0], problem)
-                replies = self.inner.stream(handed(list(waiting)[1:]))
-            else:
-                self._num_calls += 1
-            waiting.popleft()
-            yield rows
-
-    def _repeated(self, request: Request, problem: Exception) -> Rows:
-        """Answer alone a request whose first attempt failed in a stream."""
-        call, self._num_calls = self._num_calls, self._num_calls + 1
-        question = row_question(*request)
-        self._failed(question, call, 1, problem)
-        reply = self._asked(question, lambda: self.inner.rows(*request), call, first=2)
-        assert not isinstance(reply, tuple)
-        return reply
-
-    def _in_time(self, ask: Callable[[], Reply], timeout: float) -> Reply:
+    def _in_time(self, query: Query, timeout: float) -> Reply:
         """Ask in another thread, and wait for so long."""
         replies: list[Reply] = []
         errors: list[BaseException] = []
 
         def attempt() -> None:
             try:
-                replies.append(ask())
+                replies.append(self.inner.ask(query).settle())
             except BaseException as problem:  # raised again in the thread that waits
                 errors.append(problem)
 

@@ -33,7 +33,7 @@ try:
 except ImportError:  # no file locks on this system: two processes on one log are not told apart
     fcntl = None  # type: ignore[assignment]
 
-__all__ = ["Kind", "ReplyLog"]
+__all__ = ["Kind", "ReplyFile"]
 
 MAGIC = b"counterprobe replies 1\n"
 # What of a run is compared only where both sides know it: not every oracle can tell.
@@ -51,7 +51,7 @@ class Kind(IntEnum):
     NOT_KEPT = 4
 
 
-class ReplyLog:
+class ReplyFile:
     """A log that is open: its records are read in order, then more are appended.
 
     Parameters

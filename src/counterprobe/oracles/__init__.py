@@ -1,0 +1,17 @@
+"""Oracles: the interface, functions as oracles, and wrappers that compose."""
+
+from counterprobe.oracles.callable import CallableOracle as CallableOracle
+from counterprobe.oracles.oracle import NUMERICAL_FLOOR as NUMERICAL_FLOOR
+from counterprobe.oracles.oracle import KeptWork as KeptWork
+from counterprobe.oracles.oracle import LawOracle as LawOracle
+from counterprobe.oracles.oracle import Oracle as Oracle
+from counterprobe.oracles.oracle import OracleInfo as OracleInfo
+from counterprobe.oracles.oracle import RowOracle as RowOracle
+from counterprobe.oracles.oracle import Wrapper as Wrapper
+from counterprobe.oracles.oracle import as_oracle as as_oracle
+from counterprobe.oracles.query import Query as Query
+from counterprobe.oracles.query import Readouts as Readouts
+from counterprobe.oracles.query import Reply as Reply
+from counterprobe.oracles.query import RunKey as RunKey
+from counterprobe.oracles.query import Runs as Runs
+from counterprobe.oracles.query import join as join

@@ -1,0 +1,359 @@
+"""Oracles: what answers a masked state with rows.
+
+An oracle has one verb, :meth:`Oracle.ask`, and one record of what it is, :attr:`Oracle.info`. A
+:class:`Query` holds a batch of states and what to read: one readout set shared by all of them, or
+flat (state index, position) pairs when each state masks its own set. Each state is one submission,
+whatever is read from it. Oracles are frozen: the same query gives the same rows whoever asks,
+whatever else is asked beside it, and readouts are masked.
+
+Samplers never ask an oracle themselves; they go through :class:`counterprobe.Unmasking`, which
+counts. To plug in a model, wrap a function in :class:`CallableOracle`; whatever has ``rows(states,
+readouts)`` and its sizes serves too (:func:`as_oracle`). What only changes how an answer comes
+about is composed around an oracle: ``oracle.logged("run.log").retrying(3)``.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
+from weakref import WeakKeyDictionary
+
+from counterprobe.arrays import StateArray
+from counterprobe.oracles.query import Query, Readouts, Reply, RunKey, Runs
+from counterprobe.rows import Rows
+
+if TYPE_CHECKING:
+    import os
+
+    from counterprobe.oracles.log import Log
+    from counterprobe.oracles.retry import Retry
+
+__all__ = [
+    "NUMERICAL_FLOOR",
+    "KeptWork",
+    "LawOracle",
+    "Oracle",
+    "OracleInfo",
+    "RowOracle",
+    "Wrapper",
+    "as_oracle",
+]
+
+T = TypeVar("T")
+
+# An exact oracle still rounds: below this a difference between two rows means nothing.
+NUMERICAL_FLOOR = 1e-12
+
+
+@dataclass(frozen=True, slots=True)
+class OracleInfo:
+    """What an oracle is.
+
+    Attributes
+    ----------
+    name : str
+        For messages and results.
+    length, vocab_size : int
+        N and V.
+    row_error : float
+        Total-variation radius of its rows around the exact ones; an exact oracle declares a
+        numerical floor (about 1e-12), so that rounding never becomes a vote.
+    trusted : bool
+        Whether a run may skip checking what it returns.
+    row_hellinger_radius, row_kl_radius : float or None
+        Uniform bounds on the squared Hellinger distance and the forward KL of its rows.
+    keeps_work : bool
+        Whether it answers the histories of one run at less cost when queries say which run asks.
+    keeps_many : bool
+        Whether it does so for many runs in one query.
+    depends_on_order : bool
+        Whether rows depend on the ranks of a query. Probes of such an oracle, which have none,
+        are answered as if positions had been committed by index.
+    offers_attention : bool
+        Whether attention can be asked for together with rows.
+    ahead : int
+        How many queries may wait for their replies at once; more than one where replicas share
+        the work.
+    recheck : float
+        Share of the submitted states that a run is to submit a second time and compare.
+    """
+
+    name: str
+    length: int
+    vocab_size: int
+    row_error: float = NUMERICAL_FLOOR
+    trusted: bool = False
+    row_hellinger_radius: float | None = None
+    row_kl_radius: float | None = None
+    keeps_work: bool = False
+    keeps_many: bool = False
+    depends_on_order: bool = False
+    offers_attention: bool = False
+    ahead: int = 1
+    recheck: float = 0.0
+
+
+class Oracle(ABC):
+    """A frozen conditional oracle: subclasses have :attr:`info` and :meth:`ask`."""
+
+    __slots__ = ()
+
+    @property
+    @abstractmethod
+    def info(self) -> OracleInfo:
+        """What it is."""
+
+    @abstractmethod
+    def ask(self, query: Query) -> Reply:
+        """Return one row per readout, in order; the query must be left as it is."""
+
+    @property
+    def digest(self) -> str | None:
+        """What tells it from others of its name and size; None where it cannot say.
+
+        A checkpoint or a structure of another one is then refused before anything is asked. Apart
+        from ``info``, since a network's takes a while.
+        """
+        return None
+
+    @contextmanager
+    def running(self, about: Mapping[str, Any] | None = None) -> Iterator[Self]:
+        """Be told of a run: what determines it, when it begins and when it is over."""
+        yield self
+
+    # ----- Conveniences --------------------------------------------------------------------
+
+    @property
+    def name(self) -> str:
+        """What it calls itself."""
+        return self.info.name
+
+    @property
+    def length(self) -> int:
+        """Number of positions N."""
+        return self.info.length
+
+    @property
+    def vocab_size(self) -> int:
+        """Number of tokens V."""
+        return self.info.vocab_size
+
+    @property
+    def row_error(self) -> float:
+        """Total-variation radius of its rows."""
+        return self.info.row_error
+
+    def rows(self, states: StateArray, readouts: Readouts) -> Rows:
+        """Return the rows of a plain query."""
+        return self.ask(Query(states, readouts)).rows
+
+    # ----- Wrappers ------------------------------------------------------------------------
+
+    def retrying(self, attempts: int = 3, **options: Any) -> Retry:
+        """Repeat calls that raise or hang; options as for :class:`counterprobe.oracles.Retry`."""
+        from counterprobe.oracles.retry import Retry
+
+        return Retry(self, attempts, **options)
+
+    def logged(self, path: str | os.PathLike[str], **options: Any) -> Log:
+        """Log every reply in a file, from which a run that was interrupted goes on."""
+        from counterprobe.oracles.log import Log
+
+        return Log(self, path, **options)
+
+    def rechecking(self, share: float) -> Oracle:
+        """Have runs submit a share of their states twice, to find out whether it is frozen.
+
+        They are charged as probes; a row that moved by more than the declared row error raises
+        ``OracleError``.
+        """
+        if not 0 <= share <= 1:
+            raise ValueError(f"share must be one of the submissions, 0 to 1; got {share!r}")
+        return self.declaring(recheck=float(share))
+
+    def declaring(self, **changes: Any) -> Oracle:
+        """Let it say something else of itself, such as ``trusted=True`` or a ``row_error``."""
+        return _Declaring(self, changes)
+
+    def by_index(self) -> Oracle:
+        """Return it as it is probed: by index, where its rows depend on the order of commits."""
+        return _ByIndex(self) if self.info.depends_on_order else self
+
+
+class RowOracle(Oracle):
+    """An oracle whose rows are a function of the state alone: subclasses have ``rows``."""
+
+    __slots__ = ()
+
+    @abstractmethod
+    def rows(self, states: StateArray, readouts: Readouts) -> Rows:
+        """Return one row per readout, in order; ``states`` must be left as they are."""
+
+    def ask(self, query: Query) -> Reply:
+        """Answer whoever asks."""
+        return Reply(self.rows(query.states, query.readouts))
+
+
+class LawOracle(RowOracle):
+    """What every oracle of a law has in common: its size and its name are the law's.
+
+    It is exact, rounding aside, unless a subclass says otherwise.
+    """
+
+    __slots__ = ()
+    law: Any
+
+    @property
+    def info(self) -> OracleInfo:
+        """What it is."""
+        return self.info_with()
+
+    def info_with(self, **changes: Any) -> OracleInfo:
+        """Return what the exact oracle of the law is, but for what a subclass does otherwise."""
+        law = self.law
+        exact = {"trusted": True, "row_hellinger_radius": 0.0, "row_kl_radius": 0.0}
+        return OracleInfo(f"exact {law.name}", law.length, law.vocab_size, **{**exact, **changes})
+
+    @property
+    def digest(self) -> str | None:
+        """What tells the law from others of its name and size."""
+        digest: str = self.law.content_digest
+        return digest
+
+
+class KeptWork(Generic[T]):
+    """What an oracle keeps of runs between their queries, until they end.
+
+    Work is taken out while it is used and put back when that went well: an attempt that failed
+    half way, or that goes on after somebody stopped waiting for it, has seen nobody knows what.
+    """
+
+    def __init__(self) -> None:
+        self._kept: WeakKeyDictionary[RunKey, tuple[int, T]] = WeakKeyDictionary()
+
+    def take(self, runs: Runs) -> T | None:
+        """Return what was put back after the last query of these runs; None if it is not here."""
+        serial, work = self._kept.pop(runs.key, (-1, None))
+        return work if serial == runs.serial else None
+
+    def put(self, runs: Runs, work: T) -> None:
+        """Keep work until the next query of these runs."""
+        self._kept[runs.key] = runs.serial + 1, work
+
+
+# ----- Around others ------------------------------------------------------------------------
+
+
+class Wrapper(Oracle):
+    """Another oracle, with something done to its queries or replies; attributes are passed on.
+
+    Parameters
+    ----------
+    oracle : Oracle
+    """
+
+    def __init__(self, oracle: Oracle) -> None:
+        self.inner = as_oracle(oracle)
+
+    @property
+    def info(self) -> OracleInfo:
+        """What the inner oracle is."""
+        return self.inner.info
+
+    @property
+    def digest(self) -> str | None:
+        """What tells the inner oracle from others."""
+        return self.inner.digest
+
+    def ask(self, query: Query) -> Reply:
+        """Hand a query on."""
+        return self.inner.ask(query)
+
+    @contextmanager
+    def running(self, about: Mapping[str, Any] | None = None) -> Iterator[Self]:
+        """Tell the inner oracle of a run."""
+        with self.inner.running(about):
+            yield self
+
+    def __getattr__(self, name: str) -> Any:
+        """Pass on whatever else the inner oracle has, such as a template."""
+        if name.startswith("_") or name == "inner":
+            raise AttributeError(f"{type(self).__name__} has no attribute {name!r}")
+        return getattr(self.inner, name)
+
+
+class _Declaring(Wrapper):
+    """An oracle that says something else of itself."""
+
+    def __init__(self, oracle: Oracle, changes: dict[str, Any]) -> None:
+        super().__init__(oracle)
+        self._changes = changes
+        replace(self.inner.info, **changes)  # an unknown word is refused here
+
+    @property
+    def info(self) -> OracleInfo:
+        return replace(self.inner.info, **self._changes)
+
+
+class _ByIndex(Wrapper):
+    """An oracle whose rows depend on the order of commits, as it is probed."""
+
+    @property
+    def info(self) -> OracleInfo:
+        return replace(self.inner.info, depends_on_order=False, keeps_work=False, keeps_many=False)
+
+
+class _RowsOnly(Wrapper):
+    """Anything with ``rows`` and its sizes: what was not written as an :class:`Oracle`."""
+
+    def __init__(self, inner: Any) -> None:
+        self.inner = inner
+
+    @property
+    def info(self) -> OracleInfo:
+        inner: Any = self.inner
+        return OracleInfo(
+            str(getattr(inner, "name", type(inner).__name__)),
+            inner.length,
+            inner.vocab_size,
+            inner.row_error,
+            bool(getattr(inner, "trusted", False)),
+            getattr(inner, "row_hellinger_radius", None),
+            getattr(inner, "row_kl_radius", None),
+        )
+
+    @property
+    def digest(self) -> str | None:
+        found: str | None = getattr(self.inner, "digest", None)
+        return found
+
+    def rows(self, states: StateArray, readouts: Readouts) -> Rows:
+        return self.inner.rows(states, readouts)
+
+    def ask(self, query: Query) -> Reply:
+        return Reply(self.inner.rows(query.states, query.readouts))
+
+    @contextmanager
+    def running(self, about: Mapping[str, Any] | None = None) -> Iterator[Self]:
+        yield self
+
+
+def as_oracle(oracle: object) -> Oracle:
+    """Return an oracle; whatever has ``rows``, sizes and a row error becomes one.
+
+    Raises
+    ------
+    ValueError
+        For what is none, such as a plain function or a law.
+    """
+    if isinstance(oracle, Oracle):
+        return oracle
+    if all(hasattr(oracle, name) for name in ("length", "vocab_size", "row_error", "rows")):
+        return _RowsOnly(oracle)
+    raise ValueError(
+        f"oracle must have length, vocab_size, row_error and rows(), or be an Oracle; got "
+        f"{oracle!r}. Wrap a function in counterprobe.CallableOracle, or call law.oracle()"
+    )

@@ -1,0 +1,296 @@
+"""What an oracle is asked, and what it answers.
+
+A :class:`Query` holds a batch of states and what to read from them: one readout set shared by all
+of them, or flat (state index, position) pairs when each state masks its own set. Where states are
+histories of runs it says in which round each revealed position was committed and what is new, so
+that an oracle may keep work from one query to the next, and the same query has the same rows
+whoever asks. A :class:`Reply` holds one row per readout, and may still be on its way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from counterprobe.arrays import FloatArray, IntArray, StateArray
+from counterprobe.compiled import kernel
+from counterprobe.digests import digest_of
+from counterprobe.rows import Rows
+from counterprobe.states import MASK
+
+__all__ = ["Query", "Readouts", "Reply", "RunKey", "Runs", "join"]
+
+# Rows of an example, at most: a state may have very many, and few tell oracles apart.
+MOST_EXAMPLE_ROWS = 64
+
+
+def _flat_integers(name: str, values: ArrayLike) -> IntArray:
+    """Return a flat integer array; a boolean mask or a float is a mistake, not a position."""
+    array = np.atleast_1d(np.asarray(values))
+    if array.ndim != 1 or (array.size and array.dtype.kind not in "iu"):
+        raise ValueError(
+            f"{name} must be a flat list of integers, got shape {np.shape(values)} and dtype "
+            f"{array.dtype}"
+        )
+    return array.astype(np.int64)
+
+
+@dataclass(frozen=True, slots=True)
+class Readouts:
+    """Which rows to read from a batch of states, as flat (state index, position) pairs.
+
+    Attributes
+    ----------
+    state_index, position : ndarray of int, shape (R,)
+        Rows come back in this order.
+    shared : ndarray of int, shape (S,) or None
+        The common readout set when every state reads the same positions (state-major order).
+    """
+
+    state_index: IntArray
+    position: IntArray
+    shared: IntArray | None = None
+
+    def __len__(self) -> int:
+        """Return the number of rows asked for."""
+        return len(self.position)
+
+    @classmethod
+    def same(cls, num_states: int, positions: ArrayLike) -> Readouts:
+        """Read the same positions from every state."""
+        shared = _flat_integers("readout positions", positions)
+        index = np.repeat(np.arange(num_states), len(shared))
+        return cls(index, np.tile(shared, num_states), shared)
+
+    @classmethod
+    def pairs(cls, state_index: ArrayLike, position: ArrayLike) -> Readouts:
+        """Read one position from one state, pair by pair."""
+        index = _flat_integers("state_index", state_index)
+        where = _flat_integers("position", position)
+        if index.shape != where.shape:
+            raise ValueError(
+                f"state_index and position must have one length, got {len(index)} and {len(where)}"
+            )
+        return cls(index, where)
+
+    @classmethod
+    def every_masked(cls, states: StateArray) -> Readouts:
+        """Read every masked position of every state."""
+        index, where = np.nonzero(states == MASK)
+        return cls(index.astype(np.int64), where.astype(np.int64))
+
+    def check(self, states: StateArray) -> None:
+        """Refuse readouts that are out of range or not masked."""
+        num_states, length = states.shape
+        if not len(self) or not _has_bad_readout(states, self.state_index, self.position):
+            return
+        if self.state_index.min() < 0 or self.state_index.max() >= num_states:
+            raise ValueError(
+                f"readout state indices must lie in 0..{num_states - 1}, got "
+                f"{int(self.state_index.min())}..{int(self.state_index.max())}"
+            )
+        if self.position.min() < 0 or self.position.max() >= length:
+            raise ValueError(
+                f"readout positions must lie in 0..{length - 1}, got "
+                f"{int(self.position.min())}..{int(self.position.max())}"
+            )
+        seen = states[self.state_index, self.position] != MASK
+        if seen.any():
+            k = int(np.argmax(seen))
+            raise ValueError(
+                f"readouts must be masked: position {int(self.position[k])} is revealed in "
+                f"state {int(self.state_index[k])}; mask it or do not read it"
+            )
+
+
+@kernel
+def _has_bad_readout(states: StateArray, state_index: IntArray, position: IntArray) -> bool:
+    """Whether some readout is out of range or revealed."""
+    num_states, length = states.shape
+    for k in range(len(position)):
+        b, j = state_index[k], position[k]
+        if b < 0 or b >= num_states or j < 0 or j >= length or states[b, j] >= 0:
+            return True
+    return False
+
+
+class RunKey:
+    """Who asks: a run, or runs that always ask together. It keys what an oracle keeps of them.
+
+    Whoever runs holds the only lasting reference, so that a run's end is the end of its key, and
+    of everything that was kept under it.
+    """
+
+    __slots__ = ("__weakref__",)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Runs:
+    """Whose histories the states of a query are: a hint for oracles that keep work.
+
+    Attributes
+    ----------
+    key : RunKey
+    members : ndarray of int, shape (B,)
+        Which of the runs under that key each state belongs to.
+    serial : int
+        How many queries were asked under that key before.
+    fresh : Readouts
+        What was revealed since the last of them; the tokens are in the states.
+    """
+
+    key: RunKey
+    members: IntArray
+    serial: int
+    fresh: Readouts
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Query:
+    """What an oracle is asked.
+
+    Attributes
+    ----------
+    states : ndarray of int, shape (B, N)
+        ``MASK`` where masked; for reading only.
+    readouts : Readouts
+        Which rows; they come back in this order.
+    ranks : ndarray of int, shape (B, N), optional
+        Where states are histories of runs: the round in which each revealed position was
+        committed, below 0 for given context. Rows of an oracle whose ``info.depends_on_order``
+        holds depend on it; such an oracle may also be asked for *revealed* positions, whose row is
+        the one given whatever was committed before them. Probes belong to no run and have none.
+    runs : Runs, optional
+        Who asks, for oracles that keep work; no row depends on it.
+    attention_layers : int, optional
+        Return attention beside the rows: weights averaged over all heads of the last so many
+        layers, for oracles whose ``info.offers_attention`` holds.
+    """
+
+    states: StateArray
+    readouts: Readouts
+    ranks: IntArray | None = None
+    runs: Runs | None = None
+    attention_layers: int | None = None
+
+    @property
+    def digest(self) -> bytes:
+        """Sixteen bytes that determine its rows, and so tell it from other queries."""
+        layers = b"-" if self.attention_layers is None else str(self.attention_layers).encode()
+        asked = self.readouts.state_index, self.readouts.position
+        return digest_of(self.states, asked, self.ranks, layers)
+
+    def example(self) -> Query:
+        """Return the first state that is read alone, with a few of its rows and without its run.
+
+        The reply holds the rows ``example_rows`` of the whole reply.
+        """
+        which, chosen = int(self.readouts.state_index[0]), self.example_rows
+        ranks = None if self.ranks is None else self.ranks[which : which + 1].copy()
+        readouts = Readouts.same(1, self.readouts.position[chosen])
+        return Query(self.states[which : which + 1].copy(), readouts, ranks)
+
+    @property
+    def example_rows(self) -> IntArray:
+        """Which rows of the whole reply are those of :meth:`example`."""
+        first = self.readouts.state_index[0]
+        return np.flatnonzero(self.readouts.state_index == first)[:MOST_EXAMPLE_ROWS]
+
+
+def join(queries: Sequence[Query]) -> Query:
+    """Return several queries as one, their rows in order; whose runs they were is left out."""
+    num_states = [len(one.states) for one in queries]
+    states = np.concatenate([one.states for one in queries])
+    ranks = None
+    if any(one.ranks is not None for one in queries):
+        ranks = np.concatenate(
+            [np.full(one.states.shape, -1) if one.ranks is None else one.ranks for one in queries]
+        )
+    readouts = _joined([one.readouts for one in queries], num_states)
+    return Query(states, readouts, ranks, attention_layers=queries[0].attention_layers)
+
+
+def _joined(parts: Sequence[Readouts], num_states: Sequence[int]) -> Readouts:
+    """Read from several batches of states as from one."""
+    shared = parts[0].shared
+    if shared is not None and all(
+        part.shared is not None and np.array_equal(part.shared, shared) for part in parts
+    ):
+        return Readouts.same(sum(num_states), shared)
+    starts = np.cumsum([0, *num_states[:-1]])
+    return Readouts.pairs(
+        np.concatenate([p.state_index + low for p, low in zip(parts, starts, strict=True)]),
+        np.concatenate([part.position for part in parts]),
+    )
+
+
+# ----- What comes back ----------------------------------------------------------------------
+
+
+class Reply:
+    """What an oracle answers: rows, and attention where it was asked for.
+
+    Parameters
+    ----------
+    rows : Rows
+        One per readout, in order.
+    attention : ndarray of float, shape (B, N, N), optional
+        Entry ``[b, i, j]``: the share of what predicts position i that is looked for at position
+        j. What special tokens receive is missing from the sums over j.
+    """
+
+    __slots__ = ("_attention", "_drop", "_rows", "_wait")
+
+    def __init__(self, rows: Rows, attention: FloatArray | None = None) -> None:
+        self._rows, self._attention = rows, attention
+        self._wait: Callable[[], Reply] | None = None
+        self._drop: Callable[[], None] | None = None
+
+    @classmethod
+    def later(cls, wait: Callable[[], Reply], drop: Callable[[], None] | None = None) -> Reply:
+        """Return a reply that is waited for when its rows are looked at.
+
+        Parameters
+        ----------
+        wait : callable
+            Returns the reply that has come, or raises what went wrong.
+        drop : callable, optional
+            Called instead if nobody is going to look.
+        """
+        reply = cls.__new__(cls)
+        reply._wait, reply._drop = wait, drop
+        return reply
+
+    @property
+    def rows(self) -> Rows:
+        """The rows."""
+        self.settle()
+        return self._rows
+
+    @property
+    def attention(self) -> FloatArray | None:
+        """Attention between positions; None where it was not asked for."""
+        self.settle()
+        return self._attention
+
+    @property
+    def is_late(self) -> bool:
+        """Whether it is still to be waited for."""
+        return self._wait is not None
+
+    def settle(self) -> Reply:
+        """Wait for the rows; return the reply itself."""
+        if self._wait is not None:
+            wait, self._wait = self._wait, None
+            come = wait()
+            self._rows, self._attention = come.rows, come.attention
+        return self
+
+    def drop(self) -> None:
+        """Say that nobody is going to look at it."""
+        if self._wait is not None and self._drop is not None:
+            self._drop()
+        self._wait = self._drop = None

@@ -1,0 +1,66 @@
+"""Plain values: what JSON has, made of whatever settings, results and diagnostics hold."""
+
+from __future__ import annotations
+
+import enum
+import math
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from counterprobe.digests import array_digest
+
+__all__ = ["plain"]
+
+
+def plain(value: Any, *, digest_arrays: bool = False, most_items: int | None = None) -> Any:
+    """Return what JSON has for a value.
+
+    NumPy's numbers become Python's, arrays and tensors lists, infinities words (which samplers
+    read back), NaN null. Objects that JSON has nothing for become the text that describes them,
+    or the name of their type where that text would hold an address.
+
+    Parameters
+    ----------
+    value
+        Anything.
+    digest_arrays : bool
+        Name arrays by their type, shape and digest in place of listing them.
+    most_items : int, optional
+        A longer list becomes its length in words: nobody reads it.
+
+    Examples
+    --------
+    >>> plain({"edges": ((0, 1),), "batches": None, "epsilon": float("inf")})
+    {'edges': [[0, 1]], 'batches': None, 'epsilon': 'inf'}
+    >>> plain(range(100), most_items=64)
+    '100 values'
+    """
+    if value is None or isinstance(value, (bool, int, str)):
+        return value
+    if isinstance(value, float):
+        value = float(value)  # NumPy's doubles are floats, too
+        return value if math.isfinite(value) else None if math.isnan(value) else str(value)
+    if isinstance(value, enum.Enum):
+        return str(value)
+    if digest_arrays and isinstance(value, np.ndarray):
+        return array_digest(value)
+    if hasattr(value, "tolist"):
+        value = value.tolist()
+        if not isinstance(value, list):
+            return plain(value)
+    if isinstance(value, Mapping):
+        return {
+            str(key): plain(item, digest_arrays=digest_arrays, most_items=most_items)
+            for key, item in value.items()
+        }
+    if isinstance(value, Sequence) and not isinstance(value, bytes):
+        if most_items is not None and len(value) > most_items:
+            return f"{len(value)} values"
+        return [plain(item, digest_arrays=digest_arrays, most_items=most_items) for item in value]
+    if isinstance(value, os.PathLike):
+        return os.fspath(value)
+    text = repr(value)
+    return type(value).__name__ if " at 0x" in text else text
