@@ -383,7 +383,8 @@ class Stage:
                 while problem is None and len(waiting) < self._door.oracle.info.ahead:
                     try:
                         label, query, refusals = next(reading)
-                        self._check_room(query, waiting)
+                        before = sum(len(one.states) for _, one, _, _ in waiting)
+                        check_budget(self._door.max_submissions, self._needed(query) + before)
                         waiting.append((label, query, refusals, self._begin(query, refusals)))
                     except Exception as error:  # also the end; each in its turn
                         problem = error
@@ -412,13 +413,6 @@ class Stage:
             if refusals is None:
                 raise
             return Reply.later(_raising(refusal))
-
-    def _check_room(
-        self, query: Query, waiting: Iterable[tuple[T, Query, Refusals | None, Reply]]
-    ) -> None:
-        """Refuse what the budget does not permit beside all that waits for its reply."""
-        before = sum(len(one.states) for _, one, _, _ in waiting)
-        check_budget(self._door.max_submissions, self._needed(query) + before)
 
     def _require_order(self, query: Query) -> None:
         """Refuse to probe an oracle whose rows depend on the order of commits."""

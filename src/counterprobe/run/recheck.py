@@ -109,10 +109,10 @@ class Recheck:
         ends = np.cumsum([len(once.query.readouts) for once in asked])
         once = asked[int(np.searchsorted(ends, k, side="right"))]
         position = int(np.concatenate([one.query.readouts.position for one in asked])[k])
+        seen = int(fingerprint(once.query.states)[0])
         raise OracleError(
             f"oracle {name!r} is not frozen: asked a second time for state {once.number} of the "
-            f"run (fingerprint {int(fingerprint(once.query.states)[0]):016x}), its row at position "
-            f"{position} moved by {moved[k]:.3g} in total variation, where {floor:.3g} is "
+            f"run (fingerprint {seen:016x}), its row at position {position} moved by {moved[k]:.3g} in total variation, where {floor:.3g} is "
             "declared; fix its randomness and keep the states of a batch apart, or declare a "
             "larger row_error"
         )
