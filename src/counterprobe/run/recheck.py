@@ -113,6 +113,6 @@ class Recheck:
         raise OracleError(
             f"oracle {name!r} is not frozen: asked a second time for state {once.number} of the "
             f"run (fingerprint {seen:016x}), its row at position {position} moved by "
-            f"{moved[k]:.3g} in total variation, where {floor:.3g} is declared; fix its randomness and keep the states of a batch apart, or declare a "
-            "larger row_error"
+            f"{moved[k]:.3g} in total variation, where {floor:.3g} is declared; fix its "
+            "randomness and keep the states of a batch apart, or declare a larger row_error"
         )

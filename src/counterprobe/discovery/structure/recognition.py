@@ -10,7 +10,7 @@ from counterprobe.arrays import FloatArray, IntArray, StateArray
 from counterprobe.discovery.compressed.findings import Sample
 from counterprobe.discovery.compressed.keeping import pooled
 from counterprobe.errors import StructureError
-from counterprobe.oracles import Oracle, Readouts
+from counterprobe.oracles import Oracle, Readouts, as_oracle
 from counterprobe.rows import to_numpy
 from counterprobe.run.ledger import Ledger
 from counterprobe.run.unmasking import Unmasking
@@ -112,7 +112,7 @@ def recognise(structure: Recognisable, oracle: Oracle) -> Ledger:
             f"this structure was found with {length} positions and {structure.vocab_size} "
             f"tokens, the oracle has {oracle.length} and {oracle.vocab_size}; discover its own"
         )
-    then, now = structure.about.get("oracle_content"), getattr(oracle, "content_digest", None)
+    then, now = structure.about.get("oracle_content"), as_oracle(oracle).digest
     if None not in (then, now) and then != now:
         raise StructureError(
             "the oracle does not give the stored replies: it is another than this structure was "
