@@ -8,6 +8,7 @@ number of sequences.
 from counterprobe import discovery as discovery
 from counterprobe import evaluation as evaluation
 from counterprobe import models as models
+from counterprobe import oracles as oracles
 from counterprobe import planning as planning
 from counterprobe import samplers as samplers
 from counterprobe import theory as theory

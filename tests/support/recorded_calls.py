@@ -4,36 +4,44 @@ Everything else that they call is plain. Where such a call changes its shape, th
 the record stays.
 """
 
+from dataclasses import replace
+
 import counterprobe as cp
 from counterprobe.engines import InProcess, ShardedOracle
+from counterprobe.infilling.task import make_task
+
+# What a text is joined to its model with; the rest of a request is for drawing.
+OF_TASK = ("allowed", "temperature", "model_options", "oracle_options")
 
 
 def draw(oracle, rule, count, *, log=None, attempts=None, recheck=0.0, **options):
     """Draw sequences; log replies in a file, repeat calls that fail, recheck a share of states."""
     return cp.sample(
-        _retried(oracle, attempts),
-        rule,
-        count,
-        progress=False,
-        paranoid=recheck,
-        checkpoint=log,
-        **options,
+        around(oracle, log, attempts, recheck), rule, count, progress=False, **options
     )
 
 
 def fill_in(model, text, *, log=None, attempts=None, recheck=0.0, **options):
     """Fill in the masks of a text."""
-    retries = 0 if attempts is None else attempts - 1
-    return cp.infill(
-        model, text, progress=False, checkpoint=log, retries=retries, paranoid=recheck, **options
-    )
+    task = make_task(model, text, **{k: options.pop(k) for k in OF_TASK if k in options})
+    task = replace(task, oracle=around(task.oracle, log, attempts, recheck))
+    return cp.infill(task, progress=False, **options)
 
 
 def find(oracle, seed, *, log=None, attempts=None, recheck=0.0, **options):
     """Discover the structure of an oracle."""
     streams = cp.Streams.from_seed(seed)
-    asked = _retried(oracle, attempts)
-    return cp.discover(asked, streams, checkpoint=log, paranoid=recheck, **options)
+    return cp.discover(around(oracle, log, attempts, recheck), streams, **options)
+
+
+def around(oracle, log, attempts, recheck):
+    """Put around an oracle what is asked for."""
+    oracle = cp.oracles.as_oracle(oracle)
+    if attempts is not None:
+        oracle = oracle.retrying(attempts, backoff=0.0)
+    if log is not None:
+        oracle = oracle.logged(log)
+    return oracle.rechecking(recheck)
 
 
 def draw_by(structure, oracle, count, seed, **request):
@@ -44,9 +52,3 @@ def draw_by(structure, oracle, count, seed, **request):
 def sharded(oracle, batch_size):
     """Return an oracle with a replica, in this process; close it."""
     return ShardedOracle.copies_of(oracle, InProcess(), batch_size=batch_size)
-
-
-def _retried(oracle, attempts):
-    if attempts is None:
-        return oracle
-    return cp.RetryingOracle(oracle, attempts=attempts, backoff=0.0)

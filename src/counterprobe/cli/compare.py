@@ -212,7 +212,7 @@ def compare(
     say_costs(chosen, law.length, law.vocab_size)
     finished: list[Trial] = []
     options: dict[str, Any] = {
-        "draws": measured, "max_submissions": max_submissions, "paranoid": share
+        "draws": measured, "max_submissions": max_submissions
     }  # fmt: skip
 
     def run(rule: Sampler, what: str) -> Comparison:

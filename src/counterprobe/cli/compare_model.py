@@ -285,7 +285,7 @@ def _run(shared: _Comparison, sampler: Sampler, name: str, asked: str) -> _Entry
     try:
         with output.run_progress(sampler.name) as progress:
             batch = sample(
-                shared.task.oracle,
+                shared.task.oracle.rechecking(shared.paranoid),
                 sampler,
                 shared.count,
                 seed=shared.seed,
@@ -293,7 +293,6 @@ def _run(shared: _Comparison, sampler: Sampler, name: str, asked: str) -> _Entry
                 orders=shared.orders,
                 max_submissions=shared.max_submissions,
                 progress=progress,
-                paranoid=shared.paranoid,
             )
         seconds = time.perf_counter() - started
         if not batch.num_completed:

@@ -205,7 +205,6 @@ def discover(
             mode=mode,  # type: ignore[call-overload]
             given=task.given,
             progress=progress,
-            paranoid=share,
             listener=recorder,
             **chosen,
         )

@@ -18,8 +18,8 @@ from counterprobe.cli.engine_options import check_timeout
 from counterprobe.errors import CheckpointError, StructureError
 from counterprobe.files import special_kind
 from counterprobe.oracles import Oracle
-from counterprobe.retrying import RetryingOracle
-from counterprobe.run.checkpoint import LoggedOracle, checkpointed
+from counterprobe.oracles.log import Log
+from counterprobe.oracles.retry import Retry
 
 __all__ = [
     "SHARE",
@@ -98,8 +98,8 @@ class Guarded:
     """An oracle with what was put around it."""
 
     oracle: Oracle
-    retrying: RetryingOracle | None
-    logged: LoggedOracle | None
+    retrying: Retry | None
+    logged: Log | None
 
     def report(self) -> dict[str, int]:
         """Return what happened beside the run's own charges, as plain values."""
@@ -109,7 +109,7 @@ class Guarded:
             counts["replayed"] = self.logged.num_replayed
             counts["asked"] = self.logged.num_asked
             counts["asked_again"] = self.logged.num_again
-            counts["asked_to_recognise"] = self.logged.recognition.num_asked
+            counts["asked_to_recognise"] = self.logged.num_recognising
         if self.retrying is not None:
             counts["failed_attempts"] = len(self.retrying.failures)
         return counts
@@ -184,16 +184,17 @@ class Faults:
             What determines the run.
         """
         retrying = None
+        share = about.get("paranoid") or about.get("recheck") or 0.0
         if self.retries or self.call_seconds is not None:
-            oracle = retrying = RetryingOracle(
-                oracle, attempts=self.retries + 1, timeout=self.call_seconds
-            )
+            oracle = retrying = oracle.retrying(self.retries + 1, timeout=self.call_seconds)
+        if share:
+            oracle = oracle.rechecking(share)
         if self.file is None:
             yield Guarded(oracle, retrying, None)
             return
         with ExitStack() as stack:
             stack.enter_context(_ended_by_request())
-            logged = stack.enter_context(checkpointed(oracle, self.file, about))
+            logged = stack.enter_context(oracle.logged(self.file).running(about))
             held = f"repeat the command with --resume {self.file}"
             try:
                 yield Guarded(logged, retrying, logged)

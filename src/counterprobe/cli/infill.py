@@ -235,7 +235,6 @@ def infill(
         "max_submissions": max_submissions,
         "at_once": AT_ONCE,
         "likelihood_orders": likelihood_orders,
-        "paranoid": share,
         "trace_sequence": trace_sequence - 1,
     }
     about = infill_terms(
@@ -243,7 +242,7 @@ def infill(
     )
     with (
         output.run_progress(rule.name) as progress,
-        faults.around(task.oracle, {"model": model, **about}) as guarded,
+        faults.around(task.oracle, {"model": model, **about, "paranoid": share}) as guarded,
     ):
         drawn = fill_in(
             replace(task, oracle=guarded.oracle),

@@ -140,7 +140,7 @@ def _run_again(record: dict[str, Any]) -> dict[str, Any]:
             draws=draws,
             temperature=record.get("temperature", 1.0),
             progress=progress,
-            paranoid=record.get("paranoid", 0.0),
+            oracle=law.oracle().rechecking(record.get("paranoid", 0.0)),
         )
     again = run_record(target, law, sampler, record.get("seed", 0), trial)
     again["tokens"] = None if trial.result.tokens is None else trial.result.tokens.tolist()

@@ -198,12 +198,13 @@ def sample(
                 oracle=guarded.oracle,
                 progress=progress,
                 listener=recorder,
-                paranoid=share,
             )
             if recorder is not None and trial.kl is not None:
                 recorder.measured(trial.kl.value, trial.kl.standard_error)
         beside.update(guarded.rows())
         record = run_record(target, law, rule, seed, trial)
+        if share:
+            record["paranoid"] = share
         if guarded.report() or share:
             record["faults"] = {
                 **guarded.report(),

@@ -41,6 +41,9 @@ class History:
     num_known : int
     num_undone : int
         Commits of positions that were taken back.
+    ranks : ndarray of int, shape (N,)
+        The same for oracles that follow runs: where commits were taken back, what is left counts
+        as context.
     fingerprint : uint64
         Of the state.
     """
@@ -53,6 +56,7 @@ class History:
                 raise ValueError(f"given must have shape ({length},), got {np.shape(given)}")
             self.state = as_states(given, length, vocab_size, name="given")[0].copy()
         self.round_of: IntArray = np.where(self.state == MASK, -2, -1).astype(np.int64)
+        self.ranks = self.round_of.copy()
         self.num_known = int((self.state != MASK).sum())
         self.num_undone = 0
         self.fingerprint: np.uint64 = fingerprint(self.state)[0]
@@ -67,7 +71,7 @@ class History:
     def advance(self, positions: IntArray, tokens: IntArray, round_index: int) -> None:
         """Commit values at masked positions."""
         self._write(positions, tokens)
-        self.round_of[positions] = round_index
+        self.round_of[positions] = self.ranks[positions] = round_index
         self.num_known += len(positions)
         self._fresh.append(positions)
 
@@ -114,6 +118,7 @@ class History:
     def _begin_anew(self) -> None:
         """Be known under a new key: what an oracle keeps of a history can only grow."""
         self._key, self._serial, self._fresh = RunKey(), 0, []
+        self.ranks = np.where(self.state == MASK, -2, -1)
 
     def _write(self, positions: IntArray, tokens: IntArray) -> None:
         before = self.state[positions]

@@ -707,8 +707,8 @@ class Unmasking:
         readouts = Readouts.same(1, positions)
         if not info.keeps_work:
             return Query(states, readouts, attention_layers=attention_layers)
-        ranks = history.round_of[None, :]
-        return Query(states, readouts, ranks, history.next_runs(), attention_layers)
+        runs = history.next_runs()
+        return Query(states, readouts, history.ranks[None, :], runs, attention_layers)
 
     def _asked(
         self, positions: IntArray, attention_layers: int | None = None

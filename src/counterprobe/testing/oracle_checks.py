@@ -158,7 +158,7 @@ def check_kept_work(oracle: Oracle) -> None:
     order = draw.permutation(oracle.length)
     for t, batch in enumerate(np.array_split(order, min(4, oracle.length))):
         readouts = Readouts.same(1, history.residual)
-        state, ranks = history.state[None, :].copy(), history.round_of[None, :].copy()
+        state, ranks = history.state[None, :].copy(), history.ranks[None, :].copy()
         followed = oracle.ask(Query(state, readouts, ranks, history.next_runs())).rows
         gap = _gap(followed, oracle.ask(Query(state, readouts, ranks)).rows)
         require(gap <= TOLERANCE, _name(oracle), f"rows along a run are {gap:.3g} off")
