@@ -96,6 +96,8 @@ def measure(family: str, length: int, count: int, names: list[str]) -> dict[str,
         "packed-strict": lambda law: drawn(law, frozen(family), count),
         "sequential": lambda law: drawn(law, Sequential(), 1),
         "random-balanced": lambda law: drawn(law, RandomBalanced(length // 4), 1),
+        # About as many evaluations as discovery and layers take together.
+        "random-few": lambda law: drawn(law, RandomBalanced(length // 64), 1),
         "one-batch": lambda law: drawn(law, OneBatch(), 1),
     }
     small = cp.families.build(family, 64, TARGET)

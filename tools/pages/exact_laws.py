@@ -26,7 +26,8 @@ FIRST = {
     "packed-strict": "`packed` (the paper's, as its protocol tuned it)",
     "packed": "`packed`, default settings",
     "sequential": "`sequential` (one token at a time)",
-    "random-balanced": "`random-balanced`, 4,096 batches",
+    "random-few": "`random-balanced`, 256 batches (free)",
+    "random-balanced": "`random-balanced`, 4,096 batches (free)",
     "one-batch": "`one-batch` (everything at once)",
 }
 
@@ -54,7 +55,11 @@ def law_values(sources: Sources) -> dict[str, Any]:
         for name in HUNDRED
     }
     grown = sources["compressed-growth"]["rows"]
-    growth = {f: fit_growth([row for row in grown if row["family"] == f]) for f in FAMILIES}
+    growth = {}
+    for family in FAMILIES:
+        runs = [row for row in grown if row["family"] == family]
+        sizes = [row["n"] for row in runs]
+        growth[family] = {**fit_growth(runs), "least": min(sizes), "most": max(sizes)}
     return {"growth": growth, "laws": extremes}
 
 

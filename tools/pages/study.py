@@ -22,7 +22,7 @@ from counterprobe.study.table import TableLine, lines_of, to_markdown
 __all__ = ["draw_studies", "full_tables", "read_studies", "study_tables", "study_values"]
 
 Row = dict[str, Any]
-STUDIES = ("paper", "strict", "tuned-by-hand")
+STUDIES = ("paper", "strict", "careful", "tuned-by-hand")
 BASELINES = {
     "random-balanced": "random",
     "random-balanced (larger_first=false)": "random, larger batches last",
@@ -93,6 +93,9 @@ def study_values(studies: dict[str, list[Row]]) -> dict[str, Any]:
                 "passed": line.passed,
                 "runs": line.runs,
             }
+        for by_size in (found[name][family] for family in {line.family for line in lines}):
+            known = [cell["share"] for cell in by_size.values() if cell["share"] is not None]
+            by_size |= {"least_share": min(known), "most_share": max(known)} if known else {}
     for name, rows in studies.items():
         tuning = [row for row in rows if row["phase"] in ("screening", "development")]
         found[name]["tuning_runs"] = len(tuning)

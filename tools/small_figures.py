@@ -1,0 +1,220 @@
+"""Measure the single figures that pages quote and no benchmark has.
+
+    .venv/bin/python tools/small_figures.py --json docs/data/small-figures.json
+    .venv/bin/python tools/small_figures.py --only formulas,guard --json FILE
+
+``formulas``: what closed forms of the screens ask. ``first_screen``: false and missed pairs of one
+screen of ``packed`` at its defaults; the number of colorings is chosen for readouts of degree
+three, at one of degree six or more most of all sources win a majority. ``guard``: a cap on rounds
+that cuts a run short. ``hard_matching``: the compressed screen where each of 64 tokens may be the
+trigger. ``batch_kl``: the chain rule against the exact batch KL. ``antibodies``: residues that
+antibody models name when one is masked at a time; it needs their weights (docs/models.md).
+``denoisers``: how much of the movement of their rows pairs explain, after 128 probes.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import counterprobe as cp
+from counterprobe.discovery.banks import read_banks
+from counterprobe.discovery.compressed.findings import needed_evidence
+from counterprobe.discovery.compressed.rehearsal import hidden_shares, shown_sizes
+from counterprobe.discovery.packed.fillers import FillerContext, make_filler, most_likely_filler
+from counterprobe.discovery.packed.screen import draw_colorings, packed_screen
+from counterprobe.discovery.packed.selectors import top_votes
+from counterprobe.oracle import Readouts
+from counterprobe.samplers import Compressed, Packed, RandomBalanced
+from counterprobe.states import MASK
+from counterprobe.targets.hard_matching import HardMatchingOracle
+
+sys.path.append(str(Path(__file__).parents[1] / "benchmarks"))
+
+from _made import made_again
+
+BUDGET = 0.01
+SCREENED = ("matching", "path", "binary-tree", "random-recursive-tree")
+TRASTUZUMAB = (
+    "EVQLVESGGGLVQPGGSLRLSCAASGFNIKDTYIHWVRQAPGKGLEWVARIYPTNGYTRYADSVKGRFTISADTSKNTAYLQMNSLRAED"
+    "TAVYYCSRWGGDGFYAMDYWGQGTLVTVSS"
+)
+
+
+def formulas() -> dict[str, Any]:
+    """Return what closed forms ask at the sizes that pages name."""
+    screens = {str(n): Packed().plan(n, 2048, 0.0).screen for n in (512, 2048, 16384)}
+    return {
+        "evidence_3_columns": needed_evidence(16384, 3, BUDGET),
+        "evidence_64_columns": needed_evidence(16384, 64, BUDGET),
+        "evidence_3_columns_half": needed_evidence(16384, 3, BUDGET, reveal_rate=0.5),
+        "evidence_hard_256": needed_evidence(256, 65, BUDGET),
+        "rehearsals": {
+            str(n): {
+                "sizes": len(shown_sizes(n, BUDGET)),
+                "shares": len(hidden_shares(n, BUDGET)),
+            }
+            for n in (256, 16384)
+        },
+        "colorings": {n: screen.num_colorings for n, screen in screens.items()},
+    }
+
+
+def first_screen() -> dict[str, Any]:
+    """Return the least and the most of four screens of N = 2,048."""
+    found = {}
+    for family in SCREENED:
+        law = cp.families.build(family, 2048, 196)
+        counts = np.array([_screen(law, seed) for seed in (1, 2, 3, 4)])
+        names = ("candidates", "kept", "missed")
+        found[family] = {
+            name: {"least": int(column.min()), "most": int(column.max())}
+            for name, column in zip(names, counts.T, strict=True)
+        }
+    return found
+
+
+def _screen(law: cp.ForestLaw, seed: int) -> tuple[int, int, int]:
+    """Return false pairs before and after the cutoff on row sizes, and missed edges."""
+    run = cp.Unmasking(law.oracle())
+    plan = Packed().plan(law.length, law.vocab_size, run.row_error)
+    decisions = cp.Streams.from_seed(seed).decisions
+    banks = read_banks(run, plan.bank_threshold, plan.row_error)
+    context = FillerContext(run.state, banks, 0)
+    rng = decisions.generator("draft", 0)
+    draft = make_filler(most_likely_filler, context, rng, law.vocab_size)
+    colors = draw_colorings(
+        plan.screen.num_colorings,
+        plan.screen.num_colors,
+        law.length,
+        decisions.generator("coloring", 0),
+    )
+    rows = packed_screen(run, plan.screen, banks.columns(draft), draft, colors, top_votes)
+    true = _keys(law.edges, law.length)
+    readout = np.repeat(np.arange(len(rows.residual)), np.diff(rows.candidates.start))
+    claimed = rows.residual[np.stack([readout, rows.candidates.source], axis=1)]
+    candidates, kept = _keys(claimed, law.length), _keys(rows.edges(), law.length)
+    return (
+        len(np.setdiff1d(candidates, true)),
+        len(np.setdiff1d(kept, true)),
+        len(np.setdiff1d(true, kept)),
+    )
+
+
+def _keys(edges: np.ndarray, length: int) -> np.ndarray:
+    """Return one number a pair, whichever way round it is."""
+    ends = np.sort(np.asarray(edges).reshape(-1, 2), axis=1)
+    return np.unique(ends[:, 0] * length + ends[:, 1])
+
+
+def guard() -> dict[str, Any]:
+    """Cut a run on a path of 64 short after three rounds."""
+    law = cp.families.path(64, target_seed=196)
+    result = Packed(round_cap=3)(cp.Unmasking(law.oracle()), cp.Streams.from_seed(292))
+    return {
+        "forced": int(result.diagnostics.num_forced),
+        "batch_kl": cp.evaluation.batch_kl(law, result).value,
+    }
+
+
+def hard_matching() -> dict[str, Any]:
+    """Let ``compressed`` spend what it asks on the hard family at N = 256."""
+    law = cp.families.hard_matching(256, target_seed=196)
+    run = cp.Unmasking(HardMatchingOracle(law))
+    result = Compressed()(run, cp.Streams.from_seed(292))
+    findings = result.diagnostics.findings
+    found = {frozenset(map(int, edge)) for edge in findings.edges}
+    inside = [edge for edge in law.edges if findings.is_resolved[list(edge)].all()]
+    return {
+        "probes": result.ledger.probes,
+        "resolved": int(findings.is_resolved.sum()),
+        "missed": sum(frozenset(map(int, edge)) not in found for edge in inside),
+    }
+
+
+def batch_kl() -> dict[str, Any]:
+    """Estimate in two ways what 200 runs of four random batches break on a path of 64."""
+    law = cp.families.path(64, target_seed=196)
+    drawn = cp.sample(law.oracle(), RandomBalanced(batches=4), 200, seed=1, orders="fresh",
+                      progress=False)  # fmt: skip
+    exact = [cp.evaluation.batch_kl(law, result).value for result in drawn.results]
+    found: dict[str, Any] = {"exact": float(np.mean(exact))}
+    for name, terms in (("all_terms", None), ("one_term", 1)):
+        price = cp.evaluation.assess(law.oracle(), drawn, terms=terms).batch_kl
+        found[name] = {
+            "kl": price.value,
+            "kl_se": price.standard_error,
+            "evaluations": price.ledger.total,
+        }
+    return found
+
+
+def antibodies() -> dict[str, Any]:
+    """Return the share of trastuzumab's heavy chain that is named, and of its shuffle."""
+    found = {}
+    for name in ("sapiens-heavy", "antiberty"):
+        model = cp.models.load(name, device="cpu")
+        template = model.template(TRASTUZUMAB)
+        oracle = model.oracle(template)
+        shuffled = np.random.default_rng(0).permutation(template.given)
+        shares = []
+        for tokens in (template.given, shuffled):
+            states = np.tile(tokens, (len(tokens), 1))
+            np.fill_diagonal(states, MASK)
+            rows = oracle.rows(states, Readouts.every_masked(states))
+            shares.append(float(np.mean(rows.top()[0] == tokens)))
+        found[name] = {"named": shares[0], "shuffled": shares[1]}
+    return found
+
+
+def denoisers() -> dict[str, Any]:
+    """Return how much of the rows' movement pairs explain, held out, on the trained denoisers."""
+    from denoisers.discovery import find_structure
+    from denoisers.files import FOLDER, load
+    from denoisers.laws import LAWS
+    from denoisers.oracle import DenoiserOracle
+
+    found = {}
+    for law in LAWS:
+        structure = find_structure(DenoiserOracle(load(FOLDER, law, "cpu")), 128)
+        moved = np.asarray(structure.moved)
+        found[law] = float(np.sum(moved * np.asarray(structure.explained)) / np.sum(moved))
+    others = [share for law, share in found.items() if law != "topic"]
+    return {**found, "least_other": min(others), "most_other": max(others)}
+
+
+PARTS: dict[str, Callable[[], dict[str, Any]]] = {
+    part.__name__: part
+    for part in (formulas, first_screen, guard, hard_matching, batch_kl, antibodies, denoisers)
+}
+
+
+def main(words: list[str] | None = None) -> int:
+    """Measure all of it, or some by name, and keep the rest of the file."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--only", help=f"some of {', '.join(PARTS)}, separated by commas")
+    parser.add_argument("--json", type=Path, required=True)
+    told = parser.parse_args(words)
+    file: Path = told.json
+    known = json.loads(file.read_text(encoding="utf-8")) if file.is_file() else {}
+    for name in told.only.split(",") if told.only else PARTS:
+        if name not in PARTS:
+            parser.error(f"only must be among {', '.join(PARTS)}; got {name!r}")
+        known[name] = PARTS[name]()
+        print(name, json.dumps(known[name]), flush=True)
+    measured = {name: known[name] for name in PARTS if name in known}
+    content = {"made": made_again(file), **measured}
+    file.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
