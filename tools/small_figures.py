@@ -30,7 +30,7 @@ from counterprobe.discovery.compressed.rehearsal import hidden_shares, shown_siz
 from counterprobe.discovery.packed.fillers import FillerContext, make_filler, most_likely_filler
 from counterprobe.discovery.packed.screen import draw_colorings, packed_screen
 from counterprobe.discovery.packed.selectors import top_votes
-from counterprobe.oracle import Readouts
+from counterprobe.oracles import Readouts
 from counterprobe.samplers import Compressed, Packed, RandomBalanced
 from counterprobe.states import MASK
 from counterprobe.targets.hard_matching import HardMatchingOracle
