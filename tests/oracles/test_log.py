@@ -583,7 +583,8 @@ def test_a_logged_reply_that_is_no_rows_or_has_other_attention_is_named_by_its_n
 # ----- What is kept -----------------------------------------------------------------------------
 
 
-def test_replies_too_large_to_log_are_asked_again_and_said(forest_law, tmp_path, caplog):
+@pytest.mark.parametrize("kind", [Mortal, MortalKeeping])
+def test_replies_too_large_to_log_are_asked_again_and_said(kind, forest_law, tmp_path, caplog):
     path = tmp_path / "run.log"
     states = np.full((6, forest_law.length), MASK)
     states[np.arange(6), 0] = np.arange(6)
@@ -601,7 +602,7 @@ def test_replies_too_large_to_log_are_asked_again_and_said(forest_law, tmp_path,
     room = alone.nbytes // 3
     lives = []
     for _ in range(2):
-        counting = MortalKeeping(forest_law.oracle(), -1)
+        counting = kind(forest_law.oracle(), -1)
         with (
             caplog.at_level(logging.WARNING, "counterprobe"),
             counting.logged(path, most_bytes=room).running() as oracle,

@@ -159,7 +159,7 @@ def test_no_states_are_asked_for_in_one_call(batch_size):
 
 def followed(history: History, positions) -> Query:
     """The query that a run makes of its history."""
-    state, ranks = history.state[None].copy(), history.round_of[None].copy()
+    state, ranks = history.state[None].copy(), history.ranks[None].copy()
     return Query(state, Readouts.same(1, positions), ranks, history.next_runs())
 
 
@@ -297,7 +297,7 @@ class Ordered(Wrapper):
 
     @property
     def info(self):
-        return OracleInfo("ordered", 3, 2, depends_on_order=True, keeps_work=True)
+        return OracleInfo("ordered", 3, 2, depends_on_order=True)
 
     def ask(self, query):
         lean = 0.0 if query.ranks is None else 0.1 * (1 + query.ranks.max())

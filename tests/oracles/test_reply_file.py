@@ -235,45 +235,6 @@ def test_the_bytes_of_a_log_are_those_of_its_format(tmp_path):
     assert path.read_bytes() == expected
 
 
-def test_an_old_log_is_read_to_its_end_and_no_further(tmp_path):
-    path = tmp_path / "run.log"
-    written(path, (b"one",))
-    log = ReplyFile(path, ABOUT, FACTS)
-    assert log.next() == (Kind.ABOUT, json.dumps(WRITTEN).encode())
-    log.append(Kind.REPLY, b"two")
-    assert [log.next(), log.next()] == [(Kind.LIFE, b""), (Kind.REPLY, b"one")]
-    assert log.next() is None and log.next() is None
-    log.close()
-
-
-@pytest.mark.parametrize("length", [58, 59, 99])
-def test_long_values_are_shown_in_part(tmp_path, length):
-    path = tmp_path / "run.log"
-    ReplyFile(path, {"given": "x" * length}, FACTS).close()
-    shown = '"' + "x" * length + '"' if length <= 58 else '"' + "x" * 56 + r"\.\.\."
-    with pytest.raises(cp.CheckpointError, match=f"its given is {shown}, this run's is 3;"):
-        ReplyFile(path, {"given": 3}, FACTS)
-
-
-def test_writing_goes_on_until_every_byte_is_written(tmp_path):
-    class Stuttering:
-        def __init__(self, file):
-            self.file = file
-
-        def write(self, data):
-            return self.file.write(data[:2])
-
-        def __getattr__(self, name):
-            return getattr(self.file, name)
-
-    path = tmp_path / "run.log"
-    log = ReplyFile(path, ABOUT, FACTS)
-    log._file = Stuttering(log._file)
-    log.append(Kind.REPLY, b"a long reply")
-    log.close()
-    assert replies_of(path)[0] == [b"a long reply"]
-
-
 def test_without_locks_a_log_is_opened_all_the_same(tmp_path, monkeypatch):
     monkeypatch.setattr(replies, "fcntl", None)
     path = tmp_path / "run.log"

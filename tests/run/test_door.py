@@ -9,8 +9,6 @@ import pytest
 
 import counterprobe as cp
 from counterprobe import Query, Reply
-from counterprobe.run import door as door_module
-from counterprobe.run import transcript as transcript_module
 from counterprobe.run.door import Door, Refusals, ReplyCheck
 from counterprobe.run.history import History
 from counterprobe.run.transcript import Event
@@ -263,38 +261,6 @@ def test_the_end_of_a_stage_is_told_when_it_has_been_charged(law):
     with door.stage("probe", tell):
         pass  # nothing was submitted: nothing is told
     assert told == [("probe", 2), ("commit", 3)]
-
-
-@pytest.mark.parametrize("order", [[0, 1, 2], [1, 0, 2], [1, 2, 0]])
-@pytest.mark.parametrize("knows", [True, False])
-def test_a_wide_stage_notes_whether_the_history_was_among_its_states(
-    law, order, knows, monkeypatch
-):
-    monkeypatch.setattr(door_module, "MAX_FINGERPRINTS", 2)
-    states = masked(law, 3)
-    states[:, 1] = [MASK, 0, 1]
-    mine = fingerprint(states[:1])[0]
-    door = Door(law.oracle())
-    with door.stage("probe", None, mine if knows else None) as stage:
-        for k in order:
-            stage.rows(states[k : k + 1], cp.Readouts.same(1, [0]))
-    (event,) = door.transcript.events
-    assert event.fingerprints.tolist() == [int(fingerprint(states).sum(dtype=np.uint64))]
-    assert event.history == (mine if knows else None)
-    narrow = Door(law.oracle())
-    with narrow.stage("probe", None, mine) as stage:
-        stage.rows(states[:2], cp.Readouts.same(2, [0]))
-    (event,) = narrow.transcript.events
-    assert len(event.fingerprints) == 2 and event.history is None
-
-
-def test_rows_beyond_the_bound_are_not_kept(law, monkeypatch):
-    monkeypatch.setattr(transcript_module, "MAX_ROWS", 3)
-    door = Door(law.oracle(), record=cp.Level.FULL)
-    for count in (2, 2, 1):
-        door.probe(masked(law, count), [0])
-    assert [sum(map(len, event.rows)) for event in door.transcript.events] == [2, 0, 1]
-    assert door.transcript.rows_kept == 3
 
 
 @pytest.mark.parametrize(("budget", "again", "skipped"), [(3, 1, 0), (2, 0, 1), (None, 1, 0)])

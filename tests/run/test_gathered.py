@@ -59,22 +59,6 @@ def test_the_first_to_start_computes_what_all_share(table_law, first):
     assert results == [(index, first) for index in range(4)]
 
 
-def test_common_readouts_stay_common(law):
-    class Looking:
-        length, vocab_size, row_error, trusted = law.length, law.vocab_size, 0.0, False
-
-        def rows(self, states, readouts):
-            asked.append(readouts.shared)
-            return law.oracle().rows(states, readouts)
-
-    asked: list = []
-    free = np.full((2, law.length), MASK)
-    gather(Looking(), [ask(free, cp.Readouts.same(2, [1, 3]))] * 3)
-    gather(Looking(), [ask(free, cp.Readouts.same(2, [k])) for k in range(3)])
-    assert asked[0].tolist() == [1, 3]
-    assert asked[1] is None
-
-
 def test_a_batch_is_cut_where_memory_ends(monkeypatch, law, counted):
     monkeypatch.setattr(gathered, "MOST_NUMBERS", 4 * law.length)
     oracle = counted(law.oracle())
@@ -153,23 +137,6 @@ def test_the_oracle_is_asked_in_the_thread_that_called(uniform_oracle):
 
     cp.sample(cp.CallableOracle(function, 3, 4), "threshold", 3, progress=False)
     assert set(asked_in) == {threading.current_thread()}
-
-
-def test_what_is_known_is_bounded_and_computed_again_when_forgotten(monkeypatch, law, counted):
-    monkeypatch.setattr(gathered, "MOST_KNOWN", 2)
-    oracle = counted(law.oracle())
-    state = np.full((1, law.length), MASK)
-    order = ["a", "a", "b", "c", "a", "c"]
-
-    def work(seat):
-        door = Door(seat)
-        return [
-            len(seat.once(name, door, lambda: door.probe(state, [0]))) for name in order
-        ], door.ledger.probes
-
-    replies = gather(oracle, [work])
-    assert replies == [([1] * len(order), len(order))]
-    assert oracle.states == 4  # a, b, c, and a once more
 
 
 def test_a_refusal_is_shared_with_its_charges(law, counted):
@@ -364,26 +331,6 @@ def test_runs_that_come_to_the_same_thing_wait_for_the_first_and_share_its_resul
     assert oracle.states == 3
     assert [index for index, _ in found] == [0, 1, 2]
     assert found[0][1] is found[1][1] is found[2][1] and found[0][1] == [0]
-
-
-def test_a_budget_that_ends_one_ends_all_who_share_it_in_the_same_words(law):
-    state = np.full((1, law.length), MASK)
-
-    def work(seat):
-        door = Door(seat, max_submissions=1)
-
-        def compute():
-            door.probe(state, [0])
-            door.probe(state, [0])
-
-        try:
-            seat.once("structure", door, compute)
-        except cp.BudgetExceeded as problem:
-            return str(problem), door.ledger.total
-
-    said = "max_submissions is 1 and going on would make 2; permit more"
-    for text, total in gather(law.oracle(), [work] * 3):
-        assert text.startswith(said) and total == 1
 
 
 def test_a_run_of_which_work_is_kept_ends_with_the_others(forest_law):

@@ -1,6 +1,5 @@
 """Many sequences at once: each is the one it would have been alone."""
 
-import warnings
 from dataclasses import replace
 
 import numpy as np
@@ -73,12 +72,6 @@ def test_tokens_come_back_in_the_order_of_the_batch(law):
     assert sorted_run.commit([0, 2, 3])[:, [2, 0, 1]].tolist() == tokens.tolist()
 
 
-def test_states_are_copies(law):
-    run = cp.Lockstep(law.oracle(), 2, STREAMS)
-    run.states[:] = 0
-    assert (run.states == MASK).all()
-
-
 @pytest.mark.parametrize("batch", [[], [0, 0], [1], [99], [-1], [0.0], [True]])
 def test_a_bad_batch_is_refused(law, batch):
     run = cp.Lockstep(law.oracle(), 2, STREAMS)
@@ -117,15 +110,6 @@ def test_a_bad_reply_names_state_and_position_and_commits_nothing():
     assert run.ledger.commits == 3
     trusting = cp.Lockstep(cp.CallableOracle(function, 4, 2, trusted=True), 3, STREAMS)
     trusting.commit([1, 2])
-
-
-def test_zero_probability_warns_once():
-    law = cp.TableLaw(np.reshape([1, 0, 0, 0, 0, 0, 0, 1], (2, 2, 2)))  # three equal bits
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        many = in_lockstep(RandomBalanced(3), law.oracle(), 8)
-    assert [w.category for w in caught] == [cp.ZeroProbabilityWarning]
-    assert (many.sequences == many.sequences[:, :1]).all()
 
 
 def test_results_are_those_of_the_runs_alone(law):
@@ -305,30 +289,6 @@ def test_scores_are_the_log_rows_of_what_was_drawn(law):
     assert np.isnan(np.delete(scores, batch, axis=1)).all()
 
 
-def test_a_result_says_what_it_was_told_and_otherwise_the_plainest(law):
-    run = cp.Lockstep(law.oracle().rechecking(1.0), 3, STREAMS, groups=2, temperature=0.5)
-    run.commit_groups([[0], None])
-    plain = run.result()
-    assert len(plain) == 3
-    for k, one in enumerate(plain.results):
-        assert (one.sampler, one.settings, one.streams) == ("lockstep", {}, STREAMS)
-        assert (one.stop, one.reason) == (cp.StopReason.COMPLETED, cp.StopReason.COMPLETED.value)
-        assert (one.oracle_name, one.temperature, one.sequence) == (law.oracle().name, 0.5, k)
-        assert one.given.tolist() == [MASK] * law.length
-        assert one.seconds >= 0
-    assert [one.ledger.commits for one in plain.results] == [1, 1, 0]
-    assert plain.token_log_probs is None
-    assert plain.num_rechecked == run.door.num_rechecked > 0
-    assert plain.sequences.tolist() == run.states.tolist()
-    own = [STREAMS.with_fresh_decisions(k) for k in range(2)]
-    spent = cp.StopReason.BUDGET_SPENT
-    told = run.result("mine", {"batches": 2}, spent, "one round was permitted", own)
-    for one, streams in zip(told.results, [own[0], own[0], own[1]], strict=True):
-        assert (one.sampler, one.settings, one.streams) == ("mine", {"batches": 2}, streams)
-        assert (one.stop, one.reason) == (spent, "one round was permitted")
-    assert run.result(stop=spent).results[0].reason == spent.value
-
-
 def test_a_result_does_not_change_when_its_runs_go_on(law):
     run = cp.Lockstep(law.oracle(), 2, STREAMS, score=True)
     run.commit([0])
@@ -382,23 +342,3 @@ def test_the_whole_says_in_its_transcript_what_was_committed_at_which_states(law
     assert run.door.transcript.replay() == run.ledger
     shared = [readouts.shared for readouts in oracle.read]
     assert [None if one is None else one.tolist() for one in shared] == [[2, 0]] * 2 + [None]
-
-
-@pytest.mark.parametrize("follows", [True, False])
-def test_fingerprints_of_histories_are_followed_and_not_computed_again(
-    law, counted, follows, monkeypatch
-):
-    oracle = Following(law.oracle()) if follows else counted(law.oracle())
-    run = cp.Lockstep(oracle, 3, STREAMS, groups=2, at_once=2)
-    before = run.states
-
-    def computed(states):
-        raise AssertionError("they are known")
-
-    monkeypatch.setattr("counterprobe.run.door.fingerprint", computed)
-    run.commit_groups([[2, 0], [1]])
-    middle = run.states
-    run.commit_groups([None, [2]])
-    events = run.door.transcript.events
-    assert events[0].fingerprints.tolist() == fingerprint(before).tolist()
-    assert events[1].fingerprints.tolist() == fingerprint(middle[2:]).tolist()

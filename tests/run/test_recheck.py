@@ -1,7 +1,5 @@
 """A share of the states is submitted twice; frozen oracles pass, others are named."""
 
-import itertools
-
 import numpy as np
 import pytest
 
@@ -10,7 +8,7 @@ from counterprobe import Query, Readouts, samplers, testing
 from counterprobe.oracles import NUMERICAL_FLOOR
 from counterprobe.run.door import Door
 from counterprobe.run.recheck import MOST_STATES, Recheck
-from counterprobe.states import fingerprint, mix64
+from counterprobe.states import fingerprint
 
 MASK = cp.MASK
 STREAMS = cp.Streams(1, 2)
@@ -52,12 +50,6 @@ def test_about_the_share_is_checked(uniform_oracle):
     assert door.num_rechecked > before + 1, "the first state of the run is among them again"
 
 
-def test_a_wide_stage_is_checked_up_to_a_bound(uniform_oracle):
-    door = Door(uniform_oracle(3).rechecking(1.0))
-    door.probe(np.full((3000, 3), MASK), [0])
-    assert door.num_rechecked == MOST_STATES
-
-
 def test_lockstep_and_gathered_runs_are_checked_and_charge_the_whole(table_law, uniform_oracle):
     for rule in ("random-balanced", "threshold"):
         alone = cp.sample(table_law.oracle(), rule, 4, progress=False)
@@ -72,37 +64,12 @@ def test_lockstep_and_gathered_runs_are_checked_and_charge_the_whole(table_law, 
                 cp.sample(random().rechecking(1.0), rule, count, progress=False)
 
 
-def test_rounding_within_the_declared_error_passes_and_more_does_not():
-    def oracle(moves, row_error):
-        turn = itertools.count()
-
-        def function(states):
-            shift = moves * (next(turn) % 2)
-            return np.broadcast_to([0.5 + shift, 0.5 - shift], (*states.shape, 2))
-
-        return cp.CallableOracle(function, 3, 2, row_error=row_error, name="shaky")
-
-    samplers.Sequential()(cp.Unmasking(oracle(0.01, 0.02).rechecking(1.0)), STREAMS)
-    message = (
-        r"oracle 'shaky' is not frozen: .* state 0 of the run \(fingerprint [0-9a-f]{16}\), its "
-        r"row at position 0 moved by 0\.03 in total variation, where 0\.02 is declared"
-    )
-    with pytest.raises(cp.OracleError, match=message):
-        samplers.Sequential()(cp.Unmasking(oracle(0.03, 0.02).rechecking(1.0)), STREAMS)
-
-
 def test_what_was_checked_before_an_error_is_charged():
     run = cp.Unmasking(testing.bad_oracles()["random rows"]().rechecking(1.0))
     run.begin(STREAMS)
     with pytest.raises(cp.OracleError, match="is not frozen"):
         run.commit([0])
     assert (run.ledger.commits, run.ledger.probes, run.num_rechecked) == (1, 1, 1)
-
-
-def test_the_budget_holds_for_second_submissions_too(table_law):
-    run = cp.Unmasking(table_law.oracle().rechecking(1.0), max_submissions=4)
-    result = samplers.Sequential()(run, STREAMS)
-    assert result.stop is cp.StopReason.BUDGET_SPENT and result.ledger.total <= 4
 
 
 def test_a_second_submission_that_the_budget_has_no_room_for_is_left_out_and_counted(table_law):
@@ -135,42 +102,6 @@ def test_a_run_with_rechecks_is_resumed_with_the_budget_it_had(table_law, tmp_pa
 
 def coin(count: int, by: float = 0.0) -> cp.DenseRows:
     return cp.DenseRows(np.tile([0.5 + by, 0.5 - by], (count, 1)))
-
-
-def chosen_numbers(recheck: Recheck) -> list[int]:
-    return [once.number for once in recheck._chosen]
-
-
-@pytest.mark.parametrize("share", [1e-9, 0.1, 0.5, 0.9, 1.0])
-def test_states_are_chosen_by_their_number_in_the_run_however_they_are_cut(share):
-    expected = [
-        k for k in range(60) if k == 0 or int(mix64(np.array([k]))[0]) / 2**64 < share
-    ]  # fmt: skip
-    for sizes in ([60], [1, 29, 0, 30], [7] * 8 + [4]):
-        recheck, number = Recheck(share), 0
-        for size in sizes:
-            states = np.full((size, 2), MASK, dtype=np.int32)
-            states[:, 0] = np.arange(number, number + size)
-            recheck.take(Query(states, Readouts.same(size, [1])), coin(size))
-            number += size
-        assert chosen_numbers(recheck) == expected
-        assert [int(once.query.states[0, 0]) for once in recheck._chosen] == expected
-
-
-def test_what_was_read_from_a_state_is_kept_as_it_was_and_states_nothing_was_read_from_are_not():
-    recheck = Recheck(1.0)
-    states = np.array([[0, MASK], [1, MASK], [2, MASK]], dtype=np.int32)
-    masses = np.array([[0.1, 0.9], [0.2, 0.8], [0.3, 0.7]])
-    query = Query(states, Readouts.pairs([2, 0, 2], [1, 1, 0]), ranks=states + 1)
-    recheck.take(query, cp.DenseRows(masses))
-    states[:], masses[:] = 9, 9
-    assert chosen_numbers(recheck) == [0, 2]
-    first, last = recheck._chosen
-    assert [one.query.states.tolist() for one in (first, last)] == [[[0, MASK]], [[2, MASK]]]
-    assert last.query.readouts.position.tolist() == [1, 0]
-    assert last.query.ranks.tolist() == [[3, 0]], "rows may depend on the order of commits"
-    assert last.rows.dense().tolist() == [[0.1, 0.9], [0.3, 0.7]]
-    assert first.rows.dense().tolist() == [[0.2, 0.8]]
 
 
 def test_what_is_due_is_asked_last_first_with_the_first_of_the_run_at_the_end():

@@ -1,7 +1,5 @@
 """The one door: what it charges, what it forbids, and what survives an error."""
 
-import logging
-import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
@@ -10,7 +8,6 @@ import pytest
 
 import counterprobe as cp
 from counterprobe import Readouts, Request, Right
-from counterprobe.oracles import as_oracle
 from counterprobe.radii import RowRadii
 from counterprobe.samplers import Packed, RandomBalanced, Sequential
 from counterprobe.states import fingerprint
@@ -64,12 +61,6 @@ def test_the_counting_example_of_the_paper(law):
     assert run.ledger.depth == 4
     assert run.is_complete
     assert run.round_of_position.tolist() == [0] * law.length  # rounds count commits alone
-
-
-def test_two_probes_of_one_state_in_one_submission_batch_count_twice(law):
-    run = begun(law.oracle())
-    run.probe(np.repeat(run.state[None], 2, axis=0), [0])
-    assert run.ledger == cp.Ledger(probes=2, depth=1, rows_read=2, widest_stage=2)
 
 
 def test_a_second_all_mask_readout_is_a_probe(law):
@@ -139,11 +130,6 @@ def test_a_commit_draws_from_the_rows_of_the_history(law):
     assert run.round_of_position[4:].tolist() == [-2] * (law.length - 4)
 
 
-def test_the_order_within_a_batch_does_not_matter(law):
-    forward, backward = begun(law.oracle()), begun(law.oracle())
-    assert forward.commit([0, 1, 2]).tolist() == backward.commit([2, 1, 0]).tolist()[::-1]
-
-
 def test_committed_tokens_never_change(law):
     run = begun(law.oracle())
     known: dict[int, int] = {}
@@ -196,13 +182,6 @@ def test_work_kept_beside_probes_and_context_gives_the_same_bits(counted):
 
 
 # ----- Given context ------------------------------------------------------------------------
-
-
-def test_the_given_array_may_be_reused_by_its_owner(law):
-    given = np.full(law.length, MASK, dtype=np.int32)
-    run = cp.Unmasking(law.oracle(), given=given)
-    given[0] = 1
-    assert run.state[0] == MASK
 
 
 # ----- Stages -------------------------------------------------------------------------------
@@ -277,15 +256,6 @@ def test_a_stage_that_breaks_half_way_keeps_its_earlier_charges(broken):
     assert run.ledger.probes == 2
     assert run.ledger.depth == 1
     assert run.transcript.replay() == run.ledger
-
-
-def test_an_empty_stage_costs_nothing(law):
-    run = begun(law.oracle())
-    run.stage([], lambda request, rows: None)
-    empty = run.probe(np.empty((0, law.length), dtype=int), [0])
-    assert len(empty) == 0
-    assert run.ledger == cp.Ledger()
-    assert run.transcript.entries == []
 
 
 @pytest.mark.parametrize(
@@ -411,59 +381,6 @@ def test_a_bad_batch_is_refused_before_it_is_submitted(uniform_oracle, counted, 
     assert run.state.tolist() == [MASK, 2, MASK]
 
 
-def test_a_complete_run_takes_no_further_commit(law):
-    run = begun(law.oracle())
-    run.commit(run.residual)
-    with pytest.raises(ValueError, match="the run is complete"):
-        run.commit_selected(lambda residual, rows: residual)
-    with pytest.raises(ValueError, match="committed already"):
-        run.commit([0])
-
-
-def test_a_run_serves_one_sampler(law):
-    sampler = Sequential()
-    run = cp.Unmasking(law.oracle())
-    sampler(run, STREAMS)
-    with pytest.raises(ValueError, match="already used by a sampler; build a new one"):
-        sampler(run, STREAMS)
-    with pytest.raises(ValueError, match="already used by a sampler"):
-        run.begin(STREAMS)
-
-
-def test_a_commit_without_noise_is_refused_before_it_is_submitted(law, counted):
-    oracle = counted(law.oracle())
-    run = cp.Unmasking(oracle)
-    with pytest.raises(ValueError, match=r"call begin\(streams\) before the first commit"):
-        run.commit([0])
-    with pytest.raises(ValueError, match=r"call begin\(streams\) before the first commit"):
-        run.commit_selected(lambda residual, rows: residual)
-    assert oracle.calls == 0
-    run.preprocess()  # needs no noise
-    run.probe(run.state, [0])
-
-
-@pytest.mark.parametrize(
-    ("given", "message"),
-    [
-        ([MASK, MASK], r"given must have shape \(B, 3\) or \(3,\), got \(2,\)"),
-        ([[MASK] * 3], r"given must have shape \(3,\), got \(1, 3\)"),
-        ([[0, 1, MASK], [1, 1, 1]], r"given must have shape \(3,\), got \(2, 3\)"),
-        (0, r"given must have shape \(3,\), got \(\)"),
-        ([0, 4, MASK], "got 4 in state 0 at position 1"),
-        ([0.5, 0, 0], "given must hold integers"),
-    ],
-)
-def test_context_must_be_one_state(uniform_oracle, given, message):
-    with pytest.raises(ValueError, match=message):
-        cp.Unmasking(uniform_oracle(), given=given)
-
-
-def test_what_is_no_oracle_is_refused(table_law):
-    for wrong in (table_law, lambda states: states, None):
-        with pytest.raises(ValueError, match="oracle must have length, vocab_size, row_error"):
-            cp.Unmasking(wrong)
-
-
 # ----- Bad replies --------------------------------------------------------------------------
 
 
@@ -536,17 +453,6 @@ def test_an_oracle_that_raises_loses_nothing(law):
     assert run.state.tolist() == undisturbed.state.tolist()
 
 
-def test_a_trusted_oracle_is_not_checked():
-    reply = spoil([0.0, 3.0])
-    run = begun(ScriptedOracle({0: reply, 1: reply}, trusted=True))
-    run.probe(run.state, [1, 2])
-    assert run.commit([3]).tolist() == [1]
-    distrusted = as_oracle(ScriptedOracle({0: reply}, trusted=True)).declaring(trusted=False)
-    distrusted = begun(distrusted)
-    with pytest.raises(cp.OracleError, match="sums to 3"):
-        distrusted.commit([3])
-
-
 def test_an_oracle_cannot_change_the_history(law):
     class Scribbling:
         length, vocab_size, row_error, trusted = law.length, law.vocab_size, 0.0, False
@@ -561,34 +467,6 @@ def test_an_oracle_cannot_change_the_history(law):
     run.commit([1])
     run.commit_selected(lambda residual, rows: residual[:1])
     assert run.residual.tolist() == list(range(2, law.length))
-
-
-def copied_bits() -> cp.TableLaw:
-    """Four equal bits: once one is known, every other row has a zero."""
-    return cp.TableLaw(np.reshape([1] + [0] * 14 + [1], (2,) * 4))
-
-
-def test_zero_probability_warns_once_a_run():
-    for _ in range(2):
-        with warnings.catch_warnings(record=True) as caught:
-            warnings.simplefilter("always")
-            run = begun(copied_bits().oracle().declaring(trusted=False))
-            run.preprocess()
-            run.commit([0])
-            assert caught == []
-            run.commit([2])
-            run.probe(run.state, [1, 3])
-            run.commit([1, 3])
-        assert [w.category for w in caught] == [cp.ZeroProbabilityWarning]
-        assert "(first at state 0, position 2)" in str(caught[0].message)
-        assert len(set(run.state.tolist())) == 1
-
-
-def test_a_trusted_run_does_not_warn():
-    run = begun(copied_bits().oracle())
-    for position in range(4):
-        run.commit([position])
-    assert len(set(run.state.tolist())) == 1
 
 
 # ----- What a run says of itself ------------------------------------------------------------
@@ -641,13 +519,6 @@ def test_what_stands_follows_every_commit_and_every_step_back():
     run.remask([2])
     assert not run.is_complete
     assert (run.num_undone, run.residual.tolist()) == (1, [2])
-
-
-def test_stages_are_logged(law, caplog):
-    with caplog.at_level(logging.DEBUG, logger="counterprobe"):
-        run = begun(law.oracle())
-        run.commit([0, 1])
-    assert caplog.messages == ["commit: 1 submissions, 2 rows, batch of 2; total 1"]
 
 
 @pytest.mark.parametrize("sequence", [0, 3])

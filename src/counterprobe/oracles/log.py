@@ -167,7 +167,7 @@ class Log(Wrapper):
                 f"{self.path} is not open: hand the oracle to sample, infill or discover, or ask "
                 "inside 'with oracle.running(about):'"
             )
-        if query.runs is not None:
+        if query.ranks is not None:  # of histories: a commit, or what begins a run
             self._num_bytes = 0
         self._asker = threading.get_ident()
         # A record stays the next one until its query was answered: whoever retries asks again.

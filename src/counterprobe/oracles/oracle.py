@@ -310,6 +310,9 @@ class _ByIndex(Wrapper):
         around = self.inner
         return around.inner.by_index().digest if isinstance(around, Wrapper) else around.digest
 
+    def ask(self, query: Query) -> Reply:
+        return self.inner.ask(replace(query, ranks=None, runs=None))
+
 
 class _RowsOnly(Wrapper):
     """Anything with ``rows`` and its sizes: what was not written as an :class:`Oracle`."""
