@@ -17,6 +17,7 @@ from designs.package import package_designs
 import counterprobe as cp
 from counterprobe import models
 from counterprobe.oracles import Readouts
+from counterprobe.run.history import Histories
 
 HEAVY = (
     "EVQLVESGGGLVQPGGSLRLSCAASGFNIKDTYIHWVRQAPGKGLEWVARIYPTNGYTRYADSVKGRFTISADTSKNTAYLQMNSLR"
@@ -60,11 +61,12 @@ def proteinmpnn(count: int, repeats: int) -> dict[str, float]:
     masked = np.full((count, length), cp.MASK, dtype=np.int32)
 
     def with_states() -> None:
-        sessions = kept.sessions(masked)
-        for batch in batches:
-            readouts = Readouts.same(count, batch)
-            tokens = sessions.rows(readouts).draw(uniforms[:, batch].ravel())
-            sessions.push(readouts, tokens)
+        runs, everyone = Histories(masked.copy()), np.arange(count)
+        for k, batch in enumerate(batches):
+            where = Readouts.same(count, batch)
+            rows = kept.ask(runs.query(everyone, where)).rows
+            runs.states[where.state_index, where.position] = rows.draw(uniforms[:, batch].ravel())
+            runs.commit(where.state_index, where.position, k)
 
     def without() -> None:
         states = masked.copy()

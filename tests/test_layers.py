@@ -12,13 +12,13 @@ SOURCE = Path(cp.__file__).parent
 # Everything may import what stands in an earlier line, or beside it in its own folder or file.
 LAYERS = [
     "version errors arrays arguments",
-    "files extras compiled threads",
-    "archives",
+    "files extras compiled threads digests",
+    "archives plain",
     "states classes",
     "graph rows",
-    "streams oracle",
-    "radii checks wrapping",
-    "retrying",
+    "streams checks",
+    "oracles",
+    "radii",
     "run",
     "progress theory engines",
     "targets",
@@ -35,10 +35,10 @@ LEVEL = {name: level for level, line in enumerate(LAYERS) for name in line.split
 PUBLIC = """
 BudgetExceeded CallableOracle Candidates CheckpointError ClassedRows CompressedSettings
 CounterprobeError DenseRows ForestLaw FrozenNoise ImpossibleState Infeasible InfeasibleWarning
-Ledger Level Lockstep MASK NotAForestError Oracle OracleError Progress Readouts Request
-RetryingOracle Right Rows SampleBatch SampleResult SoftSettings SoftStructure StopReason
+Ledger Level Lockstep MASK NotAForestError Oracle OracleError OracleInfo Progress Query Readouts
+Reply Request Right Rows SampleBatch SampleResult SoftSettings SoftStructure StopReason
 Streams Structure StructureError TableLaw TokenClasses Unmasking ZeroProbabilityWarning
-checkpointed discover discovery evaluation families fill_mask infill load_structure models planning
+discover discovery evaluation families fill_mask infill load_structure models planning
 sample samplers set_num_threads theory trace
 """.split()
 

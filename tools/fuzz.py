@@ -32,8 +32,8 @@ READERS = [
     "counterprobe.study.config", "counterprobe.study.store", "counterprobe.study.export",
     "counterprobe.targets.forests", "counterprobe.models.backbones",
     "counterprobe.models.letters", "counterprobe.cli.reproduce", "counterprobe.cli.model_task",
-    "counterprobe.run.batches", "counterprobe.run.replies", "counterprobe.run.encoding",
-    "counterprobe.run.checkpoint", "counterprobe.run.recognition",
+    "counterprobe.run.batches", "counterprobe.oracles.reply_file", "counterprobe.oracles.codec",
+    "counterprobe.oracles.log",
 ]  # fmt: skip
 TIMEOUT, MOST_MEGABYTES = 30, 3000
 

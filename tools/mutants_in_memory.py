@@ -64,17 +64,7 @@ NEAREST = {
         "tests/run/test_attention.py", "tests/run/test_transcript.py",
     ],
     "run/gathered.py": ["tests/run/test_gathered.py", "tests/run/test_attention.py"],
-    "run/joined.py": [
-        "tests/run/test_joined.py", "tests/run/test_gathered.py", "tests/run/test_attention.py",
-    ],
-    "run/reading.py": [
-        "tests/run/test_reading.py", "tests/run/test_unmasking.py", "tests/run/test_listening.py",
-        "tests/run/test_recheck.py", "tests/run/test_gathered.py",
-    ],
-    "run/recognition.py": ["tests/run/test_recognition.py", "tests/run/test_checkpoint.py"],
-    "run/reply_check.py": ["tests/run/test_reply_check.py", "tests/run/test_unmasking.py"],
     "run/rounds.py": ["tests/run/test_rounds.py", "tests/run/test_lockstep.py"],
-    "run/streamed.py": ["tests/run/test_streamed.py", "tests/run/test_refusals.py"],
     "run/transcript.py": ["tests/run/test_transcript.py", "tests/run/test_listening.py"],
     "run/unmasking.py": [
         "tests/run/test_unmasking.py", "tests/run/test_candidates.py",

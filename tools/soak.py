@@ -83,7 +83,7 @@ def single(draw: np.random.Generator, seen: Counter[str]) -> None:
     asked: Oracle = again
     if fault == "retried" and calls:
         again.fails_at = int(draw.integers(calls))
-        asked = cp.RetryingOracle(again, attempts=2, backoff=0.0)
+        asked = again.retrying(2, backoff=0.0)
     _, second = case.run(asked)
     check_result(second, again, case.given)
     same = np.array_equal(second.state, first.state) and second.ledger == first.ledger
@@ -101,14 +101,14 @@ def resumed(draw: np.random.Generator, seen: Counter[str], log: Path) -> None:
         again = AnsweringOracle(case.law.oracle())
         if life < lives - 1:  # not at once: the first call of a later life recognises the oracle
             again.fails_at = int(draw.integers(1, max(2, oracle.calls)))
-        with cp.checkpointed(again, log, {"law": case.law.name}) as logged:
+        with again.logged(log).running({"law": case.law.name}) as logged:
             try:
                 _, result = case.run(logged)
             except (InjectedFault, cp.CounterprobeError):
                 require(again.fails_at is not None, "an oracle did not raise, and the run ended")
             else:
                 check_resumed(result, first)
-        paid += again.states - logged.recognition.num_asked
+        paid += again.states - logged.num_recognising
         if life < lives - 1 and draw.random() < 0.4:
             os.truncate(log, int(draw.integers(log.stat().st_size + 1)))
             is_cut = True

@@ -8,8 +8,7 @@ from typing import Any
 import numpy as np
 
 import counterprobe as cp
-from counterprobe.oracles import Oracle, Readouts
-from counterprobe.rows import Rows
+from counterprobe.oracles import Oracle, Query, Reply
 from counterprobe.samplers import SAMPLERS, Sampler, build_sampler
 from counterprobe.testing import CountingOracle, small_forest, small_table
 
@@ -27,20 +26,19 @@ class Broken(AssertionError):
     """Something that must be conserved was not."""
 
 
-@dataclass
 class AnsweringOracle(CountingOracle):
     """Counts what was answered, keeps none of it, and fails once when told to."""
 
     fails_at: int | None = None
 
-    def rows(self, states: Any, readouts: Readouts) -> Rows:
+    def ask(self, query: Query) -> Reply:
         """Answer, unless this is the call that fails."""
         self.calls += 1
         if self.calls - 1 == self.fails_at:
             raise InjectedFault("injected")
-        answer = self.inner.rows(states, readouts)
-        self.states += len(states)
-        self.rows_read += len(readouts)
+        answer = self.inner.ask(query).settle()
+        self.states += len(query.states)
+        self.rows_read += len(query.readouts)
         return answer
 
 

@@ -103,7 +103,7 @@ def agreement(model: InverseFolding, rival: ColabDesign, count: int = 4) -> dict
     tokens, theirs, orders = rival.in_full(count, seed=0)
     oracle = model.oracle(order="commit", row_error=0.0)
     everywhere = cp.Readouts.same(count, np.arange(oracle.length))
-    rows = oracle.rows_in_order(tokens.astype(np.int32), np.argsort(orders, axis=1), everywhere)
-    ours = to_numpy(rows.dense()).reshape(theirs.shape)
+    query = cp.Query(tokens.astype(np.int32), everywhere, np.argsort(orders, axis=1))
+    ours = to_numpy(oracle.ask(query).rows.dense()).reshape(theirs.shape)
     apart = np.abs(ours - theirs).sum(axis=-1) / 2
     return {"designs": count, "row_tv_max": float(apart.max()), "device": rival.device}

@@ -1,6 +1,7 @@
 """A sharded oracle gives the rows of one process, bit for bit, and the same ledgers."""
 
 import multiprocessing
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -11,7 +12,7 @@ import engine_jobs
 from counterprobe import testing
 from counterprobe.engines import EngineError, InProcess, Processes, ShardedOracle
 from counterprobe.engines.messages import Batch, RowReader, make_replica, split
-from counterprobe.oracles import StreamingOracle
+from counterprobe.run.door import Door
 
 LAW = cp.families.path(40, 7)
 
@@ -88,49 +89,43 @@ def test_all_replies_share_one_class_map(sharded):
     assert (first.total_variation(second) == 0).all()
 
 
-def test_a_stream_is_answered_in_order_and_read_ahead(sharded):
+def test_queries_of_a_stage_are_asked_ahead_and_answered_in_order(sharded):
     own = LAW.oracle()
     rng = np.random.default_rng(54)
-    requests = [draw_request(rng, int(rng.integers(1, 9)), k % 2 == 0) for k in range(25)]
+    queries = [
+        cp.Query(*draw_request(rng, int(rng.integers(1, 9)), k % 2 == 0)) for k in range(25)
+    ]
     read = []
 
     def reading():
-        for k, request in enumerate(requests):
+        for k, query in enumerate(queries):
             read.append(k)
-            yield request
+            yield k, query, None
 
-    for k, rows in enumerate(sharded.stream(reading())):
-        assert len(read) > k
-        if k == 0:
-            assert 1 < len(read) < len(requests)  # ahead, but not all of them
-        same_rows(rows, own.rows(*requests[k]))
-    assert k == len(requests) - 1
+    with Door(sharded).stage("probe") as stage:
+        for k, rows in stage.ask_all(reading()):
+            assert len(read) > k
+            if k == 0:
+                assert 1 < len(read) < len(queries)  # ahead, but not all of them
+            same_rows(rows, own.ask(queries[k]).rows)
+    assert k == len(queries) - 1
 
 
-def test_a_stream_that_is_left_does_not_disturb_the_next(sharded):
+def test_replies_that_nobody_waits_for_do_not_disturb_the_next(sharded):
     rng = np.random.default_rng(55)
-    requests = [draw_request(rng, 8, True) for _ in range(6)]
-    stream = sharded.stream(requests)
-    next(stream)
-    stream.close()
-    same_rows(sharded.rows(*requests[5]), LAW.oracle().rows(*requests[5]))
-
-
-def test_an_error_of_the_requests_comes_after_the_replies_before_it(sharded):
-    def reading():
-        yield draw_request(np.random.default_rng(56), 4, True)
-        raise KeyError("no more")
-
-    stream = sharded.stream(reading())
-    assert len(next(stream)) > 0
-    with pytest.raises(KeyError, match="no more"):
-        next(stream)
+    queries = [cp.Query(*draw_request(rng, 8, True)) for _ in range(6)]
+    replies = [sharded.ask(query) for query in queries]
+    assert all(reply.is_late for reply in replies)
+    replies[3].settle()  # in any order
+    for reply in replies[:5]:
+        reply.drop()
+    for k in (3, 5):
+        same_rows(replies[k].rows, LAW.oracle().ask(queries[k]).rows)
+    same_rows(sharded.ask(queries[0]).rows, LAW.oracle().ask(queries[0]).rows)
 
 
 def test_it_is_an_oracle_that_keeps_the_contract(sharded):
-    assert isinstance(sharded, StreamingOracle)
-    assert (sharded.name, sharded.trusted) == (LAW.oracle().name, True)
-    assert (sharded.row_hellinger_radius, sharded.row_kl_radius) == (0.0, 0.0)
+    assert sharded.info == replace(LAW.oracle().info, keeps_work=False)
     assert (sharded.row_error, sharded.template) == (LAW.oracle().row_error, None)
     testing.check_oracle(sharded, LAW)
 
@@ -276,7 +271,7 @@ def test_a_class_map_travels_once():
 def test_a_users_function_is_sharded_with_its_rows_checked():
     make = partial(cp.CallableOracle, engine_jobs.smoothed, length=5, vocab_size=4)
     with ShardedOracle(InProcess(), make, batch_size=2) as oracle:
-        assert not oracle.trusted
+        assert not oracle.info.trusted
         result = cp.samplers.Sequential()(cp.Unmasking(oracle), cp.Streams(1, 2))
     alone = cp.samplers.Sequential()(cp.Unmasking(make()), cp.Streams(1, 2))
     np.testing.assert_array_equal(result.tokens, alone.tokens)
@@ -350,12 +345,12 @@ def test_replicas_of_one_name_and_size_with_other_contents_are_refused():
     ):
         ShardedOracle(Two(), lambda: next(laws).oracle())
     with ShardedOracle(Two(), lambda: next(laws).oracle()) as oracle:
-        assert oracle.content_digest == cp.families.path(12, target_seed=1).content_digest
+        assert oracle.digest == cp.families.path(12, target_seed=1).content_digest
 
 
 def test_a_replica_that_cannot_tell_its_content_is_taken_at_its_name(uniform_oracle):
     with ShardedOracle(InProcess(), lambda: uniform_oracle(3, 4)) as oracle:
-        assert oracle.content_digest is None
+        assert oracle.digest is None
 
 
 def test_what_is_no_oracle_and_a_bad_batch_size_are_refused():

@@ -16,9 +16,10 @@ from counterprobe.evaluation.ordered_runs import ordered_terms
 from counterprobe.evaluation.plan_runs import PlanRun
 from counterprobe.models import Backbone
 from counterprobe.models.proteinmpnn import InverseFolding
-from counterprobe.oracles import OrderedOracle, Readouts
+from counterprobe.oracles import Readouts
 from counterprobe.rows import to_numpy
 from counterprobe.run.door import Door
+from followed import Followed
 
 # One residue is given; the others may be one of two letters.
 TEXT = "XXKXX"
@@ -55,15 +56,15 @@ def every_sequence(oracle) -> np.ndarray:
 def probabilities(oracle, batches) -> np.ndarray:
     """The probability of every sequence when batches are committed one after another."""
     sequences = every_sequence(oracle)
-    sessions = oracle.sessions(np.repeat(oracle.template.given[None], 16, axis=0))
+    runs = Followed(oracle, np.repeat(oracle.template.given[None], 16, axis=0))
     found = np.ones(16)
     for batch in batches:
         where = Readouts.same(16, batch)
         tokens = sequences[where.state_index, where.position].astype(np.int64)
-        rows = to_numpy(sessions.rows(where).dense()).astype(np.float64)
+        rows = to_numpy(runs.rows(where).dense()).astype(np.float64)
         shown = rows[np.arange(len(rows)), tokens]
         found *= shown.reshape(16, -1).prod(axis=1)
-        sessions.push(where, tokens)
+        runs.push(where, tokens)
     return found
 
 
@@ -159,7 +160,7 @@ def test_prices_and_advice_are_of_the_law_that_is_drawn_from(ubiquitin):
     template = ubiquitin.template(text)
     oracle = ubiquitin.oracle(template, order="commit", row_error=1e-6)
     soft = cp.discover(
-        oracle.by_index, cp.Streams(1, 1), mode="soft", given=template.given, probes=24
+        oracle.by_index(), cp.Streams(1, 1), mode="soft", given=template.given, probes=24
     )
     table = soft.price(oracle, [2, 12], samples=4, distances=ubiquitin.backbone.distances)
     assert "distance" in table.ways
@@ -167,7 +168,7 @@ def test_prices_and_advice_are_of_the_law_that_is_drawn_from(ubiquitin):
         few, many = table.of(way)
         assert few.measured.value > 1e-4 > 1e-6 > abs(many.measured.value)
         assert few.measured.ledger.total == 4 * 3 and many.measured.ledger.total == 4 * 13
-    by_index = soft.price(oracle.by_index, [2], samples=4)
+    by_index = soft.price(oracle.by_index(), [2], samples=4)
     assert by_index.of("planned")[0].measured.ledger.total == 4 * 12
     advice = soft.advise(oracle, counts=[2, 4], samples=4, target_kl=0.5, max_evaluations=200)
     assert advice.table.prices
@@ -191,9 +192,8 @@ def test_rules_that_choose_among_drawn_values_have_no_price(tiny):
 
 
 def test_a_commit_order_oracle_reads_finished_sequences_also_through_what_is_around_it(tiny):
-    assert isinstance(tiny, OrderedOracle) and not isinstance(tiny.by_index, OrderedOracle)
-    around = cp.RetryingOracle(tiny)
-    assert isinstance(around, OrderedOracle)
+    around = tiny.retrying(2).declaring(row_error=1e-6)
+    assert around.info.depends_on_order and not around.by_index().info.depends_on_order
     given = tiny.template.given
     plain = plan_kl(tiny, PLAN, samples=4, given=given)
     again = plan_kl(around, PLAN, samples=4, given=given)

@@ -12,10 +12,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import hostile_inputs
-from counterprobe.run import replies
-from counterprobe.run.encoding import pack, unpack
+from counterprobe.digests import DIGEST_SIZE
+from counterprobe.oracles import reply_file as replies
+from counterprobe.oracles.codec import pack, unpack
 from counterprobe.study.config import config_from_dict
-from counterprobe.wrapping import DIGEST_SIZE
 
 # Times as many files as the quick tests spoil.
 FACTOR = int(os.environ.get("COUNTERPROBE_FUZZ_FACTOR", "1"))

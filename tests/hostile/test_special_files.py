@@ -69,7 +69,7 @@ def test_a_checkpoint_is_a_regular_file(kind, tmp_path, monkeypatch):
     path = special(kind, tmp_path)
     assert special_kind(path) == kind
     with pytest.raises(cp.CheckpointError, match=f"odd is {kind}; a checkpoint must be a regular"):
-        with cp.checkpointed(LAW.oracle(), path):
+        with LAW.oracle().logged(path).running():
             pass
     words = ["sample", "--n", "8", "--sampler", "sequential", "--checkpoint", str(path)]
     outcome = CliRunner().invoke(app, words)

@@ -190,19 +190,16 @@ def test_a_structure_is_recognised_by_model_and_context(forest_law, spelled):
             cp.infill(model, text, structure=soft, batches=2, progress=False)
 
 
-def test_failed_calls_are_repeated_and_second_submissions_are_counted(monkeypatch):
-    monkeypatch.setattr("counterprobe.retrying.LONGEST_PAUSE", 0.0)
+def test_failed_calls_are_repeated_and_second_submissions_are_counted():
     options = {"sampler": "sequential", "count": 2, "progress": False}
     raising = testing.bad_oracles()["raising"]
     with pytest.raises(ConnectionError):
         cp.infill(raising(), **options)
-    drawn = cp.infill(raising(), retries=1, timeout=30.0, **options)
+    drawn = cp.infill(raising().retrying(2, timeout=30.0, backoff=0), **options)
     assert drawn.num_completed == 2 and drawn.num_rechecked == 0
-    checked = cp.infill(raising(), retries=1, paranoid=1.0, **options)
+    checked = cp.infill(raising().retrying(2, backoff=0).rechecking(1.0), **options)
     assert checked.sequences.tolist() == drawn.sequences.tolist()
     assert checked.ledger.total == drawn.ledger.total + checked.num_rechecked
     assert checked.num_rechecked >= drawn.ledger.total
     with pytest.raises(cp.OracleError, match="is not frozen"):
-        cp.infill(testing.bad_oracles()["random rows"](), paranoid=1.0, **options)
-    with pytest.raises(ValueError, match="retries must be at least 0, got -1"):
-        cp.infill(raising(), retries=-1, **options)
+        cp.infill(testing.bad_oracles()["random rows"]().rechecking(1.0), **options)

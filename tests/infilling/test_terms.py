@@ -1,6 +1,8 @@
 """An infill that was interrupted goes on where it was: nothing is asked twice, nothing differs."""
 
 from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -11,14 +13,13 @@ import counterprobe as cp
 from counterprobe.infilling.task import make_task
 from counterprobe.infilling.terms import infill_terms, orders_of, rule_of
 from counterprobe.models import Letters, SequenceModel
+from counterprobe.oracles import Oracle
 
 TEXT = "XXBXX"
-OPTIONS: dict[str, Any] = {
-    "seed": 3, "progress": False, "oracle_options": {"row_error": 1e-9},
-}  # fmt: skip
+OPTIONS: dict[str, Any] = {"seed": 3, "progress": False}
 
 
-class Interrupted(Exception):
+class Interrupted(BaseException):
     """Stands for whatever ends a process."""
 
 
@@ -48,6 +49,26 @@ def model(forest_law) -> Callable[..., SequenceModel]:
     return lambda calls=-1: SequenceModel("letters", Network(forest_law, calls), letters, 5)
 
 
+def infill(
+    model: Any,
+    template: str = TEXT,
+    *,
+    log: Path | None = None,
+    share: float = 0.0,
+    wrap: Callable[[Oracle], Oracle] = lambda oracle: oracle,
+    **options: Any,
+) -> cp.SampleBatch:
+    """Infill with the logged oracle of a model, of which a share is submitted twice."""
+    task = make_task(
+        model, template, allowed=options.pop("allowed", None),
+        temperature=options.get("temperature", 1.0), oracle_options={"row_error": 1e-9},
+    )  # fmt: skip
+    oracle = wrap(task.oracle.rechecking(share) if share else task.oracle)
+    if log is not None:
+        oracle = oracle.logged(log)
+    return cp.infill(replace(task, oracle=oracle), **{**OPTIONS, **options})
+
+
 @pytest.fixture
 def soft(model) -> cp.SoftStructure:
     template = model().template(TEXT)
@@ -73,7 +94,7 @@ def lives_of(model, path, lasting: int, **options: Any) -> tuple[cp.SampleBatch,
         mortal = model(lasting + (lives > 0))  # a later life recognises the oracle first
         lives += 1
         try:
-            drawn = cp.infill(mortal, TEXT, checkpoint=path, **{**OPTIONS, **options})
+            drawn = infill(mortal, log=path, **options)
             return drawn, lives, asked + mortal.network.states
         except Interrupted:
             asked += mortal.network.states
@@ -87,7 +108,7 @@ def test_an_infill_that_died_at_any_call_is_the_one_that_did_not(
 ):
     options = {"sampler": rule, "count": count, "likelihood_orders": 2}
     whole = model()
-    undisturbed = cp.infill(whole, TEXT, **OPTIONS, **options)
+    undisturbed = infill(whole, **options)
     assert whole.network.states == undisturbed.ledger.total + undisturbed.measuring.total
     resumed, lives, asked = lives_of(model, tmp_path / "run.log", lasting, **options)
     same(resumed, undisturbed)
@@ -97,7 +118,7 @@ def test_an_infill_that_died_at_any_call_is_the_one_that_did_not(
 def test_recognising_a_structure_is_paid_once_over_all_lives(model, soft, tmp_path):
     options = {"structure": soft, "batches": 2, "count": 5}
     whole = model()
-    undisturbed = cp.infill(whole, TEXT, **OPTIONS, **options)
+    undisturbed = infill(whole, **options)
     assert undisturbed.ledger.probes > 0
     resumed, lives, asked = lives_of(model, tmp_path / "run.log", 1, **options)
     same(resumed, undisturbed)
@@ -105,22 +126,35 @@ def test_recognising_a_structure_is_paid_once_over_all_lives(model, soft, tmp_pa
 
 
 def test_a_finished_infill_is_replayed_with_one_state_to_recognise_the_model(model, tmp_path):
-    options = {**OPTIONS, "count": 4, "likelihood_orders": 1, "checkpoint": tmp_path / "run.log"}
-    drawn = cp.infill(model(), TEXT, **options)
+    options = {**OPTIONS, "count": 4, "likelihood_orders": 1, "log": tmp_path / "run.log"}
+    drawn = infill(model(), **options)
     again = model()
-    same(cp.infill(again, TEXT, **options), drawn)
+    same(infill(again, **options), drawn)
     assert again.network.states == 1
 
 
-def test_retries_and_second_submissions_go_with_a_checkpoint(model, monkeypatch, tmp_path):
-    monkeypatch.setattr("counterprobe.retrying.LONGEST_PAUSE", 0.0)
-    options = {**OPTIONS, "sampler": "sequential", "count": 2, "paranoid": 0.5}
-    undisturbed = cp.infill(model(), TEXT, **options)
+def test_retries_and_second_submissions_go_with_a_log(model, tmp_path):
+    class Lost(Network):
+        """A network that is lost where others die."""
+
+        def __call__(self, ids):
+            try:
+                return super().__call__(ids)
+            except Interrupted as problem:
+                raise ConnectionError from problem
+
+    def retrying(oracle):
+        return oracle.retrying(2, backoff=0)
+
+    lost = model(3)
+    lost = replace(lost, network=Lost(lost.network.law, 3))
+    options = {**OPTIONS, "sampler": "sequential", "count": 2, "share": 0.5}
+    undisturbed = infill(model(), **options)
     log = tmp_path / "run.log"
     with pytest.raises(cp.OracleError, match="failed 2 times in a row"):
-        cp.infill(model(3), TEXT, checkpoint=log, retries=1, **options)
+        infill(lost, log=log, wrap=retrying, **options)
     again = model()
-    resumed = cp.infill(again, TEXT, checkpoint=log, retries=1, timeout=30.0, **options)
+    resumed = infill(again, log=log, wrap=retrying, **options)
     same(resumed, undisturbed)
     assert resumed.num_rechecked == undisturbed.num_rechecked > 0
     assert again.network.states < undisturbed.ledger.total
@@ -129,7 +163,7 @@ def test_retries_and_second_submissions_go_with_a_checkpoint(model, monkeypatch,
 def test_a_text_without_a_mask_has_an_empty_checkpoint(model, tmp_path):
     for _ in range(2):
         whole = model()
-        drawn = cp.infill(whole, "ABCAB", progress=False, checkpoint=tmp_path / "run.log")
+        drawn = infill(whole, "ABCAB", log=tmp_path / "run.log")
         assert drawn.texts == ("ABCAB",) and whole.network.states == 0
 
 
@@ -152,7 +186,7 @@ def test_a_text_without_a_mask_has_an_empty_checkpoint(model, tmp_path):
         ({"seed": cp.Streams(3, 4)}, "commit_seed"),
         ({"orders": "fresh"}, "orders"),
         ({"likelihood_orders": 1}, "likelihood_orders"),
-        ({"paranoid": 0.5}, "paranoid"),
+        ({"share": 0.5}, "recheck"),
         ({"at_once": 7}, "at_once"),
     ],
 )
@@ -160,103 +194,103 @@ def test_the_checkpoint_of_another_infill_is_refused_and_left_alone(model, chang
     log = tmp_path / "run.log"
     options = {
         **OPTIONS, "seed": cp.Streams(3, 3), "template": TEXT, "sampler": "random-balanced",
-        "batches": 2, "count": 2, "checkpoint": log,
+        "batches": 2, "count": 2, "log": log,
     }  # fmt: skip
-    cp.infill(model(), **options)
+    infill(model(), **options)
     before = log.read_bytes()
     other = model()
     if "sampler" in change:
         del options["batches"]
     with pytest.raises(cp.CheckpointError, match=f"belongs to another run: its {term} is"):
-        cp.infill(other, **{**options, **change})
+        infill(other, **{**options, **change})
     assert log.read_bytes() == before and other.network.states == 0
 
 
 def test_the_checkpoint_of_another_structure_is_refused(model, soft, tmp_path):
-    options = {**OPTIONS, "batches": 2, "checkpoint": tmp_path / "run.log"}
-    cp.infill(model(), TEXT, structure=soft, **options)
+    options = {**OPTIONS, "batches": 2, "log": tmp_path / "run.log"}
+    infill(model(), structure=soft, **options)
     template = model().template(TEXT)
     oracle = model().oracle(template, row_error=1e-9)
     other = cp.discover(oracle, cp.Streams(2, 2), mode="soft", given=template.given, probes=33)
     with pytest.raises(cp.CheckpointError, match="its structure is"):
-        cp.infill(model(), TEXT, structure=other, **options)
+        infill(model(), structure=other, **options)
 
 
 def test_a_budget_may_be_larger_when_a_run_is_resumed(model, tmp_path):
-    options = {**OPTIONS, "sampler": "sequential", "checkpoint": tmp_path / "run.log"}
-    stopped = cp.infill(model(), TEXT, max_submissions=2, **options)
+    options = {**OPTIONS, "sampler": "sequential", "log": tmp_path / "run.log"}
+    stopped = infill(model(), max_submissions=2, **options)
     assert stopped.results[0].stop is cp.StopReason.BUDGET_SPENT
     rest = model()
-    assert cp.infill(rest, TEXT, **options).results[0].stop is cp.StopReason.COMPLETED
+    assert infill(rest, **options).results[0].stop is cp.StopReason.COMPLETED
     assert rest.network.states == 2 + 1, "what is left, and one to recognise the model"
 
 
 @pytest.mark.parametrize("rule", ["random-balanced", "punt"])
 def test_a_trace_may_be_asked_for_when_a_run_is_resumed(model, rule, tmp_path):
-    options = {**OPTIONS, "sampler": rule, "count": 4, "checkpoint": tmp_path / "run.log"}
-    drawn = cp.infill(model(), TEXT, **options)
+    options = {**OPTIONS, "sampler": rule, "count": 4, "log": tmp_path / "run.log"}
+    drawn = infill(model(), **options)
     again = model()
-    same(cp.infill(again, TEXT, trace=tmp_path / "run.json", **options), drawn)
+    same(infill(again, trace=tmp_path / "run.json", **options), drawn)
     assert again.network.states == 1 and (tmp_path / "run.json").exists()
 
 
-@pytest.mark.parametrize("reason", [{"at_once": 2}, {"paranoid": 0.5}])
+@pytest.mark.parametrize("reason", [{"at_once": 2}, {"share": 0.5}])
 def test_a_trace_that_changes_the_order_of_questions_is_refused(model, reason, tmp_path):
     options = {**OPTIONS, "sampler": "random-balanced", "count": 4, **reason}
-    options["checkpoint"] = tmp_path / "run.log"
-    cp.infill(model(), TEXT, **options)
+    options["log"] = tmp_path / "run.log"
+    infill(model(), **options)
     with pytest.raises(cp.CheckpointError, match="its traced is false, this run's is true"):
-        cp.infill(model(), TEXT, trace=tmp_path / "run.json", **options)
+        infill(model(), trace=tmp_path / "run.json", **options)
 
 
 def test_another_sequence_cannot_be_followed_when_a_run_is_resumed(model, tmp_path):
-    options = {**OPTIONS, "count": 3, "checkpoint": tmp_path / "run.log"}
-    cp.infill(model(), TEXT, **options)
+    options = {**OPTIONS, "count": 3, "log": tmp_path / "run.log"}
+    infill(model(), **options)
     with pytest.raises(cp.CheckpointError, match=r'traced_sequence is null, .* "number 2"'):
-        cp.infill(model(), TEXT, trace=tmp_path / "run.json", trace_sequence=1, **options)
+        infill(model(), trace=tmp_path / "run.json", trace_sequence=1, **options)
 
 
 @pytest.mark.parametrize(
-    "reason", [{"count": 3, "at_once": 2}, {"paranoid": 0.5}, {"likelihood_orders": 1}]
+    "reason", [{"count": 3, "at_once": 2}, {"share": 0.5}, {"likelihood_orders": 1}]
 )
 def test_a_budget_that_decides_what_is_asked_next_must_stay(model, reason, tmp_path):
-    options = {**OPTIONS, "sampler": "punt", "checkpoint": tmp_path / "run.log", **reason}
-    cp.infill(model(), TEXT, max_submissions=2, **options)
+    options = {**OPTIONS, "sampler": "punt", "log": tmp_path / "run.log", **reason}
+    infill(model(), max_submissions=2, **options)
     with pytest.raises(cp.CheckpointError, match="its max_submissions is 2, this run's is null"):
-        cp.infill(model(), TEXT, **options)
+        infill(model(), **options)
 
 
-def test_a_budget_must_stay_where_every_sequence_has_a_session(forest_law, tmp_path):
+def test_a_budget_must_stay_where_work_is_kept_of_every_sequence(forest_law, tmp_path):
     options = {"sampler": "sequential", "count": 3, "progress": False}
     log = tmp_path / "run.log"
-    cp.infill(forest_law.oracle(), max_submissions=2, checkpoint=log, **options)
+    cp.infill(forest_law.oracle().logged(log), max_submissions=2, **options)
     with pytest.raises(cp.CheckpointError, match="its max_submissions is 2"):
-        cp.infill(forest_law.oracle(), checkpoint=log, **options)
+        cp.infill(forest_law.oracle().logged(log), **options)
     other = tmp_path / "other.log"
-    cp.sample(forest_law.oracle(), **options, max_submissions=2, checkpoint=other)
+    cp.sample(forest_law.oracle().logged(other), **options, max_submissions=2)
     with pytest.raises(cp.CheckpointError, match="its max_submissions is 2"):
-        cp.sample(forest_law.oracle(), **options, checkpoint=other)
+        cp.sample(forest_law.oracle().logged(other), **options)
 
 
 def test_a_refused_structure_leaves_no_log_in_the_way(model, soft, tmp_path):
     log = tmp_path / "run.log"
-    options = {**OPTIONS, "batches": 2, "checkpoint": log}
+    options = {**OPTIONS, "batches": 2, "log": log}
     with pytest.raises(cp.StructureError, match="stored replies"):
-        cp.infill(model(), TEXT, structure=soft, temperature=0.5, **options)
+        infill(model(), structure=soft, temperature=0.5, **options)
     assert not log.exists()
-    drawn = cp.infill(model(), TEXT, structure=soft, **options)
+    drawn = infill(model(), structure=soft, **options)
     with pytest.raises(cp.CheckpointError, match="its structure is"):
-        cp.infill(model(), TEXT, **{**OPTIONS, "checkpoint": log})
-    same(cp.infill(model(), TEXT, structure=soft, **options), drawn)
+        infill(model(), log=log)
+    same(infill(model(), structure=soft, **options), drawn)
 
 
 def test_an_oracle_without_letters_is_resumed_too(forest_law, tmp_path):
-    options = {"count": 2, "progress": False, "checkpoint": tmp_path / "run.log"}
-    given = [-1, -1, 1, -1, -1]
-    first = cp.infill(forest_law.oracle(), given, **options)
-    same(cp.infill(forest_law.oracle(), given, **options), first)
+    options = {"count": 2, "progress": False}
+    given, oracle = [-1, -1, 1, -1, -1], forest_law.oracle().logged(tmp_path / "run.log")
+    first = cp.infill(oracle, given, **options)
+    same(cp.infill(oracle, given, **options), first)
     with pytest.raises(cp.CheckpointError, match="its given is"):
-        cp.infill(forest_law.oracle(), **options)
+        cp.infill(oracle, **options)
 
 
 # ----- What is meant ----------------------------------------------------------------------------
@@ -276,12 +310,12 @@ def test_a_structure_brings_its_sampler_and_groups(soft):
 def test_terms_say_what_may_stand_where_only_if_something_may_not(model):
     common = {
         "structure": None, "seed": 1, "count": 1, "at_once": 1, "is_traced": False,
-        "paranoid": 0.0, "max_submissions": 5, "likelihood_orders": 0, "trace_sequence": 0,
+        "max_submissions": 5, "likelihood_orders": 0, "trace_sequence": 0,
     }  # fmt: skip
     rule = rule_of(None, None, {})
     free = infill_terms(make_task(model(), TEXT), rule, **common)
     assert free["allowed"] is None and "max_submissions" not in free and "traced" not in free
-    some = infill_terms(make_task(model(), TEXT, allowed={0: "AB"}), rule, **common)
+    some = infill_terms(make_task(model(), allowed={0: "AB"}), rule, **common)
     assert some["allowed"].shape == (5, 3) and some["allowed"][0].tolist() == [True, True, False]
     assert some["allowed"][1:].all()
 
@@ -314,7 +348,7 @@ def evaluated(folding, monkeypatch) -> Callable[[int], list[int]]:
     return install
 
 
-def test_designs_in_commit_order_are_resumed_with_their_sessions_and_scores(
+def test_designs_in_commit_order_are_resumed_with_their_order_and_scores(
     folding, evaluated, tmp_path
 ):
     native = folding.backbone.sequence
@@ -323,10 +357,11 @@ def test_designs_in_commit_order_are_resumed_with_their_sessions_and_scores(
     soft = cp.discover(by_index, cp.Streams(1, 1), mode="soft", given=template.given, probes=24)
     options = {
         "structure": soft, "batches": 3, "count": 2, "seed": 3, "likelihood_orders": 1,
-        "progress": False, "oracle_options": {"order": "commit", "row_error": 1e-4},
+        "progress": False,
     }  # fmt: skip
+    oracle = folding.oracle(template, order="commit", row_error=1e-4)
     whole = evaluated(-1)
-    undisturbed = cp.infill(folding, template, **options)
+    undisturbed = cp.infill(oracle, **options)
     total = undisturbed.ledger.total + undisturbed.measuring.total
     assert sum(whole) == total and undisturbed.ledger.probes > 0
     lives = asked = 0
@@ -334,7 +369,7 @@ def test_designs_in_commit_order_are_resumed_with_their_sessions_and_scores(
         states = evaluated(1 + (lives > 0))
         lives += 1
         try:
-            resumed = cp.infill(folding, template, checkpoint=tmp_path / "run.log", **options)
+            resumed = cp.infill(oracle.logged(tmp_path / "run.log"), **options)
             break
         except Interrupted:
             asked += sum(states)

@@ -10,11 +10,15 @@ from counterprobe import testing
 from counterprobe.models.antiberty import load_antiberty
 from counterprobe.models.sapiens import load_sapiens
 from counterprobe.models.torch import TorchOracle
-from counterprobe.oracles import Readouts, offers_attention
+from counterprobe.oracles import Query, Readouts, Reply
 from counterprobe.rows import to_numpy
 from counterprobe.samplers import DAPD
 
 LENGTH, VOCAB, MASK_ID = 6, 7, 7
+
+
+def attended(oracle, states, readouts, num_layers) -> Reply:
+    return oracle.ask(Query(states, readouts, attention_layers=num_layers))
 
 
 @pytest.fixture(scope="module")
@@ -43,7 +47,7 @@ def states_of(count: int) -> np.ndarray:
 def test_heads_and_the_last_layers_are_averaged(bert, num_layers):
     oracle = TorchOracle(bert, length=LENGTH, mask_id=MASK_ID, row_error=1e-5)
     states = states_of(3)
-    _, attention = oracle.attended_rows(states, Readouts.same(3, [2]), num_layers)
+    attention = attended(oracle, states, Readouts.same(3, [2]), num_layers).attention
     kept = bert.config._attn_implementation
     bert.config._attn_implementation = "eager"
     ids = torch.from_numpy(oracle.template.fill(states))
@@ -61,13 +65,14 @@ def test_rows_are_those_without_attention_and_nothing_is_evaluated_twice(bert):
     states = states_of(5)
     readouts = Readouts.every_masked(states)
     before = oracle.num_evaluated
-    rows, attention = oracle.attended_rows(states, readouts, 2)
+    reply = attended(oracle, states, readouts, 2)
+    rows, attention = reply.rows, reply.attention
     assert oracle.num_evaluated - before == 5
     assert bert.config._attn_implementation == usual  # later calls are what they were
     plain = oracle.rows(states, readouts)
     np.testing.assert_allclose(to_numpy(rows.dense()), to_numpy(plain.dense()), atol=1e-6)
     for k in range(5):
-        alone = oracle.attended_rows(states[k : k + 1], Readouts.same(1, [2]), 2)[1]
+        alone = attended(oracle, states[k : k + 1], Readouts.same(1, [2]), 2).attention
         np.testing.assert_allclose(alone[0], attention[k], atol=1e-6)
 
 
@@ -75,14 +80,14 @@ def test_attention_conforms_and_long_inputs_go_in_smaller_batches(bert, monkeypa
     oracle = TorchOracle(bert, length=LENGTH, mask_id=MASK_ID, row_error=1e-5)
     testing.check_oracle(oracle)
     states = states_of(5)
-    together = oracle.attended_rows(states, Readouts.same(5, [2]), 2)[1]
+    together = attended(oracle, states, Readouts.same(5, [2]), 2).attention
     monkeypatch.setattr("counterprobe.models.torch.HEAD_WEIGHTS", 2 * LENGTH**2 + 1)
     sizes = []
-    attended = oracle._call.attended
+    plain = oracle._call.attended
     monkeypatch.setattr(
-        oracle._call, "attended", lambda ids, n: sizes.append(len(ids)) or attended(ids, n)
+        oracle._call, "attended", lambda ids, n: sizes.append(len(ids)) or plain(ids, n)
     )
-    again = oracle.attended_rows(states, Readouts.same(5, [2]), 2)[1]
+    again = attended(oracle, states, Readouts.same(5, [2]), 2).attention
     assert sizes == [2, 2, 1]
     np.testing.assert_allclose(again, together, atol=1e-6)
 
@@ -94,9 +99,12 @@ def test_special_tokens_are_left_out_and_shifted_models_are_asked_where_they_pre
     states = template.given[None]
     masked = template.masked
     plain, shifted = (
-        TorchOracle(bert, template, shift=shift, row_error=1e-5).attended_rows(
-            states, Readouts.same(1, masked), 1
-        )[1][0]
+        attended(
+            TorchOracle(bert, template, shift=shift, row_error=1e-5),
+            states,
+            Readouts.same(1, masked),
+            1,
+        ).attention[0]
         for shift in (False, True)
     )
     slots = template.slots
@@ -110,12 +118,12 @@ def test_special_tokens_are_left_out_and_shifted_models_are_asked_where_they_pre
 
 
 def test_who_offers_attention(bert, denoiser):
-    assert offers_attention(TorchOracle(bert, length=LENGTH, mask_id=MASK_ID, row_error=0.1))
+    assert TorchOracle(bert, length=LENGTH, mask_id=MASK_ID, row_error=0.1).info.offers_attention
     plain = TorchOracle(denoiser(), length=12, mask_id=7, row_error=0.1)
-    assert not offers_attention(plain)
+    assert not plain.info.offers_attention
     declined = TorchOracle(bert, length=LENGTH, mask_id=MASK_ID, row_error=0.1, attention=False)
-    assert not offers_attention(declined)
-    assert not offers_attention(cp.families.path(4, target_seed=1).oracle())
+    assert not declined.info.offers_attention
+    assert not cp.families.path(4, target_seed=1).oracle().info.offers_attention
 
 
 def test_a_model_that_returns_none_after_all_says_what_to_do(denoiser):
@@ -125,9 +133,9 @@ def test_a_model_that_returns_none_after_all_says_what_to_do(denoiser):
         return network(ids)
 
     oracle = TorchOracle(model, length=12, mask_id=7, row_error=0.1)
-    assert offers_attention(oracle)
+    assert oracle.info.offers_attention
     with pytest.raises(cp.OracleError, match=r"no attention of shape.*attention=False"):
-        oracle.attended_rows(np.full((1, 12), cp.MASK), Readouts.same(1, [0]), 1)
+        attended(oracle, np.full((1, 12), cp.MASK), Readouts.same(1, [0]), 1)
 
     def refusing(ids, output_attentions=False):
         if output_attentions:
@@ -145,7 +153,8 @@ def test_sapiens_gives_its_attention_and_the_same_rows_to_the_bit():
     template = model.template("EVQLVXXXGGLVQPXG")
     oracle = model.oracle(template, row_error=1e-5)
     states = template.given[None]
-    rows, attention = oracle.attended_rows(states, Readouts.same(1, template.masked), 4)
+    reply = attended(oracle, states, Readouts.same(1, template.masked), 4)
+    rows, attention = reply.rows, reply.attention
     plain = oracle.rows(states, Readouts.same(1, template.masked))
     assert np.array_equal(to_numpy(rows.dense()), to_numpy(plain.dense()))
     assert attention.shape == (1, 16, 16)
@@ -181,7 +190,7 @@ def check_attention_decides(oracle: TorchOracle, template: cp.models.Template) -
     """Every batch is the independent set of the attention at its own history, by a plain loop."""
     # A threshold in the midst of what there is to see: the graph is neither empty nor full.
     masked = template.masked
-    seen = oracle.attended_rows(template.given[None], Readouts.same(1, masked), 2)[1][0]
+    seen = attended(oracle, template.given[None], Readouts.same(1, masked), 2).attention[0]
     threshold = float(np.median(seen[np.ix_(masked, masked)]))
     rule = DAPD(threshold, num_layers=2)
     before = oracle.num_evaluated
@@ -191,8 +200,9 @@ def check_attention_decides(oracle: TorchOracle, template: cp.models.Template) -
     assert 1 < len(result.batches) < len(masked)
     for state, batch in zip(histories(result), result.batches, strict=True):
         residual = np.flatnonzero(state == cp.MASK)
-        rows, attention = oracle.attended_rows(state[None], Readouts.same(1, residual), 2)
-        sure = dict(zip(residual.tolist(), to_numpy(rows.top()[1]).tolist(), strict=True))
+        reply = attended(oracle, state[None], Readouts.same(1, residual), 2)
+        attention, top = reply.attention, to_numpy(reply.rows.top()[1])
+        sure = dict(zip(residual.tolist(), top.tolist(), strict=True))
         taken: list[int] = []
         for i in sorted(sure, key=lambda i: (-sure[i], i)):
             if all(max(attention[0, i, j], attention[0, j, i]) <= threshold for j in taken):
@@ -230,9 +240,7 @@ def test_antiberty_gives_its_attention_with_one_evaluation():
     template = model.template("EVQLVXXXGGLVQPXG")
     oracle = model.oracle(template, row_error=1e-5)
     before = oracle.num_evaluated
-    rows, attention = oracle.attended_rows(
-        template.given[None], Readouts.same(1, template.masked), 4
-    )
+    reply = attended(oracle, template.given[None], Readouts.same(1, template.masked), 4)
     assert oracle.num_evaluated - before == 1
-    assert attention.shape == (1, 16, 16) and len(rows) == 4
-    assert attention.std() > 1e-3  # not every position looks everywhere alike
+    assert reply.attention.shape == (1, 16, 16) and len(reply.rows) == 4
+    assert reply.attention.std() > 1e-3  # not every position looks everywhere alike

@@ -41,7 +41,7 @@ def model(network: torch.nn.Module) -> SequenceModel:
 def digest(network, text: str = "XXBXX", allowed=None, **options) -> str | None:
     known = model(network)
     template = known.template(text, allowed=allowed)
-    return known.oracle(template, **{**QUIET, **options}).content_digest
+    return known.oracle(template, **{**QUIET, **options}).digest
 
 
 # ----- Weights ----------------------------------------------------------------------------------
@@ -87,7 +87,7 @@ def test_what_has_no_weights_to_read_is_unknown():
     sparse.register_buffer("a", torch.eye(2).to_sparse())
     assert weights_digest(sparse) is None
     function = TorchOracle(lambda ids: torch.zeros(*ids.shape, 4), length=3, mask_id=4, **QUIET)
-    assert function.content_digest is None
+    assert function.digest is None
 
 
 def test_a_network_that_is_compiled_or_spread_over_devices_is_the_same():
@@ -104,17 +104,17 @@ def test_a_network_that_is_compiled_or_spread_over_devices_is_the_same():
 def test_weights_that_are_written_over_have_another_digest_at_once(monkeypatch):
     network = Network()
     oracle = model(network).oracle(model(network).template("XXBXX"), **QUIET)
-    known = oracle.content_digest
+    known = oracle.digest
     passes = []
     read = digests.weights_digest
     monkeypatch.setattr(digests, "weights_digest", lambda one: passes.append(one) or read(one))
-    assert oracle.content_digest == known and passes == []
+    assert oracle.digest == known and passes == []
     with torch.no_grad():
         network.head.weight.mul_(1.5)
-    assert oracle.content_digest == digest(network) != known
+    assert oracle.digest == digest(network) != known
     with torch.inference_mode():  # where writes are not counted
         network.register_buffer("scale", torch.tensor(2.0))
-    assert oracle.content_digest == digest(network) != known
+    assert oracle.digest == digest(network) != known
 
 
 # ----- What else makes rows -----------------------------------------------------------------
@@ -141,7 +141,7 @@ def test_ids_around_the_positions_count():
     plain = Letters("ABC", (0, 1, 2), 3)
     framed = [Letters("ABC", (0, 1, 2), 3, prefix=(k,)) for k in (4, 5)]
     digests = {
-        SequenceModel("letters", network.eval(), letters, 5).oracle("XX", **QUIET).content_digest
+        SequenceModel("letters", network.eval(), letters, 5).oracle("XX", **QUIET).digest
         for letters in (plain, *framed)
     }
     assert len(digests) == 3
@@ -153,10 +153,15 @@ def folding() -> InverseFolding:
 
 
 def test_a_backbone_and_an_order_of_decoding_count(folding):
-    known = folding.oracle(**QUIET).content_digest
+    known = folding.oracle(**QUIET).digest
     by_commit = folding.oracle(order="commit", **QUIET)
-    assert by_commit.by_index.content_digest == known != by_commit.content_digest
-    assert folding.oracle(temperature=0.5, **QUIET).content_digest != known
+    assert (
+        by_commit.by_index().digest
+        == by_commit.retrying(2).by_index().digest
+        == known
+        != by_commit.digest
+    )
+    assert folding.oracle(temperature=0.5, **QUIET).digest != known
     backbone = folding.backbone
     moved = backbone.coordinates.copy()
     moved[3, 1, 0] += 1e-3
@@ -188,18 +193,22 @@ def test_logs_and_structures_of_other_weights_are_refused_before_anything_is_ask
 ):
     options = {"progress": False, "oracle_options": QUIET}
     log, file = tmp_path / "run.log", tmp_path / "soft.npz"
-    cp.infill(model(Network()), "XXBXX", checkpoint=log, **options)
     template = model(Network()).template("XXBXX")
-    oracle = model(Network()).oracle(template, **QUIET)
+
+    def oracle_of(network):
+        return model(network).oracle(template, **QUIET)
+
+    oracle = oracle_of(Network())
+    cp.infill(oracle.logged(log), progress=False)
     cp.discover(oracle, mode="soft", given=template.given, probes=8).save(file)
     soft = cp.load_structure(file)
-    assert soft.about["oracle_content"] == oracle.content_digest
+    assert soft.about["oracle_content"] == oracle.digest
     evaluated.clear()
     # Less than the declared row error apart: replies alone do not tell.
     near = Network()
     near.head.bias.data += 1e-7
     with pytest.raises(cp.CheckpointError, match="its oracle_content is"):
-        cp.infill(model(near), "XXBXX", checkpoint=log, **options)
+        cp.infill(oracle_of(near).logged(log), progress=False)
     with pytest.raises(cp.StructureError, match="another than this structure was found with, by"):
         cp.infill(model(near), "XXBXX", structure=soft, **options)
     assert evaluated == []
@@ -223,6 +232,6 @@ def test_an_unknown_content_is_left_to_the_replies(tmp_path):
     soft = cp.discover(unknown, mode="soft", given=template.given, probes=8)
     assert "oracle_content" not in soft.about
     assert soft.check(known).total > 0
-    cp.sample(unknown, "sequential", progress=False, checkpoint=tmp_path / "run.log")
-    cp.sample(known, "sequential", progress=False, checkpoint=tmp_path / "run.log")
+    for oracle in (unknown, known):
+        cp.sample(oracle.logged(tmp_path / "run.log"), "sequential", progress=False)
     assert np.isfinite(soft.row_error)

@@ -10,8 +10,9 @@ from counterprobe.extras import MissingExtra
 from counterprobe.models import weights
 from counterprobe.models.backbones import Backbone
 from counterprobe.models.proteinmpnn import load_proteinmpnn
-from counterprobe.oracles import BatchIncrementalOracle, Readouts
+from counterprobe.oracles import Query, Readouts
 from counterprobe.rows import to_numpy
+from followed import Followed, cold
 
 
 @pytest.fixture(scope="module")
@@ -157,12 +158,12 @@ def test_one_position_a_batch_is_the_package_s_own_sampler(folding):
     tokens = drawn["S"].numpy()
     theirs = drawn["probs"].gather(-1, drawn["S"][..., None])[..., 0].log().numpy()
     oracle = folding.oracle(order="commit", row_error=1e-6)
-    sessions = oracle.sessions(np.full((2, 76), MASK, dtype=np.int32))
+    runs = Followed(oracle, np.full((2, 76), MASK))
     mine = np.zeros((2, 76))
     for position in drawn["decoding_order"][0].numpy():
         readouts = Readouts.same(2, [position])
-        mine[:, position] = to_numpy(sessions.rows(readouts).log_prob(tokens[:, position]))
-        sessions.push(readouts, tokens[:, position])
+        mine[:, position] = to_numpy(runs.rows(readouts).log_prob(tokens[:, position]))
+        runs.push(readouts, tokens[:, position])
     np.testing.assert_allclose(mine, theirs, atol=2e-5)
     np.testing.assert_allclose(mine.sum(axis=1), theirs.sum(axis=1), atol=1e-4)
 
@@ -172,12 +173,12 @@ def test_a_batch_sees_what_was_committed_before_and_not_itself(folding):
     draw = np.random.default_rng(5)
     tokens, order = draw.integers(0, 20, 76), draw.permutation(76)
     oracle = folding.oracle(order="commit", row_error=1e-6)
-    sessions = oracle.sessions(np.full((1, 76), MASK, dtype=np.int32))
-    sessions.push(Readouts.same(1, order[:30]), tokens[order[:30]])
+    run = Followed(oracle, np.full(76, MASK))
+    run.push(order[:30], tokens[order[:30]])
     batch = order[30:33]
-    rows = to_numpy(sessions.rows(Readouts.same(1, batch)).dense())
+    rows = to_numpy(run.rows(batch).dense())
     # Nobody in the first batch saw another of it, as when each is decoded first.
-    apart = folding.oracle(order="commit", row_error=1e-6).session(np.full(76, MASK, np.int32))
+    apart = Followed(folding.oracle(order="commit", row_error=1e-6), np.full(76, MASK))
     apart.push(order[:30], tokens[order[:30]])
     for k, position in enumerate(batch):
         np.testing.assert_allclose(
@@ -193,8 +194,8 @@ def test_sequences_side_by_side_are_what_they_are_alone(folding):
     draw = np.random.default_rng(6)
     given = np.full((3, 76), MASK, dtype=np.int32)
     given[1, 5:20] = draw.integers(0, 20, 15)
-    together = oracle.sessions(given)
-    alone = [oracle.session(state) for state in given]
+    together = Followed(oracle, given)
+    alone = [Followed(oracle, state) for state in given]
     orders = [draw.permutation(np.flatnonzero(state == MASK)) for state in given]
     for step in range(6):
         # Every sequence commits positions of its own, and as many as it likes.
@@ -209,7 +210,7 @@ def test_sequences_side_by_side_are_what_they_are_alone(folding):
             apart = to_numpy(alone[k].rows(part).dense())
             np.testing.assert_allclose(apart, rows[mine], atol=1e-5)
             alone[k].push(part, tokens[mine])
-            together.push(Readouts.pairs(np.full(len(part), k), part), tokens[mine])
+        together.push(readouts, tokens)
 
 
 @pytest.mark.parametrize("num_given", [0, 20])
@@ -222,18 +223,19 @@ def test_finished_sequences_are_read_in_one_pass_as_the_package_decodes_them(fol
     ]
     oracle = folding.oracle(order="commit", row_error=1e-6)
     before = oracle.num_evaluated
-    rows = oracle.rows_in_order(tokens, np.argsort(orders, axis=1), Readouts.same(2, range(76)))
+    ranks = np.argsort(orders, axis=1)
+    rows = oracle.ask(Query(tokens, Readouts.same(2, range(76)), ranks)).rows
     assert oracle.num_evaluated - before == 2
     for k, order in enumerate(orders):
         logits = Package(folding).forward(tokens[k], order)[:, :20]
         mine = to_numpy(rows.dense())[76 * k : 76 * (k + 1)]
         np.testing.assert_allclose(mine, torch.softmax(logits, dim=1), atol=2e-5)
-        session = oracle.session(np.where(np.arange(76) < num_given, tokens[k], MASK))
+        run = Followed(oracle, np.where(np.arange(76) < num_given, tokens[k], MASK))
         for position in order[num_given:]:
-            alone = to_numpy(session.rows(np.array([position])).dense())[0]
+            alone = to_numpy(run.rows(np.array([position])).dense())[0]
             np.testing.assert_allclose(mine[position], alone, atol=2e-5)
-            session.push(np.array([position]), tokens[k, [position]])
-    other = oracle.rows_in_order(tokens, np.argsort(orders[::-1], axis=1), Readouts.same(2, [40]))
+            run.push(np.array([position]), tokens[k, [position]])
+    other = oracle.ask(Query(tokens, Readouts.same(2, [40]), ranks[::-1])).rows
     assert np.abs(to_numpy(other.dense()) - to_numpy(rows.dense())[[40, 116]]).max() > 1e-4
 
 
@@ -241,9 +243,9 @@ def test_given_context_counts_as_decoded_by_index(folding, by_index):
     draw = np.random.default_rng(7)
     state = np.where(draw.random(76) < 0.5, draw.integers(0, 20, 76), MASK).astype(np.int32)
     masked = np.flatnonzero(state == MASK)
-    session = folding.oracle(order="commit", row_error=1e-6).session(state)
+    run = Followed(folding.oracle(order="commit", row_error=1e-6), state)
     np.testing.assert_allclose(
-        to_numpy(session.rows(masked).dense()),
+        to_numpy(run.rows(masked).dense()),
         to_numpy(by_index.rows(state[None], Readouts.same(1, masked)).dense()),
         atol=1e-5,
     )
@@ -270,21 +272,51 @@ def test_a_whole_sequence_costs_one_pass_whatever_the_number_of_batches(folding,
 
 def test_rows_read_again_after_a_commit_are_decoded_again(folding):
     oracle = folding.oracle(order="commit", row_error=1e-6)
-    session = oracle.session(np.full(76, MASK, dtype=np.int32))
-    before = to_numpy(session.rows(np.arange(1, 76)).dense())
-    session.push(np.array([0]), np.array([10]))
-    after = to_numpy(session.rows(np.arange(1, 76)).dense())
+    run = Followed(oracle, np.full(76, MASK))
+    before = to_numpy(run.rows(np.arange(1, 76)).dense())
+    run.push(np.array([0]), np.array([10]))
+    after = to_numpy(run.rows(np.arange(1, 76)).dense())
     assert np.abs(after - before).max() > 1e-3
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_one_query_has_the_same_rows_whoever_asks(folding, seed):
+    """Followed, rebuilt from the rounds, after a failed attempt, some runs without others."""
+    draw = np.random.default_rng([82, seed])
+    given = np.full((3, 76), MASK)
+    given[:, :10] = draw.integers(0, 20, (3, 10))
+    oracle, other = (folding.oracle(order="commit", row_error=1e-6) for _ in range(2))
+    runs = Followed(oracle, given)
+    left = draw.permutation(np.arange(10, 76))
+    for step in range(8):
+        batch, left = left[: 3 + step % 3], left[3 + step % 3 :]
+        members = runs.everyone if step != 4 else np.array([2, 0])
+        query = runs.query(batch, members)
+        expected = to_numpy(other.ask(cold(query)).rows.dense())
+        for _ in range(1 + (step in (2, 4))):  # a second time as after an attempt that failed
+            rows = to_numpy(oracle.ask(query).rows.dense())
+            np.testing.assert_allclose(rows, expected, atol=1e-5)
+        where = Readouts.same(3, batch)
+        for part in (where.position == batch[0], where.position != batch[0]):
+            # Two rounds between two queries, in the middle of the runs.
+            if step == 5 or part[0]:
+                mine = part if step == 5 else np.ones(len(where), dtype=bool)
+                pairs = Readouts.pairs(where.state_index[mine], where.position[mine])
+                runs.push(pairs, draw.integers(0, 20, len(pairs)))
 
 
 def test_it_refuses_probes_and_says_why(folding):
     oracle = folding.oracle(order="commit", row_error=1e-6)
-    assert isinstance(oracle, BatchIncrementalOracle)
-    state = np.full(76, MASK, dtype=np.int32)
-    assert len(oracle.rows(state[None], Readouts.same(1, [4, 5]))) == 2  # no order to depend on
+    assert oracle.info.keeps_many and oracle.info.depends_on_order
+    state = np.full(76, MASK)
+    run = cp.Unmasking(oracle)
+    assert len(run.probe(state, [4, 5])) == 2  # no order to depend on
     state[3] = 1
     with pytest.raises(cp.OracleError, match=r"cannot be probed: its rows depend on the order"):
-        oracle.rows(state[None], Readouts.same(1, [4]))
+        run.probe(state, [4])
+    by_index = cp.Unmasking(oracle.by_index()).probe(state, [4])
+    alone = folding.oracle(row_error=1e-6).rows(state[None], Readouts.same(1, [4]))
+    assert np.array_equal(to_numpy(by_index.dense()), to_numpy(alone.dense()))
     with pytest.raises(cp.OracleError, match="order='index'"):
         cp.discover(oracle)
 

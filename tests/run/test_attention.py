@@ -5,8 +5,9 @@ import pytest
 
 import counterprobe as cp
 from attentive import AttentiveLaw
+from counterprobe import Query
+from counterprobe.run import gathered
 from counterprobe.run.gathered import Gathering
-from counterprobe.run.joined import Asked, cut
 
 STREAMS = cp.Streams(1, 2)
 
@@ -106,9 +107,8 @@ def test_nothing_is_asked_past_the_budget(table_law):
 class Looking(AttentiveLaw):
     """Attention that depends on the state."""
 
-    def attended_rows(self, states, readouts, num_layers):
-        rows, attention = super().attended_rows(states, readouts, num_layers)
-        return rows, attention + (states + 1).sum(axis=1)[:, None, None]
+    def attention_of(self, states):
+        return super().attention_of(states) + (states + 1).sum(axis=1)[:, None, None]
 
 
 def test_runs_side_by_side_ask_once_and_each_gets_its_own_attention(law):
@@ -120,31 +120,32 @@ def test_runs_side_by_side_ask_once_and_each_gets_its_own_attention(law):
 
     def work(seat):
         states = asked[seat.index]
-        assert seat.offers_attention
-        return seat.attended_rows(states, cp.Readouts.same(len(states), [1, 2]), 5)
+        assert seat.info.offers_attention
+        readouts = cp.Readouts.same(len(states), [1, 2])
+        return seat.ask(Query(states, readouts, attention_layers=5))
 
     replies = Gathering(oracle, 8).run(3, work)
     assert oracle.calls == [5] and oracle.states == 4
-    for states, (rows, attention) in zip(asked, replies, strict=True):
+    for states, reply in zip(asked, replies, strict=True):
         expected = oracle.weights + (states + 1).sum(axis=1)[:, None, None]
-        assert np.array_equal(attention, expected)
+        assert np.array_equal(reply.attention, expected)
         alone = law.oracle().rows(states, cp.Readouts.same(len(states), [1, 2]))
-        assert np.array_equal(rows.masses, alone.masses)
+        assert np.array_equal(reply.rows.masses, alone.masses)
 
 
-def test_what_is_asked_otherwise_goes_in_another_call(law, monkeypatch):
+def test_what_is_asked_otherwise_goes_in_another_call_and_no_call_is_too_large(law, monkeypatch):
     free = np.full((1, law.length), cp.MASK, dtype=np.int32)
     readouts = cp.Readouts.same(1, [0])
-    kinds = [None, None, 2, 2, 3, None]
-    parts = list(cut([Asked(free, readouts, kind) for kind in kinds]))
-    assert [[one.num_layers for one in part] for part in parts] == [
-        [None, None], [2, 2], [3], [None],
-    ]  # fmt: skip
+    layers = [None, None, 2, 2, 3, None]
+    oracle = AttentiveLaw(law.oracle(), weights(law.length))
+
+    def work(seat):
+        return seat.ask(Query(free, readouts, attention_layers=layers[seat.index])).attention
+
+    found = Gathering(oracle, 8).run(6, work)
+    assert oracle.calls == [2, 3] and oracle.states == 6
+    assert [attention is None for attention in found] == [kind is None for kind in layers]
     # Attention of N positions is N times as large as their state.
-    monkeypatch.setattr("counterprobe.run.joined.MOST_NUMBERS", law.length**2)
-    assert [len(part) for part in cut([Asked(free, readouts, 2)] * 3)] == [1, 1, 1]
-    assert [len(part) for part in cut([Asked(free, readouts)] * 3)] == [3]
-
-
-def test_a_seat_before_an_oracle_without_attention_offers_none(law):
-    assert Gathering(law.oracle(), 2).run(2, lambda seat: seat.offers_attention) == [False, False]
+    monkeypatch.setattr(gathered, "MOST_NUMBERS", law.length**2)
+    Gathering(oracle, 8).run(6, work)
+    assert oracle.calls[2:] == [2, 2, 3]

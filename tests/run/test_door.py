@@ -1,22 +1,27 @@
-"""Asking, checking and charging, in one small part."""
+"""Asking, checking and charging: late replies in order, and impossible states noted."""
 
 import logging
+import warnings
+from contextlib import nullcontext
 
 import numpy as np
 import pytest
 
 import counterprobe as cp
-from attentive import AttentiveLaw
-from counterprobe.run import door as door_module
-from counterprobe.run import transcript as transcript_module
-from counterprobe.run.door import Door, check_budget
+from counterprobe import Query, Reply
+from counterprobe.run.door import Door, Refusals, ReplyCheck
 from counterprobe.run.history import History
 from counterprobe.run.transcript import Event
 from counterprobe.states import fingerprint
 from counterprobe.testing import CountingOracle
+from reading_ahead import ReadsAhead
 
 MASK = cp.MASK
 STREAMS = cp.Streams(1, 2)
+
+
+def masked(law, count: int = 1) -> np.ndarray:
+    return np.full((count, law.length), MASK, dtype=np.int32)
 
 
 def test_a_probe_is_asked_checked_and_charged(law, counted):
@@ -60,7 +65,7 @@ def test_a_bad_reply_is_an_error_and_not_charged():
     with pytest.raises(cp.OracleError, match=r"state 0, position 1 sums to 1\.4"):
         door.probe([[MASK] * 3], [1])
     assert door.ledger == cp.Ledger()
-    Door(oracle, trusted=True).probe([[MASK] * 3], [1])
+    Door(oracle.declaring(trusted=True)).probe([[MASK] * 3], [1])
 
 
 def test_a_stage_charges_what_was_asked_when_it_closes_and_when_it_fails(law):
@@ -68,34 +73,19 @@ def test_a_stage_charges_what_was_asked_when_it_closes_and_when_it_fails(law):
     states = np.full((2, law.length), MASK, dtype=np.int32)
     readouts = cp.Readouts.same(2, [0])
     with door.stage("probe") as stage:
-        stage.ask(states, readouts)
-        stage.ask(states, readouts)
+        stage.rows(states, readouts)
+        stage.rows(states, readouts)
         assert door.ledger == cp.Ledger()
         with pytest.raises(ValueError, match="inside an open stage"):
             door.probe(states, [0])
     assert door.ledger == cp.Ledger(probes=4, depth=1, rows_read=4, widest_stage=4)
     with pytest.raises(RuntimeError), door.stage("probe") as stage:
-        stage.ask(states, readouts)
+        stage.rows(states, readouts)
         raise RuntimeError
     assert door.ledger.probes == 6
     with door.stage("probe"):
         pass
     assert door.ledger.depth == 2
-
-
-def test_rows_that_no_commit_followed_were_probed(law):
-    door = Door(law.oracle())
-    history = History(law.length, law.vocab_size)
-    positions = np.array([0, 2])
-    with pytest.raises(RuntimeError), door.stage("probe") as stage:
-        stage.ask_history(history, positions)
-        raise RuntimeError  # where the draw would have been
-    assert (door.ledger.probes, door.ledger.commits) == (1, 0)
-    with door.stage("probe") as stage:
-        stage.ask_history(history, positions)
-        stage.commit(positions)
-    assert (door.ledger.probes, door.ledger.commits) == (1, 1)
-    assert door.transcript.events[1].positions.tolist() == [0, 2]
 
 
 def test_a_draw_that_fails_leaves_its_submission_charged(law, counted):
@@ -119,72 +109,11 @@ def test_a_budget_is_checked_before_the_oracle_is_asked(law, counted):
         door.probe(states, [0])
     readouts = cp.Readouts.same(1, [0])
     with pytest.raises(cp.BudgetExceeded), door.stage("probe") as stage:
-        stage.ask(states[:1], readouts)
-        stage.ask(states[:1], readouts)  # an open stage counts
+        stage.rows(states[:1], readouts)
+        stage.rows(states[:1], readouts)  # an open stage counts
     assert oracle.states == door.ledger.total == 4
     with pytest.raises(ValueError, match=r"max_submissions must be a whole number, got 1\.5"):
         Door(oracle, max_submissions=1.5)
-
-
-class Followed:
-    """Keeps every reply that it is shown."""
-
-    def __init__(self):
-        self.replies = []
-
-    def replied(self, *reply):
-        self.replies.append(reply)
-
-    def charged(self, event, ledger):
-        pass
-
-
-def test_every_way_to_ask_keeps_the_budget_and_shows_its_reply_to_a_listener(law):
-    oracle = AttentiveLaw(law.oracle(), np.full((law.length, law.length), 1 / law.length))
-    history = History(law.length, law.vocab_size, [1] + [MASK] * (law.length - 1))
-    positions = np.array([2, 1])
-    ways = [
-        lambda stage: stage.ask(history.state[None], cp.Readouts.same(1, positions)),
-        lambda stage: stage.ask_history(history, positions),
-        lambda stage: stage.ask_attended(history, positions, 1)[0],
-    ]
-    for ask in ways:
-        followed = Followed()
-        door = Door(oracle, max_submissions=2, listener=followed)
-        before = oracle.states
-        with pytest.raises(cp.BudgetExceeded, match="would make 3"), door.stage("probe") as stage:
-            returned = [ask(stage), ask(stage)]
-            ask(stage)
-        assert oracle.states - before == door.ledger.total == 2
-        assert door.ledger.rows_read == 4
-        for (states, readouts, rows), mine in zip(followed.replies, returned, strict=True):
-            assert states.tolist() == [history.state.tolist()]
-            assert readouts.position.tolist() == [2, 1]
-            assert rows is mine
-
-
-@pytest.mark.parametrize("name", ["length", "vocab_size"])
-def test_an_oracle_of_no_size_is_refused_by_the_name_of_what_is_missing(law, name):
-    oracle = AttentiveLaw(law.oracle(), np.ones((1, 1)))
-    setattr(oracle, name, 0)
-    with pytest.raises(ValueError, match=rf"oracle\.{name} must be at least 1, got 0"):
-        Door(oracle)
-
-
-def test_a_run_by_hand_hears_of_its_budget(law):
-    run = cp.Unmasking(law.oracle(), max_submissions=2)
-    run.begin(STREAMS)
-    run.preprocess()
-    run.commit([0])
-    for act in (
-        lambda: run.commit([1]),
-        lambda: run.probe(run.state, [1]),
-        lambda: run.commit_selected(lambda residual, rows: residual),
-        run.draft,
-    ):
-        with pytest.raises(cp.BudgetExceeded):
-            act()
-    assert run.ledger.total == 2
 
 
 def test_a_run_may_be_handed_its_door(law):
@@ -251,17 +180,7 @@ def test_a_drawing_of_ones_own_replaces_the_noise(law):
     assert asked[1] == ([0] + [MASK] * (law.length - 1), [2, 1], 2, 1)
 
 
-def test_stages_are_logged(law, caplog):
-    with caplog.at_level(logging.DEBUG, logger="counterprobe"):
-        Door(law.oracle()).probe(np.full((2, law.length), MASK), [0, 1])
-    assert caplog.messages == ["probe: 2 submissions, 4 rows, batch of 0; total 2"]
-
-
 # ----- Who watches, who listens, who is told ----------------------------------------------------
-
-
-def masked(law, count: int = 1) -> np.ndarray:
-    return np.full((count, law.length), MASK, dtype=np.int32)
 
 
 class Watching:
@@ -293,24 +212,12 @@ class Listening:
         self.heard.append(("noted", note.name))
 
 
-@pytest.mark.parametrize(("most", "needed"), [(None, 10**9), (3, 3), (0, 0), (3, 1)])
-def test_a_budget_permits_what_it_says(most, needed):
-    check_budget(most, needed)
-
-
-@pytest.mark.parametrize(("most", "needed"), [(3, 4), (0, 1)])
-def test_a_budget_refuses_the_first_submission_beyond(most, needed):
-    said = f"max_submissions is {most} and going on would make {needed}; permit more, or choose"
-    with pytest.raises(cp.BudgetExceeded, match=said):
-        check_budget(most, needed)
-
-
 def test_whoever_watches_hears_of_every_stage_with_its_index(law):
     watching = Watching()
     door = Door(law.oracle(), watch=watching)
     door.probe(masked(law, 2), [0])
     with door.stage("preprocess") as stage:
-        stage.ask(masked(law), cp.Readouts.same(1, [0]))
+        stage.rows(masked(law), cp.Readouts.same(1, [0]))
     door.record(Event("commit", 0, 0, np.array([1]), np.zeros(1, np.uint64), promoted=True))
     door.probe(masked(law, 3), [1])
     assert watching.told == [
@@ -346,187 +253,23 @@ def test_the_end_of_a_stage_is_told_when_it_has_been_charged(law):
         told.append((operation, door.ledger.total))
 
     with door.stage("probe", tell) as stage:
-        stage.ask(masked(law, 2), cp.Readouts.same(2, [0]))
+        stage.rows(masked(law, 2), cp.Readouts.same(2, [0]))
         assert told == []
     with door.stage("probe", tell) as stage:
-        stage.ask(masked(law), cp.Readouts.same(1, [0]))
+        stage.rows(masked(law), cp.Readouts.same(1, [0]))
         stage.commit(np.array([0]))
     with door.stage("probe", tell):
         pass  # nothing was submitted: nothing is told
     assert told == [("probe", 2), ("commit", 3)]
 
 
-def test_an_oracle_hears_of_every_stage_that_opens_if_it_wants_to(law):
-    class Hearing(CountingOracle):
-        opened = 0
-
-        def stage_opened(self):
-            self.opened += 1
-
-    oracle = Hearing(law.oracle())
-    door = Door(oracle)
-    door.probe(masked(law), [0])
-    with door.stage("probe") as stage:
-        assert oracle.opened == 2
-        with pytest.raises(ValueError, match="inside an open stage"), door.stage("probe"):
-            pass
-        stage.ask(masked(law), cp.Readouts.same(1, [0]))
-    assert oracle.opened == 2 and door.ledger.probes == 2
-
-
-def test_a_stage_says_how_much_room_it_has(law):
-    assert Door(law.oracle()).stage("probe").room is None
-    door = Door(law.oracle(), max_submissions=5)
-    door.probe(masked(law, 2), [0])
-    with door.stage("probe") as stage:
-        assert stage.room == 3
-        stage.ask(masked(law), cp.Readouts.same(1, [0]))
-        stage.count_refused(masked(law))
-        assert (stage.room, stage.submissions, stage.rows_read) == (1, 2, 1)
-        assert stage.vocab_size == law.vocab_size
-        stage.ask(masked(law), cp.Readouts.same(1, [0]))  # exactly what is left
-    assert door.ledger == cp.Ledger(probes=5, depth=2, rows_read=4, widest_stage=3)
-
-
-def test_an_event_holds_what_its_stage_was_about(law):
-    door = Door(law.oracle(), record=cp.Level.FULL)
-    history = History(law.length, law.vocab_size, [1] + [MASK] * (law.length - 1))
-    shown = masked(law, 2)
-    shown[:, 1] = [0, 1]
-    with door.stage("probe") as stage:
-        first = stage.ask(shown, cp.Readouts.same(2, [0]))
-        second = stage.ask_history(history, np.array([2, 1]))
-        stage.commit(np.array([2, 1]), selected=True)
-    (event,) = door.transcript.events
-    assert (event.operation, event.submissions, event.rows_read) == ("commit", 3, 4)
-    assert event.positions.tolist() == [2, 1]
-    assert event.selected and not event.promoted
-    assert event.rows[0] is first and event.rows[1] is second and len(event.rows) == 2
-    prints = fingerprint(np.concatenate([shown, history.state[None]]))
-    assert event.fingerprints.tolist() == prints.tolist()
-    assert (event.history, event.tokens) == (None, None), "every fingerprint was kept"
-
-
-@pytest.mark.parametrize("order", [[0, 1, 2], [1, 0, 2], [1, 2, 0]])
-@pytest.mark.parametrize("knows", [True, False])
-def test_a_wide_stage_notes_whether_the_history_was_among_its_states(
-    law, order, knows, monkeypatch
-):
-    monkeypatch.setattr(door_module, "MAX_FINGERPRINTS", 2)
-    states = masked(law, 3)
-    states[:, 1] = [MASK, 0, 1]
-    mine = fingerprint(states[:1])[0]
-    door = Door(law.oracle())
-    with door.stage("probe", None, mine if knows else None) as stage:
-        for k in order:
-            stage.ask(states[k : k + 1], cp.Readouts.same(1, [0]))
-    (event,) = door.transcript.events
-    assert event.fingerprints.tolist() == [int(fingerprint(states).sum(dtype=np.uint64))]
-    assert event.history == (mine if knows else None)
-    narrow = Door(law.oracle())
-    with narrow.stage("probe", None, mine) as stage:
-        stage.ask(states[:2], cp.Readouts.same(2, [0]))
-    (event,) = narrow.transcript.events
-    assert len(event.fingerprints) == 2 and event.history is None
-
-
-def test_fingerprints_that_are_known_are_believed_and_others_computed(law):
-    door = Door(law.oracle())
-    with door.stage("probe") as stage:
-        stage.ask(masked(law), cp.Readouts.same(1, [0]), np.array([7], dtype=np.uint64))
-        stage.ask(masked(law), cp.Readouts.same(1, [0]))
-    (event,) = door.transcript.events
-    assert event.fingerprints.tolist() == [7, int(fingerprint(masked(law))[0])]
-
-
-def test_rows_that_have_come_already_are_checked_and_charged_like_others(law, counted):
-    oracle = counted(law.oracle())
-    door = Door(oracle)
-    rows = law.oracle().rows(masked(law), cp.Readouts.same(1, [0]))
-    with door.stage("probe") as stage:
-        stage.ask(masked(law), cp.Readouts.same(1, [0]), answer=lambda: rows)
-        with pytest.raises(cp.OracleError, match="2 asked, 1 returned"):
-            stage.ask(masked(law), cp.Readouts.same(1, [0, 1]), answer=lambda: rows)
-    assert oracle.calls == 0 and (door.ledger.probes, door.ledger.rows_read) == (1, 1)
-
-
-def test_rows_beyond_the_bound_are_not_kept(law, monkeypatch):
-    monkeypatch.setattr(transcript_module, "MAX_ROWS", 3)
-    door = Door(law.oracle(), record=cp.Level.FULL)
-    for count in (2, 2, 1):
-        door.probe(masked(law, count), [0])
-    assert [sum(map(len, event.rows)) for event in door.transcript.events] == [2, 0, 1]
-    assert door.transcript.rows_kept == 3
-
-
-def test_a_session_is_opened_when_it_is_needed_told_of_commits_and_dropped(forest_law):
-    events = []
-
-    class Following(type(forest_law.oracle())):
-        def session(self, state):
-            events.append(("open", state.tolist()))
-            return Session(super().session(state))
-
-    class Session:
-        def __init__(self, inner):
-            self.inner = inner
-
-        def push(self, positions, tokens):
-            events.append(("push", positions.tolist(), tokens.tolist()))
-            self.inner.push(positions, tokens)
-
-        def rows(self, positions):
-            events.append(("rows", positions.tolist()))
-            return self.inner.rows(positions)
-
-    door = Door(Following(forest_law))
-    history = History(forest_law.length, forest_law.vocab_size)
-    door.push(np.array([0]), np.array([1]))  # nobody follows yet
-    history.advance(np.array([0]), np.array([1]), 0)
-    start = history.state.tolist()
-    for _ in range(2):
-        with door.stage("probe") as stage:
-            rows = stage.ask_history(history, np.array([3, 2]))
-    plain = forest_law.oracle().rows(history.state[None].copy(), cp.Readouts.same(1, [3, 2]))
-    assert np.array_equal(rows.masses, plain.masses)
-    door.push(np.array([2]), np.array([0]))
-    door.forget()
-    door.push(np.array([3]), np.array([0]))
-    with door.stage("probe") as stage:
-        stage.ask_history(history, np.array([5]))
-    assert events == [
-        ("open", start), ("rows", [3, 2]), ("rows", [3, 2]), ("push", [2], [0]),
-        ("open", start), ("rows", [5]),
-    ]  # fmt: skip
-
-
-def test_attention_is_asked_for_by_layers_and_needs_an_oracle_that_has_it(law):
-    weights = np.full((law.length, law.length), 1 / law.length)
-    history = History(law.length, law.vocab_size, [1] + [MASK] * (law.length - 1))
-    oracle = AttentiveLaw(law.oracle(), weights)
-    door = Door(oracle)
-    assert door.require_attention() is oracle
-    with door.stage("probe") as stage:
-        rows, attention = stage.ask_attended(history, np.array([2, 1]), 4)
-    plain = law.oracle().rows(history.state[None].copy(), cp.Readouts.same(1, [2, 1]))
-    assert np.array_equal(rows.masses, plain.masses)
-    assert attention.tolist() == weights.tolist() and oracle.calls == [4]
-    (event,) = door.transcript.events
-    assert event.fingerprints.tolist() == fingerprint(history.state).tolist()
-    oracle.offers_attention = False
-    for other in (oracle, law.oracle()):
-        said = f"attention needs a model that returns it, which oracle '{other.name}' does not"
-        with pytest.raises(ValueError, match=said):
-            Door(other).require_attention()
-
-
 @pytest.mark.parametrize(("budget", "again", "skipped"), [(3, 1, 0), (2, 0, 1), (None, 1, 0)])
 def test_second_submissions_are_a_stage_of_probes_or_are_left_out(law, budget, again, skipped):
     oracle = CountingOracle(law.oracle())
-    door = Door(oracle, paranoid=1e-12, max_submissions=budget)
+    door = Door(oracle.rechecking(1e-12), max_submissions=budget)
     told = []
     with door.stage("probe", told.append) as stage:
-        stage.ask(masked(law, 2), cp.Readouts.same(2, [0]))
+        stage.rows(masked(law, 2), cp.Readouts.same(2, [0]))
     assert (door.num_rechecked, door.num_recheck_skipped) == (again, skipped)
     assert door.ledger.probes == oracle.states == 2 + again
     assert [event.operation for event in door.transcript.events] == ["probe"] * (1 + again)
@@ -537,9 +280,9 @@ def test_second_submissions_are_a_stage_of_probes_or_are_left_out(law, budget, a
 
 def test_a_stage_that_failed_is_not_checked_a_second_time(law):
     oracle = CountingOracle(law.oracle())
-    door = Door(oracle, paranoid=1.0)
+    door = Door(oracle.rechecking(1.0))
     with pytest.raises(RuntimeError), door.stage("probe") as stage:
-        stage.ask(masked(law), cp.Readouts.same(1, [0]))
+        stage.rows(masked(law), cp.Readouts.same(1, [0]))
         raise RuntimeError
     assert (oracle.states, door.num_rechecked) == (1, 0)
 
@@ -550,23 +293,229 @@ def test_stages_are_logged_only_for_those_who_want_to_know(law, caplog):
         door.probe(masked(law), [0])
     assert caplog.messages == []
     with caplog.at_level(logging.DEBUG, logger="counterprobe"), door.stage("probe") as stage:
-        stage.ask(masked(law, 2), cp.Readouts.same(2, [0, 1]))
+        stage.rows(masked(law, 2), cp.Readouts.same(2, [0, 1]))
         stage.commit(np.array([0, 1, 2]))
     assert caplog.messages == ["commit: 2 submissions, 4 rows, batch of 3; total 3"]
 
 
-def test_what_a_door_is_made_with_is_what_it_has(law):
-    oracle = law.oracle()
+def test_an_event_holds_what_its_stage_was_about(law):
+    door = Door(law.oracle(), record=cp.Level.FULL)
+    history = History(law.length, law.vocab_size, [1] + [MASK] * (law.length - 1))
+    shown = masked(law, 2)
+    shown[:, 1] = [0, 1]
+    known = np.array([7], dtype=np.uint64)
+    with door.stage("probe") as stage:
+        first = stage.rows(shown, cp.Readouts.same(2, [0]))
+        query = Query(history.state[None], cp.Readouts.same(1, [2, 1]))
+        second = stage.ask(query, known).rows
+        stage.commit(np.array([2, 1]), selected=True)
+    (event,) = door.transcript.events
+    assert (event.operation, event.submissions, event.rows_read) == ("commit", 3, 4)
+    assert event.positions.tolist() == [2, 1]
+    assert event.selected and not event.promoted
+    assert event.rows[0] is first and event.rows[1] is second and len(event.rows) == 2
+    assert event.fingerprints.tolist() == [*fingerprint(shown).tolist(), 7], "known are believed"
+    assert (event.history, event.tokens) == (None, None), "every fingerprint was kept"
+
+
+@pytest.mark.parametrize("name", ["length", "vocab_size"])
+def test_an_oracle_of_no_size_is_refused_by_the_name_of_what_is_missing(law, name):
+    with pytest.raises(ValueError, match=rf"oracle\.{name} must be at least 1, got 0"):
+        Door(law.oracle().declaring(**{name: 0}))
+
+
+# ----- Checking ---------------------------------------------------------------------------------
+
+
+ASKED = Query(np.full((1, 3), MASK, dtype=np.int32), cp.Readouts.same(1, [2, 0]))
+
+
+@pytest.mark.parametrize("trusted", [True, False])
+def test_replies_are_checked_and_copied_unless_the_oracle_is_trusted(uniform_oracle, trusted):
+    check = ReplyCheck(uniform_oracle(3, 2, name="mine", trusted=trusted))
+    masses = np.full((2, 2), 0.5)
+    good, bad = Reply(cp.DenseRows(masses)), Reply(cp.DenseRows(np.array([[0.5, 0.5], [1, 2]])))
+    checked = check(good, ASKED)
+    masses[:] = 9
+    if trusted:
+        assert check(bad, ASKED) is bad and checked is good
+    else:
+        assert checked.rows.dense().tolist() == [[0.5, 0.5]] * 2
+        with pytest.raises(cp.OracleError, match=r"oracle 'mine'.*position 0 sums to 3"):
+            check(bad, ASKED)
+        with pytest.raises(cp.OracleError, match="rows over 2 tokens, got 4"):
+            check(Reply(cp.DenseRows(np.full((2, 4), 0.25))), ASKED)
+    with pytest.raises(cp.OracleError, match="'mine' must return a Reply, got DenseRows"):
+        check(good.rows, ASKED)
+
+
+def test_a_zero_warns_once_and_only_where_it_is_seen(uniform_oracle):
+    check = ReplyCheck(uniform_oracle(3, 2))
+    plain = Reply(cp.DenseRows(np.full((2, 2), 0.5)))
+    zero = Reply(cp.DenseRows(np.array([[0.5, 0.5], [0.0, 1.0]])))
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        for reply, so_far in ((plain, 0), (zero, 1), (zero, 1), (plain, 1)):
+            check(reply, ASKED)
+            assert len(caught) == so_far
+        ReplyCheck(uniform_oracle(3, 2))(zero, ASKED)
+    assert [w.category for w in caught] == [cp.ZeroProbabilityWarning] * 2
+
+
+# ----- Several queries of one stage, whose replies may be late ----------------------------------
+
+
+def labelled(law):
+    """Queries of one, two and three states, each with values and readouts of its own."""
+    for size in (1, 2, 3):
+        states = masked(law, size)
+        states[:, 0] = np.arange(size) % law.vocab_size
+        yield f"request {size}", Query(states, cp.Readouts.same(size, [size])), None
+
+
+@pytest.mark.parametrize("kind", [CountingOracle, ReadsAhead])
+def test_every_label_comes_with_its_own_rows_and_every_state_is_charged_once(law, kind):
+    oracle = kind(law.oracle())
     door = Door(oracle)
-    assert (door.length, door.vocab_size, door.oracle) == (law.length, law.vocab_size, oracle)
-    assert (door.transcript.level, door.transcript.listener) == (cp.Level.LEDGER, None)
-    listening = Listening()
-    for record, level in ((cp.Level.LEDGER, cp.Level.TRACE), (cp.Level.FULL, cp.Level.FULL)):
-        heard = Door(oracle, record=record, listener=listening)
-        assert (heard.transcript.level, heard.transcript.listener) == (level, listening)
-    check = Door(oracle, trusted=False).check
-    assert Door(oracle, check=check, trusted=True).check is check
-    with pytest.raises(ValueError, match="max_submissions must be at least 0, got -1"):
-        Door(oracle, max_submissions=-1)
-    with pytest.raises(ValueError, match="oracle must have length"):
-        Door(law)
+    with door.stage("probe") as stage:
+        found = list(stage.ask_all(labelled(law)))
+    assert [label for label, _ in found] == ["request 1", "request 2", "request 3"]
+    for (_, rows), (_, query, _) in zip(found, labelled(law), strict=True):
+        assert np.array_equal(rows.dense(), law.oracle().ask(query).rows.dense())
+    assert door.ledger == cp.Ledger(probes=6, depth=1, rows_read=6, widest_stage=6)
+    assert oracle.states == 6
+
+
+@pytest.mark.parametrize("kind", [CountingOracle, ReadsAhead])
+@pytest.mark.parametrize(("budget", "answered"), [(0, 0), (1, 1), (2, 1), (3, 2), (5, 2), (6, 3)])
+def test_the_first_request_past_the_budget_is_refused_and_never_reaches_the_oracle(
+    law, kind, budget, answered
+):
+    oracle = kind(law.oracle())
+    door = Door(oracle, max_submissions=budget)
+    seen = []
+    refused = pytest.raises(cp.BudgetExceeded, match=f"max_submissions is {budget}")
+    with refused if answered < 3 else nullcontext(), door.stage("probe") as stage:
+        for label, _ in stage.ask_all(labelled(law)):
+            seen.append(label)
+    assert len(seen) == answered
+    assert oracle.states == door.ledger.total == [0, 1, 3, 6][answered]
+
+
+def test_an_error_of_whoever_makes_the_requests_comes_in_its_turn(law):
+    oracle = ReadsAhead(law.oracle())
+    door = Door(oracle)
+
+    def requests():
+        yield from labelled(law)
+        raise KeyError("mine")
+
+    seen = []
+    with pytest.raises(KeyError, match="mine"), door.stage("probe") as stage:
+        for label, _ in stage.ask_all(requests()):
+            seen.append(label)
+    assert len(seen) == 3 and door.ledger.probes == oracle.states == 6
+
+
+@pytest.mark.parametrize("problem", [None, ConnectionError("lost")])
+def test_replies_that_nobody_will_look_at_are_dropped(law, problem):
+    class Failing(ReadsAhead):
+        def about_to_reply(self):
+            if self.states and problem is not None:
+                raise problem
+
+    oracle = Failing(law.oracle())
+    door = Door(oracle)
+    many = (request for _ in range(3) for request in labelled(law))
+    with (
+        nullcontext() if problem is None else pytest.raises(ConnectionError),
+        door.stage("probe") as stage,
+    ):
+        answers = stage.ask_all(many)
+        assert next(answers)[0] == "request 1"
+        answers.close() if problem is None else next(answers)
+    assert oracle.states == door.ledger.probes == 1
+    assert (oracle.furthest, oracle.waiting) == (3, 0)
+    assert oracle.dropped == 2
+
+
+# ----- States that an oracle refuses as impossible ----------------------------------------------
+
+
+@pytest.fixture
+def copies() -> cp.TableLaw:
+    """Three tokens, of which the first two are equal."""
+    table = np.zeros((3, 3, 3))
+    table[np.arange(3), np.arange(3)] = np.arange(1.0, 10.0).reshape(3, 3)
+    return cp.TableLaw(table)
+
+
+def every_pair() -> np.ndarray:
+    states = np.full((9, 3), MASK, dtype=np.int32)
+    states[:, 0], states[:, 1] = np.divmod(np.arange(9), 3)
+    return states
+
+
+@pytest.mark.filterwarnings("ignore::counterprobe.ZeroProbabilityWarning")
+@pytest.mark.parametrize("kind", [CountingOracle, ReadsAhead])
+@pytest.mark.parametrize("seed", range(8))
+def test_possible_states_are_answered_in_any_order_and_the_others_noted(copies, kind, seed):
+    draw = np.random.default_rng([79, seed])
+    requests, expected = [], []
+    for _ in range(3):
+        states = draw.permutation(every_pair())[: draw.integers(1, 10)]
+        states[draw.random(len(states)) < 0.3, 0] = MASK
+        every = cp.Readouts.every_masked(states)
+        order = draw.integers(len(every), size=draw.integers(1, 2 * len(every)))
+        readouts = cp.Readouts.pairs(every.state_index[order], every.position[order])
+        requests.append(cp.Request(states, readouts, refusals=Refusals()))
+        is_refused = (states[:, 0] != MASK) & (states[:, 0] != states[:, 1])
+        expected.append(np.flatnonzero(is_refused))
+    run, rows = cp.Unmasking(kind(copies.oracle())), []
+    run.stage(requests, lambda _, answer: rows.append(answer))
+    num_read = 0
+    for request, refused, answer in zip(requests, expected, rows, strict=True):
+        index = request.readouts.state_index
+        assert request.refusals.states == sorted(set(refused.tolist()) & set(index.tolist()))
+        assert len(answer) == len(index)
+        for k, (b, i) in enumerate(zip(index, request.readouts.position, strict=True)):
+            if b not in refused:
+                alone = copies.conditional(request.states[b], [i])
+                assert answer.take(np.array([k])).dense()[0].tolist() == alone.tolist()
+                num_read += 1
+    assert run.ledger.probes == sum(len(request.states) for request in requests)
+    assert (run.ledger.rows_read, run.ledger.depth) == (num_read, 1)
+    prints = np.concatenate([event.fingerprints for event in run.transcript.events])
+    shown = np.concatenate([fingerprint(request.states) for request in requests])
+    assert sorted(prints.tolist()) == sorted(shown.tolist())
+
+
+@pytest.mark.parametrize("kind", [CountingOracle, ReadsAhead])
+def test_a_refusal_that_nobody_notes_is_an_error_in_its_turn(copies, kind):
+    door, seen = Door(kind(copies.oracle()).declaring(trusted=True)), []
+    requests = [
+        (k, Query(every_pair()[k : k + 1], cp.Readouts.same(1, [2])), None) for k in (0, 1, 4)
+    ]
+    said = "x0=0, x1=1 has probability zero"
+    with pytest.raises(cp.ImpossibleState, match=said), door.stage("probe") as stage:
+        for label, _ in stage.ask_all(requests):
+            seen.append(label)
+    assert seen == [0] and door.ledger.probes == 1
+
+
+@pytest.mark.filterwarnings("ignore::counterprobe.ZeroProbabilityWarning")
+def test_only_a_refused_state_that_is_reached_is_an_error(copies):
+    oracle = CountingOracle(copies.oracle())
+    run, refusals = cp.Unmasking(oracle), Refusals()
+    rows = run.probe(every_pair()[[1, 2, 3, 5]], [2], refusals)
+    assert np.allclose(rows.dense(), 1 / 3), "for nobody to look at"
+    assert refusals.states == [0, 1, 2, 3] and "x0=0, x1=1" in str(refusals.reason)
+    assert (run.ledger.probes, run.ledger.rows_read, run.ledger.depth) == (4, 0, 1)
+    assert [len(seen) for seen in oracle.seen] == [4, 2, 1, 1, 2, 1, 1], "halves, in order"
+    refusals.require_answered(0)
+    with pytest.raises(cp.ImpossibleState, match="x0=0, x1=1"):
+        refusals.require_answered(1)
+    Refusals().require_answered(9)
+    possible = Refusals()
+    run.probe(every_pair()[[0, 4, 8]], [2], possible)
+    assert oracle.read[-1].shared.tolist() == [2] and possible == Refusals([], None)

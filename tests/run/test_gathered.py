@@ -8,9 +8,8 @@ import numpy as np
 import pytest
 
 import counterprobe as cp
-from attentive import AttentiveLaw
 from counterprobe import testing
-from counterprobe.run import gathered, joined
+from counterprobe.run import gathered
 from counterprobe.run.door import Door
 from counterprobe.run.gathered import Gathering
 
@@ -60,24 +59,8 @@ def test_the_first_to_start_computes_what_all_share(table_law, first):
     assert results == [(index, first) for index in range(4)]
 
 
-def test_common_readouts_stay_common(law):
-    class Looking:
-        length, vocab_size, row_error, trusted = law.length, law.vocab_size, 0.0, False
-
-        def rows(self, states, readouts):
-            asked.append(readouts.shared)
-            return law.oracle().rows(states, readouts)
-
-    asked: list = []
-    free = np.full((2, law.length), MASK)
-    gather(Looking(), [ask(free, cp.Readouts.same(2, [1, 3]))] * 3)
-    gather(Looking(), [ask(free, cp.Readouts.same(2, [k])) for k in range(3)])
-    assert asked[0].tolist() == [1, 3]
-    assert asked[1] is None
-
-
 def test_a_batch_is_cut_where_memory_ends(monkeypatch, law, counted):
-    monkeypatch.setattr(joined, "MOST_NUMBERS", 4 * law.length)
+    monkeypatch.setattr(gathered, "MOST_NUMBERS", 4 * law.length)
     oracle = counted(law.oracle())
     sizes = [3, 1, 1, 6, 2]
     works = [ask(np.full((k, law.length), MASK), cp.Readouts.same(k, [0])) for k in sizes]
@@ -87,13 +70,13 @@ def test_a_batch_is_cut_where_memory_ends(monkeypatch, law, counted):
 
 
 def test_an_error_names_the_sequences_that_the_oracle_was_asked_for(law, monkeypatch):
-    monkeypatch.setattr(joined, "MOST_NUMBERS", 2 * law.length)
+    monkeypatch.setattr(gathered, "MOST_NUMBERS", 2 * law.length)
 
     class Failing(testing.CountingOracle):
-        def rows(self, states, readouts):
+        def ask(self, query):
             if self.calls == 1:
                 raise RuntimeError("out of memory")
-            return super().rows(states, readouts)
+            return super().ask(query)
 
     one = ask(np.full((1, law.length), MASK), cp.Readouts.same(1, [0]))
     with pytest.raises(RuntimeError, match="out of memory") as problem:
@@ -104,33 +87,30 @@ def test_an_error_names_the_sequences_that_the_oracle_was_asked_for(law, monkeyp
 @pytest.mark.parametrize("wrong", [None, 0.5])
 def test_a_reply_that_cannot_be_shared_out_names_its_oracle(uniform_oracle, wrong):
     class Short(testing.CountingOracle):
-        name = "too short"
-
-        def rows(self, states, readouts):
-            return wrong and super().rows(states, readouts).take(np.arange(1))
+        def ask(self, query):
+            return cp.Reply(wrong and super().ask(query).rows.take(np.arange(1)))
 
     one = ask(np.full((1, 3), MASK), cp.Readouts.same(1, [0]))
-    with pytest.raises(cp.OracleError, match="'too short'"):
+    with pytest.raises(cp.OracleError, match="'Short of callable'"):
         gather(Short(uniform_oracle()), [one] * 2)
 
 
-def test_what_an_oracle_offers_beside_rows_is_offered_to_every_run(law):
-    class Offering(AttentiveLaw):
-        def stage_opened(self):
-            opened.append(self.states)
+@pytest.mark.parametrize("count", [1, 2])
+def test_an_answer_in_a_buffer_of_the_oracle_is_everybodys_own(table_law, count):
+    class Reusing(testing.CountingOracle):
+        buffer = np.empty((64, 3))
 
-    def work(seat):
-        seat.stage_opened()
-        rows, attention = seat.attended_rows(free, cp.Readouts.same(1, [seat.index]), 1)
-        return seat.offers_attention, seat.name, len(rows), attention.tolist()
+        def ask(self, query):
+            rows = self.buffer[: len(query.readouts)]
+            rows[:] = super().ask(query).rows.dense()
+            return cp.Reply(cp.DenseRows(rows))
 
-    opened: list[int] = []
-    free = np.full((1, law.length), MASK, dtype=np.int32)
-    weights = np.arange(law.length**2).reshape(law.length, law.length) / 7
-    oracle = Offering(law.oracle(), weights)
-    assert gather(oracle, [work] * 2) == [(True, oracle.name, 1, [weights.tolist()])] * 2
-    assert (opened, oracle.states, oracle.calls) == ([0, 0], 2, [1])
-    assert gather(law.oracle(), [lambda seat: seat.offers_attention]) == [False]
+    oracle = Reusing(table_law.oracle())
+    states, readouts = np.full((1, 4), MASK, dtype=np.int32), cp.Readouts.same(1, [0, 2])
+    found = gather(oracle, [ask(states, readouts)] * count)
+    oracle.buffer[:] = -1
+    for rows in found:
+        assert np.array_equal(rows.dense(), table_law.oracle().rows(states, readouts).dense())
 
 
 def test_only_one_run_moves_at_a_time_and_in_order(uniform_oracle):
@@ -159,23 +139,6 @@ def test_the_oracle_is_asked_in_the_thread_that_called(uniform_oracle):
     assert set(asked_in) == {threading.current_thread()}
 
 
-def test_what_is_known_is_bounded_and_computed_again_when_forgotten(monkeypatch, law, counted):
-    monkeypatch.setattr(gathered, "MOST_KNOWN", 2)
-    oracle = counted(law.oracle())
-    state = np.full((1, law.length), MASK)
-    order = ["a", "a", "b", "c", "a", "c"]
-
-    def work(seat):
-        door = Door(seat)
-        return [
-            len(seat.once(name, door, lambda: door.probe(state, [0]))) for name in order
-        ], door.ledger.probes
-
-    replies = gather(oracle, [work])
-    assert replies == [([1] * len(order), len(order))]
-    assert oracle.states == 4  # a, b, c, and a once more
-
-
 def test_a_refusal_is_shared_with_its_charges(law, counted):
     oracle = counted(law.oracle())
     state = np.full((1, law.length), MASK)
@@ -196,20 +159,20 @@ def test_a_refusal_is_shared_with_its_charges(law, counted):
     assert oracle.states == 1
 
 
-def test_a_run_has_a_session_of_its_own(forest_law):
-    opened = []
+def test_what_is_kept_of_a_run_is_its_own(forest_law):
+    keys = set()
 
-    class Offering(type(forest_law.oracle())):
-        def session(self, state):
-            opened.append(state.copy())
-            return super().session(state)
+    class Keeping(type(forest_law.oracle())):
+        def ask(self, query):
+            keys.add(query.runs.key)
+            return super().ask(query)
 
-    oracle = Offering(forest_law)
     rule = cp.samplers.Sequential("confidence")
-    batch = cp.sample(oracle, rule, 4, seed=3, progress=False)
-    assert len(opened) == 4
-    expected = cp.sample(forest_law.oracle(), rule, 4, seed=3, progress=False)
-    assert batch.sequences.tolist() == expected.sequences.tolist()
+    batch = cp.sample(Keeping(forest_law), rule, 4, seed=3, progress=False)
+    assert len(keys) == 4
+    plain = cp.sample(testing.CountingOracle(forest_law.oracle()), rule, 4, seed=3, progress=False)
+    assert batch.sequences.tolist() == plain.sequences.tolist()
+    assert list(batch.ledgers) == list(plain.ledgers)
 
 
 @dataclass(frozen=True)
@@ -267,7 +230,7 @@ def test_every_run_has_a_thread_of_its_own_name_with_the_settings_of_the_caller(
     def work(seat):
         thread = threading.current_thread()
         return thread.name, thread.daemon, np.geterr()["divide"], (
-            seat.length, seat.vocab_size, seat.row_error, seat.trusted, seat.name,
+            seat.length, seat.vocab_size, seat.row_error, seat.info.trusted, seat.name,
         )  # fmt: skip
 
     oracle = uniform_oracle(row_error=0.25, name="plain")
@@ -325,7 +288,7 @@ def test_an_error_ends_every_run_and_says_whose_it_was(uniform_oracle):
 )
 def test_a_few_sequences_are_named_and_many_counted(law, count, named):
     class Failing(testing.CountingOracle):
-        def rows(self, states, readouts):
+        def ask(self, query):
             raise RuntimeError("out of memory")
 
     one = ask(np.full((1, law.length), MASK), cp.Readouts.same(1, [0]))
@@ -370,38 +333,14 @@ def test_runs_that_come_to_the_same_thing_wait_for_the_first_and_share_its_resul
     assert found[0][1] is found[1][1] is found[2][1] and found[0][1] == [0]
 
 
-def test_a_budget_that_ends_one_ends_all_who_share_it_in_the_same_words(law):
-    state = np.full((1, law.length), MASK)
-
-    def work(seat):
-        door = Door(seat, max_submissions=1)
-
-        def compute():
-            door.probe(state, [0])
-            door.probe(state, [0])
-
-        try:
-            seat.once("structure", door, compute)
-        except cp.BudgetExceeded as problem:
-            return str(problem), door.ledger.total
-
-    said = "max_submissions is 1 and going on would make 2; permit more"
-    for text, total in gather(law.oracle(), [work] * 3):
-        assert text.startswith(said) and total == 1
-
-
-def test_a_session_among_others_ends_with_them(forest_law):
-    free = np.full(forest_law.length, MASK, dtype=np.int32)
+def test_a_run_of_which_work_is_kept_ends_with_the_others(forest_law):
     reached = []
 
     def follows(seat):
-        session = seat.session(free.copy())
-        session.push(np.array([0]), np.array([1]))
-        shown = free.copy()
-        shown[0] = 1
-        plain = forest_law.oracle().rows(shown[None], cp.Readouts.same(1, [2]))
-        assert np.array_equal(session.rows(np.array([2])).masses, plain.masses)
-        seat.rows(free[None].copy(), cp.Readouts.same(1, [0]))
+        run = cp.Unmasking(seat)
+        run.begin(cp.Streams(1, 2))
+        run.commit([0])
+        run.probe(run.state, [1])  # here the other runs have their turn
         reached.append("asked")
 
     def fails(seat):

@@ -82,14 +82,3 @@ def test_a_probe_state_may_differ_where_nothing_is_committed_and_nowhere_else():
         history.check_kept(np.array([[1, 0, 0], [2, 0, 0]], dtype=np.int32))
     with pytest.raises(ValueError, match="position 0 is committed to 1 but state 0 has -1 there"):
         history.check_kept(np.array([[MASK, 0, 0], [1, 0, 0]], dtype=np.int32))
-
-
-def test_a_new_history_knows_its_context_and_nothing_else():
-    empty, told = History(3, 4), History(3, 4, [3, MASK, 0])
-    check(empty)
-    check(told)
-    assert empty.state.tolist() == [MASK] * 3 and empty.round_of.tolist() == [-2] * 3
-    assert (empty.num_known, empty.num_undone) == (0, 0)
-    assert told.state.tolist() == [3, MASK, 0] and told.round_of.tolist() == [-1, -2, -1]
-    assert (told.num_known, told.num_undone) == (2, 0)
-    assert told.state.dtype == np.int32 and told.round_of.dtype == np.int64

@@ -1,11 +1,13 @@
 """Many sequences at once: each is the one it would have been alone."""
 
-import warnings
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 import counterprobe as cp
+from counterprobe import Query, testing
+from counterprobe.oracles import KeptWork
 from counterprobe.samplers import OneBatch, RandomBalanced, Sequential
 from counterprobe.states import fingerprint
 
@@ -70,12 +72,6 @@ def test_tokens_come_back_in_the_order_of_the_batch(law):
     assert sorted_run.commit([0, 2, 3])[:, [2, 0, 1]].tolist() == tokens.tolist()
 
 
-def test_states_are_copies(law):
-    run = cp.Lockstep(law.oracle(), 2, STREAMS)
-    run.states[:] = 0
-    assert (run.states == MASK).all()
-
-
 @pytest.mark.parametrize("batch", [[], [0, 0], [1], [99], [-1], [0.0], [True]])
 def test_a_bad_batch_is_refused(law, batch):
     run = cp.Lockstep(law.oracle(), 2, STREAMS)
@@ -112,17 +108,8 @@ def test_a_bad_reply_names_state_and_position_and_commits_nothing():
         run.commit([1, 2])
     assert (run.states[:, 1:] == MASK).all()
     assert run.ledger.commits == 3
-    trusting = cp.Lockstep(cp.CallableOracle(function, 4, 2), 3, STREAMS, trusted=True)
+    trusting = cp.Lockstep(cp.CallableOracle(function, 4, 2, trusted=True), 3, STREAMS)
     trusting.commit([1, 2])
-
-
-def test_zero_probability_warns_once():
-    law = cp.TableLaw(np.reshape([1, 0, 0, 0, 0, 0, 0, 1], (2, 2, 2)))  # three equal bits
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        many = in_lockstep(RandomBalanced(3), law.oracle(), 8)
-    assert [w.category for w in caught] == [cp.ZeroProbabilityWarning]
-    assert (many.sequences == many.sequences[:, :1]).all()
 
 
 def test_results_are_those_of_the_runs_alone(law):
@@ -209,37 +196,30 @@ def test_a_plain_seed_is_refused_and_whole_floats_are_taken(law):
         cp.Lockstep(law.oracle(), 2.5, STREAMS)
 
 
-class Following:
-    """An exact oracle that follows many histories at once and answers no states."""
+class Following(testing.CountingOracle):
+    """Keeps the states of many runs, and reads nothing from a query but what is new."""
 
-    trusted = True
+    def __init__(self, inner):
+        super().__init__(inner)
+        self.kept = KeptWork()
 
-    def __init__(self, law):
-        self.exact = law.oracle()
-        self.length, self.vocab_size = law.length, law.vocab_size
-        self.row_error, self.name = self.exact.row_error, self.exact.name
-        self.asked = 0
+    @property
+    def info(self):
+        return replace(self.inner.info, keeps_work=True, keeps_many=True)
 
-    def rows(self, states, readouts):
-        raise AssertionError("it follows; nobody should show it states")
-
-    def session(self, state):
-        raise AssertionError("many sequences share their sessions")
-
-    def sessions(self, states):
-        return _Sessions(self, states.copy())
-
-
-class _Sessions:
-    def __init__(self, oracle, states):
-        self.oracle, self.states = oracle, states
-
-    def push(self, committed, tokens):
-        self.states[committed.state_index, committed.position] = tokens
-
-    def rows(self, readouts):
-        self.oracle.asked += len(np.unique(readouts.state_index))
-        return self.oracle.exact.rows(self.states, readouts)
+    def ask(self, query):
+        runs = query.runs
+        kept = self.kept.take(runs)
+        if kept is None:
+            assert runs.serial == 0
+            kept = {
+                int(k): state.copy() for k, state in zip(runs.members, query.states, strict=True)
+            }
+        for b, i in zip(runs.fresh.state_index, runs.fresh.position, strict=True):
+            kept[int(runs.members[b])][i] = query.states[b, i]
+        states = np.stack([kept[int(k)] for k in runs.members])
+        self.kept.put(runs, kept)
+        return super().ask(Query(states, query.readouts))
 
 
 @pytest.mark.parametrize("at_once", [1, 2, 3, 100])
@@ -285,7 +265,7 @@ def test_a_round_needs_a_batch_a_group_and_something_to_commit(law):
 
 @pytest.mark.parametrize("at_once", [2, 100])
 def test_an_oracle_that_follows_many_histories_is_told_of_them(law, at_once):
-    oracle = Following(law)
+    oracle = Following(law.oracle())
     given = np.full(law.length, MASK)
     given[1] = 1
     many = cp.sample(
@@ -294,7 +274,7 @@ def test_an_oracle_that_follows_many_histories_is_told_of_them(law, at_once):
     plain = cp.sample(law.oracle(), RandomBalanced(3), 5, seed=STREAMS, given=given, orders=2)
     assert many.sequences.tolist() == plain.sequences.tolist()
     assert many.ledgers == plain.ledgers
-    assert many.ledger.total == oracle.asked
+    assert many.ledger.total == oracle.states
 
 
 def test_scores_are_the_log_rows_of_what_was_drawn(law):
@@ -307,30 +287,6 @@ def test_scores_are_the_log_rows_of_what_was_drawn(law):
     for k in range(3):
         assert scores[k, batch] == pytest.approx(np.log(rows[[0, 1], tokens[k]]))
     assert np.isnan(np.delete(scores, batch, axis=1)).all()
-
-
-def test_a_result_says_what_it_was_told_and_otherwise_the_plainest(law):
-    run = cp.Lockstep(law.oracle(), 3, STREAMS, groups=2, temperature=0.5, paranoid=1.0)
-    run.commit_groups([[0], None])
-    plain = run.result()
-    assert len(plain) == 3
-    for k, one in enumerate(plain.results):
-        assert (one.sampler, one.settings, one.streams) == ("lockstep", {}, STREAMS)
-        assert (one.stop, one.reason) == (cp.StopReason.COMPLETED, cp.StopReason.COMPLETED.value)
-        assert (one.oracle_name, one.temperature, one.sequence) == (law.oracle().name, 0.5, k)
-        assert one.given.tolist() == [MASK] * law.length
-        assert one.seconds >= 0
-    assert [one.ledger.commits for one in plain.results] == [1, 1, 0]
-    assert plain.token_log_probs is None
-    assert plain.num_rechecked == run.door.num_rechecked > 0
-    assert plain.sequences.tolist() == run.states.tolist()
-    own = [STREAMS.with_fresh_decisions(k) for k in range(2)]
-    spent = cp.StopReason.BUDGET_SPENT
-    told = run.result("mine", {"batches": 2}, spent, "one round was permitted", own)
-    for one, streams in zip(told.results, [own[0], own[0], own[1]], strict=True):
-        assert (one.sampler, one.settings, one.streams) == ("mine", {"batches": 2}, streams)
-        assert (one.stop, one.reason) == (spent, "one round was permitted")
-    assert run.result(stop=spent).results[0].reason == spent.value
 
 
 def test_a_result_does_not_change_when_its_runs_go_on(law):
@@ -386,23 +342,3 @@ def test_the_whole_says_in_its_transcript_what_was_committed_at_which_states(law
     assert run.door.transcript.replay() == run.ledger
     shared = [readouts.shared for readouts in oracle.read]
     assert [None if one is None else one.tolist() for one in shared] == [[2, 0]] * 2 + [None]
-
-
-@pytest.mark.parametrize("follows", [True, False])
-def test_fingerprints_of_histories_are_followed_and_not_computed_again(
-    law, counted, follows, monkeypatch
-):
-    oracle = Following(law) if follows else counted(law.oracle())
-    run = cp.Lockstep(oracle, 3, STREAMS, groups=2, at_once=2)
-    before = run.states
-
-    def computed(states):
-        raise AssertionError("they are known")
-
-    monkeypatch.setattr("counterprobe.run.door.fingerprint", computed)
-    run.commit_groups([[2, 0], [1]])
-    middle = run.states
-    run.commit_groups([None, [2]])
-    events = run.door.transcript.events
-    assert events[0].fingerprints.tolist() == fingerprint(before).tolist()
-    assert events[1].fingerprints.tolist() == fingerprint(middle[2:]).tolist()

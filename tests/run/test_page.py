@@ -3,7 +3,7 @@
 import re
 from pathlib import Path
 
-from counterprobe.run.checkpoint import LARGEST_STAGE
+from counterprobe.oracles.log import MOST_BYTES
 from counterprobe.run.recheck import MOST_STATES
 
 PAGE = (Path(__file__).parents[2] / "docs" / "faults.md").read_text(encoding="utf-8")
@@ -17,5 +17,5 @@ def test_the_page_runs(capsys, tmp_path, monkeypatch):
 
 
 def test_bounds_on_the_page_are_the_code_s():
-    assert LARGEST_STAGE == 2**30 and "1 GiB of replies" in PAGE
+    assert MOST_BYTES == 2**30 and "1 GiB of replies" in PAGE
     assert f"{MOST_STATES:,} at most" in PAGE

@@ -1,16 +1,14 @@
 """A share of the states is submitted twice; frozen oracles pass, others are named."""
 
-import itertools
-
 import numpy as np
 import pytest
 
 import counterprobe as cp
-from counterprobe import samplers, testing
+from counterprobe import Query, Readouts, samplers, testing
 from counterprobe.oracles import NUMERICAL_FLOOR
 from counterprobe.run.door import Door
 from counterprobe.run.recheck import MOST_STATES, Recheck
-from counterprobe.states import fingerprint, mix64
+from counterprobe.states import fingerprint
 
 MASK = cp.MASK
 STREAMS = cp.Streams(1, 2)
@@ -20,7 +18,7 @@ def test_a_frozen_oracle_passes_and_draws_the_same_at_a_stated_price(law):
     for rule in (samplers.Sequential("random"), samplers.PUNT(), samplers.Threshold(0.5)):
         alone = rule(cp.Unmasking(law.oracle()), STREAMS)
         oracle = testing.CountingOracle(law.oracle())
-        run = cp.Unmasking(oracle, paranoid=1.0)
+        run = cp.Unmasking(oracle.rechecking(1.0))
         result = rule(run, STREAMS)
         assert np.array_equal(result.tokens, alone.tokens)
         assert result.ledger.commits == alone.ledger.commits
@@ -34,14 +32,14 @@ def test_no_share_costs_nothing_and_the_first_state_is_always_checked(table_law)
     run = cp.Unmasking(table_law.oracle())
     samplers.Sequential()(run, STREAMS)
     assert run.num_rechecked == 0
-    run = cp.Unmasking(table_law.oracle(), paranoid=1e-12)
+    run = cp.Unmasking(table_law.oracle().rechecking(1e-12))
     samplers.Sequential()(run, STREAMS)
     assert run.num_rechecked == 1
     assert run.ledger.total == table_law.length + 1
 
 
 def test_about_the_share_is_checked(uniform_oracle):
-    door = Door(uniform_oracle(8), paranoid=0.25)
+    door = Door(uniform_oracle(8).rechecking(0.25))
     states = np.full((400, 8), MASK)
     door.probe(states, [0])
     assert 60 < door.num_rechecked < 140
@@ -52,87 +50,51 @@ def test_about_the_share_is_checked(uniform_oracle):
     assert door.num_rechecked > before + 1, "the first state of the run is among them again"
 
 
-def test_a_wide_stage_is_checked_up_to_a_bound(uniform_oracle):
-    door = Door(uniform_oracle(3), paranoid=1.0)
-    door.probe(np.full((3000, 3), MASK), [0])
-    assert door.num_rechecked == MOST_STATES
-
-
 def test_lockstep_and_gathered_runs_are_checked_and_charge_the_whole(table_law, uniform_oracle):
     for rule in ("random-balanced", "threshold"):
         alone = cp.sample(table_law.oracle(), rule, 4, progress=False)
         oracle = testing.CountingOracle(table_law.oracle())
-        batch = cp.sample(oracle, rule, 4, paranoid=1.0, progress=False)
+        batch = cp.sample(oracle.rechecking(1.0), rule, 4, progress=False)
         assert np.array_equal(batch.sequences, alone.sequences)
         assert batch.ledger.total == oracle.states >= 2 * alone.ledger.total
         assert batch.ledger.commits == alone.ledger.commits
         random = testing.bad_oracles()["random rows"]
         for count in (1, 4):
             with pytest.raises(cp.OracleError, match="is not frozen"):
-                cp.sample(random(), rule, count, paranoid=1.0, progress=False)
-
-
-def test_rounding_within_the_declared_error_passes_and_more_does_not():
-    def oracle(moves, row_error):
-        turn = itertools.count()
-
-        def function(states):
-            shift = moves * (next(turn) % 2)
-            return np.broadcast_to([0.5 + shift, 0.5 - shift], (*states.shape, 2))
-
-        return cp.CallableOracle(function, 3, 2, row_error=row_error, name="shaky")
-
-    samplers.Sequential()(cp.Unmasking(oracle(0.01, 0.02), paranoid=1.0), STREAMS)
-    message = (
-        r"oracle 'shaky' is not frozen: .* state 0 of the run \(fingerprint [0-9a-f]{16}\), its "
-        r"row at position 0 moved by 0\.03 in total variation, where 0\.02 is declared"
-    )
-    with pytest.raises(cp.OracleError, match=message):
-        samplers.Sequential()(cp.Unmasking(oracle(0.03, 0.02), paranoid=1.0), STREAMS)
+                cp.sample(random().rechecking(1.0), rule, count, progress=False)
 
 
 def test_what_was_checked_before_an_error_is_charged():
-    run = cp.Unmasking(testing.bad_oracles()["random rows"](), paranoid=1.0)
+    run = cp.Unmasking(testing.bad_oracles()["random rows"]().rechecking(1.0))
     run.begin(STREAMS)
     with pytest.raises(cp.OracleError, match="is not frozen"):
         run.commit([0])
     assert (run.ledger.commits, run.ledger.probes, run.num_rechecked) == (1, 1, 1)
 
 
-def test_the_budget_holds_for_second_submissions_too(table_law):
-    run = cp.Unmasking(table_law.oracle(), paranoid=1.0, max_submissions=4)
-    result = samplers.Sequential()(run, STREAMS)
-    assert result.stop is cp.StopReason.BUDGET_SPENT and result.ledger.total <= 4
-
-
 def test_a_second_submission_that_the_budget_has_no_room_for_is_left_out_and_counted(table_law):
     alone = samplers.OneBatch()(cp.Unmasking(table_law.oracle()), STREAMS)
     for budget, checked, skipped in ((1, 0, 1), (2, 1, 0)):
         oracle = testing.CountingOracle(table_law.oracle())
-        run = cp.Unmasking(oracle, paranoid=1.0, max_submissions=budget)
+        run = cp.Unmasking(oracle.rechecking(1.0), max_submissions=budget)
         result = samplers.OneBatch()(run, STREAMS)
         assert result.stop is cp.StopReason.COMPLETED
         assert np.array_equal(result.tokens, alone.tokens)
         assert (run.num_rechecked, run.num_recheck_skipped) == (checked, skipped)
         assert run.ledger.total == oracle.states == budget
-    options = {"paranoid": 1.0, "max_submissions": 1, "progress": False}
-    batch = cp.sample(table_law.oracle(), "one-batch", **options)
+    oracle = table_law.oracle().rechecking(1.0)
+    batch = cp.sample(oracle, "one-batch", max_submissions=1, progress=False)
     assert (batch.num_completed, batch.num_rechecked, batch.num_recheck_skipped) == (1, 0, 1)
 
 
-def test_a_paranoid_run_is_resumed_with_the_budget_it_had(table_law, tmp_path):
-    options = {"paranoid": 1.0, "progress": False, "checkpoint": tmp_path / "run.log"}
-    one = cp.sample(table_law.oracle(), "sequential", max_submissions=4, **options)
-    two = cp.sample(table_law.oracle(), "sequential", max_submissions=4, **options)
+def test_a_run_with_rechecks_is_resumed_with_the_budget_it_had(table_law, tmp_path):
+    oracle = table_law.oracle().rechecking(1.0).logged(tmp_path / "run.log")
+    one, two = (
+        cp.sample(oracle, "sequential", max_submissions=4, progress=False) for _ in range(2)
+    )
     assert one.ledger == two.ledger and one.num_recheck_skipped == two.num_recheck_skipped > 0
     with pytest.raises(cp.CheckpointError, match="its max_submissions is 4, this run's is 9"):
-        cp.sample(table_law.oracle(), "sequential", max_submissions=9, **options)
-
-
-@pytest.mark.parametrize("share", [-0.1, 1.1, float("nan")])
-def test_a_share_outside_zero_to_one_is_refused(table_law, share):
-    with pytest.raises(ValueError, match="paranoid must be a share"):
-        cp.Unmasking(table_law.oracle(), paranoid=share)
+        cp.sample(oracle, "sequential", max_submissions=9, progress=False)
 
 
 # ----- What is chosen, what is asked again, what is compared ----------------------------------
@@ -142,49 +104,16 @@ def coin(count: int, by: float = 0.0) -> cp.DenseRows:
     return cp.DenseRows(np.tile([0.5 + by, 0.5 - by], (count, 1)))
 
 
-def chosen_numbers(recheck: Recheck) -> list[int]:
-    return [once.number for once in recheck._chosen]
-
-
-@pytest.mark.parametrize("share", [1e-9, 0.1, 0.5, 0.9, 1.0])
-def test_states_are_chosen_by_their_number_in_the_run_however_they_are_cut(share):
-    expected = [
-        k for k in range(60) if k == 0 or int(mix64(np.array([k]))[0]) / 2**64 < share
-    ]  # fmt: skip
-    for sizes in ([60], [1, 29, 0, 30], [7] * 8 + [4]):
-        recheck, number = Recheck(share), 0
-        for size in sizes:
-            states = np.full((size, 2), MASK, dtype=np.int32)
-            states[:, 0] = np.arange(number, number + size)
-            recheck.take(states, cp.Readouts.same(size, [1]), coin(size))
-            number += size
-        assert chosen_numbers(recheck) == expected
-        assert [int(once.state[0]) for once in recheck._chosen] == expected
-
-
-def test_what_was_read_from_a_state_is_kept_as_it_was_and_states_nothing_was_read_from_are_not():
-    recheck = Recheck(1.0)
-    states = np.array([[0, MASK], [1, MASK], [2, MASK]], dtype=np.int32)
-    masses = np.array([[0.1, 0.9], [0.2, 0.8], [0.3, 0.7]])
-    recheck.take(states, cp.Readouts.pairs([2, 0, 2], [1, 1, 0]), cp.DenseRows(masses))
-    states[:], masses[:] = 9, 9
-    assert chosen_numbers(recheck) == [0, 2]
-    first, last = recheck._chosen
-    assert (first.state.tolist(), last.state.tolist()) == ([0, MASK], [2, MASK])
-    assert last.readouts.position.tolist() == [1, 0]
-    assert last.rows.dense().tolist() == [[0.1, 0.9], [0.3, 0.7]]
-    assert first.rows.dense().tolist() == [[0.2, 0.8]]
-
-
 def test_what_is_due_is_asked_last_first_with_the_first_of_the_run_at_the_end():
     recheck = Recheck(1.0)
     assert recheck.due() is None
     for values, readouts in (([0, 1], [1]), ([2, 3], [1, 2])):
         states = np.full((2, 3), MASK, dtype=np.int32)
         states[:, 0] = values
-        recheck.take(states, cp.Readouts.same(2, readouts), coin(2 * len(readouts)))
-        again, asked = recheck.due()
-        recheck.take(again, asked, coin(len(asked)))  # second replies are not chosen again
+        recheck.take(Query(states, Readouts.same(2, readouts)), coin(2 * len(readouts)))
+        due = recheck.due()
+        again, asked = due.states, due.readouts
+        recheck.take(due, coin(len(asked)))  # second replies are not chosen again
         assert recheck.due() is None, "nothing is due twice"
         if values[0] == 0:
             assert again[:, 0].tolist() == [1, 0], "the first is there already"
@@ -195,7 +124,7 @@ def test_what_is_due_is_asked_last_first_with_the_first_of_the_run_at_the_end():
             assert asked.position.tolist() == [1, 2, 1, 2, 1]
         recheck.compare(coin(len(asked)), 0.0, "coin")
     assert (recheck.num_states, recheck.num_skipped) == (5, 0)
-    recheck.take(np.full((1, 3), MASK, dtype=np.int32), cp.Readouts.same(1, [0]), coin(1))
+    recheck.take(Query(np.full((1, 3), MASK, dtype=np.int32), Readouts.same(1, [0])), coin(1))
     recheck.due()
     recheck.skip()
     assert (recheck.num_states, recheck.num_skipped) == (5, 2)
@@ -211,7 +140,7 @@ def test_what_is_due_is_asked_last_first_with_the_first_of_the_run_at_the_end():
 )  # fmt: skip
 def test_a_row_may_move_by_what_is_declared_and_by_rounding(by, row_error, is_frozen):
     recheck = Recheck(1.0)
-    recheck.take(np.full((1, 2), MASK, dtype=np.int32), cp.Readouts.same(1, [0, 1]), coin(2))
+    recheck.take(Query(np.full((1, 2), MASK, dtype=np.int32), Readouts.same(1, [0, 1])), coin(2))
     recheck.due()
     moved = cp.DenseRows(np.concatenate([coin(1).dense(), coin(1, by).dense()]))
     if is_frozen:
@@ -226,10 +155,9 @@ def test_a_row_may_move_by_what_is_declared_and_by_rounding(by, row_error, is_fr
 def test_the_row_that_moved_most_is_named_by_state_and_position(worst, number, position):
     recheck = Recheck(1.0)
     states = np.arange(12, dtype=np.int32).reshape(3, 4)
-    asked = cp.Readouts.pairs([0, 1, 1, 2], [2, 1, 0, 3])
-    recheck.take(states, asked, coin(4))
-    again, _ = recheck.due()
-    assert again.tolist() == states[::-1].tolist()
+    asked = Readouts.pairs([0, 1, 1, 2], [2, 1, 0, 3])
+    recheck.take(Query(states, asked), coin(4))
+    assert recheck.due().states.tolist() == states[::-1].tolist()
     by = np.full(4, 0.01)
     by[worst] = 0.25
     moved = cp.DenseRows(np.stack([0.5 + by, 0.5 - by], axis=1))
@@ -245,7 +173,7 @@ def test_the_row_that_moved_most_is_named_by_state_and_position(worst, number, p
 
 
 def test_states_from_which_nothing_was_read_need_no_comparing(law):
-    run = cp.Unmasking(law.oracle(), paranoid=1.0)
+    run = cp.Unmasking(law.oracle().rechecking(1.0))
     run.probe(run.state, [])
     assert (run.ledger.probes, run.num_rechecked) == (1, 0)
     run.probe(run.state, [0])
@@ -253,11 +181,11 @@ def test_states_from_which_nothing_was_read_need_no_comparing(law):
 
 
 def test_the_bound_on_second_submissions_holds_for_every_stage_by_itself(uniform_oracle):
-    door = Door(uniform_oracle(3), paranoid=1.0)
+    door = Door(uniform_oracle(3).rechecking(1.0))
     states = np.full((700, 3), MASK)
     with door.stage("probe") as stage:
         for _ in range(2):
-            stage.ask(states.astype(np.int32), cp.Readouts.same(700, [0]))
+            stage.rows(states.astype(np.int32), Readouts.same(700, [0]))
     assert door.num_rechecked == MOST_STATES
     door.probe(states, [0])
     assert door.num_rechecked == MOST_STATES + 700 + 1

@@ -54,9 +54,9 @@ def test_the_event_tells_positions_values_and_the_state_that_is_left(law):
     assert run.transcript.events[-1].fingerprints.tolist() == event.fingerprints.tolist()
 
 
-@pytest.mark.parametrize("with_session", [True, False])
-def test_rows_after_masking_again_are_those_of_the_state(law, with_session):
-    oracle = law.oracle() if with_session else CountingOracle(law.oracle())
+@pytest.mark.parametrize("keeping", [True, False])
+def test_rows_after_masking_again_are_those_of_the_state(law, keeping):
+    oracle = law.oracle() if keeping else CountingOracle(law.oracle())
     run = begun(oracle)
     generator = np.random.default_rng(3)
     for _ in range(12):

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import counterprobe as cp
-from counterprobe.run.results import first_tokens, versions
+from counterprobe.run.results import versions
 from counterprobe.run.transcript import Transcript
 from counterprobe.samplers import RandomBalanced, Sequential
 
@@ -171,37 +171,6 @@ def test_the_history_of_any_number_of_rounds_begins_with_the_context(law, rounds
     assert stopped.num_committed == rounds
     expected = np.nan if rounds == 0 else 1.0
     assert stopped.tokens_per_forward == pytest.approx(expected, nan_ok=True)
-
-
-def test_first_tokens_show_ten_and_say_whether_there_are_more():
-    assert first_tokens(np.array([], dtype=int)) == ""
-    assert first_tokens(np.array([3, cp.MASK, 0])) == "3 _ 0"
-    assert first_tokens(np.arange(10)) == "0 1 2 3 4 5 6 7 8 9"
-    assert first_tokens(np.arange(11)) == "0 1 2 3 4 5 6 7 8 9 ..."
-
-
-def test_a_summary_has_every_count_and_every_setting(law):
-    run = cp.Unmasking(law.oracle(), temperature=0.5, sequence=4)
-    result = Sequential()(run, STREAMS)
-    assert result.summary() == {
-        "sampler": "sequential",
-        "settings": result.settings,
-        "first_tokens": result.tokens[:10].tolist(),
-        **result.ledger.as_dict(),
-        "tokens_per_forward": 1.0,
-        "rights": [],
-        "stop": "completed",
-        "reason": cp.StopReason.COMPLETED.value,
-        "notes": [],
-        "decision_seed": 8,
-        "commit_seed": 9,
-        "sequence": 4,
-        "temperature": 0.5,
-        "undone": 0,
-        "oracle": law.oracle().name,
-        "seconds": round(result.seconds, 6),
-        "versions": versions(),
-    }
 
 
 def test_a_result_without_its_transcript_shows_what_stood_in_the_end(result):

@@ -197,14 +197,6 @@ def test_nothing_replays_to_nothing():
     assert Transcript().replay() == cp.Ledger()
 
 
-def test_a_copy_keeps_level_entries_and_how_many_rows_they_hold(law):
-    run = hand_made_run(law.oracle(), cp.Level.FULL)
-    copy = run.transcript.copy()
-    assert (copy.level, copy.entries) == (cp.Level.FULL, run.transcript.entries)
-    assert copy.rows_kept == run.transcript.rows_kept > 0
-    assert copy.listener is None
-
-
 NOWHERE, NO_PRINTS = np.empty(0, dtype=np.int64), np.empty(0, dtype=np.uint64)
 
 
@@ -224,27 +216,6 @@ def test_an_event_is_charged_as_what_it_was(event, charges):
     before = cp.Ledger(1, 10, 10, 10, 100, 2, 10)
     expected = before.charge(rows_read=rows_read, stage_width=submissions, **charges)
     assert one.charge(before) == expected
-
-
-def test_a_promoted_probe_is_one_commit_more_and_one_probe_less():
-    before = cp.Ledger(1, 10, 10, 10, 100, 2, 10)
-    one = Event("commit", 0, 0, NOWHERE, NO_PRINTS, promoted=True)
-    assert one.charge(before) == cp.Ledger(1, 9, 11, 10, 100, 2, 10)
-    chosen = Event("commit", 0, 0, NOWHERE, NO_PRINTS, selected=True, promoted=True)
-    assert chosen.charge(before) == cp.Ledger(1, 9, 11, 10, 100, 2, 11)
-
-
-def test_rows_are_kept_at_the_fullest_level_up_to_the_bound(monkeypatch):
-    monkeypatch.setattr(transcript_module, "MAX_ROWS", 5)
-    two = cp.DenseRows(np.full((2, 2), 0.5))
-    for level in cp.Level:
-        transcript = Transcript(level=level)
-        kept = [transcript.keep(two), transcript.keep(two), transcript.keep(two)]
-        if level is cp.Level.FULL:
-            assert kept == [(two,), (two,), ()] and transcript.rows_kept == 4
-            assert transcript.keep(two.take(np.array([0]))) and transcript.rows_kept == 5
-        else:
-            assert kept == [(), (), ()] and transcript.rows_kept == 0
 
 
 def test_a_listener_hears_notes_details_and_announcements_and_only_notes_are_kept():

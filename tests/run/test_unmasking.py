@@ -1,7 +1,5 @@
 """The one door: what it charges, what it forbids, and what survives an error."""
 
-import logging
-import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
@@ -10,6 +8,7 @@ import pytest
 
 import counterprobe as cp
 from counterprobe import Readouts, Request, Right
+from counterprobe.radii import RowRadii
 from counterprobe.samplers import Packed, RandomBalanced, Sequential
 from counterprobe.states import fingerprint
 
@@ -62,12 +61,6 @@ def test_the_counting_example_of_the_paper(law):
     assert run.ledger.depth == 4
     assert run.is_complete
     assert run.round_of_position.tolist() == [0] * law.length  # rounds count commits alone
-
-
-def test_two_probes_of_one_state_in_one_submission_batch_count_twice(law):
-    run = begun(law.oracle())
-    run.probe(np.repeat(run.state[None], 2, axis=0), [0])
-    assert run.ledger == cp.Ledger(probes=2, depth=1, rows_read=2, widest_stage=2)
 
 
 def test_a_second_all_mask_readout_is_a_probe(law):
@@ -137,11 +130,6 @@ def test_a_commit_draws_from_the_rows_of_the_history(law):
     assert run.round_of_position[4:].tolist() == [-2] * (law.length - 4)
 
 
-def test_the_order_within_a_batch_does_not_matter(law):
-    forward, backward = begun(law.oracle()), begun(law.oracle())
-    assert forward.commit([0, 1, 2]).tolist() == backward.commit([2, 1, 0]).tolist()[::-1]
-
-
 def test_committed_tokens_never_change(law):
     run = begun(law.oracle())
     known: dict[int, int] = {}
@@ -163,7 +151,7 @@ def test_what_a_run_hands_out_is_a_copy(law):
 
 
 @pytest.mark.parametrize("sampler", [Sequential("entropy"), RandomBalanced(3), Packed()])
-def test_a_session_and_the_plain_oracle_give_the_same_bits(sampler, counted):
+def test_work_that_is_kept_and_the_plain_oracle_give_the_same_bits(sampler, counted):
     target = cp.families.random_forest(40, target_seed=3)
     for rights in (~Right.NONE, Right.NONE):
         followed = cp.Unmasking(target.oracle(), record=cp.Level.FULL, rights=rights)
@@ -178,7 +166,7 @@ def test_a_session_and_the_plain_oracle_give_the_same_bits(sampler, counted):
                 assert np.array_equal(a.positions, b.positions)
 
 
-def test_a_session_opened_after_probes_and_context_gives_the_same_bits(counted):
+def test_work_kept_beside_probes_and_context_gives_the_same_bits(counted):
     target = cp.families.path(30, target_seed=1)
     given = np.full(30, MASK)
     given[[3, 17]] = [0, 5]
@@ -194,13 +182,6 @@ def test_a_session_opened_after_probes_and_context_gives_the_same_bits(counted):
 
 
 # ----- Given context ------------------------------------------------------------------------
-
-
-def test_the_given_array_may_be_reused_by_its_owner(law):
-    given = np.full(law.length, MASK, dtype=np.int32)
-    run = cp.Unmasking(law.oracle(), given=given)
-    given[0] = 1
-    assert run.state[0] == MASK
 
 
 # ----- Stages -------------------------------------------------------------------------------
@@ -275,15 +256,6 @@ def test_a_stage_that_breaks_half_way_keeps_its_earlier_charges(broken):
     assert run.ledger.probes == 2
     assert run.ledger.depth == 1
     assert run.transcript.replay() == run.ledger
-
-
-def test_an_empty_stage_costs_nothing(law):
-    run = begun(law.oracle())
-    run.stage([], lambda request, rows: None)
-    empty = run.probe(np.empty((0, law.length), dtype=int), [0])
-    assert len(empty) == 0
-    assert run.ledger == cp.Ledger()
-    assert run.transcript.entries == []
 
 
 @pytest.mark.parametrize(
@@ -409,59 +381,6 @@ def test_a_bad_batch_is_refused_before_it_is_submitted(uniform_oracle, counted, 
     assert run.state.tolist() == [MASK, 2, MASK]
 
 
-def test_a_complete_run_takes_no_further_commit(law):
-    run = begun(law.oracle())
-    run.commit(run.residual)
-    with pytest.raises(ValueError, match="the run is complete"):
-        run.commit_selected(lambda residual, rows: residual)
-    with pytest.raises(ValueError, match="committed already"):
-        run.commit([0])
-
-
-def test_a_run_serves_one_sampler(law):
-    sampler = Sequential()
-    run = cp.Unmasking(law.oracle())
-    sampler(run, STREAMS)
-    with pytest.raises(ValueError, match="already used by a sampler; build a new one"):
-        sampler(run, STREAMS)
-    with pytest.raises(ValueError, match="already used by a sampler"):
-        run.begin(STREAMS)
-
-
-def test_a_commit_without_noise_is_refused_before_it_is_submitted(law, counted):
-    oracle = counted(law.oracle())
-    run = cp.Unmasking(oracle)
-    with pytest.raises(ValueError, match=r"call begin\(streams\) before the first commit"):
-        run.commit([0])
-    with pytest.raises(ValueError, match=r"call begin\(streams\) before the first commit"):
-        run.commit_selected(lambda residual, rows: residual)
-    assert oracle.calls == 0
-    run.preprocess()  # needs no noise
-    run.probe(run.state, [0])
-
-
-@pytest.mark.parametrize(
-    ("given", "message"),
-    [
-        ([MASK, MASK], r"given must have shape \(B, 3\) or \(3,\), got \(2,\)"),
-        ([[MASK] * 3], r"given must have shape \(3,\), got \(1, 3\)"),
-        ([[0, 1, MASK], [1, 1, 1]], r"given must have shape \(3,\), got \(2, 3\)"),
-        (0, r"given must have shape \(3,\), got \(\)"),
-        ([0, 4, MASK], "got 4 in state 0 at position 1"),
-        ([0.5, 0, 0], "given must hold integers"),
-    ],
-)
-def test_context_must_be_one_state(uniform_oracle, given, message):
-    with pytest.raises(ValueError, match=message):
-        cp.Unmasking(uniform_oracle(), given=given)
-
-
-def test_what_is_no_oracle_is_refused(table_law):
-    for wrong in (table_law, lambda states: states, None):
-        with pytest.raises(ValueError, match="oracle must have length, vocab_size, row_error"):
-            cp.Unmasking(wrong)
-
-
 # ----- Bad replies --------------------------------------------------------------------------
 
 
@@ -534,36 +453,6 @@ def test_an_oracle_that_raises_loses_nothing(law):
     assert run.state.tolist() == undisturbed.state.tolist()
 
 
-@pytest.mark.parametrize("trusted_by", ["the run", "the oracle"])
-def test_a_trusted_oracle_is_not_checked(trusted_by):
-    reply = spoil([0.0, 3.0])
-    oracle = ScriptedOracle({0: reply, 1: reply}, trusted=trusted_by == "the oracle")
-    run = begun(oracle, trusted=True if trusted_by == "the run" else None)
-    run.probe(run.state, [1, 2])
-    assert run.commit([3]).tolist() == [1]
-    distrusted = begun(ScriptedOracle({0: reply}, trusted=True), trusted=False)
-    with pytest.raises(cp.OracleError, match="sums to 3"):
-        distrusted.commit([3])
-
-
-def test_a_session_is_checked_like_the_oracle():
-    class BadSession:
-        def push(self, positions, tokens):
-            pass
-
-        def rows(self, positions):
-            return cp.DenseRows(np.full((len(positions), 2), 0.7))
-
-    class Offering(ScriptedOracle):
-        def session(self, state):
-            return BadSession()
-
-    run = begun(Offering())
-    run.preprocess()  # does not go through the session
-    with pytest.raises(cp.OracleError, match=r"state 0, position 2 sums to 1\.4"):
-        run.commit([2])
-
-
 def test_an_oracle_cannot_change_the_history(law):
     class Scribbling:
         length, vocab_size, row_error, trusted = law.length, law.vocab_size, 0.0, False
@@ -578,34 +467,6 @@ def test_an_oracle_cannot_change_the_history(law):
     run.commit([1])
     run.commit_selected(lambda residual, rows: residual[:1])
     assert run.residual.tolist() == list(range(2, law.length))
-
-
-def copied_bits() -> cp.TableLaw:
-    """Four equal bits: once one is known, every other row has a zero."""
-    return cp.TableLaw(np.reshape([1] + [0] * 14 + [1], (2,) * 4))
-
-
-def test_zero_probability_warns_once_a_run():
-    for _ in range(2):
-        with warnings.catch_warnings(record=True) as caught:
-            warnings.simplefilter("always")
-            run = begun(copied_bits().oracle())
-            run.preprocess()
-            run.commit([0])
-            assert caught == []
-            run.commit([2])
-            run.probe(run.state, [1, 3])
-            run.commit([1, 3])
-        assert [w.category for w in caught] == [cp.ZeroProbabilityWarning]
-        assert "(first at state 0, position 2)" in str(caught[0].message)
-        assert len(set(run.state.tolist())) == 1
-
-
-def test_a_trusted_run_does_not_warn():
-    run = begun(copied_bits().oracle(), trusted=True)
-    for position in range(4):
-        run.commit([position])
-    assert len(set(run.state.tolist())) == 1
 
 
 # ----- What a run says of itself ------------------------------------------------------------
@@ -625,21 +486,109 @@ def test_progress_is_told_after_every_stage_and_inside_a_long_one(law):
     assert told[-1].ledger == run.ledger
 
 
-def test_a_run_says_what_it_works_with(law):
-    run = cp.Unmasking(law.oracle(), sequence=3)
-    assert (run.length, run.vocab_size) == (law.length, law.vocab_size)
-    assert run.row_error == law.oracle().row_error
-    assert run.oracle_name == law.oracle().name
-    assert run.sequence == 3
-    assert run.rights == ~Right.NONE
-    assert cp.Unmasking(ScriptedOracle()).oracle_name == "scripted"
+def declared(**options) -> cp.CallableOracle:
+    return cp.CallableOracle(
+        lambda states: np.full((*states.shape, 2), 0.5), 3, 2, name="declared", **options
+    )
 
 
-def test_stages_are_logged(law, caplog):
-    with caplog.at_level(logging.DEBUG, logger="counterprobe"):
-        run = begun(law.oracle())
-        run.commit([0, 1])
-    assert caplog.messages == ["commit: 1 submissions, 2 rows, batch of 2; total 1"]
+def test_a_run_repeats_what_its_oracle_declares_and_its_own_terms():
+    oracle = declared(row_error=0.25, row_hellinger_radius=0.125, row_kl_radius=0.5)
+    rights = Right.VERIFY | Right.REMASK
+    run = cp.Unmasking(oracle, rights=rights, temperature=0.5, sequence=7)
+    assert (run.length, run.vocab_size, run.row_error) == (3, 2, 0.25)
+    assert run.row_radii == RowRadii(0.25, 0.125, 0.5)
+    assert (run.oracle_name, run.oracle_content, run.offers_attention) == ("declared", None, False)
+    assert (run.rights, run.temperature, run.sequence) == (rights, 0.5, 7)
+    assert run.rights_used is Right.NONE
+    for sequence, said in ((-1, "at least 0, got -1"), (1.5, r"a whole number, got 1\.5")):
+        with pytest.raises(ValueError, match=f"sequence must be {said}"):
+            cp.Unmasking(declared(), sequence=sequence)
+
+
+def test_what_stands_follows_every_commit_and_every_step_back():
+    run = begun(declared(), given=[MASK, 1, MASK])
+    assert not run.is_complete
+    assert run.residual.tolist() == [0, 2]
+    assert run.round_of_position.tolist() == [-2, -1, -2]
+    run.commit([2])
+    run.commit([0])
+    assert run.is_complete and len(run.residual) == 0
+    assert run.round_of_position.tolist() == [1, -1, 0]
+    assert (run.num_undone, run.ledger.commits) == (0, 2)
+    run.remask([2])
+    assert not run.is_complete
+    assert (run.num_undone, run.residual.tolist()) == (1, [2])
+
+
+@pytest.mark.parametrize("sequence", [0, 3])
+@pytest.mark.parametrize("temperature", [0.0, 0.5, 1.0])
+def test_values_are_drawn_with_the_noise_of_the_sequence_at_the_temperature(
+    law, sequence, temperature
+):
+    run = begun(law.oracle(), sequence=sequence, temperature=temperature)
+    where = run.residual
+    rows = law.oracle().rows(run.state[None], Readouts.same(1, where))
+    if temperature != 1:
+        rows = rows.tempered(temperature)
+    uniforms = STREAMS.commit_noise(law.length, sequence).uniforms(where)
+    assert run.commit(where).tolist() == rows.draw(uniforms).tolist()
+
+
+def test_streams_are_bound_once_and_must_be_streams(law):
+    run = cp.Unmasking(law.oracle())
+    with pytest.raises(ValueError, match=r"got 3; from one seed: Streams.from_seed\(3\)"):
+        run.begin(3)
+    run.begin(STREAMS)
+    with pytest.raises(ValueError, match="already used by a sampler; build a new one"):
+        run.begin(STREAMS)
+
+
+# ----- What runs remember ---------------------------------------------------------------------
+
+
+class Remembering:
+    """A memory that keeps every key, and computes what it does not know."""
+
+    def __init__(self):
+        self.known = {}
+
+    def once(self, key, door, compute):
+        if key not in self.known:
+            self.known[key] = compute()
+        return self.known[key]
+
+
+def test_a_memory_is_asked_by_name_seed_context_and_history(table_law):
+    memory = Remembering()
+    given = np.array([1, MASK, MASK, MASK])
+
+    def always_one(state, positions, rows, index):
+        return np.ones(len(positions), dtype=np.int64)
+
+    def run(seeds=STREAMS, context=None, batch=(), **options) -> cp.Unmasking:
+        one = cp.Unmasking(
+            table_law.oracle(), memory=memory, given=context, draw=always_one, **options
+        )
+        one.begin(seeds)
+        for position in batch:
+            one.commit([position])
+        return one
+
+    first = run()
+    assert first.once("edges", lambda: "computed") == "computed"
+    for same in (run(), run(cp.Streams(1, 99)), run(sequence=4), run(rights=Right.NONE)):
+        assert same.once("edges", lambda: "anew") == "computed"
+    others = [
+        run(cp.Streams(6, 6)), run(context=given), run(batch=[0]), run(batch=[1]),
+        run(batch=[0, 1]), run(context=given, batch=[1]),
+    ]  # fmt: skip
+    for k, other in enumerate(others):
+        assert other.once("edges", lambda k=k: k) == k
+    assert first.once("layers", lambda: "another name") == "another name"
+    assert run(batch=[1, 0]).once("edges", lambda: "anew") == 4, "the order does not matter"
+    unbound = cp.Unmasking(table_law.oracle(), memory=memory)
+    assert unbound.once("edges", lambda: "for itself") == "for itself"
 
 
 # ----- What those who listen hear of a commit, and what is left of it ---------------------------

@@ -6,7 +6,7 @@ import pytest
 import counterprobe as cp
 from counterprobe import Right
 from counterprobe.run.transcript import Event, Transcript
-from counterprobe.run.verifying import check_tokens, promoted_commit
+from counterprobe.run.verifying import promoted_commit
 
 MASK = cp.MASK
 STREAMS = cp.Streams(1, 2)
@@ -183,29 +183,6 @@ def test_what_another_run_probed_in_a_wide_stage_is_taken_over_with_its_history(
 
 
 # ----- Tokens and events ----------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("tokens", [[0, 3], (3, 0), np.array([0, 3], dtype=np.uint8)])
-def test_tokens_come_back_in_their_order_as_plain_integers(tokens):
-    values = check_tokens(tokens, 2, 4)
-    assert (values.tolist(), values.dtype) == (list(map(int, tokens)), np.int64)
-    assert check_tokens(2, 1, 4).tolist() == [2]
-
-
-@pytest.mark.parametrize(
-    ("tokens", "message"),
-    [
-        ([0, 4], r"tokens must lie in 0\.\.3, got 0\.\.4"),
-        ([-1, 2], r"tokens must lie in 0\.\.3, got -1\.\.2"),
-        ([1], r"tokens must be 2 integers, one a position of the batch, got \[1\]"),
-        ([[0, 1]], "tokens must be 2 integers"),
-        ([0.0, 1.0], "tokens must be 2 integers"),
-        ([True, False], "tokens must be 2 integers"),
-    ],
-)
-def test_what_are_no_tokens_of_these_positions_is_refused(tokens, message):
-    with pytest.raises(ValueError, match=message):
-        check_tokens(tokens, 2, 4)
 
 
 @pytest.mark.parametrize("seed", range(10))

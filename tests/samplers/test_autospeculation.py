@@ -57,7 +57,7 @@ def test_proposals_side_by_side_cost_submissions_not_depth():
     # Pairs nearly independent: a rejection is rare and then takes very many proposals.
     law = cp.TableLaw([[0.25 + 2e-3, 0.25 - 2e-3], [0.25 - 2e-3, 0.25 + 2e-3]])
     for seed in range(3000):
-        result = Autospeculation()(cp.Unmasking(law.oracle(), trusted=True), cp.Streams(0, seed))
+        result = Autospeculation()(cp.Unmasking(law.oracle()), cp.Streams(0, seed))
         ran = result.diagnostics
         if ran.proposals > 30:
             waves = math.ceil(math.log2(ran.proposals + 1))

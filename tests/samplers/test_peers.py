@@ -50,9 +50,7 @@ class Fixed(s.Sampler):
 def forced_run(oracle: cp.Oracle, tokens: np.ndarray) -> cp.Unmasking:
     """A run that draws a given sequence."""
     forced = np.asarray(tokens)
-    return cp.Unmasking(
-        oracle, trusted=True, draw=lambda state, positions, rows, index: forced[positions]
-    )
+    return cp.Unmasking(oracle, draw=lambda state, positions, rows, index: forced[positions])
 
 
 def kl_of_batches(entropy: np.ndarray, batches: list[np.ndarray]) -> float:

@@ -72,7 +72,7 @@ def test_parity_hides_from_every_pairwise_test():
     # An independent token at rank 0, then three bits of which any two are independent.
     parity = 1 - np.indices((2, 2, 2)).sum(axis=0) % 2
     law = cp.TableLaw(np.multiply.outer([0.25, 0.75], parity))
-    result = PUNT(0.0)(cp.Unmasking(law.oracle(), trusted=True), STREAMS)
+    result = PUNT(0.0)(cp.Unmasking(law.oracle()), STREAMS)
     assert [len(batch) for batch in result.batches] == [4]
     output = draw_tree_law(law, PUNT(0.0))
     odd = np.broadcast_to(1 - parity, output.shape)

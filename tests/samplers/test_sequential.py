@@ -45,7 +45,7 @@ def histogram(sampler: Sampler, law: cp.TableLaw | cp.ForestLaw, seed: int) -> n
     oracle = law.oracle()
     counts = np.zeros(law.vocab_size**law.length, dtype=int)
     for k in range(COUNT):
-        run = cp.Unmasking(oracle, trusted=True, sequence=k)
+        run = cp.Unmasking(oracle, sequence=k)
         tokens = sampler(run, cp.Streams(seed + k, seed)).tokens
         counts[np.ravel_multi_index(tuple(tokens), (law.vocab_size,) * law.length)] += 1
     return counts

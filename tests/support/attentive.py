@@ -1,14 +1,13 @@
 """An exact oracle that also says where it looked: attention that a test decides."""
 
-from dataclasses import dataclass, field
+from dataclasses import replace
 
 import numpy as np
 
-from counterprobe.oracles import Oracle, Readouts
+from counterprobe.oracles import Oracle, Query, Reply, Wrapper
 
 
-@dataclass
-class AttentiveLaw:
+class AttentiveLaw(Wrapper):
     """A law's oracle with attention ``weights`` of shape (N, N), alike for every state.
 
     Attributes
@@ -19,21 +18,26 @@ class AttentiveLaw:
         The layers of each call with attention.
     """
 
-    inner: Oracle
-    weights: np.ndarray
-    offers_attention: bool = True
-    trusted: bool = False
-    states: int = 0
-    calls: list[int] = field(default_factory=list)
+    def __init__(self, inner: Oracle, weights: np.ndarray, **declared) -> None:
+        super().__init__(inner)
+        self.weights = weights
+        self.declared = {
+            "offers_attention": True, "trusted": False, "keeps_work": False, **declared
+        }  # fmt: skip
+        self.states = 0
+        self.calls: list[int] = []
 
-    def __post_init__(self):
-        self.length, self.vocab_size = self.inner.length, self.inner.vocab_size
-        self.row_error, self.name = self.inner.row_error, self.inner.name
+    @property
+    def info(self):
+        return replace(self.inner.info, **self.declared)
 
-    def rows(self, states, readouts: Readouts):
-        self.states += len(states)
-        return self.inner.rows(states, readouts)
+    def attention_of(self, states: np.ndarray) -> np.ndarray:
+        return np.tile(self.weights, (len(states), 1, 1))
 
-    def attended_rows(self, states, readouts: Readouts, num_layers: int):
-        self.calls.append(num_layers)
-        return self.rows(states, readouts), np.tile(self.weights, (len(states), 1, 1))
+    def ask(self, query: Query) -> Reply:
+        self.states += len(query.states)
+        rows = self.inner.ask(query).rows
+        if query.attention_layers is None:
+            return Reply(rows)
+        self.calls.append(query.attention_layers)
+        return Reply(rows, self.attention_of(query.states))

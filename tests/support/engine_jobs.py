@@ -75,7 +75,7 @@ class Fragile:
 
     def __init__(self, inner, file=None, mark=None):
         self.inner, self.file, self.mark = inner, file, mark
-        self.name, self.trusted, self.row_error = inner.name, inner.trusted, inner.row_error
+        self.name, self.trusted, self.row_error = inner.name, inner.info.trusted, inner.row_error
         self.length, self.vocab_size = inner.length, inner.vocab_size
 
     def rows(self, states, readouts):

@@ -22,7 +22,7 @@ from counterprobe.cli.targets import Target
 from counterprobe.errors import CounterprobeError
 from counterprobe.models.backbones import Backbone
 from counterprobe.models.letters import AMINO_ACIDS, Letters
-from counterprobe.run import replies
+from counterprobe.oracles import reply_file as replies
 from counterprobe.study import Store, read_config
 from counterprobe.study.config import config_from_dict
 from counterprobe.study.export import COLUMNS, read_rows, write_rows
@@ -136,16 +136,18 @@ def _read_record(file: Path) -> None:
 class _Mixed(AttentiveLaw):
     """A law that replies in every way: with attention, by classes, and token by token."""
 
-    def rows(self, states, readouts):
-        rows = super().rows(states, readouts)
-        return cp.DenseRows(rows.dense()) if len(readouts) == 2 else rows
+    def ask(self, query):
+        reply = super().ask(query)
+        if len(query.readouts) != 2:
+            return reply
+        return cp.Reply(cp.DenseRows(reply.rows.dense()), reply.attention)
 
 
 def _logged_run(file: Path) -> cp.SampleResult:
     """Run on a log that has every kind of record."""
     law = cp.ForestLaw([[1, 2], [2, 1], [1, 1]], [[0, 1]], [[[2, 1], [1, 2]]])
     mixed = _Mixed(law.oracle(), np.full((3, 3), 0.25))
-    with cp.checkpointed(mixed, file, {"seed": 1}, largest_stage=119) as oracle:
+    with mixed.logged(file, most_bytes=119).running({"seed": 1}) as oracle:
         run = cp.Unmasking(oracle)
         run.probe([[0, cp.MASK, cp.MASK]], [1, 2])
         return cp.samplers.DAPD()(run, cp.Streams(1, 2))

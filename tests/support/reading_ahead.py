@@ -1,25 +1,34 @@
-"""Oracles that read several requests of a stage before they answer the first."""
+"""Oracles that are asked several queries before the first reply is waited for."""
 
-import itertools
+from dataclasses import replace
 
+from counterprobe.oracles import OracleInfo, Query, Reply
 from counterprobe.testing import CountingOracle
 
 
 class ReadsAhead(CountingOracle):
-    """Reads up to ``reach`` requests ahead, and notes how far it came."""
+    """Answers when its reply is looked at; notes how many waited at once and were dropped."""
 
     reach = 3
-    furthest = 0
+    waiting = furthest = dropped = 0
 
-    def stream(self, requests):
-        ahead, reading = [], iter(requests)
-        while True:
-            ahead += list(itertools.islice(reading, self.reach - len(ahead)))
-            self.furthest = max(self.furthest, len(ahead))
-            if not ahead:
-                return
-            self.about_to_reply()
-            yield self.rows(*ahead.pop(0))
+    @property
+    def info(self) -> OracleInfo:
+        return replace(super().info, ahead=self.reach)
 
-    def about_to_reply(self):
+    def ask(self, query: Query) -> Reply:
+        self.waiting += 1
+        self.furthest = max(self.furthest, self.waiting)
+        return Reply.later(lambda: self.reply_to(query), self.drop)
+
+    def reply_to(self, query: Query) -> Reply:
+        self.waiting -= 1
+        self.about_to_reply()
+        return super().ask(query)
+
+    def drop(self) -> None:
+        self.waiting -= 1
+        self.dropped += 1
+
+    def about_to_reply(self) -> None:
         """Do nothing; others may die here."""

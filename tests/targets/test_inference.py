@@ -9,6 +9,7 @@ import pytest
 
 import counterprobe as cp
 from counterprobe.targets import families, inference
+from followed import Followed
 
 TOLERANCE = dict(rtol=0, atol=1e-12)
 PHI = np.array([1.0, -1.0, 0.0])
@@ -99,10 +100,10 @@ def test_rows_equal_an_independent_library(
         np.testing.assert_allclose(rows, np.reshape(expected, rows.shape), **TOLERANCE)
         if len(known):
             # The probability of the evidence, one revealed value after another.
-            session, total = oracle.session(np.full(40, cp.MASK)), 0.0
+            run, total = Followed(oracle, np.full(40, cp.MASK)), 0.0
             for i in known[:, None]:
-                total += session.rows(i).log_prob(state[0, i]).sum()
-                session.push(i, state[0, i])
+                total += run.rows(i).log_prob(state[0, i]).sum()
+                run.push(i, state[0, i])
             np.testing.assert_allclose(total, np.log(theirs.evidenceProbability()), atol=1e-10)
 
 

@@ -5,7 +5,6 @@ import pytest
 
 import counterprobe as cp
 from counterprobe import testing
-from counterprobe.oracles import IncrementalOracle
 from counterprobe.radii import row_radii
 from counterprobe.rows import to_numpy
 from counterprobe.targets.noise import FrozenNoise
@@ -503,9 +502,9 @@ def test_it_is_an_oracle_and_wraps_itself():
     once = FrozenNoise(oracle, radius=1e-4, seed=1)
     twice = FrozenNoise(once, radius=1e-4, direction="fake", seed=2)
     assert isinstance(twice, cp.Oracle)
-    # A session would have to hash the whole state at every push; rows() is the one way in.
-    assert not isinstance(twice, IncrementalOracle)
-    assert (twice.length, twice.vocab_size, twice.trusted) == (12, 2048, True)
+    # Kept work would have to hash the whole state at every commit.
+    assert not twice.info.keeps_work
+    assert (twice.length, twice.vocab_size, twice.info.trusted) == (12, 2048, True)
     assert twice.name == "exact path with random noise with fake noise"
     assert twice.row_error == pytest.approx(oracle.row_error + 2 * once.total_variation_radius)
     exact, wrong, _ = both(oracle, twice, random_states(oracle, 30, seed=1))

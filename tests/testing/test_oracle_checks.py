@@ -1,5 +1,7 @@
 """Every oracle keeps the contract, and the checks notice one that does not."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -32,12 +34,18 @@ def test_every_oracle_conforms(check, name):
 class Attending(testing.CountingOracle):
     """An oracle with attention, spoiled as a test wants it."""
 
-    offers_attention = True
     spoil = staticmethod(lambda states, rows, weights: (rows, weights))
 
-    def attended_rows(self, states, readouts, num_layers):
-        weights = np.full((len(states), self.length, self.length), 1 / self.length)
-        return self.spoil(states, self.inner.rows(states, readouts), weights)
+    @property
+    def info(self):
+        return replace(super().info, offers_attention=True)
+
+    def ask(self, query):
+        reply = super().ask(query)
+        if query.attention_layers is None:
+            return reply
+        weights = np.full((len(query.states), self.length, self.length), 1 / self.length)
+        return cp.Reply(*self.spoil(query.states, reply.rows, weights))
 
 
 def test_attention_conforms_and_what_is_wrong_with_it_is_noticed():
@@ -118,32 +126,29 @@ def test_a_broken_oracle_is_caught(spoil, message):
 
 
 def test_what_is_no_oracle_is_caught(table_law):
-    with pytest.raises(ConformanceError, match="TableLaw: lacks length, vocab_size"):
+    with pytest.raises(ConformanceError, match="oracle must have length, vocab_size"):
         testing.check_oracle(table_law)
 
 
-def test_a_session_that_forgets_is_caught():
-    oracle = cp.families.path(12, target_seed=1).oracle()
+@pytest.mark.parametrize("is_ordered", [True, False])
+def test_kept_work_that_forgets_is_caught(is_ordered):
+    class Stale(testing.CountingOracle):
+        """Answers a run from the first state that it was shown of it."""
 
-    class Stale:
-        length, vocab_size = oracle.length, oracle.vocab_size
-        row_error, trusted = oracle.row_error, oracle.trusted
+        first = None
 
-        def rows(self, states, readouts):
-            return oracle.rows(states, readouts)
+        @property
+        def info(self):
+            return replace(self.inner.info, keeps_work=True, depends_on_order=is_ordered)
 
-        def session(self, state):
-            class Session:
-                def push(self, positions, tokens):
-                    pass
+        def ask(self, query):
+            if query.runs is None:
+                return super().ask(query)
+            self.first = query.states.copy() if self.first is None else self.first
+            return super().ask(cp.Query(self.first, query.readouts))
 
-                def rows(self, positions):
-                    return oracle.rows(state[None], cp.Readouts.same(1, positions))
-
-            return Session()
-
-    with pytest.raises(ConformanceError, match="its session's rows are"):
-        testing.check_oracle(Stale())
+    with pytest.raises(ConformanceError, match="rows along a run are"):
+        testing.check_oracle(Stale(cp.families.path(12, target_seed=1).oracle()))
 
 
 def test_rows_must_be_as_close_to_the_law_as_declared():

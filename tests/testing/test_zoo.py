@@ -5,7 +5,7 @@ import pytest
 
 import counterprobe as cp
 from counterprobe import samplers, testing
-from counterprobe.run import joined
+from counterprobe.run import gathered
 from counterprobe.testing import SEEN_BY, bad_oracles
 
 STREAMS = cp.Streams(1, 2)
@@ -40,16 +40,16 @@ def test_what_one_reply_shows_is_refused_by_name_state_and_position(name, count)
 
 
 @pytest.mark.parametrize("name", seen_by("paranoid"))
-def test_what_takes_two_replies_is_seen_by_paranoid_runs_alone(name):
+def test_what_takes_two_replies_is_seen_by_second_submissions_alone(name):
     assert drawn(ZOO[name]()).tokens is not None, "no single reply shows it"
     message = rf"oracle '{name}' is not frozen: .* state \d of the run .* at position \d moved by"
     with pytest.raises(cp.OracleError, match=message):
-        drawn(ZOO[name](), paranoid=1.0)
+        drawn(ZOO[name]().rechecking(1.0))
 
 
 @pytest.mark.parametrize("name", seen_by("retrying"))
 def test_calls_that_fail_are_repeated_where_that_is_asked_for(name):
-    oracle = cp.RetryingOracle(ZOO[name](), attempts=2, timeout=0.1, sleep=lambda _: None)
+    oracle = ZOO[name]().retrying(2, timeout=0.1, sleep=lambda _: None)
     result = drawn(oracle)
     assert np.array_equal(result.tokens, drawn(good()).tokens)
     assert len(oracle.failures) >= 1
@@ -64,7 +64,7 @@ def good() -> testing.BadOracle:
 
 
 def test_a_frozen_oracle_of_the_same_rows_passes_everything():
-    result = drawn(good(), paranoid=1.0)
+    result = drawn(good().rechecking(1.0))
     assert np.array_equal(result.tokens, drawn(good()).tokens)
     testing.check_oracle(good())
 
@@ -72,7 +72,9 @@ def test_a_frozen_oracle_of_the_same_rows_passes_everything():
 @pytest.mark.parametrize("most", [1, 1 << 24])
 @pytest.mark.parametrize("rule", [samplers.PUNT(), samplers.Sequential("confidence")])
 def test_a_buffer_that_is_written_over_changes_nothing(rule, most, monkeypatch):
-    monkeypatch.setattr(joined, "MOST_NUMBERS", most)  # in a call: each run alone, or all of them
+    monkeypatch.setattr(
+        gathered, "MOST_NUMBERS", most
+    )  # in a call: each run alone, or all of them
     for count in (1, 3):
         batch = cp.sample(ZOO["reused buffer"](), rule, count, progress=False)
         assert np.array_equal(batch.sequences, cp.sample(good(), rule, count).sequences)

@@ -3,8 +3,6 @@
 import logging
 import mmap
 from collections import Counter
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 
 import numpy as np
@@ -14,7 +12,7 @@ import soak_killed
 
 import counterprobe as cp
 from counterprobe.engines import InProcess
-from counterprobe.run.checkpoint import checkpointed
+from counterprobe.oracles.log import Log
 from counterprobe.run.ledger import Ledger
 
 
@@ -43,13 +41,13 @@ def test_runs_that_are_cut_off_and_resumed_pay_for_nothing_twice(tmp_path):
 
 
 def test_a_log_that_is_forgotten_is_found(tmp_path, monkeypatch):
-    @contextmanager
-    def forgetful(oracle, log, about) -> Iterator[object]:
-        log.unlink(missing_ok=True)
-        with checkpointed(oracle, log, about) as logged:
-            yield logged
+    plain = Log.running
 
-    monkeypatch.setattr(cp, "checkpointed", forgetful)
+    def forgetful(log, about=None):
+        log.path.unlink(missing_ok=True)
+        return plain(log, about)
+
+    monkeypatch.setattr(Log, "running", forgetful)
     with pytest.raises(soak.Broken, match=r"charged \d+, paid \d+"):
         for k in range(25):
             soak.resumed(np.random.default_rng([1, k]), Counter(), tmp_path / "run.log")

@@ -36,6 +36,7 @@ from counterprobe.engines.messages import (
 from counterprobe.errors import OracleError
 from counterprobe.oracles import Oracle, OracleInfo, Query, Readouts, Reply
 from counterprobe.rows import Rows, concatenate
+from counterprobe.states import MASK
 
 __all__ = ["BATCH_SIZE", "ShardedOracle"]
 
@@ -168,6 +169,12 @@ class ShardedOracle(Closing, Oracle):
 
     def ask(self, query: Query) -> Reply:
         """Hand a query to the replicas; the reply is waited for when its rows are looked at."""
+        info = self._declared[0].info
+        if info.depends_on_order and query.ranks is not None and (query.states != MASK).any():
+            raise OracleError(
+                f"oracle {info.name!r} cannot be shared out: its rows depend on the order of "
+                "commits, which replicas are not told"
+            )
         asked = self._ask(query.states, query.readouts)
 
         def wait() -> Reply:

@@ -89,6 +89,10 @@ class CommitOrderOracle(Oracle):
         """What tells it from others of its name and size: weights, backbone, temperature."""
         return self._decoder.content_digest(self.template, self.temperature, "by commit")
 
+    def by_index(self) -> Oracle:
+        """Return the oracle of the same network that decodes by index."""
+        return self._probed
+
     @property
     def num_evaluated(self) -> int:
         """States decoded so far, measuring included: a run asks for one per commit."""
@@ -104,6 +108,8 @@ class CommitOrderOracle(Oracle):
             return Reply(self._rows_in_order(states, query.ranks, readouts))
         found = None if runs is None else self._kept.take(runs)
         members = np.arange(len(states)) if runs is None else runs.members
+        if found is not None and not _holds(found[1], members):
+            found = None  # begun anew when only some of the runs asked
         if found is None:
             sessions = self._sessions(states, query.ranks)
             place = np.full(int(members.max(initial=-1)) + 1, -1)
@@ -111,11 +117,12 @@ class CommitOrderOracle(Oracle):
         else:
             sessions, place = found
             assert runs is not None
-            new = runs.fresh
-            where = Readouts.pairs(place[members[new.state_index]], new.position)
-            if len(new):
-                tokens = states[new.state_index, new.position].astype(np.int64)
-                sessions.push(where, tokens)
+            index, position = runs.fresh.state_index, runs.fresh.position
+            rounds = query.ranks[index, position]
+            for rank in np.unique(rounds):
+                b, i = index[rounds == rank], position[rounds == rank]
+                tokens = states[b, i].astype(np.int64)
+                sessions.push(Readouts.pairs(place[members[b]], i), tokens)
         mine = place[members[readouts.state_index]]
         rows = sessions.rows(Readouts.pairs(mine, readouts.position))
         if runs is not None:
@@ -163,6 +170,11 @@ class CommitOrderOracle(Oracle):
 
     def _count(self, evaluated: int) -> None:
         self._num_followed += evaluated
+
+
+def _holds(place: IntArray, members: IntArray) -> bool:
+    """Whether decoder states are kept of all these runs."""
+    return bool(members.max(initial=-1) < len(place) and (place[members] >= 0).all())
 
 
 class CommitOrderSessions:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import logging
 import os
+import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
@@ -166,11 +167,19 @@ class Log(Wrapper):
                 f"{self.path} is not open: hand the oracle to sample, infill or discover, or ask "
                 "inside 'with oracle.running(about):'"
             )
-        if query.runs is not None:
+        if query.ranks is not None:  # of histories: a commit, or what begins a run
             self._num_bytes = 0
-        found = self._next_record()
-        if found is not None:
-            return self._replayed(query, *found)
+        self._asker = threading.get_ident()
+        # A record stays the next one until its query was answered: whoever retries asks again.
+        self._found = self._found or self._next_record()
+        if self._found is not None:
+            try:
+                reply = self._replayed(query, *self._found)
+            except ImpossibleState:  # an answer, too
+                self._found = None
+                raise
+            self._found = None
+            return reply
         self._recognise()
         reply = self._asked(query)
         if reply.is_late:
@@ -194,6 +203,8 @@ class Log(Wrapper):
             )  # fmt: skip
         self._file = file
         self._is_replaying = True
+        self._found: tuple[Kind, bytes] | None = None
+        self._asker = threading.get_ident()
         self._num_records = self._num_bytes = 0
         self._classes: list[TokenClasses] = []
         # By identity, the object kept with its number so that the identity stays its own.
@@ -214,25 +225,24 @@ class Log(Wrapper):
                     raise CheckpointError(f"{self.path} has token classes of another size")
                 self._classes.append(classes)
             elif kind in (Kind.REPLY, Kind.NOT_KEPT):
+                self._num_records += 1
                 return record
         self._is_replaying = False
         return None
 
     def _replayed(self, query: Query, kind: Kind, content: bytes) -> Reply:
         """Return the reply that a record holds, if it is one to this query."""
-        self._num_records += 1
         if content[:DIGEST_SIZE] != query.digest:
             raise CheckpointError(
                 f"{self.path}: call {self._num_records} of this run asks something else than it "
                 "did when it was logged; was it made by another version, or with another sampler, "
                 "seed or context? Start anew with another file"
             )
-        self._num_bytes += len(content)
         if kind is Kind.NOT_KEPT:
+            reply = self._with_known_classes(self.inner.ask(query).settle())
             self.num_asked += len(query.states)
             self.num_again += len(query.states)
-            return self._with_known_classes(self.inner.ask(query).settle())
-        self.num_replayed += len(query.states)
+            return reply
         meta, arrays = unpack(content[DIGEST_SIZE:])
         reply = decode_reply(meta, arrays, query.readouts.position, self._classes)
         if not self._is_sound(query, reply):  # also of a trusted oracle: the file is not it
@@ -241,6 +251,8 @@ class Log(Wrapper):
                 "start anew with another file"
             )
         self._note_example(query, reply)
+        self._num_bytes += len(content)
+        self.num_replayed += len(query.states)
         return reply
 
     def _asked(self, query: Query) -> Reply:
@@ -257,12 +269,13 @@ class Log(Wrapper):
 
     def _kept(self, query: Query, reply: Reply) -> Reply:
         """Write a reply down; one that breaks the contract is left to the run, and not kept."""
-        assert self._file is not None
         try:
             reply = reply.settle()
         except ImpossibleState:
             self._refused(query)
             raise
+        if self._file is None or threading.get_ident() != self._asker:
+            return reply  # an attempt that somebody stopped waiting for, and made again
         if self.inner.info.trusted or self._is_sound(query, reply):
             reply = self._with_known_classes(reply)
             number = self._numbers.get(id(_classes_of(reply)), (None, None))[1]
@@ -303,7 +316,9 @@ class Log(Wrapper):
             return reply
         if id(classes) not in self._numbers:
             self._numbers[id(classes)] = classes, self._number(classes)
-        known = self._classes[self._numbers[id(classes)][1]]
+        number = self._numbers[id(classes)][1]
+        known = self._classes[number]
+        self._numbers[id(known)] = known, number
         rows = reply.rows
         assert isinstance(rows, ClassedRows)
         return Reply(ClassedRows(rows.class_masses, known, rows.positions), reply.attention)
@@ -343,10 +358,10 @@ class Log(Wrapper):
         """Compare the oracle with the file now, if there is something to compare, and once."""
         if self._is_recognised or self._example is None:
             return
-        self._is_recognised = True
-        (query, then), self._example = self._example, None
-        self.num_recognising += 1
+        query, then = self._example
         rows = self.inner.ask(query).rows
+        self._is_recognised, self._example = True, None
+        self.num_recognising += 1
         check_rows(rows, query.readouts, self.vocab_size, self.name, warn_on_zero=False)
         now, known = (to_numpy(one.dense()).astype(np.float64) for one in (rows, then))
         moved = 0.5 * np.abs(now - known).sum(axis=1)

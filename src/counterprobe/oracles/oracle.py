@@ -305,6 +305,14 @@ class _ByIndex(Wrapper):
     def info(self) -> OracleInfo:
         return replace(self.inner.info, depends_on_order=False, keeps_work=False, keeps_many=False)
 
+    @property
+    def digest(self) -> str | None:
+        around = self.inner
+        return around.inner.by_index().digest if isinstance(around, Wrapper) else around.digest
+
+    def ask(self, query: Query) -> Reply:
+        return self.inner.ask(replace(query, ranks=None, runs=None))
+
 
 class _RowsOnly(Wrapper):
     """Anything with ``rows`` and its sizes: what was not written as an :class:`Oracle`."""

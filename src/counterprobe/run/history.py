@@ -129,7 +129,7 @@ class History:
 
 
 class Histories:
-    """Many histories that are asked about together, of an oracle that follows runs.
+    """Many histories that are asked about together.
 
     Parameters
     ----------

@@ -3,8 +3,8 @@
 For samples that share one structure or one schedule, or that fall into groups of which each has a
 schedule of its own. Every sequence has its own ledger and its own commit noise, so sequence k is
 the same whether it is drawn alone or among a thousand. The ledger of the whole adds up the
-submissions and counts a round of all sequences as one stage. Oracles that can follow many
-histories at once are told what was committed instead of being shown whole states.
+submissions and counts a round of all sequences as one stage. Oracles that keep work of many
+histories at once are told what is new in each.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from counterprobe.arguments import whole_number
 from counterprobe.arrays import IntArray, StateArray
-from counterprobe.oracles import Oracle, Query, Readouts
+from counterprobe.oracles import Oracle, Readouts
 from counterprobe.rows import Rows, concatenate, to_numpy
 from counterprobe.run.batches import SampleBatch
 from counterprobe.run.door import Door, Stage, check_budget
@@ -124,10 +124,10 @@ class Lockstep:
         self._rounds: list[Round] = []
         self._commits = np.zeros(groups, dtype=np.int64)
         self._scores = np.full(self._states.shape, np.nan) if score else None
-        self._followed: dict[int, Histories] = {}
-        if self.door.info.keeps_many:
-            for low in range(0, count, self._at_once):
-                self._followed[low] = Histories(self._states[low : low + self._at_once])
+        self._histories = {
+            low: Histories(self._states[low : low + self._at_once])
+            for low in range(0, count, self._at_once)
+        }
         self._started = time.perf_counter()
 
     @property
@@ -275,16 +275,12 @@ class Lockstep:
 
     def _ask(self, stage: Stage, part: Part, shared: IntArray | None) -> Rows:
         """Ask for the rows of one call."""
-        states, prints = self._states[part.sequences], self._prints[part.sequences]
         if shared is not None:
-            readouts = Readouts.same(len(states), shared)
+            readouts = Readouts.same(len(part.sequences), shared)
         else:
             readouts = Readouts.pairs(part.index, part.position)
-        if part.low in self._followed:
-            query = self._followed[part.low].query(part.sequences - part.low, readouts)
-        else:
-            query = Query(states, readouts)
-        return stage.ask(query, prints).rows
+        query = self._histories[part.low].query(part.sequences - part.low, readouts)
+        return stage.ask(query, self._prints[part.sequences]).rows
 
     def _draw(self, part: Part, rows: Rows) -> IntArray:
         """Draw the tokens of one call, and keep their scores."""
@@ -309,6 +305,5 @@ class Lockstep:
             change = (tokens - self._states[where]).astype(np.uint64)
             np.add.at(self._prints, part.sequence, change * weights[part.position])
             self._states[where] = tokens
-            if part.low in self._followed:
-                here = part.sequence - part.low
-                self._followed[part.low].commit(here, part.position, len(self._rounds) - 1)
+            here = part.sequence - part.low
+            self._histories[part.low].commit(here, part.position, len(self._rounds) - 1)

@@ -705,9 +705,7 @@ class Unmasking:
         history, info = self._history, self._door.info
         states = history.state[None, :] if info.trusted else history.state[None, :].copy()
         readouts = Readouts.same(1, positions)
-        if not info.keeps_work:
-            return Query(states, readouts, attention_layers=attention_layers)
-        runs = history.next_runs()
+        runs = history.next_runs() if info.keeps_work else None
         return Query(states, readouts, history.ranks[None, :], runs, attention_layers)
 
     def _asked(

@@ -4,7 +4,7 @@ What a single reply shows is refused by the door, with a message that names the 
 and the position: numbers that are no probabilities, rows of another shape or type, mass on the
 mask. What takes two replies to see (rows that are random, that drift, that depend on the rest of
 the batch) shows only where states are submitted twice: ``oracle.rechecking(share)``. Calls that
-raise or hang are for :class:`counterprobe.RetryingOracle`. A buffer that is written over does no
+raise or hang are for ``oracle.retrying``. A buffer that is written over does no
 harm where replies are checked, because what a run keeps is copied there.
 
 :func:`bad_oracles` makes them by name; :data:`SEEN_BY` says what sees each.

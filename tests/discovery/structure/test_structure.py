@@ -467,13 +467,13 @@ def test_discovery_is_resumed_from_its_log_with_one_state_twice_to_recognise_the
     alone = cp.discover(law.oracle(), cp.Streams(3, 4))
     for asked in (alone.ledger.total, 1):
         oracle = testing.CountingOracle(law.oracle())
-        found = cp.discover(oracle, cp.Streams(3, 4), checkpoint=log)
+        found = cp.discover(oracle.logged(log), cp.Streams(3, 4))
         assert np.array_equal(found.edges, alone.edges) and found.ledger == alone.ledger
         assert oracle.states == asked
     oracle = testing.CountingOracle(law.oracle())
     with pytest.raises(cp.CheckpointError, match="its decision_seed is 3, this run's is 4"):
-        cp.discover(oracle, cp.Streams(4, 4), checkpoint=log)
+        cp.discover(oracle.logged(log), cp.Streams(4, 4))
     with pytest.raises(cp.CheckpointError, match='its mode is "auto", this run\'s is "soft"'):
-        cp.discover(oracle, cp.Streams(3, 4), mode="soft", checkpoint=log)
-    charged = cp.discover(law.oracle(), cp.Streams(3, 4), paranoid=1.0).ledger.total
+        cp.discover(oracle.logged(log), cp.Streams(3, 4), mode="soft")
+    charged = cp.discover(law.oracle().rechecking(1.0), cp.Streams(3, 4)).ledger.total
     assert charged > alone.ledger.total

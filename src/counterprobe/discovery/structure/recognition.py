@@ -106,13 +106,14 @@ def recognise(structure: Recognisable, oracle: Oracle) -> Ledger:
     StructureError
         If length or vocabulary differ, or a reply does.
     """
+    oracle = as_oracle(oracle)
     length = len(structure.given)
     if (oracle.length, oracle.vocab_size) != (length, structure.vocab_size):
         raise StructureError(
             f"this structure was found with {length} positions and {structure.vocab_size} "
             f"tokens, the oracle has {oracle.length} and {oracle.vocab_size}; discover its own"
         )
-    then, now = structure.about.get("oracle_content"), as_oracle(oracle).digest
+    then, now = structure.about.get("oracle_content"), oracle.digest
     if None not in (then, now) and then != now:
         raise StructureError(
             "the oracle does not give the stored replies: it is another than this structure was "

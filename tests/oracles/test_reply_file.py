@@ -8,8 +8,8 @@ import zlib
 import pytest
 
 import counterprobe as cp
-from counterprobe.run import replies
-from counterprobe.run.replies import MAGIC, RECORD, Kind, ReplyLog
+from counterprobe.oracles import reply_file as replies
+from counterprobe.oracles.reply_file import MAGIC, RECORD, Kind, ReplyFile
 
 ABOUT = {"sampler": "sequential", "seed": 1}
 FACTS = {"row_error": 0.5}
@@ -17,7 +17,7 @@ WRITTEN = {"run": ABOUT, "facts": FACTS}
 
 
 def written(path, contents=(b"one", b"", b"three" * 100)):
-    log = ReplyLog(path, ABOUT, FACTS)
+    log = ReplyFile(path, ABOUT, FACTS)
     for content in contents:
         log.append(Kind.REPLY, content)
     log.close()
@@ -25,7 +25,7 @@ def written(path, contents=(b"one", b"", b"three" * 100)):
 
 
 def replies_of(path):
-    log = ReplyLog(path, ABOUT, FACTS)
+    log = ReplyFile(path, ABOUT, FACTS)
     found = []
     while (record := log.next()) is not None:
         found.append(record)
@@ -39,7 +39,7 @@ def test_records_come_back_in_order_and_lives_are_counted(tmp_path):
     found, log = replies_of(path)
     assert found == [b"one", b"", b"three" * 100]
     assert log.num_lives == 2 and log.num_cut == 0
-    log = ReplyLog(path, ABOUT, {"row_error": 0.7})
+    log = ReplyFile(path, ABOUT, {"row_error": 0.7})
     assert log.num_lives == 3 and log.facts == FACTS, "facts are those of the first life"
     log.append(Kind.REPLY, b"four")
     assert log.next() is not None, "what this life appends comes after what it reads"
@@ -88,7 +88,7 @@ def test_a_damaged_byte_in_the_first_record_is_refused_and_every_reply_left_in_t
         damaged[place] ^= 0x10
         path.write_bytes(damaged)
         with pytest.raises(cp.CheckpointError, match="is damaged in its first record"):
-            ReplyLog(path, ABOUT, FACTS)
+            ReplyFile(path, ABOUT, FACTS)
         assert path.read_bytes() == damaged
 
 
@@ -97,14 +97,14 @@ def test_only_a_beginning_of_this_very_run_is_begun_anew(tmp_path):
     start = MAGIC + replies._record(Kind.ABOUT, replies._json(WRITTEN))
     for size in range(len(start)):
         path.write_bytes(start[:size])
-        log = ReplyLog(path, ABOUT, FACTS)
+        log = ReplyFile(path, ABOUT, FACTS)
         log.close()
         assert log.is_begun_anew == (size > 0)
         path.write_bytes(start[:size])
         if size <= len(MAGIC) + 1:  # it does not say yet whose it is
             continue
         with pytest.raises(cp.CheckpointError, match="is damaged in its first record"):
-            ReplyLog(path, {**ABOUT, "seed": 1234}, FACTS)
+            ReplyFile(path, {**ABOUT, "seed": 1234}, FACTS)
         assert path.read_bytes() == start[:size]
 
 
@@ -121,7 +121,7 @@ def test_the_log_of_another_run_is_refused_and_left_as_it_was(tmp_path, about, m
     path = tmp_path / "run.log"
     before = written(path)
     with pytest.raises(cp.CheckpointError, match=message):
-        ReplyLog(path, about, FACTS)
+        ReplyFile(path, about, FACTS)
     assert path.read_bytes() == before
 
 
@@ -131,7 +131,7 @@ def test_a_name_that_somebody_made_up_stays_in_its_line(tmp_path):
         written = {"run": {**ABOUT, name: 1}, "facts": FACTS}
         path.write_bytes(MAGIC + replies._record(Kind.ABOUT, json.dumps(written).encode()))
         with pytest.raises(cp.CheckpointError) as refused:
-            ReplyLog(path, ABOUT, FACTS)
+            ReplyFile(path, ABOUT, FACTS)
         assert shown in str(refused.value) and "\n" not in str(refused.value)
 
 
@@ -140,7 +140,7 @@ def test_a_file_of_another_kind_is_refused_and_left_as_it_was(tmp_path, content)
     path = tmp_path / "notes.txt"
     path.write_bytes(content)
     with pytest.raises(cp.CheckpointError, match="is not a checkpoint of this format"):
-        ReplyLog(path, ABOUT, FACTS)
+        ReplyFile(path, ABOUT, FACTS)
     assert path.read_bytes() == content
 
 
@@ -161,7 +161,7 @@ def test_a_beginning_that_says_nothing_of_the_run_is_refused(tmp_path, kind, con
     path = tmp_path / "run.log"
     path.write_bytes(MAGIC + replies._record(kind, content))
     with pytest.raises(cp.CheckpointError, match="does not begin with what run it belongs to"):
-        ReplyLog(path, ABOUT, FACTS)
+        ReplyFile(path, ABOUT, FACTS)
 
 
 def test_a_length_beyond_the_file_is_not_believed(tmp_path):
@@ -174,14 +174,14 @@ def test_a_length_beyond_the_file_is_not_believed(tmp_path):
 
 def test_a_missing_folder_and_a_folder_are_refused(tmp_path):
     with pytest.raises(cp.CheckpointError, match="there is no folder"):
-        ReplyLog(tmp_path / "none" / "run.log", ABOUT, FACTS)
+        ReplyFile(tmp_path / "none" / "run.log", ABOUT, FACTS)
     with pytest.raises(cp.CheckpointError, match="is a folder; a checkpoint must be a regular"):
-        ReplyLog(tmp_path, ABOUT, FACTS)
+        ReplyFile(tmp_path, ABOUT, FACTS)
 
 
 def test_a_log_in_use_by_another_process_is_refused(tmp_path):
     path = tmp_path / "run.log"
-    log = ReplyLog(path, ABOUT, FACTS)
+    log = ReplyFile(path, ABOUT, FACTS)
     program = (
         "import fcntl, sys\n"
         "try:\n"
@@ -194,9 +194,9 @@ def test_a_log_in_use_by_another_process_is_refused(tmp_path):
     )
     assert seen.stdout == "locked\n"
     with pytest.raises(cp.CheckpointError, match="in use by another run"):
-        ReplyLog(path, ABOUT, FACTS)
+        ReplyFile(path, ABOUT, FACTS)
     log.close()
-    ReplyLog(path, ABOUT, FACTS).close()
+    ReplyFile(path, ABOUT, FACTS).close()
 
 
 @pytest.mark.parametrize(
@@ -208,21 +208,21 @@ def test_a_log_in_use_by_another_process_is_refused(tmp_path):
 )  # fmt: skip
 def test_what_an_oracle_holds_is_compared_where_both_sides_know_it(tmp_path, then, now, is_same):
     path = tmp_path / "run.log"
-    ReplyLog(path, {**ABOUT, replies.CONTENT: then}, FACTS).close()
+    ReplyFile(path, {**ABOUT, replies.CONTENT: then}, FACTS).close()
     if is_same:
-        ReplyLog(path, {**ABOUT, replies.CONTENT: now}, FACTS).close()
+        ReplyFile(path, {**ABOUT, replies.CONTENT: now}, FACTS).close()
     else:
         said = 'its oracle_content is "one", this run\'s is "two"; resume with the same settings'
         with pytest.raises(cp.CheckpointError, match=said):
-            ReplyLog(path, {**ABOUT, replies.CONTENT: now}, FACTS)
+            ReplyFile(path, {**ABOUT, replies.CONTENT: now}, FACTS)
     missing = tmp_path / "older.log"
-    ReplyLog(missing, ABOUT, FACTS).close()
-    ReplyLog(missing, {**ABOUT, replies.CONTENT: now}, FACTS).close()
+    ReplyFile(missing, ABOUT, FACTS).close()
+    ReplyFile(missing, {**ABOUT, replies.CONTENT: now}, FACTS).close()
 
 
 def test_the_bytes_of_a_log_are_those_of_its_format(tmp_path):
     path = tmp_path / "run.log"
-    log = ReplyLog(path, ABOUT, FACTS)
+    log = ReplyFile(path, ABOUT, FACTS)
     assert (log.path, log.num_lives, log.num_cut, log.is_begun_anew) == (path, 1, 0, False)
     log.append(Kind.NOT_KEPT, b"abc")
     log.close()
@@ -235,50 +235,11 @@ def test_the_bytes_of_a_log_are_those_of_its_format(tmp_path):
     assert path.read_bytes() == expected
 
 
-def test_an_old_log_is_read_to_its_end_and_no_further(tmp_path):
-    path = tmp_path / "run.log"
-    written(path, (b"one",))
-    log = ReplyLog(path, ABOUT, FACTS)
-    assert log.next() == (Kind.ABOUT, json.dumps(WRITTEN).encode())
-    log.append(Kind.REPLY, b"two")
-    assert [log.next(), log.next()] == [(Kind.LIFE, b""), (Kind.REPLY, b"one")]
-    assert log.next() is None and log.next() is None
-    log.close()
-
-
-@pytest.mark.parametrize("length", [58, 59, 99])
-def test_long_values_are_shown_in_part(tmp_path, length):
-    path = tmp_path / "run.log"
-    ReplyLog(path, {"given": "x" * length}, FACTS).close()
-    shown = '"' + "x" * length + '"' if length <= 58 else '"' + "x" * 56 + r"\.\.\."
-    with pytest.raises(cp.CheckpointError, match=f"its given is {shown}, this run's is 3;"):
-        ReplyLog(path, {"given": 3}, FACTS)
-
-
-def test_writing_goes_on_until_every_byte_is_written(tmp_path):
-    class Stuttering:
-        def __init__(self, file):
-            self.file = file
-
-        def write(self, data):
-            return self.file.write(data[:2])
-
-        def __getattr__(self, name):
-            return getattr(self.file, name)
-
-    path = tmp_path / "run.log"
-    log = ReplyLog(path, ABOUT, FACTS)
-    log._file = Stuttering(log._file)
-    log.append(Kind.REPLY, b"a long reply")
-    log.close()
-    assert replies_of(path)[0] == [b"a long reply"]
-
-
 def test_without_locks_a_log_is_opened_all_the_same(tmp_path, monkeypatch):
     monkeypatch.setattr(replies, "fcntl", None)
     path = tmp_path / "run.log"
-    first = ReplyLog(path, ABOUT, FACTS)
-    second = ReplyLog(path, ABOUT, FACTS)
+    first = ReplyFile(path, ABOUT, FACTS)
+    second = ReplyFile(path, ABOUT, FACTS)
     assert second.num_lives == 2
     first.close()
     second.close()

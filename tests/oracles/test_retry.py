@@ -7,6 +7,8 @@ import pytest
 
 import counterprobe as cp
 from counterprobe import testing
+from counterprobe.oracles import Runs
+from counterprobe.oracles.retry import Retry
 from reading_ahead import ReadsAhead
 
 MASK = cp.MASK
@@ -22,13 +24,13 @@ class Flaky(testing.CountingOracle):
         self.error = error
         self.go_on = threading.Event()
 
-    def rows(self, states, readouts):
+    def ask(self, query):
         step = next(self.plan, "answer")
         if step == "hang":
             self.go_on.wait(30)
         if step == "raise":
             raise self.error("lost")
-        return super().rows(states, readouts)
+        return super().ask(query)
 
 
 def drawn(oracle, **options):
@@ -39,7 +41,7 @@ def test_a_call_that_raises_is_repeated_and_charged_once(law):
     plan = ["answer", "raise", "raise", "answer", "raise"]
     inner = Flaky(law.oracle(), plan)
     pauses = []
-    oracle = cp.RetryingOracle(inner, attempts=3, backoff=0.5, sleep=pauses.append)
+    oracle = Retry(inner, attempts=3, backoff=0.5, sleep=pauses.append)
     result = drawn(oracle)
     alone = drawn(testing.CountingOracle(law.oracle()))
     assert np.array_equal(result.tokens, alone.tokens)
@@ -52,7 +54,7 @@ def test_a_call_that_raises_is_repeated_and_charged_once(law):
 
 
 def test_too_many_failures_in_a_row_end_the_run_with_one_clear_line(table_law):
-    oracle = cp.RetryingOracle(
+    oracle = Retry(
         Flaky(table_law.oracle(), ["answer", *["raise"] * 9]), attempts=4, sleep=lambda _: None
     )
     message = r"failed 4 times in a row on call 1 \(1 states, 1 rows\).*ConnectionError: lost"
@@ -64,7 +66,7 @@ def test_too_many_failures_in_a_row_end_the_run_with_one_clear_line(table_law):
 
 def test_pauses_double_up_to_a_minute(table_law):
     pauses = []
-    oracle = cp.RetryingOracle(
+    oracle = Retry(
         Flaky(table_law.oracle(), ["raise"] * 9), attempts=9, backoff=4.0, sleep=pauses.append
     )
     with pytest.raises(cp.OracleError, match="9 times"):
@@ -74,7 +76,7 @@ def test_pauses_double_up_to_a_minute(table_law):
 
 def test_a_call_without_a_reply_in_time_is_given_up_and_repeated(law):
     inner = Flaky(law.oracle(), ["answer", "hang", "answer"])
-    oracle = cp.RetryingOracle(inner, attempts=2, timeout=0.2, backoff=0)
+    oracle = Retry(inner, attempts=2, timeout=0.2, backoff=0)
     try:
         result = drawn(oracle)
         alone = drawn(testing.CountingOracle(law.oracle()))
@@ -86,84 +88,58 @@ def test_a_call_without_a_reply_in_time_is_given_up_and_repeated(law):
         inner.go_on.set()
 
 
-def test_a_session_is_repeated_with_all_it_was_told(forest_law):
-    class FlakySessions:
-        def __init__(self, inner):
-            self.inner, self.asked = inner, 0
+class Keeping(testing.CountingOracle):
+    """Work is kept of a run; whenever it was, the plan says what becomes of the attempt."""
 
-        def __getattr__(self, name):
-            return getattr(self.inner, name)
+    def __init__(self, inner, plan):
+        super().__init__(inner)
+        self.plan = iter(plan)
+        self.go_on = threading.Event()
+        self.in_full = 0
 
-        def rows(self, states, readouts):
-            return self.inner.rows(states, readouts)
+    @property
+    def info(self):
+        return self.inner.info
 
-        def session(self, state):
-            outer, session = self, self.inner.session(state)
+    def ask(self, query):
+        step = next(self.plan, "answer")
+        kept, _ = self.inner._kept._kept.get(query.runs.key, (-1, None))
+        self.in_full += kept != query.runs.serial
+        reply = super().ask(query)
+        if step == "raise":
+            raise ConnectionError
+        if step == "spoil":  # the work has gone on, to who knows where
+            self.inner._kept.take(Runs(query.runs.key, None, query.runs.serial + 1, None))
+            raise ConnectionError
+        if step == "hang":
+            self.go_on.wait(30)
+        return reply
 
-            class Session:
-                def push(self, positions, tokens):
-                    session.push(positions, tokens)
 
-                def rows(self, positions):
-                    outer.asked += 1
-                    if outer.asked % 3 == 0:
-                        session.push(np.arange(forest_law.length), 0)  # what it held is spoilt
-                        raise ConnectionError
-                    return session.rows(positions)
+@pytest.mark.parametrize("plan", [["answer", "raise"] * 4, ["answer", "spoil", "answer"] * 3])
+def test_a_run_of_which_work_is_kept_is_answered_again_from_what_its_query_says(forest_law, plan):
+    inner = Keeping(forest_law.oracle(), plan)
+    oracle = inner.retrying(2, sleep=lambda _: None)
+    result, alone = drawn(oracle), drawn(forest_law.oracle())
+    assert np.array_equal(result.tokens, alone.tokens) and result.ledger == alone.ledger
+    assert result.ledger.total == forest_law.length < inner.states
+    assert 1 < inner.in_full < inner.states, "begun anew after a failure, and only then"
 
-            return Session()
 
-    inner = FlakySessions(forest_law.oracle())
-    result = drawn(cp.RetryingOracle(inner, attempts=2, sleep=lambda _: None))
+def test_an_attempt_that_answers_too_late_changes_nothing(forest_law):
+    inner = Keeping(forest_law.oracle(), ["answer", "hang"])
+    oracle = inner.retrying(2, timeout=0.2, backoff=0)
+    try:
+        result = drawn(oracle)
+    finally:
+        inner.go_on.set()
     assert np.array_equal(result.tokens, drawn(forest_law.oracle()).tokens)
-    assert result.ledger.total == forest_law.length < inner.asked
+    assert [failure.reason for failure in oracle.failures] == [
+        "TimeoutError: no reply within 0.2 seconds"
+    ]
 
 
-def test_a_session_that_answers_too_late_changes_nothing(forest_law):
-    late = threading.Event()
-
-    class Slow:
-        def __init__(self, inner):
-            self.inner, self.opened = inner, 0
-
-        def __getattr__(self, name):
-            return getattr(self.inner, name)
-
-        def rows(self, states, readouts):
-            return self.inner.rows(states, readouts)
-
-        def session(self, state):
-            self.opened += 1
-            session, is_late = self.inner.session(state), self.opened == 1
-
-            class Session:
-                def push(self, positions, tokens):
-                    session.push(positions, tokens)
-
-                def rows(self, positions):
-                    if is_late:
-                        late.wait(30)
-                    return session.rows(positions)
-
-            return Session()
-
-    inner = Slow(forest_law.oracle())
-    oracle = cp.RetryingOracle(inner, attempts=2, timeout=0.2, backoff=0)
-    followed = oracle.session(np.full(forest_law.length, MASK, dtype=np.int32))
-    first = followed.rows(np.array([1]))
-    workers = [t for t in threading.enumerate() if t.name.startswith("oracle ")]
-    late.set()
-    for worker in workers:
-        worker.join(30)
-    followed.push(np.array([0]), np.array([1]))
-    followed.rows(np.array([1]))
-    assert inner.opened == 2, "the second session goes on, not the one that came too late"
-    blank = np.full((1, forest_law.length), MASK, dtype=np.int32)
-    expected = forest_law.oracle().rows(blank, cp.Readouts.same(1, [1]))
-    assert np.array_equal(first.masses, expected.masses)
-
-
-class FlakyAhead(Flaky, ReadsAhead):
+class FlakyAhead(ReadsAhead, Flaky):
     """Errors come in their turn."""
 
 
@@ -185,7 +161,7 @@ def test_an_oracle_that_reads_ahead_does_so_between_failures_too(forest_law):
     plan = ["raise", "raise", "answer", "answer", "raise", "answer", "answer", "raise"]
     inner = FlakyAhead(forest_law.oracle(), plan)
     pauses = []
-    oracle = cp.RetryingOracle(inner, attempts=3, backoff=0.5, sleep=pauses.append)
+    oracle = Retry(inner, attempts=3, backoff=0.5, sleep=pauses.append)
     rows, charged = one_stage(oracle, forest_law)
     assert np.array_equal(rows, alone) and charged == ledger
     assert inner.furthest == 3 and inner.states == ledger.total == 16
@@ -197,33 +173,18 @@ def test_an_oracle_that_reads_ahead_does_so_between_failures_too(forest_law):
 @pytest.mark.parametrize("attempts", [1, 2])
 def test_a_request_that_fails_too_often_ends_the_stream(forest_law, attempts):
     inner = FlakyAhead(forest_law.oracle(), ["answer", *["raise"] * 9])
-    oracle = cp.RetryingOracle(inner, attempts=attempts, sleep=lambda _: None)
+    oracle = Retry(inner, attempts=attempts, sleep=lambda _: None)
     message = rf"failed {attempts} times in a row on call 1 \(2 states, 4 rows\)"
     with pytest.raises(cp.OracleError, match=message):
         one_stage(oracle, forest_law)
     assert len(oracle.failures) == attempts
 
 
-def test_an_error_of_whoever_makes_the_requests_is_no_failure_of_the_oracle(forest_law):
-    oracle = cp.RetryingOracle(FlakyAhead(forest_law.oracle(), []), sleep=lambda _: None)
-    state = np.full((1, forest_law.length), MASK)
-
-    def requests():
-        yield state, cp.Readouts.same(1, [0])
-        raise KeyError("mine")
-
-    with pytest.raises(KeyError, match="mine"):
-        list(oracle.stream(requests()))
-    assert oracle.failures == []
-
-
 def test_requests_under_a_time_limit_go_one_by_one(forest_law):
     inner = FlakyAhead(forest_law.oracle(), [])
-    oracle = cp.RetryingOracle(inner, timeout=30.0)
-    assert not hasattr(oracle, "stream")
     alone, ledger = one_stage(forest_law.oracle(), forest_law)
-    rows, charged = one_stage(oracle, forest_law)
-    assert np.array_equal(rows, alone) and charged == ledger and inner.furthest == 0
+    rows, charged = one_stage(Retry(inner, timeout=30.0), forest_law)
+    assert np.array_equal(rows, alone) and charged == ledger and inner.furthest == 1
 
 
 def test_a_broken_contract_is_not_asked_for_again(uniform_oracle):
@@ -233,7 +194,7 @@ def test_a_broken_contract_is_not_asked_for_again(uniform_oracle):
         calls.append(1)
         return np.ones((*states.shape, 9))
 
-    oracle = cp.RetryingOracle(cp.CallableOracle(wrong, 3, 4), sleep=lambda _: None)
+    oracle = Retry(cp.CallableOracle(wrong, 3, 4), sleep=lambda _: None)
     with pytest.raises(cp.OracleError, match="must return an array of shape"):
         drawn(oracle)
     assert len(calls) == 1 and oracle.failures == []
@@ -242,7 +203,7 @@ def test_a_broken_contract_is_not_asked_for_again(uniform_oracle):
 def test_an_interrupt_is_no_failure(table_law):
     for timeout in (None, 30.0):
         inner = Flaky(table_law.oracle(), ["raise"], error=KeyboardInterrupt)
-        oracle = cp.RetryingOracle(inner, timeout=timeout)
+        oracle = Retry(inner, timeout=timeout)
         with pytest.raises(KeyboardInterrupt):
             drawn(oracle)
         assert oracle.failures == []
@@ -261,4 +222,4 @@ def test_an_interrupt_is_no_failure(table_law):
 )
 def test_settings_that_mean_nothing_are_refused(table_law, settings, message):
     with pytest.raises(ValueError, match=message):
-        cp.RetryingOracle(table_law.oracle(), **settings)
+        Retry(table_law.oracle(), **settings)

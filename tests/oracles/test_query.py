@@ -1,0 +1,168 @@
+"""What is asked and what comes back: readouts, queries, and replies that may be late."""
+
+import numpy as np
+import pytest
+
+import counterprobe as cp
+from counterprobe import Query, Readouts, Reply
+from counterprobe.oracles import RunKey, Runs, join
+from counterprobe.oracles.query import MOST_EXAMPLE_ROWS
+
+MASK = cp.MASK
+
+
+# ----- Readouts -----------------------------------------------------------------------------
+
+
+def test_same_readouts_are_state_major():
+    readouts = Readouts.same(2, [4, 1])
+    assert readouts.state_index.tolist() == [0, 0, 1, 1]
+    assert readouts.position.tolist() == [4, 1, 4, 1]
+    assert readouts.shared.tolist() == [4, 1]
+    assert len(readouts) == 4
+    assert Readouts.same(1, 3).position.tolist() == [3]
+
+
+def test_pairs_are_kept_in_their_order():
+    readouts = Readouts.pairs([1, 0, 1], [2, 0, 1])
+    assert readouts.state_index.tolist() == [1, 0, 1]
+    assert readouts.position.tolist() == [2, 0, 1]
+    assert readouts.shared is None
+    with pytest.raises(ValueError, match="must have one length, got 2 and 1"):
+        Readouts.pairs([0, 1], [0])
+
+
+def test_every_masked_position_is_listed():
+    states = np.array([[MASK, 0, MASK], [1, 1, 1], [0, 0, MASK]], dtype=np.int32)
+    readouts = Readouts.every_masked(states)
+    assert readouts.state_index.tolist() == [0, 0, 2]
+    assert readouts.position.tolist() == [0, 2, 2]
+    readouts.check(states)
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: Readouts.same(1, [True, False, True]),
+        lambda: Readouts.same(1, [0.0, 1.0]),
+        lambda: Readouts.same(1, [[0, 1]]),
+        lambda: Readouts.pairs([0.0], [0]),
+        lambda: Readouts.pairs([0], [True]),
+    ],
+)
+def test_a_boolean_mask_or_a_float_is_no_list_of_positions(make):
+    with pytest.raises(ValueError, match="must be a flat list of integers"):
+        make()
+
+
+@pytest.mark.parametrize(
+    ("readouts", "message"),
+    [
+        (Readouts.pairs([2], [0]), r"state indices must lie in 0\.\.1, got 2\.\.2"),
+        (Readouts.pairs([1, -1], [1, 0]), r"state indices must lie in 0\.\.1, got -1\.\.1"),
+        (Readouts.pairs([0], [3]), r"positions must lie in 0\.\.2, got 3\.\.3"),
+        (Readouts.pairs([0], [-1]), r"positions must lie in 0\.\.2, got -1"),
+        (Readouts.pairs([0, 1], [0, 2]), "position 2 is revealed in state 1"),
+        (Readouts.same(2, [0, 2]), "position 2 is revealed in state 1; mask it or do not"),
+    ],
+)
+def test_readouts_must_be_in_range_and_masked(readouts, message):
+    states = np.array([[MASK, MASK, MASK], [MASK, MASK, 0]], dtype=np.int32)
+    with pytest.raises(ValueError, match=message):
+        readouts.check(states)
+    Readouts.pairs([0, 1, 1], [2, 1, 0]).check(states)
+    Readouts.same(2, []).check(states)
+
+
+# ----- Queries ------------------------------------------------------------------------------
+
+
+def random_query(draw, *, shared: bool = False, ranks: bool = False) -> Query:
+    """Some states of four positions, perhaps none, with the last two masked in all of them."""
+    states = draw.integers(-1, 2, size=(draw.integers(0, 4), 4)).astype(np.int32)
+    states[:, -2:] = MASK
+    rounds = np.where(states == MASK, -2, draw.integers(-1, 3, size=states.shape))
+    if shared:
+        readouts = Readouts.same(len(states), [3, 2])
+    else:
+        every = Readouts.every_masked(states)
+        chosen = draw.permutation(len(every))[: draw.integers(0, len(every) + 1)]
+        readouts = Readouts.pairs(every.state_index[chosen], every.position[chosen])
+    return Query(states, readouts, rounds if ranks else None)
+
+
+@pytest.mark.parametrize("shared", [True, False])
+@pytest.mark.parametrize("seed", range(3))
+def test_queries_joined_are_the_rows_of_each_in_order(table_law, shared, seed):
+    draw = np.random.default_rng([75, seed])
+    parts = [random_query(draw, shared=shared, ranks=k == 1) for k in range(4)]
+    whole = join(parts)
+    oracle = table_law.oracle()
+    expected = [oracle.rows(one.states, one.readouts).dense() for one in parts]
+    rows = oracle.rows(whole.states, whole.readouts)
+    assert np.array_equal(rows.dense(), np.concatenate(expected))
+    assert (whole.readouts.shared is not None) == shared
+    low, high = len(parts[0].states), len(parts[0].states) + len(parts[1].states)
+    assert np.array_equal(whole.ranks[low:high], parts[1].ranks)
+    assert (np.delete(whole.ranks, np.s_[low:high], axis=0) == -1).all()
+    assert join([parts[0], parts[2]]).ranks is None
+
+
+def test_digests_differ_when_anything_asked_differs_and_not_by_who_asks():
+    blank, shown = np.full((1, 4), MASK, dtype=np.int32), np.array([[1, MASK, MASK, MASK]])
+    shown = shown.astype(np.int32)
+    ranks = np.array([[0, -2, -2, -2]])
+    queries = [
+        Query(blank, Readouts.same(1, [1])),
+        Query(shown, Readouts.same(1, [1])),
+        Query(shown, Readouts.same(1, [2])),
+        Query(shown, Readouts.same(1, [2, 1])),
+        Query(shown, Readouts.same(1, [1, 2])),
+        Query(shown, Readouts.same(1, [1]), ranks),
+        Query(shown, Readouts.same(1, [1]), ranks - 1),
+        Query(shown, Readouts.same(1, [1]), attention_layers=1),
+        Query(shown, Readouts.same(1, [1]), attention_layers=2),
+        Query(np.repeat(shown, 2, axis=0), Readouts.pairs([1], [1])),
+    ]
+    assert len({query.digest for query in queries}) == len(queries)
+    runs = Runs(RunKey(), np.zeros(1, dtype=int), 3, Readouts.same(1, [0]))
+    assert Query(shown, Readouts.same(1, [1]), ranks, runs).digest == queries[5].digest
+
+
+def test_an_example_is_the_first_state_that_is_read_with_a_few_of_its_rows(table_law):
+    states = np.array([[0, MASK, MASK, MASK], [1, MASK, MASK, 2]], dtype=np.int32)
+    query = Query(states, Readouts.pairs([1, 0, 1], [2, 3, 1]), states * 2)
+    example = query.example()
+    assert example.states.tolist() == states[1:].tolist() and example.runs is None
+    assert example.ranks.tolist() == (states[1:] * 2).tolist()
+    rows = table_law.oracle().rows(states, query.readouts).take(query.example_rows)
+    alone = table_law.oracle().rows(example.states, example.readouts)
+    assert np.array_equal(rows.dense(), alone.dense())
+    long = Query(np.full((1, 200), MASK, dtype=np.int32), Readouts.same(1, range(200)))
+    assert len(long.example().readouts) == MOST_EXAMPLE_ROWS
+
+
+# ----- Replies ------------------------------------------------------------------------------
+
+
+def test_a_late_reply_is_waited_for_once_or_dropped_once():
+    rows, weights = cp.DenseRows(np.full((1, 2), 0.5)), np.ones((1, 3, 3))
+    waited, dropped = [], []
+
+    def wait() -> Reply:
+        waited.append(1)
+        return Reply(rows, weights)
+
+    reply = Reply.later(wait, lambda: dropped.append(1))
+    assert reply.is_late and waited == []
+    assert reply.rows is rows and reply.attention is weights and not reply.is_late
+    assert reply.settle() is reply
+    reply.drop()
+    assert (len(waited), len(dropped)) == (1, 0), "nothing is left to drop"
+    left = Reply.later(wait, lambda: dropped.append(1))
+    left.drop()
+    left.drop()
+    assert (len(waited), len(dropped)) == (1, 1)
+    Reply.later(wait).drop()
+    Reply(rows).drop()
+    assert Reply(rows).attention is None and not Reply(rows).is_late
