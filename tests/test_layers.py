@@ -11,8 +11,8 @@ SOURCE = Path(cp.__file__).parent
 
 # Everything may import what stands in an earlier line, or beside it in its own folder or file.
 LAYERS = [
-    "version errors arrays arguments",
-    "files extras compiled threads",
+    "version errors arrays arguments digests",
+    "files extras compiled threads plain",
     "archives",
     "states classes",
     "graph rows",

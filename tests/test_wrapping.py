@@ -5,11 +5,11 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from counterprobe.wrapping import Around, Question, digest_of
 
 import counterprobe as cp
 from counterprobe import testing
 from counterprobe.oracles import BatchIncrementalOracle, IncrementalOracle, StreamingOracle
-from counterprobe.wrapping import Around, Question, digest_of
 
 MASK = cp.MASK
 

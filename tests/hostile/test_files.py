@@ -8,14 +8,14 @@ from typing import Any
 
 import numpy as np
 import pytest
+from counterprobe.run.encoding import pack, unpack
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import hostile_inputs
+from counterprobe.digests import DIGEST_SIZE
 from counterprobe.run import replies
-from counterprobe.run.encoding import pack, unpack
 from counterprobe.study.config import config_from_dict
-from counterprobe.wrapping import DIGEST_SIZE
 
 # Times as many files as the quick tests spoil.
 FACTOR = int(os.environ.get("COUNTERPROBE_FUZZ_FACTOR", "1"))

@@ -9,18 +9,17 @@ from dataclasses import dataclass
 
 import numpy as np
 import pytest
+from counterprobe.run.encoding import encode_classes, pack, unpack
+from counterprobe.run.replies import Kind
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import counterprobe as cp
 from attentive import AttentiveLaw
 from counterprobe import samplers, testing
+from counterprobe.digests import DIGEST_SIZE
 from counterprobe.rows import DenseRows
 from counterprobe.run import replies
-from counterprobe.run.checkpoint import plain_settings
-from counterprobe.run.encoding import encode_classes, pack, unpack
-from counterprobe.run.replies import Kind
-from counterprobe.wrapping import DIGEST_SIZE
 from reading_ahead import ReadsAhead
 
 MASK = cp.MASK
@@ -692,20 +691,6 @@ def test_rows_of_a_kind_that_cannot_be_kept_are_asked_for_again(table_law, tmp_p
         assert inner.states == 1
 
 
-def test_settings_become_plain_values():
-    class Thing:
-        pass
-
-    array = np.arange(3)
-    plain = plain_settings(
-        {"a": (1, 2.5), "b": array, "c": np.float64(0.5), "d": Thing(), "e": None, 3: {"x": True}}
-    )
-    assert plain["a"] == [1, 2.5] and plain["c"] == 0.5 and plain["d"] == "Thing"
-    assert plain["3"] == {"x": True} and plain["e"] is None
-    assert plain["b"] == plain_settings(array.copy()) != plain_settings(array + 1)
-    assert plain_settings(cp.Streams(1, 2)) == "Streams(decision_seed=1, commit_seed=2)"
-
-
 # ----- One call after another -----------------------------------------------------------------
 
 
@@ -829,25 +814,3 @@ def test_classes_that_are_equal_are_written_once_and_others_beside_them(forest_l
         assert np.array_equal(one.dense(), two.dense())
     kinds = [kind for kind, _ in records_of(path)[1]]
     assert kinds.count(Kind.CLASSES) == 2 and kinds.count(Kind.REPLY) == 4
-
-
-@pytest.mark.parametrize(
-    ("value", "plain"),
-    [
-        (None, None), (True, True), (3, 3), (0.5, 0.5), ("x", "x"), (np.int64(3), 3),
-        (np.bool_(True), True), ((1, (2,)), [1, [2]]), ({1: {"a": (np.float32(0.5),)}},
-        {"1": {"a": [0.5]}}), (cp.Right.VERIFY, "<Right.VERIFY: 4>"),
-    ],
-)  # fmt: skip
-def test_a_setting_becomes_what_json_has(value, plain):
-    found = plain_settings(value)
-    assert found == plain and type(found) is type(plain)
-
-
-def test_arrays_become_their_type_shape_and_digest():
-    one = np.arange(6, dtype=np.int64)
-    assert plain_settings(one).startswith("array <i8 (6,) ")
-    assert len(plain_settings(one)) == len("array <i8 (6,) ") + 16
-    others = [one[::-1], one.astype(np.int32), one.reshape(2, 3), one + 1]
-    assert len({plain_settings(array) for array in [one, *others]}) == 5
-    assert plain_settings(np.arange(12)[::2]) == plain_settings(2 * np.arange(6))

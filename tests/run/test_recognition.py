@@ -2,13 +2,13 @@
 
 import numpy as np
 import pytest
+from counterprobe.run.recognition import Recognition
+from counterprobe.wrapping import row_question
 
 import counterprobe as cp
 from counterprobe.oracles import NUMERICAL_FLOOR
-from counterprobe.run.recognition import Recognition
 from counterprobe.states import fingerprint
 from counterprobe.testing import CountingOracle
-from counterprobe.wrapping import row_question
 
 MASK = cp.MASK
 ALL_MASKED = np.full((2, 3), MASK, dtype=np.int32)
