@@ -11,7 +11,7 @@ import counterprobe as cp
 from counterprobe.cli.main import app
 from counterprobe.extras import MissingExtra, load_extra
 from counterprobe.study.export import COLUMNS, read_rows, write_rows
-from counterprobe.study.figure import draw_figure
+from counterprobe.study.table import draw_figure
 
 PROJECT = Path(__file__).parents[1] / "pyproject.toml"
 INSTALL = "pip install 'counterprobe[study]'"

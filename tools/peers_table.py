@@ -17,9 +17,10 @@ import time
 from pathlib import Path
 from typing import Any
 
+from pages.studies import selections_of
+
 import counterprobe as cp
 from counterprobe.samplers import PUNT, OneBatch, Packed, RandomBalanced, Sampler, Sequential
-from counterprobe.study.comparison import selections_of
 from counterprobe.study.export import read_rows
 
 ROOT = Path(__file__).parents[1]

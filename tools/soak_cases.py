@@ -111,8 +111,7 @@ def tiny_model() -> Any | None:
         import torch
     except ModuleNotFoundError:
         return None
-    from counterprobe.models.letters import Letters
-    from counterprobe.models.sequences import SequenceModel
+    from counterprobe.models.letters import Letters, SequenceModel
 
     weight = torch.tensor([[0.4, -0.3], [-0.2, 0.5], [0.1, 0.2]], dtype=torch.float64)
 

@@ -34,7 +34,7 @@ from counterprobe.run.unmasking import Progress, Unmasking
 from counterprobe.run.whole import Tally, Tell, Whole
 from counterprobe.samplers.base import Sampler, require_complete
 from counterprobe.samplers.registry import as_sampler
-from counterprobe.states import MASK, all_masked, as_states
+from counterprobe.states import MASK, as_contexts
 from counterprobe.streams import Streams
 
 __all__ = ["Orders", "Step", "sample"]
@@ -256,16 +256,7 @@ def _groups(orders: Orders | int, count: int) -> int:
 def _contexts(oracle: Oracle, given: ArrayLike | None, count: int) -> StateArray:
     """Return one context per sequence."""
     door = Door(oracle)
-    contexts = all_masked(door.length, count)
-    if given is not None:
-        known = as_states(given, door.length, door.vocab_size, name="given")
-        if np.ndim(given) == 2 and len(known) != count:
-            raise ValueError(
-                f"given must have shape ({door.length},) or ({count}, {door.length}), got "
-                f"{np.shape(given)}"
-            )
-        contexts[:] = known
-    return contexts
+    return as_contexts(given, door.length, door.vocab_size, count)
 
 
 @contextmanager

@@ -23,6 +23,8 @@ from counterprobe.compiled import allocating_kernel
 __all__ = [
     "MASK",
     "all_masked",
+    "as_context",
+    "as_contexts",
     "as_states",
     "check_batch",
     "check_positions",
@@ -74,6 +76,36 @@ def as_states(
                 f"{int(array[row, column])} in state {row} at position {column}"
             )
     return np.ascontiguousarray(array, dtype=STATE_DTYPE)
+
+
+def as_contexts(given: ArrayLike | None, length: int, vocab_size: int, count: int) -> StateArray:
+    """Return what is given to each of several sequences, as a new array of shape ``(count, N)``.
+
+    Parameters
+    ----------
+    given : array_like of int, shape (N,) or (count, N), optional
+        One context for all or one for each, ``MASK`` where nothing is given; by default nothing.
+    length, vocab_size : int
+        What the oracle works with.
+    count : int
+    """
+    contexts = all_masked(length, count)
+    if given is not None:
+        known = as_states(given, length, vocab_size, name="given")
+        if len(known) not in (1, count):
+            raise ValueError(
+                f"given must have shape ({length},) or ({count}, {length}), got {np.shape(given)}"
+            )
+        contexts[:] = known
+    return contexts
+
+
+def as_context(given: ArrayLike | None, length: int, vocab_size: int) -> StateArray:
+    """Return what is given to one sequence, as a new array of shape ``(N,)``."""
+    if given is not None and np.ndim(given) != 1:
+        raise ValueError(f"given must have shape ({length},), got {np.shape(given)}")
+    context: StateArray = as_contexts(given, length, vocab_size, 1)[0]
+    return context
 
 
 def check_positions(batch: ArrayLike, length: int) -> IntArray:

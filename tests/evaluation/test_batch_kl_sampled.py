@@ -212,13 +212,6 @@ def test_a_round_does_not_depend_on_the_rounds_before_it(seed, shape):
     assert running.value > 0.01
 
 
-def test_two_evaluations_of_one_run_are_equal():
-    law, result = tree_run(9, "random-recursive-tree")
-    first, second = batch_kl(law, result), batch_kl(law, result)
-    assert first.value == second.value
-    assert np.array_equal(first.per_round, second.per_round)
-
-
 def path_kl(
     unary: FloatArray, pair: FloatArray, tokens: IntArray, batches: Sequence[IntArray]
 ) -> list[float]:

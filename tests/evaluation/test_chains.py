@@ -143,13 +143,6 @@ def test_chosen_steps_keep_the_mean(terms):
     assert np.mean(means) == pytest.approx(value.sum())
 
 
-@pytest.mark.parametrize("terms", [None, 4, 9])
-def test_all_steps_have_weight_one(terms):
-    steps, weight = choose_steps(5, terms, np.random.default_rng(0))
-    assert steps.tolist() == [1, 2, 3, 4]
-    assert weight == 1
-
-
 def test_groups_cover_everything_within_the_limits():
     draw = np.random.default_rng(1)
     for _ in range(50):

@@ -115,7 +115,7 @@ def test_context_leaves_the_dependence_of_what_is_masked():
     whole = np.zeros(6, dtype=int)
     with pytest.raises(ValueError, match="given must leave a position masked"):
         estimate_dependence(law.oracle(), given=whole)
-    with pytest.raises(ValueError, match="given must be one context"):
+    with pytest.raises(ValueError, match="given must have shape"):
         estimate_dependence(law.oracle(), given=np.stack([given, given]))
 
 

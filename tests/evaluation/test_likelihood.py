@@ -7,7 +7,7 @@ import pytest
 import torch
 
 import counterprobe as cp
-from counterprobe.evaluation import log_likelihoods, order_disagreement
+from counterprobe.evaluation import log_likelihoods
 from counterprobe.oracles import Readouts
 from counterprobe.streams import keyed_generator
 from counterprobe.testing import CountingOracle
@@ -79,8 +79,8 @@ def test_every_state_is_charged_in_one_stage():
 def test_disagreement_is_the_spread_between_orders():
     oracle = inconsistent()
     sequences = np.random.default_rng(2).integers(0, 3, size=(8, 5))
-    values = log_likelihoods(oracle, sequences, orders=3, seed=1).values
-    found = order_disagreement(oracle, sequences, orders=3, seed=1)
+    scored = log_likelihoods(oracle, sequences, orders=3, seed=1)
+    values, found = scored.values, scored.disagreement
     gaps = [abs(v[a] - v[b]) for v in values for a, b in [(0, 1), (0, 2), (1, 2)]]
     assert found.mean_absolute == pytest.approx(np.mean(gaps))
     assert found.mean_absolute > 0.05
@@ -142,8 +142,3 @@ def test_orders_are_fresh_for_every_sequence_and_repeat_with_the_seed():
 def test_bad_input_is_refused(table_law, sequences, options, message):
     with pytest.raises(ValueError, match=message):
         log_likelihoods(table_law.oracle(), sequences, **options)
-
-
-def test_one_order_is_no_disagreement(table_law):
-    with pytest.raises(ValueError, match="orders must be at least 2, got 1"):
-        order_disagreement(table_law.oracle(), [[0, 1, 2, 0]], orders=1)

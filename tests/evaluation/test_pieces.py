@@ -5,13 +5,10 @@ from collections.abc import Sequence
 
 import numpy as np
 import pytest
-from numpy.typing import NDArray
 
 import counterprobe as cp
 from counterprobe.evaluation import BatchKL, batch_kl_of_batches
-from counterprobe.evaluation.factors import ENUMERATED_ARITY, PieceScratch, make_piece_scratch
-from counterprobe.evaluation.pieces import batch_dependence
-from counterprobe.targets.inference import make_scratch
+from counterprobe.evaluation.factors import ENUMERATED_ARITY
 
 Edges = list[list[int]]
 
@@ -117,51 +114,3 @@ def test_noise_cancels_when_dependence_is_weak(family):
     assert measured.largest_arity >= 33
     assert measured.num_enumerated == 0
     assert 0 < measured.standard_error < 0.5 * measured.value
-
-
-def run_kernel(
-    law: cp.ForestLaw, scratch: PieceScratch, state: NDArray[np.int32], batch: Sequence[int]
-) -> NDArray[np.float64]:
-    batch_dependence(
-        law.arrays,
-        make_scratch(law.length, law.num_classes),
-        scratch,
-        state,
-        np.array(batch, dtype=np.int64),
-        np.empty((0, law.num_classes)),
-        True,
-        128,
-        1,
-    )
-    return scratch.outcome.copy()
-
-
-@pytest.mark.parametrize("seed", range(20))
-def test_working_memory_comes_back_clean(seed):
-    rng = np.random.default_rng([67, seed])
-    length = 60
-    above = rng.integers(np.arange(1, length))
-    law = draw_law(length, np.stack([above, np.arange(1, length)], axis=1).tolist(), 3, seed)
-    used, scratch = make_piece_scratch(length, 3), make_piece_scratch(length, 3)
-    for k in range(10):
-        state = np.where(rng.random(length) < 0.3, 0, cp.MASK).astype(np.int32)
-        masked = np.flatnonzero(state == cp.MASK)
-        batch = rng.choice(masked, size=int(rng.integers(2, len(masked))), replace=False)
-        found = run_kernel(law, used, state, batch)
-        assert (used.slot == -1).all()
-        assert (used.value == -1).all()
-        # Whatever else is left behind must not be read before it is written.
-        for array in scratch:
-            if array.dtype == np.float64:
-                array.fill(np.nan)
-        scratch.arity.fill(length + k)
-        scratch.piece.fill(-(10**9))
-        scratch.boundary.fill(-(10**9))
-        assert np.array_equal(found, run_kernel(law, scratch, state, batch))
-
-
-def test_the_shape_of_working_memory():
-    scratch = make_piece_scratch(7, 3)
-    assert scratch.kernel.shape == (7, 3, 3)
-    assert scratch.row.shape == scratch.message.shape == (7, 3)
-    assert scratch.outcome.shape == (5,)

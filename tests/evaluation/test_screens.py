@@ -12,8 +12,7 @@ from counterprobe.discovery.packed.screen import (
     packed_screen,
 )
 from counterprobe.discovery.packed.selectors import empty_on_overflow, top_votes
-from counterprobe.discovery.packed.votes import Nominees
-from counterprobe.evaluation.screens import (
+from separated_screens import (
     is_separating,
     residual_edges,
     rows_exact,
@@ -98,25 +97,6 @@ def test_the_example_coloring_separates_its_pair_and_two_others_do_not():
         assert not is_separating(broken, 0, 9, around)
 
 
-def test_what_else_may_share_a_color():
-    colors = example_colors()
-    around = [0, 10]
-    # A source that is no neighbour may share the readout's color: it has no vote to lose.
-    assert is_separating(colors, 12, 9, around)
-    # A neighbour as the source does not clash with itself, another neighbour's color does.
-    assert not is_separating(colors, 3, 9, around)  # 3 has the color of neighbour 0
-    assert is_separating(colors, 5, 1, [0])
-    assert is_separating(colors, 4, 2, [])
-
-
-def test_residual_edges_have_both_ends_left():
-    left = residual_edges(EXAMPLE_EDGES, np.arange(1, 15), 15)
-    assert left.tolist() == [[9, 10], [10, 11], [12, 13], [13, 14]]
-    assert residual_edges(EXAMPLE_EDGES, [0, 11, 14], 15).shape == (0, 2)
-    assert residual_edges([], [0, 1], 3).shape == (0, 2)
-    assert residual_edges(EXAMPLE_EDGES, [], 15).shape == (0, 2)
-
-
 def brute_force(edges, residual, colors, cutoff: int, fraction: float) -> bool:
     for j in residual:
         around = neighbours(edges, residual, int(j))
@@ -145,38 +125,6 @@ def test_separation_of_a_screen_is_a_majority_for_every_pair():
     assert 50 < sum(outcomes) < 350
 
 
-def test_separation_looks_at_low_degree_readouts_only():
-    star = [[0, i] for i in range(1, 5)]
-    # Leaves 1 and 2 share a color: the hub cannot tell them apart, the leaves do not mind.
-    colors = np.array([[0, 1, 1, 2, 3]])
-    assert not screen_separated(star, np.arange(5), colors, 4)
-    assert screen_separated(star, np.arange(5), colors, 3)
-    # Committed positions are out of the game.
-    assert screen_separated(star, [0, 1, 3, 4], colors, 4)
-
-
-def test_a_lone_or_empty_residual_is_separated():
-    colors = np.zeros((3, 4), dtype=np.int64)
-    assert screen_separated([[0, 1]], [2], colors, 9)
-    assert screen_separated([[0, 1]], [], colors, 9)
-    assert not screen_separated([[0, 1]], [0, 1], colors, 9)
-
-
-def test_rows_exact_compares_low_degree_rows():
-    def rows(*named: list[int]) -> ScreenRows:
-        sizes = [len(row) for row in named]
-        empty = Nominees(np.zeros(5, dtype=np.int64), *np.empty((2, 0), dtype=np.int64))
-        source = np.array([i for row in named for i in row], dtype=np.int64)
-        return ScreenRows(np.arange(4), np.concatenate([[0], np.cumsum(sizes)]), source, empty)
-
-    star = [[0, 1], [0, 2], [0, 3]]
-    assert rows_exact(star, rows([1, 2, 3], [0], [0], [0]), 4, 9)
-    assert not rows_exact(star, rows([1, 2], [0], [0], [0]), 4, 3)
-    assert rows_exact(star, rows([1, 2], [0], [0], [0]), 4, 2)  # the hub may say anything
-    assert not rows_exact(star, rows([1, 2], [0], [0], [0, 1]), 4, 2)
-    assert not rows_exact(star, rows([1, 2], [0], [0], []), 4, 2)
-
-
 # ----- Separated screens are exact ------------------------------------------------------------
 
 
@@ -202,26 +150,6 @@ def test_rows_are_exact_whenever_the_colorings_separate(selector):
             assert rows_exact(edges, rows, length, cutoff)
         assert (np.diff(rows.start) <= cutoff).all()
     assert 20 <= separated < 60
-
-
-@pytest.mark.slow
-def test_rows_are_exact_whenever_the_colorings_separate_many_times():
-    rng = np.random.default_rng(3)
-    separated = 0
-    for _ in range(400):
-        length = int(rng.integers(4, 30))
-        edges = random_tree(rng, length)
-        law = law_on(edges, length, rng)
-        given = np.where(rng.random(length) < 0.15, rng.integers(64, size=length), cp.MASK)
-        cutoff = int(rng.integers(2, 10))
-        screen = exact_settings(
-            int(rng.choice([16, 30, 80])), int(rng.choice([3, 5, 9, 15])), cutoff, length
-        )
-        rows, colors = screen_law(law, screen, rng, given)
-        if screen_separated(edges, rows.residual, colors, cutoff):
-            separated += 1
-            assert rows_exact(edges, rows, length, cutoff)
-    assert 100 <= separated < 400
 
 
 @pytest.mark.parametrize("family", ["path", "two-type-path", "matching", "binary-tree"])
@@ -305,14 +233,6 @@ def test_peel_set_is_small_and_the_core_contracts():
     outcomes = [check_peel_bounds(seed, 5, 5, 9) for seed in range(8)]
     assert sum(success for success, _ in outcomes) >= 4
     assert max(before for _, before in outcomes) >= 3
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(("cutoff", "num_hubs"), [(5, 8), (6, 12), (9, 10)])
-def test_peel_set_is_small_and_the_core_contracts_many_times(cutoff, num_hubs):
-    outcomes = [check_peel_bounds(seed, cutoff, num_hubs, 15) for seed in range(16)]
-    assert sum(success for success, _ in outcomes) >= 8
-    assert max(before for _, before in outcomes) >= num_hubs // 2
 
 
 def test_a_hub_among_hubs_survives_with_what_the_lemma_allows():

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from counterprobe.run.encoding import pack, unpack
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 

@@ -11,7 +11,7 @@ import torch
 
 import counterprobe as cp
 from counterprobe.infilling.task import make_task
-from counterprobe.infilling.terms import infill_terms, orders_of, rule_of
+from counterprobe.infilling.terms import infill_record, orders_of, rule_of
 from counterprobe.models import Letters, SequenceModel
 from counterprobe.oracles import Oracle
 
@@ -309,15 +309,18 @@ def test_a_structure_brings_its_sampler_and_groups(soft):
 
 def test_terms_say_what_may_stand_where_only_if_something_may_not(model):
     common = {
-        "structure": None, "seed": 1, "count": 1, "at_once": 1, "is_traced": False,
-        "max_submissions": 5, "likelihood_orders": 0, "trace_sequence": 0,
+        "structure": None, "seed": 1, "count": 1, "at_once": 1, "temperature": 1.0,
+        "max_submissions": 5, "likelihood_orders": 0, "trace_sequence": None,
+        "orders": "shared",
     }  # fmt: skip
     rule = rule_of(None, None, {})
-    free = infill_terms(make_task(model(), TEXT), rule, **common)
-    assert free["allowed"] is None and "max_submissions" not in free and "traced" not in free
-    some = infill_terms(make_task(model(), allowed={0: "AB"}), rule, **common)
-    assert some["allowed"].shape == (5, 3) and some["allowed"][0].tolist() == [True, True, False]
-    assert some["allowed"][1:].all()
+    free = infill_record(make_task(model(), TEXT), rule, **common)
+    assert free.more["allowed"] is None and free.max_submissions is None
+    assert "traced" not in free.more
+    some = infill_record(make_task(model(), TEXT, allowed={0: "AB"}), rule, **common)
+    allowed = some.more["allowed"]
+    assert allowed.shape == (5, 3) and allowed[0].tolist() == [True, True, False]
+    assert allowed[1:].all() and some != free
 
 
 # ----- Rows that depend on the order of commits ---------------------------------------------

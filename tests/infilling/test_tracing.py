@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 import counterprobe as cp
-from counterprobe.infilling.task import Task, make_task
-from counterprobe.infilling.tracing import about_task
+from counterprobe.infilling.task import Task, about_task, make_task
 from counterprobe.models.letters import Letters
 from counterprobe.trace import load_trace, replay
 

@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 
 import counterprobe as cp
-from counterprobe.run import batches
 
 MASK = cp.MASK
 
@@ -27,9 +26,8 @@ def batch(request: pytest.FixtureRequest, law) -> cp.SampleBatch:
     )
 
 
-@pytest.mark.parametrize("suffix", [".jsonl", ".npz"])
-def test_a_file_gives_back_what_was_saved(batch, suffix, tmp_path):
-    path = tmp_path / f"samples{suffix}"
+def test_a_file_gives_back_what_was_saved(batch, tmp_path):
+    path = tmp_path / "samples.jsonl"
     batch.save(path)
     back = cp.SampleBatch.load(path)
     assert os.listdir(tmp_path) == [path.name]
@@ -52,29 +50,20 @@ def test_a_file_gives_back_what_was_saved(batch, suffix, tmp_path):
         assert mine.transcript.entries == []
 
 
-@pytest.mark.parametrize("suffix", [".jsonl", ".npz"])
 @pytest.mark.parametrize("measured", [(), ("token_log_probs",), ("log_likelihoods",)])
-def test_a_file_gives_back_what_was_measured_and_nothing_else(law, suffix, measured, tmp_path):
+def test_a_file_gives_back_what_was_measured_and_nothing_else(law, measured, tmp_path):
     drawn = cp.sample(law.oracle(), "one-batch", 3, seed=3, progress=False)
     arrays = {
         "token_log_probs": -np.arange(3.0 * law.length).reshape(3, law.length) / 7,
         "log_likelihoods": -np.arange(6.0).reshape(3, 2) / 7,
     }
     batch = replace(drawn, **{name: arrays[name] for name in measured})
-    batch.save(tmp_path / f"samples{suffix}")
-    back = cp.SampleBatch.load(tmp_path / f"samples{suffix}")
+    batch.save(tmp_path / "samples.jsonl")
+    back = cp.SampleBatch.load(tmp_path / "samples.jsonl")
     for name, array in arrays.items():
         found = getattr(back, name)
         assert (found is not None) == (name in measured)
         assert found is None or found.tolist() == array.tolist()
-
-
-def test_settings_become_what_json_has():
-    settings = {1: np.array([1.5, np.inf]), "size": np.int64(3), "pair": (None, True), "of": MASK}
-    assert batches._plain(settings) == {
-        "1": [1.5, "inf"], "size": 3, "pair": [None, True], "of": MASK,
-    }  # fmt: skip
-    assert batches._plain(cp.Right.VERIFY) == str(cp.Right.VERIFY)
 
 
 def test_lines_are_json_that_others_can_read(batch, tmp_path):
@@ -86,51 +75,48 @@ def test_lines_are_json_that_others_can_read(batch, tmp_path):
     assert tokens == batch.sequences.tolist()
 
 
-@pytest.mark.parametrize("suffix", [".jsonl", ".npz"])
-def test_settings_that_json_does_not_have_build_an_equal_sampler(law, suffix, tmp_path):
+def test_settings_that_json_does_not_have_build_an_equal_sampler(law, tmp_path):
     rule = cp.samplers.PUNT(math.inf)
-    cp.sample(law.oracle(), rule, 2, progress=False).save(tmp_path / f"a{suffix}")
-    back = cp.SampleBatch.load(tmp_path / f"a{suffix}")
+    cp.sample(law.oracle(), rule, 2, progress=False).save(tmp_path / "a.jsonl")
+    back = cp.SampleBatch.load(tmp_path / "a.jsonl")
     assert cp.samplers.build_sampler(back.results[0].sampler, back.results[0].settings) == rule
 
 
 def test_a_file_is_written_whole_or_not_at_all(batch, tmp_path, monkeypatch):
-    path = tmp_path / "samples.npz"
+    path = tmp_path / "samples.jsonl"
     batch.save(path)
     before = path.read_bytes()
 
     def fail(*_, **__):
         raise OSError("no space left")
 
-    monkeypatch.setattr(np, "savez_compressed", fail)
+    monkeypatch.setattr(json, "dumps", fail)
     with pytest.raises(OSError, match="no space left"):
         batch.save(path)
     assert path.read_bytes() == before
-    assert os.listdir(tmp_path) == ["samples.npz"]
+    assert os.listdir(tmp_path) == ["samples.jsonl"]
 
 
 def test_other_files_are_refused(batch, tmp_path):
-    with pytest.raises(ValueError, match=r"path must end in .jsonl or .npz, got 'samples.csv'"):
+    with pytest.raises(ValueError, match=r"path must end in .jsonl, got 'samples.csv'"):
         batch.save("samples.csv")
-    with pytest.raises(ValueError, match=r"path must end in .jsonl or .npz"):
+    with pytest.raises(ValueError, match=r"path must end in .jsonl"):
         cp.SampleBatch.load("samples")
     with pytest.raises(FileNotFoundError):
-        cp.SampleBatch.load(tmp_path / "none.npz")
+        cp.SampleBatch.load(tmp_path / "none.jsonl")
     for name, content in {
         "empty.jsonl": b"",
         "text.jsonl": b"one two\n",
         "other.jsonl": b'{"format": "something else"}\n',
-        "empty.npz": b"",
-        "text.npz": b"one two",
     }.items():
         (tmp_path / name).write_bytes(content)
         with pytest.raises(ValueError, match=f"{name} is not a file of samples, or is damaged"):
             cp.SampleBatch.load(tmp_path / name)
-    batch.save(tmp_path / "whole.npz")
-    whole = (tmp_path / "whole.npz").read_bytes()
-    (tmp_path / "cut.npz").write_bytes(whole[: len(whole) // 2])
+    batch.save(tmp_path / "whole.jsonl")
+    whole = (tmp_path / "whole.jsonl").read_bytes()
+    (tmp_path / "cut.jsonl").write_bytes(whole[: len(whole) // 2])
     with pytest.raises(ValueError, match="is not a file of samples, or is damaged"):
-        cp.SampleBatch.load(tmp_path / "cut.npz")
+        cp.SampleBatch.load(tmp_path / "cut.jsonl")
 
 
 def test_a_batch_says_in_one_line_what_it_is():
@@ -168,34 +154,6 @@ def test_a_batch_cannot_be_edited_and_survives_pickling(batch):
     assert again.ledgers == batch.ledgers
 
 
-def test_an_archive_that_unfolds_into_more_than_any_batch_is_refused(tmp_path, monkeypatch):
-    monkeypatch.setattr(batches, "MOST_BYTES", 10**6)
-    np.savez_compressed(tmp_path / "bomb.npz", sequences=np.zeros((2**10, 2**10)))
-    with pytest.raises(ValueError, match="its arrays take 8,388,736 bytes, at most 1,000,000"):
-        cp.SampleBatch.load(tmp_path / "bomb.npz")
-
-
-@pytest.mark.parametrize(
-    ("line", "name", "value"),
-    [
-        (0, "settings", []), (0, "ledger", {"probes": -1}), (0, "temperature", "warm"),
-        (1, "ledger", {"probes": 0.5}), (1, "sequence", None), (1, "reason", 3),
-        (1, "text", 5), (1, "tokens", [1.5]), (1, "given", [[0]]), (1, "tokens", [-2]),
-        (1, "seconds", None), (0, "format", "x\ny"),
-    ],
-)  # fmt: skip
-def test_a_part_of_another_kind_is_refused_in_one_line(tmp_path, line, name, value):
-    law = cp.TableLaw(np.full(2, 0.5))
-    file = tmp_path / "a.jsonl"
-    cp.sample(law.oracle(), cp.samplers.Sequential(), count=1, seed=1).save(file)
-    lines = [json.loads(text) for text in file.read_text().splitlines()]
-    lines[line][name] = value
-    file.write_text("\n".join(map(json.dumps, lines)))
-    with pytest.raises(ValueError, match="is not a file of samples, or is damaged") as problem:
-        cp.SampleBatch.load(file)
-    assert "\n" not in str(problem.value)
-
-
 def test_log_probs_are_the_sums_over_what_was_drawn(law):
     drawn = cp.sample(law.oracle(), "one-batch", 3, seed=3, progress=False)
     assert drawn.log_probs is None
@@ -207,94 +165,89 @@ def test_log_probs_are_the_sums_over_what_was_drawn(law):
     ]  # fmt: skip
 
 
-@pytest.mark.parametrize("suffix", [".jsonl", ".npz"])
-def test_texts_are_kept_with_their_sequences_or_not_at_all(law, suffix, tmp_path):
+def test_texts_are_kept_with_their_sequences_or_not_at_all(law, tmp_path):
     drawn = cp.sample(law.oracle(), "one-batch", 3, seed=3, progress=False)
     for texts in (None, ("one", "two", "three")):
-        replace(drawn, texts=texts).save(tmp_path / f"a{suffix}")
-        assert cp.SampleBatch.load(tmp_path / f"a{suffix}").texts == texts
+        replace(drawn, texts=texts).save(tmp_path / "a.jsonl")
+        assert cp.SampleBatch.load(tmp_path / "a.jsonl").texts == texts
 
 
 # ----- Every part of a file -------------------------------------------------------------------
 
 
-def saved_parts(path, law) -> tuple[dict, list[dict], dict[str, np.ndarray]]:
-    """Save two measured sequences; return header, records and arrays."""
+def saved_parts(path, law) -> tuple[dict, list[dict]]:
+    """Save two measured sequences; return the header and the records of the file."""
     drawn = cp.sample(law.oracle(), "one-batch", 2, seed=3, progress=False)
     measured = {"token_log_probs": -np.ones((2, law.length)), "log_likelihoods": -np.ones((2, 3))}
     replace(drawn, texts=("a", "b"), **measured).save(path)
-    with np.load(path) as archive:
-        arrays = dict(archive)
-    header = json.loads(str(arrays.pop("about")))
-    return header, header["records"], arrays
+    header, *records = (json.loads(line) for line in path.read_text().splitlines())
+    return header, records
 
 
-def load_parts(path, header: dict, arrays: dict[str, np.ndarray]) -> cp.SampleBatch:
-    np.savez(path, about=np.array(json.dumps(header)), **arrays)
+def load_parts(path, header: dict, records: list[dict]) -> cp.SampleBatch:
+    path.write_text("\n".join(json.dumps(line) for line in (header, *records)))
     return cp.SampleBatch.load(path)
 
 
 BAD_PARTS = {
-    "sampler": (lambda h, r, a: h.update(sampler=3), "sampler must be of type str"),
-    "settings": (lambda h, r, a: h.update(settings=[]), "settings must be of type dict"),
-    "oracle": (lambda h, r, a: h.update(oracle=None), "oracle must be of type str"),
-    "versions": (lambda h, r, a: h.update(versions="1"), "versions must be of type dict"),
-    "records": (lambda h, r, a: h.update(records={}), "it has no list of sequences"),
-    "no records": (lambda h, r, a: r.clear(), "it has no list of sequences"),
-    "ledger": (lambda h, r, a: h["ledger"].update(probes=True), "must hold whole numbers of at"),
-    "measuring": (lambda h, r, a: h["measuring"].update(probes=-1), "must hold whole numbers of"),
-    "own ledger": (lambda h, r, a: r[1]["ledger"].update(depth=1.0), "must hold whole numbers of"),
-    "number": (lambda h, r, a: r[1].update(sequence=True), "must have its number and the reason"),
-    "reason": (lambda h, r, a: r[0].update(reason=None), "must have its number and the reason"),
-    "text": (lambda h, r, a: r[1].update(text=["b"]), "must be spelled as a text"),
-    "temperature": (lambda h, r, a: h.update(temperature=True), "temperature and seconds must be"),
-    "seconds": (lambda h, r, a: r[1].update(seconds="1"), "temperature and seconds must be numb"),
-    "one sequence": (lambda h, r, a: r.pop(), r"a row for each of 1, got \(2, "),
-    "flat": (lambda h, r, a: a.update(sequences=a["sequences"][0]), "a row for each of 2, got"),
-    "kind": (lambda h, r, a: a.update(given=a["given"] * 1.0), "given must hold whole numbers"),
-    "narrow": (lambda h, r, a: a.update(given=a["given"][:, 1:]), "given must hold whole numbers"),
+    "sampler": (lambda h, r: h.update(sampler=3), "sampler must be of type str"),
+    "settings": (lambda h, r: h.update(settings=[]), "settings must be of type dict"),
+    "oracle": (lambda h, r: h.update(oracle=None), "oracle must be of type str"),
+    "versions": (lambda h, r: h.update(versions="1"), "versions must be of type dict"),
+    "no records": (lambda h, r: r.clear(), "it has no sequences"),
+    "ledger": (lambda h, r: h["ledger"].update(probes=True), "must hold whole numbers of at"),
+    "measuring": (lambda h, r: h["measuring"].update(probes=-1), "must hold whole numbers of"),
+    "own ledger": (lambda h, r: r[1]["ledger"].update(depth=1.0), "must hold whole numbers of"),
+    "number": (lambda h, r: r[1].update(sequence=True), "must have its number and the reason"),
+    "reason": (lambda h, r: r[0].update(reason=None), "must have its number and the reason"),
+    "text": (lambda h, r: r[1].update(text=["b"]), "must be spelled as a text"),
+    "temperature": (lambda h, r: h.update(temperature=True), "temperature and seconds must be"),
+    "seconds": (lambda h, r: r[1].update(seconds="1"), "temperature and seconds must be numb"),
+    "ragged": (lambda h, r: r[0]["tokens"].pop(), "is not a file of samples, or is damaged"),
+    "flat": (lambda h, r: [one.update(tokens=1) for one in r], "sequences must have a row for"),
+    "kind": (lambda h, r: r[0].update(given=[0.5] * len(r[0]["given"])), "given must be whole"),
+    "narrow": (lambda h, r: [one["given"].pop() for one in r], "given must hold whole numbers"),
     "rounds": (
-        lambda h, r, a: a.update(round_of_position=a["round_of_position"][:1]),
-        "round_of_position must hold whole numbers of shape",
+        lambda h, r: [one["rounds"].pop() for one in r],
+        "round_of_position must hold whole",
     ),
-    "scores": (
-        lambda h, r, a: a.update(token_log_probs=a["token_log_probs"].astype(int)),
-        "token_log_probs must hold numbers, a row for each sequence",
+    "scores": (lambda h, r: r[0].update(token_log_probs=None), "is not a file of samples, or is"),
+    "token": (
+        lambda h, r: r[0]["tokens"].__setitem__(0, -2),
+        "must hold tokens, or -1 for a mask",
     ),
-    "likelihoods": (
-        lambda h, r, a: a.update(log_likelihoods=a["log_likelihoods"][:1]),
-        "log_likelihoods must hold numbers, a row for each sequence",
-    ),
-    "token": (lambda h, r, a: a["sequences"].fill(-2), "must hold tokens, or -1 for a mask"),
-    "context": (lambda h, r, a: a["given"].fill(-2), "must hold tokens, or -1 for a mask"),
-    "format": (lambda h, r, a: h.update(format="else"), "its format is 'else', not 'counterprobe"),
+    "context": (lambda h, r: r[0]["given"].__setitem__(0, -2), "must hold tokens, or -1 for a"),
+    "format": (lambda h, r: h.update(format="else"), "its format is 'else', not 'counterprobe"),
+    "two lines": (lambda h, r: h.update(format="x\ny"), "is not a file of samples, or is damaged"),
 }
 
 
 @pytest.mark.parametrize(("spoil", "said"), BAD_PARTS.values(), ids=list(BAD_PARTS))
 def test_a_part_that_no_samples_have_is_named(spoil, said, law, tmp_path):
-    path = tmp_path / "a.npz"
-    header, records, arrays = saved_parts(path, law)
-    assert len(load_parts(path, header, arrays)) == 2
-    spoil(header, records, arrays)
+    path = tmp_path / "a.jsonl"
+    header, records = saved_parts(path, law)
+    assert len(load_parts(path, header, records)) == 2
+    spoil(header, records)
     with pytest.raises(ValueError, match=said) as problem:
-        load_parts(path, header, arrays)
+        load_parts(path, header, records)
     assert str(problem.value).startswith(f"{path} is not a file of samples, or is damaged (")
     assert str(problem.value).endswith("; write one with SampleBatch.save")
+    assert "\n" not in str(problem.value)
 
 
 def test_what_older_files_do_not_have_is_what_it_was_then(law, tmp_path):
-    path = tmp_path / "a.npz"
-    header, records, arrays = saved_parts(path, law)
+    path = tmp_path / "a.jsonl"
+    header, records = saved_parts(path, law)
     del header["measuring"], records[0]["text"], records[0]["undone"]
-    loaded = load_parts(path, header, {name: arrays[name] for name in batches._ARRAYS})
+    for record in records:
+        del record["token_log_probs"], record["log_likelihoods"]
+    loaded = load_parts(path, header, records)
     assert loaded.measuring == cp.Ledger()
     assert (loaded.texts, loaded.token_log_probs, loaded.log_likelihoods) == (None, None, None)
     assert [result.undone for result in loaded.results] == [0, 0]
 
 
-@pytest.mark.parametrize("suffix", [".jsonl", ".npz"])
-def test_every_field_of_a_batch_and_of_its_results_comes_back(law, suffix, tmp_path):
+def test_every_field_of_a_batch_and_of_its_results_comes_back(law, tmp_path):
     rights = cp.Right.VERIFY | cp.Right.SELECT_AFTER_REPLY
     drawn = cp.sample(law.oracle(), "one-batch", 2, seed=5, temperature=0.5, progress=False)
     results = [
@@ -313,8 +266,8 @@ def test_every_field_of_a_batch_and_of_its_results_comes_back(law, suffix, tmp_p
         drawn, results=results, token_log_probs=scores, log_likelihoods=2 * scores,
         measuring=cp.Ledger(probes=9), ledger=cp.Ledger(commits=8),
     )  # fmt: skip
-    batch.save(tmp_path / f"a{suffix}")
-    back = cp.SampleBatch.load(tmp_path / f"a{suffix}")
+    batch.save(tmp_path / "a.jsonl")
+    back = cp.SampleBatch.load(tmp_path / "a.jsonl")
     for name in ("sequences", "given", "token_log_probs", "log_likelihoods"):
         assert np.array_equal(getattr(back, name), getattr(batch, name), equal_nan=True), name
         assert getattr(back, name).dtype == getattr(batch, name).dtype
@@ -333,14 +286,6 @@ def test_every_field_of_a_batch_and_of_its_results_comes_back(law, suffix, tmp_p
     assert back.results[0].tokens.tolist() == back.results[0].state.tolist()
     assert back.results[0].tokens.dtype == np.int64
     assert back.results[1].tokens is None
-
-
-def test_nothing_is_pickled_into_a_file(law, tmp_path):
-    drawn = cp.sample(law.oracle(), "one-batch", 2, seed=3, progress=False)
-    objects = replace(drawn, log_likelihoods=np.array([[None], [object()]]))
-    with pytest.raises(ValueError, match="allow_pickle=False"):
-        objects.save(tmp_path / "a.npz")
-    assert os.listdir(tmp_path) == []
 
 
 def test_a_batch_counts_what_it_completed_and_what_that_took(law):

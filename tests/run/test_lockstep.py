@@ -86,7 +86,7 @@ def test_bad_arguments_are_refused(law):
     other[1, 0] = 1
     with pytest.raises(ValueError, match="count must be at least 1, got 0"):
         cp.Lockstep(law.oracle(), 0, STREAMS)
-    with pytest.raises(ValueError, match="given must have 1 or 3 rows, got 2"):
+    with pytest.raises(ValueError, match=r"given must have shape \(\d+,\) or \(3, "):
         cp.Lockstep(law.oracle(), 3, STREAMS, given=some)
     with pytest.raises(ValueError, match="mask the same positions in every sequence"):
         cp.Lockstep(law.oracle(), 2, STREAMS, given=other)

@@ -12,7 +12,6 @@ from counterprobe.discovery.banks import read_banks
 from counterprobe.discovery.packed.fillers import most_likely_filler
 from counterprobe.discovery.packed.screen import draw_colorings, packed_screen
 from counterprobe.discovery.packed.selectors import SELECTORS, top_votes
-from counterprobe.evaluation.screens import residual_edges, screen_separated
 from counterprobe.graph import centroid_layers
 from counterprobe.radii import RowRadii, row_radii
 from counterprobe.samplers import Packed, PackedTheory
@@ -21,6 +20,7 @@ from counterprobe.states import fingerprint, mix64
 from counterprobe.theory.colorings import (
     enough_colorings,
 )
+from separated_screens import residual_edges, screen_separated
 
 STREAMS = cp.Streams(51, 52)
 # Settings of theory mode under which the two-type law on 10 to 15 positions is resolved:

@@ -11,6 +11,9 @@ import pytest
 
 from counterprobe.study import Store, Study, StudyConfig, read_config, run_study
 
+# The pages that compare studies are made by a tool.
+sys.path.append(str(Path(__file__).parents[2] / "tools"))
+
 # A background shell may have left SIGINT ignored, hence the first statement.
 PROGRAM = (
     "import signal; signal.signal(2, signal.default_int_handler); "

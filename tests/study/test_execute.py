@@ -61,6 +61,7 @@ def kill_and_resume(rounds: int, seed: int, program, tiny_file: Path, folder: Pa
     return stores
 
 
+@pytest.mark.slow
 def test_two_kills_leave_the_table_of_an_undisturbed_study(
     program, tiny_file, finished_file, tmp_path
 ):
@@ -184,6 +185,7 @@ def test_other_processes_of_the_caller_are_left_alone(tiny, tmp_path):
         other.join()
 
 
+@pytest.mark.slow
 def test_a_full_disk_loses_nothing_that_was_reported(program, tiny_file, finished_file, tmp_path):
     file = tmp_path / "study.db"
     # No file may pass 60,000 bytes: the store's log hits that after some runs.
@@ -202,6 +204,7 @@ def test_a_full_disk_loses_nothing_that_was_reported(program, tiny_file, finishe
     assert kept.items() <= results_of(file).items()
 
 
+@pytest.mark.slow
 def test_two_studies_on_one_store_share_their_runs(program, tiny_file, finished_file, tmp_path):
     file = tmp_path / "study.db"
     smaller = tmp_path / "smaller.toml"

@@ -6,11 +6,12 @@ import pyarrow
 import pyarrow.parquet as parquet
 import pytest
 
+from counterprobe.run.record import canonical
 from counterprobe.study import export
 from counterprobe.study.config import config_from_dict
 from counterprobe.study.export import COLUMNS, read_rows, rows_of, write_rows
 from counterprobe.study.protocol import Study
-from counterprobe.study.store import Record, canonical
+from counterprobe.study.store import Record
 from counterprobe.study.table import lines_of, to_csv
 from counterprobe.study.work import search_key
 

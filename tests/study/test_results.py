@@ -7,17 +7,16 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from pages.studies import lines_at_defaults, selections_of
 
 import counterprobe as cp
 from counterprobe.discovery.banks import read_banks
 from counterprobe.discovery.packed.fillers import FillerContext, rare_filler
 from counterprobe.discovery.packed.screen import Chunk, draw_colorings, probe_states
 from counterprobe.streams import STREAMS_VERSION
-from counterprobe.study.comparison import lines_at_defaults, selections_of
 from counterprobe.study.config import config_from_dict, load_preset
 from counterprobe.study.export import read_rows
-from counterprobe.study.growth import growth_of
-from counterprobe.study.table import lines_of
+from counterprobe.study.table import growth_of, lines_of
 from counterprobe.study.work import do_work, run_key
 
 ROOT = Path(__file__).parents[2]

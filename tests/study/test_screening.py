@@ -4,12 +4,11 @@ import numpy as np
 import pytest
 
 import counterprobe as cp
-from counterprobe.samplers import Packed, Sequential
+from counterprobe.samplers import Packed
 from counterprobe.study.screening import (
     cheapest_diverse,
-    cost_levels,
+    groups_needed,
     least_total,
-    levels_needed,
 )
 
 
@@ -28,25 +27,6 @@ def test_no_run_costs_less_than_its_least_total(family, bank_threshold, chunk_co
             assert ledger.probes == screens * (least_total(sampler, 200) - 2)
 
 
-def test_the_default_number_of_colorings_counts_too():
-    sampler = Packed(num_colors=8)
-    colorings = sampler.plan(4096, 2048, 1e-12).screen.num_colorings
-    assert least_total(sampler, 4096) == 2 + 2 * 8 * 7 * colorings
-
-
-def test_nothing_is_foreseen_of_other_samplers():
-    assert least_total(Sequential(), 100) == 0
-
-
-def test_levels_rise_and_hold_every_candidate_once():
-    samplers = [Packed(num_colors=p, num_colorings=m) for p in (3, 4, 6) for m in (2, 4, 10)]
-    levels = cost_levels(samplers, 100)
-    assert [least for least, _ in levels] == sorted({least_total(s, 100) for s in samplers})
-    assert sorted(k for _, level in levels for k in level) == list(range(9))
-    for least, level in levels:
-        assert {least_total(samplers[k], 100) for k in level} == {least}
-
-
 def record(total: int, is_good: bool) -> dict:
     return {"total": total, "batch_kl": 0.0 if is_good else 9.0, "batch_kl_se": 0.0,
             "stop": "completed"}  # fmt: skip
@@ -62,16 +42,16 @@ def test_leaving_out_what_must_cost_more_chooses_the_same_candidates(seed):
         k: record(int(least[k] + draw.integers(0, 40)), bool(draw.random() < 0.5))
         for k in range(size)
     }
-    levels: dict[int, list[int]] = {}
+    groups: dict[int, list[int]] = {}
     for k in range(size):
-        levels.setdefault(int(least[k]), []).append(k)
+        groups.setdefault(int(least[k]), []).append(k)
 
     def choose(screened):
         return cheapest_diverse(settings, screened, 1.0, differ_in=["color"], count=count)
 
     finished: dict[int, dict] = {}
     while True:
-        needed, is_over = levels_needed(sorted(levels.items()), finished.get, choose, count)
+        needed, is_over = groups_needed(sorted(groups.items()), finished.get, choose, count)
         if is_over:
             break
         missing = [k for k in needed if k not in finished]
@@ -86,7 +66,7 @@ def test_leaving_out_what_must_cost_more_chooses_the_same_candidates(seed):
 
 
 def test_without_a_threshold_only_the_first_level_is_known():
-    levels = [(10, [1]), (20, [0, 2])]
+    groups = [(10, [1]), (20, [0, 2])]
     finished = {1: record(12, True)}
-    assert levels_needed(levels, finished.get, None, 1) == ([1], False)
-    assert levels_needed(levels[:1], finished.get, None, 1) == ([1], False)
+    assert groups_needed(groups, finished.get, None, 1) == ([1], False)
+    assert groups_needed(groups[:1], finished.get, None, 1) == ([1], False)

@@ -1,6 +1,5 @@
 """The store: durable, keyed, shared; foreign, damaged and full files are refused untouched."""
 
-import json
 import os
 import sqlite3
 import threading
@@ -8,8 +7,9 @@ import threading
 import pytest
 
 from counterprobe.errors import CounterprobeError
+from counterprobe.run.record import canonical
 from counterprobe.study.config import config_from_dict
-from counterprobe.study.store import Store, StoreError, canonical
+from counterprobe.study.store import Store, StoreError
 
 CONFIG = config_from_dict({"name": "mine", "families": ["path"], "sizes": [64]}, "here")
 SECONDS = {"total": 1.5}
@@ -222,14 +222,6 @@ def _size(store: Store) -> int:
     size = len(store)
     store.close()
     return size
-
-
-def test_canonical_text_is_the_same_for_equal_keys():
-    one = canonical({"b": 1, "a": [1, {"d": 0.1, "c": None}]})
-    assert one == '{"a":[1,{"c":null,"d":0.1}],"b":1}'
-    assert canonical(json.loads(one)) == one
-    with pytest.raises(ValueError):
-        canonical({"a": float("nan")})
 
 
 @pytest.mark.parametrize("text", ["{", "[]", "3", None, "[" * 100_000])

@@ -7,6 +7,7 @@ import pytest
 
 import counterprobe as cp
 from counterprobe.evaluation import batch_kl, reference_kl
+from counterprobe.run.record import canonical
 from counterprobe.samplers import (
     SAMPLERS,
     InformationCurve,
@@ -17,12 +18,14 @@ from counterprobe.samplers import (
 from counterprobe.streams import STREAMS_VERSION
 from counterprobe.study.config import config_from_dict
 from counterprobe.study.protocol import Study
-from counterprobe.study.store import Record, canonical
+from counterprobe.study.store import Record
 from counterprobe.study.work import (
     TimedOracle,
     do_work,
     reference_key,
     run_key,
+    safe_budget,
+    search_budget,
     search_key,
     try_budget,
 )
@@ -139,15 +142,6 @@ def test_a_key_has_everything_that_determines_the_run():
     assert run_key("path", 60, 7, 9, "packed", {"num_colors": None}, 16) == key
 
 
-def test_other_seeds_draw_other_tokens():
-    tokens = {
-        do_work(run_key("path", 60, draw, stream, "sequential", {}, 16))[0]["tokens"]
-        for draw in (1, 2)
-        for stream in (3, 4)
-    }
-    assert len(tokens) == 4
-
-
 def test_a_reference():
     result, _ = do_work(reference_key("matching", 64, 3))
     assert result == {"reference_kl": reference_kl(cp.families.matching(64, 3))}
@@ -220,3 +214,55 @@ def test_a_search_reports_the_safe_budget(family):
         assert seen["passes"] or seen["budget"] < safe
     below = max((o["budget"] for o in result["observed"] if o["budget"] < safe), default=0)
     assert safe - below <= 0.05 * length + 1
+
+
+# ----- Budgets -----------------------------------------------------------------------------
+
+
+def test_the_suffix_ends_at_the_largest_failure():
+    assert safe_budget({1: True, 3: False, 5: True, 9: True}) == 5
+    assert safe_budget({9: True}) == 9
+    assert safe_budget({1: True, 2: True, 9: True}) == 1
+    assert safe_budget({5: True, 8: False, 9: True}) == 9
+    with pytest.raises(ValueError, match="largest budget must pass"):
+        safe_budget({5: True, 9: False})
+
+
+@pytest.mark.parametrize("length", [1, 2, 3, 19, 20, 64, 1000, 16384])
+@pytest.mark.parametrize("share", [0.0, 0.01, 0.3, 0.5, 0.94, 0.99, 1.0])
+def test_a_monotone_curve_is_bracketed(length, share):
+    edge = max(1, round(share * length))  # every budget from here on passes
+    tried = []
+
+    def passes(budget: int) -> bool:
+        assert 1 <= budget < length
+        tried.append(budget)
+        return budget >= edge
+
+    safe = search_budget(length, passes)
+    assert safe >= min(edge, length)
+    assert safe - edge <= max(1, 0.05 * length)
+    assert len(set(tried)) == len(tried) <= 6
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_on_any_curve_the_rule_holds_among_observed_budgets(seed):
+    draw = np.random.default_rng(seed)
+    length = int(draw.integers(2, 400))
+    curve = draw.random(length + 1) < draw.random()
+    curve[length] = True
+    observed = {length: True}
+
+    def passes(budget: int) -> bool:
+        assert budget not in observed
+        observed[budget] = bool(curve[budget])
+        return observed[budget]
+
+    first = draw.random(int(draw.integers(0, 6))).tolist()
+    width = float(draw.choice([0.05, 0.2, 0.001]))
+    safe = search_budget(length, passes, first=first, width=width)
+    assert safe == safe_budget(observed)
+    assert all(observed[budget] for budget in observed if budget >= safe)
+    below = max((budget for budget in observed if budget < safe), default=0)
+    assert safe - below <= max(1, width * length)
+    assert below == 0 or not observed[below]

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import counterprobe as cp
-from counterprobe.testing import HiddenTopic
+from hidden_topic import HiddenTopic
 
 
 @pytest.mark.parametrize(

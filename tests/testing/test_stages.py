@@ -6,7 +6,7 @@ import counterprobe as cp
 from counterprobe import testing
 from counterprobe.oracles import Readouts
 from counterprobe.run.unmasking import Request
-from counterprobe.testing.stages import (
+from counterprobe.testing.wrappers import (
     ListingUnmasking,
     asked_by_stage,
     first_other_stage,

@@ -10,7 +10,6 @@ import counterprobe as cp
 from counterprobe.run.listening import Opening
 from counterprobe.trace import About
 from counterprobe.trace.arrays import unpack
-from counterprobe.trace.plain import plain
 
 
 def opening(**changed) -> Opening:
@@ -71,11 +70,3 @@ def test_what_the_caller_knows_stands_beside_it():
 def test_names_must_be_as_many_as_what_they_name(about):
     with pytest.raises(ValueError, match=r"must be . strings"):
         about.header(opening())
-
-
-def test_plain_values_are_what_json_has():
-    value = {1: np.float64(2.0), "nan": math.nan, "array": np.arange(3), "other": cp.Right.VERIFY}
-    assert plain(value)["1"] == 2.0
-    assert plain(value)["nan"] is None
-    assert plain(value)["array"] == [0, 1, 2]
-    assert isinstance(plain(value)["other"], str)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from counterprobe.trace import arrays
-from counterprobe.trace.arrays import Pile, pack, smallest_type, unpack
+from counterprobe.trace.arrays import PackedWriter, pack, unpack
 
 DRAW = np.random.default_rng(5)
 
@@ -51,31 +51,14 @@ def test_fractions_are_kept_to_half_a_step():
     assert np.abs(unpack(pack(values[:5])) - values[:5]).max() <= 0.50001e-4
 
 
-def test_a_step_beyond_the_last_is_kept_as_the_last():
-    assert unpack(pack(np.full(30, 2.0), 1 / 255)).tolist() == [1.0] * 30
-
-
 def test_a_pile_of_parts_is_the_whole():
     values = DRAW.integers(-2, 100, size=(40, 17))
-    pile = Pile("i1")
+    writer = PackedWriter("i1")
     for low in range(0, 40, 7):
-        pile.add(values[low : low + 7])
-    packed = pile.close((40, 17))
+        writer.add(values[low : low + 7])
+    packed = writer.close((40, 17))
     assert (unpack(packed) == values).all()
-    assert abs(pile.size - len(packed["data"])) <= 4 * 8
-
-
-@pytest.mark.parametrize(
-    ("low", "high", "name"),
-    [(0, 255, "u1"), (-2, 127, "i1"), (-2, 128, "i2"), (0, 65536, "u4"), (-2, 40_000, "i4")],
-)
-def test_the_smallest_type_holds_both_ends(low, high, name):
-    assert smallest_type(low, high) == name
-
-
-def test_no_type_holds_more_than_32_bits():
-    with pytest.raises(ValueError, match="32 bits"):
-        smallest_type(0, 2**33)
+    assert abs(writer.size - len(packed["data"])) <= 4 * 8
 
 
 def bomb(size: int) -> str:

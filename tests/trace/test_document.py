@@ -8,7 +8,10 @@ import random
 
 import pytest
 
+import counterprobe as cp
+from counterprobe.samplers import build_sampler
 from counterprobe.trace import (
+    Recorder,
     Trace,
     document,
     load_example,
@@ -17,7 +20,7 @@ from counterprobe.trace import (
     thin,
     write_trace,
 )
-from counterprobe.trace.document import FORMAT, VERSION, kind_of, parse_trace
+from counterprobe.trace.document import FORMAT, VERSION, parse_trace
 from counterprobe.trace.page import fill_page
 
 HEADER = {"length": 3, "vocab_size": 2, "sampler": "hand", "title": "</script><b>"}
@@ -57,11 +60,6 @@ def test_equal_traces_have_equal_bytes_when_gzipped(tmp_path):
     write_trace(TRACE, tmp_path / "a.json.gz")
     write_trace(TRACE, tmp_path / "b.json.gz")
     assert (tmp_path / "a.json.gz").read_bytes() == (tmp_path / "b.json.gz").read_bytes()
-
-
-def test_any_other_layout_of_the_json_is_read(tmp_path):
-    (tmp_path / "a.json").write_text(json.dumps(TRACE.document(), indent=2))
-    assert load_trace(tmp_path / "a.json") == TRACE
 
 
 def test_every_cut_is_read_up_to_its_last_whole_line_or_refused():
@@ -246,16 +244,59 @@ def _change(value, draw, strange) -> None:
         value[key] = copy.deepcopy(draw.choice(strange))
 
 
-def test_kinds_are_told_by_the_name():
-    assert [kind_of(name) for name in ("a.json", "a.json.gz", "a.HTML")] == [
-        "json",
-        "gzip",
-        "html",
-    ]
-    with pytest.raises(ValueError, match="must end in"):
-        kind_of("a.csv")
-
-
 def test_a_page_is_not_written_as_a_trace(tmp_path):
     with pytest.raises(ValueError, match="write_page"):
         write_trace(TRACE, tmp_path / "a.html")
+
+
+# ----- Thinning ----------------------------------------------------------------------------
+
+
+def trace_of(folder, name: str):
+    law = cp.families.path(length=60, target_seed=196)
+    with Recorder(folder / "run.json") as recorder:
+        run = cp.Unmasking(law.oracle(), listener=recorder)
+        build_sampler(name)(run, cp.Streams(1, 2))
+    return load_trace(folder / "run.json")
+
+
+@pytest.mark.parametrize("name", ["compressed", "packed", "punt", "sequential"])
+def test_a_thinned_trace_fits_and_replays_to_the_same(tmp_path, name):
+    trace = trace_of(tmp_path, name)
+    size = os.path.getsize(tmp_path / "run.json")
+    before, sizes = replay(trace), []
+    for most in (size, size - 1000, 2 * size // 3):
+        thinned = thin(trace, most)
+        write_trace(thinned, tmp_path / "thin.json")
+        sizes.append(os.path.getsize(tmp_path / "thin.json"))
+        assert sizes[-1] <= most
+        after = replay(load_trace(tmp_path / "thin.json"))
+        assert after.tokens.tolist() == before.tokens.tolist()
+        assert after.edges.tolist() == before.edges.tolist()
+        assert after.ledger == before.ledger
+        assert bool(thinned.header["thinned"]) == (most < size)
+        assert all(f"thinned to {most:,} bytes" in said for said in thinned.header["thinned"])
+    assert sizes == sorted(sizes, reverse=True)
+
+
+def test_a_trace_that_fits_stays_as_it_is(tmp_path):
+    trace = trace_of(tmp_path, "compressed")
+    assert thin(trace, 10_000_000) == trace
+
+
+def test_thinning_twice_says_both(tmp_path):
+    trace = trace_of(tmp_path, "compressed")
+    size = os.path.getsize(tmp_path / "run.json")
+    twice = thin(thin(trace, size - 1000), size - 4000)
+    assert {said.split(" bytes")[0] for said in twice.header["thinned"]} == {
+        f"thinned to {size - 1000:,}",
+        f"thinned to {size - 4000:,}",
+    }
+
+
+def test_what_cannot_be_thinned_so_far_is_refused_with_its_size(tmp_path):
+    trace = trace_of(tmp_path, "sequential")
+    with pytest.raises(ValueError, match="commits, edges and ledger alone take"):
+        thin(trace, 500)
+    with pytest.raises(ValueError, match="at least 1"):
+        thin(trace, 0)

@@ -449,16 +449,6 @@ def test_a_name_must_say_what_is_written(tmp_path, name):
         Recorder(tmp_path / name)
 
 
-def test_labels_must_be_as_many_as_positions_and_tokens(tmp_path, path_law):
-    for about in (About(positions=["a"]), About(tokens=["a"])):
-        with (
-            pytest.raises(ValueError, match="strings, got 1"),
-            Recorder(tmp_path / "run.json", about) as recorder,
-        ):
-            build_sampler("one-batch")(cp.Unmasking(path_law.oracle(), listener=recorder), STREAMS)
-    assert os.listdir(tmp_path) == []
-
-
 # ----- Room ---------------------------------------------------------------------------------
 
 

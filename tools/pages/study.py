@@ -5,7 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from counterprobe.study.comparison import (
+from counterprobe.study.export import read_rows
+from counterprobe.study.table import TableLine, growth_of, lines_of, save_figure, to_markdown
+from pages.studies import (
     compare_growth,
     compare_totals,
     describe,
@@ -14,10 +16,6 @@ from counterprobe.study.comparison import (
     show_selections,
     split_by_method,
 )
-from counterprobe.study.export import read_rows
-from counterprobe.study.figure import save_figure
-from counterprobe.study.growth import growth_of
-from counterprobe.study.table import TableLine, lines_of, to_markdown
 
 __all__ = ["draw_studies", "full_tables", "read_studies", "study_tables", "study_values"]
 

@@ -41,8 +41,7 @@ from counterprobe.cli.targets import (
 from counterprobe.cli.warmup import warm_up
 from counterprobe.evaluation import Trial
 from counterprobe.evaluation.batch_kl import DEFAULT_DRAWS
-from counterprobe.evaluation.cells import compare_on
-from counterprobe.evaluation.comparison import Comparison, compare_sampler, swept
+from counterprobe.evaluation.comparison import Comparison, compare_on, compare_sampler, swept
 from counterprobe.samplers import SAMPLERS, Sampler, build_sampler
 from counterprobe.targets.law import ForestLaw
 

@@ -53,8 +53,7 @@ from counterprobe.discovery import SoftStructure, Structure
 from counterprobe.discovery import discover as find_structure
 from counterprobe.discovery.soft import SoftSettings
 from counterprobe.errors import Infeasible
-from counterprobe.infilling.task import Task, make_task
-from counterprobe.infilling.tracing import about_task
+from counterprobe.infilling.task import Task, about_task, make_task
 from counterprobe.streams import Streams
 from counterprobe.trace import About
 from counterprobe.trace.recorder import DEFAULT_BYTES

@@ -12,8 +12,7 @@ import typer
 
 from counterprobe.cli.output import complain, hold
 from counterprobe.engines import ENGINES, AnyEngine, RayCluster, ShardedOracle, engine_named
-from counterprobe.infilling.replicas import ModelOracle
-from counterprobe.infilling.task import Task, make_task
+from counterprobe.infilling.task import ModelOracle, Task, make_task
 from counterprobe.oracles import Oracle
 
 __all__ = [

@@ -59,7 +59,7 @@ from counterprobe.discovery import SoftStructure, Structure, load_structure
 from counterprobe.engines import AnyEngine
 from counterprobe.infilling import Completions, fill_mask
 from counterprobe.infilling import infill as fill_in
-from counterprobe.infilling.terms import DEFAULT_SAMPLER, infill_terms, orders_of, rule_of
+from counterprobe.infilling.terms import DEFAULT_SAMPLER, infill_record, orders_of, rule_of
 from counterprobe.infilling.writing import KINDS, check_kind, write_texts
 from counterprobe.run.batches import SampleBatch
 from counterprobe.run.results import StopReason
@@ -237,12 +237,13 @@ def infill(
         "likelihood_orders": likelihood_orders,
         "trace_sequence": trace_sequence - 1,
     }
-    about = infill_terms(
-        task, rule, temperature=temperature, is_traced=trace is not None, **asking
-    )
+    traced = {"trace_sequence": None if trace is None else trace_sequence - 1}
+    determined = infill_record(task, rule, temperature=temperature, **{**asking, **traced})
     with (
         output.run_progress(rule.name) as progress,
-        faults.around(task.oracle, {"model": model, **about, "paranoid": share}) as guarded,
+        faults.around(
+            task.oracle, {"model": model, **determined.terms, "paranoid": share}
+        ) as guarded,
     ):
         drawn = fill_in(
             replace(task, oracle=guarded.oracle),

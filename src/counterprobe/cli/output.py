@@ -29,6 +29,7 @@ from counterprobe.errors import (
 from counterprobe.evaluation import BatchKL
 from counterprobe.extras import MissingExtra
 from counterprobe.files import check_whole_file, whole_file
+from counterprobe.plain import plain
 from counterprobe.progress import budget_progress, run_progress
 
 __all__ = [
@@ -188,21 +189,6 @@ def write_text(file: str, text: str) -> None:
         return
     with whole_file(file) as partial:
         partial.write_text(text, encoding="utf-8")
-
-
-def plain(value: Any) -> Any:
-    """Turn arrays, NaN and tuples into what JSON has."""
-    if isinstance(value, dict):
-        return {str(key): plain(item) for key, item in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [plain(item) for item in value]
-    if hasattr(value, "tolist"):
-        return plain(value.tolist())
-    if isinstance(value, float) and not math.isfinite(value):
-        return None if math.isnan(value) else str(value)
-    if value is None or isinstance(value, (bool, int, float, str)):
-        return value
-    return str(value)
 
 
 def key_value_table(title: str, rows: dict[str, Any]) -> Group:

@@ -13,8 +13,7 @@ from rich.text import Text
 
 from counterprobe.arrays import StateArray
 from counterprobe.cli.tables import Column, print_table
-from counterprobe.evaluation.parallelism import quality_under_parallelism
-from counterprobe.evaluation.quality import Quality
+from counterprobe.evaluation.quality import Quality, quality_under_parallelism
 from counterprobe.run.batches import SampleBatch
 from counterprobe.states import MASK
 

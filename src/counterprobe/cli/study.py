@@ -33,13 +33,12 @@ from counterprobe.study.config import (
     load_preset,
     read_config,
 )
-from counterprobe.study.execute import Standing, run_study
+from counterprobe.study.execute import StudyProgress, run_study
 from counterprobe.study.export import check_format as check_data_format
 from counterprobe.study.export import read_rows, rows_of, write_rows
-from counterprobe.study.growth import growth_of
 from counterprobe.study.protocol import PHASES, Study
 from counterprobe.study.store import Store
-from counterprobe.study.table import NOTE, lines_of, time_spent, to_csv, to_markdown
+from counterprobe.study.table import NOTE, growth_of, lines_of, time_spent, to_csv, to_markdown
 
 __all__ = ["study"]
 
@@ -232,7 +231,7 @@ def figure(
 
     Example: counterprobe study figure --store paper.db --output study.svg
     """
-    from counterprobe.study.figure import save_figure
+    from counterprobe.study.table import save_figure
 
     if not to:
         raise ValueError("name a file to draw into: --output study.svg")
@@ -382,7 +381,7 @@ def _in_words(config: StudyConfig, frozen: dict[str, Any] | None, failure: str) 
 
 
 @contextmanager
-def _progress(name: str) -> Iterator[Callable[[Standing], None]]:
+def _progress(name: str) -> Iterator[Callable[[StudyProgress], None]]:
     """Show how a study goes, on a terminal; say on standard error whether workers were lost."""
     console = Console(stderr=True)
     bar = Bar(
@@ -402,7 +401,7 @@ def _progress(name: str) -> Iterator[Callable[[Standing], None]]:
         task = bar.add_task(name, total=None, cells="", left="", lost="", running="")
         losses: tuple[str, ...] = ()
 
-        def show(standing: Standing) -> None:
+        def show(standing: StudyProgress) -> None:
             nonlocal losses
             left, losses = standing.remaining_seconds, standing.losses
             bar.update(

@@ -8,7 +8,6 @@ their device, never a bit.
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
 from typing import Any
@@ -18,6 +17,7 @@ from numpy.typing import NDArray
 
 from counterprobe.arrays import IntArray, StateArray
 from counterprobe.classes import TokenClasses
+from counterprobe.digests import digest_of
 from counterprobe.engines.outcomes import Job
 from counterprobe.errors import OracleError
 from counterprobe.extras import load_extra
@@ -123,12 +123,8 @@ class _Replica:
         """Return what tells class maps apart; computed once for each."""
         found = self._digests.get(id(classes))
         if found is None:
-            state = hashlib.blake2b(digest_size=16)
-            for part in fields(classes):
-                array = np.ascontiguousarray(getattr(classes, part.name))
-                state.update(f"{part.name}{array.dtype}{array.shape}".encode())
-                state.update(array.tobytes())
-            found = self._digests[id(classes)] = classes, state.digest()
+            digest = digest_of(*(getattr(classes, part.name) for part in fields(classes)))
+            found = self._digests[id(classes)] = classes, digest
         return found[1]
 
 

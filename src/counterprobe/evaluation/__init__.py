@@ -19,23 +19,20 @@ from counterprobe.evaluation.comparison import compare_sampler as compare_sample
 from counterprobe.evaluation.dependence import DependenceProfile as DependenceProfile
 from counterprobe.evaluation.dependence import dependence_profile as dependence_profile
 from counterprobe.evaluation.dependence import estimate_dependence as estimate_dependence
-from counterprobe.evaluation.draw_tree import draw_tree_law as draw_tree_law
 from counterprobe.evaluation.likelihood import LogLikelihoods as LogLikelihoods
 from counterprobe.evaluation.likelihood import OrderDisagreement as OrderDisagreement
 from counterprobe.evaluation.likelihood import log_likelihoods as log_likelihoods
-from counterprobe.evaluation.likelihood import order_disagreement as order_disagreement
 from counterprobe.evaluation.output_law import OutputLaw as OutputLaw
+from counterprobe.evaluation.output_law import draw_tree_law as draw_tree_law
 from counterprobe.evaluation.output_law import exact_output_law as exact_output_law
 from counterprobe.evaluation.output_law import seed_averaged_risk as seed_averaged_risk
-from counterprobe.evaluation.parallelism import (
-    quality_under_parallelism as quality_under_parallelism,
-)
 from counterprobe.evaluation.prices import PriceTable as PriceTable
 from counterprobe.evaluation.prices import price_plans as price_plans
 from counterprobe.evaluation.quality import Quality as Quality
 from counterprobe.evaluation.quality import assess as assess
-from counterprobe.evaluation.screens import rows_exact as rows_exact
-from counterprobe.evaluation.screens import screen_separated as screen_separated
+from counterprobe.evaluation.quality import (
+    quality_under_parallelism as quality_under_parallelism,
+)
 from counterprobe.evaluation.trial import Trial as Trial
 from counterprobe.evaluation.trial import run_trial as run_trial
 from counterprobe.evaluation.two_sample import Diversity as Diversity

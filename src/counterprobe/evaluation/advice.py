@@ -5,7 +5,7 @@ limit of its price, at the stated confidence, is within what a sequence may brea
 fewest, numbers of batches are doubled and then bisected, each measured on a few samples first. A
 price that is clearly too high is left at once; one that looks low enough is measured on as many
 samples as its interval needs, if the budget holds them. Intervals by betting stay valid however
-often one looks (``interval.py``).
+often one looks (``chain_rule_kl.py``).
 """
 
 from __future__ import annotations
@@ -21,10 +21,8 @@ from numpy.typing import ArrayLike
 from counterprobe.arguments import whole_number
 from counterprobe.discovery import SoftStructure
 from counterprobe.errors import BudgetExceeded
-from counterprobe.evaluation.chain_rule_kl import ChainRuleKL
-from counterprobe.evaluation.interval import samples_for
-from counterprobe.evaluation.metering import Meter, Spent
-from counterprobe.evaluation.prices import Price, PriceTable, Pricing
+from counterprobe.evaluation.chain_rule_kl import ChainRuleKL, samples_for
+from counterprobe.evaluation.prices import BudgetedOracle, Price, PriceTable, Pricing, Spent
 from counterprobe.oracles import Oracle
 from counterprobe.progress import budget_progress
 from counterprobe.run.ledger import Ledger
@@ -95,7 +93,7 @@ class Advice:
     count : int
         Sequences that are wanted.
     target_kl : float
-        Nats a sequence that may be broken.
+        Nats per sequence that may be broken.
     best : Option
         The cheapest, what finding a structure costs included.
     options : tuple of Option
@@ -149,9 +147,9 @@ class Advice:
             )
         found = f" ({best.found_with:,} of them for the structure)" if best.found_with else ""
         return (
-            f"{begin} with {best.batches} batches, {best.evaluations:.3g} evaluations a sequence, "
-            f"{best.cost(self.count):,} in all{found}, measured {best.measured}; one position at "
-            f"a time takes {sequential.cost(self.count):,}."
+            f"{begin} with {best.batches} batches, {best.evaluations:.3g} evaluations per "
+            f"sequence, {best.cost(self.count):,} in all{found}, measured {best.measured}; "
+            f"one position at a time takes {sequential.cost(self.count):,}."
         )
 
     def _structure(self) -> str:
@@ -235,7 +233,7 @@ def advise(
         raise ValueError(f"max_seconds must be at least 0, got {max_seconds!r}")
     shown = budget_progress("advise") if progress is True else nullcontext(progress)
     with shown as tell:
-        meter = Meter(oracle, max_evaluations, max_seconds, tell or (lambda _: None))
+        meter = BudgetedOracle(oracle, max_evaluations, max_seconds, tell or (lambda _: None))
         pricing = Pricing(
             structure, meter, terms=terms, distances=distances, seed=seed, at_once=AT_ONCE
         )
@@ -304,7 +302,7 @@ class _Search:
     def __init__(
         self,
         pricing: Pricing,
-        meter: Meter,
+        meter: BudgetedOracle,
         target_kl: float,
         samples: int,
         masked: int,

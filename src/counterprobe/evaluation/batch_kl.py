@@ -24,7 +24,7 @@ from counterprobe.oracles import Oracle, Readouts
 from counterprobe.rows import ClassedRows, Rows, to_numpy
 from counterprobe.run.ledger import Right
 from counterprobe.run.results import SampleResult, StopReason
-from counterprobe.states import MASK, as_states, check_batch, mix64
+from counterprobe.states import MASK, as_context, as_states, check_batch, mix64
 from counterprobe.targets.inference import make_scratch
 from counterprobe.targets.law import ForestLaw, ForestOracle
 from counterprobe.targets.table import TableLaw, TableOracle
@@ -146,11 +146,7 @@ def batch_kl_of_batches(
     """
     size = law.length, law.vocab_size
     values = as_states(np.asarray(tokens), *size, name="tokens")[0]
-    state = (
-        np.full(law.length, MASK, dtype=np.int32)
-        if given is None
-        else as_states(np.asarray(given), *size, name="given")[0].copy()
-    )
+    state = as_context(given, *size)
     meter = BatchKLMeter(law, oracle=oracle, draws=draws, seed=seed)
     for k, batch in enumerate(batches):
         positions = check_batch(batch, state)

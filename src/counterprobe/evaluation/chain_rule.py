@@ -4,8 +4,8 @@
 law of a batch, one position after another (``chains.py``), and the divergence from the product is
 a sum of divergences of rows. :func:`run_kl` prices finished runs of any sampler, :func:`plan_kl`
 a plan of batches before anything is drawn with it. Both are unbiased, state an interval that holds
-where dear contexts are rare (``interval.py``) beside the standard error over samples, and charge
-every evaluation to a ledger of their own.
+where dear contexts are rare (``chain_rule_kl.py``) beside the standard error over samples, and
+charge every evaluation to a ledger of their own.
 
 Two directions are measured, and they are different quantities:
 
@@ -19,7 +19,7 @@ order of its positions; both quantities are means over uniformly random orders i
 the rows of an exact law every order gives the same, and "product" is ``batch_kl`` in expectation.
 
 An oracle whose rows depend on the order of commits is priced under that very law, for one
-evaluation a sample beside those that draw it; see ``ordered_runs.py``.
+evaluation per sample beside those that draw it; see ``ordered_runs.py``.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ from counterprobe.evaluation.chains import (
     in_groups,
 )
 from counterprobe.evaluation.ordered_runs import finished_terms, ordered_terms
-from counterprobe.evaluation.plan_runs import PlanRun, as_plans, contexts_of
+from counterprobe.evaluation.plan_runs import PlanRun, as_plans
 from counterprobe.oracles import Oracle, Readouts, as_oracle
 from counterprobe.planning import Plan
 from counterprobe.rows import Rows
@@ -51,6 +51,7 @@ from counterprobe.run.door import Door, ReplyCheck
 from counterprobe.run.ledger import Right
 from counterprobe.run.results import SampleResult, StopReason
 from counterprobe.run.whole import Whole
+from counterprobe.states import as_contexts
 from counterprobe.streams import keyed_generator
 
 __all__ = ["ChainRuleKL", "Direction", "plan_kl", "run_kl"]
@@ -86,7 +87,7 @@ def plan_kl(
     direction : {"product", "joint"}
         See the module; "product" draws as the plan itself would, "joint" one position at a time.
     terms : int, optional
-        With "product", evaluate only this many randomly chosen steps a batch, weighted so that
+        With "product", evaluate only this many randomly chosen steps per batch, weighted so that
         the estimate stays unbiased; one is often enough, since all positions are read from it.
         In commit order all of them come in one evaluation, whatever is said here.
     seed : int
@@ -97,9 +98,9 @@ def plan_kl(
     Returns
     -------
     ChainRuleKL
-        A batch of m positions costs m evaluations a sample, ``1 + terms`` if fewer; a batch of one
-        costs one and contributes exactly zero. In commit order a batch costs one, and a sample one
-        more ("product"), or a batch ``1 + m`` ("joint").
+        A batch of m positions costs m evaluations per sample, ``1 + terms`` if fewer; a batch of
+        one costs one and contributes exactly zero. In commit order a batch costs one, and a
+        sample one more ("product"), or a batch ``1 + m`` ("joint").
 
     Examples
     --------
@@ -124,7 +125,7 @@ def plan_kl(
     samples = whole_number("samples", samples, at_least=1)
     oracle = as_oracle(oracle)
     check = ReplyCheck(oracle)
-    contexts = contexts_of(oracle, given, samples)
+    contexts = as_contexts(given, oracle.length, oracle.vocab_size, samples)
     run = PlanRun(as_plans(plans, contexts), contexts, seed)
     whole = Whole()
     limits = Limits.of(whole_number("at_once", at_once, at_least=1), oracle.vocab_size)
@@ -169,7 +170,7 @@ def run_kl(
         Completed, at temperature 1 (a temperature that the oracle itself declares is part of its
         law), without verifying or masking again.
     terms : int, optional
-        Evaluate only this many randomly chosen steps a batch, weighted so that the estimate stays
+        Evaluate only this many randomly chosen steps per batch, weighted so that the estimate is
         unbiased.
     seed : int
         Of the order inside batches, and of fresh values.

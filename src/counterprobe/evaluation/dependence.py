@@ -27,12 +27,11 @@ from numpy.typing import ArrayLike
 from counterprobe.arguments import whole_number
 from counterprobe.arrays import FloatArray, IntArray, StateArray
 from counterprobe.evaluation.chain_rule_kl import standard_error
-from counterprobe.evaluation.plan_runs import contexts_of
 from counterprobe.oracles import Oracle, Readouts, as_oracle
 from counterprobe.rows import Rows, to_numpy
 from counterprobe.run.door import Door, Stage
 from counterprobe.run.ledger import Ledger
-from counterprobe.states import MASK
+from counterprobe.states import MASK, as_context
 from counterprobe.streams import keyed_generator
 from counterprobe.targets.curves import dual_total_of, effective_total_of, total_of
 from counterprobe.targets.information import dependence, exact_curve, modelled_curve
@@ -209,11 +208,7 @@ def estimate_dependence(
     oracle = as_oracle(oracle)
     samples = whole_number("samples", samples, at_least=1)
     at_once = whole_number("at_once", at_once, at_least=1)
-    if given is not None and np.ndim(given) != 1:
-        raise ValueError(
-            f"given must be one context, of shape ({oracle.length},), got shape {np.shape(given)}"
-        )
-    context = contexts_of(oracle, given, 1)
+    context = as_context(given, oracle.length, oracle.vocab_size)[None, :]
     masked = np.flatnonzero(context[0] == MASK)
     if not len(masked):
         raise ValueError("given must leave a position masked, got none: nothing can depend")

@@ -13,7 +13,6 @@ beside that of a sequential reference and beside the diversity, never alone.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -21,15 +20,14 @@ from numpy.typing import ArrayLike
 
 from counterprobe.arguments import whole_number
 from counterprobe.arrays import FloatArray, IntArray, StateArray
-from counterprobe.evaluation.plan_runs import contexts_of
 from counterprobe.oracles import Oracle, Readouts, as_oracle
 from counterprobe.rows import to_numpy
 from counterprobe.run.door import Door
 from counterprobe.run.ledger import Ledger
-from counterprobe.states import MASK, as_states
+from counterprobe.states import MASK, as_contexts, as_states
 from counterprobe.streams import keyed_generator
 
-__all__ = ["LogLikelihoods", "OrderDisagreement", "log_likelihoods", "order_disagreement"]
+__all__ = ["LogLikelihoods", "OrderDisagreement", "log_likelihoods"]
 
 # States in one call, by default.
 AT_ONCE = 256
@@ -61,7 +59,7 @@ class LogLikelihoods:
     Attributes
     ----------
     values : ndarray of float, shape (count, orders)
-        One a sequence and order; minus infinity for a sequence that the oracle excludes, NaN for
+        One per sequence and order; minus infinity for a sequence that the oracle excludes, NaN for
         one that is not complete.
     num_tokens : ndarray of int, shape (count,)
         Positions of each sequence that were scored: those that no context gave.
@@ -86,7 +84,7 @@ class LogLikelihoods:
 
     @property
     def per_token(self) -> FloatArray:
-        """Nats a scored position, shape ``(count,)``; NaN where nothing was masked."""
+        """Nats per scored position, shape ``(count,)``; NaN where nothing was masked."""
         scored = np.where(self.num_tokens == 0, np.nan, self.num_tokens)
         ratio: FloatArray = self.per_sequence / scored
         return ratio
@@ -127,7 +125,7 @@ def log_likelihoods(
     given : array_like of int, shape (N,) or (count, N), optional
         Context, ``MASK`` at the positions to score: everything by default.
     orders : int
-        Random orders a sequence; two or more show how much they disagree.
+        Random orders per sequence; two or more show how much they disagree.
     seed : int
         Order k of sequence s depends on the seed, s and k alone.
     at_once : int
@@ -145,53 +143,28 @@ def log_likelihoods(
     orders = whole_number("orders", orders, at_least=1)
     at_once = whole_number("at_once", at_once, at_least=1)
     tokens = as_states(sequences, oracle.length, oracle.vocab_size, name="sequences")
-    contexts = contexts_of(oracle, given, len(tokens))
+    contexts = as_contexts(given, oracle.length, oracle.vocab_size, len(tokens))
     _check_context(tokens, contexts)
     values = np.zeros((len(tokens), orders))
     is_complete = (tokens != MASK).all(axis=1)
     values[~is_complete] = np.nan
     door = Door(oracle)
+    ranks = _ranks(contexts, orders, seed)
+    ranks[~is_complete] = -1
+    # Order after order of sequence after sequence, each from its first position on.
+    sequence, index, position = np.nonzero(ranks >= 0)
+    step = ranks[sequence, index, position]
+    turn = np.lexsort((step, index, sequence))
     with door.stage("probe") as stage:
-        for steps in _steps(tokens, contexts, np.flatnonzero(is_complete), orders, seed, at_once):
-            readouts = Readouts.pairs(np.arange(len(steps.states)), steps.position)
-            rows = stage.rows(steps.states, readouts)
-            shown = tokens[steps.sequence, steps.position].astype(np.int64)
-            log_prob = to_numpy(rows.log_prob(shown)).astype(np.float64)
-            np.add.at(values, (steps.sequence, steps.order), log_prob)
+        for low in range(0, len(turn), at_once):
+            now = turn[low : low + at_once]
+            s, k, here = sequence[now], index[now], position[now]
+            states = np.where(ranks[s, k] < step[now, None], tokens[s], MASK)
+            rows = stage.rows(states, Readouts.pairs(np.arange(len(now)), here))
+            log_prob = to_numpy(rows.log_prob(tokens[s, here].astype(np.int64)))
+            np.add.at(values, (s, k), log_prob.astype(np.float64))
     num_tokens = (contexts == MASK).sum(axis=1).astype(np.int64)
     return LogLikelihoods(values, num_tokens, door.ledger)
-
-
-def order_disagreement(
-    oracle: Oracle,
-    sequences: ArrayLike,
-    *,
-    given: ArrayLike | None = None,
-    orders: int = 2,
-    seed: int = 0,
-) -> OrderDisagreement:
-    """Measure how far apart random orders put the same sequences; zero for an exact law.
-
-    Parameters
-    ----------
-    oracle, sequences, given, seed
-        As in :func:`log_likelihoods`.
-    orders : int
-        At least two.
-    """
-    orders = whole_number("orders", orders, at_least=2)
-    scored = log_likelihoods(oracle, sequences, given=given, orders=orders, seed=seed)
-    return scored.disagreement
-
-
-@dataclass(frozen=True, slots=True)
-class _Steps:
-    """States to submit; from each the row of one position is read."""
-
-    states: StateArray
-    position: IntArray
-    sequence: IntArray
-    order: IntArray
 
 
 def _check_context(tokens: StateArray, contexts: StateArray) -> None:
@@ -204,54 +177,15 @@ def _check_context(tokens: StateArray, contexts: StateArray) -> None:
         )
 
 
-def _steps(
-    tokens: StateArray,
-    contexts: StateArray,
-    complete: IntArray,
-    orders: int,
-    seed: int,
-    at_once: int,
-) -> Iterator[_Steps]:
-    """Yield the steps of every chain, some at a time."""
-    waiting: list[_Steps] = []
-    room = at_once
-    for s in complete.tolist():
-        masked = np.flatnonzero(contexts[s] == MASK)
+def _ranks(contexts: StateArray, orders: int, seed: int) -> IntArray:
+    """Return when each position is scored in each order, shape ``(count, orders, N)``.
+
+    The first is number 0; context comes before all, at -1.
+    """
+    ranks = np.full((len(contexts), orders, contexts.shape[1]), -1)
+    for s, context in enumerate(contexts):
+        masked = np.flatnonzero(context == MASK)
         for k in range(orders):
             order = keyed_generator(seed, "likelihood order", s, k).permutation(masked)
-            low = 0
-            while low < len(order):
-                high = min(low + room, len(order))
-                waiting.append(_part(tokens[s], contexts[s], order, low, high, s, k))
-                room -= high - low
-                low = high
-                if room == 0:
-                    yield _joined(waiting)
-                    waiting, room = [], at_once
-    if waiting:
-        yield _joined(waiting)
-
-
-def _part(
-    tokens: StateArray,
-    context: StateArray,
-    order: IntArray,
-    low: int,
-    high: int,
-    sequence: int,
-    index: int,
-) -> _Steps:
-    """Lay out steps low to high of one chain."""
-    steps = np.arange(low, high)
-    states = np.repeat(context[None, :], len(steps), axis=0)
-    states[:, order] = np.where(np.arange(len(order)) < steps[:, None], tokens[order], MASK)
-    return _Steps(states, order[steps], np.full(len(steps), sequence), np.full(len(steps), index))
-
-
-def _joined(parts: list[_Steps]) -> _Steps:
-    return _Steps(
-        np.concatenate([part.states for part in parts]),
-        np.concatenate([part.position for part in parts]),
-        np.concatenate([part.sequence for part in parts]),
-        np.concatenate([part.order for part in parts]),
-    )
+            ranks[s, k, order] = np.arange(len(order))
+    return ranks

@@ -11,7 +11,7 @@ before it were committed one at a time, the earlier ones of its own batch includ
 
 over draws of the batches. The positions' own values are summed over rather than sampled. All
 ``p_i`` of a sequence that is known come from one pass (``a query with ranks``), so that a
-price costs one evaluation a sample beside those that drew it.
+price costs one evaluation per sample beside those that drew it.
 
 One at a time means an order that keeps to the batches and is uniformly random inside each, a fresh
 one for each sample; the law depends on it, and the price is a mean over such orders.
@@ -210,7 +210,7 @@ def _in_one_pass(
 
 
 def _unread(door: Door, states: StateArray) -> FloatArray:
-    """Return one row a position, alike everywhere, to be written over."""
+    """Return one row per position, alike everywhere, to be written over."""
     return np.full((*states.shape, door.vocab_size), 1 / door.vocab_size)
 
 

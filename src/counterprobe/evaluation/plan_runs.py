@@ -13,34 +13,19 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike
 
 from counterprobe.arrays import FloatArray, IntArray, StateArray
 from counterprobe.evaluation.chains import Chain, Limits, chain_divergences, choose_steps
-from counterprobe.oracles import Oracle, Readouts
+from counterprobe.oracles import Readouts
 from counterprobe.planning import Plan
 from counterprobe.rows import to_numpy
 from counterprobe.run.door import Door
-from counterprobe.states import all_masked, as_states, check_batch
+from counterprobe.states import check_batch
 from counterprobe.streams import keyed_generator
 
-__all__ = ["PlanRun", "Round", "as_plans", "contexts_of"]
+__all__ = ["PlanRun", "Round", "as_plans"]
 
 Batches = list[IntArray]
-
-
-def contexts_of(oracle: Oracle, given: ArrayLike | None, count: int) -> StateArray:
-    """Return one context a sample, shape ``(count, N)``; everything masked without ``given``."""
-    contexts = all_masked(oracle.length, count)
-    if given is not None:
-        known = as_states(given, oracle.length, oracle.vocab_size, name="given")
-        if len(known) not in (1, count):
-            raise ValueError(
-                f"given must have shape ({oracle.length},) or ({count}, {oracle.length}), got "
-                f"{np.shape(given)}"
-            )
-        contexts[:] = known
-    return contexts
 
 
 def as_plans(plans: Plan | Iterable[Any], contexts: StateArray) -> list[Batches]:

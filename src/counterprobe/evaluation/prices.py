@@ -10,6 +10,7 @@ not cover of it.
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -19,14 +20,15 @@ from numpy.typing import ArrayLike
 
 from counterprobe.arguments import whole_number
 from counterprobe.discovery import SoftStructure
+from counterprobe.errors import BudgetExceeded
 from counterprobe.evaluation.chain_rule import AT_ONCE, plan_kl
 from counterprobe.evaluation.chain_rule_kl import ChainRuleKL
-from counterprobe.oracles import Oracle
+from counterprobe.oracles import Oracle, Query, Reply, Wrapper
 from counterprobe.planning import Plan, distance_plan, random_plan, spread_plan
 from counterprobe.run.ledger import Ledger
 from counterprobe.streams import Streams, keyed_generator
 
-__all__ = ["Price", "PriceTable", "Pricing", "price_plans"]
+__all__ = ["BudgetedOracle", "Price", "PriceTable", "Pricing", "Spent", "price_plans"]
 
 # So many plans that are all the same are the only one there is.
 ALIKE = 8
@@ -127,7 +129,7 @@ class PriceTable:
 
     @property
     def rows(self) -> list[list[str]]:
-        """A row a number of batches, a cell a way after it; empty where nothing was measured."""
+        """A row per number of batches, then a cell per way; empty where nothing was measured."""
         counts = sorted({price.batches for price in self.prices})
         cells = {(price.batches, price.way): price.cell for price in self.prices}
         return [
@@ -154,7 +156,7 @@ class PriceTable:
         )
 
     def __str__(self) -> str:
-        """Return a table: a row a number of batches, a column a way, and what it leaves out."""
+        """Return a table: a row per number of batches, a column per way, and what is left out."""
         rows = self.rows
         widths = [
             max([len(way), *(len(row[k]) for row in rows)]) for k, way in enumerate(self.ways, 1)
@@ -316,3 +318,83 @@ def _makers(
 
         makers["distance"] = apart
     return makers
+
+
+# ----- A budget of measuring ---------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Spent:
+    """Where measuring stands; what a progress callback of ``advise`` receives.
+
+    Attributes
+    ----------
+    now : str
+        What is being measured.
+    evaluations, max_evaluations : int
+    seconds, max_seconds : float
+    """
+
+    now: str
+    evaluations: int
+    max_evaluations: int
+    seconds: float
+    max_seconds: float
+
+
+class BudgetedOracle(Wrapper):
+    """An oracle that raises ``BudgetExceeded`` rather than pass a budget.
+
+    Parameters
+    ----------
+    oracle : Oracle
+    max_evaluations : int
+    max_seconds : float
+        From now on; a call that has begun is waited for.
+    tell : callable
+        Called with :class:`Spent` before every call.
+    """
+
+    def __init__(
+        self,
+        oracle: Oracle,
+        max_evaluations: int,
+        max_seconds: float,
+        tell: Callable[[Spent], None],
+    ) -> None:
+        super().__init__(oracle)
+        self.max_evaluations = max_evaluations
+        self.max_seconds = max_seconds
+        self.evaluations = 0
+        self.now = ""
+        self._tell = tell
+        self._asking = 0.0
+        self._started = time.monotonic()
+
+    def ask(self, query: Query) -> Reply:
+        """Ask the oracle if the budget permits it."""
+        self.check(len(query.states))
+        before = time.monotonic()
+        reply = self.inner.ask(query).settle()
+        self._asking += time.monotonic() - before
+        self.evaluations += len(query.states)
+        return reply
+
+    def check(self, num_states: int = 0) -> None:
+        """Refuse so many more evaluations beyond the budget; tell where it stands."""
+        seconds = time.monotonic() - self._started
+        if self.evaluations + num_states > self.max_evaluations:
+            raise BudgetExceeded(f"the budget of {self.max_evaluations:,} evaluations ended")
+        if seconds > self.max_seconds:
+            raise BudgetExceeded(f"the budget of {self.max_seconds:g} seconds ended")
+        self._tell(
+            Spent(self.now, self.evaluations, self.max_evaluations, seconds, self.max_seconds)
+        )
+
+    def affords(self, num_states: float) -> bool:
+        """Whether so many more evaluations fit, at the pace of those before."""
+        if not math.isfinite(num_states) or self.evaluations + num_states > self.max_evaluations:
+            return False
+        pace = self._asking / self.evaluations if self.evaluations else 0.0
+        left = self.max_seconds - (time.monotonic() - self._started)
+        return num_states * pace <= left

@@ -8,15 +8,12 @@ those that its store has columns for.
 
 from __future__ import annotations
 
-import hashlib
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
+from counterprobe.digests import token_digest
 from counterprobe.evaluation.batch_kl import DEFAULT_DRAWS, BatchKL, batch_kl
 from counterprobe.oracles import Oracle
 from counterprobe.run.listening import Listener
@@ -27,10 +24,10 @@ from counterprobe.streams import Streams
 from counterprobe.targets.law import ForestLaw
 from counterprobe.targets.table import TableLaw
 
-__all__ = ["Law", "Trial", "Watch", "run_trial", "token_digest"]
+__all__ = ["Law", "OnProgress", "Trial", "run_trial"]
 
 Law = ForestLaw | TableLaw
-Watch = Callable[[Progress], None]
+OnProgress = Callable[[Progress], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +89,7 @@ def run_trial(
     temperature: float = 1.0,
     max_submissions: int | None = None,
     oracle: Oracle | None = None,
-    progress: Watch | None = None,
+    progress: OnProgress | None = None,
     listener: Listener | None = None,
 ) -> Trial:
     """Run a sampler once and measure it.
@@ -104,7 +101,7 @@ def run_trial(
         Told what it must know about the law (``informed_by``); settings that it has are kept.
     streams : Streams
     draws : int or None
-        Monte Carlo draws a large factor of the batch KL; None does not measure it.
+        Monte Carlo draws per large factor of the batch KL; None does not measure it.
     seed : int
         Evaluation seed of those draws.
     temperature : float
@@ -134,8 +131,3 @@ def run_trial(
     kl = batch_kl(law, result, draws=draws, seed=seed)
     seconds = time.perf_counter() - started
     return Trial(result, kl, draws, seconds, *again)
-
-
-def token_digest(tokens: NDArray[np.integer[Any]]) -> str:
-    """Return sixteen hexadecimal digits by which files tell whether two runs drew the same."""
-    return hashlib.blake2b(tokens.astype("<i8").tobytes(), digest_size=8).hexdigest()

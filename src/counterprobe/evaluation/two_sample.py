@@ -82,7 +82,7 @@ class FrequencyDifference:
     """Total variation between observed frequencies.
 
     Sampling alone puts it above zero: for V equally likely tokens and n sequences in either set,
-    around ``sqrt(V / (pi n))`` a site. Compare with a second reference, or test.
+    around ``sqrt(V / (pi n))`` per site. Compare with a second reference, or test.
 
     Attributes
     ----------

@@ -12,9 +12,8 @@ from numpy.typing import ArrayLike
 from counterprobe.arguments import whole_number
 from counterprobe.discovery import SoftStructure, Structure
 from counterprobe.evaluation.likelihood import log_likelihoods
-from counterprobe.infilling.task import Task, make_task
-from counterprobe.infilling.terms import infill_terms, orders_of, rule_of
-from counterprobe.infilling.tracing import recorder_for
+from counterprobe.infilling.task import Task, make_task, recorder_for
+from counterprobe.infilling.terms import infill_record, orders_of, rule_of
 from counterprobe.models import Template
 from counterprobe.models.template import Allowed
 from counterprobe.run.batches import SampleBatch
@@ -164,17 +163,16 @@ def infill(
         "at_once": at_once,
     }
     scores, measuring = None, Ledger(probes=task.num_measured)
-    about = infill_terms(
+    record = infill_record(
         task,
         rule,
         structure=structure,
         temperature=temperature,
         likelihood_orders=likelihood_orders,
-        is_traced=trace is not None,
-        trace_sequence=trace_sequence,
+        trace_sequence=None if trace is None else trace_sequence,
         **terms,
     )
-    with task.oracle.running(about):
+    with task.oracle.running(record.terms):
         checked = Ledger()
         # A finished text has no use for a structure.
         if structure is not None and (task.given == MASK).any():

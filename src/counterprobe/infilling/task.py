@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +20,9 @@ from counterprobe.models.template import Allowed
 from counterprobe.oracles import Oracle, OracleInfo, Query, Reply, as_oracle
 from counterprobe.run.ledger import Ledger
 from counterprobe.states import all_masked, as_states
+from counterprobe.trace import About, Recorder
 
-__all__ = ["Task", "as_model", "make_task"]
+__all__ = ["ModelOracle", "Task", "about_task", "as_model", "make_task", "recorder_for"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -241,3 +244,92 @@ def _reads_alike(one: Template, other: Template) -> bool:
         (a is None and b is None) or (a is not None and b is not None and np.array_equal(a, b))
         for a, b in zip(*arrays, strict=True)
     )
+
+
+# ----- A task that is made where it is used ------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class ModelOracle:
+    """Makes the oracle of a model and a text; each call loads the model anew.
+
+    Parameters
+    ----------
+    model : str
+        A name that ``counterprobe models`` lists, or a folder that every worker can read.
+    text : str, optional
+        With masks.
+    allowed, temperature, model_options, oracle_options
+        As in :func:`counterprobe.infilling.task.make_task`; at temperature 0 the oracle's law is
+        the model's own.
+
+    Examples
+    --------
+    >>> make = ModelOracle("sapiens-heavy", "EVQLXES", model_options={"device": "cpu"})
+    >>> make().length
+    7
+    """
+
+    model: str
+    text: str | None = None
+    allowed: Allowed | None = None
+    temperature: float = 1.0
+    model_options: Mapping[str, Any] = field(default_factory=dict)
+    oracle_options: Mapping[str, Any] = field(default_factory=dict)
+
+    def __call__(self) -> Oracle:
+        """Load the model, read the text and return the oracle."""
+        return make_task(
+            self.model,
+            self.text,
+            allowed=self.allowed,
+            temperature=self.temperature,
+            model_options=self.model_options,
+            oracle_options=self.oracle_options,
+        ).oracle
+
+
+# ----- What its trace says -----------------------------------------------------------------
+
+
+def about_task(task: Task, command: str | None = None, count: int | None = None) -> About:
+    """Return what is known of a task that a viewer wants to see.
+
+    Parameters
+    ----------
+    task : Task
+    command : str, optional
+        The command that makes the trace.
+    count : int, optional
+        Sequences that are drawn.
+    """
+    template, model = task.template, task.model
+    tokens = None
+    if template is not None:
+        ids = template.vocabulary
+        tokens = [template.spell(ids[k : k + 1]) for k in range(len(ids))]
+    backbone = getattr(model, "backbone", None)
+    return About(
+        model=None if model is None else model.name,
+        tokens=tokens,
+        positions=None if backbone is None else [str(k + 1) for k in backbone.residue_index],
+        coordinates=None if backbone is None else backbone.coordinates[:, 1],
+        command=command,
+        count=count,
+    )
+
+
+@contextmanager
+def recorder_for(
+    file: str | os.PathLike[str] | None,
+    task: Task,
+    max_bytes: int,
+    command: str | None,
+    count: int,
+) -> Iterator[Recorder | None]:
+    """Give the recorder of a task; none where no trace is wanted."""
+    if file is None:
+        yield None
+        return
+    with Recorder(file, about_task(task, command, count), max_bytes=max_bytes) as recorder:
+        yield recorder

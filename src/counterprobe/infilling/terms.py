@@ -11,12 +11,13 @@ from counterprobe.digests import digest_of
 from counterprobe.discovery import SoftStructure, Structure
 from counterprobe.discovery.structure.soft import PLANS
 from counterprobe.infilling.task import Task
+from counterprobe.run.record import OracleIdentity, RunRecord
 from counterprobe.samplers.base import Sampler
 from counterprobe.samplers.registry import as_sampler
 from counterprobe.sampling import Orders
 from counterprobe.streams import Streams
 
-__all__ = ["DEFAULT_SAMPLER", "infill_terms", "orders_of", "rule_of"]
+__all__ = ["DEFAULT_SAMPLER", "infill_record", "orders_of", "rule_of"]
 
 # Steady without a structure: it stops adding positions to a batch when they may depend much.
 DEFAULT_SAMPLER = "entropy-bounded"
@@ -40,71 +41,73 @@ def orders_of(structure: Structure | SoftStructure | None) -> Orders | int:
     return PLANS if isinstance(structure, SoftStructure) else "shared"
 
 
-def infill_terms(
+def infill_record(
     task: Task,
     rule: Sampler,
     *,
     structure: Structure | SoftStructure | None,
     seed: int | Streams,
     count: int,
-    at_once: int,
-    is_traced: bool,
+    orders: Orders | int,
+    temperature: float,
     max_submissions: int | None,
+    at_once: int,
     likelihood_orders: int,
-    trace_sequence: int,
-    **others: Any,
-) -> dict[str, Any]:
-    """Return what determines a run.
+    trace_sequence: int | None,
+) -> RunRecord:
+    """Return what determines an infill, and so every question that it asks.
 
     Parameters
     ----------
     task : Task
     rule : Sampler
-    structure, seed, count, at_once, max_submissions, likelihood_orders
+    structure, seed, count, orders, temperature, max_submissions, at_once
         As in ``infill``.
-    is_traced : bool
-        Whether a sequence is followed, for which sequences are drawn side by side and not
-        in lockstep. That is another order of questions only where a sequence has a session of its
-        own or waits for its turn, and where some states are submitted twice.
-    trace_sequence : int
-        The one that is followed, from 0, and so starts before the others.
-    **others
-        What else of the call determines it, by name: temperature, orders.
+    likelihood_orders : int
+    trace_sequence : int or None
+        The sequence that is followed, from 0, and so starts before the others; None if none is.
+        Where one is, sequences are drawn side by side and not in lockstep: another order of
+        questions only where a sequence has a session of its own or waits for its turn, and where
+        some states are submitted twice.
     """
-    streams = seed if isinstance(seed, Streams) else Streams.from_seed(seed)
     info = task.oracle.info
-    has_turns = count > at_once or info.keeps_work
-    in_turn = count > 1 and has_turns
-    by_budget = in_turn or info.recheck or likelihood_orders
-    return {
+    in_turn = count > 1 and (count > at_once or info.keeps_work)
+    decides = in_turn or info.recheck or likelihood_orders
+    more = {
         **_text(task),
         "structure": None if structure is None else _digest(structure),
-        **others,
-        "sampler": rule.name,
-        "settings": rule.settings,
-        "count": count,
-        "decision_seed": streams.decision_seed,
-        "commit_seed": streams.commit_seed,
         "at_once": at_once,
         "recheck": info.recheck,
         "likelihood_orders": likelihood_orders,
-        **({"traced": is_traced} if in_turn or (count > 1 and info.recheck) else {}),
-        **({"traced_sequence": f"number {trace_sequence + 1}"} if trace_sequence else {}),
-        # A budget decides what is asked a second time, who asks next, and what is scored.
-        **({"max_submissions": max_submissions} if by_budget else {}),
     }
+    if in_turn or (count > 1 and info.recheck):
+        more["traced"] = trace_sequence is not None
+    if trace_sequence:
+        more["traced_sequence"] = f"number {trace_sequence + 1}"
+    return RunRecord(
+        sampler=rule.name,
+        settings=rule.settings,
+        oracle=OracleIdentity.of(task.oracle),
+        streams=seed if isinstance(seed, Streams) else Streams.from_seed(seed),
+        given=task.given,
+        count=count,
+        orders=orders,
+        temperature=temperature,
+        # A budget decides what is asked a second time, who asks next, and what is scored.
+        max_submissions=max_submissions if decides else None,
+        more=more,
+    )
 
 
 def _text(task: Task) -> dict[str, Any]:
-    """Return what is given and what may stand where."""
+    """Return what stands around the positions, and what may stand where."""
     template = task.template
     if template is None:
-        return {"given": task.given}
+        return {}
     allowed = None
     if template.has_restrictions and template.permitted is not None:
         allowed = template.permitted[template.kind]
     return {
-        "given": task.given,
         "frame": np.delete(template.frame, template.slots),
         "slots": template.slots,
         "vocabulary": template.vocabulary,

@@ -16,7 +16,7 @@ __all__ = ["KINDS", "check_kind", "write_texts"]
 
 # Letters in a line of FASTA.
 LINE = 80
-KINDS = (".fasta", ".fa", ".csv", ".jsonl", ".npz")
+KINDS = (".fasta", ".fa", ".csv", ".jsonl")
 
 
 def check_kind(path: str | os.PathLike[str]) -> str:
@@ -36,16 +36,14 @@ def write_texts(batch: SampleBatch, path: str | os.PathLike[str]) -> None:
         With texts.
     path : path
         ``.fasta`` and ``.csv`` hold the texts, their log-probabilities, log-likelihoods and
-        number of evaluations; ``.jsonl`` and ``.npz`` hold everything, as ``SampleBatch.save``.
+        number of evaluations; ``.jsonl`` holds everything, as ``SampleBatch.save``.
     """
     kind = check_kind(path)
-    if kind in (".jsonl", ".npz"):
+    if kind == ".jsonl":
         batch.save(path)
         return
     if batch.texts is None:
-        raise ValueError(
-            "this batch has no texts, its oracle cannot spell; write .jsonl or .npz instead"
-        )
+        raise ValueError("this batch has no texts, its oracle cannot spell; write .jsonl instead")
     text = _as_csv(batch) if kind == ".csv" else _as_fasta(batch)
     with whole_file(path) as partial:
         partial.write_text(text, encoding="utf-8", newline="")

@@ -18,6 +18,7 @@ from typing import Any
 
 from counterprobe.models.backbones import Backbone as Backbone
 from counterprobe.models.letters import Letters as Letters
+from counterprobe.models.letters import SequenceModel as SequenceModel
 from counterprobe.models.registry import MaskedModel as MaskedModel
 from counterprobe.models.registry import ModelEntry as ModelEntry
 from counterprobe.models.registry import all_models as all_models
@@ -26,7 +27,6 @@ from counterprobe.models.template import Template as Template
 
 _LAZY = {
     "LanguageModel": "counterprobe.models.transformers",
-    "SequenceModel": "counterprobe.models.sequences",
     "TorchOracle": "counterprobe.models.torch",
 }
 

@@ -11,8 +11,7 @@ from __future__ import annotations
 from typing import Any
 
 from counterprobe.extras import load_extra
-from counterprobe.models.letters import AMINO_ACIDS, Letters
-from counterprobe.models.sequences import SequenceModel
+from counterprobe.models.letters import AMINO_ACIDS, Letters, SequenceModel
 from counterprobe.models.weights import (
     default_device,
     fill_in,

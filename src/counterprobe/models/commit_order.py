@@ -21,9 +21,8 @@ import numpy as np
 
 from counterprobe.arrays import IntArray, StateArray
 from counterprobe.extras import load_extra
-from counterprobe.models.logits import Softmax
 from counterprobe.models.message_passing import Decoder
-from counterprobe.models.rows import TorchRows
+from counterprobe.models.rows import Softmax, TorchRows
 from counterprobe.models.template import Template
 from counterprobe.oracles import KeptWork, Oracle, OracleInfo, Query, Readouts, Reply
 from counterprobe.states import MASK, as_states

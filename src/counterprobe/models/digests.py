@@ -6,8 +6,8 @@ given at a position is no part of it, nor is anything that moves rows by roundin
 batch size). The code of a network is not read: two that compute other things from equal weights
 are told apart only by their rows.
 
-A digest takes one pass over the weights, at about a gigabyte a second on one core. It is made when
-somebody asks for it, and again when weights were changed in place since.
+A digest takes one pass over the weights, at about a gigabyte per second on one core. It is made
+when somebody asks for it, and again when weights were changed in place since.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from counterprobe.digests import DIGEST_SIZE
+from counterprobe.digests import DIGEST_SIZE, digest_of
 from counterprobe.extras import load_extra
 from counterprobe.models.template import Template
 
@@ -66,18 +66,14 @@ def rows_digest(model: Any, template: Template, *others: Any) -> str | None:
     weights = weights_digest(model)
     if weights is None:
         return None
-    whole = hashlib.blake2b(weights, digest_size=DIGEST_SIZE)
     allowed = None
     if template.has_restrictions and template.permitted is not None:
         allowed = template.permitted[template.kind]
     frame = np.delete(template.frame, template.slots)
-    for part in (frame, template.slots, template.vocabulary, template.mask_id, allowed, *others):
-        if isinstance(part, np.ndarray):
-            whole.update(f"{part.dtype.str} {part.shape}\n".encode())
-            whole.update(np.ascontiguousarray(part).tobytes())
-        else:
-            whole.update(f"{part!r}\n".encode())
-    return whole.hexdigest()
+    parts = frame, template.slots, template.vocabulary, template.mask_id, allowed, *others
+    return digest_of(
+        weights, *(x if isinstance(x, np.ndarray) else f"{x!r}\n".encode() for x in parts)
+    ).hex()
 
 
 class LastDigest:

@@ -1,16 +1,19 @@
-"""Alphabets of one-letter symbols: how protein and antibody models spell their tokens."""
+"""Models of sequences of letters: how they spell their tokens, and a network with its alphabet."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 from counterprobe.arrays import IntArray
 from counterprobe.models.template import Allowed, Template
 
-__all__ = ["AMINO_ACIDS", "Letters"]
+if TYPE_CHECKING:
+    from counterprobe.models.torch import TorchOracle
 
+__all__ = ["AMINO_ACIDS", "Letters", "SequenceModel"]
 
 AMINO_ACIDS = "ACDEFGHIKLMNPQRSTVWY"
 
@@ -112,3 +115,38 @@ class Letters:
             if letter not in id_of:
                 raise ValueError(f"letters must be among {self.symbols}, got {letter!r}")
         return [id_of[letter] for letter in letters]
+
+
+# ----- A network over letters --------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class SequenceModel:
+    """A network over letters.
+
+    Attributes
+    ----------
+    name : str
+    network : callable
+        Takes ids and returns logits, as :class:`TorchOracle` wants it.
+    letters : Letters
+    max_length : int
+        The most letters in a sequence.
+    """
+
+    name: str
+    network: Callable[..., Any]
+    letters: Letters
+    max_length: int
+
+    def template(self, text: str, *, allowed: Allowed | None = None) -> Template:
+        """Read a sequence, with ``X`` or ``[MASK]`` where a letter is to be filled in."""
+        return self.letters.template(text, allowed=allowed, max_length=self.max_length)
+
+    def oracle(self, template: Template | str, **options: Any) -> TorchOracle:
+        """Return the oracle of one template; options as for :class:`TorchOracle`."""
+        from counterprobe.models.torch import TorchOracle  # torch, when it is needed
+
+        if isinstance(template, str):
+            template = self.template(template)
+        return TorchOracle(self.network, template, **{"name": self.name, **options})

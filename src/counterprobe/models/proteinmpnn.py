@@ -23,10 +23,9 @@ from counterprobe.extras import load_extra
 from counterprobe.models.backbones import Backbone
 from counterprobe.models.commit_order import CommitOrderOracle
 from counterprobe.models.letters import AMINO_ACIDS, Letters
-from counterprobe.models.logits import Softmax
 from counterprobe.models.message_passing import Decoder, DecoderStates
 from counterprobe.models.repeatability import Repeatability, measure_repeatability
-from counterprobe.models.rows import TorchRows
+from counterprobe.models.rows import Softmax, TorchRows
 from counterprobe.models.template import Allowed, Template
 from counterprobe.models.weights import (
     default_device,

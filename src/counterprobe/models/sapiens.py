@@ -2,9 +2,9 @@
 
 Prihoda and others, "BioPhi: a platform for antibody design, humanization, and humanness
 evaluation based on natural antibody repertoires and deep learning", mAbs 2022. The package
-``sapiens`` (MIT) carries the weights, 0.57 million parameters a chain. It needs an old fairseq and
-an old NumPy to run, but its checkpoints are plain tensors: they are read here without importing
-it, into a RoBERTa of four layers written out below.
+``sapiens`` (MIT) carries the weights, 0.57 million parameters per chain. It needs an old fairseq
+and an old NumPy to run, but its checkpoints are plain tensors: they are read here without
+importing it, into a RoBERTa of four layers written out below.
 """
 
 from __future__ import annotations
@@ -14,8 +14,7 @@ import re
 from typing import TYPE_CHECKING, Any, Literal
 
 from counterprobe.extras import load_extra
-from counterprobe.models.letters import AMINO_ACIDS, Letters
-from counterprobe.models.sequences import SequenceModel
+from counterprobe.models.letters import AMINO_ACIDS, Letters, SequenceModel
 from counterprobe.models.weights import (
     default_device,
     fill_in,

@@ -18,10 +18,9 @@ from counterprobe.errors import OracleError
 from counterprobe.extras import load_extra
 from counterprobe.models.calling import Calling
 from counterprobe.models.digests import LastDigest, rows_digest
-from counterprobe.models.logits import Softmax
 from counterprobe.models.memory import BatchSize, is_out_of_memory
 from counterprobe.models.repeatability import Repeatability, measure_repeatability
-from counterprobe.models.rows import TorchRows
+from counterprobe.models.rows import Softmax, TorchRows
 from counterprobe.models.template import Allowed, Template, names_tokens
 from counterprobe.oracles import Oracle, OracleInfo, Query, Readouts, Reply
 from counterprobe.states import as_states

@@ -1,4 +1,4 @@
-"""Many sequences and what they cost together; kept in files of JSON lines or NumPy arrays."""
+"""Many sequences and what they cost together; kept in files of JSON lines."""
 
 from __future__ import annotations
 
@@ -8,15 +8,16 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from counterprobe.archives import read_arrays
 from counterprobe.arrays import FloatArray, StateArray
 from counterprobe.files import read_text, whole_file
-from counterprobe.run.ledger import Ledger, Right
+from counterprobe.plain import plain
+from counterprobe.run.ledger import Ledger
+from counterprobe.run.record import rights_of
 from counterprobe.run.results import SampleResult, StopReason, first_tokens
 from counterprobe.run.transcript import Transcript
 from counterprobe.states import MASK
@@ -29,7 +30,7 @@ _COUNTS = [count.name for count in fields(Ledger)]
 _ARRAYS = ("sequences", "given", "round_of_position")
 # There only if they were asked for.
 _MEASURED = ("token_log_probs", "log_likelihoods")
-# Bytes of a file that is read, unpacked.
+# Bytes of a file that is read.
 MOST_BYTES = 1 << 32
 
 
@@ -151,15 +152,15 @@ class SampleBatch:
         Parameters
         ----------
         path : path
-            ``.jsonl`` for one line of JSON about the whole and one a sequence; ``.npz`` for NumPy
-            arrays. The file appears whole or not at all.
+            ``.jsonl``: one line of JSON about the whole, then one per sequence. The file appears
+            whole or not at all.
         """
-        kind = _kind(path)
+        _check_name(path)
         first = self.results[0]
         header = {
             "format": FORMAT,
             "sampler": first.sampler,
-            "settings": _plain(first.settings),
+            "settings": plain(first.settings),
             "oracle": first.oracle_name,
             "temperature": first.temperature,
             "versions": first.versions,
@@ -177,19 +178,18 @@ class SampleBatch:
         for name in _MEASURED:
             if getattr(self, name) is not None:
                 arrays[name] = getattr(self, name)
-        with whole_file(path) as partial, partial.open("wb") as file:
-            if kind == ".npz":
-                about = np.array(json.dumps({**header, "records": records}))
-                np.savez_compressed(file, allow_pickle=False, about=about, **arrays)
-            else:
-                _write_lines(file, header, records, arrays)
+        for k, record in enumerate(records):
+            record |= {_LINE_NAMES[name]: plain(array[k]) for name, array in arrays.items()}
+        with whole_file(path) as partial, partial.open("w", encoding="utf-8") as file:
+            for line in (header, *records):
+                file.write(json.dumps(line, allow_nan=False) + "\n")
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> SampleBatch:
         """Read what :meth:`save` wrote; transcripts and diagnostics are empty."""
-        kind = _kind(path)
+        _check_name(path)
         try:
-            header, records, arrays = _read_arrays(path) if kind == ".npz" else _read_lines(path)
+            header, records, arrays = _read_lines(path)
             if header["format"] != FORMAT:
                 raise ValueError(f"its format is {header['format']!r:.60}, not {FORMAT!r}")
             _check_parts(header, records, arrays)
@@ -210,7 +210,7 @@ class SampleBatch:
             )
         except OSError:
             raise
-        except Exception as problem:  # whatever a damaged archive makes NumPy and json raise
+        except Exception as problem:  # whatever a damaged file makes NumPy and json raise
             said = " ".join(str(problem).split())
             raise ValueError(
                 f"{os.fspath(path)} is not a file of samples, or is damaged ({said:.200}); write "
@@ -218,28 +218,13 @@ class SampleBatch:
             ) from problem
 
 
-def _kind(path: str | os.PathLike[str]) -> str:
-    kind = Path(path).suffix
-    if kind not in (".jsonl", ".npz"):
-        raise ValueError(f"path must end in .jsonl or .npz, got {os.fspath(path)!r}")
-    return kind
+def _check_name(path: str | os.PathLike[str]) -> None:
+    if Path(path).suffix != ".jsonl":
+        raise ValueError(f"path must end in .jsonl, got {os.fspath(path)!r}")
 
 
 def _counts(ledger: Ledger) -> dict[str, int]:
     return {name: getattr(ledger, name) for name in _COUNTS}
-
-
-def _plain(value: Any) -> Any:
-    """Turn settings into what JSON has; infinities become words, which samplers read back."""
-    if isinstance(value, dict):
-        return {str(key): _plain(item) for key, item in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_plain(item) for item in value]
-    if isinstance(value, (np.generic, np.ndarray)):
-        return _plain(value.tolist())
-    if isinstance(value, float) and not math.isfinite(value):
-        return str(value)
-    return value if value is None or isinstance(value, (bool, int, float, str)) else str(value)
 
 
 def _record(result: SampleResult) -> dict[str, Any]:
@@ -265,14 +250,11 @@ def _result(
     round_of_position: NDArray[np.int64],
 ) -> SampleResult:
     stop = StopReason[record["stop"]]
-    rights = Right.NONE
-    for name in record["rights"]:
-        rights |= Right[name.upper().replace("-", "_")]
     return SampleResult(
         tokens=state.astype(np.int64) if stop is StopReason.COMPLETED else None,
         state=state,
         ledger=Ledger(**record["ledger"]),
-        rights=rights,
+        rights=rights_of(record["rights"]),
         stop=stop,
         reason=record["reason"],
         given=given,
@@ -301,29 +283,11 @@ _LINE_NAMES = {
 Parts = tuple[dict[str, Any], list[dict[str, Any]], dict[str, NDArray[Any]]]
 
 
-def _write_lines(
-    file: BinaryIO,
-    header: dict[str, Any],
-    records: list[dict[str, Any]],
-    arrays: dict[str, NDArray[Any]],
-) -> None:
-    lines = [header]
-    for k, record in enumerate(records):
-        lines.append({**record, **{_LINE_NAMES[n]: _numbers(a[k]) for n, a in arrays.items()}})
-    for line in lines:
-        file.write((json.dumps(line, allow_nan=False) + "\n").encode())
-
-
-def _numbers(array: NDArray[Any]) -> list[Any]:
-    """Return a row as a list; what JSON has no number for becomes null or a word."""
-    if array.dtype.kind != "f":
-        return list(array.tolist())
-    return [None if math.isnan(x) else _plain(x) for x in array.tolist()]
-
-
 def _read_lines(path: str | os.PathLike[str]) -> Parts:
     lines = [json.loads(line) for line in read_text(path, MOST_BYTES).splitlines()]
     header, records = lines[0], lines[1:]
+    if not records:
+        raise ValueError("it has no sequences")
     arrays: dict[str, NDArray[Any]] = {
         "sequences": _whole(records, "tokens", np.int32),
         "given": _whole(records, "given", np.int32),
@@ -344,19 +308,11 @@ def _whole(records: list[dict[str, Any]], name: str, kind: type[np.integer]) -> 
     return array.astype(kind)
 
 
-def _read_arrays(path: str | os.PathLike[str]) -> Parts:
-    arrays = read_arrays(path, ("about", *_ARRAYS, *_MEASURED), MOST_BYTES)
-    header = json.loads(str(arrays.pop("about")))
-    return header, header["records"], arrays
-
-
 def _check_parts(header: Any, records: Any, arrays: dict[str, NDArray[Any]]) -> None:
     """Refuse parts that no samples have; what else is wrong fails where it is used."""
     for name, kind in (("sampler", str), ("settings", dict), ("oracle", str), ("versions", dict)):
         if not isinstance(header[name], kind):
             raise ValueError(f"{name} must be of type {kind.__name__}")
-    if not isinstance(records, list) or not records:
-        raise ValueError("it has no list of sequences")
     counts = [header["ledger"], header.get("measuring", {}), *(r["ledger"] for r in records)]
     if not all(type(count) is int and count >= 0 for one in counts for count in one.values()):
         raise ValueError("a ledger must hold whole numbers of at least 0")

@@ -9,8 +9,7 @@ from counterprobe.arrays import IntArray, StateArray
 from counterprobe.oracles import Query, Readouts, RunKey, Runs
 from counterprobe.states import (
     MASK,
-    all_masked,
-    as_states,
+    as_context,
     check_positions,
     fingerprint,
     fingerprint_change,
@@ -49,12 +48,7 @@ class History:
     """
 
     def __init__(self, length: int, vocab_size: int, given: ArrayLike | None = None) -> None:
-        if given is None:
-            self.state: StateArray = all_masked(length)
-        else:
-            if np.ndim(given) != 1:
-                raise ValueError(f"given must have shape ({length},), got {np.shape(given)}")
-            self.state = as_states(given, length, vocab_size, name="given")[0].copy()
+        self.state: StateArray = as_context(given, length, vocab_size)
         self.round_of: IntArray = np.where(self.state == MASK, -2, -1).astype(np.int64)
         self.ranks = self.round_of.copy()
         self.num_known = int((self.state != MASK).sum())

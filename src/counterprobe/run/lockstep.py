@@ -38,8 +38,7 @@ from counterprobe.run.rounds import (
 from counterprobe.run.unmasking import Observe
 from counterprobe.states import (
     MASK,
-    all_masked,
-    as_states,
+    as_contexts,
     check_batch,
     fingerprint,
     fingerprint_weights,
@@ -99,14 +98,9 @@ class Lockstep:
             raise ValueError(f"groups must be at most count = {count}, got {groups}")
         require_streams(streams)
         length = self.door.length
-        self._states = all_masked(length, count)
-        if given is not None:
-            context = as_states(given, length, self.door.vocab_size, name="given")
-            if len(context) not in (1, count):
-                raise ValueError(f"given must have 1 or {count} rows, got {len(context)}")
-            if ((context == MASK) != (context[0] == MASK)).any():
-                raise ValueError("given must mask the same positions in every sequence")
-            self._states[:] = context
+        self._states = as_contexts(given, length, self.door.vocab_size, count)
+        if ((self._states == MASK) != (self._states[0] == MASK)).any():
+            raise ValueError("given must mask the same positions in every sequence")
         self._given = self._states.copy()
         self._prints = fingerprint(self._states)
         self._streams = streams

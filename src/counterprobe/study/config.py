@@ -121,7 +121,7 @@ class StudyConfig:
         Settings in which those must differ.
     screening : {"all", "cheapest-first"}
         Whether every candidate is screened, or only those that may be among the chosen: from the
-        cheapest on, as far as costs are known in advance (``foresight.py``), until enough have
+        cheapest on, as far as costs are known in advance (``screening.py``), until enough have
         passed and all others must cost more. Both choose the same candidates.
     seeds, draws, accuracy, reference
     random : RandomSearch or None

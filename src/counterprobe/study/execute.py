@@ -14,13 +14,13 @@ from counterprobe.study.protocol import Cell, Study, Task
 from counterprobe.study.store import Store
 from counterprobe.study.work import do_work
 
-__all__ = ["Standing", "run_study"]
+__all__ = ["StudyProgress", "run_study"]
 
 Plain = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class StudyProgress:
     """Where a study stands; what a progress callback receives.
 
     Attributes
@@ -50,7 +50,7 @@ def run_study(
     *,
     workers: int | None = None,
     engine: Engine | None = None,
-    progress: Callable[[Standing], None] | None = None,
+    progress: Callable[[StudyProgress], None] | None = None,
 ) -> Study:
     """Do whatever is missing of a registered study, and return it finished.
 
@@ -65,7 +65,7 @@ def run_study(
     engine : Engine, optional
         Where runs are made, in place of processes of this machine.
     progress : callable, optional
-        Called with a :class:`Standing` whenever a run starts or ends.
+        Called with a :class:`StudyProgress` whenever a run starts or ends.
     """
     if engine is None:
         engine = Processes(workers)
@@ -98,7 +98,7 @@ def _drive(
     store: Store,
     crew: Crew,
     losses: list[str],
-    progress: Callable[[Standing], None],
+    progress: Callable[[StudyProgress], None],
 ) -> None:
     """Keep every worker busy until nothing is missing; ``losses`` grows when one is lost."""
     running: dict[int, Task] = {}
@@ -153,7 +153,7 @@ def _where(task: Task) -> str:
 
 
 class _Clock:
-    """How much longer: seconds a position so far, over the positions still to come."""
+    """How much longer: seconds per position so far, over the positions still to come."""
 
     def __init__(self, study: Study, workers: int) -> None:
         self._study = study
@@ -170,7 +170,7 @@ class _Clock:
             self._seconds += seconds
             self._positions += task.cell.length
 
-    def standing(self, running: tuple[Task, ...], losses: tuple[str, ...]) -> Standing:
+    def standing(self, running: tuple[Task, ...], losses: tuple[str, ...]) -> StudyProgress:
         """Return where the study stands."""
         study = self._study
         done = sum(task.name in study.records for task in study.all_tasks())
@@ -180,7 +180,7 @@ class _Clock:
             finished = sum(task.name in study.records for task in state.tasks)
             ahead += max(0, state.expected - finished) * cell.length
         rate = self._seconds / self._positions if self._positions else None
-        return Standing(
+        return StudyProgress(
             done=done,
             expected=max(study.expected(), done),
             cells_done=sum(study.is_done(cell) for cell in study.cells),

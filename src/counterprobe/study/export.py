@@ -1,4 +1,4 @@
-"""A study as flat rows, one a run: out of the store, into Parquet or CSV, and back.
+"""A study as flat rows, one per run: out of the store, into Parquet or CSV, and back.
 
 Tables, figures and growth rates are made from these rows, so they come out the same from a store
 and from an exported file.

@@ -18,16 +18,17 @@ from functools import cached_property
 from statistics import fmean
 from typing import Any
 
+from counterprobe.run.record import canonical
 from counterprobe.samplers import build_sampler
 from counterprobe.study.config import StudyConfig
 from counterprobe.study.screening import (
-    Level,
+    CostGroup,
     cheapest_diverse,
-    cost_levels,
-    levels_needed,
+    cost_groups,
+    groups_needed,
     passes,
 )
-from counterprobe.study.store import Record, canonical
+from counterprobe.study.store import Record
 from counterprobe.study.work import reference_key, run_key, search_key
 
 __all__ = ["PHASES", "Candidate", "Cell", "CellState", "Study", "Task", "passes"]
@@ -125,7 +126,7 @@ class Study:
         self._settings = {
             cell: config.candidate_settings(cell.family, cell.length) for cell in self.cells
         }
-        self._levels = {cell: self._levels_of(cell) for cell in self.cells}
+        self._groups = {cell: self._groups_of(cell) for cell in self.cells}
         # Tasks are built once, and a cell is looked at again only when one of its runs is done.
         self._tasks: dict[Any, list[Task]] = {}
         self._states: dict[Cell, CellState] = {}
@@ -191,8 +192,8 @@ class Study:
         limit = self.threshold(cell.family, "development")
         choose = None if limit is None else functools.partial(self._choose, cell, limit)
         screening = self._screening_tasks(cell)
-        needed, is_over = levels_needed(
-            self._levels[cell], lambda k: self._result(screening[k]), choose, config.candidates
+        needed, is_over = groups_needed(
+            self._groups[cell], lambda k: self._result(screening[k]), choose, config.candidates
         )
         screened = [screening[k] for k in needed]
         done = {k: found for k in needed if (found := self._result(screening[k])) is not None}
@@ -315,13 +316,13 @@ class Study:
             ],
         )
 
-    def _levels_of(self, cell: Cell) -> list[Level]:
+    def _groups_of(self, cell: Cell) -> list[CostGroup]:
         """Return the order of screening: by least cost, or all candidates at once."""
         settings = self._settings[cell]
         if self.config.screening == "all":
             return [(0, list(range(len(settings))))]
         samplers = [build_sampler(self.config.sampler, entry) for entry in settings]
-        return cost_levels(samplers, cell.length)
+        return cost_groups(samplers, cell.length)
 
     def _choose(self, cell: Cell, limit: float, screened: Mapping[int, Plain]) -> list[int]:
         """Return the candidates that develop."""

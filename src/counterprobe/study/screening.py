@@ -1,8 +1,8 @@
 """Which candidates are screened, in which order, and which of them go on to development.
 
 Screening asks for the cheapest candidates that pass. A candidate whose least cost is known to
-exceed theirs cannot be one of them, so it need not be run: candidates are taken level by level,
-from the least cost on, and the levels that can no longer matter are left out. The choice is the
+exceed theirs cannot be one of them, so it need not be run: candidates are taken group by group,
+from the least cost on, and the groups that can no longer matter are left out. The choice is the
 same as if every candidate had been run.
 """
 
@@ -11,13 +11,20 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from counterprobe.run.record import canonical
 from counterprobe.samplers import Packed, Sampler
-from counterprobe.study.store import canonical
 
-__all__ = ["Level", "cheapest_diverse", "cost_levels", "least_total", "levels_needed", "passes"]
+__all__ = [
+    "CostGroup",
+    "cheapest_diverse",
+    "cost_groups",
+    "groups_needed",
+    "least_total",
+    "passes",
+]
 
 Plain = dict[str, Any]
-Level = tuple[int, list[int]]
+CostGroup = tuple[int, list[int]]
 """A least cost, and the candidates of which it is known, by index."""
 
 # A bank of one token and the tail.
@@ -53,12 +60,12 @@ def least_total(sampler: Sampler, length: int) -> int:
     return 1 + LEAST_COLUMNS * screen.num_colorings * pairs + 1
 
 
-def cost_levels(samplers: Sequence[Sampler], length: int) -> list[Level]:
+def cost_groups(samplers: Sequence[Sampler], length: int) -> list[CostGroup]:
     """Group candidates by the least they can cost, in increasing order."""
-    levels: dict[int, list[int]] = {}
+    groups: dict[int, list[int]] = {}
     for k, sampler in enumerate(samplers):
-        levels.setdefault(least_total(sampler, length), []).append(k)
-    return sorted(levels.items())
+        groups.setdefault(least_total(sampler, length), []).append(k)
+    return sorted(groups.items())
 
 
 def cheapest_diverse(
@@ -94,20 +101,20 @@ def cheapest_diverse(
     return chosen
 
 
-def levels_needed(
-    levels: Sequence[Level],
+def groups_needed(
+    groups: Sequence[CostGroup],
     result: Callable[[int], Plain | None],
     choose: Callable[[Mapping[int, Plain]], list[int]] | None,
     count: int,
 ) -> tuple[list[int], bool]:
     """Return the candidates to screen as far as known, and whether all of them are finished.
 
-    A level follows when those before it are finished, unless ``count`` candidates have been
+    A group follows when those before it are finished, unless ``count`` candidates have been
     chosen for less than the least that it can cost.
 
     Parameters
     ----------
-    levels : sequence of Level
+    groups : sequence of CostGroup
         In increasing order.
     result : callable
         A candidate's result, or None while it is missing.
@@ -117,12 +124,12 @@ def levels_needed(
     """
     needed: list[int] = []
     done: dict[int, Plain] = {}
-    for least, level in levels:
+    for least, group in groups:
         if len(done) < len(needed) or (needed and choose is None):
             return needed, False
         chosen = choose(done) if choose is not None else []
         if len(chosen) == count and least > max(done[k]["total"] for k in chosen):
             return needed, True
-        needed += level
-        done |= {k: found for k in level if (found := result(k)) is not None}
+        needed += group
+        done |= {k: found for k in group if (found := result(k)) is not None}
     return needed, len(done) == len(needed) and choose is not None

@@ -22,10 +22,11 @@ from typing import Any
 
 from counterprobe.errors import CounterprobeError
 from counterprobe.files import special_kind
+from counterprobe.run.record import canonical
 from counterprobe.run.results import versions
 from counterprobe.study.config import StudyConfig, config_from_dict
 
-__all__ = ["Record", "Store", "StoreError", "canonical"]
+__all__ = ["Record", "Store", "StoreError"]
 
 # "CPST" in the header's application id tells our files from other SQLite files.
 APPLICATION_ID = 0x43505354
@@ -65,11 +66,6 @@ class Record:
     finished: str
     machine: dict[str, Any]
     versions: dict[str, str]
-
-
-def canonical(key: Mapping[str, Any]) -> str:
-    """Return the one text of a key: sorted names, no spaces, shortest round-trip numbers."""
-    return json.dumps(key, sort_keys=True, separators=(",", ":"), allow_nan=False)
 
 
 class Store:

@@ -1,24 +1,141 @@
-"""The study's table: one line a family, size and method; Markdown, CSV, or plain values."""
+"""The study's table and how fast totals grow: Markdown, CSV, or plain values.
+
+A growth exponent is the slope of a line through the logarithms, with an interval if there is one.
+An interval speaks of chance. The totals of a frozen setting that never peels follow from its
+colors and colorings alone, a commit more or less; whatever line is laid through them, its
+deviations are those of a formula and of a grid's steps. Such totals get no interval.
+"""
 
 from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from statistics import fmean
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from counterprobe.study.growth import growth_of
+import numpy as np
+from scipy import stats
 
-__all__ = ["NOTE", "TableLine", "lines_of", "time_spent", "to_csv", "to_markdown"]
+from counterprobe.extras import load_extra
+from counterprobe.files import whole_file
 
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+__all__ = [
+    "FORMATS",
+    "NOTE",
+    "Growth",
+    "TableLine",
+    "draw_figure",
+    "fit_growth",
+    "growth_of",
+    "lines_of",
+    "save_figure",
+    "time_spent",
+    "to_csv",
+    "to_markdown",
+]
+
+CONFIDENCE = 0.95
+# Runs of one cell that differ by less than this share of their mean differ by a few commits.
+NEGLIGIBLE = 0.01
 Row = dict[str, Any]
 NOTE = (
     "Totals count preprocessing, probes and commits of the evaluated runs. Tuning of the proposal "
     "and budget search of the baseline are excluded, as in the paper."
 )
 REPORTED = ("evaluation", "random search")
+HEADINGS = (
+    "family", "N", "method", "mean", "min", "max", "mean / N", "largest K", "largest SE", "pass",
+    "probes", "commits", "depth", "rows read",
+)  # fmt: skip
+FORMATS = (".png", ".svg", ".pdf")
+# Two colors that stay apart in grey and for color-blind readers, and two marks.
+STYLES = (("#0b5394", "o"), ("#d95f02", "s"), ("#1b7837", "^"), ("#7b3294", "D"))
+TICK = 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Growth:
+    """``total ~ N^exponent`` over the tested sizes.
+
+    Attributes
+    ----------
+    exponent : float
+    low, high : float or None
+        A 95% interval; None with fewer than three sizes, or where totals do not vary.
+    num_sizes : int
+    varies : bool
+        Whether the runs of some cell differ by more than 1% of their mean.
+    """
+
+    exponent: float
+    low: float | None
+    high: float | None
+    num_sizes: int
+    varies: bool = True
+
+    def __str__(self) -> str:
+        """Return the exponent with its interval, or why there is none."""
+        if not self.varies:
+            return f"{self.exponent:.3f} (no interval: runs differ by less than 1%)"
+        if self.low is None or self.high is None:
+            return f"{self.exponent:.3f} (no interval from {self.num_sizes} sizes)"
+        return f"{self.exponent:.3f} [{self.low:.3f}, {self.high:.3f}]"
+
+
+def fit_growth(means: Mapping[int, float], *, varies: bool = True) -> Growth:
+    """Fit a line to log mean totals against log N by least squares.
+
+    The runs of one cell share a frozen setting, so cells, not runs, are the observations: the
+    interval is Student's with ``sizes - 2`` degrees of freedom.
+
+    Parameters
+    ----------
+    means : mapping of int to float
+        Mean total by N.
+    varies : bool
+        Whether totals vary between runs; there is no interval if they do not.
+
+    Examples
+    --------
+    >>> print(fit_growth({100: 10.0, 400: 20.0, 1600: 40.0}))
+    0.500 [0.500, 0.500]
+    >>> print(fit_growth({100: 10.0, 400: 20.0, 1600: 40.0}, varies=False))
+    0.500 (no interval: runs differ by less than 1%)
+    """
+    if len(means) < 2:
+        raise ValueError(f"a growth rate needs at least two sizes, got {sorted(means)}")
+    lengths = sorted(means)
+    fit = stats.linregress(np.log(lengths), np.log([means[n] for n in lengths]))
+    if len(lengths) < 3 or not varies:
+        return Growth(float(fit.slope), None, None, len(lengths), varies)
+    reach = stats.t.ppf(0.5 + CONFIDENCE / 2, len(lengths) - 2) * fit.stderr
+    slope = float(fit.slope)
+    return Growth(slope, slope - float(reach), slope + float(reach), len(lengths))
+
+
+def growth_of(cells: Sequence[Any]) -> dict[tuple[str, str], Growth]:
+    """Fit every family and method of a table, in the table's order."""
+    groups: dict[tuple[str, str], list[Any]] = {}
+    for cell in cells:
+        if cell.mean is not None:
+            groups.setdefault((cell.family, cell.method), []).append(cell)
+    return {
+        place: fit_growth(
+            {cell.length: cell.mean for cell in group},
+            varies=any(cell.most - cell.least > NEGLIGIBLE * cell.mean for cell in group),
+        )
+        for place, group in groups.items()
+        if len(group) > 1
+    }
+
+
+# ----- Growth ------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,12 +211,6 @@ def _line(rows: list[Row]) -> TableLine:
 def _largest(values: list[float | None]) -> float | None:
     known = [value for value in values if value is not None]
     return max(known) if len(known) == len(values) else None
-
-
-HEADINGS = (
-    "family", "N", "method", "mean", "min", "max", "mean / N", "largest K", "largest SE", "pass",
-    "probes", "commits", "depth", "rows read",
-)  # fmt: skip
 
 
 def to_markdown(lines: Sequence[TableLine]) -> str:
@@ -185,3 +296,73 @@ def time_spent(rows: Sequence[Row]) -> dict[str, float]:
     }
     whole = sum(row["seconds"] for row in runs)
     return {**parts, "other": whole - sum(parts.values()), "total": whole}
+
+
+# ----- Figure ------------------------------------------------------------------------------
+
+
+def draw_figure(rows: Sequence[Row]) -> Figure:
+    """Draw means with min-max whiskers, the line Q = N, and ticks in units of 1024."""
+    canvas = load_extra("matplotlib.figure", "study", "a figure")
+    lines = [line for line in lines_of(rows) if line.mean is not None]
+    if not lines:
+        raise ValueError("no evaluated run to draw yet; continue with `counterprobe study resume`")
+    families = list(dict.fromkeys(line.family for line in lines))
+    methods = list(dict.fromkeys(line.method for line in lines))
+    sizes = sorted({line.length for line in lines})
+    figure: Figure = canvas.Figure(figsize=(3.1 * len(families), 3.4), layout="constrained")
+    panels = figure.subplots(1, len(families), squeeze=False)[0]
+    for panel, family in zip(panels, families, strict=True):
+        panel.plot(sizes, sizes, ":", color="0.35", label="Q = N")
+        for method, (color, mark) in zip(methods, STYLES * len(methods), strict=False):
+            mine = [line for line in lines if (line.family, line.method) == (family, method)]
+            if mine:
+                panel.errorbar(**_points(mine), color=color, marker=mark, label=method,
+                               markersize=4.5, linewidth=1.3, capsize=3)  # fmt: skip
+        panel.set_title(family)
+        panel.set_xlabel("N")
+        panel.set_ylim(bottom=0)
+        panel.set_xticks(sizes, [_in_units(size) for size in sizes])
+        _set_y_ticks(panel)
+        panel.grid(color="0.9", linewidth=0.6)
+        panel.set_axisbelow(True)
+    panels[0].set_ylabel("total oracle submissions")
+    handles, labels = panels[0].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside lower center", ncols=len(labels), frameon=False)
+    return figure
+
+
+def save_figure(rows: Sequence[Row], file: str | Path) -> None:
+    """Draw into a PNG, SVG or PDF file, by its ending; the same rows give the same bytes."""
+    target = Path(file)
+    if target.suffix not in FORMATS:
+        raise ValueError(f"{target} must end in {', '.join(FORMATS)}")
+    figure = draw_figure(rows)
+    import matplotlib
+
+    # No dates and no random identifiers: a figure that did not change stays the same file.
+    metadata = {".svg": {"Date": None}, ".pdf": {"CreationDate": None}}.get(target.suffix, {})
+    with matplotlib.rc_context({"svg.hashsalt": "counterprobe", "svg.fonttype": "none"}):
+        with whole_file(target) as partial:
+            figure.savefig(partial, format=target.suffix[1:], dpi=200, metadata=metadata)
+
+
+def _points(lines: list[TableLine]) -> dict[str, Any]:
+    means = [line.mean for line in lines if line.mean is not None]
+    below = [line.mean - line.least for line in lines if line.mean and line.least is not None]
+    above = [line.most - line.mean for line in lines if line.mean and line.most is not None]
+    return {"x": [line.length for line in lines], "y": means, "yerr": [below, above]}
+
+
+def _in_units(size: float) -> str:
+    """Write a size in units of 1024: 8k for 8,192."""
+    return f"{size / TICK:g}k" if size >= TICK else f"{size:g}"
+
+
+def _set_y_ticks(panel: Any) -> None:
+    """Put a few ticks at whole multiples of 1024, or leave small scales alone."""
+    top = panel.get_ylim()[1]
+    step = next((s for s in (1, 2, 4, 8, 16, 32, 64) if top / (s * TICK) <= 6), None)
+    if top >= 2 * TICK and step is not None:
+        ticks = range(0, int(top) + 1, step * TICK)
+        panel.set_yticks(list(ticks), [_in_units(tick) for tick in ticks])

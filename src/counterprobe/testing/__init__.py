@@ -15,19 +15,18 @@ what was broken. Under pytest::
 used by default (it may say so by raising ``Infeasible``) gets laws of its own: ``laws=[...]``.
 """
 
-from counterprobe.testing.hidden_topic import HiddenTopic as HiddenTopic
-from counterprobe.testing.laws import small_forest as small_forest
-from counterprobe.testing.laws import small_laws as small_laws
-from counterprobe.testing.laws import small_table as small_table
+from counterprobe.testing.cases import ConformanceError as ConformanceError
+from counterprobe.testing.cases import small_forest as small_forest
+from counterprobe.testing.cases import small_laws as small_laws
+from counterprobe.testing.cases import small_table as small_table
 from counterprobe.testing.noisy_logits import NoisyLogits as NoisyLogits
 from counterprobe.testing.oracle_checks import ORACLE_CHECKS as ORACLE_CHECKS
 from counterprobe.testing.oracle_checks import check_oracle as check_oracle
-from counterprobe.testing.require import ConformanceError as ConformanceError
 from counterprobe.testing.sampler_checks import SAMPLER_CHECKS as SAMPLER_CHECKS
 from counterprobe.testing.sampler_checks import check_sampler as check_sampler
 from counterprobe.testing.sampler_checks import check_stages as check_stages
-from counterprobe.testing.stages import ListingUnmasking as ListingUnmasking
 from counterprobe.testing.wrappers import CountingOracle as CountingOracle
+from counterprobe.testing.wrappers import ListingUnmasking as ListingUnmasking
 from counterprobe.testing.wrappers import PiecewiseOracle as PiecewiseOracle
 from counterprobe.testing.zoo import SEEN_BY as SEEN_BY
 from counterprobe.testing.zoo import BadOracle as BadOracle

@@ -21,7 +21,7 @@ from counterprobe.run.history import History
 from counterprobe.states import MASK
 from counterprobe.targets.law import ForestLaw
 from counterprobe.targets.table import TableLaw
-from counterprobe.testing.require import ConformanceError, require
+from counterprobe.testing.cases import ConformanceError, require
 
 __all__ = ["ORACLE_CHECKS", "OracleCheck", "check_oracle"]
 
@@ -98,7 +98,7 @@ def check_declared(oracle: Oracle) -> None:
 
 
 def check_distributions(oracle: Oracle) -> None:
-    """Require finite, non-negative rows that sum to one over the V tokens, one a readout."""
+    """Require finite, non-negative rows that sum to one over the V tokens, one per readout."""
     states = _states(oracle)
     for readouts in (
         Readouts.every_masked(states),

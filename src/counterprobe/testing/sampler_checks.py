@@ -13,8 +13,7 @@ from dataclasses import FrozenInstanceError, fields
 
 import numpy as np
 
-from counterprobe.evaluation.draw_tree import draw_tree_law
-from counterprobe.evaluation.output_law import exact_output_law
+from counterprobe.evaluation.output_law import draw_tree_law, exact_output_law
 from counterprobe.oracles import Oracle
 from counterprobe.run.ledger import Ledger, Right
 from counterprobe.run.results import SampleResult
@@ -25,11 +24,25 @@ from counterprobe.sampling import sample
 from counterprobe.states import MASK, fingerprint
 from counterprobe.streams import Streams
 from counterprobe.targets import families
-from counterprobe.testing.cases import STREAMS, Laws, attempt, batches_made, cases, possible
-from counterprobe.testing.laws import degenerate_laws, tiny_laws
-from counterprobe.testing.require import ConformanceError, require
-from counterprobe.testing.stages import ListingUnmasking, asked_by_stage, first_other_stage
-from counterprobe.testing.wrappers import CountingOracle, PiecewiseOracle
+from counterprobe.testing.cases import (
+    STREAMS,
+    ConformanceError,
+    Laws,
+    attempt,
+    batches_made,
+    cases,
+    degenerate_laws,
+    possible,
+    require,
+    tiny_laws,
+)
+from counterprobe.testing.wrappers import (
+    CountingOracle,
+    ListingUnmasking,
+    PiecewiseOracle,
+    asked_by_stage,
+    first_other_stage,
+)
 
 __all__ = ["SAMPLER_CHECKS", "SamplerCheck", "check_sampler", "check_stages"]
 

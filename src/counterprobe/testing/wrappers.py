@@ -2,15 +2,25 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from counterprobe.arrays import StateArray
 from counterprobe.oracles import Oracle, OracleInfo, Query, Readouts, Reply, Wrapper
 from counterprobe.rows import concatenate
+from counterprobe.run.transcript import Transcript
+from counterprobe.run.unmasking import Consume, Request, Unmasking
 
-__all__ = ["CountingOracle", "PiecewiseOracle"]
+__all__ = [
+    "CountingOracle",
+    "ListingUnmasking",
+    "PiecewiseOracle",
+    "Stage",
+    "asked_by_stage",
+    "first_other_stage",
+]
 
 
 class _Plain(Wrapper):
@@ -90,3 +100,53 @@ def copied(readouts: Readouts) -> Readouts:
     """Return readouts whose arrays nobody else can change."""
     shared = None if readouts.shared is None else readouts.shared.copy()
     return Readouts(readouts.state_index.copy(), readouts.position.copy(), shared)
+
+
+# ----- Stages ------------------------------------------------------------------------------
+
+
+class ListingUnmasking(Unmasking):
+    """A run that lists each stage's requests completely before it asks the oracle anything.
+
+    Copies are submitted: an array that a reply changes later is not fixed before the stage either.
+    """
+
+    def stage(self, requests: Iterable[Request], consume: Consume) -> None:
+        """List, then submit."""
+        listed = [
+            replace(request, states=np.array(request.states), readouts=copied(request.readouts))
+            for request in requests
+        ]
+        super().stage(listed, consume)
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """What one stage asked: its operation, and for each request the states and readouts."""
+
+    operation: str
+    asked: tuple[tuple[bytes, bytes, bytes], ...]
+
+
+def asked_by_stage(oracle: CountingOracle, transcript: Transcript) -> list[Stage]:
+    """Return what each stage of a run asked of the oracle that counted it."""
+    calls = zip(oracle.seen, oracle.read, strict=True)
+    stages = []
+    for event in transcript.events:
+        asked = []
+        submitted = 0
+        while submitted < event.submissions:
+            states, readouts = next(calls)
+            submitted += len(states)
+            read = readouts.state_index.tobytes(), readouts.position.tobytes()
+            asked.append((states.tobytes(), *read))
+        stages.append(Stage(event.operation, tuple(asked)))
+    return stages
+
+
+def first_other_stage(one: Sequence[Stage], other: Sequence[Stage]) -> int | None:
+    """Return the number of the first stage in which two runs asked otherwise, or None."""
+    for k in range(max(len(one), len(other))):
+        if one[k : k + 1] != other[k : k + 1]:
+            return k
+    return None

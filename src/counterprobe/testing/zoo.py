@@ -80,9 +80,6 @@ class BadOracle:
         return masses
 
 
-# ----- What one reply shows -----------------------------------------------------------------
-
-
 def _nan_later(oracle: BadOracle, masses: FloatArray, *_: Any) -> Any:
     """Answer two calls, then with a value that is no number."""
     if oracle.num_calls > 2:
@@ -90,54 +87,10 @@ def _nan_later(oracle: BadOracle, masses: FloatArray, *_: Any) -> Any:
     return masses
 
 
-def _unnormalised(oracle: BadOracle, masses: FloatArray, *_: Any) -> Any:
-    """Give the last row twice its mass."""
-    masses[-1] *= 2
-    return masses
-
-
-def _logits(oracle: BadOracle, masses: FloatArray, *_: Any) -> Any:
-    """Return logarithms."""
-    return np.log(masses)
-
-
-def _extra_row(oracle: BadOracle, masses: FloatArray, *_: Any) -> Any:
-    """Return a row more than was asked for."""
-    return np.concatenate([masses, masses[:1]])
-
-
-def _flat(oracle: BadOracle, masses: FloatArray, *_: Any) -> Any:
-    """Return one flat array."""
-    return masses.ravel()
-
-
-def _complex(oracle: BadOracle, masses: FloatArray, *_: Any) -> Any:
-    """Return complex numbers."""
-    return masses.astype(np.complex128)
-
-
-def _objects(oracle: BadOracle, masses: FloatArray, *_: Any) -> Any:
-    """Return an array of Python objects."""
-    return masses.astype(object)
-
-
-def _words(oracle: BadOracle, masses: FloatArray, *_: Any) -> Any:
-    """Return numbers as text."""
-    return masses.astype("U8")
-
-
-def _bare_array(oracle: BadOracle, masses: FloatArray, *_: Any) -> Any:
-    """Return a list where Rows are due."""
-    return masses.tolist()
-
-
 def _mass_on_mask(oracle: BadOracle, masses: FloatArray, *_: Any) -> Any:
     """Give the mask a column, and mass."""
     spread = np.concatenate([masses, np.full((len(masses), 1), 0.5)], axis=1)
     return spread / spread.sum(axis=1, keepdims=True)
-
-
-# ----- What takes two replies ---------------------------------------------------------------
 
 
 def _random(oracle: BadOracle, masses: FloatArray, *_: Any) -> Any:
@@ -155,9 +108,6 @@ def _mixing(oracle: BadOracle, masses: FloatArray, states: StateArray, *_: Any) 
     """Let the size of the batch into every row: batch normalisation. One reply looks right."""
     share = 0.5 * (1 - 1 / len(states))
     return (1 - share) * masses + share / oracle.vocab_size
-
-
-# ----- Calls that fail, and buffers ---------------------------------------------------------
 
 
 def _raising(oracle: BadOracle, masses: FloatArray, *_: Any) -> Any:
@@ -181,19 +131,22 @@ def _reused(oracle: BadOracle, masses: FloatArray, *_: Any) -> Any:
 
 
 _ZOO: dict[str, tuple[SeenBy, Callable[..., Any]]] = {
+    # What one reply shows.
     "not a number": ("door", _nan_later),
-    "unnormalised": ("door", _unnormalised),
-    "logits": ("door", _logits),
-    "a row too many": ("door", _extra_row),
-    "flat": ("door", _flat),
-    "complex": ("door", _complex),
-    "objects": ("door", _objects),
-    "words": ("door", _words),
-    "no rows": ("door", _bare_array),
+    "unnormalised": ("door", lambda _, m, *__: np.concatenate([m[:-1], 2 * m[-1:]])),
+    "logits": ("door", lambda _, m, *__: np.log(m)),
+    "a row too many": ("door", lambda _, m, *__: np.concatenate([m, m[:1]])),
+    "flat": ("door", lambda _, m, *__: m.ravel()),
+    "complex": ("door", lambda _, m, *__: m.astype(np.complex128)),
+    "objects": ("door", lambda _, m, *__: m.astype(object)),
+    "words": ("door", lambda _, m, *__: m.astype("U8")),
+    "no rows": ("door", lambda _, m, *__: m.tolist()),
     "mass on the mask": ("door", _mass_on_mask),
+    # What takes two replies: each alone looks right.
     "random rows": ("rechecking", _random),
     "drifting": ("rechecking", _drifting),
     "mixes its batch": ("rechecking", _mixing),
+    # Calls that fail, and buffers.
     "raising": ("retrying", _raising),
     "slow": ("retrying", _slow),
     "reused buffer": ("nobody needs to", _reused),

@@ -9,13 +9,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
+from counterprobe.plain import plain
 from counterprobe.run.listening import Opening
 from counterprobe.states import MASK
 from counterprobe.trace.arrays import pack
-from counterprobe.trace.plain import plain
 from counterprobe.version import __version__
 
 __all__ = ["About"]
+
+# Values of a list that a header shows; a forest that a sampler was told is no setting to read.
+MOST_ITEMS = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +63,7 @@ class About:
             "title": self.title or f"{opening.sampler} on {opening.oracle_name}",
             "task": opening.task,
             "sampler": opening.sampler,
-            "settings": plain(opening.settings),
+            "settings": plain(opening.settings, most_items=MOST_ITEMS),
             "oracle": opening.oracle_name,
             "family": self.family,
             "model": self.model,

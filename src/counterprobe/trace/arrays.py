@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-__all__ = ["MAX_ELEMENTS", "Pile", "pack", "smallest_type", "unpack"]
+__all__ = ["MAX_ELEMENTS", "PackedWriter", "pack", "smallest_type", "unpack"]
 
 # Arrays of at most this many values are lists.
 INLINE = 24
@@ -36,7 +36,7 @@ def smallest_type(low: int, high: int) -> str:
     raise ValueError(f"values must fit into 32 bits, got {low} .. {high}")
 
 
-class Pile:
+class PackedWriter:
     """Bytes that are deflated as they come, so that a long stage is never one array.
 
     Parameters
@@ -100,19 +100,19 @@ def pack(values: ArrayLike, scale: float | None = None) -> Any:
         return array.astype(np.int64).tolist()
     shape = array.shape
     if array.dtype.kind == "b":
-        pile = Pile("u1")
-        pile.add(np.packbits(array.ravel(), bitorder="little"))
-        return {**pile.close(shape), "dtype": "bits"}
+        writer = PackedWriter("u1")
+        writer.add(np.packbits(array.ravel(), bitorder="little"))
+        return {**writer.close(shape), "dtype": "bits"}
     if scale is not None:
-        pile = Pile("u1")
-        pile.add(np.clip(np.rint(array / scale), 0, 255))
-        return pile.close(shape, scale)
+        writer = PackedWriter("u1")
+        writer.add(np.clip(np.rint(array / scale), 0, 255))
+        return writer.close(shape, scale)
     name = "f4"
     if array.dtype.kind in "iu":
         name = smallest_type(int(array.min()), int(array.max()))
-    pile = Pile(name)
-    pile.add(array)
-    return pile.close(shape)
+    writer = PackedWriter(name)
+    writer.add(array)
+    return writer.close(shape)
 
 
 def unpack(value: Any, name: str = "array") -> NDArray[Any]:

@@ -1,4 +1,7 @@
-"""What samplers note between stages, in the words of a trace: votes, hubs, graphs, plans."""
+"""What samplers note between stages, in the words of a trace: votes, hubs, graphs, plans.
+
+Where edges and positions stand is told as changes, since a graph grows little by little.
+"""
 
 from __future__ import annotations
 
@@ -9,24 +12,94 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from counterprobe.arrays import FloatArray, IntArray
+from counterprobe.arrays import BoolArray, FloatArray, IntArray
 from counterprobe.discovery.packed.screen import ScreenRows
+from counterprobe.plain import plain
 from counterprobe.planning.plan import Plan
 from counterprobe.run.transcript import Note
-from counterprobe.trace.arrays import pack
-from counterprobe.trace.plain import plain
-from counterprobe.trace.standing import CERTIFIED, CONTRADICTED, VOTED, KnownGraph
+from counterprobe.trace.arrays import pack, unpack
 
-__all__ = ["NoteTeller"]
+__all__ = ["CERTIFIED", "CONTRADICTED", "ESTIMATED", "GONE", "VOTED", "KnownGraph", "NoteEvents"]
 
+GONE, VOTED, CERTIFIED, CONTRADICTED, ESTIMATED = range(5)
+OPEN, RESOLVED, GIVEN_UP = range(3)
 # Pairs of a plan's strengths that are told, for each position.
-PAIRS_A_POSITION = 4
-
+PAIRS_PER_POSITION = 4
 # An event, and whether it may be left out.
 Told = tuple[dict[str, Any], bool]
 
 
-class NoteTeller:
+class KnownGraph:
+    """The graph that a trace has told so far.
+
+    Parameters
+    ----------
+    length : int
+        Number of positions N.
+    """
+
+    def __init__(self, length: int) -> None:
+        self._length = length
+        self._keys: NDArray[np.int64] = np.empty(0, dtype=np.int64)
+        self._status: NDArray[np.uint8] = np.empty(0, dtype=np.uint8)
+        self._standing = np.zeros(length, dtype=np.uint8)
+
+    def edges(self, pairs: IntArray, status: NDArray[np.uint8]) -> dict[str, Any]:
+        """Return the change to a new set of edges.
+
+        Parameters
+        ----------
+        pairs : ndarray of int, shape (E, 2)
+            Each edge once; what was told and is not among them is gone.
+        status : ndarray of int, shape (E,)
+        """
+        ordered = np.sort(pairs.reshape(-1, 2), axis=1)
+        keys = ordered[:, 0] * self._length + ordered[:, 1]
+        order = np.argsort(keys, kind="stable")
+        keys, status = keys[order], status[order].astype(np.uint8)
+        every = np.union1d(self._keys, keys)
+        before = _spread(every, self._keys, self._status)
+        after = _spread(every, keys, status)
+        changed = before != after
+        self._keys, self._status = keys, status
+        if not changed.any():
+            return {}
+        told = np.stack(np.divmod(every[changed], self._length), axis=1)
+        return {"pairs": pack(told), "status": pack(after[changed])}
+
+    def estimated(self, pairs: IntArray, strength: FloatArray) -> dict[str, Any]:
+        """Return edges with a strength each, in place of any told before."""
+        change = self.edges(pairs, np.full(len(pairs), ESTIMATED, dtype=np.uint8))
+        if not change:
+            return {}
+        ordered = np.sort(pairs, axis=1).tolist()
+        strength_of = {(i, j): s for (i, j), s in zip(ordered, strength.tolist(), strict=True)}
+        told = [strength_of.get((i, j), 0.0) for i, j in unpack(change["pairs"]).tolist()]
+        return {**change, "strength": pack(np.array(told))}
+
+    def positions(self, is_resolved: BoolArray, is_given_up: BoolArray) -> dict[str, Any]:
+        """Return the change to where positions stand."""
+        now = np.where(is_resolved, RESOLVED, np.where(is_given_up, GIVEN_UP, OPEN))
+        changed = np.flatnonzero(now != self._standing)
+        self._standing = now.astype(np.uint8)
+        if len(changed) == 0:
+            return {}
+        return {"positions": pack(changed), "standing": pack(now[changed])}
+
+
+def _spread(
+    every: NDArray[np.int64], keys: NDArray[np.int64], status: NDArray[np.uint8]
+) -> NDArray[np.uint8]:
+    """Return the status of all keys, zero where there is none."""
+    spread = np.zeros(len(every), dtype=np.uint8)
+    spread[np.searchsorted(every, keys)] = status
+    return spread
+
+
+# ----- The graph that was told -------------------------------------------------------------
+
+
+class NoteEvents:
     """Turns the notes of one run into events.
 
     Parameters
@@ -141,7 +214,8 @@ class NoteTeller:
     def _plan(self, plan: Plan, strength: FloatArray, **_: Any) -> Iterator[Told]:
         """Yield the strongest pairs that a plan knows, and its batches."""
         i, j = np.nonzero(np.triu(np.nan_to_num(strength), 1) > 0)
-        strongest = np.argsort(-strength[i, j], kind="stable")[: PAIRS_A_POSITION * len(strength)]
+        most = PAIRS_PER_POSITION * len(strength)
+        strongest = np.argsort(-strength[i, j], kind="stable")[:most]
         pairs = np.stack([i[strongest], j[strongest]], axis=1)
         yield from self._changed("plan", self._graph.estimated(pairs, strength[tuple(pairs.T)]))
         yield (

@@ -18,6 +18,7 @@ import numpy as np
 from counterprobe.arrays import IntArray, StateArray
 from counterprobe.files import GrowingFile
 from counterprobe.oracles import Readouts
+from counterprobe.plain import plain
 from counterprobe.rows import Rows, to_numpy
 from counterprobe.run.ledger import Ledger
 from counterprobe.run.listening import Ended, Opening
@@ -33,11 +34,9 @@ from counterprobe.trace.document import (
     parse_trace,
     write_trace,
 )
-from counterprobe.trace.notes import NoteTeller
+from counterprobe.trace.notes import NoteEvents
 from counterprobe.trace.page import write_page
-from counterprobe.trace.plain import plain
-from counterprobe.trace.stages import OpenStage, screen_fields
-from counterprobe.trace.summaries import Reference, summarise
+from counterprobe.trace.stages import OpenStage, Reference, screen_fields, summarise
 
 __all__ = ["DEFAULT_BYTES", "Recorder"]
 
@@ -91,7 +90,7 @@ class Recorder:
         self._told: Counter[str] = Counter()
         # Set when a run opens.
         self._opening: Opening
-        self._notes: NoteTeller
+        self._notes: NoteEvents
         self._history: StateArray
         self._reference: Reference | None = None
         # Of the stage that is open or comes next.
@@ -114,7 +113,7 @@ class Recorder:
         header = first_line(self._about.header(opening))
         self._opening = opening
         self._history = opening.given.copy()
-        self._notes = NoteTeller(opening.length)
+        self._notes = NoteEvents(opening.length)
         self._file = GrowingFile(self._path)
         self._file.write(header)
 

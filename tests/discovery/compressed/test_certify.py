@@ -13,7 +13,7 @@ from counterprobe.discovery.compressed.readings import EXACT
 from counterprobe.discovery.compressed.rehearsal import rehearsal_cost
 from counterprobe.discovery.compressed.screen import _CompressedScreen
 from counterprobe.samplers import Compressed
-from counterprobe.testing import HiddenTopic
+from hidden_topic import HiddenTopic
 
 
 def findings_of(oracle: cp.Oracle, seed: int = 1, **settings: object):

@@ -3,7 +3,7 @@
 import numpy as np
 
 from counterprobe.trace.arrays import unpack
-from counterprobe.trace.standing import CERTIFIED, ESTIMATED, VOTED, KnownGraph
+from counterprobe.trace.notes import CERTIFIED, ESTIMATED, VOTED, KnownGraph
 
 
 def applied(told: dict, change: dict) -> None:

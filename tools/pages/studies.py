@@ -13,8 +13,7 @@ from typing import Any
 
 from counterprobe.samplers import Packed
 from counterprobe.samplers.packed import DEFAULT_COLORS, DEFAULT_CUTOFF
-from counterprobe.study.growth import growth_of
-from counterprobe.study.table import TableLine, lines_of
+from counterprobe.study.table import TableLine, growth_of, lines_of
 
 __all__ = [
     "Selection",
@@ -46,7 +45,7 @@ def split_by_method(rows: Sequence[Row], names: Mapping[str, str]) -> dict[str, 
 
 
 def lines_at_defaults(rows: Sequence[Row]) -> list[TableLine]:
-    """Return the screening runs of the library's defaults, one a cell, as lines of a table."""
+    """Return the screening runs of the library's defaults, one per cell, as lines of a table."""
     stated = {"num_colors": DEFAULT_COLORS, "degree_cutoff": DEFAULT_CUTOFF}
     defaults = {**Packed().settings, **stated}
     runs = [
@@ -58,7 +57,7 @@ def lines_at_defaults(rows: Sequence[Row]) -> list[TableLine]:
 
 
 def compare_totals(columns: Mapping[str, Lines]) -> str:
-    """Return one line a family and size, one column a method: mean total, share of N, passes."""
+    """Return one line per family and size, one column per method: mean total, share of N."""
     return _table(columns, ("family", "N"), _places(columns), _total)
 
 
@@ -73,7 +72,7 @@ def _total(lines: Lines, place: tuple[str, int]) -> str:
 
 
 def compare_growth(columns: Mapping[str, Lines]) -> str:
-    """Return one line a family, one column a method: the growth exponent of the total."""
+    """Return one line per family, one column per method: the growth exponent of the total."""
     places = list(dict.fromkeys((family,) for family, _ in _places(columns)))
 
     def fit(lines: Lines, place: tuple[str]) -> str:
@@ -135,7 +134,7 @@ def _selection(rows: Sequence[Row]) -> Selection:
 
 
 def show_selections(selections: Sequence[Selection], settings: Sequence[str]) -> str:
-    """Return one line a cell: how many candidates ran and passed, and the settings frozen."""
+    """Return one line per cell: how many candidates ran and passed, and the settings frozen."""
     head = ("family", "N", "screened", "passed", "developed", "passed on all pairs", *settings)
     body = []
     for cell in selections:

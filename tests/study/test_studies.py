@@ -3,9 +3,7 @@
 import json
 
 import pytest
-
-from counterprobe.samplers import Packed
-from counterprobe.study.comparison import (
+from pages.studies import (
     compare_growth,
     compare_totals,
     describe,
@@ -14,6 +12,8 @@ from counterprobe.study.comparison import (
     show_selections,
     split_by_method,
 )
+
+from counterprobe.samplers import Packed
 from counterprobe.study.export import COLUMNS, rows_of
 from counterprobe.study.table import TableLine, lines_of
 

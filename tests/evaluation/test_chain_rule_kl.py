@@ -7,7 +7,7 @@ import pytest
 from scipy import stats
 
 from counterprobe.evaluation import plan_kl
-from counterprobe.evaluation.interval import CONFIDENCE, betting_interval, samples_for
+from counterprobe.evaluation.chain_rule_kl import CONFIDENCE, betting_interval, samples_for
 from grouped_laws import GroupedLaw, chain, gated
 
 # Of a family of tests; the number of misses that a limit of 5% passes with this probability.

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 import counterprobe as cp
-from counterprobe.trace import summaries
+from counterprobe.trace import stages
 from counterprobe.trace.arrays import unpack
-from counterprobe.trace.summaries import Reference, likeliest, response_levels, summarise
+from counterprobe.trace.stages import Reference, likeliest, response_levels, summarise
 
 
 def plain_likeliest(table, count):
@@ -20,7 +20,7 @@ def plain_likeliest(table, count):
 
 @pytest.mark.parametrize("vocab_size", [1, 2, 3, 50])
 def test_likeliest_tokens_are_those_of_a_sort(monkeypatch, vocab_size):
-    monkeypatch.setattr(summaries, "AT_ONCE", 120)  # several parts
+    monkeypatch.setattr(stages, "AT_ONCE", 120)  # several parts
     draw = np.random.default_rng(3)
     table = draw.integers(0, 6, size=(40, vocab_size)) + 1.0  # many ties
     table /= table.sum(axis=1, keepdims=True)
@@ -46,11 +46,6 @@ def test_a_summary_holds_entropies_to_half_a_step():
     assert np.abs(unpack(said["entropy"]) - entropy).max() <= 0.501 * np.log(9) / 255
     assert unpack(said["top"])[:, 0].tolist() == table.argmax(axis=1).tolist()
     assert unpack(said["mass"]).shape == (60, 3)
-
-
-def test_rows_of_one_token_have_a_summary():
-    said = summarise(cp.DenseRows(np.ones((3, 1))))
-    assert said == {"entropy": [0.0] * 3, "top": [[0]] * 3, "mass": [[1.0]] * 3}
 
 
 def plain_level(distance, row_error):
@@ -85,10 +80,3 @@ def test_a_reference_keeps_the_first_row_of_each_position():
     other = cp.DenseRows(second.dense())
     expected = np.abs(other.dense() - kept.dense()).sum(axis=1) / 2
     assert np.allclose(reference.distance(asked, other), expected)
-
-
-def test_a_copied_reference_leaves_the_first_alone():
-    rows = cp.DenseRows(np.full((1, 2), 0.5))
-    reference = Reference.of(3, np.array([1]), rows)
-    reference.copy().extend(np.array([2]), rows)
-    assert not reference.knows(np.array([2]))

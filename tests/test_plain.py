@@ -1,0 +1,59 @@
+"""Whatever settings and results hold becomes what JSON has; what cannot be read has a digest."""
+
+import json
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import counterprobe as cp
+from counterprobe.digests import array_digest, content_digest, digest_of
+from counterprobe.plain import plain
+
+
+class Thing:
+    """Its text holds an address."""
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        (None, None), (True, True), (3, 3), (0.5, 0.5), ("x", "x"), (np.int64(3), 3),
+        (np.bool_(True), True), (np.float64(0.5), 0.5), (math.inf, "inf"), (-math.inf, "-inf"),
+        (math.nan, None), (np.float32("inf"), "inf"), ((1, (2,)), [1, [2]]),
+        (np.array([1.0, np.nan]), [1.0, None]), (range(3), [0, 1, 2]), (Path("a/b"), "a/b"),
+        ({1: {"a": (np.float32(0.5),)}}, {"1": {"a": [0.5]}}), (cp.Right.VERIFY, "Right.VERIFY"),
+        (Thing(), "Thing"), (cp.Streams(1, 2), "Streams(decision_seed=1, commit_seed=2)"),
+    ],
+    ids=repr,
+)  # fmt: skip
+def test_a_value_becomes_what_json_has(value, expected):
+    found = plain(value)
+    assert found == expected and type(found) is type(expected)
+    json.dumps(found, allow_nan=False)
+
+
+def test_long_lists_become_their_length_at_any_depth():
+    assert plain({"a": [range(100), range(2)]}, most_items=64) == {"a": ["100 values", [0, 1]]}
+
+
+def test_arrays_become_their_type_shape_and_digest():
+    one = np.arange(6, dtype=np.int64)
+    assert plain({"a": [one]}, digest_arrays=True) == {"a": [array_digest(one)]}
+    assert array_digest(one).startswith("array <i8 (6,) ")
+    others = [one[::-1], one.astype(np.int32), one.reshape(2, 3), one + 1]
+    assert len({array_digest(array) for array in [one, *others]}) == 5
+    assert array_digest(np.arange(12)[::2]) == array_digest(2 * np.arange(6))
+
+
+def test_digests_tell_types_and_shapes_apart():
+    parts = [np.array([1, 2]), np.array([[1, 2]]), np.zeros(2, np.int32), np.zeros(1, np.int64)]
+    made = [digest_of(part) for part in parts] + [digest_of(), digest_of(None), digest_of(b"a")]
+    assert len(set(made)) == len(made)
+    assert digest_of((parts[0], parts[1])) != digest_of(parts[0], parts[1])
+
+
+def test_contents_are_compared_in_single_precision():
+    one = np.array([0.1, 0.2])
+    assert content_digest(one) == content_digest(one + 1e-12) != content_digest(one + 1e-3)
