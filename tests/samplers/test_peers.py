@@ -16,7 +16,7 @@ from counterprobe.evaluation import (
     information_curve,
 )
 from counterprobe.samplers.peers.dependence import curve_cost
-from counterprobe.targets.information import subset_entropies
+from counterprobe.targets.curves import subset_entropies
 
 STREAMS = cp.Streams(61, 62)
 FIVE_BITS = cp.TableLaw(np.random.default_rng(9).dirichlet(np.full(32, 0.5)).reshape((2,) * 5))

@@ -16,7 +16,7 @@ from counterprobe.study.config import (
     load_preset,
     read_config,
 )
-from counterprobe.theory.outvoting import enough_votes
+from counterprobe.theory.colorings import enough_votes
 
 LEAST = {"name": "mine", "families": ["path"], "sizes": [64]}
 

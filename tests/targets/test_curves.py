@@ -8,14 +8,15 @@ import pytest
 from scipy import integrate, stats
 
 import counterprobe as cp
-from counterprobe.targets.curves import (
+from counterprobe.targets.curves import subset_entropies
+from counterprobe.targets.information import (
+    dependence,
     dual_total_of,
     effective_total_of,
     effective_weights,
+    information_curve,
     total_of,
 )
-from counterprobe.targets.information import dependence, information_curve
-from counterprobe.targets.subsets import subset_entropies
 
 
 def small_laws() -> list[cp.TableLaw]:

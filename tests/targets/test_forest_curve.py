@@ -4,16 +4,16 @@ import numpy as np
 import pytest
 
 import counterprobe as cp
-from counterprobe.targets import forest_curve as forest_curve_module
-from counterprobe.targets.curves import dual_total_of, total_of
-from counterprobe.targets.forest_curve import forest_curve
+from counterprobe.targets import curves as curves_module
+from counterprobe.targets.curves import forest_curve, forest_table
 from counterprobe.targets.information import (
     dependence,
+    dual_total_of,
     exact_curve,
     information_curve,
     modelled_curve,
+    total_of,
 )
-from counterprobe.targets.subsets import forest_table
 
 SHAPES = {
     "nothing": (4, []),
@@ -89,5 +89,5 @@ def test_a_hub_too_large_to_enumerate_has_no_closed_form_but_a_model():
 
 def test_a_chain_too_long_to_sum_over_has_no_closed_form(monkeypatch):
     law = cp.families.path(50, 1)
-    monkeypatch.setattr(forest_curve_module, "MAX_PAIRS", 100)
+    monkeypatch.setattr(curves_module, "MAX_PAIRS", 100)
     assert forest_curve(law) is None

@@ -42,8 +42,8 @@ from counterprobe.theory.parameters import (
     MIN_CUTOFF,
     peel_phase_cap,
     round_cap,
+    threshold_floor,
 )
-from counterprobe.theory.thresholds import threshold_floor
 
 __all__ = [
     "Packed",

@@ -19,8 +19,7 @@ from counterprobe.samplers.packed import (
 )
 from counterprobe.streams import Decisions
 from counterprobe.theory.hypotheses import check_hypotheses
-from counterprobe.theory.parameters import Calibration, Case, calibrate
-from counterprobe.theory.thresholds import tail_threshold
+from counterprobe.theory.parameters import Calibration, Case, calibrate, tail_threshold
 
 __all__ = ["PackedTheory"]
 

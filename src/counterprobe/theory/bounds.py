@@ -27,8 +27,9 @@ from counterprobe.theory.parameters import (
     calibrate,
     check_exponent,
     probe_cap,
+    tail_threshold,
+    threshold_floor,
 )
-from counterprobe.theory.thresholds import tail_threshold, threshold_floor
 
 __all__ = [
     "Feasibility",

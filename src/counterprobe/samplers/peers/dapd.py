@@ -13,7 +13,7 @@ from typing import ClassVar, Literal
 import numpy as np
 
 from counterprobe.arrays import FloatArray, IntArray
-from counterprobe.graph.independent import independent_set
+from counterprobe.graph.neighbours import independent_set
 from counterprobe.run.unmasking import Unmasking
 from counterprobe.samplers.base import Sweep
 from counterprobe.samplers.rules.graph_rule import Choice, GraphRule, Source

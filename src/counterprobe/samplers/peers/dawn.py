@@ -14,7 +14,7 @@ from typing import ClassVar
 import numpy as np
 
 from counterprobe.arrays import BoolArray, FloatArray, IntArray
-from counterprobe.graph.independent import independent_set
+from counterprobe.graph.neighbours import independent_set
 from counterprobe.run.unmasking import Unmasking
 from counterprobe.samplers.base import Sweep
 from counterprobe.samplers.rules.graph_rule import Choice, GraphRule, Source
