@@ -28,7 +28,7 @@ FAMILIES = [
 def screen(law: cp.ForestLaw, seed: int) -> tuple[int, int, int]:
     """Return false pairs before and after the cutoff on row sizes, and missed edges."""
     run = cp.Unmasking(law.oracle())
-    plan = Packed().plan(law.length, law.vocab_size, run.row_error)
+    plan = Packed().setup(law.length, law.vocab_size, run.row_error)
     decisions = cp.Streams.from_seed(seed).decisions
     banks = read_banks(run, plan.bank_threshold, plan.row_error)
     context = DraftContext(run.state, banks, 0)

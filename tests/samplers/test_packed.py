@@ -127,19 +127,19 @@ def test_the_example_in_theory_mode(case):
     law = cp.families.two_type_forest(15, EXAMPLE_EDGES, vocab_size=64)
     result = sample(PackedTheory(**RESOLVED, case=case), law.oracle())
     check_peel_and_centroids(result)
-    assert all(result.diagnostics.plan.hypotheses.values())
+    assert all(result.diagnostics.setup.hypotheses.values())
 
 
-def test_theory_mode_takes_its_draft_by_name():
+def test_theory_mode_takes_its_filler_by_name():
     law = cp.families.two_type_path(10, 1, vocab_size=64)
     oracle = law.oracle()
     seen = {}
-    for draft in ("most-likely", "rare"):
-        result = sample(PackedTheory(**RESOLVED, draft=draft), oracle, record=cp.Level.STRUCTURE)
-        assert all(result.diagnostics.plan.hypotheses.values())  # the guarantee has no say in it
+    for filler in ("most-likely", "rare"):
+        result = sample(PackedTheory(**RESOLVED, filler=filler), oracle, record=cp.Level.STRUCTURE)
+        assert all(result.diagnostics.setup.hypotheses.values())  # the guarantee has no say in it
         assert cp.evaluation.batch_kl(law, result).value == 0.0
         submitted = [e for e in result.transcript.events if e.operation == "probe"]
-        seen[draft] = {key for event in submitted for key in event.fingerprints.tolist()}
+        seen[filler] = {key for event in submitted for key in event.fingerprints.tolist()}
     assert seen["most-likely"] != seen["rare"]
 
 
@@ -149,7 +149,7 @@ def test_a_screen_of_theory_mode_is_counted_color_by_color(counted):
     oracle = counted(law.oracle())
     sampler = PackedTheory(**RESOLVED)
     result = sample(sampler, oracle, record=cp.Level.STRUCTURE)
-    plan = result.diagnostics.plan
+    plan = result.diagnostics.setup
     assert (plan.screen.num_colors, plan.screen.chunk_size, result.diagnostics.num_columns) == (
         80,
         2,
@@ -258,7 +258,7 @@ def test_a_guarantee_that_fails_is_refused_or_waived_and_recorded(
         sample(PackedTheory(**settings), oracle)
     assert oracle.calls == 0
     result = sample(PackedTheory(**settings, waive_guarantee=True), oracle)
-    plan = result.diagnostics.plan
+    plan = result.diagnostics.setup
     assert plan.mode == "theory"
     assert plan.hypotheses == {name: name not in broken for name in plan.hypotheses}
     assert broken <= set(plan.hypotheses)
@@ -273,7 +273,7 @@ def test_waiving_does_not_make_infeasible_preprocessing_feasible(uniform_oracle)
 def test_theory_mode_takes_every_formula_from_the_calibration():
     sampler = PackedTheory(**RESOLVED, degree_cutoff=11, chunk_count=3, case="kl")
     public = sampler.calibration(24, 2048)
-    plan = sampler.plan(24, 2048, RowRadii.exact())
+    plan = sampler.setup(24, 2048, RowRadii.exact())
     assert plan.screen.num_colors == public.num_colors == 96
     assert plan.screen.num_colorings == public.num_colorings
     assert plan.screen.degree_cutoff == 11
@@ -302,7 +302,7 @@ def test_theory_mode_takes_every_formula_from_the_calibration():
 )
 def test_an_oracle_on_the_boundary_of_its_class_meets_every_hypothesis(case, noise):
     oracle = cp.FrozenNoise(cp.families.two_type_path(10, 1, vocab_size=64).oracle(), **noise)
-    plan = PackedTheory(**RESOLVED, case=case).plan(10, 64, row_radii(oracle))
+    plan = PackedTheory(**RESOLVED, case=case).setup(10, 64, row_radii(oracle))
     assert all(plan.hypotheses.values())
 
 
@@ -324,7 +324,7 @@ def test_theory_mode_takes_radius_tolerance_and_row_budget():
     sampler = PackedTheory(**RESOLVED, case="kl", **given)
     public = sampler.calibration(24, 2048)
     assert {name: getattr(public, name) for name in given} == given
-    plan = sampler.plan(24, 2048, RowRadii.exact())
+    plan = sampler.setup(24, 2048, RowRadii.exact())
     assert plan.screen.tv_cut == 2 * 0.04 / math.sqrt(24)
 
 
@@ -349,9 +349,9 @@ def test_theory_settings_outside_the_domain_submit_nothing(settings, complaint, 
     ("settings", "complaint"),
     [
         ({"selector": "best"}, "selector must be one of top-votes, empty-on-overflow; got 'best'"),
-        ({"draft": "best"}, "draft must be one of most-likely, rare; got 'best'"),
-        ({"response_constant": -1.0}, "response_constant must not be negative"),
-        ({"response_exponent": 0.0}, "response_exponent must be positive"),
+        ({"filler": "best"}, "filler must be one of most-likely, rare; got 'best'"),
+        ({"response_constant": -1.0}, "response_constant must be at least 0, got -1.0"),
+        ({"response_exponent": 0.0}, "response_exponent must be above 0, got 0.0"),
         ({"frequency_constant": 0.5}, "frequency_constant must be at least 1, got 0.5"),
     ],
 )
@@ -369,7 +369,7 @@ def test_theory_settings_are_checked_at_once(settings, complaint):
         ({"chunk_count": 0}, "chunk_count must be at least 1, got 0"),
         ({"tv_cut": -0.1}, "tv_cut must be at least 0, got -0.1"),
         ({"tv_cut": 1.1}, "tv_cut must be at most 1, got 1.1"),
-        ({"bank_threshold": math.nan}, "bank_threshold must be at least 0, got nan"),
+        ({"bank_threshold": math.nan}, "bank_threshold must be a number, got nan"),
         ({"bank_threshold": 1.1}, "bank_threshold must be at most 1, got 1.1"),
         ({"phase_cap": -1}, "phase_cap must be at least 0, got -1"),
         ({"round_cap": 0}, "round_cap must be at least 1, got 0"),
@@ -394,7 +394,7 @@ def test_a_fraction_that_no_edge_can_reach_submits_nothing(counted, table_law):
 
 
 def test_tuned_defaults_look_at_the_length_and_the_oracle_alone():
-    plan = Packed().plan(512, 2048, 1e-3)
+    plan = Packed().setup(512, 2048, 1e-3)
     assert plan.mode == "tuned"
     assert plan.hypotheses == {}
     assert plan.screen.num_colors == plan.screen.degree_cutoff == 8
@@ -418,7 +418,7 @@ def test_tuned_defaults_look_at_the_length_and_the_oracle_alone():
     ],
 )
 def test_tuned_caps_follow_the_formulas_where_not_given(settings, phases, rounds):
-    plan = Packed(**settings).plan(512, 2048, 1e-12)
+    plan = Packed(**settings).setup(512, 2048, 1e-12)
     assert (plan.phase_cap, plan.round_cap) == (phases, rounds)
 
 
@@ -433,12 +433,12 @@ def test_tuned_caps_follow_the_formulas_where_not_given(settings, phases, rounds
     ],
 )
 def test_a_small_vocabulary_is_probed_whole(vocab_size, row_error, threshold):
-    assert Packed().plan(20, vocab_size, row_error).bank_threshold == threshold
+    assert Packed().setup(20, vocab_size, row_error).bank_threshold == threshold
 
 
 @pytest.mark.parametrize(("count", "size"), [(1, 15), (2, 8), (9, 2), (15, 1), (99, 1)])
 def test_chunk_size_comes_from_the_original_length(count, size):
-    assert Packed(chunk_count=count).plan(15, 64, 0.0).screen.chunk_size == size
+    assert Packed(chunk_count=count).setup(15, 64, 0.0).screen.chunk_size == size
 
 
 # ----- Banks and rows in the box --------------------------------------------------------------
@@ -487,7 +487,7 @@ def test_overflowed_rows_follow_the_selector():
 
 def test_a_rule_of_ones_own_selects_rows_and_a_bad_one_stops_the_run():
     clique = responding(5, list(itertools.combinations(range(5), 2)))
-    plan = Packed(**CLEAR, degree_cutoff=1, phase_cap=0).plan(5, 2, clique.row_error)
+    plan = Packed(**CLEAR, degree_cutoff=1, phase_cap=0).setup(5, 2, clique.row_error)
 
     def run_with(selector):
         run = cp.Unmasking(clique)
@@ -873,7 +873,7 @@ def random_case(seed: int) -> tuple[Packed, cp.Oracle, np.ndarray]:
 def check_caps(result: cp.SampleResult) -> None:
     """What holds on every path, whatever the oracle says."""
     report, ledger = result.diagnostics, result.ledger
-    plan, length = report.plan, len(result.given)
+    plan, length = report.setup, len(result.given)
     chunk_count = -(-length // plan.screen.chunk_size)
     most = cp.theory.probe_cap(
         report.num_columns,
@@ -916,7 +916,7 @@ def soak(seed: int, counted) -> str:
     assert oracle.rows_read == result.ledger.rows_read
     report = result.diagnostics
     expected, guard = plain_box(
-        inner, report.plan, streams.decisions, result, SELECTORS[sampler.selector]
+        inner, report.setup, streams.decisions, result, SELECTORS[sampler.selector]
     )
     assert batches(result) == expected
     assert report.guard == guard
@@ -1014,7 +1014,10 @@ def theory_run(seed: int) -> bool:
     check_caps(result)
     report = result.diagnostics
     public = sampler.calibration(length, law.vocab_size)
-    assert (report.plan.phase_cap, report.plan.round_cap) == (public.phase_cap, public.round_cap)
+    assert (report.setup.phase_cap, report.setup.round_cap) == (
+        public.phase_cap,
+        public.round_cap,
+    )
     screens = [n.content for n in result.transcript.notes if n.name == "screen"]
     separated = all(
         screen_separated(edges, content["rows"].residual, content["colors"], 9)
@@ -1073,10 +1076,10 @@ def test_default_settings_on_every_family_many_times(family):
 
 def test_default_draft_and_selector_are_the_standard_ones():
     law = cp.families.path(40, 2)
-    plan = Packed().plan(40, law.vocab_size, law.oracle().row_error)
+    plan = Packed().setup(40, law.vocab_size, law.oracle().row_error)
     by_name = sample(Packed(), law.oracle())
     run = cp.Unmasking(law.oracle())
     run.begin(STREAMS)
-    run_packed(run, STREAMS.decisions, plan, draft=most_likely_filler, selector=top_votes)
+    run_packed(run, STREAMS.decisions, plan, filler=most_likely_filler, selector=top_votes)
     assert run.state.tolist() == by_name.tokens.tolist()
     assert run.ledger == by_name.ledger

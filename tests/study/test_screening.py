@@ -30,7 +30,7 @@ def test_no_run_costs_less_than_its_least_total(family, bank_threshold, chunk_co
 
 def test_the_default_number_of_colorings_counts_too():
     sampler = Packed(num_colors=8)
-    colorings = sampler.plan(4096, 2048, 1e-12).screen.num_colorings
+    colorings = sampler.setup(4096, 2048, 1e-12).screen.num_colorings
     assert least_total(sampler, 4096) == 2 + 2 * 8 * 7 * colorings
 
 

@@ -12,7 +12,7 @@ from counterprobe.rows import Rows, to_numpy
 from counterprobe.samplers.base import Sweep
 from counterprobe.samplers.rules.drafted_blocks import DraftedBlocks, FixedOrder, in_order
 from counterprobe.samplers.rules.quotas import POWERS
-from counterprobe.samplers.settings import require_count, require_one_of
+from counterprobe.samplers.settings import Count
 from counterprobe.streams import CommitNoise, Decisions
 
 __all__ = ["ASSD"]
@@ -73,13 +73,8 @@ class ASSD(DraftedBlocks):
     bound: ClassVar[str] = "exact; depth at most N"
     sweep: ClassVar[Sweep | None] = Sweep("window", POWERS)
 
-    window: int = 10
+    window: Count = 10
     order: FixedOrder = "index"
-
-    def __post_init__(self) -> None:
-        """Check the settings."""
-        require_count("window", self.window)
-        require_one_of("order", self.order, FixedOrder)
 
     def plan(
         self, residual: IntArray, vocab_size: int, decisions: Decisions

@@ -8,7 +8,7 @@ description is public, its source is not.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
 
 import numpy as np
 
@@ -18,7 +18,7 @@ from counterprobe.run.unmasking import Unmasking
 from counterprobe.samplers.base import Sweep
 from counterprobe.samplers.rules.graph_rule import Choice, GraphRule, Source
 from counterprobe.samplers.rules.stepwise import Reply, best_first
-from counterprobe.samplers.settings import require, require_one_of
+from counterprobe.samplers.settings import Range
 
 __all__ = ["DAPD"]
 
@@ -50,14 +50,8 @@ class DAPD(GraphRule):
         "edge_threshold", (1e-6, 1e-4, 1e-3, 3e-3, 1e-2, 3e-2, 1e-1, 3e-1)
     )
 
-    edge_threshold: float = 0.01
+    edge_threshold: Annotated[float, Range(finite=False)] = 0.01
     take_by: TakeBy = "confidence"
-
-    def __post_init__(self) -> None:
-        """Check the settings."""
-        super().__post_init__()
-        require("edge_threshold", self.edge_threshold, finite=False)
-        require_one_of("take_by", self.take_by, TakeBy)
 
     @property
     def probes_everything(self) -> bool:

@@ -11,8 +11,6 @@ or for the curve itself. They must be told that number; no reply is looked at.
 from __future__ import annotations
 
 import math
-from abc import abstractmethod
-from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Literal, Self, TypeVar
 
@@ -21,10 +19,9 @@ from numpy.typing import ArrayLike
 
 from counterprobe.arrays import FloatArray, IntArray
 from counterprobe.compiled import inlined, kernel
-from counterprobe.samplers.base import Sampler, Sweep
-from counterprobe.samplers.rules.quotas import POWERS, balanced_sizes, cut
-from counterprobe.samplers.settings import require, require_count, require_one_of
-from counterprobe.streams import Decisions
+from counterprobe.samplers.base import Sweep
+from counterprobe.samplers.rules.quotas import POWERS, RandomOrder, balanced_sizes
+from counterprobe.samplers.settings import Count, NotNegative, Positive
 from counterprobe.targets.information import dependence, information_curve
 
 __all__ = ["ChenCongLi", "InformationCurve", "LiCai", "best_sizes", "curve_cost"]
@@ -35,17 +32,8 @@ ACCURACIES = (0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0)
 
 
 @dataclass(frozen=True)
-class _RandomOrder(Sampler):
-    """A uniform order, cut into sizes that are known beforehand."""
-
-    @abstractmethod
-    def sizes(self, count: int) -> list[int]:
-        """Return the batch sizes for ``count`` positions."""
-
-    def schedule(self, residual: IntArray, decisions: Decisions) -> Iterable[IntArray]:
-        """Consecutive parts of a permutation."""
-        sizes = self.sizes(len(residual)) if len(residual) else []
-        return cut(decisions.generator("order").permutation(residual), sizes)
+class _Told(RandomOrder):
+    """A random order cut into sizes that follow from what the rule is told about the law."""
 
     def _told(self, setting: str, value: T | None, meaning: str, function: str) -> T:
         if value is None:
@@ -57,7 +45,7 @@ class _RandomOrder(Sampler):
 
 
 @dataclass(frozen=True)
-class LiCai(_RandomOrder):
+class LiCai(_Told):
     """The fewest balanced batches whose bound ``(s_max - 1)(TC + DTC) / N`` meets an accuracy.
 
     Parameters
@@ -75,14 +63,8 @@ class LiCai(_RandomOrder):
     knows: ClassVar[str] = "TC + DTC"
     sweep: ClassVar[Sweep | None] = Sweep("accuracy", ACCURACIES)
 
-    accuracy: float = 1.0
-    dependence: float | None = None
-
-    def __post_init__(self) -> None:
-        """Check the settings."""
-        require("accuracy", self.accuracy, above=0)
-        if self.dependence is not None:
-            require("dependence", self.dependence, at_least=0)
+    accuracy: Positive = 1.0
+    dependence: NotNegative | None = None
 
     def informed_by(self, law: Any) -> Self:
         """Take TC + DTC from the law."""
@@ -103,7 +85,7 @@ class LiCai(_RandomOrder):
 
 
 @dataclass(frozen=True)
-class ChenCongLi(_RandomOrder):
+class ChenCongLi(_Told):
     """Batch sizes that shrink (TC) or grow (DTC) so that the expected KL meets an accuracy.
 
     With ``delta = accuracy / dependence``, m masked and a revealed positions, the batch has
@@ -129,15 +111,8 @@ class ChenCongLi(_RandomOrder):
     sweep: ClassVar[Sweep | None] = Sweep("accuracy", ACCURACIES)
 
     kind: Kind = "tc"
-    accuracy: float = 1.0
-    dependence: float | None = None
-
-    def __post_init__(self) -> None:
-        """Check the settings."""
-        require_one_of("kind", self.kind, Kind)
-        require("accuracy", self.accuracy, above=0)
-        if self.dependence is not None:
-            require("dependence", self.dependence, at_least=0)
+    accuracy: Positive = 1.0
+    dependence: NotNegative | None = None
 
     def informed_by(self, law: Any) -> Self:
         """Take TC, DTC or the smaller one from the law."""
@@ -176,7 +151,7 @@ class ChenCongLi(_RandomOrder):
 
 
 @dataclass(frozen=True)
-class InformationCurve(_RandomOrder):
+class InformationCurve(_Told):
     """The best sizes for a known information curve, by dynamic programming.
 
     No schedule in random order has a smaller expected KL with as many batches; nobody has the
@@ -197,12 +172,12 @@ class InformationCurve(_RandomOrder):
     knows: ClassVar[str] = "its information curve"
     sweep: ClassVar[Sweep | None] = Sweep("batches", POWERS)
 
-    batches: int = 64
+    batches: Count = 64
     curve: tuple[float, ...] | None = None
 
     def __post_init__(self) -> None:
         """Check the settings."""
-        require_count("batches", self.batches)
+        super().__post_init__()
         if self.curve is not None:
             entropies = np.asarray(self.curve, dtype=np.float64)
             if entropies.ndim != 1 or not np.isfinite(entropies).all():

@@ -25,7 +25,7 @@ from counterprobe.samplers.rules.drafted_blocks import in_order, log_probs, pref
 from counterprobe.samplers.rules.quotas import POWERS
 from counterprobe.samplers.rules.stepwise import best_first, score_rows
 from counterprobe.samplers.sequential import Order
-from counterprobe.samplers.settings import require_count, require_one_of
+from counterprobe.samplers.settings import Count
 from counterprobe.states import MASK
 from counterprobe.streams import Decisions
 
@@ -101,13 +101,8 @@ class FreeDave(Sampler):
     bound: ClassVar[str] = "exact: the tokens of sequential; depth at most N"
     sweep: ClassVar[Sweep | None] = Sweep("draft_steps", POWERS)
 
-    draft_steps: int = 8
+    draft_steps: Count = 8
     order: Order = "confidence"
-
-    def __post_init__(self) -> None:
-        """Check the settings."""
-        require_count("draft_steps", self.draft_steps)
-        require_one_of("order", self.order, Order)
 
     @property
     def rights(self) -> Right:

@@ -10,7 +10,7 @@ positions can hide: nothing is proved about the whole output.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
 
 import numpy as np
 
@@ -22,7 +22,7 @@ from counterprobe.run.ledger import Right
 from counterprobe.run.unmasking import Request, Unmasking
 from counterprobe.samplers.base import Sampler, Sweep
 from counterprobe.samplers.rules.stepwise import best_first, score_rows
-from counterprobe.samplers.settings import require, require_one_of
+from counterprobe.samplers.settings import Range
 from counterprobe.streams import Decisions
 
 __all__ = ["PUNT"]
@@ -57,15 +57,9 @@ class PUNT(Sampler):
         "epsilon", (1e-9, 1e-6, 1e-4, 1e-3, 3e-3, 1e-2, 3e-2, 1e-1)
     )
 
-    epsilon: float = 0.01
+    epsilon: Annotated[float, Range(finite=False)] = 0.01
     rank_by: RankBy = "confidence"
     tests: Tests = "successive"
-
-    def __post_init__(self) -> None:
-        """Check the settings."""
-        require("epsilon", self.epsilon, finite=False)
-        require_one_of("rank_by", self.rank_by, RankBy)
-        require_one_of("tests", self.tests, Tests)
 
     @property
     def rights(self) -> Right:

@@ -32,7 +32,7 @@ from counterprobe.samplers.rules.stepwise import (
     gumbel,
     score_rows,
 )
-from counterprobe.samplers.settings import require, require_count, require_one_of
+from counterprobe.samplers.settings import Count, NotNegative, Time
 from counterprobe.streams import Decisions
 
 __all__ = ["Dream", "LLaDA", "MaskGIT"]
@@ -65,17 +65,10 @@ class LLaDA(Stepwise):
     source: ClassVar[str] = "Nie et al. 2025 (LLaDA); Fast-dLLM generate, dllm MDLMSampler"
     sweep: ClassVar[Sweep | None] = Sweep("steps", POWERS)
 
-    steps: int = 128
-    block_length: int | None = None
+    steps: Count = 128
+    block_length: Count | None = None
     remasking: Remasking = "low_confidence"
     confidence: Confidence = "row"
-
-    def __post_init__(self) -> None:
-        """Check the settings."""
-        require_count("steps", self.steps)
-        require_count("block_length", self.block_length)
-        require_one_of("remasking", self.remasking, Remasking)
-        require_one_of("confidence", self.confidence, Confidence)
 
     def exact_for(self, length: int) -> bool:
         """One row-chosen position a step is the chain rule."""
@@ -126,19 +119,15 @@ class Dream(Stepwise):
     source: ClassVar[str] = "Ye et al. 2025 (Dream) maskgit_plus, topk_margin, entropy"
     sweep: ClassVar[Sweep | None] = Sweep("steps", POWERS)
 
-    steps: int = 128
+    steps: Count = 128
     score: Score = "entropy"
     confidence: Confidence = "row"
-    position_temperature: float = 0.0
-    last_time: float = 1e-3
+    position_temperature: NotNegative = 0.0
+    last_time: Time = 1e-3
 
     def __post_init__(self) -> None:
         """Check the settings."""
-        require_count("steps", self.steps)
-        require_one_of("score", self.score, Score)
-        require_one_of("confidence", self.confidence, Confidence)
-        require("position_temperature", self.position_temperature, at_least=0)
-        require("last_time", self.last_time, above=0, at_most=1)
+        super().__post_init__()
         if self.confidence == "candidate" and self.score != "confidence":
             raise ValueError(
                 f"confidence='candidate' goes with score='confidence', got {self.score!r}; margin "
@@ -190,15 +179,9 @@ class MaskGIT(Stepwise):
     source: ClassVar[str] = "Chang et al. 2022 (MaskGIT); diffusers AmusedScheduler"
     sweep: ClassVar[Sweep | None] = Sweep("steps", POWERS)
 
-    steps: int = 12
-    choice_temperature: float = 4.5
+    steps: Count = 12
+    choice_temperature: NotNegative = 4.5
     confidence: Confidence = "candidate"
-
-    def __post_init__(self) -> None:
-        """Check the settings."""
-        require_count("steps", self.steps)
-        require("choice_temperature", self.choice_temperature, at_least=0)
-        require_one_of("confidence", self.confidence, Confidence)
 
     def exact_for(self, length: int) -> bool:
         """One row-chosen position a step is the chain rule."""

@@ -28,7 +28,7 @@ from counterprobe.rows import ClassedRows, Rows, to_numpy
 from counterprobe.samplers.base import Sweep
 from counterprobe.samplers.rules.drafted_blocks import DraftedBlocks, FixedOrder, in_order
 from counterprobe.samplers.rules.quotas import POWERS
-from counterprobe.samplers.settings import require_count, require_one_of
+from counterprobe.samplers.settings import Count
 from counterprobe.streams import CommitNoise, Decisions
 
 __all__ = ["UniversalCoupling", "balanced_block", "coupling_disagreement", "race"]
@@ -89,14 +89,9 @@ class UniversalCoupling(DraftedBlocks):
     bound: ClassVar[str] = "exact; expected O(N) submissions, depth N^(2/3) up to logarithms"
     sweep: ClassVar[Sweep | None] = Sweep("block_size", POWERS)
 
-    block_size: int | None = None
+    block_size: Count | None = None
     full_prefix: bool = False
     order: FixedOrder = "random"
-
-    def __post_init__(self) -> None:
-        """Check the settings."""
-        require_count("block_size", self.block_size)
-        require_one_of("order", self.order, FixedOrder)
 
     @property
     def reads_ahead(self) -> bool:

@@ -30,12 +30,7 @@ from counterprobe.run.ledger import Right
 from counterprobe.run.unmasking import Request, Unmasking
 from counterprobe.samplers.base import Sampler
 from counterprobe.samplers.rules.stepwise import Reply, best_first
-from counterprobe.samplers.settings import (
-    frozen_strengths,
-    require_count,
-    require_known,
-    require_one_of,
-)
+from counterprobe.samplers.settings import Count, frozen_strengths, require_known
 from counterprobe.streams import Decisions
 
 __all__ = [
@@ -121,15 +116,13 @@ class GraphRule(Sampler):
     """Whether probes read every residual position, or only the sources."""
 
     graph: GraphSource = field(default="auto", kw_only=True)
-    num_layers: int = field(default=4, kw_only=True)
-    pool: int | None = field(default=None, kw_only=True)
+    num_layers: Count = field(default=4, kw_only=True)
+    pool: Count | None = field(default=None, kw_only=True)
     strength: FloatArray | None = field(default=None, repr=False, compare=False, kw_only=True)
 
     def __post_init__(self) -> None:
         """Check the settings; freeze a copy of the strengths."""
-        require_one_of("graph", self.graph, GraphSource)
-        require_count("num_layers", self.num_layers)
-        require_count("pool", self.pool)
+        super().__post_init__()
         if self.strength is not None:
             object.__setattr__(self, "strength", frozen_strengths(self.strength))
         elif self.graph == "strength":

@@ -9,7 +9,6 @@ many decoders do, and biased even at one position a step, since lucky draws are 
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
@@ -126,9 +125,13 @@ class Stepwise(Sampler):
         both = Right.SELECT_AFTER_REPLY | Right.COMMIT_CANDIDATES
         return both if self.scores_candidates else Right.SELECT_AFTER_REPLY
 
-    @abstractmethod
     def rule(self, residual: IntArray, decisions: Decisions) -> Choose:
         """Start the rule for one run: return what chooses the positions of each step."""
+        return self.choose
+
+    def choose(self, reply: Reply) -> IntArray:
+        """Choose the positions of one step, for rules that remember nothing."""
+        raise TypeError(f"{type(self).__name__} must override choose or rule")
 
     def unmask(self, run: Unmasking, decisions: Decisions) -> object:
         """Read, choose, commit, until nothing is left."""
