@@ -20,7 +20,7 @@ class Adjacency:
     start : ndarray, shape (n + 1,)
         The row of vertex ``i`` is the slice ``start[i]:start[i + 1]`` of the arrays below.
     neighbour : ndarray, shape (2 E,)
-        Neighbours, in increasing order within a row.
+        Neighbours, increasing within a row.
     edge : ndarray, shape (2 E,)
         Index of the edge that leads to each neighbour.
     """
@@ -36,7 +36,7 @@ class Adjacency:
 
 
 def adjacency(num_vertices: int, edges: ArrayLike) -> Adjacency:
-    """List the neighbours of every vertex in increasing order, in compressed rows.
+    """List the neighbours of every vertex, increasing, in compressed rows.
 
     Parameters
     ----------
@@ -55,7 +55,7 @@ def adjacency(num_vertices: int, edges: ArrayLike) -> Adjacency:
 
 
 def components(num_vertices: int, edges: ArrayLike) -> IntArray:
-    """Label the connected components in the order of their smallest vertices.
+    """Label the connected components by their smallest vertices.
 
     Parameters
     ----------
@@ -77,23 +77,23 @@ def components(num_vertices: int, edges: ArrayLike) -> IntArray:
     return label_components(num_vertices, check_edges(num_vertices, edges))[0]
 
 
-def independent_set(conflicts: BoolArray, order: IntArray) -> IntArray:
-    """Take vertices in an order, each that is joined to none taken before.
+def independent_set(conflicts: BoolArray, ranked: IntArray) -> IntArray:
+    """Take vertices first to last, each that is joined to none taken before.
 
-    The set is maximal among the vertices of the order: whoever was left out is joined to somebody
+    The set is maximal among the ranked vertices: whoever was left out is joined to somebody
     in it.
 
     Parameters
     ----------
     conflicts : ndarray of bool, shape (n, n)
         Which vertices are joined, in either direction; the diagonal does not matter.
-    order : ndarray of int
+    ranked : ndarray of int
         Distinct vertices, first come first taken; the others are left out.
 
     Returns
     -------
     ndarray of int
-        In the order in which they were taken.
+        First taken first.
 
     Examples
     --------
@@ -103,9 +103,9 @@ def independent_set(conflicts: BoolArray, order: IntArray) -> IntArray:
     [1, 3]
     """
     is_free = np.zeros(len(conflicts), dtype=np.bool_)
-    is_free[order] = True
+    is_free[ranked] = True
     taken = []
-    for vertex in order:
+    for vertex in ranked:
         if is_free[vertex]:
             taken.append(vertex)
             is_free &= ~(conflicts[vertex] | conflicts[:, vertex])
@@ -128,7 +128,7 @@ def label_components(num_vertices: int, edges: IntArray) -> tuple[IntArray, IntA
     vertices = np.arange(num_vertices)
     smallest = np.full(count, num_vertices)
     np.minimum.at(smallest, found, vertices)
-    # scipy promises no order of its labels.
+    # scipy promises nothing about its labels.
     by_smallest = np.argsort(smallest)
     rank = np.empty(count, dtype=np.int64)
     rank[by_smallest] = np.arange(count)

@@ -60,7 +60,7 @@ class RandomBalanced(RandomOrder):
     larger_first: bool = True
 
     def exact_for(self, length: int) -> bool:
-        """One position a batch is the chain rule."""
+        """One position per batch is the chain rule."""
         return self.batches >= length
 
     def sizes(self, count: int) -> list[int]:
@@ -71,7 +71,7 @@ class RandomBalanced(RandomOrder):
 
 @dataclass(frozen=True)
 class Spread(Sampler):
-    """Commit every B-th residual position, one residue class a batch, in random order.
+    """Commit every B-th residual position, one residue class per batch, in random order.
 
     Neighbours in the sequence are B batches' worth apart. Where dependence follows distance this
     costs nothing and breaks little: a free control that discovered structure must beat.
@@ -90,7 +90,7 @@ class Spread(Sampler):
     batches: Count = 64
 
     def exact_for(self, length: int) -> bool:
-        """One position a batch is the chain rule."""
+        """One position per batch is the chain rule."""
         return self.batches >= length
 
     def schedule(self, residual: IntArray, decisions: Decisions) -> Iterable[IntArray]:

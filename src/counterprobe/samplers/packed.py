@@ -253,7 +253,7 @@ def _finish(run: Unmasking, rows: ScreenRows, rounds: _Rounds, log: _Log) -> Pac
         if not rounds.commit(np.array([v]), "repair"):
             return log.report(rounds)
         log.num_repaired += 1
-    # 6. Centroid layers: one vertex a component, one batch a layer.
+    # 6. Centroid layers: one vertex per component, one batch per layer.
     for layer in order.layers:
         if not rounds.commit(layer, "centroid"):
             return log.report(rounds)
@@ -325,7 +325,7 @@ class Packed(Sampler):
 
     Every setting left at None follows a rule that looks at N and the oracle alone (see
     ``docs/packed.md``): ``num_colors`` 8, ``degree_cutoff`` 8, ``majority_fraction`` 0.65, one
-    chunk a color; the number of colorings is :func:`enough_colorings`; the cut is twice the
+    chunk per color; the number of colorings is :func:`enough_colorings`; the cut is twice the
     oracle's row error; the bank threshold is the paper's floor ``4 max(row_error, 1/V)``, or zero
     (every token) where that passes 1/4.
 
@@ -343,7 +343,7 @@ class Packed(Sampler):
     """
 
     name: ClassVar[str] = "packed"
-    bytes_a_position: ClassVar[int] = 2_500
+    bytes_per_position: ClassVar[int] = 2_500
     summary: ClassVar[str] = "the paper's sampler with tuned settings"
     source: ClassVar[str] = "the paper, section 'Finite-size experiments'"
     bound: ClassVar[str] = (

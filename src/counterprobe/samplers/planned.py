@@ -137,7 +137,7 @@ class Planned(Sampler):
         return asked
 
     def exact_for(self, length: int) -> bool:
-        """One position a batch is the chain rule."""
+        """One position per batch is the chain rule."""
         most = self._request["batches"]
         return most is not None and most >= length
 

@@ -1,7 +1,7 @@
 """The exact information curve of forests that have one in closed form: paths, and small trees.
 
 For a random set S of j positions let ``D_j`` be the mean of ``sum_{i in S} H(X_i) - H(X_S)``;
-then ``h_0 - h_j = D_{j+1} - D_j``. A set falls into one part a component, so D_j adds up:
+then ``h_0 - h_j = D_{j+1} - D_j``. A set falls into one part per component, so D_j adds up:
 
 - on a path the shown values are a Markov chain, and what a set loses is the sum of
   ``I(X_a; X_b)`` over neighbouring shown positions a, b: two positions at distance d are
@@ -62,9 +62,9 @@ def _split(law: ForestLaw) -> tuple[list[IntArray], list[IntArray]]:
     rows = adjacency(law.length, law.edges)
     degree = np.diff(rows.start)
     label = components(law.length, law.edges)
-    order = np.argsort(label, kind="stable")
+    by_label = np.argsort(label, kind="stable")
     paths, trees = [], []
-    for vertices in np.split(order, np.flatnonzero(np.diff(label[order])) + 1):
+    for vertices in np.split(by_label, np.flatnonzero(np.diff(label[by_label])) + 1):
         if len(vertices) < 2:
             continue
         if degree[vertices].max() > 2:

@@ -54,14 +54,14 @@ class ASSD(DraftedBlocks):
     """Draft a window from one reply; keep each token with the chance that its right row gives it.
 
     The published rule verifies in one call of a network that scores every prefix at once. A plain
-    masked model scores one state a submission: a round of k drafts takes k submissions in two
+    masked model scores one state per submission: a round of k drafts takes k submissions in two
     stages. The first draft is always kept and the first rejected one is replaced, so that a round
     keeps two or more, unless one is left.
 
     Parameters
     ----------
     window : int
-        Positions drafted a round k.
+        Positions drafted per round k.
     order : {"index", "random"}
     """
 
@@ -76,13 +76,13 @@ class ASSD(DraftedBlocks):
     window: Count = 10
     order: FixedOrder = "index"
 
-    def plan(
+    def order_and_size(
         self, residual: IntArray, vocab_size: int, decisions: Decisions
     ) -> tuple[IntArray, int]:
         """Return the order of the positions, and the window."""
         return in_order(self.order, residual, decisions), self.window
 
     def coupler(self, noise: CommitNoise) -> _Maximal:
-        """Take three uniforms a position."""
+        """Take three uniforms per position."""
         every = np.arange(noise.length)
         return _Maximal(*(noise.uniforms(every, draw) for draw in range(3)))

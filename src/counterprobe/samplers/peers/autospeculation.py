@@ -147,7 +147,7 @@ class _Tree:
     def _one_by_one(
         self, state: StateArray, block: IntArray, path: tuple[int, ...], rows: Rows
     ) -> Branch[Drawn]:
-        """Draw a block by the chain rule, a submission a position."""
+        """Draw a block by the chain rule, a submission per position."""
         now = state.copy()
         parts = []
         for k in range(len(block)):

@@ -35,7 +35,7 @@ class DAPD(GraphRule):
     ----------
     edge_threshold : float
         Of attention, or of total variation; infinity commits everything at once, a negative value
-        one position a step.
+        one position per step.
     take_by : {"confidence", "degree"}
         Who is taken first: the surest row, or the position with most neighbours, as when a graph
         is coloured greedily; ties by confidence, then index.
@@ -80,8 +80,8 @@ class _Independent:
     def choose(self, reply: Reply, influence: FloatArray) -> IntArray:
         among = influence[np.ix_(reply.residual, reply.residual)]
         joined = np.maximum(among, among.T) > self.settings.edge_threshold
-        order = best_first(reply.confidence())
+        surest = best_first(reply.confidence())
         if self.settings.take_by == "degree":
             np.fill_diagonal(joined, False)
-            order = order[best_first(joined.sum(axis=1)[order].astype(np.float64))]
-        return reply.residual[independent_set(joined, order)]
+            surest = surest[best_first(joined.sum(axis=1)[surest].astype(np.float64))]
+        return reply.residual[independent_set(joined, surest)]

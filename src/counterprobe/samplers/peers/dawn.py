@@ -68,7 +68,7 @@ class DAWN(GraphRule):
     sink_factor: Annotated[float, Range(above=0, finite=False)] = 10.0
 
     def exact_for(self, length: int) -> bool:
-        """Claim the chain rule where no row can pass: one row-chosen position a step."""
+        """Claim the chain rule where no row can pass: one row-chosen position per step."""
         least = min(self.low_threshold, self.high_threshold, self.induced_threshold)
         return length == 1 or least > 1
 
@@ -101,10 +101,10 @@ class _Anchored:
         among = edges[np.ix_(residual, residual)]
         conflicts = among | among.T
         may_join = ~chosen & ~conflicts[chosen].any(axis=0) & (confidence >= rule.low_threshold)
-        order = best_first(confidence)
-        chosen[independent_set(conflicts, order[may_join[order]])] = True
+        surest = best_first(confidence)
+        chosen[independent_set(conflicts, surest[may_join[surest]])] = True
         if not chosen.any():
-            chosen[order[0]] = True
+            chosen[surest[0]] = True
         self.is_anchor[residual[chosen & (confidence >= rule.high_threshold)]] = True
         return residual[chosen]
 

@@ -50,7 +50,7 @@ class DEMASK(GraphRule):
     ----------
     budget : float
         Total variation allowed inside a batch, by the sum of its influences; below 0 one position
-        a step.
+        per step.
     confidence_threshold : float
         Rows below it join no other.
     num_values : int
@@ -79,7 +79,7 @@ class DEMASK(GraphRule):
         return self.confidence_threshold == 0 and self.budget >= 0
 
     def exact_for(self, length: int) -> bool:
-        """Below 0 one position a step is taken, by its row alone."""
+        """Below 0 one position per step is taken, by its row alone."""
         return length == 1 or self.budget < 0
 
     def source_of(self, run: Unmasking) -> Source:

@@ -186,7 +186,7 @@ class InformationCurve(_Told):
                 raise ValueError("curve must not increase: more context never adds entropy")
 
     def exact_for(self, length: int) -> bool:
-        """One position a batch is the chain rule."""
+        """One position per batch is the chain rule."""
         return self.batches >= length
 
     def informed_by(self, law: Any) -> Self:

@@ -1,4 +1,4 @@
-"""Free drafts, verified: what one position a step would commit, several steps at a time.
+"""Free drafts, verified: what one position per step would commit, several steps at a time.
 
 The reply at the history drafts the next few steps of the base rule, positions and values; one wave
 submits the state after each of those steps. A step is right if the reply at the state before it
@@ -45,7 +45,7 @@ class _Steps:
 
 @dataclass(frozen=True, slots=True)
 class _Base:
-    """One position a step: which positions a state must be read at, and what it says comes next.
+    """One position per step: which positions a state must be read at, and what it says comes next.
 
     Attributes
     ----------
@@ -89,7 +89,7 @@ class FreeDave(Sampler):
     Parameters
     ----------
     draft_steps : int
-        Steps drafted a round d; 1 is ``sequential`` itself.
+        Steps drafted per round d; 1 is ``sequential`` itself.
     order : {"index", "random", "confidence", "entropy"}
         Of the base rule. The last two choose by rows: every masked position is then read from
         every state of a wave.
@@ -114,7 +114,7 @@ class FreeDave(Sampler):
         return True
 
     def unmask(self, run: Unmasking, decisions: Decisions) -> object:
-        """Draft steps, verify them, keep those that one position a step would have made."""
+        """Draft steps, verify them, keep those that one position per step would have made."""
         order: RowOrder | IntArray
         if self.order == "index" or self.order == "random":
             order = in_order(self.order, run.residual, decisions)

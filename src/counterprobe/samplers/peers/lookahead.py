@@ -28,7 +28,7 @@ __all__ = ["InfoGain", "LookUM"]
 
 @dataclass(frozen=True)
 class _Lookahead(Sampler):
-    """The common loop: draft, propose, look ahead, keep one."""
+    """The common loop: draw candidates, propose, look ahead, keep one."""
 
     @property
     def rights(self) -> Right:
@@ -53,8 +53,8 @@ class _Lookahead(Sampler):
         """Step until nothing is left."""
         step = 0
         while not run.is_complete:
-            draft = run.draft()
-            reply = Reply(step, draft.positions, draft.rows)
+            drawn = run.draft()
+            reply = Reply(step, drawn.positions, drawn.rows)
             batch = self.ready(reply)
             if batch is None:
                 actions = self.propose(reply, decisions)
@@ -92,7 +92,7 @@ class InfoGain(_Lookahead):
     Parameters
     ----------
     candidates : int
-        Actions proposed a step C, duplicates dropped; 1 is the most-confident order.
+        Actions proposed per step C, duplicates dropped; 1 is the most-confident order.
     tokens_per_action : int
         Positions an action reveals.
     position_temperature : float
@@ -100,7 +100,7 @@ class InfoGain(_Lookahead):
     threshold : float
         Confidence at which a whole block is committed; above 1, never.
     block_length : int or None
-        Consecutive positions a block; None is one block.
+        Consecutive positions per block; None is one block.
     """
 
     name: ClassVar[str] = "info-gain"
@@ -119,7 +119,7 @@ class InfoGain(_Lookahead):
         return self.candidates * -(-length // self.tokens_per_action)
 
     def exact_for(self, length: int) -> bool:
-        """Claim the chain rule, in most-confident order, for a single action a step."""
+        """Claim the chain rule, in most-confident order, for a single action per step."""
         one_each = self.candidates == 1 and self.tokens_per_action == 1 and self.threshold > 1
         return length == 1 or one_each
 

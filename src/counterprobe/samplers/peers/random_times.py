@@ -89,10 +89,10 @@ class ZhaoCai(RandomTimes):
     With F(u) the summed entropy of positions given a random share u of the others, a step from
     share a to b costs ``int_a^b (F(a) - F(u)) du <= (b - a)(F(a) - F(b))`` in expectation. Let
     ``kappa`` solve ``(1 - kappa)^(K - 1) = kappa / N``. For TC, which is the integral of
-    ``F(0) - F``, the masked share falls by ``1 - kappa`` a step, from 1 to ``kappa / N`` and then
-    to 0; for DTC, the integral of ``F - F(1)``, the shown share rises the other way round. Summing
-    by parts gives ``kappa / (1 - kappa)`` times TC or DTC, and the one step that is not geometric
-    at most ``kappa^2 / 2`` times it: two positions must fall into it.
+    ``F(0) - F``, each step keeps ``1 - kappa`` of the masked share, from 1 to ``kappa / N``,
+    then 0; for DTC, the integral of ``F - F(1)``, the shown share rises the other way round.
+    Summing by parts gives ``kappa / (1 - kappa)`` times TC or DTC, and the one step that is not
+    geometric at most ``kappa^2 / 2`` times it: two positions must fall into it.
 
     Parameters
     ----------

@@ -44,9 +44,9 @@ class Threshold(Stepwise):
     Parameters
     ----------
     threshold : float
-        Above 1, one position a step.
+        Above 1, one position per step.
     block_length : int or None
-        Consecutive positions a block; None is one block.
+        Consecutive positions per block; None is one block.
     confidence : {"row", "candidate"}
         Of the row's most probable token, or of a token drawn beforehand, as the reference code
         does; at temperature 0 they agree.
@@ -63,7 +63,7 @@ class Threshold(Stepwise):
     confidence: Confidence = "row"
 
     def exact_for(self, length: int) -> bool:
-        """Claim the chain rule where no row can pass: one row-chosen position a step."""
+        """Claim the chain rule where no row can pass: one row-chosen position per step."""
         return length == 1 or (self.threshold > 1 and self.confidence == "row")
 
     def choose(self, reply: Reply) -> IntArray:
@@ -130,7 +130,7 @@ class KLASS(Stepwise):
     quota : int
         Positions committed when nothing passes.
     block_length : int or None
-        Consecutive positions a block; None is one block.
+        Consecutive positions per block; None is one block.
     confidence : {"row", "candidate"}
         As in :class:`Threshold`.
     """
@@ -150,7 +150,7 @@ class KLASS(Stepwise):
     confidence: Confidence = "row"
 
     def exact_for(self, length: int) -> bool:
-        """Claim the chain rule where no row can pass: one row-chosen position a step."""
+        """Claim the chain rule where no row can pass: one row-chosen position per step."""
         one_each = self.quota == 1 and self.confidence_threshold >= 1
         return length == 1 or (one_each and self.confidence == "row")
 

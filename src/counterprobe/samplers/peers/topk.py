@@ -52,7 +52,7 @@ class LLaDA(Stepwise):
     steps : int
         Steps in all; submissions and depth where blocks divide them.
     block_length : int or None
-        Consecutive positions a block; None is one block.
+        Consecutive positions per block; None is one block.
     remasking : {"low_confidence", "random"}
         Which positions stay masked: the least sure ones, or any.
     confidence : {"row", "candidate"}
@@ -61,7 +61,7 @@ class LLaDA(Stepwise):
     """
 
     name: ClassVar[str] = "llada"
-    summary: ClassVar[str] = "the k surest positions a step, block by block from the left (LLaDA)"
+    summary: ClassVar[str] = "the k surest positions per step, block by block (LLaDA)"
     source: ClassVar[str] = "Nie et al. 2025 (LLaDA); Fast-dLLM generate, dllm MDLMSampler"
     sweep: ClassVar[Sweep | None] = Sweep("steps", POWERS)
 
@@ -71,7 +71,7 @@ class LLaDA(Stepwise):
     confidence: Confidence = "row"
 
     def exact_for(self, length: int) -> bool:
-        """One row-chosen position a step is the chain rule."""
+        """One row-chosen position per step is the chain rule."""
         one_each = self.block_length is None and self.steps >= length
         return length == 1 or (one_each and self.confidence == "row")
 
@@ -184,7 +184,7 @@ class MaskGIT(Stepwise):
     confidence: Confidence = "candidate"
 
     def exact_for(self, length: int) -> bool:
-        """One row-chosen position a step is the chain rule."""
+        """One row-chosen position per step is the chain rule."""
         return length == 1 or (self.steps >= length and self.confidence == "row")
 
     def rule(self, residual: IntArray, decisions: Decisions) -> Choose:

@@ -73,7 +73,7 @@ class UniversalCoupling(DraftedBlocks):
     Parameters
     ----------
     block_size : int or None
-        Positions drafted a round b; None is ``(N / log V) ** (1/3)``, N the masked positions.
+        Positions drafted per round b; None is ``(N / log V) ** (1/3)``, N the masked positions.
     full_prefix : bool
         Also submit the state that holds the whole draft: it is the next guess if all of it is
         kept, so that such a round costs one stage; otherwise it is one submission more.
@@ -98,7 +98,7 @@ class UniversalCoupling(DraftedBlocks):
         """Whether the wave also submits the state that holds every draft."""
         return self.full_prefix
 
-    def plan(
+    def order_and_size(
         self, residual: IntArray, vocab_size: int, decisions: Decisions
     ) -> tuple[IntArray, int]:
         """Return the order of the positions, and the block size."""

@@ -47,11 +47,11 @@ class WINO(Sampler):
     Parameters
     ----------
     threshold : float
-        To commit; above 1, one position a step.
+        To commit; above 1, one position per step.
     threshold_back : float
         To stay; 0 masks nothing again.
     block_length : int or None
-        Consecutive positions a block; None is one block.
+        Consecutive positions per block; None is one block.
     confidence : {"row", "candidate"}
         Of the row's most probable token, or of a token drawn beforehand, as the reference code
         does; at temperature 0 they agree.
@@ -94,8 +94,8 @@ class WINO(Sampler):
     def _commit(self, run: Unmasking, block: IntArray) -> IntArray:
         """Commit what is sure enough in the block; return it."""
         if self.confidence == "candidate":
-            draft = run.draft()
-            chosen = self._sure(Reply(0, draft.positions, draft.rows, draft.tokens), block)
+            drawn = run.draft()
+            chosen = self._sure(Reply(0, drawn.positions, drawn.rows, drawn.tokens), block)
             run.commit_candidates(chosen)
             return chosen
 

@@ -151,7 +151,7 @@ class GraphRule(Sampler):
         return self.strength is not None and self.graph in ("auto", "strength")
 
     def foreseen_submissions(self, length: int, vocab_size: int) -> int | None:
-        """Return about two a position where all of them are probed: in the worst case many more.
+        """Return about two per position where all of them are probed: in the worst case many more.
 
         With ``auto`` it depends on the model.
         """
@@ -221,14 +221,14 @@ class GraphRule(Sampler):
         influence = np.zeros((run.length, run.length))
         step = 0
         while not run.is_complete:
-            draft = run.draft()
-            reply = self.pooled(Reply(step, draft.positions, draft.rows))
+            drawn = run.draft()
+            reply = self.pooled(Reply(step, drawn.positions, drawn.rows))
             sources = choice.sources(reply)
-            influence[draft.positions] = 0  # what committed ones moved stays known
+            influence[drawn.positions] = 0  # what committed ones moved stays known
             if len(sources) > 1:
-                targets = draft.positions if self.reads_everything else sources
-                values = draft.tokens[draft.slots(sources)][:, None]
-                moved = probed_influence(run, draft.rows, sources, values, targets)
+                targets = drawn.positions if self.reads_everything else sources
+                values = drawn.tokens[drawn.slots(sources)][:, None]
+                moved = probed_influence(run, drawn.rows, sources, values, targets)
                 influence[np.ix_(sources, targets)] = moved
             run.commit_candidates(choice.choose(reply, influence))
             step += 1
@@ -260,7 +260,7 @@ def probed_influence(
     ----------
     run : Unmasking
     rows : Rows
-        Of every residual position at the run's history, in increasing order.
+        Of every residual position at the run's history, increasing.
     sources : ndarray of int, shape (c,)
         Residual positions.
     values : ndarray of int, shape (c, K)
@@ -308,7 +308,7 @@ def probed_influence(
 def spread_values(rows: Rows, count: int, generator: np.random.Generator) -> IntArray:
     """Draw values from each row, spread evenly over its distribution function.
 
-    One uniform number a row is shifted by whole steps of ``1 / count``, so that every value comes
+    One uniform per row is shifted by whole steps of ``1 / count``, so that every value comes
     up as often as its probability says, up to one; the mean of anything over them is unbiased.
 
     Parameters
