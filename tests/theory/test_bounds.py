@@ -25,16 +25,6 @@ def test_column_cap_by_hand() -> None:
     assert bounds.column_cap(1.0, 1.5) == math.floor(4 ** (2 / 3)) + 1
 
 
-def test_caps_are_the_theorem_s_products() -> None:
-    public = calibrate(100, 1000, epsilon=0.2, degree_cutoff=12, chunk_count=5)
-    caps = bounds.resource_caps(public, columns=7)
-    p, m, t = public.num_colors, public.num_colorings, public.screen_cap
-    assert caps.probes == 7 * t * m * p * (p + 5)
-    assert caps.commits == public.round_cap
-    assert caps.depth == 1 + public.round_cap + t
-    assert caps.total == 1 + caps.probes + caps.commits
-
-
 @pytest.mark.parametrize("case", ["tv", "kl"])
 def test_lemma_implies_direct_feasibility_and_its_column_cap(case: str) -> None:
     rng = np.random.default_rng(7)
