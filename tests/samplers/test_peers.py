@@ -15,8 +15,8 @@ from counterprobe.evaluation import (
     exact_output_law,
     information_curve,
 )
-from counterprobe.samplers.peers.dependence import curve_cost
 from counterprobe.targets.curves import subset_entropies
+from curve_cost import curve_cost
 
 STREAMS = cp.Streams(61, 62)
 FIVE_BITS = cp.TableLaw(np.random.default_rng(9).dirichlet(np.full(32, 0.5)).reshape((2,) * 5))

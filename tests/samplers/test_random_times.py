@@ -10,8 +10,8 @@ from scipy import integrate, stats
 
 import counterprobe as cp
 from counterprobe.samplers import EffectiveTC, ZhaoCai
-from counterprobe.samplers.peers.dependence import curve_cost
 from counterprobe.samplers.peers.random_times import time_grid
+from curve_cost import curve_cost
 
 
 def random_law(seed: int, length: int = 5) -> cp.TableLaw:

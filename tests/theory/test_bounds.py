@@ -136,8 +136,9 @@ def test_crossings_of_the_paper_s_caps() -> None:
     assert 1e12 < best < 1e14
 
 
-def test_best_cutoff_beats_every_other_on_a_grid() -> None:
-    public = bounds.best_cutoff(10**6, 10**6, epsilon=0.1, rank_exponent=2.0)
+def test_the_cheapest_cutoff_beats_every_other_on_a_grid() -> None:
+    start = calibrate(10**6, 10**6, epsilon=0.1, degree_cutoff=9)
+    public = bounds.cheapest_cutoff(start, 2.0)
     best = bounds.guarantee_caps(public, 2.0)[1].total
     for d in (9, 12, 30, 100, 1000):
         other = calibrate(10**6, 10**6, epsilon=0.1, degree_cutoff=d)

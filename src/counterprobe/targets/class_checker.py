@@ -305,7 +305,7 @@ def _responses(
     law: ForestLaw, directed: _DirectedEdges, edge: IntArray, boundary: IntArray
 ) -> FloatArray:
     """Return how far each pair ``a < b`` of source classes moves the readout's row, (k, C, C)."""
-    # The edges of a chunk are consecutive: scale each one's tables once, not once a boundary.
+    # The edges of a chunk are consecutive: scale each one's tables once, not per boundary.
     low, high = edge[0], edge[-1] + 1
     local = edge - low
     readout = directed.readout[low:high]

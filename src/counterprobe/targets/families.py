@@ -2,7 +2,7 @@
 
 A family fixes a shape, a weight and fields. Following the paper's appendix "Targets": the
 vocabulary has 2,048 tokens in three classes, ``phi = +1, -1, 0``; an edge has the factor
-``1 + w phi(x_i) phi(x_j)``; one master field vector a target draw is shared by prefixes across
+``1 + w phi(x_i) phi(x_j)``; one master field vector per target draw is shared by prefixes across
 sizes and families; labels are permuted at random. ``signs="mixed"`` flips half of the weights, and
 ``tables="random"`` draws general positive pair tables over any number of classes instead.
 """
@@ -54,7 +54,7 @@ Tables = Literal["rank-one", "random"]
 VOCAB_SIZE = 2048
 PHI = np.array([1.0, -1.0, 0.0])
 # An edge list may imply this many positions; more only at so many for each of its edges.
-MOST_UNSAID, POSITIONS_AN_EDGE = 1 << 20, 64
+MOST_UNSAID, POSITIONS_PER_EDGE = 1 << 20, 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -254,7 +254,7 @@ def from_file(
             "or give the number of positions"
         )
     size = int(edges.max()) + 1 if length is None else length
-    if length is None and size > max(MOST_UNSAID, POSITIONS_AN_EDGE * len(edges)):
+    if length is None and size > max(MOST_UNSAID, POSITIONS_PER_EDGE * len(edges)):
         raise ValueError(
             f"{file} has {len(edges):,} edges and names position {size - 1:,}; give the number of "
             "positions if nearly all of them are to have no edge"

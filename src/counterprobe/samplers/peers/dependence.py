@@ -15,7 +15,6 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Literal, Self, TypeVar
 
 import numpy as np
-from numpy.typing import ArrayLike
 
 from counterprobe.arrays import FloatArray, IntArray
 from counterprobe.compiled import inlined, kernel
@@ -24,7 +23,7 @@ from counterprobe.samplers.rules.quotas import POWERS, RandomOrder, balanced_siz
 from counterprobe.samplers.settings import Count, NotNegative, Positive
 from counterprobe.targets.information import dependence, information_curve
 
-__all__ = ["ChenCongLi", "InformationCurve", "LiCai", "best_sizes", "curve_cost"]
+__all__ = ["ChenCongLi", "InformationCurve", "LiCai", "best_sizes"]
 
 T = TypeVar("T")
 Kind = Literal["tc", "dtc", "both"]
@@ -212,26 +211,6 @@ class InformationCurve(_Told):
                 raise ValueError(f"curve must have {count} entropies, got {len(entropies)}")
             entropies = entropies[len(entropies) - count :]
         return best_sizes(entropies, self.batches)
-
-
-def curve_cost(curve: ArrayLike, sizes: ArrayLike) -> float:
-    """Return ``sum_k sum_{j < s_k} (h_{a_k} - h_{a_k + j})``: the expected KL of a random order.
-
-    Parameters
-    ----------
-    curve : array_like of float, shape (N,)
-        ``h_0 .. h_{N-1}``.
-    sizes : array_like of int
-        Batch sizes, summing to N.
-    """
-    entropies = np.asarray(curve, dtype=np.float64)
-    counts = np.asarray(sizes, dtype=np.int64)
-    if counts.sum() != len(entropies) or (counts < 1).any():
-        raise ValueError(
-            f"sizes must be positive and sum to {len(entropies)}, got {counts.tolist()}"
-        )
-    first = np.repeat(np.cumsum(counts) - counts, counts)
-    return float((entropies[first] - entropies).sum())
 
 
 def best_sizes(curve: FloatArray, batches: int) -> list[int]:
