@@ -67,14 +67,14 @@ def test_every_candidate_of_a_preset_is_a_sampler(name):
 
 
 @pytest.mark.parametrize("name", ["paper", "strict", "quick", "smoke"])
-def test_one_grid_serves_all_families_and_sizes_with_peeling_and_ordinary_drafts(name):
+def test_one_grid_serves_all_families_and_sizes_with_peeling_and_ordinary_fillers(name):
     config = load_preset(name)
     cells = [(family, length) for family in config.families for length in config.sizes]
     grids = [config.candidate_settings(*cell) for cell in cells]
     assert all(grid == grids[0] for grid in grids)
     for entry in grids[0]:
         sampler = build_sampler("packed", entry)
-        assert sampler.draft == "most-likely"
+        assert sampler.filler == "most-likely"
         assert sampler.phase_cap is None or sampler.phase_cap > 0
         assert sampler.num_colorings is not None
     tuned = ("num_colors", "num_colorings", "degree_cutoff", "majority_fraction", "tv_cut")

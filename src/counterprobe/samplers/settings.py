@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass, fields
 from types import NoneType
-from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Literal, cast, get_args, get_origin, get_type_hints
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -93,9 +93,10 @@ Share = Annotated[float, Range(at_least=0, at_most=1)]
 Time = Annotated[float, Range(above=0, at_most=1)]
 
 
-def check_settings(settings: Any) -> None:
+def check_settings(settings: object) -> None:
     """Refuse values that the types of a dataclass's fields do not allow."""
-    for name, check, may_be_none in _checks(type(settings)):
+    # A class is hashable, which mypy denies.
+    for name, check, may_be_none in _checks(cast("Hashable", type(settings))):
         value = getattr(settings, name)
         if value is not None or not may_be_none:
             check(name, value)
