@@ -54,7 +54,7 @@ def measure(family: str, length: int, target: int, stream: int) -> dict[str, Any
 
 def packed_submissions(length: int) -> int:
     """Return what one screen of the packed sampler's defaults submits with three columns."""
-    screen = Packed().plan(length, 2048, 1e-12).screen
+    screen = Packed().setup(length, 2048, 1e-12).screen
     return 3 * screen.num_colorings * screen.num_colors * (screen.num_colors - 1)
 
 

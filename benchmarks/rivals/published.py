@@ -97,7 +97,7 @@ def is_feasible(length: int, case: Case = "tv") -> bool:
     """Whether a run of that calibration would start, with an exact oracle."""
     cutoff = _balanced(length, case).degree_cutoff
     try:
-        PackedTheory(EPSILON, cutoff, case).plan(length, length, RowRadii.exact())
+        PackedTheory(EPSILON, cutoff, case).setup(length, length, RowRadii.exact())
     except (Infeasible, ValueError):
         return False
     return True

@@ -6,7 +6,7 @@ import pytest
 
 import counterprobe as cp
 from counterprobe.cli.instances import MOST_LEAVES, SHAPES, family_instance, shape_instance
-from counterprobe.theory.thresholds import threshold_floor
+from counterprobe.theory.parameters import threshold_floor
 
 
 def row_error(epsilon: float, n: int = 10) -> float:

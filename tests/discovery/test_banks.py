@@ -12,7 +12,7 @@ from counterprobe.discovery.banks import (
     bounded_threshold,
     read_banks,
 )
-from counterprobe.theory.thresholds import tail_threshold, threshold_floor
+from counterprobe.theory.parameters import tail_threshold, threshold_floor
 
 A, B, C, D = range(4)
 

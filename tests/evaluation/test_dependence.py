@@ -10,7 +10,7 @@ import counterprobe as cp
 from counterprobe import testing
 from counterprobe.evaluation import dependence_profile, estimate_dependence, information_curve
 from counterprobe.evaluation.dependence import DependenceProfile
-from counterprobe.targets.subsets import forest_table
+from counterprobe.targets.curves import forest_table
 
 
 def bits(*masses: float) -> np.ndarray:

@@ -391,7 +391,7 @@ def test_adversaries_inside_the_class_stay_within_the_theorems(
         epsilon=0.1, case=case, edge_signal=signal, tail_tolerance=min(0.13, signal / 2)
     )
     assert constants.violations(signal) == []
-    assert all(sampler.plan(length, 64, RowRadii.exact()).hypotheses.values())
+    assert all(sampler.setup(length, 64, RowRadii.exact()).hypotheses.values())
     make = cp.FrozenNoise.for_hellinger_radius if case == "tv" else cp.FrozenNoise.for_kl_tolerance
     size = 0.05 if case == "tv" else 0.005
     oracle = make(law.oracle(), size, direction=direction, seed=7, classes=law.classes)

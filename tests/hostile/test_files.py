@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from counterprobe.run.encoding import pack, unpack
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 

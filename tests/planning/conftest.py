@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import counterprobe as cp
-from counterprobe.targets.information import subset_entropies
+from counterprobe.targets.curves import subset_entropies
 
 Entropies = Callable[[Sequence[Sequence[int]]], float]
 

@@ -140,7 +140,7 @@ def test_on_small_loopy_laws_plans_break_less_than_random_batches(shape, broken)
 
 def ising(shape: str) -> tuple[cp.TableLaw, np.ndarray]:
     """Twelve coupled spins, and the information of pairs in half-revealed contexts."""
-    from counterprobe.targets.information import subset_entropies
+    from counterprobe.targets.curves import subset_entropies
 
     n, draw = 12, rng(8)
     coupling = np.zeros((n, n))

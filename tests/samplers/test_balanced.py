@@ -23,13 +23,6 @@ def test_one_batch_is_one_submission(law):
     assert result.batches[0].tolist() == list(range(law.length))
 
 
-def test_one_batch_draws_every_position_from_its_marginal(law):
-    result = OneBatch()(cp.Unmasking(law.oracle()), STREAMS)
-    rows = cp.Unmasking(law.oracle()).preprocess()
-    uniforms = STREAMS.commit_noise(law.length).uniforms(np.arange(law.length))
-    assert result.tokens.tolist() == rows.draw(uniforms).tolist()
-
-
 @pytest.mark.parametrize("batches", [1, 2, 5, 22, 23, 24, 64])
 def test_sizes_differ_by_at_most_one_and_cover_everything(batches):
     parts = schedule(batches)
@@ -58,16 +51,6 @@ def test_budgets_share_one_permutation():
     assert order_of(list(other)) != order_of(schedule(7))
 
 
-def test_budgets_share_their_noise(law):
-    # The first position of the permutation sees the same row and the same uniform at every budget.
-    first = schedule(1, law.length)[0][0]
-    tokens = {
-        int(RandomBalanced(batches)(cp.Unmasking(law.oracle()), STREAMS).tokens[first])
-        for batches in range(1, law.length + 1)
-    }
-    assert len(tokens) == 1
-
-
 def test_on_a_product_law_every_budget_draws_the_same_tokens():
     product = cp.ForestLaw(
         np.random.default_rng(0).uniform(0.5, 1.5, size=(9, 4)), [], np.ones((4, 4))
@@ -89,9 +72,3 @@ def test_nothing_left_is_no_batch():
     nothing = np.empty(0, dtype=np.int64)
     assert list(OneBatch().schedule(nothing, STREAMS.decisions)) == []
     assert list(RandomBalanced(3).schedule(nothing, STREAMS.decisions)) == []
-
-
-@pytest.mark.parametrize("batches", [0, -1])
-def test_the_number_of_batches_is_positive(batches):
-    with pytest.raises(ValueError, match=f"batches must be at least 1, got {batches}"):
-        RandomBalanced(batches)

@@ -31,6 +31,7 @@ def test_decisions_from_one_history_do_not_depend_on_the_commit_seed(order, law)
         history[batch] = result.tokens[batch]
 
 
+@pytest.mark.slow
 def test_a_spawned_process_draws_the_same(forest_law):
     runs = [
         (sampler, cp.Unmasking(forest_law.oracle(), sequence=2))

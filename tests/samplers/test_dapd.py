@@ -104,15 +104,3 @@ def test_probes_find_the_pairs_and_the_whole_output_is_exact():
     np.testing.assert_allclose(output, np.einsum("ab,c->acb", pair, [0.7, 0.3]), atol=1e-12)
     result = DAPD(1e-9)(cp.Unmasking(law.oracle()), STREAMS)
     assert sorted(map(len, result.batches)) == [1, 2]
-
-
-@pytest.mark.parametrize(
-    ("settings", "said"),
-    [
-        ({"edge_threshold": math.nan}, "edge_threshold must be a number"),
-        ({"take_by": "index"}, "take_by must be one of confidence, degree; got 'index'"),
-    ],
-)
-def test_bad_settings_are_refused(settings, said):
-    with pytest.raises(ValueError, match=said):
-        DAPD(**settings)

@@ -149,16 +149,3 @@ def test_an_anchor_that_was_probed_lowers_the_bar_for_what_it_moved():
         for seed in range(8):
             result = rule(cp.Unmasking(law.oracle()), cp.Streams(1, seed))
             assert [sorted(b.tolist()) for b in result.batches] == [[0, 1], *then]
-
-
-@pytest.mark.parametrize(
-    ("settings", "said"),
-    [
-        ({"low_threshold": -0.1}, "low_threshold must be at least 0, got -0.1"),
-        ({"high_threshold": math.nan}, "high_threshold must be a number"),
-        ({"sink_factor": 0.0}, "sink_factor must be above 0, got 0.0"),
-    ],
-)
-def test_bad_settings_are_refused(settings, said):
-    with pytest.raises(ValueError, match=said):
-        DAWN(**settings)

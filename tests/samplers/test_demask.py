@@ -128,17 +128,3 @@ def test_batches_do_not_depend_on_what_will_be_drawn():
         for seed in range(5)
     }
     assert len(first) == 1
-
-
-@pytest.mark.parametrize(
-    ("settings", "said"),
-    [
-        ({"graph": "attention"}, "graph must be one of auto, probes, strength; got 'attention'"),
-        ({"budget": math.nan}, "budget must be a number"),
-        ({"confidence_threshold": -0.1}, "confidence_threshold must be at least 0, got -0.1"),
-        ({"num_values": 0}, "num_values must be at least 1, got 0"),
-    ],
-)
-def test_bad_settings_are_refused(settings, said):
-    with pytest.raises(ValueError, match=said):
-        DEMASK(**settings)

@@ -76,15 +76,3 @@ def test_a_fixed_order_reads_only_the_steps_it_drafts(law):
     assert result.ledger.rows_read <= 2 * result.ledger.total
     by_rows = FreeDave(2, order="confidence")(cp.Unmasking(law.oracle()), cp.Streams(1, 2))
     assert by_rows.ledger.rows_read > 2 * by_rows.ledger.total
-
-
-@pytest.mark.parametrize(
-    ("settings", "message"),
-    [
-        ({"draft_steps": 0}, "draft_steps must be at least 1, got 0"),
-        ({"order": "margin"}, "order must be one of index, random, confidence, entropy"),
-    ],
-)
-def test_bad_settings_are_refused(settings, message):
-    with pytest.raises(ValueError, match=message):
-        FreeDave(**settings)

@@ -10,7 +10,6 @@ from counterprobe.samplers.rules.quotas import (
     block_of,
     cosine_masked,
     cut,
-    reveal_chances,
 )
 
 STREAMS = cp.Streams(71, 72)
@@ -53,14 +52,6 @@ def test_cutting_leaves_empty_batches_out():
     assert cut(np.arange(0), []) == []
 
 
-def test_chances_follow_the_time_grid_and_end_with_certainty():
-    chances = reveal_chances(4, 1e-3)
-    times = np.linspace(1, 1e-3, 5)
-    assert chances[:-1] == pytest.approx(1 - times[1:-1] / times[:-2])
-    assert chances[-1] == 1
-    assert reveal_chances(1, 1e-3).tolist() == [1.0]
-
-
 def test_blocks_follow_the_position_in_the_sequence():
     assert block_of(np.array([0, 3, 4, 11]), 4).tolist() == [0, 0, 1, 2]
     assert block_of(np.array([0, 3, 4, 11]), None).tolist() == [0, 0, 0, 0]
@@ -75,18 +66,6 @@ def test_ancestral_reveals_everything_and_skips_empty_steps():
     assert sorted(np.concatenate(batches)) == list(range(20))
     assert all(len(batch) for batch in batches)
     assert len(batches) <= 20
-
-
-def test_an_ancestral_quota_is_the_rounded_share():
-    sizes = [
-        len(batch)
-        for batch in Ancestral(4, reveal="quota").schedule(np.arange(40), STREAMS.decisions)
-    ]
-    left, expected = 40, []
-    for chance in reveal_chances(4, 1e-3):
-        expected.append(round(left * chance))
-        left -= expected[-1]
-    assert sizes == expected
 
 
 @pytest.mark.statistical

@@ -52,10 +52,10 @@ def histogram(sampler: Sampler, law: cp.TableLaw | cp.ForestLaw, seed: int) -> n
 
 
 CASES = [
-    (small_table, "index"),
-    (small_table, "random"),
     (small_table, "confidence"),
-    (small_forest, "confidence"),
+    pytest.param(small_table, "index", marks=pytest.mark.slow),
+    pytest.param(small_table, "random", marks=pytest.mark.slow),
+    pytest.param(small_forest, "confidence", marks=pytest.mark.slow),
 ]
 
 
@@ -68,7 +68,7 @@ def test_the_enumerated_law_is_drawn_exactly(make, order, chi_square, false_alar
 
 
 @pytest.mark.statistical
-@pytest.mark.parametrize("make", [small_table, small_forest])
+@pytest.mark.parametrize("make", [small_table, pytest.param(small_forest, marks=pytest.mark.slow)])
 def test_the_same_check_rejects_one_batch_on_a_coupled_law(
     make, chi_square, false_alarms, seed_of
 ):
@@ -121,8 +121,3 @@ def test_only_row_orders_need_a_right():
     assert Sequential().rights == Sequential("random").rights == cp.Right.NONE
     assert Sequential("confidence").rights == cp.Right.SELECT_AFTER_REPLY
     assert Sequential("entropy").rights == cp.Right.SELECT_AFTER_REPLY
-
-
-def test_an_unknown_order_is_refused():
-    with pytest.raises(ValueError, match="one of index, random, confidence, entropy; got 'left'"):
-        Sequential("left")

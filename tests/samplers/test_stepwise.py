@@ -118,18 +118,6 @@ def test_random_remasking_follows_the_seed_and_not_the_rows(uniform_oracle):
     assert one.round_of_position.tolist() == other.round_of_position.tolist()
 
 
-def test_dream_quotas_are_the_floored_shares_and_skip_empty_steps():
-    law = cp.families.path(30, target_seed=1)
-    result = s.Dream(40)(cp.Unmasking(law.oracle()), STREAMS)
-    times, left, expected = np.linspace(1, 1e-3, 41), 30, []
-    for k in range(40):
-        share = 1.0 if k == 39 else 1 - times[k + 1] / times[k]
-        expected.append(math.floor(left * share))
-        left -= expected[-1]
-    assert [len(batch) for batch in result.batches] == [size for size in expected if size]
-    assert result.ledger.total == sum(size > 0 for size in expected) < 40
-
-
 @pytest.mark.parametrize("score", ["confidence", "margin", "entropy"])
 def test_dream_scores_differ(score):
     rows = np.array([[0.5, 0.49, 0.01, 0.0], [0.45, 0.2, 0.2, 0.15], [0.46, 0.18, 0.18, 0.18]])
@@ -154,17 +142,6 @@ def test_a_position_temperature_draws_positions_and_zero_does_not():
 # ----- KLASS ----------------------------------------------------------------------------------
 
 
-def test_nothing_is_stable_before_the_history_is_full():
-    sure = [0.95, 0.95, 0.95, 0.95]
-    # One position a step until two moves are known, at step history_length = 2.
-    sampler = s.KLASS(0.9, 0.01, history_length=2)
-    rule = sampler.rule(np.arange(4), STREAMS.decisions)
-    whole = reply(sure)
-    assert rule(whole).tolist() == [0]
-    assert rule(Reply(1, np.arange(1, 4), whole.rows.take(np.arange(3)))).tolist() == [1]
-    assert rule(Reply(2, np.arange(2, 4), whole.rows.take(np.arange(2)))).tolist() == [2, 3]
-
-
 def test_a_row_that_moved_waits():
     sampler = s.KLASS(0.5, 0.01, history_length=1)
     rule = sampler.rule(np.arange(4), STREAMS.decisions)
@@ -178,6 +155,33 @@ def test_a_stable_row_that_is_not_sure_waits_for_its_quota():
     rule = sampler.rule(np.arange(4), STREAMS.decisions)
     assert rule(reply([0.3, 0.4, 0.3, 0.3])).tolist() == [1, 0]
     assert rule(reply([0.3, 0.4], residual=[2, 3])).tolist() == [3, 2]
+
+
+# Rows that are exactly (1/2, 1/2), whatever was committed: they never move at all.
+COINS = cp.ForestLaw(np.ones((6, 2)), [], np.ones((2, 2)))
+
+
+def coin_batches(sampler: s.KLASS) -> list[int]:
+    result = sampler(cp.Unmasking(COINS.oracle()), STREAMS)
+    return [len(batch) for batch in result.batches]
+
+
+def test_a_row_exactly_as_sure_as_the_threshold_does_not_pass():
+    assert coin_batches(s.KLASS(0.5, math.inf, history_length=1)) == [1] * 6
+    assert coin_batches(s.KLASS(np.nextafter(0.5, 0), math.inf, history_length=1)) == [1, 5]
+
+
+def test_a_row_that_moved_exactly_by_the_threshold_does_not_pass():
+    # The rows move by a KL of exactly 0.
+    assert coin_batches(s.KLASS(0.4, 0.0, history_length=1)) == [1] * 6
+    assert coin_batches(s.KLASS(0.4, 5e-324, history_length=1)) == [1, 5]
+
+
+def test_nothing_passes_before_the_history_is_long_enough():
+    for length in (1, 2, 4):
+        assert coin_batches(s.KLASS(0.4, 1e-3, history_length=length)) == [1] * length + [
+            6 - length
+        ]
 
 
 # ----- Entropy bound --------------------------------------------------------------------------

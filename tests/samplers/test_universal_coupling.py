@@ -162,16 +162,3 @@ def test_every_round_keeps_two_or_more_until_one_is_left(sampler):
 )
 def test_the_default_block_is_the_public_formula(length, vocab_size, expected):
     assert balanced_block(length, vocab_size) == expected
-
-
-@pytest.mark.parametrize(
-    ("settings", "message"),
-    [
-        ({"block_size": 0}, "block_size must be at least 1, got 0"),
-        ({"block_size": 2.5}, "block_size must be a whole number"),
-        ({"order": "confidence"}, "order must be one of random, index; got 'confidence'"),
-    ],
-)
-def test_bad_settings_are_refused(settings, message):
-    with pytest.raises(ValueError, match=message):
-        UniversalCoupling(**settings)

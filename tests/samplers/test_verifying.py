@@ -24,6 +24,11 @@ MAIN = {
     "autospeculation": Autospeculation(),
     "assd": ASSD(3),
 }
+# Its tree of proposals takes longest.
+QUICK = [
+    pytest.param(rule, id=name, marks=[pytest.mark.slow] if name == "autospeculation" else [])
+    for name, rule in MAIN.items()
+]
 # FreeDave is held to the tokens of sequential in its own tests.
 EXACT = MAIN | {
     "freedave": FreeDave(3),
@@ -101,7 +106,7 @@ WRONG = {
 
 
 @pytest.mark.statistical
-@pytest.mark.parametrize("sampler", MAIN.values(), ids=list(MAIN))
+@pytest.mark.parametrize("sampler", QUICK)
 def test_the_enumerated_law_is_drawn_exactly(
     sampler, coupled_bits, tabulated, histogram, chi_square, false_alarms, seed_of
 ):
@@ -197,7 +202,7 @@ class Remembering(cp.testing.CountingOracle):
 
 
 @pytest.mark.statistical
-@pytest.mark.parametrize("sampler", MAIN.values(), ids=list(MAIN))
+@pytest.mark.parametrize("sampler", QUICK)
 def test_a_law_with_zeros_is_drawn_exactly(
     sampler, copied_bits, histogram, chi_square, false_alarms, seed_of
 ):

@@ -148,12 +148,3 @@ def test_blocks_are_finished_from_the_left_and_context_is_left_alone():
         assert (changed // 10 == block).all()
         assert (before[: 10 * block] >= 0).all()
         assert (after[[2, 11]] == given[[2, 11]]).all()
-
-
-def test_settings_out_of_range_are_refused():
-    with pytest.raises(ValueError, match="threshold must be at least 0, got -1"):
-        WINO(-1)
-    with pytest.raises(ValueError, match=r"threshold_back must be at most 1, got 1\.5"):
-        WINO(0.5, 1.5)
-    with pytest.raises(ValueError, match="confidence must be one of row, candidate"):
-        WINO(confidence="best")  # type: ignore[arg-type]

@@ -16,7 +16,7 @@ from counterprobe.study.config import (
     load_preset,
     read_config,
 )
-from counterprobe.theory.outvoting import enough_votes
+from counterprobe.theory.colorings import enough_votes
 
 # Loading a preset checks every candidate of its grid.
 preset = functools.cache(load_preset)
@@ -69,14 +69,14 @@ def test_every_candidate_of_a_preset_is_a_sampler(name):
 
 
 @pytest.mark.parametrize("name", ["paper", "strict", "quick", "smoke"])
-def test_one_grid_serves_all_families_and_sizes_with_peeling_and_ordinary_drafts(name):
+def test_one_grid_serves_all_families_and_sizes_with_peeling_and_ordinary_fillers(name):
     config = preset(name)
     cells = [(family, length) for family in config.families for length in config.sizes]
     grids = [config.candidate_settings(*cell) for cell in cells]
     assert all(grid == grids[0] for grid in grids)
     for entry in grids[0]:
         sampler = build_sampler("packed", entry)
-        assert sampler.draft == "most-likely"
+        assert sampler.filler == "most-likely"
         assert sampler.phase_cap is None or sampler.phase_cap > 0
         assert sampler.num_colorings is not None
     tuned = ("num_colors", "num_colorings", "degree_cutoff", "majority_fraction", "tv_cut")

@@ -1,96 +1,93 @@
-"""The three totals of an information curve, against their definitions."""
-
-import itertools
-import math
+"""The closed form of a forest's information curve, against enumeration."""
 
 import numpy as np
 import pytest
-from scipy import integrate, stats
 
 import counterprobe as cp
-from counterprobe.targets.curves import (
+from counterprobe.targets import curves as curves_module
+from counterprobe.targets.curves import forest_curve, forest_table
+from counterprobe.targets.information import (
+    dependence,
     dual_total_of,
-    effective_total_of,
-    effective_weights,
+    exact_curve,
+    information_curve,
+    modelled_curve,
     total_of,
 )
-from counterprobe.targets.information import dependence, information_curve
-from counterprobe.targets.subsets import subset_entropies
+
+SHAPES = {
+    "nothing": (4, []),
+    "one edge": (2, [[1, 0]]),
+    "a path": (7, [[i, i + 1] for i in range(6)]),
+    "paths and a lone position": (8, [[5, 2], [2, 7], [0, 1], [4, 3]]),
+    "a star": (6, [[0, i] for i in range(1, 6)]),
+    "a star beside a path": (8, [[0, 1], [0, 2], [0, 3], [4, 5], [6, 5]]),
+    "two stars": (8, [[0, 1], [0, 2], [0, 3], [4, 5], [4, 6], [7, 4]]),
+}
 
 
-def small_laws() -> list[cp.TableLaw]:
-    draw = np.random.default_rng(5)
-    sizes = [(2, 1), (2, 2), (3, 2), (2, 3), (3, 3), (2, 4), (2, 5)] * 3
-    return [cp.TableLaw(draw.dirichlet(np.full(q**n, 0.5)).reshape((q,) * n)) for q, n in sizes]
-
-
-def effective_total_by_definition(law: cp.TableLaw) -> float:
-    """Integrate ``min(1, t)`` times the pair informations of a masked copy, as it is defined."""
-    entropy, n = subset_entropies(law), law.length
-    # by_size[k]: the sum of I(X_i; X_j | X_S) over ordered pairs and sets of k others.
-    by_size = np.zeros(max(n - 1, 1))
-    for i, j in itertools.permutations(range(n), 2):
-        others = [k for k in range(n) if k not in (i, j)]
-        for size in range(n - 1):
-            for shown in itertools.combinations(others, size):
-                s = sum(1 << k for k in shown)
-                by_size[size] += (
-                    entropy[s | 1 << i] + entropy[s | 1 << j]
-                    - entropy[s | 1 << i | 1 << j] - entropy[s]
-                )  # fmt: skip
-
-    def masked_pair_information(t: float) -> float:
-        keep = math.exp(-t)
-        return sum(
-            keep ** (2 + size) * (1 - keep) ** (n - 2 - size) * by_size[size]
-            for size in range(n - 1)
-        )
-
-    early = integrate.quad(lambda t: t * masked_pair_information(t), 0, 1, epsabs=1e-13)[0]
-    return early + integrate.quad(masked_pair_information, 1, np.inf, epsabs=1e-13)[0]
-
-
-def test_the_effective_total_is_the_integral_that_defines_it():
-    for law in small_laws():
-        curve = information_curve(law)
-        assert effective_total_of(curve) == pytest.approx(
-            effective_total_by_definition(law), abs=1e-10
-        )
-
-
-def test_the_effective_total_is_at_most_both_totals():
-    for law in small_laws():
-        known = dependence(law)
-        assert -1e-12 <= effective_total_of(information_curve(law)) <= known.smaller + 1e-12
-
-
-def test_totals_of_a_curve_are_those_of_the_law():
-    for law in small_laws():
-        curve, known = information_curve(law), dependence(law)
-        assert total_of(curve) == pytest.approx(known.total, abs=1e-12)
-        assert dual_total_of(curve) == pytest.approx(known.dual, abs=1e-12)
-        assert law.length * (curve[0] - curve[-1]) == pytest.approx(known.sum, abs=1e-12)
-
-
-@pytest.mark.parametrize("length", [2, 3, 7, 40])
-def test_weights_are_the_means_that_define_them(length):
-    def mean(j: int) -> float:
-        density = stats.beta(j + 2, length - 1 - j).pdf
-        late = integrate.quad(lambda u: -math.log(u) * density(u), math.exp(-1), 1, epsabs=1e-13)
-        return float(stats.beta(j + 2, length - 1 - j).cdf(math.exp(-1))) + late[0]
-
-    assert effective_weights(length) == pytest.approx(
-        [mean(j) for j in range(length - 1)], abs=1e-10
+def drawn_law(seed: int, shape: str, classes: int = 2) -> cp.ForestLaw:
+    draw = np.random.default_rng(seed)
+    length, edges = SHAPES[shape]
+    label = draw.permutation(length)
+    return cp.ForestLaw(
+        draw.uniform(0.2, 1.0, size=(length, classes)),
+        label[np.array(edges, dtype=int).reshape(-1, 2)],
+        draw.uniform(0.05, 1.0, size=(len(edges), classes, classes)),
     )
 
 
-def test_a_copied_token_and_a_single_position():
-    assert effective_total_of([1.0, 0.0]) == pytest.approx((1 - math.exp(-2)) / 2, abs=1e-15)
-    assert effective_total_of([0.7]) == total_of([0.7]) == dual_total_of([0.7]) == 0
-    assert len(effective_weights(1)) == 0
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("seed", range(3))
+def test_the_closed_form_is_the_enumerated_curve(shape, seed):
+    law = drawn_law(seed, shape, classes=2 + seed % 2)
+    curve = forest_curve(law)
+    assert curve is not None
+    assert curve == pytest.approx(information_curve(forest_table(law)), abs=1e-13)
+    assert (np.diff(curve) <= 0).all()
 
 
-def test_what_is_no_curve_is_refused():
-    for curve in ([], [[1.0, 0.5]]):
-        with pytest.raises(ValueError, match="curve must be a flat list of entropies, got shape"):
-            total_of(curve)
+def test_tokens_of_one_class_add_their_own_entropy_and_nothing_else():
+    law = cp.families.two_type_path(7, 3, vocab_size=5)
+    over_classes = cp.ForestLaw(law.unary, law.edges, law.pair)
+    shift = information_curve(law)[0] - information_curve(over_classes)[0]
+    assert shift > 0.1
+    assert information_curve(law) == pytest.approx(
+        information_curve(forest_table(law)) + shift, abs=1e-13
+    )
+
+
+@pytest.mark.parametrize("family", ["matching", "path", "two-type-path"])
+@pytest.mark.parametrize("length", [3, 400])
+def test_long_curves_have_the_totals_of_the_law(family, length):
+    law = cp.families.build(family, length, 4)
+    curve, known = forest_curve(law), dependence(law)
+    assert curve is not None
+    assert total_of(curve) == pytest.approx(known.total, abs=1e-12 * length)
+    assert dual_total_of(curve) == pytest.approx(known.dual, abs=1e-12 * length)
+
+
+def test_a_chain_that_forgets_nothing_is_followed_to_its_end():
+    almost = 1e-9
+    law = cp.ForestLaw(
+        np.ones((40, 2)), [[i, i + 1] for i in range(39)], [[1, almost], [almost, 1]]
+    )
+    curve = forest_curve(law)
+    assert curve is not None
+    # One shown value tells nearly everything: what is left is within forty changes of the chain.
+    assert curve[0] == pytest.approx(np.log(2))
+    assert 0 <= curve[1:].max() < 1e-5
+
+
+def test_a_hub_too_large_to_enumerate_has_no_closed_form_but_a_model():
+    law = cp.families.growing_stars(64, 1)
+    assert exact_curve(law) is None
+    curve, known = information_curve(law), dependence(law)
+    assert curve.tolist() == modelled_curve(law).tolist()
+    assert len(curve) * (curve[0] - curve[-1]) == pytest.approx(known.sum, abs=1e-12)
+
+
+def test_a_chain_too_long_to_sum_over_has_no_closed_form(monkeypatch):
+    law = cp.families.path(50, 1)
+    monkeypatch.setattr(curves_module, "MAX_PAIRS", 100)
+    assert forest_curve(law) is None

@@ -7,7 +7,7 @@ import counterprobe as cp
 from counterprobe.evaluation import dependence, information_curve
 from counterprobe.evaluation.output_law import class_table
 from counterprobe.targets import information as information_module
-from counterprobe.targets.information import subset_entropies
+from counterprobe.targets.curves import subset_entropies
 
 
 def tables() -> list[cp.TableLaw]:

@@ -216,8 +216,16 @@ class Adaptive(cp.samplers.Sampler):
         return residual[::2][:size] if done % 2 else residual[:size]
 
 
-@pytest.mark.parametrize("rounds", [1, 2, 3])
-@pytest.mark.parametrize("rho", [0.5, 0.2])
+@pytest.mark.parametrize(
+    ("rounds", "rho"),
+    [
+        (1, 0.2),
+        (2, 0.5),
+        pytest.param(2, 0.2, marks=pytest.mark.slow),
+        pytest.param(3, 0.5, marks=pytest.mark.slow),
+        pytest.param(3, 0.2, marks=pytest.mark.slow),
+    ],
+)
 def test_collisions_cost_what_the_affinity_lemma_says(rounds, rho):
     """All 15 matchings of six positions with one candidate each, and all values."""
     sampler = Adaptive(rounds)

@@ -183,39 +183,6 @@ def test_kl_tolerance_and_row_budget_are_independent():
     assert not wide.meets_target
 
 
-@pytest.mark.parametrize("case", ["tv", "kl"])
-def test_another_cutoff_keeps_everything_else(case):
-    extra = {} if case == "tv" else {"kl_tolerance": 0.3, "kl_row_budget": 1e-4}
-    given = {"epsilon": 0.5, "case": case, "hellinger_radius": 0.4, "failure_budget": 0.2, **extra}
-    public = cp.theory.calibrate(100, 64, degree_cutoff=9, **given, edge_signal=0.3)
-    moved = public.with_cutoff(20)
-    assert moved == cp.theory.calibrate(100, 64, degree_cutoff=20, **given, edge_signal=0.3)
-    assert moved.chunk_count == 20
-
-
-def test_anything_given_replaces_its_formula():
-    public = cp.theory.calibrate(
-        15,
-        64,
-        epsilon=0.1,
-        degree_cutoff=9,
-        chunk_count=4,
-        edge_signal=0.2,
-        tail_tolerance=0.06,
-        failure_budget=0.125,
-    )
-    assert public.chunk_size == 4
-    assert public.edge_signal == 0.2
-    assert public.tail_tolerance == 0.06
-    assert public.resolution == 4 * 0.05 / math.sqrt(15) + 0.06
-    assert public.failure_budget == 0.125
-    assert public.num_colorings == 80
-    assert public.resolves_edges
-    # A signal alone carries its tail with it.
-    alone = cp.theory.calibrate(15, 64, epsilon=0.1, degree_cutoff=9, edge_signal=0.2)
-    assert alone.tail_tolerance == 0.1
-
-
 def test_resolution_must_lie_strictly_below_the_signal():
     def resolves(signal: float) -> bool:
         return cp.theory.calibrate(

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from counterprobe.samplers import Packed
+from counterprobe.samplers import Packed, build_sampler
 from counterprobe.samplers.packed import DEFAULT_COLORS, DEFAULT_CUTOFF
 from counterprobe.study.table import TableLine, growth_of, lines_of
 
@@ -46,12 +46,13 @@ def split_by_method(rows: Sequence[Row], names: Mapping[str, str]) -> dict[str, 
 
 def lines_at_defaults(rows: Sequence[Row]) -> list[TableLine]:
     """Return the screening runs of the library's defaults, one per cell, as lines of a table."""
-    stated = {"num_colors": DEFAULT_COLORS, "degree_cutoff": DEFAULT_CUTOFF}
-    defaults = {**Packed().settings, **stated}
+    defaults = Packed(num_colors=DEFAULT_COLORS, degree_cutoff=DEFAULT_CUTOFF)
     runs = [
         {**row, "phase": "evaluation"}
         for row in rows
-        if row["phase"] == "screening" and json.loads(row["settings"]) == defaults
+        if row["phase"] == "screening"
+        # Built, not compared as text: rows that were recorded earlier name settings as they were.
+        and build_sampler(Packed.name, json.loads(row["settings"])) == defaults
     ]
     return lines_of(runs)
 

@@ -35,7 +35,7 @@ def say_costs(samplers: Iterable[Sampler], length: int, vocab_size: int) -> None
 
 def needed_memory(target: Target, samplers: Iterable[Sampler]) -> int:
     """Return about how many bytes a run on a target takes at its peak."""
-    working = max((sampler.bytes_a_position for sampler in samplers), default=0)
+    working = max((sampler.bytes_per_position for sampler in samplers), default=0)
     tables = 0
     if target.tables == "random":
         tables = TABLE_COPIES * 8 * (target.classes or DEFAULT_CLASSES) ** 2

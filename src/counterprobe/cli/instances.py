@@ -15,9 +15,9 @@ from numpy.typing import NDArray
 from counterprobe.errors import Infeasible
 from counterprobe.targets import families, forests
 from counterprobe.targets.class_checker import ClassConstants, check_class
+from counterprobe.targets.families import two_type_forest
 from counterprobe.targets.law import ForestLaw
-from counterprobe.targets.two_type import two_type_forest
-from counterprobe.theory.thresholds import threshold_floor
+from counterprobe.theory.parameters import threshold_floor
 
 __all__ = ["HUB_EPSILON", "HUB_VOCAB", "SHAPES", "Instance", "family_instance", "shape_instance"]
 

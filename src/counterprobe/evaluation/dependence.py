@@ -33,8 +33,14 @@ from counterprobe.run.door import Door, Stage
 from counterprobe.run.ledger import Ledger
 from counterprobe.states import MASK, as_context
 from counterprobe.streams import keyed_generator
-from counterprobe.targets.curves import dual_total_of, effective_total_of, total_of
-from counterprobe.targets.information import dependence, exact_curve, modelled_curve
+from counterprobe.targets.information import (
+    dependence,
+    dual_total_of,
+    effective_total_of,
+    exact_curve,
+    modelled_curve,
+    total_of,
+)
 from counterprobe.targets.law import ForestLaw
 from counterprobe.targets.table import TableLaw
 

@@ -32,8 +32,8 @@ from counterprobe.run.unmasking import Unmasking
 from counterprobe.samplers.base import Sampler
 from counterprobe.states import MASK
 from counterprobe.streams import Streams
+from counterprobe.targets.curves import forest_table
 from counterprobe.targets.law import ForestLaw
-from counterprobe.targets.subsets import forest_table
 from counterprobe.targets.table import TableLaw
 
 __all__ = [

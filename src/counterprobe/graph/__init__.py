@@ -7,15 +7,23 @@ from here the order of cycle repair and the centroid layers that they commit (th
 the logarithmic number of layers, so a path of 200,000 vertices is an ordinary input.
 """
 
-from counterprobe.graph.cycles import cycle_vertices as cycle_vertices
-from counterprobe.graph.cycles import repair_order as repair_order
-from counterprobe.graph.edges import check_edges as check_edges
-from counterprobe.graph.independent import independent_set as independent_set
-from counterprobe.graph.layers import centroid_layers as centroid_layers
-from counterprobe.graph.layers import centroids as centroids
-from counterprobe.graph.neighbours import Adjacency as Adjacency
-from counterprobe.graph.neighbours import adjacency as adjacency
-from counterprobe.graph.neighbours import components as components
-from counterprobe.graph.rooted import RootedForest as RootedForest
-from counterprobe.graph.rooted import check_forest as check_forest
-from counterprobe.graph.rooted import root_forest as root_forest
+from counterprobe.graph.cycles import cycle_vertices, repair_order
+from counterprobe.graph.edges import check_edges
+from counterprobe.graph.layers import centroid_layers, centroids
+from counterprobe.graph.neighbours import Adjacency, adjacency, components, independent_set
+from counterprobe.graph.rooted import RootedForest, check_forest, root_forest
+
+__all__ = [
+    "Adjacency",
+    "RootedForest",
+    "adjacency",
+    "centroid_layers",
+    "centroids",
+    "check_edges",
+    "check_forest",
+    "components",
+    "cycle_vertices",
+    "independent_set",
+    "repair_order",
+    "root_forest",
+]

@@ -16,7 +16,7 @@ def check_edges(num_vertices: int, edges: ArrayLike) -> IntArray:
     num_vertices : int
         Number of vertices ``n``; vertices are ``0..n-1``.
     edges : array_like of int, shape (E, 2)
-        One row an edge, in either orientation; any empty list or array means no edges.
+        One row per edge, in either orientation; any empty list or array means no edges.
 
     Returns
     -------
@@ -59,7 +59,7 @@ def check_edges(num_vertices: int, edges: ArrayLike) -> IntArray:
         first, second = by_key[repeats[0]], by_key[repeats[0] + 1]
         raise ValueError(
             f"edges must be distinct, got {_show_row(checked, first)} and "
-            f"{_show_row(checked, second)}; keep one row an edge, whatever its orientation"
+            f"{_show_row(checked, second)}; keep one row per edge, whatever its orientation"
         )
     return checked
 

@@ -27,7 +27,7 @@ def centroids(num_vertices: int, edges: ArrayLike, alive: ArrayLike | None = Non
     Returns
     -------
     ndarray of int64
-        One vertex for each component of the alive vertices, in increasing order.
+        One vertex for each component of the alive vertices, increasing.
 
     Raises
     ------
@@ -54,7 +54,7 @@ def centroid_layers(
     Returns
     -------
     list of ndarray of int64
-        Vertices of each layer in increasing order; each alive vertex is in exactly one layer.
+        Vertices of each layer, increasing; each alive vertex is in exactly one layer.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Who is next to whom, and what hangs together: compressed rows and connected components."""
+"""Who is next to whom, what hangs together, and sets of which no two are joined."""
 
 from dataclasses import dataclass, fields
 
@@ -7,7 +7,7 @@ from numpy.typing import ArrayLike
 from scipy import sparse
 from scipy.sparse import csgraph
 
-from counterprobe.arrays import IntArray
+from counterprobe.arrays import BoolArray, IntArray
 from counterprobe.graph.edges import check_edges
 
 
@@ -20,7 +20,7 @@ class Adjacency:
     start : ndarray, shape (n + 1,)
         The row of vertex ``i`` is the slice ``start[i]:start[i + 1]`` of the arrays below.
     neighbour : ndarray, shape (2 E,)
-        Neighbours, in increasing order within a row.
+        Neighbours, increasing within a row.
     edge : ndarray, shape (2 E,)
         Index of the edge that leads to each neighbour.
     """
@@ -36,7 +36,7 @@ class Adjacency:
 
 
 def adjacency(num_vertices: int, edges: ArrayLike) -> Adjacency:
-    """List the neighbours of every vertex in increasing order, in compressed rows.
+    """List the neighbours of every vertex, increasing, in compressed rows.
 
     Parameters
     ----------
@@ -55,7 +55,7 @@ def adjacency(num_vertices: int, edges: ArrayLike) -> Adjacency:
 
 
 def components(num_vertices: int, edges: ArrayLike) -> IntArray:
-    """Label the connected components in the order of their smallest vertices.
+    """Label the connected components by their smallest vertices.
 
     Parameters
     ----------
@@ -77,6 +77,41 @@ def components(num_vertices: int, edges: ArrayLike) -> IntArray:
     return label_components(num_vertices, check_edges(num_vertices, edges))[0]
 
 
+def independent_set(conflicts: BoolArray, ranked: IntArray) -> IntArray:
+    """Take vertices first to last, each that is joined to none taken before.
+
+    The set is maximal among the ranked vertices: whoever was left out is joined to somebody
+    in it.
+
+    Parameters
+    ----------
+    conflicts : ndarray of bool, shape (n, n)
+        Which vertices are joined, in either direction; the diagonal does not matter.
+    ranked : ndarray of int
+        Distinct vertices, first come first taken; the others are left out.
+
+    Returns
+    -------
+    ndarray of int
+        First taken first.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> path = np.eye(4, k=1, dtype=bool)  # 0-1-2-3
+    >>> independent_set(path, np.array([1, 0, 2, 3])).tolist()
+    [1, 3]
+    """
+    is_free = np.zeros(len(conflicts), dtype=np.bool_)
+    is_free[ranked] = True
+    taken = []
+    for vertex in ranked:
+        if is_free[vertex]:
+            taken.append(vertex)
+            is_free &= ~(conflicts[vertex] | conflicts[:, vertex])
+    return np.array(taken, dtype=np.int64)
+
+
 def neighbour_rows(num_vertices: int, edges: IntArray) -> Adjacency:
     """Build compressed rows from checked edges."""
     rows = _sparse_rows(num_vertices, edges)
@@ -93,7 +128,7 @@ def label_components(num_vertices: int, edges: IntArray) -> tuple[IntArray, IntA
     vertices = np.arange(num_vertices)
     smallest = np.full(count, num_vertices)
     np.minimum.at(smallest, found, vertices)
-    # scipy promises no order of its labels.
+    # scipy promises nothing about its labels.
     by_smallest = np.argsort(smallest)
     rank = np.empty(count, dtype=np.int64)
     rank[by_smallest] = np.arange(count)

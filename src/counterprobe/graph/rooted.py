@@ -74,8 +74,8 @@ def check_forest(num_vertices: int, edges: ArrayLike) -> IntArray:
 def root_forest(num_vertices: int, edges: ArrayLike) -> RootedForest:
     """Root each component of a forest at its smallest vertex and number it breadth first.
 
-    Roots get the first numbers, in increasing order; then, number by number, come the children
-    of each vertex in increasing order.
+    Roots get the first numbers, smallest vertex first; then, number by number, come the children
+    of each vertex, smallest first.
 
     Parameters
     ----------

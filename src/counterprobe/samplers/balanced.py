@@ -8,8 +8,8 @@ from typing import ClassVar
 
 from counterprobe.arrays import IntArray
 from counterprobe.samplers.base import Sampler, Sweep
-from counterprobe.samplers.rules.quotas import POWERS, balanced_sizes, cut
-from counterprobe.samplers.settings import require_count
+from counterprobe.samplers.rules.quotas import POWERS, RandomOrder, balanced_sizes
+from counterprobe.samplers.settings import Count
 from counterprobe.streams import Decisions
 
 __all__ = ["OneBatch", "RandomBalanced", "Spread"]
@@ -34,7 +34,7 @@ class OneBatch(Sampler):
 
 
 @dataclass(frozen=True)
-class RandomBalanced(Sampler):
+class RandomBalanced(RandomOrder):
     """Cut one random permutation into batches whose sizes differ by at most one.
 
     The permutation does not depend on the number of batches, and commit noise never does, so runs
@@ -56,27 +56,22 @@ class RandomBalanced(Sampler):
 
     sweep: ClassVar[Sweep | None] = Sweep("batches", POWERS)
 
-    batches: int = 64
+    batches: Count = 64
     larger_first: bool = True
 
     def exact_for(self, length: int) -> bool:
-        """One position a batch is the chain rule."""
+        """One position per batch is the chain rule."""
         return self.batches >= length
 
-    def __post_init__(self) -> None:
-        """Check the settings."""
-        require_count("batches", self.batches)
-
-    def schedule(self, residual: IntArray, decisions: Decisions) -> Iterable[IntArray]:
-        """Consecutive parts of the permutation."""
-        sizes = balanced_sizes(len(residual), self.batches)
-        order = decisions.generator("order").permutation(residual)
-        return cut(order, sizes if self.larger_first else sizes[::-1])
+    def sizes(self, count: int) -> list[int]:
+        """Return equal sizes, up to one."""
+        sizes = balanced_sizes(count, self.batches)
+        return sizes if self.larger_first else sizes[::-1]
 
 
 @dataclass(frozen=True)
 class Spread(Sampler):
-    """Commit every B-th residual position, one residue class a batch, in random order.
+    """Commit every B-th residual position, one residue class per batch, in random order.
 
     Neighbours in the sequence are B batches' worth apart. Where dependence follows distance this
     costs nothing and breaks little: a free control that discovered structure must beat.
@@ -92,14 +87,10 @@ class Spread(Sampler):
     source: ClassVar[str] = "counterprobe: control for discovered structure"
     sweep: ClassVar[Sweep | None] = Sweep("batches", POWERS)
 
-    batches: int = 64
-
-    def __post_init__(self) -> None:
-        """Check the settings."""
-        require_count("batches", self.batches)
+    batches: Count = 64
 
     def exact_for(self, length: int) -> bool:
-        """One position a batch is the chain rule."""
+        """One position per batch is the chain rule."""
         return self.batches >= length
 
     def schedule(self, residual: IntArray, decisions: Decisions) -> Iterable[IntArray]:

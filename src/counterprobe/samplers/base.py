@@ -22,6 +22,7 @@ from counterprobe.run.ledger import Right
 from counterprobe.run.listening import Opening
 from counterprobe.run.results import SampleResult, StopReason, versions
 from counterprobe.run.unmasking import Unmasking
+from counterprobe.samplers.settings import check_settings
 from counterprobe.streams import Decisions, Streams, require_streams
 
 __all__ = ["Sampler", "Sweep", "require_complete"]
@@ -51,8 +52,12 @@ class Sampler(ABC):
     """What the rule is told about the hidden law, if anything; see :meth:`informed_by`."""
     sweep: ClassVar[Sweep | None] = None
     """What ``counterprobe compare --plot`` varies."""
-    bytes_a_position: ClassVar[int] = 400
+    bytes_per_position: ClassVar[int] = 400
     """Working memory beside the law's; N single commits leave a transcript of this size."""
+
+    def __post_init__(self) -> None:
+        """Check the settings by their types."""
+        check_settings(self)
 
     @property
     def rights(self) -> Right:

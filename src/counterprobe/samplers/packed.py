@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import functools
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -36,19 +36,20 @@ from counterprobe.errors import CounterprobeError
 from counterprobe.planning.order import commit_order
 from counterprobe.run.unmasking import Unmasking
 from counterprobe.samplers.base import Sampler
+from counterprobe.samplers.settings import Count, Share, Whole
 from counterprobe.streams import Decisions
 from counterprobe.theory.colorings import enough_colorings
 from counterprobe.theory.parameters import (
     MIN_CUTOFF,
     peel_phase_cap,
     round_cap,
+    threshold_floor,
 )
-from counterprobe.theory.thresholds import threshold_floor
 
 __all__ = [
     "Packed",
-    "PackedPlan",
     "PackedReport",
+    "PackedSetup",
     "ScreenReport",
     "row_selector",
     "run_packed",
@@ -68,7 +69,7 @@ TYPICAL_COLUMNS = 3
 
 
 @dataclass(frozen=True, slots=True)
-class PackedPlan:
+class PackedSetup:
     """Everything the box needs, fixed before the first submission.
 
     Attributes
@@ -110,7 +111,7 @@ class PackedReport:
 
     Attributes
     ----------
-    plan : PackedPlan
+    setup : PackedSetup
     num_columns : int
         Columns of every screen.
     screens : tuple of ScreenReport
@@ -128,7 +129,7 @@ class PackedReport:
         Positions that the last permitted round committed at once because of it.
     """
 
-    plan: PackedPlan
+    setup: PackedSetup
     num_columns: int
     screens: tuple[ScreenReport, ...]
     peel_phases: int
@@ -145,7 +146,7 @@ class PackedReport:
         if self.guard == "none":
             return []
         return [
-            f"The guard acted at a {self.guard} commit: round {self.plan.round_cap}, the last "
+            f"The guard acted at a {self.guard} commit: round {self.setup.round_cap}, the last "
             f"permitted, committed all {self.num_forced:,} positions left in one batch, whatever "
             "joins them. Nothing is claimed about their joint law; raise round_cap."
         ]
@@ -176,9 +177,9 @@ class _Rounds:
 def run_packed(
     run: Unmasking,
     decisions: Decisions,
-    plan: PackedPlan,
+    setup: PackedSetup,
     *,
-    draft: Filler = most_likely_filler,
+    filler: Filler = most_likely_filler,
     selector: RowSelector | SeesTranscript = top_votes,
 ) -> PackedReport:
     """Run the paper's box to completion.
@@ -188,23 +189,23 @@ def run_packed(
     run : Unmasking
         A fresh run.
     decisions : Decisions
-        Colorings and draft choices have separate keys.
-    plan : PackedPlan
-    draft : Filler
+        Colorings and filler choices have separate keys.
+    setup : PackedSetup
+    filler : Filler
     selector : RowSelector or SeesTranscript
     """
     # 1. Preprocess: one all-mask readout.
-    banks = run.once("banks", lambda: read_banks(run, plan.bank_threshold, plan.row_error))
-    rounds = _Rounds(run, plan.round_cap)
-    log = _Log(plan, banks)
+    banks = run.once("banks", lambda: read_banks(run, setup.bank_threshold, setup.row_error))
+    rounds = _Rounds(run, setup.round_cap)
+    log = _Log(setup, banks)
     while not run.is_complete:
-        # 2 and 3. Draft, then fresh colors, then the screen.
+        # 2 and 3. Filler, then fresh colors, then the screen.
         probes_before = run.ledger.probes
-        screening = functools.partial(_screen, run, decisions, log, draft, selector)
+        screening = functools.partial(_screen, run, decisions, log, filler, selector)
         rows, colors = run.once(f"screen {len(log.screens)}", screening)
         # 4. Peel what many rows claim, one by one, in index order.
-        peel = np.flatnonzero(2 * rows.claims(run.length) > plan.screen.degree_cutoff)
-        is_last = len(peel) == 0 or log.peel_phases == plan.phase_cap
+        peel = np.flatnonzero(2 * rows.claims(run.length) > setup.screen.degree_cutoff)
+        is_last = len(peel) == 0 or log.peel_phases == setup.phase_cap
         probes = run.ledger.probes - probes_before
         log.screened(run, rows, colors, probes, peel[:0] if is_last else peel)
         if is_last:
@@ -220,21 +221,23 @@ def _screen(
     run: Unmasking,
     decisions: Decisions,
     log: _Log,
-    draft: Filler,
+    filler: Filler,
     selector: RowSelector | SeesTranscript,
 ) -> tuple[ScreenRows, NDArray[np.int32]]:
-    """Fix a draft, then draw fresh colors for all positions, then run the screen."""
-    plan, banks, earlier = log.plan, log.banks, tuple(log.rows)
+    """Fix a filler, then draw fresh colors for all positions, then run the screen."""
+    setup, banks, earlier = log.setup, log.banks, tuple(log.rows)
     index, context = len(earlier), FillerContext(run.state, banks, earlier)
-    filler = make_filler(draft, context, decisions.generator("draft", index), run.vocab_size)
+    # The key keeps the paper's word, and with it the tokens of every seed.
+    rng = decisions.generator("draft", index)
+    tokens = make_filler(filler, context, rng, run.vocab_size)
     colors = draw_colorings(
-        plan.screen.num_colorings,
-        plan.screen.num_colors,
+        setup.screen.num_colorings,
+        setup.screen.num_colors,
         run.length,
         decisions.generator("coloring", index),
     )
-    columns = banks.columns(filler)
-    rows = packed_screen(run, plan.screen, columns, filler, colors, selector, earlier)
+    columns = banks.columns(tokens)
+    rows = packed_screen(run, setup.screen, columns, tokens, colors, selector, earlier)
     return rows, colors
 
 
@@ -250,7 +253,7 @@ def _finish(run: Unmasking, rows: ScreenRows, rounds: _Rounds, log: _Log) -> Pac
         if not rounds.commit(np.array([v]), "repair"):
             return log.report(rounds)
         log.num_repaired += 1
-    # 6. Centroid layers: one vertex a component, one batch a layer.
+    # 6. Centroid layers: one vertex per component, one batch per layer.
     for layer in order.layers:
         if not rounds.commit(layer, "centroid"):
             return log.report(rounds)
@@ -261,8 +264,8 @@ def _finish(run: Unmasking, rows: ScreenRows, rounds: _Rounds, log: _Log) -> Pac
 class _Log:
     """What a run adds to as it goes; ``report`` freezes it."""
 
-    def __init__(self, plan: PackedPlan, banks: Banks) -> None:
-        self.plan = plan
+    def __init__(self, setup: PackedSetup, banks: Banks) -> None:
+        self.setup = setup
         self.banks = banks
         self.rows: list[ScreenRows] = []
         self.screens: list[ScreenReport] = []
@@ -291,12 +294,12 @@ class _Log:
                 num_peeled=len(peel),
             )
         )
-        run.transcript.note("screen", rows=rows, colors=colors, plan=self.plan, peel=peel)
+        run.transcript.note("screen", rows=rows, colors=colors, setup=self.setup, peel=peel)
 
     def report(self, rounds: _Rounds) -> PackedReport:
         """Freeze."""
         return PackedReport(
-            plan=self.plan,
+            setup=self.setup,
             num_columns=self.banks.num_columns,
             screens=tuple(self.screens),
             peel_phases=self.peel_phases,
@@ -322,7 +325,7 @@ class Packed(Sampler):
 
     Every setting left at None follows a rule that looks at N and the oracle alone (see
     ``docs/packed.md``): ``num_colors`` 8, ``degree_cutoff`` 8, ``majority_fraction`` 0.65, one
-    chunk a color; the number of colorings is :func:`enough_colorings`; the cut is twice the
+    chunk per color; the number of colorings is :func:`enough_colorings`; the cut is twice the
     oracle's row error; the bank threshold is the paper's floor ``4 max(row_error, 1/V)``, or zero
     (every token) where that passes 1/4.
 
@@ -335,12 +338,12 @@ class Packed(Sampler):
     skip_empty_colors : bool
         Leave out source colors that no residual position has.
     selector : {"top-votes", "empty-on-overflow"}
-    draft : {"most-likely", "rare"}
+    filler : {"most-likely", "rare"}
         Background tokens of a screen, see ``discovery/packed/fillers.py``.
     """
 
     name: ClassVar[str] = "packed"
-    bytes_a_position: ClassVar[int] = 2_500
+    bytes_per_position: ClassVar[int] = 2_500
     summary: ClassVar[str] = "the paper's sampler with tuned settings"
     source: ClassVar[str] = "the paper, section 'Finite-size experiments'"
     bound: ClassVar[str] = (
@@ -348,43 +351,24 @@ class Packed(Sampler):
         "act"
     )
 
-    num_colors: int | None = None
-    num_colorings: int | None = None
-    degree_cutoff: int | None = None
-    chunk_count: int | None = None
-    tv_cut: float | None = None
+    num_colors: Annotated[int, Whole(2)] | None = None
+    num_colorings: Count | None = None
+    degree_cutoff: Count | None = None
+    chunk_count: Count | None = None
+    tv_cut: Share | None = None
     majority_fraction: float | None = None
-    bank_threshold: float | None = None
-    phase_cap: int | None = None
-    round_cap: int | None = None
+    bank_threshold: Share | None = None
+    phase_cap: Annotated[int, Whole(0)] | None = None
+    round_cap: Count | None = None
     skip_empty_colors: bool = True
     selector: str = "top-votes"
-    draft: str = "most-likely"
+    filler: str = "most-likely"
 
     def __post_init__(self) -> None:
         """Check what does not depend on the target."""
+        super().__post_init__()
         row_selector(self.selector)
-        filler_named(self.draft)
-        least: dict[str, tuple[Any, float]] = {
-            "num_colors": (self.num_colors, 2),
-            "num_colorings": (self.num_colorings, 1),
-            "degree_cutoff": (self.degree_cutoff, 1),
-            "chunk_count": (self.chunk_count, 1),
-            "tv_cut": (self.tv_cut, 0),
-            "bank_threshold": (self.bank_threshold, 0),
-            "phase_cap": (self.phase_cap, 0),
-            "round_cap": (self.round_cap, 1),
-        }
-        for name, (value, minimum) in least.items():
-            if value is not None and not value >= minimum:
-                raise ValueError(f"{name} must be at least {minimum:g}, got {value!r}")
-            is_count = name not in ("tv_cut", "bank_threshold")
-            if value is not None and is_count and not isinstance(value, (int, np.integer)):
-                raise ValueError(f"{name} must be an integer, got {value!r}")
-        for name in ("tv_cut", "bank_threshold"):
-            value = getattr(self, name)
-            if value is not None and value > 1:
-                raise ValueError(f"{name} must be at most 1, got {value!r}")
+        filler_named(self.filler)
         fraction = self.majority_fraction
         if fraction is not None and not 0 <= fraction < 1:
             raise ValueError(f"majority_fraction must lie in [0, 1), got {fraction!r}")
@@ -392,12 +376,12 @@ class Packed(Sampler):
     def foreseen_submissions(self, length: int, vocab_size: int) -> int | None:
         """Return the cost of one screen, or None where the settings admit none."""
         try:
-            plan = self.plan(length, vocab_size, 0.0)
+            setup = self.setup(length, vocab_size, 0.0)
         except (ValueError, CounterprobeError):
             return None
-        return screen_cost(plan.screen)
+        return screen_cost(setup.screen)
 
-    def plan(self, length: int, vocab_size: int, oracle_row_error: float) -> PackedPlan:
+    def setup(self, length: int, vocab_size: int, oracle_row_error: float) -> PackedSetup:
         """Fix everything before the first submission, from N and the oracle alone."""
         colors = DEFAULT_COLORS if self.num_colors is None else self.num_colors
         fraction = DEFAULT_FRACTION if self.majority_fraction is None else self.majority_fraction
@@ -418,7 +402,7 @@ class Packed(Sampler):
         rounds = self.round_cap
         if rounds is None:
             rounds = round_cap(length, theory_cutoff, phases)
-        return PackedPlan(
+        return PackedSetup(
             mode="tuned",
             screen=ScreenSettings(
                 num_colors=colors,
@@ -438,9 +422,9 @@ class Packed(Sampler):
 
     def unmask(self, run: Unmasking, decisions: Decisions) -> object:
         """Run the box with tuned settings."""
-        plan = self.plan(run.length, run.vocab_size, run.row_error)
-        draft, selector = filler_named(self.draft), row_selector(self.selector)
-        return run_packed(run, decisions, plan, draft=draft, selector=selector)
+        setup = self.setup(run.length, run.vocab_size, run.row_error)
+        filler, selector = filler_named(self.filler), row_selector(self.selector)
+        return run_packed(run, decisions, setup, filler=filler, selector=selector)
 
 
 def screen_cost(screen: ScreenSettings) -> int:

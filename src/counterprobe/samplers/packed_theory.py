@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
 from counterprobe.discovery.packed.fillers import filler_named
 from counterprobe.discovery.packed.screen import ScreenSettings
@@ -12,15 +12,15 @@ from counterprobe.radii import RowRadii
 from counterprobe.run.unmasking import Unmasking
 from counterprobe.samplers.base import Sampler
 from counterprobe.samplers.packed import (
-    PackedPlan,
+    PackedSetup,
     row_selector,
     run_packed,
     screen_cost,
 )
+from counterprobe.samplers.settings import NotNegative, Positive, Range
 from counterprobe.streams import Decisions
 from counterprobe.theory.hypotheses import check_hypotheses
-from counterprobe.theory.parameters import Calibration, Case, calibrate
-from counterprobe.theory.thresholds import tail_threshold
+from counterprobe.theory.parameters import Calibration, Case, calibrate, tail_threshold
 
 __all__ = ["PackedTheory"]
 
@@ -46,14 +46,14 @@ class PackedTheory(Sampler):
     response_constant, response_exponent, frequency_constant : float
         The class constants L, alpha and C.
     selector : {"top-votes", "empty-on-overflow"}
-    draft : {"most-likely", "rare"}
+    filler : {"most-likely", "rare"}
         Background tokens of a screen; any that submits nothing keeps the guarantee.
     waive_guarantee : bool
         Run even where a hypothesis of the guarantee fails; the result says which.
     """
 
     name: ClassVar[str] = "packed-theory"
-    bytes_a_position: ClassVar[int] = 2_500
+    bytes_per_position: ClassVar[int] = 2_500
     summary: ClassVar[str] = "the paper's sampler with its public formulas"
     source: ClassVar[str] = "the paper, appendix 'Algorithmic construction'"
     bound: ClassVar[str] = (
@@ -71,26 +71,18 @@ class PackedTheory(Sampler):
     edge_signal: float | None = None
     tail_tolerance: float | None = None
     failure_budget: float | None = None
-    response_constant: float = 1.0
-    response_exponent: float = 1.0
-    frequency_constant: float = 1.0
+    response_constant: NotNegative = 1.0
+    response_exponent: Positive = 1.0
+    frequency_constant: Annotated[float, Range(at_least=1)] = 1.0
     selector: str = "top-votes"
-    draft: str = "most-likely"
+    filler: str = "most-likely"
     waive_guarantee: bool = False
 
     def __post_init__(self) -> None:
         """Check what does not depend on the target."""
+        super().__post_init__()
         row_selector(self.selector)
-        filler_named(self.draft)
-        if self.response_constant < 0 or self.response_exponent <= 0:
-            raise ValueError(
-                "response_constant must not be negative and response_exponent must be positive, "
-                f"got {self.response_constant!r} and {self.response_exponent!r}"
-            )
-        if self.frequency_constant < 1:
-            raise ValueError(
-                f"frequency_constant must be at least 1, got {self.frequency_constant!r}"
-            )
+        filler_named(self.filler)
 
     def calibration(self, length: int, vocab_size: int) -> Calibration:
         """Return the public parameters for a target's size."""
@@ -109,7 +101,7 @@ class PackedTheory(Sampler):
             failure_budget=self.failure_budget,
         )
 
-    def plan(self, length: int, vocab_size: int, radii: RowRadii) -> PackedPlan:
+    def setup(self, length: int, vocab_size: int, radii: RowRadii) -> PackedSetup:
         """Fix everything before the first submission; may raise ``Infeasible``.
 
         Parameters
@@ -134,7 +126,7 @@ class PackedTheory(Sampler):
                 f"{broken[0].problem}; choose another epsilon or signal, or run without the "
                 "guarantee by waive_guarantee=true"
             )
-        return PackedPlan(
+        return PackedSetup(
             mode="theory",
             screen=ScreenSettings(
                 num_colors=public.num_colors,
@@ -153,13 +145,13 @@ class PackedTheory(Sampler):
     def foreseen_submissions(self, length: int, vocab_size: int) -> int | None:
         """Return the cost of one screen, or None where it is infeasible."""
         try:
-            plan = self.plan(length, vocab_size, RowRadii.exact())
+            setup = self.setup(length, vocab_size, RowRadii.exact())
         except (ValueError, CounterprobeError):
             return None
-        return screen_cost(plan.screen)
+        return screen_cost(setup.screen)
 
     def unmask(self, run: Unmasking, decisions: Decisions) -> object:
         """Run the box with the paper's formulas."""
-        plan = self.plan(run.length, run.vocab_size, run.row_radii)
-        draft, selector = filler_named(self.draft), row_selector(self.selector)
-        return run_packed(run, decisions, plan, draft=draft, selector=selector)
+        setup = self.setup(run.length, run.vocab_size, run.row_radii)
+        filler, selector = filler_named(self.filler), row_selector(self.selector)
+        return run_packed(run, decisions, setup, filler=filler, selector=selector)

@@ -113,6 +113,7 @@ class Planned(Sampler):
 
     def __post_init__(self) -> None:
         """Check the settings; freeze a copy of the strengths."""
+        super().__post_init__()
         check_request(**self._request, method=self.method)
         if self.strength is not None:
             object.__setattr__(self, "strength", frozen_strengths(self.strength))
@@ -136,7 +137,7 @@ class Planned(Sampler):
         return asked
 
     def exact_for(self, length: int) -> bool:
-        """One position a batch is the chain rule."""
+        """One position per batch is the chain rule."""
         most = self._request["batches"]
         return most is not None and most >= length
 

@@ -72,6 +72,9 @@ SAMPLERS: dict[str, type[Sampler]] = {
     )
 }
 
+# Settings as results recorded earlier name them.
+FORMER_NAMES = {"draft": "filler"}
+
 
 def build_sampler(name: str, settings: Mapping[str, Any] | None = None) -> Sampler:
     """Build a sampler from its name and settings.
@@ -91,10 +94,11 @@ def build_sampler(name: str, settings: Mapping[str, Any] | None = None) -> Sampl
     hints = get_type_hints(cls)
     knobs = {knob.name for knob in fields(cls)}
     values = {}
-    for key, value in (settings or {}).items():
+    for given, value in (settings or {}).items():
+        key = FORMER_NAMES.get(given, given) if given not in knobs else given
         if key not in knobs:
             known = ", ".join(sorted(knobs)) or "none"
-            raise ValueError(f"sampler {name!r} has no setting {key!r}; its settings: {known}")
+            raise ValueError(f"sampler {name!r} has no setting {given!r}; its settings: {known}")
         values[key] = _parse(f"{name}.{key}", value, hints[key])
     return cls(**values)
 

@@ -16,7 +16,7 @@ from counterprobe.graph import check_edges
 from counterprobe.planning.order import CommitOrder, commit_order
 from counterprobe.run.unmasking import Unmasking
 from counterprobe.samplers.base import Sampler
-from counterprobe.samplers.settings import require_count
+from counterprobe.samplers.settings import Count
 from counterprobe.streams import Decisions
 
 __all__ = ["Structured", "StructuredReport"]
@@ -77,7 +77,7 @@ class Structured(Sampler):
     bound: ClassVar[str] = "exact whenever the structure contains the residual forest"
     knows: ClassVar[str] = "a structure found before"
 
-    length: int
+    length: Count
     edges: tuple[tuple[int, int], ...] = ()
     unresolved: tuple[int, ...] = ()
     given: tuple[tuple[int, int], ...] = ()
@@ -85,7 +85,7 @@ class Structured(Sampler):
 
     def __post_init__(self) -> None:
         """Check the settings; lists, as JSON has them, become tuples."""
-        require_count("length", self.length)
+        super().__post_init__()
         pairs = check_edges(self.length, self.edges)
         object.__setattr__(self, "edges", tuple((i, j) for i, j in pairs.tolist()))
         unresolved = tuple(int(k) for k in self.unresolved)

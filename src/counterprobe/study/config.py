@@ -21,7 +21,7 @@ from typing import Any
 from counterprobe.files import read_bytes
 from counterprobe.samplers import SAMPLERS, build_sampler
 from counterprobe.targets.families import FAMILIES
-from counterprobe.theory.outvoting import enough_votes
+from counterprobe.theory.colorings import enough_votes
 
 __all__ = [
     "PRESETS",

@@ -55,7 +55,7 @@ def least_total(sampler: Sampler, length: int) -> int:
     if not isinstance(sampler, Packed):
         return 0
     # Vocabulary and row error decide the bank threshold alone, which is not looked at.
-    screen = sampler.plan(length, vocab_size=2, oracle_row_error=0.0).screen
+    screen = sampler.setup(length, vocab_size=2, oracle_row_error=0.0).screen
     pairs = screen.num_colors * (screen.num_colors - 1)
     return 1 + LEAST_COLUMNS * screen.num_colorings * pairs + 1
 

@@ -305,7 +305,7 @@ def _responses(
     law: ForestLaw, directed: _DirectedEdges, edge: IntArray, boundary: IntArray
 ) -> FloatArray:
     """Return how far each pair ``a < b`` of source classes moves the readout's row, (k, C, C)."""
-    # The edges of a chunk are consecutive: scale each one's tables once, not once a boundary.
+    # The edges of a chunk are consecutive: scale each one's tables once, not per boundary.
     low, high = edge[0], edge[-1] + 1
     local = edge - low
     readout = directed.readout[low:high]
@@ -354,8 +354,8 @@ def _rarest_tokens(law: ForestLaw) -> FloatArray:
     classes = law.classes
     least = np.stack(
         [
-            np.minimum.reduceat(within[order], start[:-1])
-            for within, order, start in zip(
+            np.minimum.reduceat(within[by_class], start[:-1])
+            for within, by_class, start in zip(
                 classes.within, classes.sorted_tokens, classes.class_start, strict=True
             )
         ]
@@ -403,10 +403,10 @@ def _frequency_ratio(law: ForestLaw, rank_exponent: float) -> tuple[float, int, 
         for low in range(0, len(positions), step):
             part = positions[low : low + step]
             mass = law.class_marginals[np.ix_(part, group_class)] * share
-            order = np.argsort(-mass, axis=1, kind="stable")
-            rank = np.cumsum(size[order], axis=1)
+            by_mass = np.argsort(-mass, axis=1, kind="stable")
+            rank = np.cumsum(size[by_mass], axis=1)
             envelope = rank ** -float(rank_exponent) + 1 / law.vocab_size
-            ratio = np.take_along_axis(mass, order, axis=1) / envelope
+            ratio = np.take_along_axis(mass, by_mass, axis=1) / envelope
             row, slot = divmod(int(ratio.argmax()), len(size))
             if ratio[row, slot] > best:
                 best = float(ratio[row, slot])
@@ -418,8 +418,8 @@ def _token_groups(
     token_class: IntArray, within: FloatArray
 ) -> tuple[IntArray, FloatArray, IntArray]:
     """Group tokens of equal class and share: class, share and size of each group."""
-    order = np.lexsort((within, token_class))
-    classes, shares = token_class[order], within[order]
+    by_class = np.lexsort((within, token_class))
+    classes, shares = token_class[by_class], within[by_class]
     is_new = (np.diff(classes) != 0) | (np.diff(shares) != 0)
     start = np.concatenate([[0], 1 + np.flatnonzero(is_new)])
-    return classes[start], shares[start], np.diff(np.append(start, len(order)))
+    return classes[start], shares[start], np.diff(np.append(start, len(by_class)))

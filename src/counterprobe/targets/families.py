@@ -2,7 +2,7 @@
 
 A family fixes a shape, a weight and fields. Following the paper's appendix "Targets": the
 vocabulary has 2,048 tokens in three classes, ``phi = +1, -1, 0``; an edge has the factor
-``1 + w phi(x_i) phi(x_j)``; one master field vector a target draw is shared by prefixes across
+``1 + w phi(x_i) phi(x_j)``; one master field vector per target draw is shared by prefixes across
 sizes and families; labels are permuted at random. ``signs="mixed"`` flips half of the weights, and
 ``tables="random"`` draws general positive pair tables over any number of classes instead.
 """
@@ -26,8 +26,6 @@ from counterprobe.targets import forests
 from counterprobe.targets.hard_matching import hard_matching as hard_matching
 from counterprobe.targets.hard_matching import hard_witness as hard_witness
 from counterprobe.targets.law import ForestLaw
-from counterprobe.targets.two_type import two_type_forest as two_type_forest
-from counterprobe.targets.two_type import two_type_path as two_type_path
 
 __all__ = [
     "FAMILIES",
@@ -56,7 +54,7 @@ Tables = Literal["rank-one", "random"]
 VOCAB_SIZE = 2048
 PHI = np.array([1.0, -1.0, 0.0])
 # An edge list may imply this many positions; more only at so many for each of its edges.
-MOST_UNSAID, POSITIONS_AN_EDGE = 1 << 20, 64
+MOST_UNSAID, POSITIONS_PER_EDGE = 1 << 20, 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -256,7 +254,7 @@ def from_file(
             "or give the number of positions"
         )
     size = int(edges.max()) + 1 if length is None else length
-    if length is None and size > max(MOST_UNSAID, POSITIONS_AN_EDGE * len(edges)):
+    if length is None and size > max(MOST_UNSAID, POSITIONS_PER_EDGE * len(edges)):
         raise ValueError(
             f"{file} has {len(edges):,} edges and names position {size - 1:,}; give the number of "
             "positions if nearly all of them are to have no edge"
@@ -284,3 +282,64 @@ preferential_attachment = _named("preferential-attachment")
 caterpillar = _named("caterpillar")
 double_star = _named("double-star")
 random_forest = _named("random-forest")
+
+
+def two_type_forest(
+    length: int,
+    edges: ArrayLike,
+    *,
+    vocab_size: int = 2048,
+    rank_exponent: float = 1.5,
+    name: str = "two-type forest",
+) -> ForestLaw:
+    """Put the two-type kernel on every edge of a forest: inside the paper's class.
+
+    Proposition "A shared-class path with linear TC and DTC". Token ``a_1`` alone is type A, every
+    other one type B. Adjacent positions are coupled through their types only, and every position
+    has the same marginal.
+
+    With ``p = 2 ** -rank_exponent`` the types have masses ``1 - p`` and ``p``, and the two ends of
+    an edge have the joint type law ``[[1 - 3p/2, p/2], [p/2, p/2]]``.
+
+    Parameters
+    ----------
+    length : int
+    edges : array_like of int, shape (E, 2)
+    vocab_size : int
+        At least 3.
+    rank_exponent : float
+        The exponent s of the rank-frequency envelope, above 1.
+    name : str
+    """
+    if vocab_size < 3:
+        raise ValueError(f"vocab_size must be at least 3, got {vocab_size!r}")
+    if rank_exponent <= 1:
+        raise ValueError(f"rank_exponent must be above 1, got {rank_exponent!r}")
+    p = 2.0**-rank_exponent
+    mass = np.array([1 - p, p])
+    joint = np.array([[1 - 1.5 * p, p / 2], [p / 2, p / 2]])
+    token_class = np.minimum(np.arange(vocab_size), 1)
+    within = np.full(vocab_size, p / (2 * (vocab_size - 2)))
+    within[:2] = 1 - p, p / 2
+    return ForestLaw(
+        np.tile(mass, (length, 1)),
+        edges,
+        joint / np.outer(mass, mass),
+        classes=TokenClasses.build(length, token_class, within=within),
+        name=name,
+    )
+
+
+def two_type_path(
+    length: int, target_seed: int = 0, *, vocab_size: int = 2048, rank_exponent: float = 1.5
+) -> ForestLaw:
+    """Put the two-type kernel on a path with randomly permuted labels."""
+    length = forests.check_length(length)
+    label = keyed_generator(target_seed, "labels").permutation(length)
+    return two_type_forest(
+        length,
+        label[forests.path(length)],
+        vocab_size=vocab_size,
+        rank_exponent=rank_exponent,
+        name="two-type-path",
+    )

@@ -27,15 +27,15 @@ from counterprobe.theory.parameters import (
     calibrate,
     check_exponent,
     probe_cap,
+    tail_threshold,
+    threshold_floor,
 )
-from counterprobe.theory.thresholds import tail_threshold, threshold_floor
 
 __all__ = [
     "Feasibility",
     "LowerBound",
     "ResourceCaps",
     "balanced_cutoff",
-    "best_cutoff",
     "cheapest_cutoff",
     "column_cap",
     "crossing_length",
@@ -206,20 +206,6 @@ def _fewest_colorings(chance: float, log_budget: float) -> int:
 
 
 # ----- Where the guarantee pays -------------------------------------------------------------
-
-
-def best_cutoff(
-    length: int,
-    vocab_size: int,
-    *,
-    epsilon: float,
-    rank_exponent: float,
-    case: Case = "tv",
-    tight: bool = False,
-) -> Calibration:
-    """Return the calibration whose cutoff minimises the cap on the total."""
-    public = calibrate(length, vocab_size, epsilon=epsilon, degree_cutoff=MIN_CUTOFF, case=case)
-    return cheapest_cutoff(public, rank_exponent, tight=tight)
 
 
 def cheapest_cutoff(

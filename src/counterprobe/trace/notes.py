@@ -137,9 +137,9 @@ class NoteEvents:
         if told:
             yield {"type": "graph", "purpose": purpose, **told}, False
 
-    def _screen(self, rows: ScreenRows, plan: Any, peel: IntArray, **_: Any) -> Iterator[Told]:
+    def _screen(self, rows: ScreenRows, setup: Any, peel: IntArray, **_: Any) -> Iterator[Told]:
         """Yield a packed screen: its votes, the graph they make, the hubs to peel."""
-        screen = plan.screen
+        screen = setup.screen
         won, residual = rows.candidates, rows.residual
         source, readout = residual[won.source], residual[won.readout]
         kept = np.repeat(residual, np.diff(rows.start)) * self._length + rows.source

@@ -81,8 +81,8 @@ def run_with(draft, law, oracle=None, **settings):
     """Run the box with a draft of one's own; return the run and its report."""
     run = cp.Unmasking(law.oracle() if oracle is None else oracle)
     run.begin(STREAMS)
-    plan = Packed(**settings).plan(run.length, run.vocab_size, run.row_error)
-    return run, run_packed(run, STREAMS.decisions, plan, draft=draft)
+    plan = Packed(**settings).setup(run.length, run.vocab_size, run.row_error)
+    return run, run_packed(run, STREAMS.decisions, plan, filler=draft)
 
 
 @pytest.fixture
@@ -127,8 +127,8 @@ def test_draft_tokens_are_never_committed():
     )
     run = cp.Unmasking(oracle)
     run.begin(STREAMS)
-    plan = Packed(bank_threshold=0.2).plan(6, 4, oracle.row_error)
-    run_packed(run, STREAMS.decisions, plan, draft=lambda c, r: np.full(6, 3))
+    plan = Packed(bank_threshold=0.2).setup(6, 4, oracle.row_error)
+    run_packed(run, STREAMS.decisions, plan, filler=lambda c, r: np.full(6, 3))
     assert run.is_complete
     assert (run.state < 3).all()
 
@@ -147,8 +147,8 @@ def test_draft_randomness_is_its_own(star, counted):
 
             run = cp.Unmasking(star.oracle(), record=cp.Level.STRUCTURE)
             run.begin(streams)
-            plan = Packed().plan(run.length, run.vocab_size, run.row_error)
-            run_packed(run, streams.decisions, plan, draft=draft)
+            plan = Packed().setup(run.length, run.vocab_size, run.row_error)
+            run_packed(run, streams.decisions, plan, filler=draft)
             notes = [note for note in run.transcript.notes if note.name == "screen"]
             colors.append(notes[0].content["colors"])
     np.testing.assert_array_equal(colors[0], colors[2])
@@ -160,9 +160,9 @@ def test_draft_randomness_is_its_own(star, counted):
 def test_a_bad_draft_stops_a_run_before_its_first_probe(star):
     run = cp.Unmasking(star.oracle())
     run.begin(STREAMS)
-    plan = Packed().plan(run.length, run.vocab_size, run.row_error)
+    plan = Packed().setup(run.length, run.vocab_size, run.row_error)
     with pytest.raises(ValueError, match="a draft must return 10 tokens"):
-        run_packed(run, STREAMS.decisions, plan, draft=lambda c, r: np.zeros(3, dtype=int))
+        run_packed(run, STREAMS.decisions, plan, filler=lambda c, r: np.zeros(3, dtype=int))
     assert run.ledger.probes == run.ledger.commits == 0
 
 
@@ -192,8 +192,10 @@ def test_rare_draft_falls_back_on_the_most_likely_token_where_nothing_is_left():
 def test_the_rare_draft_is_a_setting_of_the_tuned_sampler():
     law = cp.families.path(96, 5)
     plain = Packed(num_colors=3, num_colorings=2)(cp.Unmasking(law.oracle()), STREAMS)
-    rare = Packed(num_colors=3, num_colorings=2, draft="rare")(cp.Unmasking(law.oracle()), STREAMS)
+    rare = Packed(num_colors=3, num_colorings=2, filler="rare")(
+        cp.Unmasking(law.oracle()), STREAMS
+    )
     assert plain.ledger.total == rare.ledger.total
-    assert rare.settings["draft"] == "rare"
-    with pytest.raises(ValueError, match="draft must be one of most-likely, rare; got 'none'"):
-        Packed(draft="none")
+    assert rare.settings["filler"] == "rare"
+    with pytest.raises(ValueError, match="filler must be one of most-likely, rare; got 'none'"):
+        Packed(filler="none")

@@ -153,7 +153,7 @@ def watched(seed: int) -> tuple[list, list, cp.Unmasking]:
     streams = cp.Streams(seed, 1)
     run = cp.Unmasking(law.oracle(), record=Level.STRUCTURE)
     run.begin(streams)
-    plan = Packed(num_colors=4, num_colorings=5, degree_cutoff=2).plan(24, law.vocab_size, 0.0)
+    plan = Packed(num_colors=4, num_colorings=5, degree_cutoff=2).setup(24, law.vocab_size, 0.0)
     seen, drafts = [], []
 
     @SeesTranscript
@@ -166,7 +166,7 @@ def watched(seed: int) -> tuple[list, list, cp.Unmasking]:
         drafts.append(context)
         return context.banks.most_likely
 
-    run_packed(run, streams.decisions, plan, draft=draft, selector=look)
+    run_packed(run, streams.decisions, plan, filler=draft, selector=look)
     return seen, drafts, run
 
 
@@ -200,7 +200,7 @@ def test_a_selector_sees_the_past_and_this_screen_and_nothing_later():
 
 def test_a_selector_that_sees_the_transcript_is_held_to_the_contract():
     clique = cp.TableLaw(np.arange(1.0, 33).reshape((2,) * 5) ** 2)
-    plan = Packed(num_colors=50, num_colorings=5, degree_cutoff=2, tv_cut=1e-9).plan(5, 2, 0.0)
+    plan = Packed(num_colors=50, num_colorings=5, degree_cutoff=2, tv_cut=1e-9).setup(5, 2, 0.0)
     run = cp.Unmasking(clique.oracle())
     run.begin(cp.Streams(1, 2))
     whole = SeesTranscript(lambda readout, row, votes, cutoff, transcript: row)

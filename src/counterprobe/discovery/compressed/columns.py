@@ -18,7 +18,7 @@ from counterprobe.arrays import FloatArray, IntArray
 from counterprobe.compiled import kernel
 from counterprobe.discovery.banks import Banks, bounded_threshold
 from counterprobe.rows import ClassedRows, Rows, to_numpy
-from counterprobe.theory.thresholds import threshold_floor
+from counterprobe.theory.parameters import threshold_floor
 
 __all__ = ["ABSENT", "MOST_BANK_TOKENS", "MOST_COORDINATES", "Columns", "default_thresholds"]
 

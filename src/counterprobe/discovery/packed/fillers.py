@@ -87,7 +87,7 @@ FILLERS: dict[str, Filler] = {"most-likely": most_likely_filler, "rare": rare_fi
 def filler_named(name: str) -> Filler:
     """Return a draft by its name."""
     if name not in FILLERS:
-        raise ValueError(f"draft must be one of {', '.join(FILLERS)}; got {name!r}")
+        raise ValueError(f"filler must be one of {', '.join(FILLERS)}; got {name!r}")
     return FILLERS[name]
 
 

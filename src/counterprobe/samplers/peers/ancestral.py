@@ -19,8 +19,8 @@ from counterprobe.rows import Rows, to_numpy
 from counterprobe.run.ledger import Right
 from counterprobe.run.unmasking import Unmasking
 from counterprobe.samplers.base import Sampler, Sweep
-from counterprobe.samplers.rules.quotas import POWERS, cut, random_sizes, reveal_chances
-from counterprobe.samplers.settings import MOST_STEPS, require, require_count, require_one_of
+from counterprobe.samplers.rules.quotas import POWERS, RandomTimes, cut, reveal_chances
+from counterprobe.samplers.settings import Range, Share, Steps, Time
 from counterprobe.streams import Decisions
 
 __all__ = ["Ancestral", "ReMDM"]
@@ -29,14 +29,12 @@ Reveal = Literal["independent", "quota"]
 
 
 @dataclass(frozen=True)
-class Ancestral(Sampler):
+class Ancestral(RandomTimes):
     """Reveal positions at random times of a linear schedule, in product batches.
 
     Times fall evenly from 1 to ``last_time``. In step k each masked position is revealed with
-    chance ``1 - t_{k+1} / t_k``, independently (a binomial number of positions in random order is
-    the same thing), or exactly the rounded share is (``reveal="quota"``); the last step reveals
-    the rest. A step that reveals nothing submits nothing: the rows of a time-independent model
-    have not changed.
+    chance ``1 - t_{k+1} / t_k``, independently, or exactly the rounded share is
+    (``reveal="quota"``); the last step reveals the rest.
 
     Parameters
     ----------
@@ -53,31 +51,23 @@ class Ancestral(Sampler):
     bound: ClassVar[str] = "E KL(P||Q) follows from the information curve and the sizes"
     sweep: ClassVar[Sweep | None] = Sweep("steps", POWERS)
 
-    steps: int = 64
-    last_time: float = 1e-3
+    steps: Steps = 64
+    last_time: Time = 1e-3
     reveal: Reveal = "independent"
 
-    def __post_init__(self) -> None:
-        """Check the settings."""
-        require_count("steps", self.steps, at_most=MOST_STEPS)
-        require("last_time", self.last_time, above=0, at_most=1)
-        require_one_of("reveal", self.reveal, Reveal)
-
-    def exact_for(self, length: int) -> bool:
-        """Two positions may fall into one step, however many steps there are."""
-        return length == 1
+    def chances(self, count: int) -> Iterable[float]:
+        """Return the chances of a linear schedule."""
+        return reveal_chances(self.steps, self.last_time)
 
     def schedule(self, residual: IntArray, decisions: Decisions) -> Iterable[IntArray]:
-        """Cut a random order by the number revealed in each step."""
-        order = decisions.generator("order").permutation(residual)
-        chances = reveal_chances(self.steps, self.last_time)
+        """Draw the number revealed in each step, or round it."""
         if self.reveal == "independent":
-            return cut(order, random_sizes(len(order), chances, decisions.generator("reveal")))
+            return super().schedule(residual, decisions)
         sizes, left = [], len(residual)
-        for chance in chances:
+        for chance in self.chances(left):
             sizes.append(round(left * float(chance)))
             left -= sizes[-1]
-        return cut(order, sizes)
+        return cut(decisions.generator("order").permutation(residual), sizes)
 
 
 Strategy = Literal["rescale", "cap", "confidence", "loop"]
@@ -121,23 +111,18 @@ class ReMDM(Sampler):
     bound: ClassVar[str] = "none proved; exact rows: tends to the target as steps grow"
     sweep: ClassVar[Sweep | None] = Sweep("steps", POWERS)
 
-    steps: int = 64
+    steps: Steps = 64
     strategy: Strategy = "rescale"
-    eta: float = 0.1
-    last_time: float = 1e-3
-    loop_start: float = 0.55
-    loop_end: float = 0.05
-    loop_shown: float = 0.9
+    eta: Share = 0.1
+    last_time: Time = 1e-3
+    loop_start: Time = 0.55
+    loop_end: Time = 0.05
+    loop_shown: Share = 0.9
 
     def __post_init__(self) -> None:
         """Check the settings."""
-        require_count("steps", self.steps, at_most=MOST_STEPS)
-        require_one_of("strategy", self.strategy, Strategy)
-        require("eta", self.eta, at_least=0, at_most=1)
-        require("last_time", self.last_time, above=0, at_most=1)
-        require("loop_start", self.loop_start, above=0, at_most=1)
-        require("loop_end", self.loop_end, above=0, at_most=self.loop_start)
-        require("loop_shown", self.loop_shown, at_least=0, at_most=1)
+        super().__post_init__()
+        Range(at_most=self.loop_start).check("loop_end", self.loop_end)
 
     @property
     def rights(self) -> Right:

@@ -12,7 +12,7 @@ from counterprobe.rows import Rows, to_numpy
 from counterprobe.samplers.base import Sweep
 from counterprobe.samplers.rules.drafted_blocks import DraftedBlocks, FixedOrder, in_order
 from counterprobe.samplers.rules.quotas import POWERS
-from counterprobe.samplers.settings import require_count, require_one_of
+from counterprobe.samplers.settings import Count
 from counterprobe.streams import CommitNoise, Decisions
 
 __all__ = ["ASSD"]
@@ -54,14 +54,14 @@ class ASSD(DraftedBlocks):
     """Draft a window from one reply; keep each token with the chance that its right row gives it.
 
     The published rule verifies in one call of a network that scores every prefix at once. A plain
-    masked model scores one state a submission: a round of k drafts takes k submissions in two
+    masked model scores one state per submission: a round of k drafts takes k submissions in two
     stages. The first draft is always kept and the first rejected one is replaced, so that a round
     keeps two or more, unless one is left.
 
     Parameters
     ----------
     window : int
-        Positions drafted a round k.
+        Positions drafted per round k.
     order : {"index", "random"}
     """
 
@@ -73,21 +73,16 @@ class ASSD(DraftedBlocks):
     bound: ClassVar[str] = "exact; depth at most N"
     sweep: ClassVar[Sweep | None] = Sweep("window", POWERS)
 
-    window: int = 10
+    window: Count = 10
     order: FixedOrder = "index"
 
-    def __post_init__(self) -> None:
-        """Check the settings."""
-        require_count("window", self.window)
-        require_one_of("order", self.order, FixedOrder)
-
-    def plan(
+    def order_and_size(
         self, residual: IntArray, vocab_size: int, decisions: Decisions
     ) -> tuple[IntArray, int]:
         """Return the order of the positions, and the window."""
         return in_order(self.order, residual, decisions), self.window
 
     def coupler(self, noise: CommitNoise) -> _Maximal:
-        """Take three uniforms a position."""
+        """Take three uniforms per position."""
         every = np.arange(noise.length)
         return _Maximal(*(noise.uniforms(every, draw) for draw in range(3)))

@@ -23,7 +23,7 @@ from counterprobe.run.unmasking import Unmasking
 from counterprobe.samplers.base import Sampler
 from counterprobe.samplers.rules.drafted_blocks import FixedOrder, in_order, log_probs
 from counterprobe.samplers.rules.waves import Branch, ChainAt, RowsAt, first_kept, run_waves
-from counterprobe.samplers.settings import require_count, require_one_of
+from counterprobe.samplers.settings import Count
 from counterprobe.streams import CommitNoise, Decisions
 
 __all__ = ["Autospeculation", "Drawn", "Speculation", "log_ratio"]
@@ -147,7 +147,7 @@ class _Tree:
     def _one_by_one(
         self, state: StateArray, block: IntArray, path: tuple[int, ...], rows: Rows
     ) -> Branch[Drawn]:
-        """Draw a block by the chain rule, a submission a position."""
+        """Draw a block by the chain rule, a submission per position."""
         now = state.copy()
         parts = []
         for k in range(len(block)):
@@ -189,12 +189,7 @@ class Autospeculation(Sampler):
     bound: ClassVar[str] = "exact; expected O(N log N) submissions, depth sqrt(N) up to logarithms"
 
     order: FixedOrder = "random"
-    max_copies: int = 1024
-
-    def __post_init__(self) -> None:
-        """Check the settings."""
-        require_one_of("order", self.order, FixedOrder)
-        require_count("max_copies", self.max_copies)
+    max_copies: Count = 1024
 
     @property
     def rights(self) -> Right:

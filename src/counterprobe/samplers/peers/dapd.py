@@ -8,17 +8,17 @@ description is public, its source is not.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
 
 import numpy as np
 
 from counterprobe.arrays import FloatArray, IntArray
-from counterprobe.graph.independent import independent_set
+from counterprobe.graph.neighbours import independent_set
 from counterprobe.run.unmasking import Unmasking
 from counterprobe.samplers.base import Sweep
 from counterprobe.samplers.rules.graph_rule import Choice, GraphRule, Source
 from counterprobe.samplers.rules.stepwise import Reply, best_first
-from counterprobe.samplers.settings import require, require_one_of
+from counterprobe.samplers.settings import Range
 
 __all__ = ["DAPD"]
 
@@ -35,7 +35,7 @@ class DAPD(GraphRule):
     ----------
     edge_threshold : float
         Of attention, or of total variation; infinity commits everything at once, a negative value
-        one position a step.
+        one position per step.
     take_by : {"confidence", "degree"}
         Who is taken first: the surest row, or the position with most neighbours, as when a graph
         is coloured greedily; ties by confidence, then index.
@@ -50,14 +50,8 @@ class DAPD(GraphRule):
         "edge_threshold", (1e-6, 1e-4, 1e-3, 3e-3, 1e-2, 3e-2, 1e-1, 3e-1)
     )
 
-    edge_threshold: float = 0.01
+    edge_threshold: Annotated[float, Range(finite=False)] = 0.01
     take_by: TakeBy = "confidence"
-
-    def __post_init__(self) -> None:
-        """Check the settings."""
-        super().__post_init__()
-        require("edge_threshold", self.edge_threshold, finite=False)
-        require_one_of("take_by", self.take_by, TakeBy)
 
     @property
     def probes_everything(self) -> bool:
@@ -86,8 +80,8 @@ class _Independent:
     def choose(self, reply: Reply, influence: FloatArray) -> IntArray:
         among = influence[np.ix_(reply.residual, reply.residual)]
         joined = np.maximum(among, among.T) > self.settings.edge_threshold
-        order = best_first(reply.confidence())
+        surest = best_first(reply.confidence())
         if self.settings.take_by == "degree":
             np.fill_diagonal(joined, False)
-            order = order[best_first(joined.sum(axis=1)[order].astype(np.float64))]
-        return reply.residual[independent_set(joined, order)]
+            surest = surest[best_first(joined.sum(axis=1)[surest].astype(np.float64))]
+        return reply.residual[independent_set(joined, surest)]

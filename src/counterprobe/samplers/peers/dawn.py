@@ -9,20 +9,23 @@ direction) wait, and of the rest an independent set is taken, surest first.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
 import numpy as np
 
 from counterprobe.arrays import BoolArray, FloatArray, IntArray
-from counterprobe.graph.independent import independent_set
+from counterprobe.graph.neighbours import independent_set
 from counterprobe.run.unmasking import Unmasking
 from counterprobe.samplers.base import Sweep
 from counterprobe.samplers.rules.graph_rule import Choice, GraphRule, Source
 from counterprobe.samplers.rules.stepwise import Reply, best_first
-from counterprobe.samplers.settings import require
+from counterprobe.samplers.settings import Range
 from counterprobe.states import MASK
 
 __all__ = ["DAWN"]
+
+# Infinity: nothing ever passes.
+Level = Annotated[float, Range(at_least=0, finite=False)]
 
 
 @dataclass(frozen=True)
@@ -58,21 +61,14 @@ class DAWN(GraphRule):
     )
     reads_everything: ClassVar[bool] = True
 
-    low_threshold: float = 0.7
-    high_threshold: float = 0.9
-    induced_threshold: float = 0.7
-    edge_threshold: float = 0.07
-    sink_factor: float = 10.0
-
-    def __post_init__(self) -> None:
-        """Check the settings."""
-        super().__post_init__()
-        for name in ("low_threshold", "high_threshold", "induced_threshold", "edge_threshold"):
-            require(name, getattr(self, name), at_least=0, finite=False)
-        require("sink_factor", self.sink_factor, above=0, finite=False)
+    low_threshold: Level = 0.7
+    high_threshold: Level = 0.9
+    induced_threshold: Level = 0.7
+    edge_threshold: Level = 0.07
+    sink_factor: Annotated[float, Range(above=0, finite=False)] = 10.0
 
     def exact_for(self, length: int) -> bool:
-        """Claim the chain rule where no row can pass: one row-chosen position a step."""
+        """Claim the chain rule where no row can pass: one row-chosen position per step."""
         least = min(self.low_threshold, self.high_threshold, self.induced_threshold)
         return length == 1 or least > 1
 
@@ -105,10 +101,10 @@ class _Anchored:
         among = edges[np.ix_(residual, residual)]
         conflicts = among | among.T
         may_join = ~chosen & ~conflicts[chosen].any(axis=0) & (confidence >= rule.low_threshold)
-        order = best_first(confidence)
-        chosen[independent_set(conflicts, order[may_join[order]])] = True
+        surest = best_first(confidence)
+        chosen[independent_set(conflicts, surest[may_join[surest]])] = True
         if not chosen.any():
-            chosen[order[0]] = True
+            chosen[surest[0]] = True
         self.is_anchor[residual[chosen & (confidence >= rule.high_threshold)]] = True
         return residual[chosen]
 

@@ -15,7 +15,7 @@ from, so that the rule needs no right when it probes: a step of c sources is at 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
 
 import numpy as np
 
@@ -31,7 +31,7 @@ from counterprobe.samplers.rules.graph_rule import (
     spread_values,
 )
 from counterprobe.samplers.rules.stepwise import Reply, best_first
-from counterprobe.samplers.settings import require, require_count, require_one_of
+from counterprobe.samplers.settings import Count, NotNegative, Range
 from counterprobe.streams import Decisions
 
 __all__ = ["DEMASK"]
@@ -50,7 +50,7 @@ class DEMASK(GraphRule):
     ----------
     budget : float
         Total variation allowed inside a batch, by the sum of its influences; below 0 one position
-        a step.
+        per step.
     confidence_threshold : float
         Rows below it join no other.
     num_values : int
@@ -68,18 +68,10 @@ class DEMASK(GraphRule):
     bound: ClassVar[str] = "batch TV <= budget if influences are exact and sub-additive"
     sweep: ClassVar[Sweep | None] = Sweep("budget", (1e-6, 1e-3, 1e-2, 3e-2, 0.1, 0.3, 1.0, 3.0))
 
-    budget: float = 0.05
-    confidence_threshold: float = 0.0
-    num_values: int = 2
+    budget: Annotated[float, Range(finite=False)] = 0.05
+    confidence_threshold: NotNegative = 0.0
+    num_values: Count = 2
     graph: InfluenceSource = field(default="auto", kw_only=True)
-
-    def __post_init__(self) -> None:
-        """Check the settings."""
-        require_one_of("graph", self.graph, InfluenceSource)
-        super().__post_init__()
-        require("budget", self.budget, finite=False)
-        require("confidence_threshold", self.confidence_threshold, at_least=0)
-        require_count("num_values", self.num_values)
 
     @property
     def probes_everything(self) -> bool:
@@ -87,7 +79,7 @@ class DEMASK(GraphRule):
         return self.confidence_threshold == 0 and self.budget >= 0
 
     def exact_for(self, length: int) -> bool:
-        """Below 0 one position a step is taken, by its row alone."""
+        """Below 0 one position per step is taken, by its row alone."""
         return length == 1 or self.budget < 0
 
     def source_of(self, run: Unmasking) -> Source:

@@ -11,23 +11,19 @@ or for the curve itself. They must be told that number; no reply is looked at.
 from __future__ import annotations
 
 import math
-from abc import abstractmethod
-from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Literal, Self, TypeVar
 
 import numpy as np
-from numpy.typing import ArrayLike
 
 from counterprobe.arrays import FloatArray, IntArray
 from counterprobe.compiled import inlined, kernel
-from counterprobe.samplers.base import Sampler, Sweep
-from counterprobe.samplers.rules.quotas import POWERS, balanced_sizes, cut
-from counterprobe.samplers.settings import require, require_count, require_one_of
-from counterprobe.streams import Decisions
+from counterprobe.samplers.base import Sweep
+from counterprobe.samplers.rules.quotas import POWERS, RandomOrder, balanced_sizes
+from counterprobe.samplers.settings import Count, NotNegative, Positive
 from counterprobe.targets.information import dependence, information_curve
 
-__all__ = ["ChenCongLi", "InformationCurve", "LiCai", "best_sizes", "curve_cost"]
+__all__ = ["ChenCongLi", "InformationCurve", "LiCai", "best_sizes"]
 
 T = TypeVar("T")
 Kind = Literal["tc", "dtc", "both"]
@@ -35,17 +31,8 @@ ACCURACIES = (0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0)
 
 
 @dataclass(frozen=True)
-class _RandomOrder(Sampler):
-    """A uniform order, cut into sizes that are known beforehand."""
-
-    @abstractmethod
-    def sizes(self, count: int) -> list[int]:
-        """Return the batch sizes for ``count`` positions."""
-
-    def schedule(self, residual: IntArray, decisions: Decisions) -> Iterable[IntArray]:
-        """Consecutive parts of a permutation."""
-        sizes = self.sizes(len(residual)) if len(residual) else []
-        return cut(decisions.generator("order").permutation(residual), sizes)
+class _Told(RandomOrder):
+    """A random order cut into sizes that follow from what the rule is told about the law."""
 
     def _told(self, setting: str, value: T | None, meaning: str, function: str) -> T:
         if value is None:
@@ -57,7 +44,7 @@ class _RandomOrder(Sampler):
 
 
 @dataclass(frozen=True)
-class LiCai(_RandomOrder):
+class LiCai(_Told):
     """The fewest balanced batches whose bound ``(s_max - 1)(TC + DTC) / N`` meets an accuracy.
 
     Parameters
@@ -75,14 +62,8 @@ class LiCai(_RandomOrder):
     knows: ClassVar[str] = "TC + DTC"
     sweep: ClassVar[Sweep | None] = Sweep("accuracy", ACCURACIES)
 
-    accuracy: float = 1.0
-    dependence: float | None = None
-
-    def __post_init__(self) -> None:
-        """Check the settings."""
-        require("accuracy", self.accuracy, above=0)
-        if self.dependence is not None:
-            require("dependence", self.dependence, at_least=0)
+    accuracy: Positive = 1.0
+    dependence: NotNegative | None = None
 
     def informed_by(self, law: Any) -> Self:
         """Take TC + DTC from the law."""
@@ -103,7 +84,7 @@ class LiCai(_RandomOrder):
 
 
 @dataclass(frozen=True)
-class ChenCongLi(_RandomOrder):
+class ChenCongLi(_Told):
     """Batch sizes that shrink (TC) or grow (DTC) so that the expected KL meets an accuracy.
 
     With ``delta = accuracy / dependence``, m masked and a revealed positions, the batch has
@@ -129,15 +110,8 @@ class ChenCongLi(_RandomOrder):
     sweep: ClassVar[Sweep | None] = Sweep("accuracy", ACCURACIES)
 
     kind: Kind = "tc"
-    accuracy: float = 1.0
-    dependence: float | None = None
-
-    def __post_init__(self) -> None:
-        """Check the settings."""
-        require_one_of("kind", self.kind, Kind)
-        require("accuracy", self.accuracy, above=0)
-        if self.dependence is not None:
-            require("dependence", self.dependence, at_least=0)
+    accuracy: Positive = 1.0
+    dependence: NotNegative | None = None
 
     def informed_by(self, law: Any) -> Self:
         """Take TC, DTC or the smaller one from the law."""
@@ -176,7 +150,7 @@ class ChenCongLi(_RandomOrder):
 
 
 @dataclass(frozen=True)
-class InformationCurve(_RandomOrder):
+class InformationCurve(_Told):
     """The best sizes for a known information curve, by dynamic programming.
 
     No schedule in random order has a smaller expected KL with as many batches; nobody has the
@@ -197,12 +171,12 @@ class InformationCurve(_RandomOrder):
     knows: ClassVar[str] = "its information curve"
     sweep: ClassVar[Sweep | None] = Sweep("batches", POWERS)
 
-    batches: int = 64
+    batches: Count = 64
     curve: tuple[float, ...] | None = None
 
     def __post_init__(self) -> None:
         """Check the settings."""
-        require_count("batches", self.batches)
+        super().__post_init__()
         if self.curve is not None:
             entropies = np.asarray(self.curve, dtype=np.float64)
             if entropies.ndim != 1 or not np.isfinite(entropies).all():
@@ -211,7 +185,7 @@ class InformationCurve(_RandomOrder):
                 raise ValueError("curve must not increase: more context never adds entropy")
 
     def exact_for(self, length: int) -> bool:
-        """One position a batch is the chain rule."""
+        """One position per batch is the chain rule."""
         return self.batches >= length
 
     def informed_by(self, law: Any) -> Self:
@@ -237,26 +211,6 @@ class InformationCurve(_RandomOrder):
                 raise ValueError(f"curve must have {count} entropies, got {len(entropies)}")
             entropies = entropies[len(entropies) - count :]
         return best_sizes(entropies, self.batches)
-
-
-def curve_cost(curve: ArrayLike, sizes: ArrayLike) -> float:
-    """Return ``sum_k sum_{j < s_k} (h_{a_k} - h_{a_k + j})``: the expected KL of a random order.
-
-    Parameters
-    ----------
-    curve : array_like of float, shape (N,)
-        ``h_0 .. h_{N-1}``.
-    sizes : array_like of int
-        Batch sizes, summing to N.
-    """
-    entropies = np.asarray(curve, dtype=np.float64)
-    counts = np.asarray(sizes, dtype=np.int64)
-    if counts.sum() != len(entropies) or (counts < 1).any():
-        raise ValueError(
-            f"sizes must be positive and sum to {len(entropies)}, got {counts.tolist()}"
-        )
-    first = np.repeat(np.cumsum(counts) - counts, counts)
-    return float((entropies[first] - entropies).sum())
 
 
 def best_sizes(curve: FloatArray, batches: int) -> list[int]:

@@ -1,4 +1,4 @@
-"""Free drafts, verified: what one position a step would commit, several steps at a time.
+"""Free drafts, verified: what one position per step would commit, several steps at a time.
 
 The reply at the history drafts the next few steps of the base rule, positions and values; one wave
 submits the state after each of those steps. A step is right if the reply at the state before it
@@ -25,7 +25,7 @@ from counterprobe.samplers.rules.drafted_blocks import in_order, log_probs, pref
 from counterprobe.samplers.rules.quotas import POWERS
 from counterprobe.samplers.rules.stepwise import best_first, score_rows
 from counterprobe.samplers.sequential import Order
-from counterprobe.samplers.settings import require_count, require_one_of
+from counterprobe.samplers.settings import Count
 from counterprobe.states import MASK
 from counterprobe.streams import Decisions
 
@@ -45,7 +45,7 @@ class _Steps:
 
 @dataclass(frozen=True, slots=True)
 class _Base:
-    """One position a step: which positions a state must be read at, and what it says comes next.
+    """One position per step: which positions a state must be read at, and what it says comes next.
 
     Attributes
     ----------
@@ -89,7 +89,7 @@ class FreeDave(Sampler):
     Parameters
     ----------
     draft_steps : int
-        Steps drafted a round d; 1 is ``sequential`` itself.
+        Steps drafted per round d; 1 is ``sequential`` itself.
     order : {"index", "random", "confidence", "entropy"}
         Of the base rule. The last two choose by rows: every masked position is then read from
         every state of a wave.
@@ -101,13 +101,8 @@ class FreeDave(Sampler):
     bound: ClassVar[str] = "exact: the tokens of sequential; depth at most N"
     sweep: ClassVar[Sweep | None] = Sweep("draft_steps", POWERS)
 
-    draft_steps: int = 8
+    draft_steps: Count = 8
     order: Order = "confidence"
-
-    def __post_init__(self) -> None:
-        """Check the settings."""
-        require_count("draft_steps", self.draft_steps)
-        require_one_of("order", self.order, Order)
 
     @property
     def rights(self) -> Right:
@@ -119,7 +114,7 @@ class FreeDave(Sampler):
         return True
 
     def unmask(self, run: Unmasking, decisions: Decisions) -> object:
-        """Draft steps, verify them, keep those that one position a step would have made."""
+        """Draft steps, verify them, keep those that one position per step would have made."""
         order: RowOrder | IntArray
         if self.order == "index" or self.order == "random":
             order = in_order(self.order, run.residual, decisions)

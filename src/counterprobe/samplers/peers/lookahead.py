@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
 import numpy as np
 
@@ -20,7 +20,7 @@ from counterprobe.run.ledger import Right
 from counterprobe.run.unmasking import Unmasking
 from counterprobe.samplers.base import Sampler, Sweep
 from counterprobe.samplers.rules.stepwise import Reply, best_first, gumbel, score_rows
-from counterprobe.samplers.settings import require, require_count
+from counterprobe.samplers.settings import Count, NotNegative, Positive, Range
 from counterprobe.streams import Decisions
 
 __all__ = ["InfoGain", "LookUM"]
@@ -28,7 +28,7 @@ __all__ = ["InfoGain", "LookUM"]
 
 @dataclass(frozen=True)
 class _Lookahead(Sampler):
-    """The common loop: draft, propose, look ahead, keep one."""
+    """The common loop: draw candidates, propose, look ahead, keep one."""
 
     @property
     def rights(self) -> Right:
@@ -53,8 +53,8 @@ class _Lookahead(Sampler):
         """Step until nothing is left."""
         step = 0
         while not run.is_complete:
-            draft = run.draft()
-            reply = Reply(step, draft.positions, draft.rows)
+            drawn = run.draft()
+            reply = Reply(step, drawn.positions, drawn.rows)
             batch = self.ready(reply)
             if batch is None:
                 actions = self.propose(reply, decisions)
@@ -92,7 +92,7 @@ class InfoGain(_Lookahead):
     Parameters
     ----------
     candidates : int
-        Actions proposed a step C, duplicates dropped; 1 is the most-confident order.
+        Actions proposed per step C, duplicates dropped; 1 is the most-confident order.
     tokens_per_action : int
         Positions an action reveals.
     position_temperature : float
@@ -100,7 +100,7 @@ class InfoGain(_Lookahead):
     threshold : float
         Confidence at which a whole block is committed; above 1, never.
     block_length : int or None
-        Consecutive positions a block; None is one block.
+        Consecutive positions per block; None is one block.
     """
 
     name: ClassVar[str] = "info-gain"
@@ -108,26 +108,18 @@ class InfoGain(_Lookahead):
     source: ClassVar[str] = "Info-Gain sampler, arXiv 2602.18176"
     sweep: ClassVar[Sweep | None] = Sweep("tokens_per_action", (1, 2, 4, 8, 16, 32, 64))
 
-    candidates: int = 8
-    tokens_per_action: int = 1
-    position_temperature: float = 0.2
-    threshold: float = 0.8
-    block_length: int | None = None
-
-    def __post_init__(self) -> None:
-        """Check the settings."""
-        require_count("candidates", self.candidates)
-        require_count("tokens_per_action", self.tokens_per_action)
-        require("position_temperature", self.position_temperature, above=0)
-        require("threshold", self.threshold, at_least=0)
-        require_count("block_length", self.block_length)
+    candidates: Count = 8
+    tokens_per_action: Count = 1
+    position_temperature: Positive = 0.2
+    threshold: NotNegative = 0.8
+    block_length: Count | None = None
 
     def foreseen_submissions(self, length: int, vocab_size: int) -> int | None:
         """Return the actions looked at, if no block is ever sure."""
         return self.candidates * -(-length // self.tokens_per_action)
 
     def exact_for(self, length: int) -> bool:
-        """Claim the chain rule, in most-confident order, for a single action a step."""
+        """Claim the chain rule, in most-confident order, for a single action per step."""
         one_each = self.candidates == 1 and self.tokens_per_action == 1 and self.threshold > 1
         return length == 1 or one_each
 
@@ -185,17 +177,10 @@ class LookUM(_Lookahead):
     source: ClassVar[str] = "Lee et al., arXiv 2511.05563 (LookUM; one shared history)"
     sweep: ClassVar[Sweep | None] = Sweep("tokens_per_action", (1, 2, 4, 8, 16, 32, 64))
 
-    paths: int = 3
-    tokens_per_action: int = 1
-    pool: int = 8
-    sharpness: float = 10.0
-
-    def __post_init__(self) -> None:
-        """Check the settings."""
-        require_count("paths", self.paths)
-        require_count("tokens_per_action", self.tokens_per_action)
-        require_count("pool", self.pool)
-        require("sharpness", self.sharpness, at_least=0, finite=False)
+    paths: Count = 3
+    tokens_per_action: Count = 1
+    pool: Count = 8
+    sharpness: Annotated[float, Range(at_least=0, finite=False)] = 10.0
 
     def foreseen_submissions(self, length: int, vocab_size: int) -> int | None:
         """Return the paths looked at."""

@@ -10,7 +10,7 @@ positions can hide: nothing is proved about the whole output.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
 
 import numpy as np
 
@@ -22,7 +22,7 @@ from counterprobe.run.ledger import Right
 from counterprobe.run.unmasking import Request, Unmasking
 from counterprobe.samplers.base import Sampler, Sweep
 from counterprobe.samplers.rules.stepwise import best_first, score_rows
-from counterprobe.samplers.settings import require, require_one_of
+from counterprobe.samplers.settings import Range
 from counterprobe.streams import Decisions
 
 __all__ = ["PUNT"]
@@ -42,7 +42,7 @@ class PUNT(Sampler):
     Parameters
     ----------
     epsilon : float
-        Infinity commits everything at once; a negative value one position a step.
+        Infinity commits everything at once; a negative value one position per step.
     rank_by : {"confidence", "entropy"}
         Largest row confidence or smallest entropy first, ties by index.
     tests : {"successive", "parallel"}
@@ -57,15 +57,9 @@ class PUNT(Sampler):
         "epsilon", (1e-9, 1e-6, 1e-4, 1e-3, 3e-3, 1e-2, 3e-2, 1e-1)
     )
 
-    epsilon: float = 0.01
+    epsilon: Annotated[float, Range(finite=False)] = 0.01
     rank_by: RankBy = "confidence"
     tests: Tests = "successive"
-
-    def __post_init__(self) -> None:
-        """Check the settings."""
-        require("epsilon", self.epsilon, finite=False)
-        require_one_of("rank_by", self.rank_by, RankBy)
-        require_one_of("tests", self.tests, Tests)
 
     @property
     def rights(self) -> Right:
@@ -77,46 +71,46 @@ class PUNT(Sampler):
         return length == 1 or self.epsilon < 0
 
     def unmask(self, run: Unmasking, decisions: Decisions) -> object:
-        """Draft, test, keep, until nothing is left."""
+        """Draw candidates, test, keep, until nothing is left."""
         while not run.is_complete:
-            draft = run.draft()
-            order = best_first(score_rows(draft.rows, self.rank_by))
-            survivors = self._survivors(run, draft, order)
-            ranked = draft.positions[order]
+            drawn = run.draft()
+            slots = best_first(score_rows(drawn.rows, self.rank_by))
+            survivors = self._survivors(run, drawn, slots)
+            ranked = drawn.positions[slots]
             run.transcript.detail("tests", kept=ranked[survivors], dropped=ranked[~survivors])
-            run.commit_candidates(draft.positions[order[survivors]])
+            run.commit_candidates(drawn.positions[slots[survivors]])
         return None
 
-    def _survivors(self, run: Unmasking, draft: Candidates, order: IntArray) -> BoolArray:
+    def _survivors(self, run: Unmasking, drawn: Candidates, slots: IntArray) -> BoolArray:
         """Return which ranks survive; rank 0 is never read, so it always does."""
-        ranks = np.arange(len(order))
-        active = np.ones(len(order), dtype=bool)
-        bits = range(int(len(order) - 1).bit_length() - 1, -1, -1)
+        ranks = np.arange(len(slots))
+        active = np.ones(len(slots), dtype=bool)
+        bits = range(int(len(slots) - 1).bit_length() - 1, -1, -1)
         if self.tests == "parallel":
             splits = [(ranks[~_has_bit(ranks, b)], ranks[_has_bit(ranks, b)]) for b in bits]
-            for moved in self._moved(run, draft, order, splits):
+            for moved in self._moved(run, drawn, slots, splits):
                 active[moved] = False
             return active
         for b in bits:
             left, right = ranks[active & ~_has_bit(ranks, b)], ranks[active & _has_bit(ranks, b)]
             if len(left) and len(right):
-                for moved in self._moved(run, draft, order, [(left, right)]):
+                for moved in self._moved(run, drawn, slots, [(left, right)]):
                     active[moved] = False
         return active
 
     def _moved(
         self,
         run: Unmasking,
-        draft: Candidates,
-        order: IntArray,
+        drawn: Candidates,
+        slots: IntArray,
         splits: list[tuple[IntArray, IntArray]],
     ) -> list[IntArray]:
         """Reveal the candidates of each first half; return the ranks of the second that moved."""
         state = run.state
         requests = [
             Request(
-                draft.place(state, draft.positions[order[left]])[None, :],
-                Readouts.same(1, draft.positions[order[right]]),
+                drawn.place(state, drawn.positions[slots[left]])[None, :],
+                Readouts.same(1, drawn.positions[slots[right]]),
                 label=right,
             )
             for left, right in splits
@@ -125,7 +119,7 @@ class PUNT(Sampler):
 
         def compare(request: Request, rows: Rows) -> None:
             right = request.label
-            kl = to_numpy(rows.kl(draft.rows.take(order[right])))
+            kl = to_numpy(rows.kl(drawn.rows.take(slots[right])))
             moved.append(right[kl > self.epsilon])
 
         if requests:

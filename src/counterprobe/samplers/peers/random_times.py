@@ -11,17 +11,14 @@ the law: steps are even while little is shown and shrink with what is still mask
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
 
 from scipy.optimize import brentq
 
-from counterprobe.arrays import IntArray
-from counterprobe.samplers.base import Sampler, Sweep
-from counterprobe.samplers.rules.quotas import POWERS, chances_to_show, cut, random_sizes
-from counterprobe.samplers.settings import MOST_STEPS, require, require_count, require_one_of
-from counterprobe.streams import Decisions
+from counterprobe.samplers.base import Sweep
+from counterprobe.samplers.rules.quotas import POWERS, RandomTimes, chances_to_show
+from counterprobe.samplers.settings import Range, Steps
 
 __all__ = ["EffectiveTC", "ZhaoCai", "time_grid"]
 
@@ -49,7 +46,7 @@ def time_grid(count: int, kappa: float) -> list[float]:
 
 
 @dataclass(frozen=True)
-class EffectiveTC(Sampler):
+class EffectiveTC(RandomTimes):
     """Show each position at a random time of a grid with steps ``kappa min(1, t)``.
 
     A step from share a to share b of shown positions shows each masked one with chance
@@ -72,32 +69,18 @@ class EffectiveTC(Sampler):
     bound: ClassVar[str] = "E KL(P||Q) of order kappa times the effective TC <= min(TC, DTC)"
     sweep: ClassVar[Sweep | None] = Sweep("kappa", (0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 4.0))
 
-    kappa: float = 0.1
-
-    def __post_init__(self) -> None:
-        """Check the settings."""
-        require("kappa", self.kappa, at_least=LEAST_KAPPA)
-
-    def exact_for(self, length: int) -> bool:
-        """Two positions may fall into one step, however short the steps are."""
-        return length == 1
+    kappa: Annotated[float, Range(at_least=LEAST_KAPPA)] = 0.1
 
     def chances(self, count: int) -> list[float]:
         """Return the chance of a masked position in each step, for ``count`` positions."""
         return chances_to_show([math.exp(-time) for time in time_grid(count, self.kappa)])
-
-    def schedule(self, residual: IntArray, decisions: Decisions) -> Iterable[IntArray]:
-        """Cut a random order by the number shown in each step."""
-        order = decisions.generator("order").permutation(residual)
-        chances = self.chances(len(order)) if len(order) else []
-        return cut(order, random_sizes(len(order), chances, decisions.generator("reveal")))
 
 
 Kind = Literal["tc", "dtc"]
 
 
 @dataclass(frozen=True)
-class ZhaoCai(Sampler):
+class ZhaoCai(RandomTimes):
     """K random batches; a proxy with the published rate, not the published rule.
 
     The published distribution of sizes was not to be had; what is known is that K random sizes,
@@ -106,10 +89,10 @@ class ZhaoCai(Sampler):
     With F(u) the summed entropy of positions given a random share u of the others, a step from
     share a to b costs ``int_a^b (F(a) - F(u)) du <= (b - a)(F(a) - F(b))`` in expectation. Let
     ``kappa`` solve ``(1 - kappa)^(K - 1) = kappa / N``. For TC, which is the integral of
-    ``F(0) - F``, the masked share falls by ``1 - kappa`` a step, from 1 to ``kappa / N`` and then
-    to 0; for DTC, the integral of ``F - F(1)``, the shown share rises the other way round. Summing
-    by parts gives ``kappa / (1 - kappa)`` times TC or DTC, and the one step that is not geometric
-    at most ``kappa^2 / 2`` times it: two positions must fall into it.
+    ``F(0) - F``, each step keeps ``1 - kappa`` of the masked share, from 1 to ``kappa / N``,
+    then 0; for DTC, the integral of ``F - F(1)``, the shown share rises the other way round.
+    Summing by parts gives ``kappa / (1 - kappa)`` times TC or DTC, and the one step that is not
+    geometric at most ``kappa^2 / 2`` times it: two positions must fall into it.
 
     Parameters
     ----------
@@ -127,17 +110,8 @@ class ZhaoCai(Sampler):
     )
     sweep: ClassVar[Sweep | None] = Sweep("steps", POWERS)
 
-    steps: int = 64
+    steps: Steps = 64
     kind: Kind = "tc"
-
-    def __post_init__(self) -> None:
-        """Check the settings."""
-        require_count("steps", self.steps, at_most=MOST_STEPS)
-        require_one_of("kind", self.kind, Kind)
-
-    def exact_for(self, length: int) -> bool:
-        """Two positions may fall into one step, however many steps there are."""
-        return length == 1
 
     def kappa(self, count: int) -> float:
         """Return the share by which a step moves, for ``count`` positions; 1 for a single step."""
@@ -157,9 +131,3 @@ class ZhaoCai(Sampler):
         if self.kind == "tc":
             return chances_to_show([1 - left for left in falling] + [1.0])
         return chances_to_show([*reversed(falling), 1.0])
-
-    def schedule(self, residual: IntArray, decisions: Decisions) -> Iterable[IntArray]:
-        """Cut a random order by the number shown in each step."""
-        order = decisions.generator("order").permutation(residual)
-        chances = self.chances(len(order)) if len(order) else []
-        return cut(order, random_sizes(len(order), chances, decisions.generator("reveal")))

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import deque
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,7 +27,7 @@ from counterprobe.samplers.rules.stepwise import (
     prefix,
     score_rows,
 )
-from counterprobe.samplers.settings import require, require_count, require_one_of
+from counterprobe.samplers.settings import Count, NotNegative, Range
 from counterprobe.streams import Decisions
 
 __all__ = ["KLASS", "EntropyBounded", "Factor", "Threshold"]
@@ -44,9 +44,9 @@ class Threshold(Stepwise):
     Parameters
     ----------
     threshold : float
-        Above 1, one position a step.
+        Above 1, one position per step.
     block_length : int or None
-        Consecutive positions a block; None is one block.
+        Consecutive positions per block; None is one block.
     confidence : {"row", "candidate"}
         Of the row's most probable token, or of a token drawn beforehand, as the reference code
         does; at temperature 0 they agree.
@@ -58,30 +58,20 @@ class Threshold(Stepwise):
     bound: ClassVar[str] = BATCH_BOUND
     sweep: ClassVar[Sweep | None] = Sweep("threshold", (0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9))
 
-    threshold: float = 0.9
-    block_length: int | None = None
+    threshold: NotNegative = 0.9
+    block_length: Count | None = None
     confidence: Confidence = "row"
 
-    def __post_init__(self) -> None:
-        """Check the settings."""
-        require("threshold", self.threshold, at_least=0)
-        require_count("block_length", self.block_length)
-        require_one_of("confidence", self.confidence, Confidence)
-
     def exact_for(self, length: int) -> bool:
-        """Claim the chain rule where no row can pass: one row-chosen position a step."""
+        """Claim the chain rule where no row can pass: one row-chosen position per step."""
         return length == 1 or (self.threshold > 1 and self.confidence == "row")
 
-    def rule(self, residual: IntArray, decisions: Decisions) -> Choose:
+    def choose(self, reply: Reply) -> IntArray:
         """Look at one block at a time."""
-
-        def choose(reply: Reply) -> IntArray:
-            block = reply.first_block(self.block_length)
-            score = block.confidence()
-            sure = score >= self.threshold
-            return block.residual[sure if sure.any() else [int(np.argmax(score))]]
-
-        return choose
+        block = reply.first_block(self.block_length)
+        score = block.confidence()
+        sure = score >= self.threshold
+        return block.residual[sure if sure.any() else [int(np.argmax(score))]]
 
 
 @dataclass(frozen=True)
@@ -105,32 +95,22 @@ class Factor(Stepwise):
     bound: ClassVar[str] = BATCH_BOUND
     sweep: ClassVar[Sweep | None] = Sweep("factor", (0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0))
 
-    factor: float = 1.0
-    block_length: int | None = None
+    factor: NotNegative = 1.0
+    block_length: Count | None = None
     confidence: Confidence = "row"
-
-    def __post_init__(self) -> None:
-        """Check the settings."""
-        require("factor", self.factor, at_least=0)
-        require_count("block_length", self.block_length)
-        require_one_of("confidence", self.confidence, Confidence)
 
     def exact_for(self, length: int) -> bool:
         """At 0 only certain rows go together."""
         return length == 1 or (self.factor == 0 and self.confidence == "row")
 
-    def rule(self, residual: IntArray, decisions: Decisions) -> Choose:
+    def choose(self, reply: Reply) -> IntArray:
         """Look at one block at a time."""
-
-        def choose(reply: Reply) -> IntArray:
-            block = reply.first_block(self.block_length)
-            score = block.confidence()
-            order = best_first(score)
-            rank = np.arange(2, len(order) + 2)
-            passes = rank * (1 - score[order]) <= self.factor
-            return block.residual[order[: prefix(passes)]]
-
-        return choose
+        block = reply.first_block(self.block_length)
+        score = block.confidence()
+        surest = best_first(score)
+        rank = np.arange(2, len(surest) + 2)
+        passes = rank * (1 - score[surest]) <= self.factor
+        return block.residual[surest[: prefix(passes)]]
 
 
 @dataclass(frozen=True)
@@ -150,7 +130,7 @@ class KLASS(Stepwise):
     quota : int
         Positions committed when nothing passes.
     block_length : int or None
-        Consecutive positions a block; None is one block.
+        Consecutive positions per block; None is one block.
     confidence : {"row", "candidate"}
         As in :class:`Threshold`.
     """
@@ -162,24 +142,15 @@ class KLASS(Stepwise):
         "confidence_threshold", (0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
     )
 
-    confidence_threshold: float = 0.9
-    kl_threshold: float = 0.01
-    history_length: int = 2
-    quota: int = 1
-    block_length: int | None = None
+    confidence_threshold: NotNegative = 0.9
+    kl_threshold: Annotated[float, Range(at_least=0, finite=False)] = 0.01
+    history_length: Count = 2
+    quota: Count = 1
+    block_length: Count | None = None
     confidence: Confidence = "row"
 
-    def __post_init__(self) -> None:
-        """Check the settings."""
-        require("confidence_threshold", self.confidence_threshold, at_least=0)
-        require("kl_threshold", self.kl_threshold, at_least=0, finite=False)
-        require_count("history_length", self.history_length)
-        require_count("quota", self.quota)
-        require_count("block_length", self.block_length)
-        require_one_of("confidence", self.confidence, Confidence)
-
     def exact_for(self, length: int) -> bool:
-        """Claim the chain rule where no row can pass: one row-chosen position a step."""
+        """Claim the chain rule where no row can pass: one row-chosen position per step."""
         one_each = self.quota == 1 and self.confidence_threshold >= 1
         return length == 1 or (one_each and self.confidence == "row")
 
@@ -233,26 +204,17 @@ class EntropyBounded(Stepwise):
     bound: ClassVar[str] = "KL(P||Q) <= gamma * E[number of multi-token steps]"
     sweep: ClassVar[Sweep | None] = Sweep("gamma", (0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0))
 
-    gamma: float = 0.1
+    gamma: NotNegative = 0.1
     proxy: Score = "entropy"
-
-    def __post_init__(self) -> None:
-        """Check the settings."""
-        require("gamma", self.gamma, at_least=0)
-        require_one_of("proxy", self.proxy, Score)
 
     def exact_for(self, length: int) -> bool:
         """At gamma 0 at most one position of a batch is uncertain."""
         return length == 1 or self.gamma == 0
 
-    def rule(self, residual: IntArray, decisions: Decisions) -> Choose:
+    def choose(self, reply: Reply) -> IntArray:
         """Sort, add up, cut."""
-
-        def choose(reply: Reply) -> IntArray:
-            order = best_first(score_rows(reply.rows, self.proxy))
-            entropy = -score_rows(reply.rows, "entropy")[order]
-            # What the largest entropy so far adds cancels; the rest never falls along the prefix.
-            spent = np.cumsum(entropy) - np.maximum.accumulate(entropy)
-            return reply.residual[order[: prefix(spent <= self.gamma)]]
-
-        return choose
+        surest = best_first(score_rows(reply.rows, self.proxy))
+        entropy = -score_rows(reply.rows, "entropy")[surest]
+        # What the largest entropy so far adds cancels; the rest never falls along the prefix.
+        spent = np.cumsum(entropy) - np.maximum.accumulate(entropy)
+        return reply.residual[surest[: prefix(spent <= self.gamma)]]

@@ -32,7 +32,7 @@ from counterprobe.samplers.rules.stepwise import (
     gumbel,
     score_rows,
 )
-from counterprobe.samplers.settings import require, require_count, require_one_of
+from counterprobe.samplers.settings import Count, NotNegative, Time
 from counterprobe.streams import Decisions
 
 __all__ = ["Dream", "LLaDA", "MaskGIT"]
@@ -52,7 +52,7 @@ class LLaDA(Stepwise):
     steps : int
         Steps in all; submissions and depth where blocks divide them.
     block_length : int or None
-        Consecutive positions a block; None is one block.
+        Consecutive positions per block; None is one block.
     remasking : {"low_confidence", "random"}
         Which positions stay masked: the least sure ones, or any.
     confidence : {"row", "candidate"}
@@ -61,24 +61,17 @@ class LLaDA(Stepwise):
     """
 
     name: ClassVar[str] = "llada"
-    summary: ClassVar[str] = "the k surest positions a step, block by block from the left (LLaDA)"
+    summary: ClassVar[str] = "the k surest positions per step, block by block (LLaDA)"
     source: ClassVar[str] = "Nie et al. 2025 (LLaDA); Fast-dLLM generate, dllm MDLMSampler"
     sweep: ClassVar[Sweep | None] = Sweep("steps", POWERS)
 
-    steps: int = 128
-    block_length: int | None = None
+    steps: Count = 128
+    block_length: Count | None = None
     remasking: Remasking = "low_confidence"
     confidence: Confidence = "row"
 
-    def __post_init__(self) -> None:
-        """Check the settings."""
-        require_count("steps", self.steps)
-        require_count("block_length", self.block_length)
-        require_one_of("remasking", self.remasking, Remasking)
-        require_one_of("confidence", self.confidence, Confidence)
-
     def exact_for(self, length: int) -> bool:
-        """One row-chosen position a step is the chain rule."""
+        """One row-chosen position per step is the chain rule."""
         one_each = self.block_length is None and self.steps >= length
         return length == 1 or (one_each and self.confidence == "row")
 
@@ -126,19 +119,15 @@ class Dream(Stepwise):
     source: ClassVar[str] = "Ye et al. 2025 (Dream) maskgit_plus, topk_margin, entropy"
     sweep: ClassVar[Sweep | None] = Sweep("steps", POWERS)
 
-    steps: int = 128
+    steps: Count = 128
     score: Score = "entropy"
     confidence: Confidence = "row"
-    position_temperature: float = 0.0
-    last_time: float = 1e-3
+    position_temperature: NotNegative = 0.0
+    last_time: Time = 1e-3
 
     def __post_init__(self) -> None:
         """Check the settings."""
-        require_count("steps", self.steps)
-        require_one_of("score", self.score, Score)
-        require_one_of("confidence", self.confidence, Confidence)
-        require("position_temperature", self.position_temperature, at_least=0)
-        require("last_time", self.last_time, above=0, at_most=1)
+        super().__post_init__()
         if self.confidence == "candidate" and self.score != "confidence":
             raise ValueError(
                 f"confidence='candidate' goes with score='confidence', got {self.score!r}; margin "
@@ -190,18 +179,12 @@ class MaskGIT(Stepwise):
     source: ClassVar[str] = "Chang et al. 2022 (MaskGIT); diffusers AmusedScheduler"
     sweep: ClassVar[Sweep | None] = Sweep("steps", POWERS)
 
-    steps: int = 12
-    choice_temperature: float = 4.5
+    steps: Count = 12
+    choice_temperature: NotNegative = 4.5
     confidence: Confidence = "candidate"
 
-    def __post_init__(self) -> None:
-        """Check the settings."""
-        require_count("steps", self.steps)
-        require("choice_temperature", self.choice_temperature, at_least=0)
-        require_one_of("confidence", self.confidence, Confidence)
-
     def exact_for(self, length: int) -> bool:
-        """One row-chosen position a step is the chain rule."""
+        """One row-chosen position per step is the chain rule."""
         return length == 1 or (self.steps >= length and self.confidence == "row")
 
     def rule(self, residual: IntArray, decisions: Decisions) -> Choose:

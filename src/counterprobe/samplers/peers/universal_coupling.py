@@ -28,7 +28,7 @@ from counterprobe.rows import ClassedRows, Rows, to_numpy
 from counterprobe.samplers.base import Sweep
 from counterprobe.samplers.rules.drafted_blocks import DraftedBlocks, FixedOrder, in_order
 from counterprobe.samplers.rules.quotas import POWERS
-from counterprobe.samplers.settings import require_count, require_one_of
+from counterprobe.samplers.settings import Count
 from counterprobe.streams import CommitNoise, Decisions
 
 __all__ = ["UniversalCoupling", "balanced_block", "coupling_disagreement", "race"]
@@ -73,7 +73,7 @@ class UniversalCoupling(DraftedBlocks):
     Parameters
     ----------
     block_size : int or None
-        Positions drafted a round b; None is ``(N / log V) ** (1/3)``, N the masked positions.
+        Positions drafted per round b; None is ``(N / log V) ** (1/3)``, N the masked positions.
     full_prefix : bool
         Also submit the state that holds the whole draft: it is the next guess if all of it is
         kept, so that such a round costs one stage; otherwise it is one submission more.
@@ -89,21 +89,16 @@ class UniversalCoupling(DraftedBlocks):
     bound: ClassVar[str] = "exact; expected O(N) submissions, depth N^(2/3) up to logarithms"
     sweep: ClassVar[Sweep | None] = Sweep("block_size", POWERS)
 
-    block_size: int | None = None
+    block_size: Count | None = None
     full_prefix: bool = False
     order: FixedOrder = "random"
-
-    def __post_init__(self) -> None:
-        """Check the settings."""
-        require_count("block_size", self.block_size)
-        require_one_of("order", self.order, FixedOrder)
 
     @property
     def reads_ahead(self) -> bool:
         """Whether the wave also submits the state that holds every draft."""
         return self.full_prefix
 
-    def plan(
+    def order_and_size(
         self, residual: IntArray, vocab_size: int, decisions: Decisions
     ) -> tuple[IntArray, int]:
         """Return the order of the positions, and the block size."""

@@ -24,7 +24,7 @@ from counterprobe.run.unmasking import Unmasking
 from counterprobe.samplers.base import Sampler, Sweep
 from counterprobe.samplers.rules.quotas import block_of
 from counterprobe.samplers.rules.stepwise import Confidence, Reply, best_first
-from counterprobe.samplers.settings import require, require_count, require_one_of
+from counterprobe.samplers.settings import Count, NotNegative, Share
 from counterprobe.streams import Decisions
 
 __all__ = ["WINO"]
@@ -47,11 +47,11 @@ class WINO(Sampler):
     Parameters
     ----------
     threshold : float
-        To commit; above 1, one position a step.
+        To commit; above 1, one position per step.
     threshold_back : float
         To stay; 0 masks nothing again.
     block_length : int or None
-        Consecutive positions a block; None is one block.
+        Consecutive positions per block; None is one block.
     confidence : {"row", "candidate"}
         Of the row's most probable token, or of a token drawn beforehand, as the reference code
         does; at temperature 0 they agree.
@@ -62,17 +62,10 @@ class WINO(Sampler):
     source: ClassVar[str] = "Hong et al. 2025 (WINO), arXiv 2507.18578 and its repository"
     sweep: ClassVar[Sweep | None] = Sweep("threshold", (0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9))
 
-    threshold: float = 0.6
-    threshold_back: float = 0.9
-    block_length: int | None = None
+    threshold: NotNegative = 0.6
+    threshold_back: Share = 0.9
+    block_length: Count | None = None
     confidence: Confidence = "row"
-
-    def __post_init__(self) -> None:
-        """Check the settings."""
-        require("threshold", self.threshold, at_least=0)
-        require("threshold_back", self.threshold_back, at_least=0, at_most=1)
-        require_count("block_length", self.block_length)
-        require_one_of("confidence", self.confidence, Confidence)
 
     @property
     def rights(self) -> Right:
@@ -101,8 +94,8 @@ class WINO(Sampler):
     def _commit(self, run: Unmasking, block: IntArray) -> IntArray:
         """Commit what is sure enough in the block; return it."""
         if self.confidence == "candidate":
-            draft = run.draft()
-            chosen = self._sure(Reply(0, draft.positions, draft.rows, draft.tokens), block)
+            drawn = run.draft()
+            chosen = self._sure(Reply(0, drawn.positions, drawn.rows, drawn.tokens), block)
             run.commit_candidates(chosen)
             return chosen
 

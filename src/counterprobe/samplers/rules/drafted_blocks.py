@@ -49,7 +49,7 @@ def prefix_states(
 
 
 def log_probs(rows: Rows, tokens: IntArray) -> FloatArray:
-    """Return the log-probability of one token a row, in double precision on the host."""
+    """Return the log-probability of one token per row, in double precision on the host."""
     with np.errstate(divide="ignore"):
         return np.log(np.asarray(to_numpy(rows.prob(tokens)), dtype=np.float64))
 
@@ -105,7 +105,7 @@ class DraftedBlocks(Sampler):
         return True
 
     @abstractmethod
-    def plan(
+    def order_and_size(
         self, residual: IntArray, vocab_size: int, decisions: Decisions
     ) -> tuple[IntArray, int]:
         """Return the order of the positions, and how many a round drafts."""
@@ -121,7 +121,7 @@ class DraftedBlocks(Sampler):
 
     def unmask(self, run: Unmasking, decisions: Decisions) -> BlockRounds:
         """Draft, verify, keep, until nothing is left."""
-        order, size = self.plan(run.residual, run.vocab_size, decisions)
+        order, size = self.order_and_size(run.residual, run.vocab_size, decisions)
         rule, as_drawn = self.coupler(run.commit_noise()), tempered(run)
         known: Rows | None = None  # rows of the next block at the history, if they were read
         done, drafted_counts, kept_counts = 0, [], []

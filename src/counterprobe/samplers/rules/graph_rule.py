@@ -30,12 +30,7 @@ from counterprobe.run.ledger import Right
 from counterprobe.run.unmasking import Request, Unmasking
 from counterprobe.samplers.base import Sampler
 from counterprobe.samplers.rules.stepwise import Reply, best_first
-from counterprobe.samplers.settings import (
-    frozen_strengths,
-    require_count,
-    require_known,
-    require_one_of,
-)
+from counterprobe.samplers.settings import Count, frozen_strengths, require_known
 from counterprobe.streams import Decisions
 
 __all__ = [
@@ -121,15 +116,13 @@ class GraphRule(Sampler):
     """Whether probes read every residual position, or only the sources."""
 
     graph: GraphSource = field(default="auto", kw_only=True)
-    num_layers: int = field(default=4, kw_only=True)
-    pool: int | None = field(default=None, kw_only=True)
+    num_layers: Count = field(default=4, kw_only=True)
+    pool: Count | None = field(default=None, kw_only=True)
     strength: FloatArray | None = field(default=None, repr=False, compare=False, kw_only=True)
 
     def __post_init__(self) -> None:
         """Check the settings; freeze a copy of the strengths."""
-        require_one_of("graph", self.graph, GraphSource)
-        require_count("num_layers", self.num_layers)
-        require_count("pool", self.pool)
+        super().__post_init__()
         if self.strength is not None:
             object.__setattr__(self, "strength", frozen_strengths(self.strength))
         elif self.graph == "strength":
@@ -158,7 +151,7 @@ class GraphRule(Sampler):
         return self.strength is not None and self.graph in ("auto", "strength")
 
     def foreseen_submissions(self, length: int, vocab_size: int) -> int | None:
-        """Return about two a position where all of them are probed: in the worst case many more.
+        """Return about two per position where all of them are probed: in the worst case many more.
 
         With ``auto`` it depends on the model.
         """
@@ -228,14 +221,14 @@ class GraphRule(Sampler):
         influence = np.zeros((run.length, run.length))
         step = 0
         while not run.is_complete:
-            draft = run.draft()
-            reply = self.pooled(Reply(step, draft.positions, draft.rows))
+            drawn = run.draft()
+            reply = self.pooled(Reply(step, drawn.positions, drawn.rows))
             sources = choice.sources(reply)
-            influence[draft.positions] = 0  # what committed ones moved stays known
+            influence[drawn.positions] = 0  # what committed ones moved stays known
             if len(sources) > 1:
-                targets = draft.positions if self.reads_everything else sources
-                values = draft.tokens[draft.slots(sources)][:, None]
-                moved = probed_influence(run, draft.rows, sources, values, targets)
+                targets = drawn.positions if self.reads_everything else sources
+                values = drawn.tokens[drawn.slots(sources)][:, None]
+                moved = probed_influence(run, drawn.rows, sources, values, targets)
                 influence[np.ix_(sources, targets)] = moved
             run.commit_candidates(choice.choose(reply, influence))
             step += 1
@@ -267,7 +260,7 @@ def probed_influence(
     ----------
     run : Unmasking
     rows : Rows
-        Of every residual position at the run's history, in increasing order.
+        Of every residual position at the run's history, increasing.
     sources : ndarray of int, shape (c,)
         Residual positions.
     values : ndarray of int, shape (c, K)
@@ -315,7 +308,7 @@ def probed_influence(
 def spread_values(rows: Rows, count: int, generator: np.random.Generator) -> IntArray:
     """Draw values from each row, spread evenly over its distribution function.
 
-    One uniform number a row is shifted by whole steps of ``1 / count``, so that every value comes
+    One uniform per row is shifted by whole steps of ``1 / count``, so that every value comes
     up as often as its probability says, up to one; the mean of anything over them is unbiased.
 
     Parameters

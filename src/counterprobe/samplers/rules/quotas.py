@@ -1,17 +1,23 @@
-"""How many positions each step reveals: the schedules that samplers share, as plain lists."""
+"""How many positions each step reveals: the schedules that samplers share."""
 
 from __future__ import annotations
 
 import math
+from abc import abstractmethod
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from counterprobe.arrays import IntArray
+from counterprobe.samplers.base import Sampler
+from counterprobe.streams import Decisions
 
 __all__ = [
     "POWERS",
+    "RandomOrder",
+    "RandomTimes",
     "balanced_sizes",
     "block_of",
     "chances_to_show",
@@ -109,3 +115,42 @@ def block_of(positions: IntArray, block_length: int | None) -> IntArray:
     if block_length is None:
         return np.zeros(len(positions), dtype=np.int64)
     return positions // block_length
+
+
+@dataclass(frozen=True)
+class RandomOrder(Sampler):
+    """Base of the rules that cut a uniformly random order; no reply is looked at."""
+
+    @abstractmethod
+    def sizes(self, count: int) -> list[int]:
+        """Return the batch sizes for ``count`` positions, at least one; zeros are left out."""
+
+    def schedule(self, residual: IntArray, decisions: Decisions) -> Iterable[IntArray]:
+        """Consecutive parts of a permutation."""
+        sizes = self.sizes(len(residual)) if len(residual) else []
+        return cut(decisions.generator("order").permutation(residual), sizes)
+
+
+@dataclass(frozen=True)
+class RandomTimes(Sampler):
+    """Base of the rules that show each position at a random time of its own.
+
+    In a step every masked position is shown with the same chance, independently; a binomial number
+    of positions in random order is the same thing. A step that shows nothing submits nothing: the
+    rows of a time-independent model have not changed.
+    """
+
+    @abstractmethod
+    def chances(self, count: int) -> Iterable[float]:
+        """Return the chance of a masked position in each step, for ``count`` positions."""
+
+    def exact_for(self, length: int) -> bool:
+        """Two positions may fall into one step, however many steps there are."""
+        return length == 1
+
+    def schedule(self, residual: IntArray, decisions: Decisions) -> Iterable[IntArray]:
+        """Cut a random order by the number shown in each step."""
+        count = len(residual)
+        chances = self.chances(count) if count else []
+        sizes = random_sizes(count, chances, decisions.generator("reveal"))
+        return cut(decisions.generator("order").permutation(residual), sizes)

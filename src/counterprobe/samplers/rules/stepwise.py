@@ -2,14 +2,13 @@
 
 A rule is told in one function: given a :class:`Reply`, return the positions to commit, at least
 one. Confidence comes in two named kinds. ``"row"`` is the largest probability of a row: the chosen
-positions are then drawn from their rows, so that one position a step stays exact. ``"candidate"``
+positions are then drawn from their rows, so one position per step stays exact. ``"candidate"``
 is the probability of a token drawn beforehand, which is then the token committed: faithful to what
-many decoders do, and biased even at one position a step, since lucky draws are kept.
+many decoders do, and biased even at one position per step, since lucky draws are kept.
 """
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
@@ -52,7 +51,7 @@ class Reply:
     residual : ndarray of int, shape (m,)
         Positions still uncommitted, increasing.
     rows : Rows
-        Their rows, in that order.
+        Their rows, likewise.
     candidates : ndarray of int, shape (m,), or None
         Tokens drawn beforehand, for rules that score candidates.
     """
@@ -97,7 +96,7 @@ def score_rows(rows: Rows, score: Score) -> FloatArray:
 
 
 def best_first(score: FloatArray) -> IntArray:
-    """Return the order by falling score, ties by index."""
+    """Return the indices by falling score, ties by index."""
     return np.argsort(-score, kind="stable")
 
 
@@ -126,9 +125,13 @@ class Stepwise(Sampler):
         both = Right.SELECT_AFTER_REPLY | Right.COMMIT_CANDIDATES
         return both if self.scores_candidates else Right.SELECT_AFTER_REPLY
 
-    @abstractmethod
     def rule(self, residual: IntArray, decisions: Decisions) -> Choose:
         """Start the rule for one run: return what chooses the positions of each step."""
+        return self.choose
+
+    def choose(self, reply: Reply) -> IntArray:
+        """Choose the positions of one step, for rules that remember nothing."""
+        raise TypeError(f"{type(self).__name__} must override choose or rule")
 
     def unmask(self, run: Unmasking, decisions: Decisions) -> object:
         """Read, choose, commit, until nothing is left."""
@@ -140,8 +143,8 @@ class Stepwise(Sampler):
 
         while not run.is_complete:
             if self.scores_candidates:
-                draft = run.draft()
-                reply = Reply(step, draft.positions, draft.rows, draft.tokens)
+                drawn = run.draft()
+                reply = Reply(step, drawn.positions, drawn.rows, drawn.tokens)
                 run.commit_candidates(choose(reply))
             else:
                 run.commit_selected(select)

@@ -41,7 +41,7 @@ class RowsAt:
 class ChainAt:
     """Wants the log-probability of each value but the first beside the values before it.
 
-    One submission a value; answered by an array of shape ``(n - 1,)``. Beside values that cannot
+    One submission per value; answered by an array of shape ``(n - 1,)``. Beside values that cannot
     occur together, where an oracle has no row to give, it is minus infinity: the value that made
     them impossible has that already.
     """
@@ -56,7 +56,7 @@ Branch = Generator[list[Ask], list[Any], T]
 
 
 def first_kept(branches: Sequence[Branch[T | None]]) -> Branch[T | None]:
-    """Let branches move together until the first of them, in their order, that keeps something.
+    """Let branches move together until the first of them, as listed, that keeps something.
 
     Which one that is does not depend on how long each takes, so the choice favours no value. A
     branch behind one that has kept something is given up where it stands.
@@ -103,7 +103,7 @@ class _Piece:
 
 
 def _answer(run: Unmasking, asks: Sequence[Ask]) -> list[Any]:
-    """Submit one wave as one stage; return a reply an ask."""
+    """Submit one wave as one stage; return a reply per ask."""
     as_drawn = tempered(run)
     found: list[list[Any]] = [[] for _ in asks]
     refused: list[Refusals] = []

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from counterprobe.theory.outvoting import chance_of_outvoting, enough_votes, stranger_rate
+from counterprobe.theory.colorings import chance_of_outvoting, enough_votes, stranger_rate
 
 
 def colorings(num_colors: int, degree: int) -> list[tuple[bool, bool]]:
