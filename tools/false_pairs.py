@@ -11,12 +11,12 @@ from __future__ import annotations
 import argparse
 
 import numpy as np
-from counterprobe.discovery.drafts import DraftContext, make_draft, most_likely_draft
-from counterprobe.discovery.selectors import top_votes
 
 import counterprobe as cp
 from counterprobe.discovery.banks import read_banks
-from counterprobe.discovery.packed import draw_colorings, packed_screen
+from counterprobe.discovery.packed.fillers import FillerContext, make_filler, most_likely_filler
+from counterprobe.discovery.packed.screen import draw_colorings, packed_screen
+from counterprobe.discovery.packed.selectors import top_votes
 from counterprobe.samplers import Packed
 
 FAMILIES = [
@@ -31,8 +31,10 @@ def screen(law: cp.ForestLaw, seed: int) -> tuple[int, int, int]:
     plan = Packed().plan(law.length, law.vocab_size, run.row_error)
     decisions = cp.Streams.from_seed(seed).decisions
     banks = read_banks(run, plan.bank_threshold, plan.row_error)
-    context = DraftContext(run.state, banks, 0)
-    draft = make_draft(most_likely_draft, context, decisions.generator("draft", 0), law.vocab_size)
+    context = FillerContext(run.state, banks, 0)
+    draft = make_filler(
+        most_likely_filler, context, decisions.generator("draft", 0), law.vocab_size
+    )
     colors = draw_colorings(
         plan.screen.num_colorings,
         plan.screen.num_colors,
