@@ -190,8 +190,9 @@ class Bench:
 
     def advise(self) -> dict[str, Any]:
         """Ask which way to use, and from how many sequences on structure pays."""
-        advice = self.structure.advise(
+        advice = cp.evaluation.advise(
             self.oracle,
+            self.structure,
             ADVISED,
             target_kl=TARGET_KL,
             counts=self.budgets,

@@ -48,6 +48,7 @@ from designs.pricing import WAYS, Dealt, Precision, make_plans, measure_kl
 from designs.record import Record, device_name, read_tasks
 from designs.report import sentences
 from designs.speed import agreement, design_speed, seconds_to_encode
+from substitution import find_by
 
 import counterprobe as cp
 from counterprobe.evaluation import log_likelihoods, two_sample_test
@@ -172,13 +173,7 @@ class Bench:
         return ColabDesign(self.model)
 
     def _structure(self, estimator: str, probes: int) -> cp.SoftStructure:
-        return cp.discover(
-            self.oracle,
-            cp.Streams.from_seed(0),
-            mode="soft",
-            probes=probes,
-            estimator=estimator,
-        )
+        return find_by(self.oracle, estimator, probes)
 
     @property
     def used(self) -> cp.SoftStructure:

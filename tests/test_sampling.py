@@ -559,7 +559,7 @@ def test_bad_arguments_are_refused_before_anything_is_asked(law, counted):
     n = law.length
     for message, change in {
         "unknown sampler 'best'": {"sampler": "best"},
-        "sampler must be a name or a Sampler, got 3": {"sampler": 3},
+        "sampler must be a name, a Sampler or a structure, got 3": {"sampler": 3},
         "has no setting 'speed'": {"sampler": "punt", "speed": 3},
         "settings go with a sampler's name; PUNT has its own, so put epsilon there": {
             "sampler": cp.samplers.PUNT(),

@@ -140,7 +140,7 @@ def attack(
 def doubt_of(structure: cp.Structure, oracle: AnsweringOracle, streams: cp.Streams) -> str:
     """Return what drawing a few sequences says against a structure; empty for nothing."""
     try:
-        drawn = structure.sample(oracle, SEQUENCES, streams)
+        drawn = cp.sample(oracle, structure, SEQUENCES, seed=streams)
     except cp.CounterprobeError as problem:
         return f"{type(problem).__name__}: {problem}"
     for result in drawn.results:

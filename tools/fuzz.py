@@ -27,7 +27,7 @@ sys.path.append(str(ROOT / "tests" / "support"))
 # Modules that read; those with compiled kernels must keep the bytecode that numba compiles.
 READERS = [
     "counterprobe.archives", "counterprobe.files", "counterprobe.discovery.structure.file",
-    "counterprobe.discovery.structure.fields", "counterprobe.trace.document",
+    "counterprobe.discovery.structure.structure", "counterprobe.trace.document",
     "counterprobe.trace.arrays", "counterprobe.trace.replay",
     "counterprobe.study.config", "counterprobe.study.store", "counterprobe.study.export",
     "counterprobe.targets.forests", "counterprobe.models.backbones",

@@ -46,13 +46,10 @@ from living_functions import Living, names_changed
 NEAREST = {
     "graph/neighbours.py": ["tests/graph/test_neighbours.py", "tests/graph/test_edges.py"],
     "planning/make.py": ["tests/planning/test_make.py", "tests/planning/test_gap.py"],
-    "discovery/compressed/data.py": ["tests/discovery/compressed/test_readings.py"],
+    "discovery/compressed/readings.py": ["tests/discovery/compressed/test_readings.py"],
     "discovery/compressed/screen.py": [
         "tests/discovery/compressed/test_screen_steps.py",
         "tests/discovery/compressed/test_screen.py",
-    ],
-    "discovery/soft/screen.py": [
-        "tests/discovery/soft/test_screen.py", "tests/discovery/soft/test_substitution.py",
     ],
     "discovery/soft/selection.py": [
         "tests/discovery/soft/test_selection.py", "tests/discovery/soft/test_regression.py",

@@ -40,9 +40,9 @@ def compressed(law: cp.ForestLaw, count: int) -> dict[str, Any]:
     streams = cp.Streams.from_seed(STREAM)
     started = time.perf_counter()
     structure = cp.discover(law.oracle(), streams)
-    one = structure.sampler()(cp.Unmasking(law.oracle()), streams)
+    one = cp.samplers.as_sampler(structure)(cp.Unmasking(law.oracle()), streams)
     seconds = time.perf_counter() - started
-    many = structure.sample(law.oracle(), count, streams)
+    many = cp.sample(law.oracle(), structure, count, seed=streams)
     found = structure.ledger
     return {
         **_quality(law, one),

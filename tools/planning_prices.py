@@ -22,7 +22,7 @@ import numpy as np
 import counterprobe as cp
 from counterprobe.arrays import FloatArray
 from counterprobe.planning import Plan, distance_plan, make_plan, price_of_batches, random_plan
-from counterprobe.planning.searched import searched_plan
+from counterprobe.planning.search import searched_plan
 from counterprobe.planning.strengths import check_strength
 
 sys.path.append(str(Path(__file__).parents[1] / "benchmarks"))

@@ -7,9 +7,10 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
+from substitution import estimate
 
 import counterprobe as cp
-from counterprobe.discovery.soft import SoftSettings, soft_screen
+from counterprobe.discovery.soft import SoftSettings
 
 __all__ = ["PROBES", "QUICK_PROBES", "Screen", "edges_found", "find_structure", "screens"]
 
@@ -83,9 +84,9 @@ class Screen:
     def found_in(self, oracle: cp.Oracle, true_edges: np.ndarray) -> dict[str, Any]:
         """Screen an oracle and count what was found."""
         first = min(self.probes, SoftSettings().first)
-        settings = SoftSettings(probes=self.probes, first=first, estimator=self.estimator)
+        settings = SoftSettings(probes=self.probes, first=first)
         run = cp.Unmasking(oracle)
-        found = soft_screen(run, cp.Streams.from_seed(self.seed).decisions, settings)
+        found = estimate(run, cp.Streams.from_seed(self.seed).decisions, settings, self.estimator)
         return {
             **asdict(self),
             "evaluations": run.ledger.total,

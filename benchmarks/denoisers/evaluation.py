@@ -134,7 +134,7 @@ class Bench:
     def structured(self, name: str, **settings: Any) -> Contestant:
         """Return a sampler that commits by the structure found; every seed has its own plan."""
         method = {"method": "layers"} if name == "layers" else {}
-        rule = self.structure.sampler(**settings, **method)
+        rule = cp.samplers.as_sampler(self.structure, {**settings, **method})
         sizes = self.sizes
         return Contestant(name, settings, rule, "structured", sizes.orders, sizes.fixed)
 

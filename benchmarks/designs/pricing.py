@@ -77,7 +77,7 @@ def make_plans(
     if way == "planned":
         streams = cp.Streams.from_seed(seed)
         return [
-            structure.plan(batches=batches, seed=streams.with_fresh_decisions(k))
+            cp.planning.plan_for(structure, batches=batches, seed=streams.with_fresh_decisions(k))
             for k in range(count)
         ]
     where, length, strength = structure.residual, structure.length, structure.strength

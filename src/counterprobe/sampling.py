@@ -11,21 +11,22 @@ import itertools
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
-from typing import Any, Literal, get_args
+from dataclasses import dataclass, replace
+from typing import Any, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from counterprobe.arguments import whole_number
 from counterprobe.arrays import IntArray, StateArray
+from counterprobe.discovery import SoftStructure, Structure, check_oracle, context_for
 from counterprobe.errors import BudgetExceeded, Infeasible
 from counterprobe.oracles import Oracle, as_oracle
 from counterprobe.run.batches import SampleBatch
 from counterprobe.run.door import Door, ReplyCheck
 from counterprobe.run.drawing import ScoredDraw, as_temperature
 from counterprobe.run.gathered import Gathering, Seat
-from counterprobe.run.ledger import Right
+from counterprobe.run.ledger import Ledger, Right
 from counterprobe.run.listening import Listener
 from counterprobe.run.lockstep import Lockstep
 from counterprobe.run.results import SampleResult, StopReason
@@ -33,13 +34,11 @@ from counterprobe.run.transcript import Level
 from counterprobe.run.unmasking import Progress, Unmasking
 from counterprobe.run.whole import Tally, Tell, Whole
 from counterprobe.samplers.base import Sampler, require_complete
-from counterprobe.samplers.registry import as_sampler
+from counterprobe.samplers.registry import Orders, as_sampler, default_orders
 from counterprobe.states import MASK, as_contexts
 from counterprobe.streams import Streams
 
 __all__ = ["Orders", "Step", "sample"]
-
-Orders = Literal["shared", "fresh"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,12 +68,12 @@ AT_ONCE = 256
 
 def sample(
     oracle: Oracle,
-    sampler: str | Sampler,
+    sampler: str | Sampler | Structure | SoftStructure,
     count: int = 1,
     *,
     seed: int | Streams = 0,
     given: ArrayLike | None = None,
-    orders: Orders | int = "shared",
+    orders: Orders | int | None = None,
     max_submissions: int | None = None,
     temperature: float = 1.0,
     rights: Right = ~Right.NONE,
@@ -101,18 +100,22 @@ def sample(
         writes every reply down, so that the same call, made again after an interruption, goes on
         where it was and pays for nothing twice (``docs/faults.md``); ``oracle.retrying(3)``
         repeats calls that fail, ``oracle.rechecking(0.05)`` submits some states twice.
-    sampler : str or Sampler
-        A name (``counterprobe samplers`` lists them) with its ``settings``, or a sampler.
+    sampler : str, Sampler, Structure or SoftStructure
+        A name (``counterprobe samplers`` lists them) with its ``settings``, or a sampler. A
+        structure draws by its own rule, once ``discovery.check_oracle`` has made sure that this is
+        the oracle it was found with, charged to the whole.
     count : int
         Number of sequences.
     seed : int or Streams
         Sets decision and commit seeds.
     given : array_like of int, shape (N,) or (count, N), optional
         Context, ``MASK`` elsewhere: for all, or one a sequence, which may mask other positions.
-    orders : {"shared", "fresh"} or int
+        By default that of a structure, or none.
+    orders : {"shared", "fresh"} or int, optional
         Whether all sequences share decision randomness (and so what it costs to decide), or each
         has its own: orders, schedules, screens. A number makes that many groups of neighbouring
-        sequences, of which each shares its own.
+        sequences, of which each shares its own. By default shared, and 16 groups with a plan each
+        for a soft structure, so that what one plan breaks is not broken in all of them.
     max_submissions : int, optional
         Of each sequence. A submission that would pass it is not made; the sequence stops there.
     temperature, rights, record
@@ -131,7 +134,7 @@ def sample(
     listen_to : int
         The sequence that it hears, from 0; it starts before the others.
     **settings
-        Of a sampler given by name.
+        Of a sampler given by name, or of a soft structure's plans, such as ``batches=8``.
 
     Examples
     --------
@@ -145,9 +148,15 @@ def sample(
     """
     oracle = as_oracle(oracle)
     count = whole_number("count", count, at_least=1)
+    structure = sampler if isinstance(sampler, Structure | SoftStructure) else None
+    if given is None and structure is not None:
+        given = context_for(structure, oracle)
+    if orders is None:
+        orders = default_orders(structure)
     order = _Order(
         oracle=oracle,
         rule=as_sampler(sampler, settings),
+        structure=structure,
         count=count,
         streams=seed if isinstance(seed, Streams) else Streams.from_seed(seed),
         given=_contexts(oracle, given, count),
@@ -168,12 +177,15 @@ def sample(
 
 
 def _drawn(order: _Order, progress: bool | Tell) -> SampleBatch:
-    """Draw what was asked for, the best way."""
+    """Draw what was asked for, the best way; by a structure, once its oracle is recognised."""
+    checked = Ledger() if order.structure is None else check_oracle(order.structure, order.oracle)
     with _told(progress, order.rule.name) as tell:
         batches = _common_batches(order)
         if batches is None:
-            return _side_by_side(order, tell)
-        return _in_lockstep(order, batches, tell)
+            drawn = _side_by_side(order, tell)
+        else:
+            drawn = _in_lockstep(order, batches, tell)
+    return replace(drawn, ledger=drawn.ledger + checked)
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,6 +194,7 @@ class _Order:
 
     oracle: Oracle
     rule: Sampler
+    structure: Structure | SoftStructure | None
     count: int
     streams: Streams
     given: StateArray
@@ -204,6 +217,7 @@ class _Order:
         recheck = self.oracle.info.recheck
         turns = {"listened": self.listener is not None, "max_submissions": self.max_submissions}
         return {
+            **({} if self.structure is None else {"structure": self.structure.digest}),
             "sampler": self.rule.name,
             "settings": self.rule.settings,
             "decision_seed": self.streams.decision_seed,

@@ -17,9 +17,9 @@ from denoisers.laws import build_law
 from denoisers.report import draw_figure, table
 from denoisers.store import Store
 from denoisers.training import TINY
+from substitution import ESTIMATORS
 
 import counterprobe as cp
-from counterprobe.discovery.soft.findings import ESTIMATORS
 from counterprobe.samplers import CentroidLayers, RandomBalanced
 
 PNG = b"\x89PNG"

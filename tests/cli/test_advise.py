@@ -56,8 +56,9 @@ def test_the_record_is_what_python_returns(structure):
     oracle = cp.models.load("sapiens-heavy", device="cpu").oracle(SEQUENCE)
     measured = oracle.num_evaluated  # its repeatability
     found = cp.load_structure(structure)
-    advice = found.advise(
+    advice = cp.evaluation.advise(
         oracle,
+        found,
         50,
         target_kl=0.3,
         counts=[2, 3],
@@ -67,7 +68,7 @@ def test_the_record_is_what_python_returns(structure):
         seed=7,
     )
     expected = advice.as_dict()
-    recognising = found.check(oracle).total
+    recognising = cp.discovery.check_oracle(found, oracle).total
     assert recognising > 0
     assert record["measuring"] == expected["measuring"] + recognising + measured
     for name in ("count", "target_kl", "use", "batches", "break_even", "options", "says"):

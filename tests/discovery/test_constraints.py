@@ -25,7 +25,7 @@ def test_positions_of_different_cardinality_are_resolved(seed: int) -> None:
     structure = cp.discover(law.oracle(), cp.Streams.from_seed(seed), mode="exact")
     assert structure.edges.tolist() == [[0, 1], [2, 3], [4, 5]]
     assert len(structure.unresolved) == 0
-    drawn = structure.sample(law.oracle(), 50, cp.Streams(1, 2)).sequences
+    drawn = cp.sample(law.oracle(), structure, 50, seed=cp.Streams(1, 2)).sequences
     assert (law.log_prob(drawn) > -np.inf).all()
 
 

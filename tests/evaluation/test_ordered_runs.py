@@ -162,15 +162,19 @@ def test_prices_and_advice_are_of_the_law_that_is_drawn_from(ubiquitin):
     soft = cp.discover(
         oracle.by_index(), cp.Streams(1, 1), mode="soft", given=template.given, probes=24
     )
-    table = soft.price(oracle, [2, 12], samples=4, distances=ubiquitin.backbone.distances)
+    table = cp.evaluation.price_plans(
+        oracle, soft, [2, 12], samples=4, distances=ubiquitin.backbone.distances
+    )
     assert "distance" in table.ways
     for way in table.ways:
         few, many = table.of(way)
         assert few.measured.value > 1e-4 > 1e-6 > abs(many.measured.value)
         assert few.measured.ledger.total == 4 * 3 and many.measured.ledger.total == 4 * 13
-    by_index = soft.price(oracle.by_index(), [2], samples=4)
+    by_index = cp.evaluation.price_plans(oracle.by_index(), soft, [2], samples=4)
     assert by_index.of("planned")[0].measured.ledger.total == 4 * 12
-    advice = soft.advise(oracle, counts=[2, 4], samples=4, target_kl=0.5, max_evaluations=200)
+    advice = cp.evaluation.advise(
+        oracle, soft, counts=[2, 4], samples=4, target_kl=0.5, max_evaluations=200
+    )
     assert advice.table.prices
     for price in advice.table.prices:
         drawn_and_read = price.measured.samples * (price.evaluations + 1)

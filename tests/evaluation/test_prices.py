@@ -27,7 +27,7 @@ def far():
 
 def test_prices_are_the_exact_batch_kl_of_the_same_plans(far):
     law, found = far
-    table = price_plans(found, law.oracle(), (2, 4), samples=64, plans=8, seed=3)
+    table = price_plans(law.oracle(), found, (2, 4), samples=64, plans=8, seed=3)
     assert table.ways == ["planned", "random", "spread"]
     assert all(price.measured.value < 1e-9 for price in table.of("planned"))
     for way in ("random", "spread"):
@@ -40,7 +40,7 @@ def test_prices_are_the_exact_batch_kl_of_the_same_plans(far):
 
 def test_random_batches_cost_what_the_law_says(far):
     law, found = far
-    table = price_plans(found, law.oracle(), (2,), samples=400, plans=400, ways=["random"])
+    table = price_plans(law.oracle(), found, (2,), samples=400, plans=400, ways=["random"])
     exact = cp.evaluation.reference_kl(law)
     measured = table.prices[0].measured
     # Two random halves hold an edge with probability 7/15; level 1e-6.
@@ -51,11 +51,11 @@ def test_distances_are_another_way(far):
     law, found = far
     place = np.arange(16) % 8 * 10.0  # the ends of every edge stand at one place
     distances = np.abs(place[:, None] - place[None])
-    table = price_plans(found, law.oracle(), (2,), samples=16, distances=distances)
+    table = price_plans(law.oracle(), found, (2,), samples=16, distances=distances)
     assert table.of("distance")[0].measured.value < 1e-9
     assert "distance" in str(table)
     with pytest.raises(ValueError, match="distance needs distances"):
-        price_plans(found, law.oracle(), (2,), ways=["distance"])
+        price_plans(law.oracle(), found, (2,), ways=["distance"])
 
 
 def price(batches: int, value: float) -> Price:

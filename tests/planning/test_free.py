@@ -6,9 +6,7 @@ import numpy as np
 import pytest
 
 from counterprobe.planning import (
-    Plan,
     distance_plan,
-    free,
     price_of_batches,
     random_plan,
     spread_plan,
@@ -112,35 +110,6 @@ def test_a_spread_plan_takes_every_so_many_th_position_in_the_order_that_the_gen
     plan = spread_plan(where, 3, np.random.default_rng(2), 12)
     order = np.random.default_rng(2).permutation(3).tolist()
     assert [b.tolist() for b in plan.batches] == [where[first::3] for first in order]
-
-
-@pytest.mark.parametrize("unit", [1.0, 0.25])
-def test_a_distance_plan_searches_closeness_in_units_of_the_nearest_neighbours(
-    unit, monkeypatch
-) -> None:
-    points = unit * np.array([0.0, 1.0, 1.0, 4.0, 9.0, 9.5])  # two in one place
-    distances = np.abs(np.subtract.outer(points, points))
-    distances[5, :5] = distances[:5, 5] = math.inf  # and one out of reach
-    called = []
-
-    def search_for(near, count, restarts, rng, *, growths):
-        called.append((near, count, restarts, rng, growths))
-        batches = (np.array([1, 3]), np.array([2, 4]), np.array([5]))
-        return Plan(batches, 0.5, math.nan, "search", 0.0, 6)
-
-    monkeypatch.setattr(free, "searched_plan", search_for)
-    draw = np.random.default_rng(3)
-    plan = distance_plan(distances, 3, draw, positions=[5, 1, 2, 3, 4], restarts=4)
-    ((near, count, restarts, rng, growths),) = called
-    assert (count, restarts, rng, growths) == (3, 4, draw, (0.0,))
-    assert near.positions.tolist() == [1, 2, 3, 4, 5] and near.longest_walk == 1
-    # Nearest neighbours at 0 and nowhere do not count: what is left are 3 and 5 units.
-    expected = np.exp(-distances[1:, 1:] / (4 * unit)) * (1 - np.eye(5))
-    assert near.direct == pytest.approx(expected)
-    order = np.random.default_rng(3).permutation(3)
-    batches = [[1, 3], [2, 4], [5]]
-    assert [b.tolist() for b in plan.batches] == [batches[k] for k in order]
-    assert (plan.method, plan.length) == ("distance", 6)
 
 
 @pytest.mark.parametrize("problem", [-1e-9, math.nan])

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from counterprobe.planning import make_plan
-from counterprobe.planning.gap import forest_cut
+from counterprobe.planning.layers import forest_cut
 
 
 def noisy(edges, count: int, strong: float, weak: float, seed: int = 0) -> np.ndarray:
@@ -154,7 +154,7 @@ def test_a_cut_lies_between_the_weakest_strong_and_the_strongest_weak_pair(pairs
 
 
 def test_a_gap_of_just_two_is_one(monkeypatch):
-    monkeypatch.setattr("counterprobe.planning.gap.MOST_DROPPED", 0.5)
+    monkeypatch.setattr("counterprobe.planning.layers.MOST_DROPPED", 0.5)
     upper = np.diag([0.5, 0.25], 1)
     assert forest_cut(upper + upper.T) == pytest.approx(0.125**0.5)
     upper = np.diag([0.5, 0.2500001], 1)

@@ -9,9 +9,8 @@ import pytest
 
 import counterprobe as cp
 from counterprobe.planning import Plan, make, make_plan, price_curve, price_of_batches, random_plan
-from counterprobe.planning.make import Offer, check_request
-from counterprobe.planning.price import batch_prices
-from counterprobe.planning.strengths import Strengths, check_strength
+from counterprobe.planning.make import check_request
+from counterprobe.planning.strengths import batch_prices, check_strength
 
 
 def rng(seed: int = 0) -> np.random.Generator:
@@ -217,51 +216,6 @@ def test_the_generator_decides() -> None:
 # ----- The parts of a plan ------------------------------------------------------------------
 
 
-def offered(count: int, kl: float = 0.0, dropped: float = 0.0) -> Offer:
-    """A plan of so many single positions among twenty, with equal prices."""
-    batches = tuple(np.array([k]) for k in range(count))
-    return Plan(batches, kl, math.nan, "search", dropped, 20), np.full(count, kl / count)
-
-
-@pytest.mark.parametrize(
-    ("needed", "most", "asked"),
-    [
-        (1, 9, [1]), (2, 9, [1, 2]), (3, 9, [1, 2, 4, 3]), (4, 9, [1, 2, 4, 3]),
-        (5, 12, [1, 2, 4, 8, 6, 5]), (7, 12, [1, 2, 4, 8, 6, 7]), (9, 9, [1, 2, 4, 8, 9]),
-        (6, 6, [1, 2, 4, 6, 5]), (99, 6, [1, 2, 4, 6, 5]), (99, 1, [1]), (2, 2, [1, 2]),
-    ],
-)  # fmt: skip
-def test_the_fewest_batches_are_found_by_doubling_and_halving(needed, most, asked) -> None:
-    tried = []
-
-    def offer(count: int) -> Offer:
-        tried.append(count)
-        return offered(count)
-
-    plan = make._fewest(offer, most, lambda found: len(found[0]) >= needed)
-    assert len(plan) == min(needed, most)
-    assert tried == asked
-
-
-def test_weak_pairs_of_more_than_a_little_strength_send_for_the_other_plan() -> None:
-    strengths, strong = check_strength(path(5, 0.25)), check_strength(path(5, 0.2))
-    assert strengths.total == 1.0
-
-    def chosen(weak: float, kl: float, other: float, strong: Strengths = strong) -> str:
-        found = make._for_batches(
-            lambda count: offered(count, kl, weak),
-            lambda count: offered(count + 1, other),
-            3, strengths, strong,
-        )  # fmt: skip
-        return {3: "strong", 4: "all"}[len(found)]
-
-    assert chosen(make.MOST_WEAK, 9.0, 0.0) == "strong"
-    assert chosen(2 * make.MOST_WEAK, 0.5, 0.4) == "all"
-    assert chosen(2 * make.MOST_WEAK, 0.5, 0.5) == "strong"
-    assert chosen(2 * make.MOST_WEAK, 0.4, 0.5) == "strong"
-    assert chosen(9.0, 9.0, 0.0, strengths) == "strong", "there is no other where all are strong"
-
-
 @pytest.mark.parametrize("seed", range(5))
 def test_weak_pairs_inside_batches_and_between_trees_are_added_to_the_price(seed) -> None:
     draw = rng(seed)
@@ -292,150 +246,6 @@ def test_weak_pairs_inside_batches_and_between_trees_are_added_to_the_price(seed
     assert found.dropped == pytest.approx(0.25 + sum(expected))
     assert [b.tolist() for b in found.batches] == [b.tolist() for b in plan.batches]
     assert make._with_weak((plan, prices), strengths, strengths) == (plan, prices)
-
-
-def test_strong_pairs_are_set_apart_unless_a_search_is_wanted() -> None:
-    noisy = np.where(path(8, 0.5) > 0, 0.5, 1e-3) * (1 - np.eye(8))
-    strengths = check_strength(noisy)
-    for method in ("auto", "layers"):
-        assert np.array_equal(make._strong(strengths, method).direct, path(8, 0.5))
-    assert make._strong(strengths, "search") is strengths
-    none = check_strength(everywhere(8, 1))
-    assert make._strong(none, "auto") is none
-
-
-@pytest.mark.parametrize("most", [6, 9])
-def test_one_each_is_in_the_order_that_the_generator_says(most) -> None:
-    strengths = check_strength(everywhere(12, 1), [1, 3, 5, 7, 9, 11])
-    plan, prices = make._best_offer(strengths, most, "layers", 1, rng(4))
-    order = strengths.positions[rng(4).permutation(6)]
-    assert [b.tolist() for b in plan.batches] == [[k] for k in order]
-    assert prices.tolist() == [0.0] * 6 and plan.estimated_kl == 0.0
-
-
-@pytest.mark.parametrize(
-    ("layers", "search", "taken"),
-    [
-        (0.0, 0.0, "layers"), (0.2, 0.3, "layers"), (0.3, 0.3, "layers"), (0.3, 0.2, "search"),
-        (1.0, 1.0, "search"), (1.0, 2.0, "search"),
-    ],
-)  # fmt: skip
-def test_the_cheaper_offer_is_taken_and_layers_where_they_cost_the_same(
-    layers, search, taken, monkeypatch
-) -> None:
-    strengths = check_strength(
-        path(5, 0.25)
-    )  # 1 nat in all: layers that cost it ignore everything
-    batches = (np.array([0, 2, 4]), np.array([1, 3]))
-    layered = Plan(batches, layers, math.nan, "layers", layers, 5), np.array([layers, 0.0])
-    monkeypatch.setattr(make, "layered_plan", lambda given, most: layered)
-    searched = []
-
-    def search_for(given, most, restarts, draw):
-        searched.append((given, most, restarts, draw))
-        return Plan(batches, search, math.nan, "search", 0.0, 5)
-
-    monkeypatch.setattr(make, "searched_plan", search_for)
-    draw = rng()
-    plan, prices = make._best_offer(strengths, 2, "auto", 7, draw)
-    assert plan.method == taken
-    if layers == 0:
-        assert searched == []
-    else:
-        assert searched == [(strengths, 2, 7, draw)]
-    if taken == "layers":
-        assert prices is layered[1]
-    else:
-        assert prices == pytest.approx(batch_prices(strengths, batches))
-    assert make._best_offer(strengths, 2, "layers", 7, draw) is layered
-    found, _ = make._best_offer(strengths, 2, "search", 7, draw)
-    assert found.method == "search"
-
-
-def test_every_setting_reaches_where_it_is_used(monkeypatch) -> None:
-    strength, draw = everywhere(12, 2), rng()
-    errors = 0.1 * (strength > 0)
-    seen = []
-
-    def best(strengths, most, method, restarts, generator):
-        seen.append((strengths, most, method, restarts, generator))
-        return offered(most, 0.25)
-
-    monkeypatch.setattr(make, "_best_offer", best)
-    make_plan(
-        strength, positions=[1, 2, 5], batches=2, strength_se=errors, noise_floor=0.02,
-        method="search", restarts=5, rng=draw,
-    )  # fmt: skip
-    ((strengths, most, method, restarts, generator),) = seen
-    expected = check_strength(strength, [1, 2, 5], strength_se=errors, noise_floor=0.02)
-    assert strengths.positions.tolist() == [1, 2, 5]
-    assert np.array_equal(strengths.direct, expected.direct)
-    assert np.array_equal(strengths.variance, expected.variance)
-    assert (most, method, restarts, generator) == (2, "search", 5, draw)
-
-
-@pytest.mark.parametrize(
-    ("asked", "count"),
-    [
-        ({"target_kl": 1.0}, 4), ({"target_kl": 1.1}, 4), ({"target_kl": 0.9}, 5),
-        ({"information_budget": 0.25}, 4), ({"information_budget": 0.2}, 5),
-        ({"target_kl": 0.0}, 12), ({"information_budget": 0.0}, 12),
-    ],
-)  # fmt: skip
-def test_a_price_that_is_just_reached_is_enough(asked, count, monkeypatch) -> None:
-    def best(strengths, most, *_):
-        kl = 4.0 / most if most < 12 else 0.0
-        return offered(most, kl)
-
-    monkeypatch.setattr(make, "_best_offer", best)
-    assert len(make_plan(everywhere(12, 2), rng=rng(), **asked)) == count
-
-
-@pytest.mark.parametrize(("strong_needs", "all_need"), [(2, 5), (5, 5), (5, 2)])
-def test_of_both_plans_the_one_with_fewer_batches_is_taken(
-    strong_needs, all_need, monkeypatch
-) -> None:
-    noisy = np.where(path(8, 0.5) > 0, 0.5, 1e-3) * (1 - np.eye(8))
-
-    def best(strengths, most, *_):
-        is_strong = np.count_nonzero(strengths.direct) == 14
-        needed = strong_needs if is_strong else all_need
-        plan, prices = offered(most, 0.0 if most >= needed else 9.0)
-        return replace(plan, method="layers" if is_strong else "search"), prices
-
-    monkeypatch.setattr(make, "_best_offer", best)
-    plan = make_plan(noisy, target_kl=0.1, rng=rng())
-    assert len(plan) == min(strong_needs, all_need)
-    assert plan.method == ("layers" if strong_needs <= all_need else "search")
-
-
-def test_a_curve_is_a_plan_for_each_number_with_the_same_settings(monkeypatch) -> None:
-    strength, draw = everywhere(10, 11), rng(1)
-    options = {"noise_floor": 0.01, "method": "search", "restarts": 3}
-    prices = price_curve(strength, [0, 4, 5, 8], iter([1, 2, 4]), rng=rng(1), **options)
-    for price, batches in zip(prices, [1, 2, 4], strict=True):
-        plan = make_plan(strength, positions=[0, 4, 5, 8], batches=batches, rng=draw, **options)
-        assert price == plan.estimated_kl
-    called = []
-
-    def plan_with(*given, **settings):
-        called.append((given, settings))
-        return offered(2, 0.5)[0]
-
-    monkeypatch.setattr(make, "make_plan", plan_with)
-    assert price_curve(strength, [4, 0], [2], rng=draw, **options).tolist() == [0.5]
-    ((given, settings),) = called
-    assert given == (strength,)
-    assert settings.pop("positions").tolist() == [0, 4]
-    assert settings == {"batches": 2, "rng": draw, **options}
-    for wrong, message in (
-        ({"restarts": 0}, "restarts must be"),
-        ({"method": "x"}, "method must"),
-    ):
-        with pytest.raises(ValueError, match=message):
-            price_curve(strength, None, [2], rng=draw, **{**options, **wrong})
-    with pytest.raises(ValueError, match="batches must be at least 1, got 0"):
-        price_curve(strength, None, [0], rng=draw)
 
 
 @pytest.mark.parametrize("name", ["information_budget", "target_kl"])

@@ -6,7 +6,10 @@ import math
 import numpy as np
 import pytest
 
-from counterprobe.planning import search
+import counterprobe as cp
+from counterprobe.planning import Plan, search
+from counterprobe.planning.search import growing_sizes, searched_plan
+from counterprobe.planning.strengths import check_strength
 
 
 def inside(weights, level, labels) -> float:
@@ -167,22 +170,92 @@ def test_strengths_to_batches_are_sums_over_their_members() -> None:
         assert sums[batch, i] == pytest.approx(expected)
 
 
-def test_pairs_temperatures_and_the_least_gain_are_those_that_the_strengths_imply(
-    monkeypatch,
-) -> None:
-    weights, _, _, _ = case(9, 3, 2, 12)
-    level, sizes = np.array([0, 0, 1]), np.array([2, 3, 4])
-    calls = {}
-    for name in ("anneal", "descend"):
-        monkeypatch.setattr(
-            search, name, lambda *given, name=name: calls.update({name: given[4:]})
+# ----- Search plans ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("growth", [0.0, 0.5, 1.0])
+@pytest.mark.parametrize(("count", "parts"), [(1, 1), (5, 5), (7, 3), (64, 4), (214, 16), (9, 8)])
+def test_sizes_are_positive_grow_and_sum(count, parts, growth) -> None:
+    sizes = growing_sizes(count, parts, growth)
+    assert len(sizes) == parts
+    assert sum(sizes) == count
+    assert min(sizes) >= 1
+    assert sizes == sorted(sizes)
+    if growth == 0.0:
+        assert max(sizes) - min(sizes) <= 1
+
+
+def test_sizes_follow_the_power() -> None:
+    assert growing_sizes(100, 4, 1.0) == [10, 20, 30, 40]
+    assert growing_sizes(36, 8, 1.0) == [1, 2, 3, 4, 5, 6, 7, 8]
+
+
+def measured(law: cp.ForestLaw, plans: list[Plan], seed: int) -> float:
+    tokens = law.sample(len(plans), np.random.default_rng(seed))
+    found = [
+        cp.evaluation.batch_kl_of_batches(law, one, plan.batches, draws=16).value
+        for one, plan in zip(tokens, plans, strict=True)
+    ]
+    return float(np.mean(found))
+
+
+@pytest.mark.parametrize("family", ["path", "binary-tree", "random-recursive-tree"])
+def test_walks_order_and_sizes_pay_on_strong_forests(family, forest_strength) -> None:
+    law = cp.families.build(family, 64, 3, weight=0.8)
+    strength, draw = forest_strength(law), np.random.default_rng(5)
+    walking, direct = check_strength(strength), check_strength(strength, longest_walk=1)
+    plans = [searched_plan(walking, 4, 2, draw) for _ in range(12)]
+    simple = [searched_plan(direct, 4, 2, draw, growths=(0.0,)) for _ in range(12)]
+    cost, estimated = measured(law, plans, 6), np.mean([plan.estimated_kl for plan in plans])
+    assert cost < 0.2 * measured(law, simple, 6)
+    assert estimated / 4 < cost < 1.5 * estimated
+
+
+def test_weak_dependence_everywhere_keeps_sizes_equal() -> None:
+    upper = np.triu(np.random.default_rng(7).exponential(1e-3, size=(60, 60)), 1)
+    plan = searched_plan(check_strength(upper + upper.T), 6, 1, np.random.default_rng(8))
+    assert plan.sizes == [10] * 6
+
+
+def test_more_searches_never_cost_more_on_average() -> None:
+    upper = np.triu(np.random.default_rng(9).exponential(0.01, size=(40, 40)), 1)
+    strengths = check_strength(upper + upper.T)
+    mean = {
+        restarts: np.mean(
+            [
+                searched_plan(strengths, 5, restarts, np.random.default_rng(k)).estimated_kl
+                for k in range(10)
+            ]
         )
-    search.search_labels(weights, level, sizes, np.random.default_rng(10), sweeps=7)
-    draw = np.random.default_rng(10)
-    draw.permutation(9)
-    pairs, uniforms, temperatures = calls["anneal"]
-    assert pairs.tolist() == draw.integers(9, size=(63, 2)).tolist()
-    assert uniforms.tolist() == draw.random(63).tolist()
-    typical = weights.sum() / (2 * 9 * 9) * 9 / 3
-    assert temperatures == pytest.approx(typical * 0.2 * 0.1 ** (np.arange(63) / 62))
-    assert calls["descend"] == (pytest.approx(1e-10 * weights.max()),)
+        for restarts in (1, 6)
+    }
+    assert mean[6] < mean[1]
+
+
+def test_many_batches_share_matrices() -> None:
+    upper = np.triu(np.random.default_rng(10).exponential(0.01, size=(50, 50)), 1)
+    plan = searched_plan(check_strength(upper + upper.T), 30, 1, np.random.default_rng(1))
+    assert len(plan) == 30
+    assert plan.positions.tolist() == list(range(50))
+
+
+def plain_sizes(count: int, parts: int, growth: float) -> list[int]:
+    """One each; the rest in proportion to what is wanted beyond, largest remainders first."""
+    share = [(k + 1) ** growth for k in range(parts)]
+    wanted = [max(count * s / sum(share) - 1, 0) for s in share]
+    rest = count - parts
+    exact = [w * rest / sum(wanted) if rest else 0.0 for w in wanted]
+    sizes = [math.floor(e) for e in exact]
+    by_remainder = sorted(
+        range(parts), key=lambda k: (round(exact[k] - sizes[k], 9), k), reverse=True
+    )
+    for k in by_remainder[: rest - sum(sizes)]:
+        sizes[k] += 1
+    return [1 + size for size in sorted(sizes)]
+
+
+@pytest.mark.parametrize("growth", [0.0, 0.5, 1.0, 2.0])
+@pytest.mark.parametrize("count", [1, 2, 5, 8, 13, 40])
+def test_sizes_are_those_of_the_largest_remainders(count, growth) -> None:
+    for parts in range(1, min(count, 13) + 1):
+        assert growing_sizes(count, parts, growth) == plain_sizes(count, parts, growth)

@@ -6,8 +6,16 @@ import math
 import numpy as np
 import pytest
 
+import counterprobe as cp
+from counterprobe.planning import price_of_batches, random_plan
 from counterprobe.planning import strengths as module
-from counterprobe.planning.strengths import check_positions, check_strength
+from counterprobe.planning.strengths import (
+    batch_prices,
+    check_positions,
+    check_strength,
+    masked_shares,
+    priced,
+)
 
 
 def random_strength(n: int, seed: int, density: float = 1.0) -> np.ndarray:
@@ -202,24 +210,6 @@ def test_walks_that_grow_with_every_step_shrink_by_a_power_of_their_length(stren
         assert walk == pytest.approx(shrink**k * listed)
 
 
-def test_growth_is_that_over_the_last_two_steps_and_just_the_bound_is_no_growth() -> None:
-    one, bound = np.ones((1, 1)), module.MOST_GROWTH
-    for last, is_shrunk in ((bound**2, False), (bound**2 * 1.01, True)):
-        walks = [50 * one, last * one]
-        found = module._damped(one, walks)
-        if not is_shrunk:
-            assert found is walks
-        else:
-            shrink = bound / math.sqrt(last)
-            assert [float(walk[0, 0]) for walk in found] == pytest.approx(
-                [50 * shrink, last * shrink**2]
-            )
-    few = [one]
-    assert module._damped(one, few) is few, "two steps are needed to see growth"
-    nothing = [0 * one, 5 * one]
-    assert module._damped(0 * one, nothing) is nothing, "from nothing there is no growth"
-
-
 @pytest.mark.parametrize("share", [0.0, -0.1, 0.25, 1.0])
 def test_what_is_masked_carries_the_walks_by_a_power_of_its_share(share) -> None:
     strengths = check_strength(random_strength(6, 12), longest_walk=4)
@@ -235,21 +225,6 @@ def test_what_is_masked_carries_the_walks_by_a_power_of_its_share(share) -> None
     alone = check_strength(random_strength(6, 12), longest_walk=1)
     assert alone.walks == ()
     assert np.array_equal(alone.while_masked(1.0), alone.direct)
-
-
-def test_sparse_strengths_are_multiplied_as_sparse_ones(monkeypatch) -> None:
-    seen = []
-    original = module.sparse.csr_array
-    monkeypatch.setattr(
-        module.sparse, "csr_array", lambda given: seen.append(given.shape) or original(given)
-    )
-    path = np.diag(np.full(49, 0.1), 1)
-    walks = check_strength(path + path.T).walks  # 98 of 2,500 entries
-    assert seen == [(50, 50)]
-    assert walks[0] == pytest.approx(plain_walks(path + path.T, 2)[0], abs=1e-15)
-    tenth = np.diag(np.full(19, 0.1), 1)
-    assert len(check_strength(tenth + tenth.T).walks) == 5  # 38 of 400
-    assert len(seen) == 1
 
 
 @pytest.mark.parametrize("positions", [None, [0, 1, 2, 3], [3, 1], np.array([2], dtype=np.uint8)])
@@ -314,3 +289,100 @@ def test_strengths_of_any_type_become_real_numbers(kind) -> None:
     read = check_strength(pairs, strength_se=pairs)
     assert read.direct.tolist() == [[0, 1, 0], [1, 0, 1], [0, 1, 0]]
     assert read.direct.dtype == read.variance.dtype == np.float64
+
+
+# ----- The price of batches --------------------------------------------------------------------
+
+
+def random_strength_price(n: int, seed: int, scale: float = 0.05) -> np.ndarray:
+    upper = np.triu(np.random.default_rng(seed).exponential(scale, size=(n, n)), 1)
+    return upper + upper.T
+
+
+def test_it_is_the_strength_of_pairs_when_nothing_else_is_masked() -> None:
+    strength = random_strength_price(7, 1)
+    assert price_of_batches(strength, [range(7)]) == pytest.approx(strength.sum() / 2)
+    # Positions that the batches leave out are known: context of the run.
+    assert price_of_batches(strength, [[1, 4]]) == pytest.approx(strength[1, 4])
+
+
+def test_each_batch_is_priced_with_what_is_masked_beside_it() -> None:
+    strengths = check_strength(random_strength_price(8, 2))
+    batches = [np.array([0, 5]), np.array([1, 2, 7]), np.array([3, 4, 6])]
+    expected = []
+    for batch, share in zip(batches, (1.0, 3 / 5, 0.0), strict=True):
+        pairs = strengths.while_masked(share)
+        expected.append(sum(pairs[i, j] for i, j in itertools.combinations(batch, 2)))
+    assert batch_prices(strengths, batches) == pytest.approx(expected)
+    assert priced(strengths, batches, "search").estimated_kl == pytest.approx(sum(expected))
+
+
+@pytest.mark.parametrize("method", ["layers", "search"])
+def test_a_priced_plan_says_what_it_was_given(method) -> None:
+    strengths = check_strength(random_strength_price(8, 2), [1, 4, 6])
+    plan = priced(strengths, [np.array([2]), np.array([], dtype=int), np.array([1, 0])], method)
+    assert [batch.tolist() for batch in plan.batches] == [[6], [1, 4]]
+    assert (plan.method, plan.dropped, plan.length) == (method, 0.0, 8)
+    assert math.isnan(plan.estimated_kl_se)
+
+
+def test_one_each_costs_nothing() -> None:
+    assert price_of_batches(random_strength_price(5, 3), [[k] for k in range(5)]) == 0.0
+
+
+def test_no_price_is_above_the_strength_of_all_pairs() -> None:
+    strength = np.full((12, 12), 0.05)
+    halves = [np.arange(0, 12, 2), np.arange(1, 12, 2)]
+    assert batch_prices(check_strength(strength), halves).sum() > 0.05 * 66
+    assert price_of_batches(strength, halves) == pytest.approx(0.05 * 66)
+
+
+def test_the_error_adds_up_over_pairs_inside_batches() -> None:
+    errors = np.array([[0, 0.3, 0.1], [0.3, 0, 0.4], [0.1, 0.4, 0]])
+    strengths = check_strength(np.zeros((3, 3)), strength_se=errors)
+    plan = priced(strengths, [np.array([0, 1, 2])], "search")
+    assert plan.estimated_kl_se == pytest.approx(math.sqrt(0.3**2 + 0.1**2 + 0.4**2))
+    assert priced(strengths, [np.array([0, 1]), np.array([2])], "search").estimated_kl_se == 0.3
+
+
+def test_shares_of_no_batches_are_none() -> None:
+    assert masked_shares([]).tolist() == []
+    assert masked_shares([1, 1, 1]).tolist() == [1.0, 0.5, 0.0]
+
+
+@pytest.mark.parametrize("family", ["path", "binary-tree", "random-recursive-tree"])
+@pytest.mark.parametrize("batches", [4, 8])
+def test_on_forests_it_is_near_what_random_batches_break(family, batches, forest_strength) -> None:
+    law = cp.families.build(family, 64, 3, weight=0.8)
+    strength = forest_strength(law)
+    draw = np.random.default_rng(4)
+    estimated, measured = [], []
+    for tokens in law.sample(24, draw):
+        plan = random_plan(None, batches, draw, 64, strength=strength)
+        estimated.append(plan.estimated_kl)
+        measured.append(
+            cp.evaluation.batch_kl_of_batches(law, tokens, plan.batches, draws=16).value
+        )
+    assert 0.9 < np.mean(estimated) / np.mean(measured) < 1.5
+
+
+@pytest.mark.parametrize("sizes", [[1], [4], [1, 1], [1, 5], [5, 1], [3, 1, 2], [2, 2, 2, 1]])
+def test_shares_are_what_is_masked_outside_over_what_is_outside(sizes) -> None:
+    total, expected, before = sum(sizes), [], 0
+    for size in sizes:
+        before += size
+        expected.append((total - before) / (total - size) if total > size else 0.0)
+    assert masked_shares(sizes) == pytest.approx(expected)
+
+
+def test_a_price_reads_batches_as_positions_and_noise_as_nothing() -> None:
+    strength = random_strength_price(9, 5)
+    batches = [[8, 2], [5, 0, 3]]
+    strengths = check_strength(strength, [0, 2, 3, 5, 8], noise_floor=0.03)
+    rows = [np.array([4, 1]), np.array([3, 0, 2])]
+    expected = priced(strengths, rows, "search").estimated_kl
+    assert price_of_batches(strength, batches, noise_floor=0.03) == pytest.approx(expected)
+    assert price_of_batches(strength, batches) > expected
+    assert price_of_batches(strength, []) == 0.0
+    with pytest.raises(ValueError, match="positions must be distinct"):
+        price_of_batches(strength, [[1, 2], [2]])

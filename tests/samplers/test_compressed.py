@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import counterprobe as cp
-from counterprobe.discovery.compressed.rehearsal import ASSUMPTION
+from counterprobe.discovery.compressed.findings import ASSUMPTION
 from counterprobe.evaluation import exact_output_law
 from counterprobe.samplers import Compressed, build_sampler
 

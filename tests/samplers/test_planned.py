@@ -90,7 +90,7 @@ def test_as_many_batches_as_positions_are_exact(law) -> None:
 
 def test_without_strengths_it_says_how_to_get_them(law, counted) -> None:
     oracle = counted(law.oracle())
-    with pytest.raises(ValueError, match=r'discover\(oracle, mode="soft"\), then structure\.samp'):
+    with pytest.raises(ValueError, match=r'discover\(oracle, mode="soft"\), then sample\('):
         Planned(8)(cp.Unmasking(oracle), STREAMS)
     with pytest.raises(ValueError, match="'planned' needs strength, how much positions tell"):
         cp.sample(oracle, "planned", 2, progress=False)

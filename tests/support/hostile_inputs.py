@@ -231,8 +231,8 @@ def valid_files(folder: Path) -> dict[str, bytes]:
 
 def _valid_structure() -> bytes:
     """Return the file of a structure of two positions, made from its fields."""
-    from counterprobe.discovery.structure.fields import KIND
     from counterprobe.discovery.structure.file import digest
+    from counterprobe.discovery.structure.structure import KIND
 
     sizes = {"N": 2, "E": 1, "2": 2, "S": 1, "R": 1, "W": 3, "C": 0}
     arrays = {

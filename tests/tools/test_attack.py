@@ -206,7 +206,7 @@ def wrong_and_silent(oracle, streams, *, mode):
 def test_a_structure_that_is_wrong_on_purpose_is_counted(monkeypatch):
     # Nor is it rehearsed before use, which would find it out.
     monkeypatch.setattr(
-        "counterprobe.discovery.structure.structure.rehearsed", lambda *_: cp.Ledger()
+        "counterprobe.discovery.structure.checking.rehearsed", lambda *_: cp.Ledger()
     )
     law, streams = attack.law_of(1, next(k for k in range(50) if attack.law_of(1, k, ["loop"])))
     verdict = attack.attack(law, streams, wrong_and_silent)

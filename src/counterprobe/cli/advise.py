@@ -130,8 +130,8 @@ def advise(
     )
     with output.budget_progress("advise") as progress:
         advice = give_advice(
-            found,
             task.oracle,
+            found,
             count,
             target_kl=target_kl,
             **look,

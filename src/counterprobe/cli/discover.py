@@ -54,6 +54,7 @@ from counterprobe.discovery import discover as find_structure
 from counterprobe.discovery.soft import SoftSettings
 from counterprobe.errors import Infeasible
 from counterprobe.infilling.task import Task, about_task, make_task
+from counterprobe.planning import plan_for
 from counterprobe.streams import Streams
 from counterprobe.trace import About
 from counterprobe.trace.recorder import DEFAULT_BYTES
@@ -102,7 +103,7 @@ def discover(
         typer.Option(
             "--set",
             metavar="KEY=VALUE",
-            help="A setting of the soft screen, such as estimator=substitution; may be repeated.",
+            help="A setting of the soft screen, such as mask_rate=0.5; may be repeated.",
             rich_help_panel=SCREEN,
         ),
     ] = None,
@@ -332,7 +333,7 @@ def show_soft(
     masked = len(found.residual)
     counts = [count for count in COUNTS if count < masked]
     if counts:
-        plans = [found.plan(batches=count) for count in counts]
+        plans = [plan_for(found, batches=count) for count in counts]
         cells = [
             [str(count), f"{plan.estimated_kl:.3f}", _nats(plan.uncovered)]
             for count, plan in zip(counts, plans, strict=True)

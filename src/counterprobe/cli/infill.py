@@ -59,10 +59,11 @@ from counterprobe.discovery import SoftStructure, Structure, load_structure
 from counterprobe.engines import AnyEngine
 from counterprobe.infilling import Completions, fill_mask
 from counterprobe.infilling import infill as fill_in
-from counterprobe.infilling.terms import DEFAULT_SAMPLER, infill_record, orders_of, rule_of
+from counterprobe.infilling.terms import DEFAULT_SAMPLER, infill_record, rule_of
 from counterprobe.infilling.writing import KINDS, check_kind, write_texts
 from counterprobe.run.batches import SampleBatch
 from counterprobe.run.results import StopReason
+from counterprobe.samplers.registry import default_orders, structure_settings
 from counterprobe.sampling import AT_ONCE
 from counterprobe.trace.recorder import DEFAULT_BYTES
 
@@ -231,7 +232,7 @@ def infill(
         "structure": known,
         "count": count,
         "seed": seed,
-        "orders": orders_of(known),
+        "orders": default_orders(known),
         "max_submissions": max_submissions,
         "at_once": AT_ONCE,
         "likelihood_orders": likelihood_orders,
@@ -302,7 +303,7 @@ def checked_settings(
             )
         named = {**named, "batches": batches}
     if structure is not None:
-        known = list(inspect.signature(structure.sampler).parameters)
+        known = structure_settings(structure)
         for name in named:
             if name not in known:
                 raise ValueError(

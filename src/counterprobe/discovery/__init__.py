@@ -13,10 +13,11 @@ from counterprobe.discovery.packed.screen import ScreenSettings as ScreenSetting
 from counterprobe.discovery.packed.screen import draw_colorings as draw_colorings
 from counterprobe.discovery.packed.screen import packed_screen as packed_screen
 from counterprobe.discovery.packed.selectors import RowSelector as RowSelector
+from counterprobe.discovery.packed.selectors import ScreenTranscript as ScreenTranscript
 from counterprobe.discovery.packed.selectors import SeesTranscript as SeesTranscript
 from counterprobe.discovery.packed.selectors import empty_on_overflow as empty_on_overflow
 from counterprobe.discovery.packed.selectors import top_votes as top_votes
-from counterprobe.discovery.packed.transcript import ScreenTranscript as ScreenTranscript
+from counterprobe.discovery.structure.checking import check_oracle as check_oracle
+from counterprobe.discovery.structure.checking import context_for as context_for
 from counterprobe.discovery.structure.soft import SoftStructure as SoftStructure
 from counterprobe.discovery.structure.structure import Structure as Structure
-from counterprobe.discovery.structure.structure import refuse_empty as refuse_empty

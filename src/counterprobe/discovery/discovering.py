@@ -3,43 +3,37 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Callable
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from typing import Any, Literal, get_args, overload
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from counterprobe.arrays import StateArray
 from counterprobe.discovery.compressed import CompressedSettings, Findings, compressed_screen
-from counterprobe.discovery.constraints import arbitrary_tokens
+from counterprobe.discovery.compressed.findings import Sample, arbitrary_tokens, refuse_empty
 from counterprobe.discovery.soft import SoftFindings, SoftSettings, soft_screen
+from counterprobe.discovery.soft.screen import EnoughForPlans
 from counterprobe.discovery.structure import file
-from counterprobe.discovery.structure.fields import no_terms
-from counterprobe.discovery.structure.recognition import no_sample
 from counterprobe.discovery.structure.soft import SOFT_KIND, SoftStructure
-from counterprobe.discovery.structure.structure import READ_KINDS, Structure, refuse_empty
-from counterprobe.discovery.structure.telling import Telling
+from counterprobe.discovery.structure.structure import KIND, Structure, no_terms
 from counterprobe.errors import Infeasible
 from counterprobe.oracles import Oracle, as_oracle
-from counterprobe.planning import Plan, make_plan, price_of_batches
-from counterprobe.run.listening import Listener
+from counterprobe.run.ledger import Ledger, Right
+from counterprobe.run.listening import Listener, Opening
 from counterprobe.run.results import versions
+from counterprobe.run.transcript import Event
 from counterprobe.run.unmasking import Progress, Unmasking
-from counterprobe.streams import Decisions, Streams
+from counterprobe.streams import Streams
 
-__all__ = ["Mode", "discover", "load_structure"]
+__all__ = ["Mode", "discover", "load_structure", "soft_structure"]
 
 Mode = Literal["auto", "exact", "soft"]
 
 # Rows that are off by more than this, in total variation, explain nothing to rounding.
 EXACT_ROWS = 1e-3
-# A batch of probes must make plans this much cheaper to be followed by another.
-WORTH_MORE = 0.1
-# The plans that decide whether more probes are worth it: their number of batches, and of plans.
-JUDGED_BATCHES = 8
-JUDGED_PLANS = 4
-# Nats that are not worth more probes.
-CHEAP = 0.01
 IN_VAIN = (
     "No position could be certified: these rows are not those of a few neighbours each. A screen "
     "that estimates strengths starts anew; what was spent stays on the account."
@@ -136,7 +130,7 @@ def discover(
     >>> structure = cp.discover(law.oracle())
     >>> len(structure.edges), len(structure.unresolved)
     (299, 0)
-    >>> many = structure.sample(law.oracle(), 100, cp.Streams(1, 2))
+    >>> many = cp.sample(law.oracle(), structure, 100, seed=cp.Streams(1, 2))
     >>> many.sequences.shape, many.ledger.depth
     ((100, 300), 12)
     """
@@ -184,54 +178,142 @@ def _discovered(
         return Unmasking(oracle, given=given, progress=progress, listener=hears)
 
     asked = {"mode": mode, **(soft if settings is None else asdict(settings))}
-    telling = Telling(listener, new_run, seeds, asked)
-    run = telling.run
+    runs = _Runs(listener, new_run, seeds, asked)
+    run = runs.run
     if mode == "exact" or (mode == "auto" and not wants_soft and run.row_error <= EXACT_ROWS):
         assert not isinstance(settings, SoftSettings)
         chosen = settings or CompressedSettings()
         try:
             findings = compressed_screen(run, seeds.decisions, chosen)
         except Infeasible as outcome:
-            telling.close("infeasible", str(outcome))
+            runs.close("infeasible", str(outcome))
             raise
         resolved = findings.is_resolved[run.residual].any() or len(run.residual) < 2
         if mode == "exact" or resolved or fallback:
             if not fallback:
-                _require_something(findings, telling)
-            return _exact(telling, findings, chosen, seeds)
-        telling.start_again(IN_VAIN)
+                _require_something(findings, runs)
+            return _exact(runs, findings, chosen, seeds)
+        runs.start_again(IN_VAIN)
     is_fixed = "probes" in soft or isinstance(settings, SoftSettings)
-    return _soft(telling, _soft_settings(settings, soft), is_fixed, seeds)
+    return _soft(runs, _soft_settings(settings, soft), is_fixed, seeds)
 
 
 def load_structure(path: str | os.PathLike[str]) -> Structure | SoftStructure:
     """Read a structure of either kind; raise ``StructureError`` if it is damaged."""
-    kind, values = file.read(path, [*READ_KINDS, SOFT_KIND])
+    kind, values = file.read(path, [KIND, SOFT_KIND])
     return SoftStructure(**values) if kind is SOFT_KIND else Structure(**values)
+
+
+# ----- Runs, one after the other ------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _Ended:
+    """How a discovery ended, as listeners hear it."""
+
+    ledger: Ledger
+    stop: str
+    reason: str
+    seconds: float
+    state: StateArray
+    notes: tuple[str, ...]
+    rights: Right = Right.NONE
+
+
+class _Runs:
+    """Opens the runs of one discovery, and tells whoever listens how it begins and ends.
+
+    Nothing is committed, so no sampler speaks for the run. Where a second screen follows a first
+    that was in vain, it has a run of its own, whose account goes on where that of the first ended.
+
+    Attributes
+    ----------
+    run : Unmasking
+        Of the screen at hand.
+    spent : Ledger
+        What earlier screens were charged.
+    """
+
+    def __init__(
+        self,
+        listener: Listener | None,
+        new_run: Callable[[Listener | None], Unmasking],
+        streams: Streams,
+        settings: dict[str, Any],
+    ) -> None:
+        self._listener = listener
+        self._new_run = new_run
+        self._started = time.perf_counter()
+        self.spent = Ledger()
+        self.run = new_run(listener)
+        if listener is not None:
+            listener.opened(Opening.of(self.run, streams, "discover", settings, "discover"))
+
+    @property
+    def ledger(self) -> Ledger:
+        """What all screens were charged."""
+        return self.spent + self.run.ledger
+
+    def start_again(self, why: str) -> None:
+        """Open another run, for another screen.
+
+        Parameters
+        ----------
+        why : str
+            A sentence for people.
+        """
+        self.run.transcript.note("message", text=why)
+        self.spent = self.ledger
+        listener = self._listener
+        self.run = self._new_run(None if listener is None else _Continued(listener, self.spent))
+
+    def close(self, stop: str, reason: str, *notes: str) -> None:
+        """Say how it ended."""
+        if self._listener is not None:
+            seconds = time.perf_counter() - self._started
+            self._listener.closed(
+                _Ended(self.ledger, stop, reason, seconds, self.run.state, notes)
+            )
+
+
+class _Continued:
+    """A listener that follows a later screen, whose account is added to what was spent."""
+
+    def __init__(self, listener: Listener, spent: Ledger) -> None:
+        self._listener = listener
+        self._spent = spent
+        # Everything but the account is told as it is.
+        self.opened, self.closed = listener.opened, listener.closed
+        self.announced, self.noted = listener.announced, listener.noted
+        self.replied, self.settled = listener.replied, listener.settled
+
+    def charged(self, event: Event, ledger: Ledger) -> None:
+        """Hear that a stage has closed, after all that was spent before."""
+        self._listener.charged(event, self._spent + ledger)
 
 
 # ----- Exact --------------------------------------------------------------------------------
 
 
-def _require_something(findings: Findings, telling: Telling) -> None:
+def _require_something(findings: Findings, runs: _Runs) -> None:
     """Refuse findings that certify nothing; whoever listens hears why."""
     try:
-        refuse_empty(findings, telling.run.residual)
+        refuse_empty(findings, runs.run.residual)
     except Infeasible as outcome:
-        telling.close("infeasible", str(outcome))
+        runs.close("infeasible", str(outcome))
         raise
 
 
 def _exact(
-    telling: Telling, findings: Findings, settings: CompressedSettings, seeds: Streams
+    runs: _Runs, findings: Findings, settings: CompressedSettings, seeds: Streams
 ) -> Structure:
     """Return what a compressed screen certified."""
-    run = telling.run
+    run = runs.run
     run.transcript.note("terminal", edges=findings.edges, is_resolved=findings.is_resolved)
     num_open = len(run.residual) - int(findings.is_resolved[run.residual].sum())
     reason = f"edges certified: {len(findings.edges)}; positions left unresolved: {num_open}"
-    telling.close("discovered", reason, *([findings.reason] if findings.reason else []))
-    sample = findings.sample or no_sample(run.length)
+    runs.close("discovered", reason, *([findings.reason] if findings.reason else []))
+    sample = findings.sample or Sample.empty(run.length)
     return Structure(
         given=run.state,
         vocab_size=run.vocab_size,
@@ -293,23 +375,37 @@ def _soft_settings(
         known = ", ".join(SoftSettings.__slots__)
         raise ValueError(f"soft settings are {known}; got {', '.join(unknown)}")
     for name, value in named.items():
-        is_word = name == "estimator"
-        if isinstance(value, str) != is_word:
-            raise ValueError(f"{name} must be a {'word' if is_word else 'number'}, got {value!r}")
+        if isinstance(value, str):
+            raise ValueError(f"{name} must be a number, got {value!r}")
     return SoftSettings(**{"probes": 512, **named})
 
 
-def _soft(
-    telling: Telling, settings: SoftSettings, is_fixed: bool, seeds: Streams
-) -> SoftStructure:
+def _soft(runs: _Runs, settings: SoftSettings, is_fixed: bool, seeds: Streams) -> SoftStructure:
     """Run the soft screen and return what it found."""
-    run = telling.run
-    is_enough = None if is_fixed else _Judge(run, seeds.decisions)
+    run = runs.run
+    is_enough = None if is_fixed else EnoughForPlans(run, seeds.decisions)
     with arbitrary_tokens():
         found = soft_screen(run, seeds.decisions, settings, is_enough=is_enough)
     rate = f"at a false discovery rate of {found.false_discovery_rate:.3f}"
-    telling.close("discovered", f"edges estimated {rate}: {len(found.edges)}")
-    sample = found.sample or no_sample(run.length)
+    runs.close("discovered", f"edges estimated {rate}: {len(found.edges)}")
+    return soft_structure(run, found, runs.ledger, _about(run, settings, seeds))
+
+
+def soft_structure(
+    run: Unmasking, found: SoftFindings, ledger: Ledger, about: dict[str, Any]
+) -> SoftStructure:
+    """Return what a soft screen of a run found, as a structure.
+
+    Parameters
+    ----------
+    run : Unmasking
+    found : SoftFindings
+    ledger : Ledger
+        What finding it cost.
+    about : dict
+        Oracle name, settings, seeds and versions.
+    """
+    sample = found.sample or Sample.empty(run.length)
     i, j = np.nonzero(np.triu(found.strength, 1) > 0)
     return SoftStructure(
         given=run.state,
@@ -324,7 +420,7 @@ def _soft(
         false_discovery_rate=found.false_discovery_rate,
         noise_floor=found.noise_floor,
         num_probes=found.num_probes,
-        ledger=telling.ledger,
+        ledger=ledger,
         sample_states=sample.states,
         sample_index=sample.readouts.state_index,
         sample_position=sample.readouts.position,
@@ -332,40 +428,5 @@ def _soft(
         row_width=sample.width,
         row_error=run.row_error,
         precision=sample.precision,
-        about=_about(run, settings, seeds),
+        about=about,
     )
-
-
-class _Judge:
-    """Says whether more probes would make plans cheaper.
-
-    Plans of earlier batches of probes are priced by the newest strengths, by which they were not
-    chosen: a plan looks cheaper than it is by the strengths that it was searched with. When the
-    last doubling of probes hardly made such plans cheaper, the next one will not either.
-    """
-
-    def __init__(self, run: Unmasking, decisions: Decisions) -> None:
-        self._positions = run.residual
-        self._decisions = decisions
-        self._plans: list[list[Plan]] = []
-
-    def __call__(self, found: SoftFindings) -> bool:
-        """Return True when enough is known."""
-        prices = [
-            float(np.mean([price_of_batches(found.strength, plan.batches) for plan in plans]))
-            for plans in self._plans
-        ]
-        self._plans.append(self._made(found))
-        if prices and prices[-1] <= CHEAP:
-            return True
-        if len(prices) < 2:
-            return False
-        return prices[-2] - prices[-1] <= max(CHEAP, WORTH_MORE * prices[-2])
-
-    def _made(self, found: SoftFindings) -> list[Plan]:
-        count = min(JUDGED_BATCHES, max(1, len(self._positions) // 2))
-        rng = self._decisions.generator("judged plan", found.num_probes)
-        return [
-            make_plan(found.strength, positions=self._positions, batches=count, rng=rng)
-            for _ in range(JUDGED_PLANS)
-        ]

@@ -186,8 +186,8 @@ class Advice:
 
 
 def advise(
-    structure: SoftStructure,
     oracle: Oracle,
+    structure: SoftStructure,
     count: int = 1000,
     *,
     target_kl: float = 0.1,
@@ -204,9 +204,9 @@ def advise(
 
     Parameters
     ----------
-    structure : SoftStructure
     oracle : Oracle
-        The one it was found with.
+        The one that the structure was found with.
+    structure : SoftStructure
     count : int
         Sequences that are wanted.
     target_kl : float

@@ -24,7 +24,7 @@ from counterprobe.errors import BudgetExceeded
 from counterprobe.evaluation.chain_rule import AT_ONCE, plan_kl
 from counterprobe.evaluation.chain_rule_kl import ChainRuleKL
 from counterprobe.oracles import Oracle, Query, Reply, Wrapper
-from counterprobe.planning import Plan, distance_plan, random_plan, spread_plan
+from counterprobe.planning import Plan, distance_plan, plan_for, random_plan, spread_plan
 from counterprobe.run.ledger import Ledger
 from counterprobe.streams import Streams, keyed_generator
 
@@ -235,8 +235,8 @@ def _same(one: Plan, other: Plan) -> bool:
 
 
 def price_plans(
-    structure: SoftStructure,
     oracle: Oracle,
+    structure: SoftStructure,
     counts: Sequence[int] = (4, 8, 16),
     *,
     samples: int = 32,
@@ -250,10 +250,10 @@ def price_plans(
 
     Parameters
     ----------
-    structure : SoftStructure
     oracle : Oracle
-        The one it was found with, or the one in commit order beside it, which is priced as it
-        draws and for far fewer evaluations.
+        The one that the structure was found with, or the one in commit order beside it, which is
+        priced as it draws and for far fewer evaluations.
+    structure : SoftStructure
     counts : sequence of int
         Numbers of batches.
     samples : int
@@ -295,7 +295,7 @@ def _makers(
 
     def planned(count: int, k: int, seed: int) -> Plan:
         streams = Streams.from_seed(seed).with_fresh_decisions(k)
-        return structure.plan(batches=count, seed=streams)
+        return plan_for(structure, batches=count, seed=streams)
 
     def free(way: str, make: Callable[..., Plan]) -> Callable[[int, int, int], Plan]:
         def plan(count: int, k: int, seed: int) -> Plan:

@@ -13,13 +13,14 @@ from counterprobe.arguments import whole_number
 from counterprobe.discovery import SoftStructure, Structure
 from counterprobe.evaluation.likelihood import log_likelihoods
 from counterprobe.infilling.task import Task, make_task, recorder_for
-from counterprobe.infilling.terms import infill_record, orders_of, rule_of
+from counterprobe.infilling.terms import infill_record, rule_of
 from counterprobe.models import Template
 from counterprobe.models.template import Allowed
 from counterprobe.run.batches import SampleBatch
 from counterprobe.run.ledger import Ledger
 from counterprobe.run.unmasking import Progress
 from counterprobe.samplers.base import Sampler
+from counterprobe.samplers.registry import default_orders
 from counterprobe.sampling import AT_ONCE, Orders, Step, sample
 from counterprobe.states import MASK
 from counterprobe.streams import Streams
@@ -158,7 +159,7 @@ def infill(
     terms: dict[str, Any] = {
         "count": count,
         "seed": seed,
-        "orders": orders_of(structure) if orders is None else orders,
+        "orders": default_orders(structure) if orders is None else orders,
         "max_submissions": max_submissions,
         "at_once": at_once,
     }

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from counterprobe.arrays import StateArray
-from counterprobe.discovery import SoftStructure, Structure
+from counterprobe.discovery import SoftStructure, Structure, check_oracle
 from counterprobe.errors import StructureError
 from counterprobe.models import MaskedModel, Template, load
 from counterprobe.models.template import Allowed
@@ -75,7 +75,7 @@ class Task:
                     f"{len(differing)} of {structure.length} positions, first at position "
                     f"{differing[0]}; discover one for this text"
                 )
-        return structure.check(self.probed)
+        return check_oracle(structure, self.probed)
 
     def texts(self, states: StateArray) -> tuple[str, ...] | None:
         """Spell states, masks included; None where nothing can spell."""

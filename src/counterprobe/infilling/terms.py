@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
 from typing import Any
 
 import numpy as np
 
-from counterprobe.digests import digest_of
 from counterprobe.discovery import SoftStructure, Structure
-from counterprobe.discovery.structure.soft import PLANS
 from counterprobe.infilling.task import Task
 from counterprobe.run.record import OracleIdentity, RunRecord
 from counterprobe.samplers.base import Sampler
-from counterprobe.samplers.registry import as_sampler
-from counterprobe.sampling import Orders
+from counterprobe.samplers.registry import Orders, as_sampler
 from counterprobe.streams import Streams
 
-__all__ = ["DEFAULT_SAMPLER", "infill_record", "orders_of", "rule_of"]
+__all__ = ["DEFAULT_SAMPLER", "infill_record", "rule_of"]
 
 # Steady without a structure: it stops adding positions to a batch when they may depend much.
 DEFAULT_SAMPLER = "entropy-bounded"
@@ -33,12 +29,7 @@ def rule_of(
         return as_sampler(sampler or DEFAULT_SAMPLER, settings)
     if isinstance(sampler, (str, Sampler)):
         raise ValueError("give a sampler or a structure, which has its own, not both")
-    return structure.sampler(**settings)
-
-
-def orders_of(structure: Structure | SoftStructure | None) -> Orders | int:
-    """Return who shares decisions where nobody says: plans are searched anew for each group."""
-    return PLANS if isinstance(structure, SoftStructure) else "shared"
+    return as_sampler(structure, settings)
 
 
 def infill_record(
@@ -75,7 +66,7 @@ def infill_record(
     decides = in_turn or info.recheck or likelihood_orders
     more = {
         **_text(task),
-        "structure": None if structure is None else _digest(structure),
+        "structure": None if structure is None else structure.digest,
         "at_once": at_once,
         "recheck": info.recheck,
         "likelihood_orders": likelihood_orders,
@@ -113,9 +104,3 @@ def _text(task: Task) -> dict[str, Any]:
         "vocabulary": template.vocabulary,
         "allowed": allowed,
     }
-
-
-def _digest(structure: Structure | SoftStructure) -> str:
-    """Return what tells a structure from others: all of its arrays."""
-    values = [getattr(structure, one.name) for one in fields(structure)]
-    return digest_of(*(value for value in values if isinstance(value, np.ndarray))).hex()

@@ -100,6 +100,7 @@ class Log(Wrapper):
         self._most_bytes = whole_number("most_bytes", most_bytes)
         self._file: ReplyFile | None = None
         self._is_replaying = False
+        self._found: tuple[Kind, bytes] | None = None
         self.num_replayed = self.num_asked = self.num_again = 0
         self.num_recognising = 0
         self.num_lives = 0
@@ -203,7 +204,7 @@ class Log(Wrapper):
             )  # fmt: skip
         self._file = file
         self._is_replaying = True
-        self._found: tuple[Kind, bytes] | None = None
+        self._found = None
         self._asker = threading.get_ident()
         self._num_records = self._num_bytes = 0
         self._classes: list[TokenClasses] = []

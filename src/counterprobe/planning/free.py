@@ -13,9 +13,8 @@ from numpy.typing import ArrayLike
 from counterprobe.arguments import whole_number
 from counterprobe.arrays import IntArray
 from counterprobe.planning.plan import Method, Plan
-from counterprobe.planning.price import priced
-from counterprobe.planning.searched import searched_plan
-from counterprobe.planning.strengths import check_positions, check_strength
+from counterprobe.planning.search import searched_plan
+from counterprobe.planning.strengths import check_positions, check_strength, priced
 
 __all__ = ["distance_plan", "random_plan", "spread_plan"]
 

@@ -13,18 +13,130 @@ the price is an upper bound. A pair inside a component costs nothing while it st
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 
 import numpy as np
 from scipy import sparse
 from scipy.sparse import csgraph
 
 from counterprobe.arrays import BoolArray, FloatArray, IntArray
-from counterprobe.graph import centroids, components, cycle_vertices
-from counterprobe.planning.order import commit_order
+from counterprobe.graph import centroid_layers, centroids, components, cycle_vertices, repair_order
 from counterprobe.planning.plan import Plan
 from counterprobe.planning.strengths import Strengths
 
-__all__ = ["layer_rounds", "layered_plan"]
+__all__ = ["CommitOrder", "commit_order", "forest_cut", "layer_rounds", "layered_plan"]
+
+
+@dataclass(frozen=True, slots=True)
+class CommitOrder:
+    """In which batches to commit.
+
+    Attributes
+    ----------
+    singles : ndarray of int
+        Unresolved positions, each committed alone, first.
+    repaired : ndarray of int
+        Positions on cycles of the recovered graph, each committed alone, then.
+    layers : list of ndarray of int
+        Centroid layers of the forest that is left, one batch each.
+    """
+
+    singles: IntArray
+    repaired: IntArray
+    layers: list[IntArray]
+
+    @property
+    def alone(self) -> IntArray:
+        """Positions committed one by one, in order, before the layers."""
+        return np.concatenate([self.singles, self.repaired])
+
+    @property
+    def batches(self) -> list[IntArray]:
+        """All batches in order."""
+        return [*self.alone[:, None], *self.layers]
+
+
+def commit_order(
+    edges: IntArray, is_resolved: BoolArray, residual: IntArray, *, repair: bool = True
+) -> CommitOrder:
+    """Order the commits of residual positions by a recovered graph.
+
+    Unresolved positions go first, one by one: whatever they depend on, a single commit is exact.
+    What is left of the graph is then made a forest by committing cycle vertices singly, and a
+    forest is committed in centroid layers, whose positions lie in different components. Nothing is
+    screened again: the order is a function of the graph alone, whatever values are drawn.
+
+    Parameters
+    ----------
+    edges : ndarray of int, shape (E, 2)
+    is_resolved : ndarray of bool, shape (N,)
+    residual : ndarray of int
+        Positions to commit.
+    repair : bool
+        Commit cycle vertices singly; otherwise a cycle is a ``NotAForestError``.
+    """
+    alive = np.zeros(len(is_resolved), dtype=np.bool_)
+    alive[residual] = True
+    singles = np.flatnonzero(alive & ~is_resolved)
+    alive[singles] = False
+    repaired = np.empty(0, dtype=np.int64)
+    if repair:
+        repaired = repair_order(len(alive), edges, alive)
+        alive[repaired] = False
+    return CommitOrder(singles, repaired, centroid_layers(len(alive), edges, alive))
+
+
+# Strong pairs hold all but this share of the strength,
+MOST_DROPPED = 0.1
+# and the weakest of them is so many times as strong as the strongest other pair.
+LEAST_GAP = 2.0
+
+
+def forest_cut(direct: FloatArray) -> float | None:
+    """Return the strength above which pairs form a forest, if a clear gap says so.
+
+    On a learned model of a forest law every pair has some strength, nearly all of it in the edges
+    of the forest. Each of the weak pairs is mostly noise, and there are thousands: plans that
+    avoid them give up the layers of the forest, which break next to nothing. So where the strong
+    pairs form a forest, and hold nearly all of the strength, plans are made from them alone.
+
+    Parameters
+    ----------
+    direct : ndarray of float, shape (n, n)
+        Symmetric, at least 0, diagonal zero.
+
+    Returns
+    -------
+    float or None
+        Strictly between strong and weak pairs; None without a gap, with nothing beyond it, or
+        where the pairs above it have a cycle.
+
+    Examples
+    --------
+    >>> strength = np.diag([0.5, 0.4, 0.6], k=1) + np.diag([0.02, 0.01], k=2)
+    >>> round(forest_cut(strength + strength.T), 3)
+    0.089
+    """
+    count = len(direct)
+    rows, columns = np.triu_indices(count, 1)
+    strength = direct[rows, columns]
+    order = np.argsort(-strength)
+    ranked = strength[order][: np.count_nonzero(strength)]
+    # A forest has fewer edges than vertices.
+    most = min(count - 1, len(ranked) - 1)
+    if most < 1:
+        return None
+    beyond = ranked.sum() - np.cumsum(ranked)
+    gaps = ranked[:most] / ranked[1 : most + 1]
+    gaps[beyond[:most] > MOST_DROPPED * ranked.sum()] = 0.0
+    last = int(np.argmax(gaps))
+    if gaps[last] < LEAST_GAP:
+        return None
+    edges = np.stack([rows[order[: last + 1]], columns[order[: last + 1]]], axis=1)
+    if cycle_vertices(count, edges).any():
+        return None
+    return float(np.sqrt(ranked[last] * ranked[last + 1]))
+
 
 # Edges for each position, at most: graphs with more of them are searched better than layered. Nor
 # do more edges than rounds fit, see `layer_rounds`.

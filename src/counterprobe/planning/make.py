@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable
 from dataclasses import replace
-from typing import Literal, get_args
+from typing import Literal, Protocol, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -13,20 +13,84 @@ from numpy.typing import ArrayLike
 from counterprobe.arguments import whole_number
 from counterprobe.arrays import FloatArray, IntArray
 from counterprobe.graph import components
-from counterprobe.planning.coverage import Coverage
-from counterprobe.planning.gap import forest_cut
-from counterprobe.planning.layers import layered_plan
-from counterprobe.planning.plan import Plan
-from counterprobe.planning.price import batch_prices, priced
-from counterprobe.planning.searched import searched_plan
-from counterprobe.planning.strengths import Strengths, check_strength
+from counterprobe.planning.layers import forest_cut, layered_plan
+from counterprobe.planning.plan import Coverage, Plan
+from counterprobe.planning.search import searched_plan
+from counterprobe.planning.strengths import Strengths, batch_prices, check_strength, priced
+from counterprobe.streams import Streams
 
-__all__ = ["PlanMethod", "check_request", "make_plan", "price_curve"]
+__all__ = ["TARGET_KL", "PlanMethod", "check_request", "make_plan", "plan_for", "price_curve"]
 
 PlanMethod = Literal["auto", "layers", "search"]
 # Share of the strength that weak pairs inside batches may hold for a forest's plan to stand.
 MOST_WEAK = 0.02
+# Nats that a plan of a structure may break when nothing else is said.
+TARGET_KL = 0.1
 Offer = tuple[Plan, FloatArray]  # a plan, and the price of each of its batches
+
+
+class HasStrengths(Protocol):
+    """What a structure knows that plans are made from."""
+
+    @property
+    def residual(self) -> IntArray:
+        """Positions to commit."""
+        ...
+
+    @property
+    def strength(self) -> FloatArray:
+        """Nats between every two positions."""
+        ...
+
+    @property
+    def coverage(self) -> Coverage:
+        """Which positions may be trusted to pairs."""
+        ...
+
+
+def plan_for(
+    structure: HasStrengths,
+    *,
+    batches: int | None = None,
+    information_budget: float | None = None,
+    target_kl: float | None = None,
+    method: PlanMethod = "auto",
+    seed: int | Streams = 0,
+) -> Plan:
+    """Return the plan of a soft structure and a decision seed.
+
+    It is the one by which ``counterprobe.sample(oracle, structure, ...)`` commits with the same
+    settings and seed. Positions that pairs are not trusted with (``structure.untrusted``) are
+    committed alone. Where ``batches`` are too few for that, they share some; the plan says by how
+    much such positions moved, which no price holds: measure it with ``evaluation.advise``.
+
+    Parameters
+    ----------
+    structure : SoftStructure
+    batches : int, optional
+        Number of batches.
+    information_budget : float, optional
+        Nats allowed inside any one batch.
+    target_kl : float, optional
+        Nats allowed in all, by the structure's own estimate; 0.1 if nothing is said.
+    method : {"auto", "layers", "search"}
+        As in :func:`make_plan`.
+    seed : int or Streams
+        Another decision seed, another plan.
+    """
+    if batches is None and information_budget is None and target_kl is None:
+        target_kl = TARGET_KL
+    streams = seed if isinstance(seed, Streams) else Streams.from_seed(seed)
+    return make_plan(
+        structure.strength,
+        positions=structure.residual,
+        batches=batches,
+        information_budget=information_budget,
+        target_kl=target_kl,
+        method=method,
+        coverage=structure.coverage,
+        rng=streams.decisions.generator("plan"),
+    )
 
 
 def make_plan(
@@ -69,8 +133,8 @@ def make_plan(
         Strengths of at most this count as zero.
     method : {"auto", "layers", "search"}
         ``auto`` takes the cheaper one, and layers where they cost the same; where the strong
-        pairs are a forest above a clear gap (``gap.py``), both are made from them alone while
-        the weak pairs inside batches hold at most 2% of the strength.
+        pairs are a forest above a clear gap (``layers.forest_cut``), both are made from them alone
+        while the weak pairs inside batches hold at most 2% of the strength.
     coverage : Coverage, optional
         Which positions may be trusted to pairs. The others are committed alone, which is exact
         whatever they depend on; where ``batches`` are too few for that, the plan says in

@@ -28,7 +28,7 @@ from counterprobe.samplers.peers.universal_coupling import (
 )
 from counterprobe.samplers.peers.wino import WINO
 from counterprobe.samplers.planned import Planned
-from counterprobe.samplers.registry import SAMPLERS, build_sampler, describe_samplers
+from counterprobe.samplers.registry import SAMPLERS, as_sampler, build_sampler, describe_samplers
 from counterprobe.samplers.rules.stepwise import Reply, Stepwise
 from counterprobe.samplers.sequential import Sequential
 from counterprobe.samplers.structured import Structured
@@ -74,6 +74,7 @@ __all__ = [
     "Threshold",
     "UniversalCoupling",
     "ZhaoCai",
+    "as_sampler",
     "build_sampler",
     "coupling_disagreement",
     "describe_samplers",

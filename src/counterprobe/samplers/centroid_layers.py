@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 
 from counterprobe.arrays import IntArray
-from counterprobe.planning.order import commit_order
+from counterprobe.planning.layers import commit_order
 from counterprobe.samplers.base import Sampler
 from counterprobe.streams import Decisions
 

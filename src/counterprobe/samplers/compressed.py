@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from counterprobe.discovery import refuse_empty
 from counterprobe.discovery.compressed import CompressedSettings, Findings, compressed_screen
-from counterprobe.discovery.compressed.rehearsal import rehearsal_cost
+from counterprobe.discovery.compressed.certify import rehearsal_cost
+from counterprobe.discovery.compressed.findings import refuse_empty
 from counterprobe.discovery.compressed.screen import LEAST_BLOCKS
 from counterprobe.discovery.structure.watch import CommitWatch, commit_in_order, left_singly
-from counterprobe.planning.order import commit_order
+from counterprobe.planning.layers import commit_order
 from counterprobe.run.unmasking import Unmasking
 from counterprobe.samplers.base import Sampler
 from counterprobe.streams import Decisions

@@ -28,12 +28,12 @@ from counterprobe.discovery.packed.screen import ScreenSettings, draw_colorings,
 from counterprobe.discovery.packed.selectors import (
     SELECTORS,
     RowSelector,
+    ScreenRows,
     SeesTranscript,
     top_votes,
 )
-from counterprobe.discovery.packed.transcript import ScreenRows
 from counterprobe.errors import CounterprobeError
-from counterprobe.planning.order import commit_order
+from counterprobe.planning.layers import commit_order
 from counterprobe.run.unmasking import Unmasking
 from counterprobe.samplers.base import Sampler
 from counterprobe.samplers.settings import Count, Share, Whole

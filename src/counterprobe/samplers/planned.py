@@ -9,11 +9,10 @@ from typing import Any, ClassVar, Self
 import numpy as np
 
 from counterprobe.arrays import FloatArray, IntArray
-from counterprobe.planning.coverage import Coverage
-from counterprobe.planning.make import PlanMethod, check_request, make_plan
-from counterprobe.planning.plan import Plan
-from counterprobe.planning.price import batch_prices
-from counterprobe.planning.strengths import check_strength
+from counterprobe.discovery.structure.soft import SoftStructure
+from counterprobe.planning.make import TARGET_KL, PlanMethod, check_request, make_plan
+from counterprobe.planning.plan import Coverage, Plan
+from counterprobe.planning.strengths import batch_prices, check_strength
 from counterprobe.run.unmasking import Unmasking
 from counterprobe.samplers.base import Sampler, Sweep
 from counterprobe.samplers.rules.quotas import POWERS
@@ -118,6 +117,35 @@ class Planned(Sampler):
         if self.strength is not None:
             object.__setattr__(self, "strength", frozen_strengths(self.strength))
 
+    @classmethod
+    def of(
+        cls,
+        structure: SoftStructure,
+        *,
+        batches: int | None = None,
+        information_budget: float | None = None,
+        target_kl: float | None = None,
+        method: PlanMethod = "auto",
+    ) -> Self:
+        """Return the rule that commits by plans of a structure, a fresh one a seed.
+
+        Parameters
+        ----------
+        structure : SoftStructure
+        batches, information_budget, target_kl, method
+            As in ``planning.plan_for``.
+        """
+        if batches is None and information_budget is None and target_kl is None:
+            target_kl = TARGET_KL
+        return cls(
+            batches=None if batches is None else int(batches),
+            information_budget=None if information_budget is None else float(information_budget),
+            target_kl=None if target_kl is None else float(target_kl),
+            method=method,
+            strength=structure.strength,
+            coverage=structure.coverage,
+        )
+
     @property
     def settings(self) -> dict[str, Any]:
         """The settings by name, without what a structure knows."""
@@ -168,7 +196,7 @@ class Planned(Sampler):
             raise ValueError(
                 f"sampler {self.name!r} needs strength, how much positions tell about each "
                 'other: structure = discover(oracle, mode="soft"), then '
-                "structure.sampler(batches=8)"
+                "sample(oracle, structure, count, batches=8)"
             )
         require_known(self.strength, residual)
         return make_plan(

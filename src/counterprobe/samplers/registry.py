@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import MISSING, asdict, fields
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
+from counterprobe.discovery import SoftStructure, Structure
 from counterprobe.samplers.balanced import OneBatch, RandomBalanced, Spread
 from counterprobe.samplers.base import Sampler
 from counterprobe.samplers.centroid_layers import CentroidLayers
@@ -29,8 +30,24 @@ from counterprobe.samplers.peers.universal_coupling import UniversalCoupling
 from counterprobe.samplers.peers.wino import WINO
 from counterprobe.samplers.planned import Planned
 from counterprobe.samplers.sequential import Sequential
+from counterprobe.samplers.structured import Structured
 
-__all__ = ["SAMPLERS", "as_sampler", "build_sampler", "describe_samplers"]
+__all__ = [
+    "SAMPLERS",
+    "Orders",
+    "as_sampler",
+    "build_sampler",
+    "default_orders",
+    "describe_samplers",
+    "structure_settings",
+]
+
+Orders = Literal["shared", "fresh"]
+# Groups of sequences with a plan each, where a soft structure plans.
+PLANS = 16
+# What plans of a soft structure may be asked for.
+PLAN_SETTINGS = ("batches", "information_budget", "target_kl", "method")
+
 
 SAMPLERS: dict[str, type[Sampler]] = {
     cls.name: cls
@@ -103,21 +120,26 @@ def build_sampler(name: str, settings: Mapping[str, Any] | None = None) -> Sampl
     return cls(**values)
 
 
-def as_sampler(sampler: str | Sampler, settings: Mapping[str, Any]) -> Sampler:
-    """Return a sampler that is given by its name and settings, or as it is.
+def as_sampler(
+    sampler: str | Sampler | Structure | SoftStructure, settings: Mapping[str, Any] | None = None
+) -> Sampler:
+    """Return a sampler that is given by its name and settings, by a structure, or as it is.
 
     Parameters
     ----------
-    sampler : str or Sampler
-    settings : mapping of str to object
-        Of a sampler given by name.
+    sampler : str, Sampler, Structure or SoftStructure
+    settings : mapping of str to object, optional
+        Of a sampler given by name; or of the plans of a soft structure (``batches``,
+        ``information_budget``, ``target_kl``, ``method``). A certified structure has none.
     """
     if isinstance(sampler, str):
         return build_sampler(sampler, settings)
+    if isinstance(sampler, Structure | SoftStructure):
+        return _of_structure(sampler, settings or {})
     if not isinstance(sampler, Sampler):
         raise ValueError(
-            f"sampler must be a name or a Sampler, got {sampler!r}; 'counterprobe samplers' lists "
-            "the names"
+            f"sampler must be a name, a Sampler or a structure, got {sampler!r}; 'counterprobe "
+            "samplers' lists the names"
         )
     if settings:
         raise ValueError(
@@ -125,6 +147,32 @@ def as_sampler(sampler: str | Sampler, settings: Mapping[str, Any]) -> Sampler:
             f"{', '.join(sorted(settings))} there"
         )
     return sampler
+
+
+def _of_structure(structure: Structure | SoftStructure, settings: Mapping[str, Any]) -> Sampler:
+    """Return the rule that commits by a structure."""
+    known = structure_settings(structure)
+    unknown = sorted(set(settings) - set(known))
+    if unknown:
+        said = f"its settings: {', '.join(known)}" if known else "it has none"
+        raise ValueError(f"this structure's rule has no setting {unknown[0]!r}; {said}")
+    if isinstance(structure, Structure):
+        return Structured.of(structure)
+    return Planned.of(structure, **settings)
+
+
+def structure_settings(structure: Structure | SoftStructure) -> list[str]:
+    """Return the names of the settings that the rule of a structure has."""
+    return [] if isinstance(structure, Structure) else list(PLAN_SETTINGS)
+
+
+def default_orders(structure: Structure | SoftStructure | None) -> Orders | int:
+    """Return who shares decisions where nobody says.
+
+    Plans of a soft structure are searched anew for each of so many groups, so that what one plan
+    breaks is not broken in all sequences.
+    """
+    return PLANS if isinstance(structure, SoftStructure) else "shared"
 
 
 def describe_samplers() -> list[dict[str, Any]]:

@@ -1,22 +1,23 @@
-"""Commit by a structure that was found before: what ``Structure.sampler`` returns."""
+"""Commit by a certified structure that was found before."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field, fields
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
 from counterprobe.arrays import BoolArray, IntArray
-from counterprobe.discovery.compressed.findings import Terms
-from counterprobe.discovery.compressed.rehearsal import ASSUMPTION
+from counterprobe.discovery.compressed.findings import ASSUMPTION, Terms
+from counterprobe.discovery.structure.structure import Structure
 from counterprobe.discovery.structure.watch import CommitWatch, commit_in_order, left_singly
 from counterprobe.errors import Infeasible
 from counterprobe.graph import check_edges
-from counterprobe.planning.order import CommitOrder, commit_order
+from counterprobe.planning.layers import CommitOrder, commit_order
 from counterprobe.run.unmasking import Unmasking
 from counterprobe.samplers.base import Sampler
 from counterprobe.samplers.settings import Count
+from counterprobe.states import MASK
 from counterprobe.streams import Decisions
 
 __all__ = ["Structured", "StructuredReport"]
@@ -53,7 +54,7 @@ class Structured(Sampler):
     """Commit unresolved positions singly, repair cycles, then commit centroid layers.
 
     Only commit rounds are paid for; finding the structure was paid for once. Whether the oracle is
-    the one it was found with is for ``Structure.check`` to say.
+    the one it was found with is for ``discovery.check_oracle`` to say.
 
     Parameters
     ----------
@@ -95,6 +96,17 @@ class Structured(Sampler):
                 raise ValueError(f"{name} must lie in 0..{self.length - 1}, got {positions!r}")
         object.__setattr__(self, "unresolved", unresolved)
         object.__setattr__(self, "given", given)
+
+    @classmethod
+    def of(cls, structure: Structure) -> Self:
+        """Return the rule of a structure, for the context that it was found in."""
+        return cls(
+            structure.length,
+            edges=tuple((i, j) for i, j in structure.edges.tolist()),
+            unresolved=tuple(structure.unresolved.tolist()),
+            given=tuple((k, v) for k, v in enumerate(structure.given.tolist()) if v != MASK),
+            terms=structure.terms,
+        )
 
     @property
     def settings(self) -> dict[str, Any]:

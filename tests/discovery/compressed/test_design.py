@@ -10,7 +10,6 @@ import pytest
 import counterprobe as cp
 from counterprobe.discovery.banks import Banks
 from counterprobe.discovery.compressed.columns import Columns
-from counterprobe.discovery.compressed.data import Known
 from counterprobe.discovery.compressed.design import (
     balanced_choices,
     code_length,
@@ -19,6 +18,7 @@ from counterprobe.discovery.compressed.design import (
     sides,
     steer,
 )
+from counterprobe.discovery.compressed.readings import Known
 from counterprobe.graph import components
 
 NO_EDGES = np.empty((0, 2), dtype=np.int64)

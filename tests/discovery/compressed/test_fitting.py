@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 from scipy.special import softmax
 
-from counterprobe.discovery.compressed.data import Data, Known
 from counterprobe.discovery.compressed.fitting import (
     CLEAN,
     MAX_PARAMETERS,
@@ -17,6 +16,7 @@ from counterprobe.discovery.compressed.fitting import (
     list_probes,
     new_scratch,
 )
+from counterprobe.discovery.compressed.readings import Data, Known
 
 
 def no_terms(data: Data) -> np.ndarray:

@@ -1,21 +1,18 @@
 """Neighbourhoods of real laws: found, taken over from the other end, doubted and reopened."""
 
-import math
 from functools import partial
 
 import numpy as np
 import pytest
 
 import counterprobe as cp
+from counterprobe.discovery.compressed import CompressedSettings
 from counterprobe.discovery.compressed.knowledge import Knowledge
 from counterprobe.discovery.compressed.neighbourhoods import (
-    CLAIMED_PRICE,
-    MARGIN,
-    MUTUAL_PRICE,
     OWN_CLAIMS,
     Neighbourhoods,
 )
-from counterprobe.discovery.compressed.readings import FIT_ROUNDING
+from counterprobe.discovery.compressed.screen import _CompressedScreen
 
 TOLERANCE = 1e-9
 # A path of four, a star with three leaves, a pair, and an isolated position.
@@ -524,33 +521,19 @@ def test_evidence_starts_again_when_a_hub_takes_over_more(classed_law, probing):
     assert found.evidence[0] == 0
 
 
-def test_terms_taken_over_add_rounding_to_the_tolerance_and_nothing_else(classed_law, probing):
-    _, found, _ = probed_star(classed_law, probing)
-    known = found.known(np.array([1, 0]))
-    wanted = TOLERANCE + FIT_ROUNDING * np.array([1, 1 + math.sqrt(LEAVES)])
-    np.testing.assert_allclose(found._tolerances(known), wanted)
-
-
 # ----- Prices ---------------------------------------------------------------------------------
 
 
-def test_short_lists_hold_nobody_twice_and_claims_are_cheap(forest):
-    _, found = forest
-    found.count[:] = 0
-    name_members(found, {2: [0], 3: [0]})
-    found.has_claims[3] = False
-    readouts = np.array([0])
-    claims = found._few_claims(readouts)
-    assert claims.tolist() == [[2, -1, -1, -1]]
-    ranked = np.array([[5, 2, 3, 5, -1]])
-    shortlist, price = found._priced(readouts, [claims, ranked])
-    assert shortlist.tolist() == [[2, 5, 3, -1, -1, -1, -1, -1, -1]]
-    full = math.log(FOREST_LENGTH) + MARGIN
-    assert price[0, :3].tolist() == [CLAIMED_PRICE, full, MUTUAL_PRICE]
+# ----- Components are remembered as they were validated ----------------------------------------
 
 
-def test_more_claims_than_a_readout_fits_are_no_list(classed_law, probing):
-    _, found, _ = probed_star(classed_law, probing)
-    assert found._few_claims(np.array([1, 0])).tolist() == [[-1] * OWN_CLAIMS] * 2
-    found.has_claims[OWN_CLAIMS + 1 :] = False
-    assert found._few_claims(np.array([0])).tolist() == [list(range(1, OWN_CLAIMS + 1))]
+def test_what_was_validated_is_not_pending_until_it_is_forgotten() -> None:
+    law = cp.families.path(30, target_seed=1)
+    run = cp.Unmasking(law.oracle())
+    screen = _CompressedScreen(run, cp.Streams.from_seed(1).decisions, CompressedSettings())
+    screen.discover()
+    validated = screen.validated
+    assert len(validated.pending()) == 0
+    assert validated.are_among(validated.keys()).all()
+    validated.forget()
+    np.testing.assert_array_equal(validated.pending(), np.arange(30))

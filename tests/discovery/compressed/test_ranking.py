@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 
 from counterprobe.discovery.compressed import ranking
-from counterprobe.discovery.compressed.data import Data, Known
 from counterprobe.discovery.compressed.ranking import (
     LONGEST_BLOCK,
     MOST_CONTRASTS,
@@ -12,6 +11,7 @@ from counterprobe.discovery.compressed.ranking import (
     rank_sources,
     rank_sources_plain,
 )
+from counterprobe.discovery.compressed.readings import Data, Known
 
 
 def shown_data(make_data, length, num_probes, num_choices, seed, mask_rate=0.3) -> Data:

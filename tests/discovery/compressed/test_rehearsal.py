@@ -7,14 +7,14 @@ import pytest
 from tests.support.hidden_laws import HiddenBlock, block_topic, gated_pair, soft_parity
 
 import counterprobe as cp
-from counterprobe.discovery.compressed.rehearsal import (
-    ASSUMPTION,
+from counterprobe.discovery.compressed.certify import (
     hidden_shares,
     rehearsal_cost,
     show_few,
     shown_sizes,
 )
-from counterprobe.discovery.structure.rehearsed import rehearsed
+from counterprobe.discovery.compressed.findings import ASSUMPTION
+from counterprobe.discovery.structure.checking import rehearsed
 
 # Seeds of each attack. A rehearsal misses one with a chance of about 1% at most, and a law is
 # looked at by validation besides; these seeds are fixed, and none of them misses.
@@ -83,12 +83,12 @@ def test_a_structure_refuses_an_oracle_that_differs_only_under_the_law(num_gates
         free = gated_pair(num_gates, strength=0.0, seed=seed)
         structure = cp.discover(free.oracle, cp.Streams.from_seed(seed), mode="exact")
         assert len(structure.unresolved) == 0
-        structure.check(free.oracle)
+        cp.discovery.check_oracle(structure, free.oracle)
         other = gated_pair(num_gates, seed=seed).oracle
         with pytest.raises(cp.StructureError, match="discover the structure of this oracle"):
-            structure.check(other)
+            cp.discovery.check_oracle(structure, other)
         with pytest.raises(cp.StructureError, match="discover the structure of this oracle"):
-            structure.sample(other, 4, cp.Streams(1, 2))
+            cp.sample(other, structure, 4, seed=cp.Streams(1, 2))
         # By the rehearsal alone, too: an old file may have stored no telling reply.
         with pytest.raises(cp.StructureError, match="depends on what it should not"):
             rehearsed(structure, other)
@@ -99,7 +99,7 @@ def test_a_pair_behind_gates_is_drawn_as_the_law_has_it() -> None:
     # independent draws, so the bound 0.7 is five standard errors from either.
     law = gated_pair(8, seed=2)
     structure = cp.discover(law.oracle, cp.Streams.from_seed(2), mode="exact")
-    drawn = structure.sample(law.oracle, 600, cp.Streams(3, 4))
+    drawn = cp.sample(law.oracle, structure, 600, seed=cp.Streams(3, 4))
     first, second = drawn.sequences[:, law.block[0]], drawn.sequences[:, law.block[1]]
     assert np.mean(first == second) > 0.7
 
@@ -108,7 +108,7 @@ def test_what_is_assumed_is_one_sentence_everywhere() -> None:
     law = cp.families.path(60, target_seed=1)
     structure = cp.discover(law.oracle(), mode="exact")
     assert structure.summary()["assumption"] == structure.assumption == ASSUMPTION
-    drawn = structure.sample(law.oracle(), 2, cp.Streams(1, 2))
+    drawn = cp.sample(law.oracle(), structure, 2, seed=cp.Streams(1, 2))
     assert all(ASSUMPTION in result.notes for result in drawn.results)
     result = cp.samplers.Compressed()(cp.Unmasking(law.oracle()), cp.Streams(1, 2))
     assert ASSUMPTION in result.notes

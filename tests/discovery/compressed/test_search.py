@@ -5,7 +5,6 @@ import math
 import numpy as np
 import pytest
 
-from counterprobe.discovery.compressed.data import Data, Known
 from counterprobe.discovery.compressed.fitting import (
     CLEAN,
     RANK,
@@ -14,6 +13,7 @@ from counterprobe.discovery.compressed.fitting import (
     list_probes,
     new_scratch,
 )
+from counterprobe.discovery.compressed.readings import Data, Known
 from counterprobe.discovery.compressed.search import PAIR_LIST, search_neighbourhoods
 
 TOLERANCE = 1e-6

@@ -600,16 +600,6 @@ def test_many_rows_are_shared_among_threads(threads, thread_limit):
     )
 
 
-def test_a_thread_writes_the_rows_of_its_part_only():
-    table = np.random.default_rng(8).dirichlet(np.ones(3), size=(2, 9))
-    expected = np.abs(table[0] - table[1]).sum(axis=1) > 0.5
-    for low, high in [(0, 9), (2, 5), (8, 9), (4, 4)]:
-        exceeds = ~expected
-        packed._exceed(table, 0.5, exceeds, low, high)
-        inside = (np.arange(9) >= low) & (np.arange(9) < high)
-        np.testing.assert_array_equal(exceeds, np.where(inside, expected, ~expected))
-
-
 def test_rows_in_single_precision():
     rows = np.random.default_rng(7).dirichlet(np.ones(5), size=24)
     single = torch.tensor(rows, dtype=torch.float32)

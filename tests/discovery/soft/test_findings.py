@@ -24,7 +24,6 @@ from counterprobe.discovery.soft.findings import nothing_to_screen
         ("f_threshold", -1.0, "f_threshold must be finite and not negative, got -1.0"),
         ("f_threshold", float("inf"), "f_threshold must be finite and not negative, got inf"),
         ("f_threshold", float("nan"), "f_threshold must be finite and not negative, got nan"),
-        ("estimator", "guess", "estimator must be one of regression, substitution, contexts"),
     ],
 )
 def test_impossible_settings_are_refused(name: str, value: Any, message: str) -> None:

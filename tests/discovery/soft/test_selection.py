@@ -213,56 +213,6 @@ def test_nothing_enters_where_nothing_may() -> None:
     assert len(constant.sources) == 0
 
 
-def best_statistic(columns: Floats, response: Floats) -> float:
-    """F statistic of the source that explains most."""
-    gain, best = max((explained(blocks_of(columns, [i]), response), i) for i in range(9))
-    rank = np.linalg.matrix_rank(columns[:, 3 * best : 3 * best + 3])
-    left = float((response**2).sum()) - gain
-    return gain / rank / (left / (len(columns) - 1 - rank))
-
-
-@pytest.mark.parametrize("by", ["the caller", "noise"])
-def test_a_source_enters_above_the_threshold_and_not_at_it(
-    by: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    columns, response = problem(3)
-    statistic = best_statistic(columns, response)
-    for share, entered in ((1 - 1e-9, 1), (1 + 1e-9, 0)):
-        threshold = share * statistic
-        noise = threshold if by == "noise" else 0.0
-        monkeypatch.setattr(selection, "_reached_by_noise", lambda *_, noise=noise: noise)
-        f_threshold = 0.0 if by == "noise" else threshold
-        fit = fit_readout(columns, response, 3, f_threshold=f_threshold, max_sources=1)
-        assert len(fit.sources) == entered
-
-
-@pytest.mark.parametrize(
-    ("reads", "entered"),
-    # Each source takes three degrees of freedom, and a constant one; six stay, or a third.
-    [(9, 0), (10, 1), (12, 1), (13, 2), (18, 3), (20, 4), (21, 4), (24, 5), (30, 6)],
-)
-def test_so_many_sources_enter_as_leave_enough_freedom(
-    reads: int, entered: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(selection, "_reached_by_noise", lambda *_: 0.0)
-    draw = np.random.default_rng(reads)
-    columns = draw.normal(size=(reads, 3 * 12))
-    columns -= columns.mean(axis=0)
-    response = draw.normal(size=(reads, 2))
-    monkeypatch.setattr(
-        selection,
-        "centred_gram",
-        lambda given, group: np.stack(
-            [given[:, 3 * i : 3 * i + 3].T @ given[:, 3 * i : 3 * i + 3] for i in range(12)]
-        ),
-    )
-    response -= response.mean(axis=0)
-    fit = fit_readout(columns, response, 3, f_threshold=0.0, max_sources=12)
-    assert len(fit.sources) == entered
-    assert fit.freedom == reads - 1 - 3 * entered
-    assert fit.freedom >= max(6, reads / 3) > fit.freedom - 3 or entered == 0
-
-
 def test_noise_reaches_a_quantile_of_chi_square() -> None:
     # Four coordinates of one size move freely: a gain of rank r is chi-square with 4 r degrees.
     alike = np.linalg.qr(np.random.default_rng(1).normal(size=(50, 4)))[0] * 7.0
@@ -298,17 +248,3 @@ def test_movement_of_a_billionth_of_a_nat_a_read_is_rounding() -> None:
         moved[3, 1] = np.sqrt(share * 2 * 5 * selection.LEAST_MOVEMENT)
         assert is_rounding(moved) == means_nothing
     assert is_rounding(np.zeros((5, 2)))
-
-
-def test_a_basis_adds_what_columns_have_beyond_it() -> None:
-    draw = np.random.default_rng(8)
-    basis = draw.normal(size=(30, 3))
-    basis = np.linalg.qr(basis - basis.mean(axis=0))[0]
-    columns = np.column_stack([draw.normal(size=(30, 2)), basis[:, 0] + 4.0, np.ones(30)])
-    fresh = selection._orthonormal(columns, basis)
-    assert fresh.shape == (30, 2)  # the others are a constant and the basis
-    np.testing.assert_allclose(fresh.T @ fresh, np.eye(2), atol=1e-12)
-    np.testing.assert_allclose(np.column_stack([basis, np.ones(30)]).T @ fresh, 0, atol=1e-12)
-    whole = np.column_stack([np.ones(30), basis, fresh])
-    left = columns - whole @ np.linalg.lstsq(whole, columns, rcond=None)[0]
-    np.testing.assert_allclose(left, 0, atol=1e-12)

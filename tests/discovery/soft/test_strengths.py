@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 import counterprobe as cp
 from counterprobe.discovery.soft import SoftSettings, soft_screen
-from counterprobe.discovery.soft.sources import Sources, shown_tokens
+from counterprobe.discovery.soft.readings import Sources, shown_tokens
 from counterprobe.discovery.soft.strengths import (
     SMALL,
     Effects,

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import counterprobe as cp
-from counterprobe.discovery.structure.fields import ARRAYS, VALUES, no_terms
+from counterprobe.discovery.structure.structure import LAYOUT, VALUES, no_terms
 
 Edit = Callable[..., Path]
 
@@ -79,7 +79,6 @@ def test_an_edit_that_changes_nothing_loads(file: Path, edited: Edit) -> None:
         ("format", "counterprobe structure 3", "it has the format 'counterprobe structure 3'"),
         ("format", None, "it has the format None, this version reads"),
         ("format", ["x"], "it has the format"),
-        ("format", "counterprobe structure 1", "lacks or has too many of"),
         ("author", "me", "lacks or has too many of"),
     ],
 )
@@ -116,12 +115,12 @@ def test_a_missing_value_is_refused(file: Path, edited: Edit, name: str) -> None
     assert name in refusal(edited(file, header=missing))
 
 
-@pytest.mark.parametrize("name", ARRAYS)
+@pytest.mark.parametrize("name", LAYOUT)
 def test_a_missing_array_is_refused(file: Path, edited: Edit, name: str) -> None:
     assert f"it lacks {name}" in refusal(edited(file, without=(name,)))
 
 
-@pytest.mark.parametrize("name", ARRAYS)
+@pytest.mark.parametrize("name", LAYOUT)
 def test_another_type_is_refused(file: Path, edited: Edit, name: str) -> None:
     with np.load(file) as archive:
         array = archive[name]
@@ -132,7 +131,7 @@ def test_another_type_is_refused(file: Path, edited: Edit, name: str) -> None:
     assert f"{name} must have the type" in refusal(edited(file, **{name: fields}))
 
 
-@pytest.mark.parametrize("name", ARRAYS)
+@pytest.mark.parametrize("name", LAYOUT)
 def test_another_shape_is_refused(file: Path, edited: Edit, name: str) -> None:
     with np.load(file) as archive:
         array = archive[name]
@@ -216,9 +215,9 @@ def test_more_edges_than_pairs_and_more_replies_than_positions_are_refused(
 def test_other_byte_orders_are_understood(file: Path, edited: Edit) -> None:
     before = cp.Structure.load(file)
     turned = {name: getattr(before, name).astype(getattr(before, name).dtype.newbyteorder(">"))
-              for name in ARRAYS}  # fmt: skip
+              for name in LAYOUT}  # fmt: skip
     after = cp.Structure.load(edited(file, **turned))
-    for name in ARRAYS:
+    for name in LAYOUT:
         np.testing.assert_array_equal(getattr(after, name), getattr(before, name))
         assert getattr(after, name).dtype.isnative
 

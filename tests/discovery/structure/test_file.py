@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 import counterprobe as cp
 from counterprobe.discovery.compressed import CompressedSettings
+from counterprobe.discovery.structure.structure import no_terms
 
 STREAMS = cp.Streams(71, 72)
 
@@ -29,8 +30,8 @@ def test_a_saved_structure_comes_back(
         mine, saved = getattr(structure, field.name), getattr(back, field.name)
         np.testing.assert_array_equal(saved, mine, strict=isinstance(mine, np.ndarray))
     np.testing.assert_array_equal(
-        back.sample(law.oracle(), 2, STREAMS).sequences,
-        structure.sample(law.oracle(), 2, STREAMS).sequences,
+        cp.sample(law.oracle(), back, 2, seed=STREAMS).sequences,
+        cp.sample(law.oracle(), structure, 2, seed=STREAMS).sequences,
     )
     assert [path.name for path in tmp_path.iterdir()] == ["structure.npz"]
 
@@ -113,39 +114,24 @@ def test_other_files_are_refused(tmp_path: Path) -> None:
         cp.Structure.load(tmp_path / "missing.npz")
 
 
-# ----- Formats --------------------------------------------------------------------------------
-
-FIRST_FORMAT = Path(__file__).parent / "data" / "format-1.npz"
+# ----- Terms ----------------------------------------------------------------------------------
 
 
-def test_files_of_the_first_format_load_untested() -> None:
+def test_a_structure_without_terms_is_rehearsed_layer_by_layer(tmp_path: Path) -> None:
     law = cp.families.build("random-forest", 24, 196)
-    structure = cp.Structure.load(FIRST_FORMAT)
     given = np.full(24, cp.MASK)
     given[5] = 1
-    np.testing.assert_array_equal(structure.given, given)
     found = cp.discover(law.oracle(), STREAMS, given=given)
-    np.testing.assert_array_equal(structure.edges, found.edges)
-    assert structure.unary.shape == (24, 0)
-    assert structure.tables.shape == (16, 0, 0)
-    assert not structure.is_tested.any()
+    replace(found, **no_terms(24, len(found.edges))).save(tmp_path / "untested.npz")
+    structure = cp.Structure.load(tmp_path / "untested.npz")
     assert structure.untested.tolist() == structure.residual.tolist()
     assert structure.summary()["untested"] == 23
-    # Three stored replies, and a rehearsal layer by layer, which needs no terms.
-    assert structure.check(law.oracle()).probes > 3
+    checked = cp.discovery.check_oracle(structure, law.oracle())
+    assert checked.probes > len(structure.sample_states)
     np.testing.assert_array_equal(
-        structure.sample(law.oracle(), 2, STREAMS).sequences,
-        found.sample(law.oracle(), 2, STREAMS).sequences,
+        cp.sample(law.oracle(), structure, 2, seed=STREAMS).sequences,
+        cp.sample(law.oracle(), found, 2, seed=STREAMS).sequences,
     )
-
-
-def test_a_file_of_the_first_format_is_saved_in_the_second(tmp_path: Path) -> None:
-    structure = cp.Structure.load(FIRST_FORMAT)
-    structure.save(tmp_path / "again.npz")
-    again = cp.Structure.load(tmp_path / "again.npz")
-    assert again.summary() == structure.summary()
-    with np.load(tmp_path / "again.npz") as archive:
-        assert '"format": "counterprobe structure 2"' in str(archive["header"])
 
 
 def test_fitted_terms_are_kept(structure: cp.Structure, tmp_path: Path) -> None:
@@ -245,7 +231,7 @@ def test_a_structure_larger_than_any_is_refused(
     structure: cp.Structure, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     structure.save(tmp_path / "structure.npz")
-    monkeypatch.setattr("counterprobe.discovery.structure.fields.MOST_ARRAYS", 1000)
+    monkeypatch.setattr("counterprobe.discovery.structure.file.MOST_ARRAYS", 1000)
     with pytest.raises(cp.StructureError, match="more than the 1000 of any structure"):
         cp.Structure.load(tmp_path / "structure.npz")
 

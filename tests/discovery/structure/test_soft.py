@@ -79,32 +79,35 @@ def test_given_positions_have_no_strength_and_stay_given(oracle):
     found = cp.discover(oracle, STREAMS, mode="soft", given=given, probes=64)
     assert np.isnan(found.strength[0]).all()
     assert not np.isnan(found.strength[np.ix_(found.residual, found.residual)]).any()
-    drawn = found.sample(oracle, 6, STREAMS, batches=4)
+    drawn = cp.sample(oracle, found, 6, seed=STREAMS, batches=4)
     assert (drawn.sequences[:, [0, 7]] == 1).all()
     with pytest.raises(ValueError, match="position 0 was not masked"):
-        cp.sample(oracle, found.sampler(batches=4), 2, progress=False)
+        cp.sample(oracle, cp.samplers.as_sampler(found, {"batches": 4}), 2, progress=False)
 
 
 def test_samples_follow_plans_of_their_groups_and_are_charged(found, oracle, counted):
     asked = counted(oracle)
-    drawn = found.sample(asked, 10, STREAMS, batches=4, plans=3)
-    checked = found.check(oracle)
+    drawn = cp.sample(asked, found, 10, seed=STREAMS, batches=4, orders=3)
+    checked = cp.discovery.check_oracle(found, oracle)
     assert drawn.ledger.total == asked.states == checked.total + 10 * 4
     seeds = {result.streams.decision_seed for result in drawn.results}
     assert len(seeds) == 3
     for result in (drawn.results[0], drawn.results[9]):
-        plan = found.plan(batches=4, seed=result.streams)
+        plan = cp.planning.plan_for(found, batches=4, seed=result.streams)
         assert sorted(b.tolist() for b in result.batches) == sorted(
             b.tolist() for b in plan.batches
         )
 
 
 def test_a_plan_may_be_asked_for_by_its_price(found):
-    cheap, dear = found.plan(target_kl=0.05), found.plan(target_kl=2.0)
+    cheap, dear = (
+        cp.planning.plan_for(found, target_kl=0.05),
+        cp.planning.plan_for(found, target_kl=2.0),
+    )
     assert cheap.estimated_kl <= 0.05
     assert len(dear) < len(cheap)
-    assert len(found.plan(information_budget=0.5)) <= len(cheap)
-    assert found.sampler().target_kl == 0.1
+    assert len(cp.planning.plan_for(found, information_budget=0.5)) <= len(cheap)
+    assert cp.samplers.as_sampler(found).target_kl == 0.1
 
 
 def test_a_file_gives_the_structure_back(found, oracle, tmp_path):
@@ -115,7 +118,7 @@ def test_a_file_gives_the_structure_back(found, oracle, tmp_path):
         assert np.array_equal(again.strength, found.strength)
         assert np.array_equal(again.strength_se, found.strength_se)
         assert again.summary() == found.summary()
-        assert again.check(oracle).total == len(found.sample_states)
+        assert cp.discovery.check_oracle(again, oracle).total == len(found.sample_states)
     with pytest.raises(cp.StructureError, match="counterprobe soft structure 2"):
         cp.Structure.load(path)
 
@@ -131,9 +134,9 @@ def test_either_kind_is_loaded_by_one_call(law, tmp_path):
 def test_another_oracle_is_refused(found, law):
     other = small_law(seed=5).oracle()
     with pytest.raises(cp.StructureError, match="does not give the stored replies"):
-        found.check(other)
+        cp.discovery.check_oracle(found, other)
     with pytest.raises(cp.StructureError, match="discover its own"):
-        found.check(small_law(length=12).oracle())
+        cp.discovery.check_oracle(found, small_law(length=12).oracle())
 
 
 @pytest.mark.parametrize(
@@ -178,7 +181,7 @@ def test_bad_requests_are_refused(oracle, law):
         ({"settings": cp.SoftSettings(), "probes": 5}, "put probes into the settings"),
         ({"mode": "soft", "probes": 0}, "probes must be"),
         ({"mode": "soft", "mask_rate": "half"}, "mask_rate must be a number"),
-        ({"mode": "soft", "estimator": 3}, "estimator must be a word"),
+        ({"mode": "soft", "estimator": "contexts"}, "soft settings are probes, .*got estimator"),
     ):
         with pytest.raises(ValueError, match=said):
             cp.discover(oracle, STREAMS, **arguments)
@@ -190,7 +193,7 @@ def test_one_masked_position_needs_no_probe(oracle):
     found = cp.discover(oracle, STREAMS, mode="soft", given=given)
     assert found.ledger.total == 0
     assert len(found.pairs) == 0
-    assert found.sample(oracle, 3, STREAMS, batches=2).ledger.total == 3
+    assert cp.sample(oracle, found, 3, seed=STREAMS, batches=2).ledger.total == 3
 
 
 def test_where_pairs_explain_little_positions_go_alone_or_share_every_batch(found):
@@ -198,8 +201,8 @@ def test_where_pairs_explain_little_positions_go_alone_or_share_every_batch(foun
     assert len(found.untrusted) <= 1 and poor.untrusted.tolist() == list(range(16))
     assert poor.summary()["untrusted"] == 16
     for request in ({}, {"target_kl": 0.1}, {"information_budget": 0.1}):
-        assert poor.plan(**request).sizes == [1] * 16
-    plan = poor.plan(batches=8)
+        assert cp.planning.plan_for(poor, **request).sizes == [1] * 16
+    plan = cp.planning.plan_for(poor, batches=8)
     assert len(plan) == 8
     shared = np.concatenate([batch for batch in plan.batches if len(batch) > 1])
     assert plan.uncovered == pytest.approx(0.8 * found.moved[shared].sum())

@@ -17,8 +17,12 @@ def test_the_price_before_covers_the_price_after():
     )
     oracle = testing.NoisyLogits.with_mean_error(law.oracle(), 0.04, 2).declaring(0.1)
     structure = cp.discover(oracle, mode="soft", probes=96)
-    before = structure.price(oracle, (3,), samples=128, plans=16, seed=1).of("planned")[0].measured
-    drawn = structure.sample(oracle, 128, cp.Streams(5, 6), batches=3, plans=16)
+    before = (
+        cp.evaluation.price_plans(oracle, structure, (3,), samples=128, plans=16, seed=1)
+        .of("planned")[0]
+        .measured
+    )
+    drawn = cp.sample(oracle, structure, 128, seed=cp.Streams(5, 6), batches=3, orders=16)
     after = run_kl(oracle, drawn)
     error = np.hypot(before.standard_error, after.standard_error)
     assert abs(before.value - after.value) < 4.9 * error + 1e-9  # level 1e-6
@@ -30,11 +34,11 @@ def test_ubiquitin_in_eight_batches():
     oracle = model.oracle()
     structure = cp.discover(oracle, cp.Streams.from_seed(1), mode="soft", probes=256)
     assert structure.ledger.total <= 300
-    table = structure.price(oracle, (8,), samples=48, terms=2)
+    table = cp.evaluation.price_plans(oracle, structure, (8,), samples=48, terms=2)
     planned, random = (table.of(way)[0].measured for way in ("planned", "random"))
     assert planned.value + 3 * planned.standard_error < 0.2
     assert planned.value < random.value / 3
-    drawn = structure.sample(oracle, 32, cp.Streams(7, 8), batches=8)
+    drawn = cp.sample(oracle, structure, 32, seed=cp.Streams(7, 8), batches=8)
     after = run_kl(oracle, drawn, terms=2)
     error = np.hypot(planned.standard_error, after.standard_error)
     assert abs(planned.value - after.value) < 4.9 * error  # level 1e-6

@@ -5,14 +5,15 @@ import pytest
 
 import counterprobe as cp
 from counterprobe.discovery.compressed import CompressedSettings, compressed_screen
-from counterprobe.discovery.compressed.rehearsal import ASSUMPTION, shown_sizes
+from counterprobe.discovery.compressed.certify import shown_sizes
+from counterprobe.discovery.compressed.findings import ASSUMPTION
 from counterprobe.discovery.structure.watch import (
     IN_CONTEXT,
     CommitWatch,
     commit_in_order,
     left_singly,
 )
-from counterprobe.planning.order import commit_order
+from counterprobe.planning.layers import commit_order
 
 
 def chain(length: int, strength: float) -> cp.ForestLaw:
@@ -97,10 +98,12 @@ def test_sequences_that_disagree_leave_the_others_and_say_so() -> None:
     pair[0, 1] *= [2.0, 0.5]
     other = cp.ForestLaw(law.unary / [1.0, 1.0], law.edges, pair)
     streams = cp.Streams(3, 4)
-    batch = structure.sample(other.oracle(), 12, streams, check=False)
+    batch = cp.sample(
+        other.oracle(), cp.samplers.as_sampler(structure), 12, seed=streams, given=structure.given
+    )
     notes = [result.notes for result in batch.results]
     assert all("a row was read that the recovered structure does not imply" in n[0] for n in notes)
-    same = structure.sample(law.oracle(), 12, streams)
+    same = cp.sample(law.oracle(), structure, 12, seed=streams)
     assert all(list(result.notes) == [ASSUMPTION] for result in same.results)
     # Stored replies, all-mask rows and a rehearsal come first.
     assert same.ledger.depth == len(structure.order.layers) + 3

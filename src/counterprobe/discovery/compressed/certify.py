@@ -3,25 +3,219 @@
 Probes show arbitrary tokens with half of everything masked. Before positions may be committed
 together, what their terms imply is compared with rows of another kind: those read with everything
 masked (free), the tables that the two ends of an edge imply (free), and *rehearsals*, sequences
-drawn from the fitted terms of which some positions are shown (``rehearsal.py`` says how many).
-A component with a row that disagrees is refuted as a whole: what its positions have in common is
-not what its edges say. What is left is then rehearsed again.
+drawn from the fitted terms of which some positions are shown at every scale. A component with a
+row that disagrees is refuted as a whole: what its positions have in common is not what its edges
+say. What is left is then rehearsed again.
+
+**Which states.** Probes of a screen show arbitrary tokens at half of the positions. Dependence
+that such tokens switch off (pairs coupled only while others show their common token), that needs
+few positions to be known (a topic that all of a block share), or nearly all of them (a parity), is
+seen elsewhere: in sequences of typical values of which a few, half or nearly all positions are
+shown. A block of m positions that share a topic moves when exactly one of them is shown, a parity
+of m when exactly one is hidden; with each position chosen at the rate a/m that has chance ``a
+e^-a``, 0.37 at best. Nobody knows m, so all scales are tried.
+
+**Layer by layer**, for rows that no fitted terms describe. Rows of many tokens are sketched, and a
+sketch implies no row. What a commit of a layer relies on can be compared all the same: once the
+layers before it are known, the graph falls apart, and the row of a position must not move when
+positions of *other* components are shown. So a sequence is drawn as commits would draw it, and
+before each layer some of its positions are shown, by code words and at every size; every row
+elsewhere is compared with what it was before.
 """
 
 from __future__ import annotations
+
+import math
+from dataclasses import dataclass
 
 import numpy as np
 
 from counterprobe.arrays import BoolArray, FloatArray, IntArray, StateArray
 from counterprobe.discovery.compressed.columns import Columns
-from counterprobe.discovery.compressed.implied import ImpliedLaw, fitted_terms
+from counterprobe.discovery.compressed.design import code_length, code_words
+from counterprobe.discovery.compressed.implied import ImpliedLaw, allowed_misfit, fitted_terms
 from counterprobe.discovery.compressed.neighbourhoods import Neighbourhoods
 from counterprobe.discovery.compressed.readings import EXACT
 from counterprobe.graph import centroid_layers, components, repair_order
 from counterprobe.oracles import Readouts
-from counterprobe.rows import Rows
+from counterprobe.rows import Rows, to_numpy
+from counterprobe.run.unmasking import Unmasking
+from counterprobe.states import MASK
 
-__all__ = ["Certificate", "likely_choices"]
+__all__ = [
+    "Certificate",
+    "LayeredRehearsal",
+    "hidden_shares",
+    "likely_choices",
+    "rehearsal_cost",
+    "show_few",
+    "shown_sizes",
+]
+
+# What one state an octave, of sizes 1, 2, 4, ..., takes off the log-chance that a block stays
+# unseen: the sum of -log(1 - a e^-a) over a = c, 2c, 4c, ..., in the mean over the logarithm of c.
+NATS_AN_OCTAVE = 1.67
+# Largest number of positions shown, as a share; screens show half of everything already.
+MOST_SHOWN = 1 / 8
+# Largest and smallest share of hidden positions. Screens hide half, and see whatever hangs on up
+# to eight positions.
+MOST_HIDDEN = 1 / 8
+LEAST_HIDDEN = 1 / 64
+
+
+def _scales(low: float, high: float, failure_budget: float) -> FloatArray:
+    """Return scales between two, evenly in their logarithm, as many as a budget asks for.
+
+    With ``log(1 / budget) / 1.67`` states an octave a block of a size between stays unseen with a
+    chance of about the budget; at the two ends, where one side has no scales, with its root.
+    """
+    octaves = max(math.log2(high / low), 1.0)
+    count = math.ceil(octaves * math.log(1 / failure_budget) / NATS_AN_OCTAVE)
+    return np.geomspace(low, high, count)
+
+
+def shown_sizes(num_free: int, failure_budget: float) -> IntArray:
+    """Return the numbers of positions to show: from 1 to an eighth of them.
+
+    Examples
+    --------
+    >>> shown_sizes(40, 0.01).tolist()
+    [1, 1, 2, 2, 3, 4, 5]
+    >>> shown_sizes(2, 0.01).tolist(), shown_sizes(1, 0.01).tolist()
+    ([1, 1, 1], [])
+    """
+    if num_free < 2:
+        return np.empty(0, dtype=np.int64)
+    return _scales(1.0, max(MOST_SHOWN * num_free, 1.0), failure_budget).round().astype(np.int64)
+
+
+def hidden_shares(num_free: int, failure_budget: float) -> FloatArray:
+    """Return the shares of positions to hide; each hides at least one on average.
+
+    Examples
+    --------
+    >>> hidden_shares(16, 0.01).round(3).tolist(), hidden_shares(7, 0.01).tolist()
+    ([0.062, 0.088, 0.125], [])
+    """
+    least = max(LEAST_HIDDEN, 1 / max(num_free, 1))
+    if least > MOST_HIDDEN:
+        return np.empty(0)
+    return _scales(least, MOST_HIDDEN, failure_budget)
+
+
+def rehearsal_cost(num_free: int, failure_budget: float) -> int:
+    """Return how many states that is in all."""
+    shown, hidden = shown_sizes(num_free, failure_budget), hidden_shares(num_free, failure_budget)
+    return len(shown) + len(hidden)
+
+
+def show_few(num_free: int, sizes: IntArray, rng: np.random.Generator) -> BoolArray:
+    """Draw which positions to show, so many in each state, shape ``(states, num_free)``."""
+    rank = np.argsort(rng.random((len(sizes), num_free)), axis=1)
+    shown: BoolArray = rank < sizes[:, None]
+    return shown
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class LayeredRehearsal:
+    """What to rehearse, and what may differ.
+
+    Attributes
+    ----------
+    edges : ndarray of int, shape (E, 2)
+    layers : list of ndarray of int
+        Positions of one layer are independent given those before.
+    failure_budget : float
+        How many sizes are tried; see :func:`shown_sizes`.
+    allowed : float
+        Total variation that noise explains.
+    """
+
+    edges: IntArray
+    layers: list[IntArray]
+    failure_budget: float
+    allowed: float
+
+    @classmethod
+    def of(cls, found: Neighbourhoods, failure_budget: float) -> LayeredRehearsal:
+        """Rehearse what a screen found."""
+        edges, length = found.edges(), len(found.count)
+        is_free = found.knowledge.is_found
+        is_free[repair_order(length, edges, found.knowledge.is_resolved)] = False
+        layers = list(centroid_layers(length, edges, is_free))
+        return cls(edges, layers, failure_budget, allowed_misfit(found.readings.tolerance))
+
+    @property
+    def cost(self) -> int:
+        """Probes that it takes."""
+        return sum(1 + self._num_states(len(layer)) for layer in self.layers)
+
+    def _num_states(self, size: int) -> int:
+        if size < 2:
+            return 0
+        return code_length(size) + len(shown_sizes(size, self.failure_budget))
+
+    def _shown(self, size: int, rng: np.random.Generator) -> BoolArray:
+        """Return which positions of a layer to show: by code words, and at every size."""
+        few = show_few(size, shown_sizes(size, self.failure_budget), rng)
+        return np.concatenate([code_words(size, rng).T, few])
+
+    def __call__(self, run: Unmasking, context: StateArray, rng: np.random.Generator) -> BoolArray:
+        """Rehearse; return the positions that moved, and those connected with them.
+
+        Parameters
+        ----------
+        run : Unmasking
+        context : ndarray of int, shape (N,)
+            Tokens everywhere; only those outside the layers are looked at.
+        rng : numpy.random.Generator
+        """
+        state = context.copy()
+        length = len(state)
+        state[np.concatenate([np.empty(0, dtype=np.int64), *self.layers])] = MASK
+        has_moved = np.zeros(length, dtype=np.bool_)
+        for layer in self.layers:
+            run.transcript.announce("rehearse")
+            masked = np.flatnonzero(state == MASK)
+            before = run.probe(state[None, :], Readouts.same(1, masked))
+            place = np.searchsorted(masked, layer)
+            values = before.take(place).draw(rng.random(len(layer)))
+            if len(layer) > 1:
+                has_moved |= self._moved(run, state, layer, values, before, rng)
+            state[layer] = values
+        label = components(length, self.edges)
+        is_spoilt = np.zeros(length, dtype=np.bool_)
+        is_spoilt[label[has_moved]] = True
+        return is_spoilt[label]
+
+    def _moved(
+        self,
+        run: Unmasking,
+        state: StateArray,
+        layer: IntArray,
+        values: IntArray,
+        before: Rows,
+        rng: np.random.Generator,
+    ) -> BoolArray:
+        """Show some positions of a layer, and find rows of other components that move."""
+        is_masked = state == MASK
+        shown = self._shown(len(layer), rng)
+        asked = np.repeat(state[None, :], len(shown), axis=0)
+        asked[:, layer] = np.where(shown, values, MASK)
+        label = components(len(state), self.edges[is_masked[self.edges].all(axis=1)])
+        is_touched = np.zeros(asked.shape, dtype=np.bool_)
+        index, one = np.nonzero(shown)
+        is_touched[index, label[layer[one]]] = True
+        run.transcript.announce("rehearse")
+        readouts = Readouts.every_masked(asked)
+        rows = run.probe(asked, readouts)
+        elsewhere = np.flatnonzero(~is_touched[readouts.state_index, label[readouts.position]])
+        position = readouts.position[elsewhere]
+        then = before.take(np.searchsorted(np.flatnonzero(is_masked), position))
+        distance = to_numpy(rows.take(elsewhere).total_variation(then))
+        has_moved = np.zeros(len(state), dtype=np.bool_)
+        has_moved[position[~(distance <= self.allowed)]] = True
+        return has_moved
 
 
 def likely_choices(

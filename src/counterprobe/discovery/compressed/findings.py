@@ -3,24 +3,37 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from counterprobe.arrays import BoolArray, FloatArray, IntArray
-from counterprobe.discovery.compressed.rehearsal import ASSUMPTION
+from counterprobe.errors import ImpossibleState, Infeasible
 from counterprobe.oracles import Readouts
 
 __all__ = [
+    "ASSUMPTION",
     "BatchReport",
     "CompressedSettings",
     "Findings",
     "Sample",
+    "Terms",
+    "arbitrary_tokens",
     "default_max_probes",
     "needed_evidence",
     "nothing_to_find",
+    "refuse_empty",
 ]
+
+# What no test of a screen sees.
+ASSUMPTION = (
+    "assumed, not tested: any dependence beyond the edges found moves some row in at least a "
+    "third of the sequences that the edges describe, with 1, 2, 4, ... or half of their positions "
+    "shown, or all but one in 8 to 64 (a parity of two hundred positions does not)"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,6 +128,12 @@ class Sample:
     rows: FloatArray
     width: int
     precision: float
+
+    @classmethod
+    def empty(cls, length: int) -> Sample:
+        """Return what a screen that probed nothing keeps."""
+        none = Readouts.pairs(np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64))
+        return cls(np.empty((0, length), dtype=np.int32), none, np.empty((0, 1)), 1, 0.0)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -241,3 +260,29 @@ def nothing_to_find(length: int) -> Findings:
         sample=None,
         seconds={},
     )
+
+
+def refuse_empty(findings: Findings, residual: IntArray) -> None:
+    """Raise ``Infeasible`` when a screen resolved nothing at all."""
+    if len(residual) > 1 and not findings.is_resolved[residual].any():
+        probes = sum(batch.probes for batch in findings.batches)
+        helps = f"{findings.advice}, or " if findings.advice else ""
+        raise Infeasible(
+            f"the screen resolved none of {len(residual)} positions with {probes} probes: "
+            f"{findings.reason}. What to try: {helps}commit every position singly "
+            "(fallback=True), or use a sampler that needs no structure, such as punt or "
+            "entropy-bounded"
+        )
+
+
+@contextmanager
+def arbitrary_tokens() -> Iterator[None]:
+    """Turn an oracle's refusal of a probe as impossible into ``Infeasible``, with advice."""
+    try:
+        yield
+    except ImpossibleState as error:
+        raise Infeasible(
+            f"a probe showed tokens that cannot stand together ({error}): probes show arbitrary "
+            "tokens, and this law forbids some. What to try: a sampler that shows only what it "
+            "drew, such as punt or entropy-bounded"
+        ) from error

@@ -14,26 +14,26 @@ import numpy as np
 
 from counterprobe.arrays import BoolArray, IntArray
 from counterprobe.discovery.compressed import design
-from counterprobe.discovery.compressed.certify import Certificate
-from counterprobe.discovery.compressed.explain import explain
-from counterprobe.discovery.compressed.findings import (
-    CompressedSettings,
-    Findings,
-    default_max_probes,
-    needed_evidence,
-    nothing_to_find,
-)
-from counterprobe.discovery.compressed.implied import fitted_terms
-from counterprobe.discovery.compressed.layered import LayeredRehearsal
-from counterprobe.discovery.compressed.rehearsal import (
+from counterprobe.discovery.compressed.certify import (
+    Certificate,
+    LayeredRehearsal,
     hidden_shares,
     rehearsal_cost,
     show_few,
     shown_sizes,
 )
+from counterprobe.discovery.compressed.explain import explain
+from counterprobe.discovery.compressed.findings import (
+    CompressedSettings,
+    Findings,
+    arbitrary_tokens,
+    default_max_probes,
+    needed_evidence,
+    nothing_to_find,
+)
+from counterprobe.discovery.compressed.implied import fitted_terms
+from counterprobe.discovery.compressed.neighbourhoods import Validated
 from counterprobe.discovery.compressed.stages import ScreenStages
-from counterprobe.discovery.compressed.validated import Validated
-from counterprobe.discovery.constraints import arbitrary_tokens
 from counterprobe.run.unmasking import Unmasking
 from counterprobe.streams import Decisions
 

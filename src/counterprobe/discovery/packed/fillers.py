@@ -14,7 +14,7 @@ import numpy as np
 
 from counterprobe.arrays import IntArray, StateArray
 from counterprobe.discovery.banks import Banks
-from counterprobe.discovery.packed.transcript import ScreenRows
+from counterprobe.discovery.packed.selectors import ScreenRows
 from counterprobe.states import MASK
 
 __all__ = [

@@ -20,11 +20,12 @@ from counterprobe.arrays import FloatArray, IntArray, StateArray
 from counterprobe.compiled import kernel
 from counterprobe.discovery.packed.selectors import (
     RowSelector,
+    ScreenRows,
+    ScreenTranscript,
     SeesTranscript,
     select_rows,
     top_votes,
 )
-from counterprobe.discovery.packed.transcript import ScreenRows, ScreenTranscript
 from counterprobe.discovery.packed.votes import VoteBook
 from counterprobe.oracles import Readouts
 from counterprobe.rows import Rows, to_numpy

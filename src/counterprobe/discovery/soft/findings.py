@@ -10,9 +10,7 @@ from counterprobe.arguments import whole_number
 from counterprobe.arrays import FloatArray, IntArray
 from counterprobe.discovery.compressed.findings import Sample
 
-__all__ = ["ESTIMATORS", "SoftBatch", "SoftFindings", "SoftSettings", "nothing_to_screen"]
-
-ESTIMATORS = ("regression", "substitution", "contexts")
+__all__ = ["SoftBatch", "SoftFindings", "SoftSettings", "nothing_to_screen"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,9 +37,6 @@ class SoftSettings:
         Share of false pairs that the listed edges may hold.
     held_out : float
         Share of probes that are kept apart at a time, to judge how much neighbours explain.
-    estimator : str
-        ``"regression"``: all sources vary at once. ``"substitution"``: one source at a time,
-        everything else masked. ``"contexts"``: one source at a time in partly revealed contexts.
     """
 
     probes: int = 256
@@ -53,7 +48,6 @@ class SoftSettings:
     max_sources: int = 12
     false_discovery_rate: float = 0.05
     held_out: float = 0.2
-    estimator: str = "regression"
 
     def __post_init__(self) -> None:
         """Check the settings."""
@@ -68,10 +62,6 @@ class SoftSettings:
         if not 0 <= self.f_threshold < np.inf:
             raise ValueError(
                 f"f_threshold must be finite and not negative, got {self.f_threshold!r}"
-            )
-        if self.estimator not in ESTIMATORS:
-            raise ValueError(
-                f"estimator must be one of {', '.join(ESTIMATORS)}, got {self.estimator!r}"
             )
 
 
@@ -113,7 +103,7 @@ class SoftFindings:
         Estimated from permuted sources, of what ``edges`` holds; zero if that is nothing.
     moved, most_moved : ndarray of float, shape (N,)
         Nats by which a position's row moved, in the mean over probes and in one of them; zero for
-        given positions, NaN where it was not measured: with sources varied one at a time.
+        given positions, NaN where it was not measured.
     explained : ndarray of float, shape (N,)
         Share of that movement which its neighbours explain on held-out probes; zero for rows that
         do not move, NaN where it was not measured.

@@ -4,8 +4,7 @@ A learned model's rows agree with no law exactly, so nothing is certified here: 
 strength in nats with its error, and pairs are listed at a false discovery rate. All-mask rows are
 read once. Then every probe masks a random share of the positions, shows at every other one of its
 likeliest tokens, and reads all masked rows; ``regression.py`` says what moved them. Probes come in
-batches that double the total until the caller has enough. For comparison, ``substitution.py``
-varies one source at a time.
+batches that double the total until the caller has enough.
 """
 
 from __future__ import annotations
@@ -23,22 +22,28 @@ from counterprobe.discovery.soft.findings import (
     nothing_to_screen,
 )
 from counterprobe.discovery.soft.movement import Movement, held_out_movement
-from counterprobe.discovery.soft.readings import Coordinates, Readings
+from counterprobe.discovery.soft.readings import Coordinates, Readings, draw_levels, shown_tokens
 from counterprobe.discovery.soft.regression import Pairs, regress
-from counterprobe.discovery.soft.sources import draw_levels, shown_tokens
-from counterprobe.discovery.soft.substitution import Substitutions, context_cost, draw_contexts
 from counterprobe.oracles import Readouts
+from counterprobe.planning import Plan, make_plan, price_of_batches
 from counterprobe.rows import Rows
 from counterprobe.run.unmasking import Request, Unmasking
 from counterprobe.states import MASK
 from counterprobe.streams import Decisions
 
-__all__ = ["soft_screen"]
+__all__ = ["EnoughForPlans", "SoftScreen", "soft_screen"]
 
 # Numbers in the rows of one request, about.
 NUMBERS_AT_ONCE = 1 << 25
 MOST_STATES_AT_ONCE = 256
 
+# A batch of probes must make plans this much cheaper to be followed by another.
+WORTH_MORE = 0.1
+# The plans that decide whether more probes are worth it: their number of batches, and of plans.
+JUDGED_BATCHES = 8
+JUDGED_PLANS = 4
+# Nats that are not worth more probes.
+CHEAP = 0.01
 IsEnough = Callable[[SoftFindings], bool]
 
 
@@ -63,10 +68,12 @@ def soft_screen(
     """
     if len(run.residual) < 2 or run.vocab_size == 1:
         return nothing_to_screen(run.length)
-    return _SoftScreen(run, decisions, settings).discover(is_enough)
+    return SoftScreen(run, decisions, settings).discover(is_enough)
 
 
-class _SoftScreen:
+class SoftScreen:
+    """One soft screen of a run: what it shows, what it has read, and what that says."""
+
     def __init__(self, run: Unmasking, decisions: Decisions, settings: SoftSettings) -> None:
         self.run = run
         self.decisions = decisions
@@ -86,14 +93,10 @@ class _SoftScreen:
         """Probe until enough is known or everything is spent."""
         if not self.sources.varies.any():
             return nothing_to_screen(self.run.length)
-        if self.settings.estimator == "regression":
-            return self._vary_everything(is_enough)
-        return self._vary_one_at_a_time(is_enough)
+        return self.estimate(is_enough)
 
-    # ----- All sources at once -------------------------------------------------------------
-
-    def _vary_everything(self, is_enough: IsEnough | None) -> SoftFindings:
-        """Probe in batches, each doubling the total."""
+    def estimate(self, is_enough: IsEnough | None) -> SoftFindings:
+        """Probe in batches, each doubling the total, in which all sources vary at once."""
         settings = self.settings
         readings = Readings(self.coordinates, self.residual, self.sources.num_levels)
         total = min(settings.first, settings.probes)
@@ -106,7 +109,7 @@ class _SoftScreen:
                 pairs = regress(readings, self.sources, settings, rng)
                 rng = self.decisions.generator("soft held out", batch)
                 movement = held_out_movement(readings, settings, rng)
-                found = self._findings(pairs, movement, readings.num_probes)
+                found = self.findings(pairs, movement, readings.num_probes)
                 if is_last or (is_enough is not None and is_enough(found)):
                     return found
             total = min(2 * total, settings.probes)
@@ -141,54 +144,9 @@ class _SoftScreen:
         states[:, self.residual] = tokens[np.arange(len(self.residual)), levels]
         return states
 
-    # ----- One source at a time ------------------------------------------------------------
-
-    def _vary_one_at_a_time(self, is_enough: IsEnough | None) -> SoftFindings:
-        """Substitute with everything masked, or in contexts, batches of which double the total."""
-        settings, size = self.settings, len(self.residual)
-        substitutions = Substitutions(
-            self.run, self.coordinates, settings, self.states_at_once, self._watch
-        )
-        in_contexts = settings.estimator == "contexts"
-        num_masked = max(2, round(settings.mask_rate * size)) if in_contexts else size
-        most = settings.probes // context_cost(num_masked, settings)
-        self._require_context(most, num_masked)
-        if not in_contexts:
-            substitutions.add(self.run.state[None, :], [self.rows])
-            pairs = substitutions.pairs(self.residual)
-            return self._findings(pairs, Movement.unmeasured(size), substitutions.num_probes)
-        total = done = 0
-        while True:
-            first = max(1, settings.first // context_cost(num_masked, settings))
-            total = min(max(first, 2 * total), most)
-            rng = self.decisions.generator("soft contexts", len(self.batches))
-            states = draw_contexts(
-                self.run.state, self.residual, self.sources, total - done, num_masked, rng
-            )
-            substitutions.add(states, substitutions.read_contexts(states))
-            done = total
-            pairs = substitutions.pairs(self.residual)
-            found = self._findings(pairs, Movement.unmeasured(size), substitutions.num_probes)
-            if done == most or (is_enough is not None and is_enough(found)):
-                return found
-
-    def _require_context(self, most: int, num_masked: int) -> None:
-        if most < 1:
-            settings = self.settings
-            needed = context_cost(num_masked, settings)
-            raise ValueError(
-                f"probes must be at least {needed} for estimator {settings.estimator!r}, which "
-                f"shows {settings.shown} tokens at each of {num_masked} positions, got "
-                f"{settings.probes}; raise probes, lower shown, or take estimator='regression'"
-            )
-
-    def _watch(self, states: StateArray, readouts: Readouts, rows: Rows) -> None:
-        self.keeper.open(states, None)
-        self.keeper.take(0, readouts, rows)
-
     # ----- Findings ------------------------------------------------------------------------
 
-    def _findings(self, pairs: Pairs, movement: Movement, num_probes: int) -> SoftFindings:
+    def findings(self, pairs: Pairs, movement: Movement, num_probes: int) -> SoftFindings:
         """Put together what was found so far."""
         edges = self._edges(pairs)
         total = float(pairs.strength.sum() / 2)
@@ -224,3 +182,41 @@ class _SoftScreen:
         i, j = np.nonzero(np.triu(pairs.is_edge, 1))
         order = np.argsort(-pairs.strength[i, j], kind="stable")
         return np.stack([self.residual[i[order]], self.residual[j[order]]], axis=1)
+
+
+# ----- When to stop --------------------------------------------------------------------------
+
+
+class EnoughForPlans:
+    """Says whether more probes would make plans cheaper.
+
+    Plans of earlier batches of probes are priced by the newest strengths, by which they were not
+    chosen: a plan looks cheaper than it is by the strengths that it was searched with. When the
+    last doubling of probes hardly made such plans cheaper, the next one will not either.
+    """
+
+    def __init__(self, run: Unmasking, decisions: Decisions) -> None:
+        self._positions = run.residual
+        self._decisions = decisions
+        self._plans: list[list[Plan]] = []
+
+    def __call__(self, found: SoftFindings) -> bool:
+        """Return True when enough is known."""
+        prices = [
+            float(np.mean([price_of_batches(found.strength, plan.batches) for plan in plans]))
+            for plans in self._plans
+        ]
+        self._plans.append(self._made(found))
+        if prices and prices[-1] <= CHEAP:
+            return True
+        if len(prices) < 2:
+            return False
+        return prices[-2] - prices[-1] <= max(CHEAP, WORTH_MORE * prices[-2])
+
+    def _made(self, found: SoftFindings) -> list[Plan]:
+        count = min(JUDGED_BATCHES, max(1, len(self._positions) // 2))
+        rng = self._decisions.generator("judged plan", found.num_probes)
+        return [
+            make_plan(found.strength, positions=self._positions, batches=count, rng=rng)
+            for _ in range(JUDGED_PLANS)
+        ]

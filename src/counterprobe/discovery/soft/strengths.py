@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from counterprobe.arrays import FloatArray, IntArray
-from counterprobe.discovery.soft.sources import Sources
+from counterprobe.discovery.soft.readings import Sources
 
 __all__ = [
     "Effects",

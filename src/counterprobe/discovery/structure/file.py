@@ -2,8 +2,9 @@
 
 Nothing in a file is executable, and it appears whole or not at all. Reading trusts nothing: only
 the members of a structure are opened, each after its size was derived from its own array header,
-and every field is checked before a :class:`~counterprobe.Structure` is made of them, so that a
-file is either usable or refused by a ``StructureError``. Format 1 had no fitted terms.
+and every field is checked before a structure is made of them. A file is a structure only if all of
+it is one, so nothing here repairs: what is wrong is refused, by a ``StructureError`` that says
+which field and why.
 """
 
 from __future__ import annotations
@@ -11,25 +12,72 @@ from __future__ import annotations
 import hashlib
 import io
 import json
+import math
 import os
 import reprlib
 import zipfile
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict
-from typing import Any, BinaryIO
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, fields
+from typing import Any, BinaryIO, NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
 
 from counterprobe.archives import head_of, unpack_member
-from counterprobe.discovery.structure.fields import FileKind, check_layout, refuse
 from counterprobe.errors import StructureError
 from counterprobe.files import special_kind, whole_file
+from counterprobe.graph import check_edges
+from counterprobe.run.ledger import Ledger
+from counterprobe.states import MASK
 
-__all__ = ["digest", "read", "write"]
+__all__ = [
+    "MOST_COUNT",
+    "MOST_TOKENS",
+    "Arrays",
+    "FileKind",
+    "Layout",
+    "check_sample",
+    "checked_ledger",
+    "digest",
+    "read",
+    "refuse",
+    "require_amounts",
+    "require_count",
+    "require_range",
+    "require_share",
+    "write",
+]
 
+# All arrays of one structure together, in bytes.
+MOST_ARRAYS = 2**31
+MOST_TOKENS, MOST_COUNT = 2**31 - 1, 2**63 - 1
 # Longer texts are not unpacked, in bytes.
 MOST_HEADER, MOST_DIGEST = 2**22, 2**10
+# Type and shape of every array; one letter is one size, whatever it is.
+Layout = dict[str, tuple[type[np.generic], str]]
+Arrays = dict[str, NDArray[Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class FileKind:
+    """One kind of structure as files hold it.
+
+    Attributes
+    ----------
+    format : str
+        What the header calls it.
+    layout : dict
+        Its arrays.
+    values : tuple of str
+        What else the header has.
+    finish : callable
+        Checks a header and arrays that have the layout, and returns the fields of the structure.
+    """
+
+    format: str
+    layout: Layout
+    values: tuple[str, ...]
+    finish: Callable[[dict[str, Any], Arrays], dict[str, Any]]
 
 
 # ----- Whole files --------------------------------------------------------------------------
@@ -156,11 +204,103 @@ def _text(archive: zipfile.ZipFile, info: zipfile.ZipInfo, most: int) -> str:
     return str(unpack_member(archive, info)[()])
 
 
-# ----- Small parts --------------------------------------------------------------------------
-
-
 def _plain_number(value: object) -> object:
     """Turn a NumPy number into Python's."""
     if isinstance(value, np.generic):
         return value.item()
     raise TypeError(f"cannot write {value!r} to a structure file")
+
+
+# ----- Checks of fields ----------------------------------------------------------------------
+
+
+def refuse(problem: str) -> NoReturn:
+    """Say what is wrong with a file."""
+    raise StructureError(problem)
+
+
+def check_layout(layout: Layout, heads: Mapping[str, tuple[np.dtype[Any], Any]]) -> None:
+    """Refuse types and shapes that no structure has, before anything large is unpacked."""
+    sizes = {"2": 2}
+    for name, (dtype, shape) in heads.items():
+        expected, letters = layout[name]
+        if dtype.newbyteorder("=") != np.dtype(expected):
+            refuse(f"{name} must have the type {expected.__name__}, got {dtype}")
+        fits = len(shape) == len(letters)
+        for letter, size in zip(letters, shape, strict=False):
+            fits = fits and sizes.setdefault(letter, size) == size
+        if not fits:
+            known = ", ".join(str(sizes.get(letter, letter)) for letter in letters)
+            refuse(f"{name} must have the shape ({known}), got {shape}")
+    length = sizes["N"]
+    if length < 1:
+        refuse("it has no positions")
+    for letter, what in (("E", "edges"), ("P", "pairs")):
+        if sizes.get(letter, 0) > length * (length - 1) // 2:
+            refuse(f"{length} positions cannot have {sizes[letter]} {what}")
+    if sizes["R"] > sizes["S"] * length:
+        refuse(f"{sizes['S']} states of {length} positions cannot have {sizes['R']} replies")
+    total = sum(math.prod(shape) * dtype.itemsize for dtype, shape in heads.values())
+    if total > MOST_ARRAYS:
+        refuse(f"its arrays take {total} bytes, more than the {MOST_ARRAYS} of any structure")
+
+
+def require_share(name: str, value: Any) -> None:
+    """Refuse what is not a number from 0 to 1."""
+    if type(value) not in (int, float) or not 0 <= value <= 1:
+        refuse(f"{name} must lie in [0, 1], got {reprlib.repr(value)}")
+
+
+def checked_ledger(header: Mapping[str, Any]) -> Ledger:
+    """Return the ledger of a header; what the structure is about must be an object too."""
+    for name in ("about", "ledger"):
+        if not isinstance(header[name], dict):
+            refuse(f"{name} must be an object, got {reprlib.repr(header[name])}")
+    counts = header["ledger"]
+    if not set(counts) <= {field.name for field in fields(Ledger)}:
+        refuse(f"ledger has unknown counts: {reprlib.repr(sorted(counts))}")
+    for name, value in counts.items():
+        require_count(f"ledger.{name}", value, 0)
+    return Ledger(**counts)
+
+
+def require_count(name: str, value: Any, least: int, most: int = MOST_COUNT) -> None:
+    """Refuse what is not a whole number in a range."""
+    if type(value) is not int or not least <= value <= most:
+        refuse(f"{name} must be a whole number from {least} to {most}, got {reprlib.repr(value)}")
+
+
+def check_sample(arrays: Mapping[str, NDArray[Any]], vocab_size: int, row_width: int) -> None:
+    """Refuse a context, edges or stored replies that no structure has."""
+    given, states = arrays["given"], arrays["sample_states"]
+    index, position = arrays["sample_index"], arrays["sample_position"]
+    for name, low, high in (
+        ("given", MASK, vocab_size - 1),
+        ("sample_states", MASK, vocab_size - 1),
+        ("sample_index", 0, len(states) - 1),
+        ("sample_position", 0, len(given) - 1),
+    ):
+        require_range(name, arrays[name], low, high)
+    try:
+        check_edges(len(given), arrays["edges"])
+    except ValueError as error:
+        refuse(str(error))
+    require_amounts("sample_rows", arrays["sample_rows"])
+    if ((given != MASK) & (states != given)).any():
+        refuse("sample_states must agree with given")
+    if (states[index, position] != MASK).any():
+        refuse("stored replies must be those of masked positions")
+    if arrays["sample_rows"].shape[1] > row_width:
+        refuse(f"sample_rows must have at most row_width = {row_width} entries a row")
+
+
+def require_range(name: str, values: NDArray[Any], low: int, high: int) -> None:
+    """Refuse whole numbers out of range."""
+    if values.size and not (low <= values.min() and values.max() <= high):
+        refuse(f"{name} must lie in {low}..{high}, got {values.min()}..{values.max()}")
+
+
+def require_amounts(name: str, values: NDArray[Any], is_missing: Any = False) -> None:
+    """Refuse what is negative or not finite, except where something may be missing."""
+    if not (np.isfinite(values) & (values >= 0) | is_missing).all():
+        refuse(f"{name} must be finite and at least 0")

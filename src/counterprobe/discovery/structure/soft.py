@@ -9,16 +9,16 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from counterprobe.arrays import FloatArray, IntArray, StateArray
 from counterprobe.discovery.structure import file
-from counterprobe.discovery.structure.fields import (
+from counterprobe.discovery.structure.file import (
     FileKind,
     Layout,
     check_sample,
@@ -28,27 +28,12 @@ from counterprobe.discovery.structure.fields import (
     require_count,
     require_share,
 )
-from counterprobe.discovery.structure.recognition import SAME_ROW, Found
-from counterprobe.oracles import Oracle
-from counterprobe.planning.coverage import Coverage
-from counterprobe.run.batches import SampleBatch
+from counterprobe.discovery.structure.structure import SAME_ROW, Found
+from counterprobe.planning.plan import Coverage
 from counterprobe.run.ledger import Ledger
-from counterprobe.run.unmasking import Progress
 from counterprobe.states import MASK
-from counterprobe.streams import Streams
-
-if TYPE_CHECKING:
-    from counterprobe.evaluation.advice import Advice
-    from counterprobe.evaluation.prices import PriceTable
-    from counterprobe.planning import Plan
-    from counterprobe.samplers.planned import Planned
 
 __all__ = ["SOFT_KIND", "SoftStructure"]
-
-# Groups of samples with a plan each, by default.
-PLANS = 16
-# Nats that a plan may break when nothing else is said.
-TARGET_KL = 0.1
 
 LAYOUT: Layout = {
     "given": (np.int32, "N"),
@@ -181,156 +166,6 @@ class SoftStructure(Found):
     def same_row(self) -> float:
         """Total variation up to which a reply counts as the stored one."""
         return SAME_ROW + 2 * max(self.row_error, self.precision)
-
-    # ----- Plans ---------------------------------------------------------------------------
-
-    def sampler(
-        self,
-        *,
-        batches: int | None = None,
-        information_budget: float | None = None,
-        target_kl: float | None = None,
-        method: str = "auto",
-    ) -> Planned:
-        """Return the sampler that commits by plans of this structure, a fresh one a seed.
-
-        Parameters
-        ----------
-        batches : int, optional
-            Number of batches.
-        information_budget : float, optional
-            Nats allowed inside any one batch.
-        target_kl : float, optional
-            Nats allowed in all, by the structure's own estimate; 0.1 if nothing is said.
-        method : {"auto", "layers", "search"}
-            As in ``planning.make_plan``.
-
-        Positions that pairs are not trusted with (:attr:`untrusted`) are committed alone. Where
-        ``batches`` are too few for that, they share some; plans and samples say by how much such
-        positions moved, which no price holds: measure it with :meth:`advise`.
-        """
-        # Here and not above: samplers stand on structures.
-        from counterprobe.samplers.planned import Planned
-
-        if batches is None and information_budget is None and target_kl is None:
-            target_kl = TARGET_KL
-        return Planned(
-            batches=None if batches is None else int(batches),
-            information_budget=None if information_budget is None else float(information_budget),
-            target_kl=None if target_kl is None else float(target_kl),
-            method=method,  # type: ignore[arg-type]
-            strength=self.strength,
-            coverage=self.coverage,
-        )
-
-    def plan(self, *, seed: int | Streams = 0, **request: Any) -> Plan:
-        """Return the plan of one decision seed; what is asked for as in :meth:`sampler`."""
-        streams = seed if isinstance(seed, Streams) else Streams.from_seed(seed)
-        return self.sampler(**request).plan(self.residual, streams.decisions)
-
-    def sample(
-        self,
-        oracle: Oracle,
-        count: int,
-        streams: Streams,
-        *,
-        check: bool = True,
-        plans: int = PLANS,
-        progress: bool | Callable[[Progress], None] = False,
-        **request: Any,
-    ) -> SampleBatch:
-        """Draw sequences by plans of this structure.
-
-        Parameters
-        ----------
-        oracle : Oracle
-            The oracle this was found with.
-        count : int
-        streams : Streams
-        check : bool
-            Ask the stored probes again first; they are charged to the whole.
-        plans : int
-            Groups of sequences, each with a plan and a batch order of its own, so that what one
-            plan breaks is not broken in all of them.
-        progress : bool or callable
-            As in ``counterprobe.sample``.
-        **request
-            How many batches; see :meth:`sampler`.
-        """
-        # Here and not above: the call for many sequences stands on samplers, these on structures.
-        from counterprobe.sampling import sample
-
-        checked = self.check(oracle) if check else Ledger()
-        drawn = sample(
-            oracle,
-            self.sampler(**request),
-            count,
-            seed=streams,
-            given=self.given,
-            orders=plans,
-            progress=progress,
-        )
-        return replace(drawn, ledger=drawn.ledger + checked)
-
-    def price(
-        self,
-        oracle: Oracle,
-        counts: Sequence[int] = (4, 8, 16),
-        *,
-        samples: int = 32,
-        plans: int | None = None,
-        terms: int | None = None,
-        distances: ArrayLike | None = None,
-        seed: int = 0,
-    ) -> PriceTable:
-        """Measure what plans cost before they are used, beside the free alternatives.
-
-        Parameters
-        ----------
-        oracle : Oracle
-        counts : sequence of int
-            Numbers of batches.
-        samples : int
-            Sequences drawn for each price; more make its interval narrower.
-        plans : int, optional
-            Plans that they are dealt out to, one each by default.
-        terms : int, optional
-            Price only so many randomly chosen steps of each batch, which is cheaper and still
-            unbiased; all of them by default.
-        distances : array_like of float, shape (N, N), optional
-            Distances of your own, to set a plan by them beside.
-        seed : int
-        """
-        # Here and not above: measuring stands on samplers, these on structures.
-        from counterprobe.evaluation.prices import price_plans
-
-        return price_plans(
-            self,
-            oracle,
-            counts,
-            samples=samples,
-            plans=plans,
-            terms=terms,
-            distances=distances,
-            seed=seed,
-        )
-
-    def advise(self, oracle: Oracle, count: int = 1000, **options: Any) -> Advice:
-        """Say which way of drawing to use for so many sequences, what it costs, and why.
-
-        Parameters
-        ----------
-        oracle : Oracle
-        count : int
-            Sequences that are wanted.
-        **options
-            See ``evaluation.advise``.
-        """
-        from counterprobe.evaluation.advice import advise
-
-        return advise(self, oracle, count, **options)
-
-    # ----- For people and files ------------------------------------------------------------
 
     def summary(self) -> dict[str, Any]:
         """Return the structure as plain values, without its arrays."""

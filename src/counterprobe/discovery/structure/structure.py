@@ -1,60 +1,101 @@
 """Structure found once and reused: which positions depend on each other, with the evidence for it.
 
-A :class:`Structure` is what the compressed screen certified. It is the same for every
-sample, so each further sample costs only its commit rounds: ``structure.sample`` draws many, one
-batch of states a round. A saved structure carries a few probes with their replies, by which it
-recognises the oracle that it was found with.
+A :class:`Structure` is what the compressed screen certified: plain data, the same for every
+sample, so that each further sample costs only its commit rounds (``counterprobe.sample(oracle,
+structure, count)``). A saved structure carries a few probes with their replies, by which
+``check_oracle`` recognises the oracle that it was found with.
 """
 
 from __future__ import annotations
 
+import math
 import os
-from collections.abc import Callable
-from dataclasses import dataclass, fields, replace
-from typing import TYPE_CHECKING, Any
+import reprlib
+from collections.abc import Mapping
+from dataclasses import Field, dataclass, fields
+from typing import Any, ClassVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from counterprobe.arrays import BoolArray, FloatArray, IntArray, StateArray
-from counterprobe.discovery.compressed import Findings
-from counterprobe.discovery.compressed.findings import Terms
-from counterprobe.discovery.compressed.rehearsal import ASSUMPTION
+from counterprobe.discovery.compressed.findings import ASSUMPTION, Terms
 from counterprobe.discovery.structure import file
-from counterprobe.discovery.structure.fields import ARRAYS, FIRST_KIND, KIND
-from counterprobe.discovery.structure.recognition import SAME_ROW, Found, recognise
-from counterprobe.discovery.structure.rehearsed import rehearsed
-from counterprobe.errors import Infeasible
-from counterprobe.oracles import Oracle
-from counterprobe.planning.order import CommitOrder, commit_order
-from counterprobe.run.batches import SampleBatch
+from counterprobe.discovery.structure.file import (
+    MOST_COUNT,
+    MOST_TOKENS,
+    Arrays,
+    FileKind,
+    Layout,
+    check_sample,
+    checked_ledger,
+    refuse,
+    require_amounts,
+    require_count,
+    require_range,
+    require_share,
+)
+from counterprobe.planning.layers import CommitOrder, commit_order
 from counterprobe.run.ledger import Ledger
-from counterprobe.run.unmasking import Progress
 from counterprobe.states import MASK
-from counterprobe.streams import Streams
 
-if TYPE_CHECKING:
-    from counterprobe.samplers.base import Sampler
+__all__ = ["KIND", "SAME_ROW", "Found", "Structure", "no_terms"]
 
-__all__ = ["READ_KINDS", "Structure", "refuse_empty"]
-
-
-# The kinds of files that hold one.
-READ_KINDS = (KIND, FIRST_KIND)
+# Replies of an exact oracle may differ by rounding, from machine to machine.
+SAME_ROW = 1e-9
 # What a structure leaves unexplained beyond this is not rounding.
 ROUNDED = 1e-4
 
+LAYOUT: Layout = {
+    "given": (np.int32, "N"),
+    "edges": (np.int64, "E2"),
+    "is_resolved": (np.bool_, "N"),
+    "evidence": (np.int64, "N"),
+    "misfit": (np.float64, "N"),
+    "sample_states": (np.int32, "SN"),
+    "sample_index": (np.int64, "R"),
+    "sample_position": (np.int64, "R"),
+    "sample_rows": (np.float64, "RW"),
+    "unary": (np.float64, "NC"),
+    "tables": (np.float64, "ECC"),
+    "is_tested": (np.bool_, "N"),
+}
+VALUES = (
+    "vocab_size",
+    "needed",
+    "reason",
+    "ledger",
+    "row_width",
+    "row_error",
+    "precision",
+    "tolerance",
+    "about",
+)
 
-def refuse_empty(findings: Findings, residual: IntArray) -> None:
-    """Raise ``Infeasible`` when a screen resolved nothing at all."""
-    if len(residual) > 1 and not findings.is_resolved[residual].any():
-        probes = sum(batch.probes for batch in findings.batches)
-        helps = f"{findings.advice}, or " if findings.advice else ""
-        raise Infeasible(
-            f"the screen resolved none of {len(residual)} positions with {probes} probes: "
-            f"{findings.reason}. What to try: {helps}commit every position singly "
-            "(fallback=True), or use a sampler that needs no structure, such as punt or "
-            "entropy-bounded"
-        )
+
+class Found:
+    """What every structure has: the context it was found in."""
+
+    __slots__ = ()
+    __dataclass_fields__: ClassVar[dict[str, Field[Any]]]
+    given: StateArray
+
+    @property
+    def length(self) -> int:
+        """Number of positions N."""
+        return len(self.given)
+
+    @property
+    def residual(self) -> IntArray:
+        """Positions that were not given."""
+        return np.flatnonzero(self.given == MASK)
+
+    @property
+    def digest(self) -> str:
+        """What tells a structure from others: a hash over all of its arrays."""
+        values = {name: getattr(self, name) for name in self.__dataclass_fields__}
+        arrays = {name: value for name, value in values.items() if isinstance(value, np.ndarray)}
+        return file.digest("", arrays)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -126,7 +167,7 @@ class Structure(Found):
 
     def __post_init__(self) -> None:
         """Freeze the arrays."""
-        for name in ARRAYS:
+        for name in LAYOUT:
             getattr(self, name).setflags(write=False)
 
     @property
@@ -168,71 +209,6 @@ class Structure(Found):
         """What no test of it sees, in plain words."""
         return ASSUMPTION
 
-    def check(self, oracle: Oracle) -> Ledger:
-        """Make sure that an oracle is the one this was found with; return what that cost.
-
-        The stored probes are asked again, and a short rehearsal compares rows with what the
-        structure implies where sequences live: an oracle may differ from another only there.
-
-        Raises
-        ------
-        StructureError
-            If length or vocabulary differ, the stored replies do not come back, or a row is not
-            what the structure implies.
-        """
-        return recognise(self, oracle) + rehearsed(self, oracle)
-
-    def sample(
-        self,
-        oracle: Oracle,
-        count: int,
-        streams: Streams,
-        *,
-        check: bool = True,
-        progress: bool | Callable[[Progress], None] = False,
-    ) -> SampleBatch:
-        """Draw sequences that cost only their commit rounds, one batch of states a round.
-
-        Every row that commits read is compared with what the fitted terms imply; a sequence that
-        disagrees goes on alone, one position at a time, and its result says so.
-
-        Parameters
-        ----------
-        oracle : Oracle
-            The oracle this was found with.
-        count : int
-        streams : Streams
-        check : bool
-            Make sure first that this is its oracle (see :meth:`check`), charged to the whole.
-        progress : bool or callable
-            As in ``counterprobe.sample``.
-        """
-        # Here and not above: the call for many sequences stands on samplers, these on structures.
-        from counterprobe.sampling import sample
-
-        checked = self.check(oracle) if check else Ledger()
-        drawn = sample(
-            oracle, self.sampler(), count, seed=streams, given=self.given, progress=progress
-        )
-        return replace(drawn, ledger=drawn.ledger + checked)
-
-    def sampler(self) -> Sampler:
-        """Return the sampler that commits by this structure, for runs of one's own.
-
-        With the same context and streams it draws what :meth:`sample` draws; it does not ask the
-        stored probes again.
-        """
-        # Here and not above: samplers stand on structures.
-        from counterprobe.samplers.structured import Structured
-
-        return Structured(
-            self.length,
-            edges=tuple((i, j) for i, j in self.edges.tolist()),
-            unresolved=tuple(self.unresolved.tolist()),
-            given=tuple((k, v) for k, v in enumerate(self.given.tolist()) if v != MASK),
-            terms=self.terms,
-        )
-
     def summary(self) -> dict[str, Any]:
         """Return the structure as plain values, without its arrays."""
         order = self.order
@@ -262,4 +238,55 @@ class Structure(Found):
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Structure:
         """Read what :meth:`save` wrote; raise ``StructureError`` if it is damaged."""
-        return cls(**file.read(path, READ_KINDS)[1])
+        return cls(**file.read(path, [KIND])[1])
+
+
+def no_terms(length: int, num_edges: int) -> dict[str, NDArray[Any]]:
+    """Return the fields of a structure without fitted terms: nothing of it was tested."""
+    return {
+        "unary": np.empty((length, 0)),
+        "tables": np.empty((num_edges, 0, 0)),
+        "is_tested": np.zeros(length, dtype=np.bool_),
+    }
+
+
+# ----- As files hold it ----------------------------------------------------------------------
+
+
+def _finished(header: dict[str, Any], arrays: Arrays) -> dict[str, Any]:
+    """Return the fields of a structure."""
+    values = _checked_values(header)
+    check_sample(arrays, values["vocab_size"], values["row_width"])
+    _check_arrays(arrays)
+    return {**arrays, **values}
+
+
+def _checked_values(header: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the values of a header as a structure holds them."""
+    require_count("vocab_size", header["vocab_size"], 1, MOST_TOKENS)
+    require_count("row_width", header["row_width"], 1, MOST_TOKENS)
+    require_count("needed", header["needed"], 0)
+    for name in ("row_error", "precision", "tolerance"):
+        require_share(name, header[name])
+    if not isinstance(header["reason"], str):
+        refuse(f"reason must be a text, got {reprlib.repr(header['reason'])}")
+    return {**{name: header[name] for name in VALUES}, "ledger": checked_ledger(header)}
+
+
+def _check_arrays(arrays: Mapping[str, NDArray[Any]]) -> None:
+    """Refuse values that no structure has."""
+    given = arrays["given"]
+    require_range("evidence", arrays["evidence"], 0, MOST_COUNT)
+    for name in ("is_resolved", "is_tested"):
+        if arrays[name].view(np.uint8).max(initial=0) > 1:
+            refuse(f"{name} must hold only true and false")
+    unfitted = np.isnan(arrays["misfit"]) & ((given != MASK) | ~arrays["is_resolved"])
+    require_amounts("misfit", arrays["misfit"], unfitted)
+    for name in ("unary", "tables"):
+        if not (arrays[name] < math.inf).all():
+            refuse(f"{name} must be logarithms below infinity")
+    if arrays["is_tested"].any() and arrays["unary"].shape[1] == 0:
+        refuse("is_tested names positions, but there are no terms to test them by")
+
+
+KIND = FileKind("counterprobe structure 2", LAYOUT, VALUES, _finished)

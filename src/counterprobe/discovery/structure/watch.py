@@ -14,6 +14,7 @@ from __future__ import annotations
 import numpy as np
 
 from counterprobe.arrays import BoolArray, IntArray, StateArray
+from counterprobe.discovery.compressed.certify import show_few, shown_sizes
 from counterprobe.discovery.compressed.design import code_words, sides
 from counterprobe.discovery.compressed.findings import Terms
 from counterprobe.discovery.compressed.implied import (
@@ -21,9 +22,8 @@ from counterprobe.discovery.compressed.implied import (
     coordinates_of,
     tokens_of,
 )
-from counterprobe.discovery.compressed.rehearsal import show_few, shown_sizes
 from counterprobe.oracles import Readouts
-from counterprobe.planning.order import CommitOrder
+from counterprobe.planning.layers import CommitOrder
 from counterprobe.rows import ClassedRows, Rows
 from counterprobe.run.unmasking import Unmasking
 from counterprobe.states import MASK
@@ -31,7 +31,7 @@ from counterprobe.states import MASK
 __all__ = ["CommitWatch", "commit_in_order", "left_singly"]
 
 # How many sizes are rehearsed in the context of one sequence, which pays for it alone: one an
-# octave (see ``rehearsal.py``).
+# octave (see ``certify.py``).
 IN_CONTEXT = 0.2
 
 
@@ -94,7 +94,7 @@ class CommitWatch:
         rows : Rows
             Any rows of this oracle: they say how tokens become coordinates.
         failure_budget : float
-            How many of the further ones; see ``rehearsal.py``.
+            How many of the further ones; see ``certify.py``.
         rng : numpy.random.Generator
 
         Returns

@@ -1,4 +1,4 @@
-"""Single substitutions: show one source at a time and see which rows move.
+"""Other estimators of soft strengths, to compare with: single substitutions.
 
 In one context, a state with some positions masked, every masked source shows each of its likeliest
 tokens in turn, alone, and all other masked rows are read: the information between source and
@@ -14,25 +14,30 @@ quartile of all pairs, most of which are unrelated.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
 import numpy as np
 from scipy import stats
 
 from counterprobe.arrays import BoolArray, FloatArray, IntArray, StateArray
-from counterprobe.discovery.soft.findings import SoftSettings
-from counterprobe.discovery.soft.null import discoveries
-from counterprobe.discovery.soft.readings import Coordinates
-from counterprobe.discovery.soft.regression import NOISE_QUANTILE, Pairs
+from counterprobe.discovery import SoftStructure
+from counterprobe.discovery.discovering import soft_structure
+from counterprobe.discovery.soft import SoftFindings, SoftSettings, soft_screen
+from counterprobe.discovery.soft.movement import Movement
+from counterprobe.discovery.soft.readings import Coordinates, Sources, shown_tokens
+from counterprobe.discovery.soft.regression import NOISE_QUANTILE, Pairs, discoveries
+from counterprobe.discovery.soft.screen import SoftScreen
 from counterprobe.discovery.soft.selection import LEAST_MOVEMENT
-from counterprobe.discovery.soft.sources import Sources, shown_tokens
 from counterprobe.discovery.soft.strengths import divergence
-from counterprobe.oracles import Readouts
+from counterprobe.oracles import Oracle, Readouts
 from counterprobe.rows import Rows
 from counterprobe.run.unmasking import Request, Unmasking
 from counterprobe.states import MASK
+from counterprobe.streams import Decisions, Streams
 
-__all__ = ["Substitutions", "context_cost", "draw_contexts"]
+__all__ = ["ESTIMATORS", "estimate", "find_by"]
+
+ESTIMATORS = ("regression", "substitution", "contexts")
 
 Watch = Callable[[StateArray, Readouts, Rows], None]
 # Lower quartile of a standard normal variable, turned positive.
@@ -49,9 +54,9 @@ class _Task:
     spread: FloatArray
 
 
-def context_cost(num_masked: int, settings: SoftSettings) -> int:
+def context_cost(num_masked: int, settings: SoftSettings, in_contexts: bool) -> int:
     """Return the probes that one context takes at most; a revealed one is itself read first."""
-    return num_masked * settings.shown + (settings.estimator == "contexts")
+    return num_masked * settings.shown + in_contexts
 
 
 def draw_contexts(
@@ -233,3 +238,79 @@ def _bulk_chances(strength: FloatArray, measured: BoolArray) -> tuple[FloatArray
     scale = max((centre - low) / QUARTILE, 1e-6)
     chance[moved] = stats.norm.sf((logs - centre) / scale)
     return chance, float(np.exp(centre + stats.norm.ppf(NOISE_QUANTILE) * scale))
+
+
+# ----- Screens ------------------------------------------------------------------------------
+
+
+class OneAtATime(SoftScreen):
+    """A screen that varies one source at a time.
+
+    Parameters
+    ----------
+    in_contexts : bool
+        In partly revealed contexts, batches of which double the total; otherwise with everything
+        else masked.
+    """
+
+    def __init__(
+        self, run: Unmasking, decisions: Decisions, settings: SoftSettings, in_contexts: bool
+    ) -> None:
+        super().__init__(run, decisions, settings)
+        self.in_contexts = in_contexts
+
+    def estimate(self, is_enough: Callable[[SoftFindings], bool] | None) -> SoftFindings:
+        """Substitute in one context, or in as many as the probes pay for."""
+        settings, size = self.settings, len(self.residual)
+        substitutions = Substitutions(
+            self.run, self.coordinates, settings, self.states_at_once, self._watch
+        )
+        num_masked = max(2, round(settings.mask_rate * size)) if self.in_contexts else size
+        cost = context_cost(num_masked, settings, self.in_contexts)
+        most = settings.probes // cost
+        if most < 1:
+            raise ValueError(f"probes must be at least {cost} for this, got {settings.probes}")
+        if not self.in_contexts:
+            substitutions.add(self.run.state[None, :], [self.rows])
+            return self._found(substitutions)
+        total = done = 0
+        while True:
+            total = min(max(1, settings.first // cost, 2 * total), most)
+            rng = self.decisions.generator("soft contexts", len(self.batches))
+            states = draw_contexts(
+                self.run.state, self.residual, self.sources, total - done, num_masked, rng
+            )
+            substitutions.add(states, substitutions.read_contexts(states))
+            done = total
+            found = self._found(substitutions)
+            if done == most or (is_enough is not None and is_enough(found)):
+                return found
+
+    def _found(self, substitutions: Substitutions) -> SoftFindings:
+        unmeasured = Movement.unmeasured(len(self.residual))
+        return self.findings(
+            substitutions.pairs(self.residual), unmeasured, substitutions.num_probes
+        )
+
+    def _watch(self, states: StateArray, readouts: Readouts, rows: Rows) -> None:
+        self.keeper.open(states, None)
+        self.keeper.take(0, readouts, rows)
+
+
+def estimate(
+    run: Unmasking, decisions: Decisions, settings: SoftSettings, estimator: str = "regression"
+) -> SoftFindings:
+    """Screen a run by one of ``ESTIMATORS``."""
+    if estimator == "regression":
+        return soft_screen(run, decisions, settings)
+    if estimator not in ESTIMATORS:
+        raise ValueError(f"estimator must be one of {', '.join(ESTIMATORS)}, got {estimator!r}")
+    return OneAtATime(run, decisions, settings, estimator == "contexts").discover(None)
+
+
+def find_by(oracle: Oracle, estimator: str, probes: int, seed: int = 0) -> SoftStructure:
+    """Return the structure that one estimator finds."""
+    run, settings = Unmasking(oracle), SoftSettings(probes=probes)
+    found = estimate(run, Streams.from_seed(seed).decisions, settings, estimator)
+    about = {"oracle": run.oracle_name, "settings": {**asdict(settings), "estimator": estimator}}
+    return soft_structure(run, found, run.ledger, about)
