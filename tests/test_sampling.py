@@ -7,7 +7,7 @@ import sys
 import threading
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from typing import Any, ClassVar
 
 import numpy as np
@@ -96,22 +96,13 @@ def check_five(law, rule: Sampler, counted, **options: Any) -> cp.SampleBatch:
     return batch
 
 
-def test_every_sampler_draws_side_by_side_what_it_draws_alone(sampler, law, counted):
-    try:
-        rule = sampler.informed_by(law)
-        alone(rule, law.oracle(), 0)
-    except ValueError:
-        pytest.skip("refuses this law before it submits anything")
-    check_five(law, rule, counted)
-
-
 @pytest.mark.parametrize("name", sorted(set(SAMPLERS) - {"packed-theory"}))
-def test_every_name_is_known(name, forest_law):
-    rule = SAMPLERS[name]().informed_by(forest_law)
-    told = {knob.name: getattr(rule, knob.name) for knob in fields(rule)}
-    batch = draw(forest_law.oracle(), name, 5, **told)
-    for k, result in enumerate(batch.results):
-        assert_as_alone(result, alone(rule, forest_law.oracle(), k))
+def test_every_sampler_draws_side_by_side_what_it_draws_alone(name, law, counted):
+    if name in ("centroid-layers", "planned") and isinstance(law, cp.TableLaw):
+        with pytest.raises(ValueError, match=f"'{name}' needs .* forest"):
+            SAMPLERS[name]().informed_by(law)
+        return
+    check_five(law, SAMPLERS[name]().informed_by(law), counted)
 
 
 def test_infeasible_sequences_say_so_and_submit_nothing(counted):
@@ -123,6 +114,7 @@ def test_infeasible_sequences_say_so_and_submit_nothing(counted):
     assert oracle.calls == batch.ledger.total == batch.num_completed == 0
 
 
+@pytest.mark.slow
 def test_the_papers_sampler_in_theory_mode(counted):
     law = cp.families.two_type_path(10, 1, vocab_size=64)
     rule = cp.samplers.PackedTheory(epsilon=0.1, edge_signal=0.3, tail_tolerance=0.13)
@@ -342,17 +334,6 @@ def test_an_oracle_that_fails_ends_all(table_law, counted, failing):
     assert error.value.__notes__ == ["while the oracle was asked for sequences 0, 1, 2, 3"]
 
 
-def test_the_failure_of_many_sequences_names_a_few_of_them(table_law):
-    class Away(cp.testing.CountingOracle):
-        def rows(self, states, readouts):
-            raise ConnectionError("the model is away")
-
-    with pytest.raises(ConnectionError) as error:
-        draw(Away(table_law.oracle()), cp.samplers.Sequential("confidence"), 9)
-    told = "while the oracle was asked for sequences 0, 1, 2, 3, ... (9 of them)"
-    assert error.value.__notes__ == [told]
-
-
 def test_a_bad_row_is_laid_at_the_door_of_its_sequence():
     def function(states):
         reply = np.full((*states.shape, 2), 0.5)
@@ -542,12 +523,6 @@ def test_a_seed_and_its_streams_are_the_same(law):
     assert other.sequences.tolist() == again.sequences.tolist()
 
 
-def test_settings_reach_a_sampler_by_name(law):
-    batch = cp.sample(law.oracle(), "random-balanced", 2, batches=2, progress=False)
-    assert batch.results[0].settings == {"batches": 2, "larger_first": True}
-    assert batch.ledger.depth == 2
-
-
 def test_no_setting_of_a_sampler_is_taken_for_an_argument():
     arguments = set(cp.sample.__annotations__) - {"settings"}
     for cls in SAMPLERS.values():
@@ -679,25 +654,6 @@ def test_a_number_of_groups_above_the_count_is_fresh_orders(law):
     fresh = cp.sample(law.oracle(), "random-balanced", 4, orders="fresh", progress=False)
     many = cp.sample(law.oracle(), "random-balanced", 4, orders=9, progress=False)
     assert fresh.sequences.tolist() == many.sequences.tolist()
-
-
-@pytest.mark.parametrize("suffix", [".jsonl", ".npz"])
-def test_scores_and_texts_survive_a_file(law, tmp_path, suffix):
-    drawn = cp.sample(law.oracle(), "random-balanced", 3, log_probs=True, progress=False)
-    scores = drawn.token_log_probs.copy()
-    scores[0, 0], scores[1, 1] = np.nan, -np.inf
-    drawn = replace(
-        drawn, texts=("a", "<b>", "ü"), token_log_probs=scores, log_likelihoods=scores[:, :2],
-        measuring=cp.Ledger(probes=7),
-    )  # fmt: skip
-    path = tmp_path / f"drawn{suffix}"
-    drawn.save(path)
-    read = cp.SampleBatch.load(path)
-    assert read.texts == drawn.texts
-    assert read.measuring == drawn.measuring
-    assert np.array_equal(read.token_log_probs, scores, equal_nan=True)
-    assert np.array_equal(read.log_likelihoods, scores[:, :2], equal_nan=True)
-    assert np.array_equal(read.log_probs, drawn.log_probs)
 
 
 @dataclass(frozen=True)

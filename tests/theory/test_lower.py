@@ -169,15 +169,13 @@ def test_two_batches_on_the_hard_family_by_the_exact_law_of_their_collisions(rho
 
 
 @pytest.mark.parametrize(
-    ("rounds", "rho"),
+    ("rounds", "rho", "probes"),
     [
-        (2, 1 / 32),
-        (3, 1 / 32),
-        pytest.param(4, 1 / 64, marks=pytest.mark.slow),
-        pytest.param(8, 1 / 64, marks=pytest.mark.slow),
+        (2, 1 / 32, 0), (3, 1 / 32, 2),
+        *(pytest.param(*case, marks=pytest.mark.slow)
+          for case in ((4, 1 / 64, 0), (4, 1 / 64, 2), (8, 1 / 64, 0), (8, 1 / 64, 2))),
     ],
-)
-@pytest.mark.parametrize("probes", [0, 2])
+)  # fmt: skip
 def test_several_batches_and_permitted_probes_err_at_least_as_the_bound_says(
     rounds, rho, probes
 ) -> None:
