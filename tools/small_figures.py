@@ -22,11 +22,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from counterprobe.discovery.compressed.rehearsal import hidden_shares, shown_sizes
 
 import counterprobe as cp
 from counterprobe.discovery.banks import read_banks
 from counterprobe.discovery.compressed.findings import needed_evidence
-from counterprobe.discovery.compressed.rehearsal import hidden_shares, shown_sizes
 from counterprobe.discovery.packed.fillers import FillerContext, make_filler, most_likely_filler
 from counterprobe.discovery.packed.screen import draw_colorings, packed_screen
 from counterprobe.discovery.packed.selectors import top_votes

@@ -46,7 +46,8 @@ def around(oracle, log, attempts, recheck):
 
 def draw_by(structure, oracle, count, seed, **request):
     """Draw sequences by a structure, which recognises its oracle first."""
-    return structure.sample(oracle, count, cp.Streams.from_seed(seed), **request)
+    streams = cp.Streams.from_seed(seed)
+    return cp.sample(oracle, structure, count, seed=streams, progress=False, **request)
 
 
 def sharded(oracle, batch_size):
