@@ -121,10 +121,6 @@ def test_logits_are_told_what_they_lack(logits):
         check(spoiled(1, logits))
 
 
-def test_no_rows_have_nothing_wrong():
-    assert check(np.empty((0, 2)), cp.Readouts.same(1, [])) is False
-
-
 def test_a_zero_is_reported_and_warned_about_on_request():
     rows = cp.DenseRows(spoiled(2, [1.0, 0.0]))
     with warnings.catch_warnings():

@@ -1,7 +1,6 @@
 """Token classes against their definitions, written out token by token."""
 
 import math
-import pickle
 
 import numpy as np
 import pytest
@@ -44,20 +43,6 @@ def test_every_field_matches_its_definition(seed):
         assert sorted(listed) == list(range(VOCAB_SIZE))
 
 
-def test_sizes_and_lookup():
-    classes, maps, _ = random_classes(0)
-    assert (classes.length, classes.num_classes, classes.vocab_size) == (6, 4, 11)
-    positions, tokens = np.array([0, 5, 3]), np.array([10, 0, 4])
-    expected = [maps[classes.kind[i], v] for i, v in zip(positions, tokens, strict=True)]
-    assert classes.of(positions, tokens).tolist() == expected
-
-
-def test_one_map_serves_every_position():
-    classes = TokenClasses.build(3, [0, 1, 0])
-    assert classes.kind.tolist() == [0, 0, 0]
-    assert classes.within.tolist() == [[0.5, 1.0, 0.5]]
-
-
 def test_identity_gives_each_token_its_own_class():
     classes = TokenClasses.identity(2, 3)
     assert classes.token_class.tolist() == [[0, 1, 2]]
@@ -92,14 +77,6 @@ def test_aggregate_sums_rows_that_were_not_spread():
     assert masses == pytest.approx(np.array([[0.8, 0.2], [0.7, 0.3]]), abs=1e-15)
 
 
-def test_no_positions_and_no_rows_are_fine():
-    classes = TokenClasses.build(0, [0, 1])
-    assert classes.length == 0
-    none = np.empty(0, dtype=np.int64)
-    assert classes.spread(none, np.empty((0, 2))).shape == (0, 2)
-    assert classes.aggregate(none, np.empty((0, 2))).shape == (0, 2)
-
-
 def test_arrays_are_frozen_and_cut_loose_from_the_arguments():
     maps, kind = np.array([0, 1]), np.zeros(2, dtype=np.int64)
     classes = TokenClasses.build(2, maps, kind=kind)
@@ -109,13 +86,6 @@ def test_arrays_are_frozen_and_cut_loose_from_the_arguments():
     assert classes.kind.tolist() == [0, 0]
     for name in classes.__dataclass_fields__:
         assert not getattr(classes, name).flags.writeable
-
-
-def test_classes_survive_pickling():
-    classes, *_ = random_classes(1)
-    again = pickle.loads(pickle.dumps(classes))
-    for name in classes.__dataclass_fields__:
-        assert (getattr(again, name) == getattr(classes, name)).all()
 
 
 @pytest.mark.parametrize(

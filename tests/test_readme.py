@@ -22,8 +22,8 @@ COMMANDS = [
     for line in text.splitlines()
     if line.startswith("counterprobe ")
 ]
-# Commands that take more than a few seconds.
-SLOW = ("study", "verify", "sample")
+# Those of the quick tests: a program takes seconds to start.
+QUICK = ("--plot quality.png", "counterprobe infill")
 
 
 def environment(folder: Path) -> dict[str, str]:
@@ -59,7 +59,7 @@ def test_the_python_blocks_run_in_order_and_print_what_is_shown(tmp_path):
 @pytest.mark.parametrize(
     "command",
     [
-        pytest.param(line, marks=pytest.mark.slow if line.split()[1] in SLOW else ())
+        pytest.param(line, marks=() if any(words in line for words in QUICK) else pytest.mark.slow)
         for line in COMMANDS
         if line.split()[1] != "reproduce"
     ],

@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Callable
-from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -10,7 +9,7 @@ import torch
 
 from counterprobe import ClassedRows, DenseRows, Rows, TokenClasses
 from counterprobe.arrays import FloatArray
-from counterprobe.rows import concatenate, to_numpy, widened
+from counterprobe.rows import concatenate, to_numpy
 
 
 def random_classes(draw: np.random.Generator, *, in_order: bool = False) -> TokenClasses:
@@ -164,13 +163,6 @@ def test_excess_is_what_lies_above_normalised(pair, represent):
     assert np.array_equal(to_numpy(same.dense()), to_numpy(represent(pair[0]).dense()))
 
 
-def test_excess_over_another_representation_is_dense():
-    one, other = classed_pair(2)
-    mixed = one.excess(DenseRows(other.dense()))
-    assert isinstance(mixed, DenseRows)
-    assert close(mixed.dense(), one.excess(other).dense())
-
-
 def test_entropy(pair, represent):
     expected = [-sum(a * math.log(a) for a in p if a > 0) for p, _ in tables(pair)]
     assert close(represent(pair[0]).entropy(), expected)
@@ -222,13 +214,6 @@ def test_concatenate_joins_in_order(pair, represent):
     expected = np.concatenate([to_numpy(rows.dense()) for rows in (first, second, first)])
     assert (to_numpy(joined.dense()) == expected).all()
     assert concatenate([first]) is first
-
-
-def test_with_masses_keeps_kind_and_positions(pair, represent):
-    first, second = represent(pair[0]), represent(pair[1])
-    again = first.with_masses(second.masses)
-    assert type(again) is type(first)
-    assert (to_numpy(again.dense()) == to_numpy(second.dense())).all()
 
 
 # ----- Drawing ------------------------------------------------------------------------------
@@ -287,15 +272,6 @@ def test_a_float32_draw_stays_off_trailing_tokens_without_mass(make, trailing):
     assert rows.draw(np.array([0.0])).tolist() == [0]
 
 
-def test_zero_goes_to_the_first_token_and_the_largest_uniform_to_the_last(represent):
-    rows = represent(
-        ClassedRows(np.full((1, 4), 0.25), TokenClasses.identity(1, 4), np.zeros(1, int))
-    )
-    assert rows.draw(np.array([0.0])).tolist() == [0]
-    assert rows.draw(np.array([np.nextafter(1.0, 0.0)])).tolist() == [3]
-    assert rows.draw(np.array([0.25])).tolist() == [1]  # intervals are closed on the left
-
-
 def test_drawing_is_in_proportion_whatever_a_row_sums_to(represent):
     grid = (np.arange(8) + 0.5) / 8
     classes = TokenClasses.identity(1, 4)
@@ -308,14 +284,6 @@ def test_drawing_is_in_proportion_whatever_a_row_sums_to(represent):
 def test_a_row_without_mass_still_draws_a_token(represent):
     rows = represent(ClassedRows(np.zeros((1, 3)), TokenClasses.identity(1, 3), np.zeros(1, int)))
     assert 0 <= rows.draw(np.array([0.5]))[0] < 3
-
-
-def test_within_class_shares_are_exact_fractions():
-    # One class of weights 1, 2, 5: the boundaries are 1/8 and 3/8.
-    classes = TokenClasses.build(1, [0, 0, 0], within=[1.0, 2.0, 5.0])
-    uniforms = np.array([float(Fraction(k, 16)) for k in range(16)])
-    rows = ClassedRows(np.ones((16, 1)), classes, np.zeros(16, dtype=int))
-    assert rows.draw(uniforms).tolist() == [0] * 2 + [1] * 4 + [2] * 10
 
 
 # ----- Across representations ---------------------------------------------------------------
@@ -336,17 +304,6 @@ def test_positions_of_another_kind_do_not_cancel():
     masses = np.array([[0.5, 0.5]])
     here, there = (ClassedRows(masses, classes, np.array([i])) for i in (0, 1))
     assert here.total_variation(there) == pytest.approx([0.25])
-
-
-def test_concatenate_of_different_representations_is_dense():
-    first, _ = classed_pair(0)
-    other = ClassedRows(
-        first.class_masses, random_classes(np.random.default_rng(77)), first.positions
-    )
-    for batch in (DenseRows(first.dense()), other):
-        joined = concatenate([first, batch])
-        assert isinstance(joined, DenseRows)
-        assert (joined.dense() == np.concatenate([first.dense(), batch.dense()])).all()
 
 
 def test_hellinger_of_close_rows_does_not_cancel():
@@ -392,13 +349,6 @@ def test_torch_rows_stay_torch_tensors(dtype):
     for found in (p.top()[0], *p.above(0.1), p.draw(np.full(20, 0.5))):
         assert isinstance(found, np.ndarray)
         assert found.dtype == np.int64
-
-
-def test_single_precision_gives_the_numbers_of_double_precision_nearly():
-    first, second = classed_pair(1)
-    p, q = (DenseRows(torch.from_numpy(rows.dense()).float()) for rows in (first, second))
-    assert to_numpy(p.entropy()) == pytest.approx(first.entropy(), abs=1e-5)
-    assert to_numpy(p.total_variation(q)) == pytest.approx(first.total_variation(second), abs=1e-6)
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
@@ -457,36 +407,6 @@ def test_a_tiny_temperature_does_not_underflow_to_nothing():
 # ----- Precision and kind -----------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("given", "expected"),
-    [
-        (np.float64, np.float64), (np.float32, np.float32), (np.float16, np.float32),
-        (np.int32, np.float64), (np.bool_, np.float64), (torch.float64, torch.float64),
-        (torch.float32, torch.float32), (torch.float16, torch.float32),
-        (torch.bfloat16, torch.float32), (torch.int64, torch.float64),
-    ],
-)  # fmt: skip
-def test_sums_are_in_single_precision_at_least(given, expected):
-    plain = np.array([[0, 1], [1, 0]])
-    is_torch = isinstance(given, torch.dtype)
-    array = torch.from_numpy(plain).to(given) if is_torch else plain.astype(given)
-    wide = widened(array)
-    assert wide.dtype == expected
-    assert to_numpy(wide).tolist() == plain.tolist()
-    assert (wide is array) == (given == expected)
-
-
-def test_arrays_come_back_as_they_are_and_tensors_in_a_type_that_numpy_has():
-    array = np.array([0.5])
-    assert to_numpy(array) is array
-    half = to_numpy(torch.tensor([0.5], dtype=torch.bfloat16))
-    assert (half.tolist(), half.dtype) == ([0.5], np.float32)
-    whole = to_numpy(torch.tensor([3]))
-    assert (whole.tolist(), whole.dtype) == ([3], np.int64)
-    assert to_numpy(torch.tensor([0.5], requires_grad=True)).tolist() == [0.5]
-    assert to_numpy(torch.tensor([True])).tolist() == [True]
-
-
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16])
 @pytest.mark.parametrize("temperature", [0.0, 0.5])
 def test_tempered_tensors_stay_tensors_in_single_precision_at_least(dtype, temperature):
@@ -532,16 +452,6 @@ def test_zero_probabilities_are_silent_and_exact(represent):
     start, tokens = half.above(0.5)
     assert (start.tolist(), tokens.tolist()) == ([0, 2], [0, 1])
     assert (start.dtype, tokens.dtype) == (np.int64, np.int64)
-
-
-def test_masses_are_what_is_stored_and_others_take_their_place():
-    classed, other = classed_pair(4)
-    assert classed.masses is classed.class_masses
-    again = classed.with_masses(other.class_masses.astype(np.float32))
-    assert again.class_masses.dtype == np.float64
-    assert again.classes is classed.classes and again.positions is classed.positions
-    dense = DenseRows(classed.dense())
-    assert dense.masses is dense.dense() is dense.probabilities
 
 
 @pytest.mark.parametrize("make", [np.asarray, torch.asarray], ids=["numpy", "torch"])

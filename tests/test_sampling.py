@@ -7,13 +7,14 @@ import sys
 import threading
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from typing import Any, ClassVar
 
 import numpy as np
 import pytest
 
 import counterprobe as cp
+from counterprobe.oracles import Reply
 from counterprobe.samplers import SAMPLERS, Sampler
 from counterprobe.targets import forests
 
@@ -96,22 +97,13 @@ def check_five(law, rule: Sampler, counted, **options: Any) -> cp.SampleBatch:
     return batch
 
 
-def test_every_sampler_draws_side_by_side_what_it_draws_alone(sampler, law, counted):
-    try:
-        rule = sampler.informed_by(law)
-        alone(rule, law.oracle(), 0)
-    except ValueError:
-        pytest.skip("refuses this law before it submits anything")
-    check_five(law, rule, counted)
-
-
 @pytest.mark.parametrize("name", sorted(set(SAMPLERS) - {"packed-theory"}))
-def test_every_name_is_known(name, forest_law):
-    rule = SAMPLERS[name]().informed_by(forest_law)
-    told = {knob.name: getattr(rule, knob.name) for knob in fields(rule)}
-    batch = draw(forest_law.oracle(), name, 5, **told)
-    for k, result in enumerate(batch.results):
-        assert_as_alone(result, alone(rule, forest_law.oracle(), k))
+def test_every_sampler_draws_side_by_side_what_it_draws_alone(name, law, counted):
+    if name in ("centroid-layers", "planned") and isinstance(law, cp.TableLaw):
+        with pytest.raises(ValueError, match=f"'{name}' needs .* forest"):
+            SAMPLERS[name]().informed_by(law)
+        return
+    check_five(law, SAMPLERS[name]().informed_by(law), counted)
 
 
 def test_infeasible_sequences_say_so_and_submit_nothing(counted):
@@ -123,6 +115,7 @@ def test_infeasible_sequences_say_so_and_submit_nothing(counted):
     assert oracle.calls == batch.ledger.total == batch.num_completed == 0
 
 
+@pytest.mark.slow
 def test_the_papers_sampler_in_theory_mode(counted):
     law = cp.families.two_type_path(10, 1, vocab_size=64)
     rule = cp.samplers.PackedTheory(epsilon=0.1, edge_signal=0.3, tail_tolerance=0.13)
@@ -254,10 +247,10 @@ def test_threads_are_bounded_and_ended_sequences_make_room(table_law, counted):
     most = 0
 
     class Watching(counted):
-        def rows(self, states, readouts):
+        def ask(self, query):
             nonlocal most
             most = max(most, running())
-            return super().rows(states, readouts)
+            return super().ask(query)
 
     rule = cp.samplers.Threshold(0.5)
     oracle = Watching(table_law.oracle())
@@ -329,10 +322,10 @@ def test_an_error_reaches_sequences_that_catch_errors(law):
 @pytest.mark.parametrize("failing", [1, 2, 4])
 def test_an_oracle_that_fails_ends_all(table_law, counted, failing):
     class Failing(counted):
-        def rows(self, states, readouts):
+        def ask(self, query):
             if self.calls == failing - 1:
                 raise ConnectionError("the model is away")
-            return super().rows(states, readouts)
+            return super().ask(query)
 
     for rule in (cp.samplers.Sequential("confidence"), cp.samplers.Sequential()):
         with pytest.raises(ConnectionError, match="the model is away"):
@@ -340,17 +333,6 @@ def test_an_oracle_that_fails_ends_all(table_law, counted, failing):
     with pytest.raises(ConnectionError) as error:
         draw(Failing(table_law.oracle()), cp.samplers.Sequential("confidence"), 4)
     assert error.value.__notes__ == ["while the oracle was asked for sequences 0, 1, 2, 3"]
-
-
-def test_the_failure_of_many_sequences_names_a_few_of_them(table_law):
-    class Away(cp.testing.CountingOracle):
-        def rows(self, states, readouts):
-            raise ConnectionError("the model is away")
-
-    with pytest.raises(ConnectionError) as error:
-        draw(Away(table_law.oracle()), cp.samplers.Sequential("confidence"), 9)
-    told = "while the oracle was asked for sequences 0, 1, 2, 3, ... (9 of them)"
-    assert error.value.__notes__ == [told]
 
 
 def test_a_bad_row_is_laid_at_the_door_of_its_sequence():
@@ -373,8 +355,8 @@ def test_a_bad_row_is_laid_at_the_door_of_its_sequence():
 )
 def test_a_reply_that_cannot_be_shared_out_is_an_error(table_law, counted, reply):
     class Wrong(counted):
-        def rows(self, states, readouts):
-            return reply(super().rows(states, readouts))
+        def ask(self, query):
+            return Reply(reply(super().ask(query).rows))
 
     with pytest.raises(cp.OracleError, match="must return"):
         draw(Wrong(table_law.oracle()), "threshold", 3)
@@ -466,9 +448,9 @@ def test_ctrl_c_ends_every_sequence(law, counted):
 @pytest.mark.usefixtures("ctrl_c_arrives")
 def test_ctrl_c_inside_the_oracle_ends_every_sequence(table_law, counted):
     class Slow(counted):
-        def rows(self, states, readouts):
+        def ask(self, query):
             os.kill(os.getpid(), signal.SIGINT)
-            return super().rows(states, readouts)
+            return super().ask(query)
 
     with pytest.raises(KeyboardInterrupt):
         cp.sample(Slow(table_law.oracle()), "threshold", 4, progress=False)
@@ -540,12 +522,6 @@ def test_a_seed_and_its_streams_are_the_same(law):
     other = cp.sample(law.oracle(), "sequential", 2, seed=5, progress=False)
     again = cp.sample(law.oracle(), "sequential", 2, seed=5, progress=False)
     assert other.sequences.tolist() == again.sequences.tolist()
-
-
-def test_settings_reach_a_sampler_by_name(law):
-    batch = cp.sample(law.oracle(), "random-balanced", 2, batches=2, progress=False)
-    assert batch.results[0].settings == {"batches": 2, "larger_first": True}
-    assert batch.ledger.depth == 2
 
 
 def test_no_setting_of_a_sampler_is_taken_for_an_argument():
@@ -679,25 +655,6 @@ def test_a_number_of_groups_above_the_count_is_fresh_orders(law):
     fresh = cp.sample(law.oracle(), "random-balanced", 4, orders="fresh", progress=False)
     many = cp.sample(law.oracle(), "random-balanced", 4, orders=9, progress=False)
     assert fresh.sequences.tolist() == many.sequences.tolist()
-
-
-@pytest.mark.parametrize("suffix", [".jsonl", ".npz"])
-def test_scores_and_texts_survive_a_file(law, tmp_path, suffix):
-    drawn = cp.sample(law.oracle(), "random-balanced", 3, log_probs=True, progress=False)
-    scores = drawn.token_log_probs.copy()
-    scores[0, 0], scores[1, 1] = np.nan, -np.inf
-    drawn = replace(
-        drawn, texts=("a", "<b>", "ü"), token_log_probs=scores, log_likelihoods=scores[:, :2],
-        measuring=cp.Ledger(probes=7),
-    )  # fmt: skip
-    path = tmp_path / f"drawn{suffix}"
-    drawn.save(path)
-    read = cp.SampleBatch.load(path)
-    assert read.texts == drawn.texts
-    assert read.measuring == drawn.measuring
-    assert np.array_equal(read.token_log_probs, scores, equal_nan=True)
-    assert np.array_equal(read.log_likelihoods, scores[:, :2], equal_nan=True)
-    assert np.array_equal(read.log_probs, drawn.log_probs)
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,6 @@
 """Ray: a real cluster of two nodes, one of which is killed while it works.
 
-The quick suite starts one cluster, for one test; every other start is slow.
+Every start of a cluster is slow; kills of processes are among the quick tests.
 """
 
 import os
@@ -163,6 +163,7 @@ def study_results(file, engine, watch=None):
     return results_of(file)
 
 
+@pytest.mark.slow
 def test_a_node_killed_in_the_middle_of_a_stage_and_of_a_study_changes_nothing(nodes, tmp_path):
     result, alone = killed_in_a_stage(nodes), screened(LAW.oracle())
     np.testing.assert_array_equal(result.tokens, alone.tokens)

@@ -111,12 +111,6 @@ def test_a_task_that_loses_every_worker_ends_the_crew():
     assert [hand.tasks for hand in engine.hired] == [[1], [1], [1]]
 
 
-def test_one_attempt_means_that_a_loss_ends_the_crew():
-    with Crew(Scripted(["started", "lost"], [], attempts=1), None) as crew:
-        with pytest.raises(EngineError, match=r"^its machine is gone$"):
-            all_done(crew, range(4))
-
-
 def test_what_was_finished_comes_before_a_task_that_is_given_up_and_the_others_after_it():
     class Both(Scripted):
         def ready(self, hands, seconds):
@@ -166,11 +160,6 @@ def test_workers_that_die_before_they_start_are_not_replaced():
         with pytest.raises(EngineError, match="no worker is left: its machine is gone"):
             all_done(crew, [1, 2])
     assert len(engine.hired) == 2
-
-
-def test_one_worker_that_starts_does_the_work_of_those_that_did_not():
-    with Crew(Scripted(["lost"], [], ["lost"]), None) as crew:
-        assert all_done(crew, range(5)) == squares(range(5))
 
 
 def test_a_job_that_cannot_be_made_says_so_with_its_own_error():

@@ -6,7 +6,6 @@ from numpy.typing import ArrayLike
 
 from counterprobe import graph
 from counterprobe.errors import CounterprobeError
-from counterprobe.graph.edges import check_alive
 from counterprobe.graph.neighbours import label_components
 from small_graphs import as_lists
 
@@ -109,55 +108,6 @@ def test_a_graph_without_edges_is_all_isolated_vertices(n: int) -> None:
     assert as_lists(graph.centroid_layers(n, NO_EDGES)) == ([every] if n else [])
     assert graph.cycle_vertices(n, NO_EDGES).tolist() == [False] * n
     assert graph.repair_order(n, NO_EDGES).tolist() == []
-
-
-@pytest.mark.parametrize("n", [0, 3])
-def test_nothing_alive_leaves_nothing_to_do(n: int) -> None:
-    """An all-dead mask is a valid, empty graph, even over a cycle."""
-    dead = np.zeros(n, dtype=bool)
-    triangle = [[0, 1], [1, 2], [2, 0]][:n]
-    assert graph.centroids(n, triangle, dead).tolist() == []
-    assert graph.centroid_layers(n, triangle, dead) == []
-    assert graph.repair_order(n, triangle, dead).tolist() == []
-
-
-def test_isolated_vertices_beside_a_triangle() -> None:
-    """Vertices without edges are in no cycle and are never deleted."""
-    triangle = [[1, 3], [3, 5], [5, 1]]
-    assert graph.components(7, triangle).tolist() == [0, 1, 2, 1, 3, 1, 4]
-    assert np.flatnonzero(graph.cycle_vertices(7, triangle)).tolist() == [1, 3, 5]
-    assert graph.repair_order(7, triangle).tolist() == [1]
-
-
-def test_a_mask_of_vertices_comes_back_as_booleans_of_its_own() -> None:
-    alive = np.array([True, False])
-    mask = check_alive(2, alive)
-    assert mask.dtype == np.bool_ and mask.tolist() == [True, False]
-    mask[0] = False
-    assert alive.tolist() == [True, False]
-    assert check_alive(2, None).tolist() == [True, True]
-    assert check_alive(2, None).dtype == np.bool_
-    assert check_alive(0, []).dtype == np.bool_
-
-
-@pytest.mark.parametrize("edges", [[], [[0, 1], [3, 1]], [[0, 1], [1, 2], [2, 0], [2, 3]]])
-def test_vertices_are_int64_everywhere_and_masks_boolean(edges: ArrayLike) -> None:
-    """What comes out may index what comes next."""
-    array = np.array(edges, dtype=np.int32).reshape(-1, 2)
-    rows = graph.adjacency(5, array)
-    found = [graph.components(5, array), graph.repair_order(5, array)]
-    found += [
-        rows.start,
-        rows.neighbour,
-        rows.edge,
-        *label_components(5, graph.check_edges(5, array)),
-    ]
-    if len(edges) < 4:
-        forest = graph.root_forest(5, array)
-        found += [getattr(forest, name) for name in type(forest).__slots__]
-        found += [graph.centroids(5, array), *graph.centroid_layers(5, array)]
-    assert {one.dtype for one in found} == {np.dtype(np.int64)}
-    assert graph.cycle_vertices(5, array).dtype == np.bool_
 
 
 def test_components_come_with_their_smallest_vertices() -> None:

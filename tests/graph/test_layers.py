@@ -25,29 +25,6 @@ def test_a_tie_between_two_centroids_goes_to_the_smaller_label() -> None:
     assert graph.centroids(4, [[0, 3], [3, 1], [1, 2]]).tolist() == [1]
 
 
-def test_centroid_layers_of_a_complete_binary_tree() -> None:
-    """Fifteen vertices in heap order: every deletion leaves complete trees, so layers are levels.
-
-    The root leaves 7 + 7; then 1 and 2 leave 3 + 3 each; then 3..6 leave single leaves.
-    """
-    edges = [[(child - 1) // 2, child] for child in range(1, 15)]
-    layers = graph.centroid_layers(15, edges)
-    assert as_lists(layers) == [[0], [1, 2], [3, 4, 5, 6], [7, 8, 9, 10, 11, 12, 13, 14]]
-
-
-def test_centroid_layers_of_a_binary_tree_without_its_root() -> None:
-    """With vertices 0 and 2 dead, three complete trees remain: below 1 (7), 5 (3) and 6 (3).
-
-    Layer one is 1, 5, 6; that leaves the trees below 3 and 4, and the leaves 11..14.
-    """
-    edges = [[(child - 1) // 2, child] for child in range(1, 15)]
-    alive = np.ones(15, dtype=bool)
-    alive[[0, 2]] = False
-    layers = graph.centroid_layers(15, edges, alive)
-    assert as_lists(layers) == [[1, 5, 6], [3, 4, 11, 12, 13, 14], [7, 8, 9, 10]]
-    assert alive.sum() == 13
-
-
 def test_centroid_layers_of_a_caterpillar_by_hand() -> None:
     """Spine 0-1-2 with leaves 3, 4, 5, 6 at vertex 0: seven vertices, so parts of at most three.
 

@@ -42,9 +42,3 @@ def test_adjacency_lists_each_edge_at_both_ends_in_order(drawn: tuple[int, Edges
         expected = [(sum(e) - vertex, k) for k, e in enumerate(edges) if vertex in e]
         assert found == sorted(expected)
     assert {rows.start.dtype, rows.neighbour.dtype, rows.edge.dtype} == {np.dtype(np.int64)}
-
-
-def test_neighbours_cannot_be_edited() -> None:
-    """They are shared between searches."""
-    rows = graph.adjacency(3, [[0, 1], [1, 2]])
-    assert not any(getattr(rows, name).flags.writeable for name in type(rows).__slots__)

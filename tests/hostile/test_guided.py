@@ -28,6 +28,7 @@ def run(command: list[str], folder: Path) -> tuple[int, str]:
     return done.returncode, done.stdout + done.stderr
 
 
+@pytest.mark.slow
 def test_two_thousand_guided_inputs_are_read_or_refused(tmp_path):
     tool = str(ROOT / "tools" / "fuzz.py")
     words = ["--seconds", "0", "--runs", "2000", "--crashes", str(tmp_path)]

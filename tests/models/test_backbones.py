@@ -1,6 +1,5 @@
 """Backbones: the shipped ones, and PDB files in all their ways."""
 
-from importlib import resources
 from pathlib import Path
 
 import numpy as np
@@ -56,11 +55,6 @@ def test_shipped_backbones_look_like_proteins(name, length, start):
         (carbon[:-1], nitrogen[1:], 1.33),
     ):
         np.testing.assert_allclose(np.linalg.norm(one - other, axis=1), bond, atol=0.1)
-
-
-def test_shipped_backbones_are_small():
-    data = resources.files("counterprobe.models") / "data"
-    assert sum(len(file.read_bytes()) for file in data.iterdir()) < 20_000
 
 
 def test_an_unknown_name_is_refused():

@@ -98,19 +98,6 @@ def test_tempered_rows_are_of_the_same_kind_and_draw_the_same():
         assert np.array_equal(mine.draw(uniforms), theirs.draw(uniforms))
 
 
-def test_rows_of_no_readouts_reduce_to_nothing():
-    rows = TorchRows(torch.empty((0, 4)))
-    assert len(rows.entropy()) == len(rows.draw(np.empty(0))) == len(rows.top()[0]) == 0
-    assert rows.above(0.5)[0].tolist() == [0]
-    assert len(rows.take(np.empty(0, dtype=int))) == 0
-
-
-def test_numpy_rows_can_stand_on_the_other_side():
-    p, q = pair(11)
-    mixed = TorchRows(torch.from_numpy(p)).total_variation(DenseRows(q))
-    np.testing.assert_allclose(to_numpy(mixed), np.abs(p - q).sum(axis=1) / 2)
-
-
 def test_parts_join_and_come_apart():
     p, _ = pair(12)
     rows = TorchRows(torch.from_numpy(p))

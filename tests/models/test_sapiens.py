@@ -13,7 +13,6 @@ from counterprobe.extras import MissingExtra
 from counterprobe.models import sapiens, weights
 from counterprobe.models.sapiens import load_sapiens
 from counterprobe.oracles import Readouts
-from counterprobe.rows import to_numpy
 
 # Trastuzumab.
 HEAVY = (
@@ -150,11 +149,3 @@ def test_a_missing_package_is_asked_for_by_name_and_version(monkeypatch):
         MissingExtra, match=r"sapiens-heavy needs sapiens: pip install --no-deps sapiens==1.0.3"
     ):
         load_sapiens("heavy")
-
-
-def test_conserved_residues_are_filled_in_surely(heavy):
-    template = heavy.template("EVQLVESGGGLVQPGGSLRLSXXAS")
-    rows = heavy.oracle(template).rows(template.given[None], Readouts.same(1, template.masked))
-    tokens, probability = rows.top()
-    assert template.vocabulary[tokens].tolist() == list(sapiens.LETTERS.look_up("CA"))
-    assert (to_numpy(probability) > 0.5).all()

@@ -1,7 +1,5 @@
 """Templates: frames, slots, what is allowed, and the way there and back."""
 
-import pickle
-
 import numpy as np
 import pytest
 
@@ -28,12 +26,6 @@ def test_the_mask_is_never_a_token_and_tokens_count_without_it():
     assert template.fill([[2, MASK, 0]]).tolist() == [[3, 2, 0]]
 
 
-def test_a_template_with_nothing_masked_is_complete():
-    template = PROTEIN.template("EVQL")
-    assert template.is_complete
-    assert template.text(template.given) == "EVQL"
-
-
 @pytest.mark.parametrize(
     "sequence", ["EVXXL", "EV[MASK][MASK]L", "EV<mask>XL", " EV__\nL ", "EV**L"]
 )
@@ -47,13 +39,6 @@ def test_every_spelling_of_the_mask_is_read(sequence):
 def test_texts_come_back_from_tokens():
     template = PROTEIN.template("XXX")
     assert template.texts([[0, 1, 2], [19, MASK, 17]]) == ["ACD", "YXV"]
-
-
-def test_a_template_survives_pickling():
-    template = PROTEIN.template("EXXL", allowed={1: "AG"})
-    again = pickle.loads(pickle.dumps(template))
-    assert again.text([3, 0, 5, 9]) == "EAGL"
-    assert np.array_equal(again.permitted, template.permitted)
 
 
 @pytest.mark.parametrize(
@@ -143,14 +128,3 @@ def test_bad_frames_are_refused(arguments, problem):
         Template.from_ids(*arguments)
     with pytest.raises(ValueError, match="length must be at least 1"):
         Template.blank(0, range(3), 3)
-
-
-def test_states_of_another_length_are_refused():
-    with pytest.raises(ValueError, match=r"shape \(B, 2\)"):
-        Template.blank(2, range(3), 3).fill([[0, 1, 2]])
-
-
-def test_a_template_says_how_much_is_to_be_filled_in():
-    assert repr(PROTEIN.template("EVXX")) == (
-        "Template(2 of 4 positions masked, 20 tokens: 'EVXX')"
-    )

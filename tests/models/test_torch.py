@@ -60,16 +60,6 @@ def test_rows_are_the_softmax_of_the_logits_in_double_precision(denoiser, dtype,
     )
 
 
-def test_readouts_come_back_in_the_order_they_were_asked(denoiser):
-    oracle = TorchOracle(denoiser(), length=12, mask_id=7, batch_size=2)
-    states = some_states(12, 7, 5)
-    readouts = Readouts.every_masked(states)
-    order = np.random.default_rng(1).permutation(len(readouts))
-    mixed = Readouts.pairs(readouts.state_index[order], readouts.position[order])
-    together = to_numpy(oracle.rows(states, readouts).dense())
-    assert np.array_equal(to_numpy(oracle.rows(states, mixed).dense()), together[order])
-
-
 def test_it_passes_the_conformance_suite_of_oracles(denoiser):
     testing.check_oracle(TorchOracle(denoiser(), length=12, mask_id=7))
 
@@ -346,13 +336,6 @@ def test_a_single_state_that_does_not_fit_says_what_to_do(denoiser):
     oracle = TorchOracle(model, length=12, mask_id=7, allowed=range(7), row_error=0.0)
     with pytest.raises(cp.OracleError, match=r"single state \(CUDA out of memory. Tried to all"):
         oracle.rows(some_states(12, 7, 4), Readouts.same(4, []).pairs([0], [0]))
-
-
-def test_other_errors_of_the_model_pass_through(denoiser):
-    model = Small(denoiser(), 0, KeyError).eval()
-    oracle = TorchOracle(model, length=12, mask_id=7, allowed=range(7), row_error=0.0)
-    with pytest.raises(KeyError):
-        oracle.rows(np.full((1, 12), MASK), Readouts.same(1, [0]))
 
 
 # ----- Bad input ----------------------------------------------------------------------------

@@ -28,31 +28,6 @@ def batch(request: pytest.FixtureRequest, law) -> cp.SampleBatch:
 
 
 @pytest.mark.parametrize("suffix", [".jsonl", ".npz"])
-def test_a_file_gives_back_what_was_saved(batch, suffix, tmp_path):
-    path = tmp_path / f"samples{suffix}"
-    batch.save(path)
-    back = cp.SampleBatch.load(path)
-    assert os.listdir(tmp_path) == [path.name]
-    assert back.sequences.tolist() == batch.sequences.tolist()
-    assert back.sequences.dtype == batch.sequences.dtype
-    assert back.given.tolist() == batch.given.tolist()
-    assert back.ledger == batch.ledger
-    assert back.ledgers == batch.ledgers
-    assert back.tokens_per_forward == batch.tokens_per_forward
-    assert repr(back) == repr(batch)
-    for mine, other in zip(back.results, batch.results, strict=True):
-        assert mine.summary() == other.summary()
-        assert mine.stop is other.stop
-        assert mine.rights == other.rights
-        assert (mine.tokens is None) == (other.tokens is None)
-        assert mine.state.tolist() == other.state.tolist()
-        assert mine.given.tolist() == other.given.tolist()
-        assert mine.round_of_position.tolist() == other.round_of_position.tolist()
-        assert [b.tolist() for b in mine.batches] == [b.tolist() for b in other.batches]
-        assert mine.transcript.entries == []
-
-
-@pytest.mark.parametrize("suffix", [".jsonl", ".npz"])
 @pytest.mark.parametrize("measured", [(), ("token_log_probs",), ("log_likelihoods",)])
 def test_a_file_gives_back_what_was_measured_and_nothing_else(law, suffix, measured, tmp_path):
     drawn = cp.sample(law.oracle(), "one-batch", 3, seed=3, progress=False)
@@ -67,23 +42,6 @@ def test_a_file_gives_back_what_was_measured_and_nothing_else(law, suffix, measu
         found = getattr(back, name)
         assert (found is not None) == (name in measured)
         assert found is None or found.tolist() == array.tolist()
-
-
-def test_settings_become_what_json_has():
-    settings = {1: np.array([1.5, np.inf]), "size": np.int64(3), "pair": (None, True), "of": MASK}
-    assert batches._plain(settings) == {
-        "1": [1.5, "inf"], "size": 3, "pair": [None, True], "of": MASK,
-    }  # fmt: skip
-    assert batches._plain(cp.Right.VERIFY) == str(cp.Right.VERIFY)
-
-
-def test_lines_are_json_that_others_can_read(batch, tmp_path):
-    batch.save(tmp_path / "samples.jsonl")
-    header, *lines = (tmp_path / "samples.jsonl").read_text().splitlines()
-    assert json.loads(header)["format"] == "counterprobe samples 1"
-    assert json.loads(header)["sampler"] == batch.results[0].sampler
-    tokens = [json.loads(line)["tokens"] for line in lines]
-    assert tokens == batch.sequences.tolist()
 
 
 @pytest.mark.parametrize("suffix", [".jsonl", ".npz"])
@@ -146,18 +104,6 @@ def test_a_batch_says_in_one_line_what_it_is():
     assert repr(alone).startswith("SampleBatch(1 x 2000 by one-batch, all completed; 1 submi")
 
 
-def test_tokens_per_forward_counts_every_submission():
-    law = cp.families.path(60, target_seed=1)
-    given = np.full(60, MASK)
-    given[:10] = 0
-    batch = cp.sample(law.oracle(), "compressed", 5, given=given, progress=False)
-    assert batch.tokens_per_forward == 5 * 50 / batch.ledger.total
-    summary = batch.summary()
-    assert summary["tokens_per_forward"] == batch.tokens_per_forward
-    assert (summary["count"], summary["completed"], summary["sampler"]) == (5, 5, "compressed")
-    assert summary["total"] == batch.ledger.total
-
-
 def test_a_batch_cannot_be_edited_and_survives_pickling(batch):
     with pytest.raises(ValueError, match="read-only"):
         batch.sequences[0, 0] = 1
@@ -173,27 +119,6 @@ def test_an_archive_that_unfolds_into_more_than_any_batch_is_refused(tmp_path, m
     np.savez_compressed(tmp_path / "bomb.npz", sequences=np.zeros((2**10, 2**10)))
     with pytest.raises(ValueError, match="its arrays take 8,388,736 bytes, at most 1,000,000"):
         cp.SampleBatch.load(tmp_path / "bomb.npz")
-
-
-@pytest.mark.parametrize(
-    ("line", "name", "value"),
-    [
-        (0, "settings", []), (0, "ledger", {"probes": -1}), (0, "temperature", "warm"),
-        (1, "ledger", {"probes": 0.5}), (1, "sequence", None), (1, "reason", 3),
-        (1, "text", 5), (1, "tokens", [1.5]), (1, "given", [[0]]), (1, "tokens", [-2]),
-        (1, "seconds", None), (0, "format", "x\ny"),
-    ],
-)  # fmt: skip
-def test_a_part_of_another_kind_is_refused_in_one_line(tmp_path, line, name, value):
-    law = cp.TableLaw(np.full(2, 0.5))
-    file = tmp_path / "a.jsonl"
-    cp.sample(law.oracle(), cp.samplers.Sequential(), count=1, seed=1).save(file)
-    lines = [json.loads(text) for text in file.read_text().splitlines()]
-    lines[line][name] = value
-    file.write_text("\n".join(map(json.dumps, lines)))
-    with pytest.raises(ValueError, match="is not a file of samples, or is damaged") as problem:
-        cp.SampleBatch.load(file)
-    assert "\n" not in str(problem.value)
 
 
 def test_log_probs_are_the_sums_over_what_was_drawn(law):

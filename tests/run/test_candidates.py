@@ -65,15 +65,6 @@ def test_candidates_come_from_the_rows_and_every_draft_has_fresh_noise(law):
     assert now.tolist() == exact.draw(noise.uniforms(left, 4)).tolist()
 
 
-def test_old_draws_are_forgotten_and_come_back_the_same():
-    noise = STREAMS.commit_noise(10)
-    where = np.arange(10)
-    first = [noise.uniforms(where, draw).tolist() for draw in range(50)]
-    assert len(noise._drawn) <= 2
-    assert [noise.uniforms(where, draw).tolist() for draw in range(50)] == first
-    assert len({tuple(draw) for draw in first}) == 50
-
-
 def test_looking_ahead_is_one_stage_and_spares_the_next_submission(law, counted):
     oracle = counted(law.oracle())
     run = begun(oracle)
@@ -173,12 +164,6 @@ def test_temperature_changes_what_is_drawn_and_is_recorded(law):
     assert draw(0.5).ledger == usual.ledger
 
 
-@pytest.mark.parametrize("temperature", [-0.5, float("nan"), float("inf")])
-def test_a_temperature_must_be_finite_and_not_negative(law, temperature):
-    with pytest.raises(ValueError, match="temperature must be finite and at least 0"):
-        cp.Unmasking(law.oracle(), temperature=temperature)
-
-
 # ----- The book -------------------------------------------------------------------------------
 
 
@@ -226,12 +211,3 @@ def test_a_book_knows_what_a_plain_list_of_all_that_was_looked_at_knows(seed):
                 book.require("test")
         else:
             assert book.require("test") is current
-
-
-def test_candidates_are_placed_beside_what_a_state_holds_and_the_state_is_left_alone():
-    rows = cp.DenseRows(np.full((3, 4), 0.25))
-    drawn = cp.Candidates(np.array([0, 2, 3]), rows, np.array([3, 1, 2]))
-    state = np.array([MASK, 0, MASK, MASK], dtype=np.int32)
-    assert drawn.slots(np.array([3, 0])).tolist() == [2, 0]
-    assert drawn.place(state, np.array([3, 0])).tolist() == [3, 0, MASK, 2]
-    assert state.tolist() == [MASK, 0, MASK, MASK]

@@ -48,15 +48,6 @@ def test_both_draws_take_the_uniform_of_each_position_from_the_tempered_rows(
     assert np.isnan(np.delete(scores, POSITIONS)).all()
 
 
-def test_a_draw_leaves_rows_as_they_are_unless_told_otherwise(noise, rows):
-    scores = np.zeros(LENGTH)
-    expected = rows.draw(noise.uniforms(POSITIONS, 0)).tolist()
-    assert NoisyDraw(noise)(STATE, POSITIONS, rows, 0).tolist() == expected
-    assert ScoredDraw(noise, scores)(STATE, POSITIONS, rows, 0).tolist() == expected
-    assert expected != NoisyDraw(noise, 0.0)(STATE, POSITIONS, rows, 0).tolist()
-    assert expected != NoisyDraw(noise)(STATE, POSITIONS, rows, 1).tolist()
-
-
 def test_a_position_that_is_drawn_again_keeps_its_last_score(noise, rows):
     scores = np.zeros(LENGTH)
     draw = ScoredDraw(noise, scores)

@@ -8,8 +8,7 @@ import pytest
 import counterprobe as cp
 from counterprobe import Query, testing
 from counterprobe.oracles import KeptWork
-from counterprobe.samplers import OneBatch, RandomBalanced, Sequential
-from counterprobe.states import fingerprint
+from counterprobe.samplers import RandomBalanced, Sequential
 
 MASK = cp.MASK
 STREAMS = cp.Streams(5, 6)
@@ -44,14 +43,6 @@ def test_context_may_differ_in_values_between_sequences(law):
         single = alone(Sequential("random"), law.oracle(), k, given[k])
         assert many.sequences[k].tolist() == single.tokens.tolist()
     assert many.sequences[:, 1].tolist() == [0, 1, 2]
-
-
-def test_one_context_serves_every_sequence(law):
-    given = np.full(law.length, MASK)
-    given[0] = 2
-    many = in_lockstep(OneBatch(), law.oracle(), 4, given=given)
-    assert many.sequences[:, 0].tolist() == [2] * 4
-    assert many.ledger.rows_read == 4 * (law.length - 1)
 
 
 def test_all_given_costs_nothing(law, counted):
@@ -177,25 +168,6 @@ def test_a_round_past_the_budget_is_not_made(law, counted):
     assert (run.states[:, 2] == MASK).all()
 
 
-def test_temperature_is_that_of_the_runs_alone(law):
-    run = cp.Lockstep(law.oracle(), 3, STREAMS, temperature=0.5)
-    run.commit(run.residual)
-    for k in range(3):
-        single = cp.Unmasking(law.oracle(), sequence=k, temperature=0.5)
-        single.begin(STREAMS)
-        assert run.states[k].tolist() == single.commit(single.residual).tolist()
-    with pytest.raises(ValueError, match="temperature must be finite"):
-        cp.Lockstep(law.oracle(), 3, STREAMS, temperature=-1)
-
-
-def test_a_plain_seed_is_refused_and_whole_floats_are_taken(law):
-    with pytest.raises(ValueError, match=r"got 7; from one seed: Streams.from_seed\(7\)"):
-        cp.Lockstep(law.oracle(), 3, 7)
-    assert len(cp.Lockstep(law.oracle(), 3.0, STREAMS).states) == 3
-    with pytest.raises(ValueError, match=r"count must be a whole number, got 2\.5"):
-        cp.Lockstep(law.oracle(), 2.5, STREAMS)
-
-
 class Following(testing.CountingOracle):
     """Keeps the states of many runs, and reads nothing from a query but what is new."""
 
@@ -300,16 +272,6 @@ def test_a_result_does_not_change_when_its_runs_go_on(law):
     assert (run.result().token_log_probs[:, :2] <= 0).all()
 
 
-def test_what_is_left_is_counted_over_all_sequences_and_shown_for_the_first(law):
-    run = cp.Lockstep(law.oracle(), 3, STREAMS, groups=2, given=[1] + [MASK] * (law.length - 1))
-    assert (run.num_groups, run.num_left) == (2, 3 * (law.length - 1))
-    assert run.residual.tolist() == list(range(1, law.length))
-    run.commit_groups([[2, 1], [3]])
-    assert run.residual.tolist() == list(range(3, law.length))
-    assert run.num_left == 3 * (law.length - 1) - 2 * 2 - 1
-    assert [one.rows_read for one in run.ledgers] == [2, 2, 1]
-
-
 def test_the_budget_of_a_group_is_its_own(law):
     run = cp.Lockstep(law.oracle(), 2, STREAMS, groups=2, max_submissions=2)
     run.commit_groups([[0], None])
@@ -326,19 +288,3 @@ def test_the_budget_of_a_group_is_its_own(law):
         cp.Lockstep(law.oracle(), 2, STREAMS, at_once=0)
     with pytest.raises(ValueError, match="groups must be at least 1, got 0"):
         cp.Lockstep(law.oracle(), 2, STREAMS, groups=0)
-
-
-def test_the_whole_says_in_its_transcript_what_was_committed_at_which_states(law, counted):
-    oracle = counted(law.oracle())
-    run = cp.Lockstep(oracle, 3, STREAMS, groups=3, at_once=2)
-    for batches in ([[2, 0]] * 3, [[3], [1], None]):
-        run.commit_groups(batches)
-    events = run.door.transcript.events
-    assert [event.operation for event in events] == ["commit"] * 2
-    assert [event.positions.tolist() for event in events] == [[2, 0], [1, 3]]
-    assert [event.submissions for event in events] == [3, 2]
-    prints = np.concatenate([event.fingerprints for event in events])
-    assert prints.tolist() == fingerprint(np.concatenate(oracle.seen)).tolist()
-    assert run.door.transcript.replay() == run.ledger
-    shared = [readouts.shared for readouts in oracle.read]
-    assert [None if one is None else one.tolist() for one in shared] == [[2, 0]] * 2 + [None]

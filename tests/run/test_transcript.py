@@ -89,14 +89,6 @@ def test_levels_differ_in_what_they_keep_only(law):
     assert len({tuple(run.state) for run in runs.values()}) == 1
 
 
-def test_notes_stand_between_the_stages_they_came_between(table_law):
-    entries = hand_made_run(table_law.oracle(), cp.Level.STRUCTURE).transcript.entries
-    kinds = [entry.operation if isinstance(entry, Event) else entry.name for entry in entries]
-    assert kinds == [
-        "preprocess", "probe", "votes", "probe", "commit", "commit", "probe", "commit",
-    ]  # fmt: skip
-
-
 def test_events_name_the_batch_and_whether_it_was_selected(law):
     events = hand_made_run(law.oracle(), cp.Level.LEDGER).transcript.events
     commits = [event for event in events if event.operation == "commit"]
@@ -198,24 +190,6 @@ def test_nothing_replays_to_nothing():
 
 
 NOWHERE, NO_PRINTS = np.empty(0, dtype=np.int64), np.empty(0, dtype=np.uint64)
-
-
-@pytest.mark.parametrize(
-    ("event", "charges"),
-    [
-        (("preprocess", 1, 5), {"preprocessing": 1, "depth": 1}),
-        (("probe", 3, 5), {"probes": 3, "depth": 1}),
-        (("commit", 2, 5), {"commits": 2, "depth": 1}),
-        (("commit", 2, 5, True), {"commits": 2, "depth": 1, "selected_commits": 1}),
-        (("remask", 0, 0), {}),
-    ],
-)
-def test_an_event_is_charged_as_what_it_was(event, charges):
-    operation, submissions, rows_read, *selected = event
-    one = Event(operation, submissions, rows_read, NOWHERE, NO_PRINTS, *selected)
-    before = cp.Ledger(1, 10, 10, 10, 100, 2, 10)
-    expected = before.charge(rows_read=rows_read, stage_width=submissions, **charges)
-    assert one.charge(before) == expected
 
 
 def test_a_listener_hears_notes_details_and_announcements_and_only_notes_are_kept():

@@ -74,16 +74,6 @@ def test_a_second_all_mask_readout_is_a_probe(law):
     assert (run.ledger.preprocessing, run.ledger.probes) == (1, 2)
 
 
-def test_preprocessing_reads_every_residual_position_in_order(law):
-    given = np.full(law.length, MASK)
-    given[1] = 0
-    run = cp.Unmasking(law.oracle(), given=given)
-    rows = run.preprocess()
-    assert len(rows) == law.length - 1
-    expected = law.oracle().rows(given[None].astype(np.int32), Readouts.same(1, run.residual))
-    assert (rows.masses == expected.masses).all()
-
-
 def test_a_selected_commit_is_one_submission_with_the_right_and_two_without(law):
     def last(residual, rows):
         assert len(rows) == len(residual)
@@ -103,15 +93,6 @@ def test_a_selected_commit_is_one_submission_with_the_right_and_two_without(law)
     assert bare.rights_used == Right.NONE
     assert bare.rights == Right.VERIFY
     assert positions.tolist() == [law.length - 1]
-
-
-def test_a_selection_in_any_order_draws_each_position_from_its_own_row(law):
-    chosen = np.array([3, 0, 2])
-    run, plain = begun(law.oracle()), begun(law.oracle())
-    positions, tokens = run.commit_selected(lambda residual, rows: chosen)
-    assert positions.tolist() == chosen.tolist()
-    assert tokens.tolist() == plain.commit(chosen).tolist()
-    assert run.state.tolist() == plain.state.tolist()
 
 
 # ----- Commits ------------------------------------------------------------------------------
@@ -179,9 +160,6 @@ def test_work_kept_beside_probes_and_context_gives_the_same_bits(counted):
         run.commit(run.residual)
     assert runs[0].state.tolist() == runs[1].state.tolist()
     assert runs[0].state[[3, 17]].tolist() == [0, 5]
-
-
-# ----- Given context ------------------------------------------------------------------------
 
 
 # ----- Stages -------------------------------------------------------------------------------
@@ -664,41 +642,6 @@ def test_every_commit_settles_its_own_values_from_its_own_rows_and_is_charged_af
         expected |= Right.REMASK
     assert run.rights_used == expected
     assert run.round_of_position[[1, 3, 0]].tolist() == [0, 1, 1]
-
-
-def test_drafts_and_looks_ahead_are_announced_and_candidates_shown(law):
-    hearing = Hearing()
-    run = begun(law.oracle(), listener=hearing)
-    drawn = run.draft()
-    run.lookahead([[0]])
-    run.commit_candidates([0])
-    again = run.draft()  # its rows were looked at: nothing is submitted, so nothing announced
-    assert [heard for heard in hearing.heard if heard[0] in ("announced", "noted")] == [
-        ("announced", "draft", {}),
-        ("noted", "candidates", {"candidates": drawn}),
-        ("announced", "lookahead", {}),
-        ("noted", "candidates", {"candidates": again}),
-    ]
-
-
-def test_verified_values_are_announced_with_their_scores_and_settled_without_rows(law):
-    hearing, told = Hearing(), []
-    run = begun(law.oracle(), listener=hearing, progress=told.append)
-    prints = fingerprint(run.state)
-    run.probe(run.state, [0])
-    del hearing.heard[:], told[:]
-    run.commit_verified([2, 0], [1, 0], [-0.5, -0.25])
-    assert hearing.heard == [
-        ("announced", "verified", {"log_probs": [-0.5, -0.25]}),
-        ("settled", [2, 0], [1, 0], None),
-        ("charged", "commit", [2, 0]),
-    ]
-    assert [(one.operation, one.committed, one.ledger) for one in told] == [
-        ("commit", 2, run.ledger)
-    ]
-    event = run.transcript.events[-1]
-    assert event.promoted and not event.selected
-    assert event.fingerprints.tolist() == prints.tolist()
 
 
 @pytest.mark.parametrize("rights", [~Right.NONE, ~Right.SELECT_AFTER_REPLY])

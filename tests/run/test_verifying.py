@@ -113,13 +113,6 @@ def test_given_context_and_committed_values_cannot_be_verified_again(law):
         run.commit_verified([0, 1], [0, 0], UNSCORED)
 
 
-def test_the_noise_of_verification_is_that_of_commits(law):
-    run = begun(law.oracle(), sequence=3)
-    where = np.arange(law.length)
-    noise = STREAMS.commit_noise(law.length, 3)
-    assert run.commit_noise().uniforms(where).tolist() == noise.uniforms(where).tolist()
-
-
 def test_scored_runs_keep_the_log_probability_that_decided(law):
     scores = np.full(law.length, np.nan)
     noise = STREAMS.commit_noise(law.length)

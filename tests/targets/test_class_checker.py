@@ -134,13 +134,6 @@ def test_witnesses_show_the_binding_responses(forest_law, alpha):
     np.testing.assert_allclose(steepest.tail_mass, mass.max(), rtol=1e-14)
 
 
-def test_the_frequency_witness_is_the_binding_rank(forest_law):
-    constants = check_class(forest_law, rank_exponent=1.5)
-    position, rank = constants.frequency_witness
-    mass = np.sort(forest_law.marginals().dense()[position])[-rank]
-    np.testing.assert_allclose(constants.frequency_ratio, mass / (rank**-1.5 + 1 / 7), rtol=1e-13)
-
-
 # ----- Conventions ----------------------------------------------------------------------------
 
 
@@ -211,13 +204,6 @@ def test_names_orientations_and_scales_do_not_matter(shape, draw_forest):
     same(check_class(law), check_class(turned))
 
 
-@pytest.mark.parametrize("chunk", [1, 7, 50])
-def test_the_chunk_size_does_not_matter(chunk, forest_law, monkeypatch):
-    whole = check_class(forest_law)
-    monkeypatch.setattr(class_checker, "_CHUNK", chunk)
-    assert check_class(forest_law) == whole
-
-
 def test_splitting_a_token_into_alike_ones_leaves_the_edge_signal():
     rng = np.random.default_rng(4)
     unary, pair = rng.uniform(0.2, 1, (5, 3)), rng.uniform(0.1, 1, (3, 3))
@@ -267,27 +253,6 @@ def test_a_hub_of_many_boundaries_is_refused_by_name():
     )
     with pytest.raises(ValueError, match=message):
         check_class(law)
-
-
-def test_a_huge_hub_is_refused_at_once():
-    law = families.double_star(4096, 1)
-    with pytest.raises(ValueError, match=r"2048 neighbours, alone needs 2048 x 3\^2047 = about"):
-        check_class(law)
-
-
-def test_the_limit_is_inclusive():
-    law = families.two_type_path(5, vocab_size=4)  # 2 edges from an end, 6 from inside
-    assert check_class(law, max_boundaries=2 + 6 * 2).largest_degree == 2
-    with pytest.raises(ValueError, match=r"at least 14 .* got 13"):
-        check_class(law, max_boundaries=13)
-
-
-def test_thousands_of_positions_are_checked():
-    law = families.binary_tree(3000, 7)
-    constants = check_class(law)
-    assert constants.largest_degree == 3
-    moved = replay(law, constants.edge_witness, np.random.default_rng(5))
-    np.testing.assert_allclose(constants.edge_signal, moved, rtol=1e-12)
 
 
 # ----- Membership -----------------------------------------------------------------------------

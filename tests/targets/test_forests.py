@@ -40,11 +40,6 @@ def test_matching_is_disjoint_pairs(length):
 
 
 @pytest.mark.parametrize("length", LENGTHS)
-def test_path_visits_positions_in_order(length):
-    assert forests.path(length).tolist() == [[i, i + 1] for i in range(length - 1)]
-
-
-@pytest.mark.parametrize("length", LENGTHS)
 def test_binary_tree_is_complete(length):
     edges = forests.binary_tree(length)
     assert len(edges) == length - 1
@@ -110,13 +105,6 @@ def test_a_smaller_tree_is_a_prefix_of_a_larger_one(make):
     np.testing.assert_array_equal(large[:59], small)
 
 
-@pytest.mark.parametrize("make", RANDOM)
-def test_same_seed_same_shape_other_seed_other_shape(make):
-    first, again, other = (make(100, np.random.default_rng(s)) for s in (1, 1, 2))
-    np.testing.assert_array_equal(first, again)
-    assert first.shape != other.shape or (first != other).any()
-
-
 @pytest.mark.parametrize("length", [1, 2, 5, 6, 7, 100, 1001])
 def test_random_forest_drops_a_fifth_of_a_recursive_tree(length):
     whole = forests.random_recursive_tree(length, np.random.default_rng(53))
@@ -172,14 +160,6 @@ def test_edge_list_reads_weights_comments_and_blank_lines(tmp_path):
     edges, weights = forests.read_edge_list(file, 0.25)
     assert edges.tolist() == [[0, 1], [3, 1], [2, 0]]
     assert weights.tolist() == [0.25, -0.5, 1e-3]
-
-
-@pytest.mark.parametrize("text", ["", "# nothing\n\n"])
-def test_an_empty_edge_list_has_no_edges(tmp_path, text):
-    edges, weights = forests.read_edge_list(write(tmp_path, text), 0.25)
-    assert edges.shape == (0, 2)
-    assert edges.dtype == np.int64
-    assert weights.shape == (0,)
 
 
 @pytest.mark.parametrize(

@@ -62,16 +62,6 @@ def test_every_marginal_is_the_public_one(bank_size, vocab_size, rho, theta):
 
 
 @every_case
-def test_the_matching_is_perfect_and_triggers_are_candidates(bank_size, vocab_size, rho, theta):
-    law = make(12, bank_size, vocab_size, rho, theta)
-    assert law.edges.shape == (6, 2)
-    assert sorted(law.edges.ravel()) == list(range(12))
-    assert (law.mate[law.mate] == np.arange(12)).all()
-    assert all(law.mate[i] == j for i, j in law.edges)
-    assert ((law.trigger >= 0) & (law.trigger < bank_size)).all()
-
-
-@every_case
 def test_the_pair_law_is_the_definition(bank_size, vocab_size, rho, theta):
     law = make(4, bank_size, vocab_size, rho, theta)
     marginal = common_marginal(bank_size, vocab_size, rho)
@@ -100,17 +90,6 @@ def test_the_exact_oracle_answers_with_the_kernel(bank_size, vocab_size, rho, th
     expected = [kernel(law, marginal, law.mate[j], j) for j in range(6)]
     np.testing.assert_allclose(read_pairs(law, law.oracle()), expected, rtol=0, atol=1e-14)
     np.testing.assert_allclose(np.sum(expected, axis=2), 1, rtol=1e-13)
-
-
-def test_seeds_draw_matchings_and_triggers():
-    first, again, other = (families.hard_matching(40, seed) for seed in (1, 1, 2))
-    assert first.mate.tolist() == again.mate.tolist()
-    assert first.trigger.tolist() == again.trigger.tolist()
-    assert first.mate.tolist() != other.mate.tolist()
-    assert first.trigger.tolist() != other.trigger.tolist()
-    assert len(set(first.trigger.tolist())) > 10
-    assert (first.vocab_size, first.bank_size, first.trigger_mass) == (2048, 64, 1 / 128)
-    assert first.coupling == first.trigger_mass
 
 
 # ----- The frozen oracle ----------------------------------------------------------------------
@@ -170,13 +149,6 @@ def test_the_frozen_oracle_reads_pairs_of_any_state_in_any_order():
     np.testing.assert_allclose(rows.masses.sum(axis=1), 1, rtol=1e-14)
     exact = law.oracle().rows(states, every)
     assert (exact.total_variation(rows) <= oracle.row_error * (1 + 1e-9)).all()
-
-
-def test_the_frozen_oracle_says_what_it_is():
-    law = families.hard_matching(8, 1)
-    oracle = law.frozen_oracle()
-    assert isinstance(oracle, cp.Oracle)
-    assert (oracle.length, oracle.vocab_size, oracle.name) == (8, 2048, "frozen hard-matching")
 
 
 @every_case

@@ -59,26 +59,6 @@ def test_marginals_pair_marginals_and_dependence(num_classes, draw_small_law):
         )
 
 
-def test_small_laws_cover_the_degenerate_cases(draw_small_law):
-    laws = [
-        draw_small_law(np.random.default_rng([2, seed]), c).law for c in CLASSES for seed in SEEDS
-    ]
-    degree = [np.bincount(law.edges.ravel(), minlength=law.length) for law in laws]
-    assert any(law.length == 1 for law in laws)
-    assert any(law.length > 2 and len(law.edges) == 0 for law in laws)
-    assert any((d == 0).any() and (d > 1).any() for d in degree)
-    assert any(d.max() == law.length - 1 >= 5 for d, law in zip(degree, laws, strict=True))
-    assert any(d.max() == 2 and len(d) >= 6 for d in degree)
-    assert any(len(np.unique(law.classes.kind)) == 3 for law in laws)
-    shared = [law for law in laws if len(law.edges) > 1 and (law.pair == law.pair[0]).all()]
-    assert any(abs(law.pair[0] - law.pair[0].T).max() > 0.1 for law in shared)
-    # Both orientations must meet both kinds of table.
-    assert all(
-        {bool(i < j) for law in some for i, j in law.edges} == {True, False}
-        for some in (shared, [law for law in laws if law not in shared])
-    )
-
-
 def test_orientation_of_an_edge_does_not_matter():
     rng = np.random.default_rng(3)
     unary, pair = rng.uniform(0.2, 1, (4, 3)), rng.uniform(0.2, 1, (3, 3, 3))
@@ -154,16 +134,6 @@ def test_independent_draws_are_told_apart(
     assert chi_square(counts, small.table) < false_alarms / 3
 
 
-def test_samples_are_reproducible_and_may_be_none():
-    law = families.path(50, 1)
-    first, again = (law.sample(3, np.random.default_rng(7)) for _ in range(2))
-    np.testing.assert_array_equal(first, again)
-    assert (first != law.sample(3, np.random.default_rng(8))).any()
-    assert law.sample(0, np.random.default_rng(7)).shape == (0, 50)
-    with pytest.raises(ValueError, match="count must not be negative, got -1"):
-        law.sample(-1, np.random.default_rng(7))
-
-
 # ----- Underflow ------------------------------------------------------------------------------
 
 
@@ -192,15 +162,6 @@ def test_arrays_are_read_only_and_inputs_are_copied():
     assert law.edges[0].tolist() == [0, 1]
     for array in (law.unary, law.pair, law.edges, *law.arrays[1:]):
         assert not array.flags.writeable
-
-
-def test_repr_and_oracle_say_what_they_are():
-    law = families.path(8, 1)
-    assert repr(law) == "ForestLaw('path', length=8, vocab_size=2048, num_classes=3, edges=7)"
-    oracle = law.oracle()
-    assert (oracle.length, oracle.vocab_size, oracle.name) == (8, 2048, "exact path")
-    assert oracle.row_error == 1e-12
-    assert isinstance(oracle, cp.Oracle)
 
 
 @pytest.mark.parametrize("clone", [lambda x: pickle.loads(pickle.dumps(x)), copy.deepcopy])
@@ -233,11 +194,6 @@ def changed(shape, index, value):
     array = np.ones(shape)
     array[index] = value
     return array
-
-
-@pytest.mark.parametrize("edges", [[], np.empty((0, 2), dtype=int), np.empty((0, 2))])
-def test_no_edges_may_be_given_as_any_empty_list(edges):
-    assert build(edges=edges, pair=np.empty((0, 2, 2))).total_correlation() == 0.0
 
 
 def test_a_cycle_is_named():

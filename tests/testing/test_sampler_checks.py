@@ -10,16 +10,29 @@ import counterprobe as cp
 from counterprobe import testing
 from counterprobe.oracles import Readouts
 from counterprobe.run.unmasking import Request
-from counterprobe.samplers import Sampler
+from counterprobe.samplers import SAMPLERS, Sampler
 from counterprobe.testing import ConformanceError
 from counterprobe.testing import sampler_checks as checks
 
 IDS = {"ids": lambda check: check.__name__}
 
 
-@pytest.mark.parametrize("check", testing.SAMPLER_CHECKS, **IDS)
+CHEAP = [check for check in testing.SAMPLER_CHECKS if check is not checks.check_exactness]
+
+
+@pytest.mark.parametrize("check", CHEAP, **IDS)
 def test_every_sampler_conforms(check, sampler):
     check(sampler)
+
+
+@pytest.mark.parametrize("name", sorted(set(SAMPLERS) - {"packed-theory"}))
+def test_every_sampler_is_exact_where_it_says_so(name):
+    checks.check_exactness(SAMPLERS[name]())
+
+
+@pytest.mark.slow
+def test_every_setting_of_a_sampler_is_exact_where_it_says_so(sampler):
+    checks.check_exactness(sampler)
 
 
 @pytest.mark.slow

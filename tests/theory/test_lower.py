@@ -168,8 +168,14 @@ def test_two_batches_on_the_hard_family_by_the_exact_law_of_their_collisions(rho
     assert uneven @ [collision_loss(rho, rho, z) for z in inside] > risk * (1 - 1e-12)
 
 
-@pytest.mark.parametrize(("rounds", "rho"), [(2, 1 / 32), (3, 1 / 32), (4, 1 / 64), (8, 1 / 64)])
-@pytest.mark.parametrize("probes", [0, 2])
+@pytest.mark.parametrize(
+    ("rounds", "rho", "probes"),
+    [
+        (2, 1 / 32, 0), (3, 1 / 32, 2),
+        *(pytest.param(*case, marks=pytest.mark.slow)
+          for case in ((4, 1 / 64, 0), (4, 1 / 64, 2), (8, 1 / 64, 0), (8, 1 / 64, 2))),
+    ],
+)  # fmt: skip
 def test_several_batches_and_permitted_probes_err_at_least_as_the_bound_says(
     rounds, rho, probes
 ) -> None:
