@@ -11,7 +11,7 @@ import torch
 
 import counterprobe as cp
 from counterprobe.infilling.task import make_task
-from counterprobe.infilling.terms import infill_terms, orders_of, rule_of
+from counterprobe.infilling.terms import orders_of, rule_of
 from counterprobe.models import Letters, SequenceModel
 from counterprobe.oracles import Oracle
 
@@ -305,19 +305,6 @@ def test_a_structure_brings_its_sampler_and_groups(soft):
         rule_of("spread", soft, {})
     with pytest.raises(ValueError, match="settings go with a sampler's name"):
         rule_of(cp.samplers.Sequential(), None, {"batches": 3})
-
-
-def test_terms_say_what_may_stand_where_only_if_something_may_not(model):
-    common = {
-        "structure": None, "seed": 1, "count": 1, "at_once": 1, "is_traced": False,
-        "max_submissions": 5, "likelihood_orders": 0, "trace_sequence": 0,
-    }  # fmt: skip
-    rule = rule_of(None, None, {})
-    free = infill_terms(make_task(model(), TEXT), rule, **common)
-    assert free["allowed"] is None and "max_submissions" not in free and "traced" not in free
-    some = infill_terms(make_task(model(), allowed={0: "AB"}), rule, **common)
-    assert some["allowed"].shape == (5, 3) and some["allowed"][0].tolist() == [True, True, False]
-    assert some["allowed"][1:].all()
 
 
 # ----- Rows that depend on the order of commits ---------------------------------------------
