@@ -88,7 +88,7 @@ def test_a_resumed_infill_is_traced_again_and_another_sequence_is_another_run(tm
     def infill(sequence):
         template = LETTERS.template("AXBX")
         oracle = Spelling().oracle(template).logged(tmp_path / "log")
-        return cp.infill(oracle, template, trace_sequence=sequence, **options)
+        return cp.infill(oracle, template.given, trace_sequence=sequence, **options)
 
     batch = infill(2)
     trace = load_trace(tmp_path / "run.json")
