@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 import counterprobe as cp
+from counterprobe.oracles import Reply
 from counterprobe.samplers import SAMPLERS, Sampler
 from counterprobe.targets import forests
 
@@ -246,10 +247,10 @@ def test_threads_are_bounded_and_ended_sequences_make_room(table_law, counted):
     most = 0
 
     class Watching(counted):
-        def rows(self, states, readouts):
+        def ask(self, query):
             nonlocal most
             most = max(most, running())
-            return super().rows(states, readouts)
+            return super().ask(query)
 
     rule = cp.samplers.Threshold(0.5)
     oracle = Watching(table_law.oracle())
@@ -321,10 +322,10 @@ def test_an_error_reaches_sequences_that_catch_errors(law):
 @pytest.mark.parametrize("failing", [1, 2, 4])
 def test_an_oracle_that_fails_ends_all(table_law, counted, failing):
     class Failing(counted):
-        def rows(self, states, readouts):
+        def ask(self, query):
             if self.calls == failing - 1:
                 raise ConnectionError("the model is away")
-            return super().rows(states, readouts)
+            return super().ask(query)
 
     for rule in (cp.samplers.Sequential("confidence"), cp.samplers.Sequential()):
         with pytest.raises(ConnectionError, match="the model is away"):
@@ -354,8 +355,8 @@ def test_a_bad_row_is_laid_at_the_door_of_its_sequence():
 )
 def test_a_reply_that_cannot_be_shared_out_is_an_error(table_law, counted, reply):
     class Wrong(counted):
-        def rows(self, states, readouts):
-            return reply(super().rows(states, readouts))
+        def ask(self, query):
+            return Reply(reply(super().ask(query).rows))
 
     with pytest.raises(cp.OracleError, match="must return"):
         draw(Wrong(table_law.oracle()), "threshold", 3)
@@ -447,9 +448,9 @@ def test_ctrl_c_ends_every_sequence(law, counted):
 @pytest.mark.usefixtures("ctrl_c_arrives")
 def test_ctrl_c_inside_the_oracle_ends_every_sequence(table_law, counted):
     class Slow(counted):
-        def rows(self, states, readouts):
+        def ask(self, query):
             os.kill(os.getpid(), signal.SIGINT)
-            return super().rows(states, readouts)
+            return super().ask(query)
 
     with pytest.raises(KeyboardInterrupt):
         cp.sample(Slow(table_law.oracle()), "threshold", 4, progress=False)

@@ -5,6 +5,7 @@ import pytest
 
 import counterprobe as cp
 from counterprobe import models, testing
+from counterprobe.oracles import as_oracle
 from counterprobe.samplers import SAMPLERS
 
 MASKED = "X" * 5
@@ -24,23 +25,14 @@ def test_texts_are_the_sequences_spelled_and_context_stays(forest_law, spelled):
     assert plain.sequences.tolist() == drawn.sequences.tolist()
 
 
-@pytest.mark.parametrize("name", sorted(SAMPLERS))
+@pytest.mark.parametrize("name", sorted(set(SAMPLERS) - {"packed-theory"}))
 def test_every_sampler_fills_in_with_as_many_evaluations_as_it_is_charged(
     forest_law, spelled, name
 ):
     model = spelled(forest_law)
-    sampler = SAMPLERS[name]
-    try:
-        sampler = sampler()
-    except TypeError:
-        pytest.skip("needs a structure")
+    rule = SAMPLERS[name]().informed_by(forest_law)
     before = model.network.states
-    try:
-        drawn = cp.infill(model, "XXBXX", sampler=sampler.informed_by(forest_law), count=3,
-                          progress=False)  # fmt: skip
-    except (ValueError, cp.CounterprobeError) as refusal:
-        assert len(str(refusal).splitlines()) == 1
-        return
+    drawn = cp.infill(model, "XXBXX", sampler=rule, count=3, progress=False)
     asked = model.network.states - before
     assert asked == drawn.ledger.total + drawn.measuring.total
     for result in drawn.results:
@@ -195,11 +187,11 @@ def test_failed_calls_are_repeated_and_second_submissions_are_counted():
     raising = testing.bad_oracles()["raising"]
     with pytest.raises(ConnectionError):
         cp.infill(raising(), **options)
-    drawn = cp.infill(raising().retrying(2, timeout=30.0, backoff=0), **options)
+    drawn = cp.infill(as_oracle(raising()).retrying(2, timeout=30.0, backoff=0), **options)
     assert drawn.num_completed == 2 and drawn.num_rechecked == 0
-    checked = cp.infill(raising().retrying(2, backoff=0).rechecking(1.0), **options)
+    checked = cp.infill(as_oracle(raising()).retrying(2, backoff=0).rechecking(1.0), **options)
     assert checked.sequences.tolist() == drawn.sequences.tolist()
     assert checked.ledger.total == drawn.ledger.total + checked.num_rechecked
     assert checked.num_rechecked >= drawn.ledger.total
     with pytest.raises(cp.OracleError, match="is not frozen"):
-        cp.infill(testing.bad_oracles()["random rows"]().rechecking(1.0), **options)
+        cp.infill(as_oracle(testing.bad_oracles()["random rows"]()).rechecking(1.0), **options)

@@ -82,15 +82,21 @@ def test_a_name_that_no_trace_has_is_refused_before_the_model_is_loaded(tmp_path
 
 def test_a_resumed_infill_is_traced_again_and_another_sequence_is_another_run(tmp_path):
     options = {"sampler": "sequential", "count": 3, "seed": 2, "progress": False}
-    options |= {"checkpoint": tmp_path / "log", "trace": tmp_path / "run.json"}
-    batch = cp.infill(Spelling(), "AXBX", trace_sequence=2, **options)
+    options |= {"trace": tmp_path / "run.json"}
+
+    def infill(sequence):
+        template = LETTERS.template("AXBX")
+        oracle = Spelling().oracle(template).logged(tmp_path / "log")
+        return cp.infill(oracle, template.given, trace_sequence=sequence, **options)
+
+    batch = infill(2)
     trace = load_trace(tmp_path / "run.json")
     assert replay(trace).tokens.tolist() == batch.sequences[2].tolist()
     assert (trace.header["sequence"], trace.header["count"]) == (2, 3)
-    cp.infill(Spelling(), "AXBX", trace_sequence=2, **options)
+    infill(2)
     assert load_trace(tmp_path / "run.json").events[:-1] == trace.events[:-1]
     with pytest.raises(cp.CheckpointError, match='traced_sequence is "number 3"'):
-        cp.infill(Spelling(), "AXBX", trace_sequence=1, **options)
+        infill(1)
 
 
 @pytest.mark.parametrize("sequence", [2, -1, 0.5])

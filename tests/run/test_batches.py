@@ -132,18 +132,6 @@ def test_a_batch_says_in_one_line_what_it_is():
     assert repr(alone).startswith("SampleBatch(1 x 2000 by one-batch, all completed; 1 submi")
 
 
-def test_tokens_per_forward_counts_every_submission():
-    law = cp.families.path(60, target_seed=1)
-    given = np.full(60, MASK)
-    given[:10] = 0
-    batch = cp.sample(law.oracle(), "compressed", 5, given=given, progress=False)
-    assert batch.tokens_per_forward == 5 * 50 / batch.ledger.total
-    summary = batch.summary()
-    assert summary["tokens_per_forward"] == batch.tokens_per_forward
-    assert (summary["count"], summary["completed"], summary["sampler"]) == (5, 5, "compressed")
-    assert summary["total"] == batch.ledger.total
-
-
 def test_a_batch_cannot_be_edited_and_survives_pickling(batch):
     with pytest.raises(ValueError, match="read-only"):
         batch.sequences[0, 0] = 1

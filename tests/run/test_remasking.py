@@ -40,20 +40,6 @@ def test_masking_again_submits_nothing_and_what_was_paid_stays_paid(law):
     assert run.rights_used == Right.REMASK
 
 
-def test_the_event_tells_positions_values_and_the_state_that_is_left(law):
-    run = begun(law.oracle())
-    run.commit([0, 1, 3])
-    before = run.state
-    run.remask([3, 0])
-    event = run.transcript.events[-1]
-    assert (event.operation, event.submissions, event.rows_read) == ("remask", 0, 0)
-    assert event.positions.tolist() == [3, 0]
-    assert event.tokens.tolist() == before[[3, 0]].tolist()
-    assert event.fingerprints.tolist() == fingerprint(run.state[None]).tolist()
-    run.commit([0])  # its own fingerprint is that of the state it was submitted at
-    assert run.transcript.events[-1].fingerprints.tolist() == event.fingerprints.tolist()
-
-
 @pytest.mark.parametrize("keeping", [True, False])
 def test_rows_after_masking_again_are_those_of_the_state(law, keeping):
     oracle = law.oracle() if keeping else CountingOracle(law.oracle())
@@ -180,19 +166,6 @@ def test_the_history_read_beside_them_is_not_submitted_again(law, rights):
         assert run.ledger.total > wave.total
 
 
-def test_progress_goes_back_with_the_history(law):
-    told = []
-    run = begun(law.oracle(), progress=told.append)
-    run.commit([0, 1])
-    run.remask([1])
-    run.commit([1])
-    assert [(step.operation, step.committed) for step in told] == [
-        ("commit", 2),
-        ("remask", 1),
-        ("commit", 2),
-    ]
-
-
 # ----- Results --------------------------------------------------------------------------------
 
 
@@ -266,19 +239,6 @@ def test_what_is_computed_once_for_several_runs_must_not_mask_again(law):
 
     with pytest.raises(cp.CounterprobeError, match="must not commit"):
         Gathering(law.oracle(), 2).run(2, work)
-
-
-def test_sequences_that_go_back_are_the_same_alone_and_side_by_side(law):
-    rule = ReMDM(12, eta=0.8)
-    together = cp.sample(law.oracle(), rule, 5, seed=STREAMS, progress=False)
-    undone = []
-    for k, result in enumerate(together.results):
-        alone = rule(cp.Unmasking(law.oracle(), sequence=k), STREAMS)
-        assert result.tokens.tolist() == alone.tokens.tolist()
-        assert (result.ledger, result.undone) == (alone.ledger, alone.undone)
-        undone.append(result.undone)
-    assert min(undone) > 0
-    assert together.ledger.total == sum(result.ledger.total for result in together.results)
 
 
 # ----- Traces ---------------------------------------------------------------------------------
