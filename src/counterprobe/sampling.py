@@ -25,13 +25,14 @@ from counterprobe.oracles import Oracle, as_oracle
 from counterprobe.run.batches import SampleBatch
 from counterprobe.run.door import Door, ReplyCheck
 from counterprobe.run.drawing import ScoredDraw, as_temperature
-from counterprobe.run.gathered import Gathering, Seat
+from counterprobe.run.gathered import Gathering
 from counterprobe.run.ledger import Ledger, Right
 from counterprobe.run.listening import Listener
 from counterprobe.run.lockstep import Lockstep
+from counterprobe.run.record import OracleIdentity, RunRecord
 from counterprobe.run.results import SampleResult, StopReason
 from counterprobe.run.transcript import Level
-from counterprobe.run.unmasking import Progress, Unmasking
+from counterprobe.run.unmasking import Memory, Progress, Unmasking
 from counterprobe.run.whole import Tally, Tell, Whole
 from counterprobe.samplers.base import Sampler, require_complete
 from counterprobe.samplers.registry import Orders, as_sampler, default_orders
@@ -153,13 +154,13 @@ def sample(
         given = context_for(structure, oracle)
     if orders is None:
         orders = default_orders(structure)
-    order = _Order(
+    call = _Call(
         oracle=oracle,
         rule=as_sampler(sampler, settings),
         structure=structure,
         count=count,
         streams=seed if isinstance(seed, Streams) else Streams.from_seed(seed),
-        given=_contexts(oracle, given, count),
+        given=as_contexts(given, oracle.info.length, oracle.info.vocab_size, count),
         groups=_groups(orders, count),
         is_shared=orders in ("shared", 1),
         max_submissions=max_submissions,
@@ -172,24 +173,25 @@ def sample(
         listener=listener,
         listen_to=_listened(listen_to, count),
     )
-    with oracle.running(order.about):
-        return _drawn(order, progress)
-
-
-def _drawn(order: _Order, progress: bool | Tell) -> SampleBatch:
-    """Draw what was asked for, the best way; by a structure, once its oracle is recognised."""
-    checked = Ledger() if order.structure is None else check_oracle(order.structure, order.oracle)
-    with _told(progress, order.rule.name) as tell:
-        batches = _common_batches(order)
-        if batches is None:
-            drawn = _side_by_side(order, tell)
+    with oracle.running(lambda: call.determined_by.terms), _told(progress, call.rule.name) as tell:
+        checked = Ledger() if structure is None else check_oracle(structure, oracle)
+        schedules = _schedules(call)
+        if schedules is not None:
+            drawn = _in_lockstep(call, schedules, tell)
         else:
-            drawn = _in_lockstep(order, batches, tell)
+            runs = _Runs(call, tell)
+            if count == 1:
+                results = [runs.draw(oracle, 0, None)]
+            else:
+                results = Gathering(oracle, call.at_once).run(
+                    count, lambda seat: runs.draw(seat, seat.index, seat), first=call.listen_to
+                )
+            drawn = runs.joined(results)
     return replace(drawn, ledger=drawn.ledger + checked)
 
 
 @dataclass(frozen=True, slots=True)
-class _Order:
+class _Call:
     """What was asked for, checked."""
 
     oracle: Oracle
@@ -211,31 +213,34 @@ class _Order:
     listen_to: int
 
     @property
-    def about(self) -> dict[str, Any]:
+    def determined_by(self) -> RunRecord:
         """What determines the run, and so every question that it asks."""
-        terms = "count groups temperature record at_once".split()
-        recheck = self.oracle.info.recheck
-        turns = {"listened": self.listener is not None, "max_submissions": self.max_submissions}
-        return {
-            **({} if self.structure is None else {"structure": self.structure.digest}),
-            "sampler": self.rule.name,
-            "settings": self.rule.settings,
-            "decision_seed": self.streams.decision_seed,
-            "commit_seed": self.streams.commit_seed,
-            "given": self.given if (self.given != MASK).any() else None,
-            "rights": self.rights.names(),
-            "recheck": recheck,
-            **{name: getattr(self, name) for name in terms},
-            # Who starts first, and whether sequences are drawn side by side and not in lockstep,
-            # decides the order of questions; a budget decides who asks next.
-            **({"listen_to": self.listen_to} if self.listen_to else {}),
-            **(turns if self.is_in_turn or recheck else {}),
-        }
-
-    @property
-    def is_in_turn(self) -> bool:
-        """Whether a sequence asks only when another is done: each has a session, or waits."""
-        return self.count > 1 and (self.oracle.info.keeps_work or self.count > self.at_once)
+        info = self.oracle.info
+        # A sequence asks only when another is done: the oracle keeps work of each, or it waits.
+        in_turn = self.count > 1 and (info.keeps_work or self.count > self.at_once)
+        # Then a budget decides who asks next, and whether sequences are drawn side by side and
+        # not in lockstep decides the order of questions; so does who starts first.
+        decides = bool(in_turn or info.recheck)
+        return RunRecord(
+            sampler=self.rule.name,
+            settings=self.rule.settings,
+            oracle=OracleIdentity.of(self.oracle),
+            streams=self.streams,
+            given=self.given,
+            count=self.count,
+            orders=self.groups,
+            temperature=self.temperature,
+            rights=self.rights,
+            max_submissions=self.max_submissions if decides else None,
+            more={
+                **({} if self.structure is None else {"structure": self.structure.digest}),
+                "record": self.record,
+                "at_once": self.at_once,
+                "recheck": info.recheck,
+                **({"listen_to": self.listen_to} if self.listen_to else {}),
+                **({"listened": self.listener is not None} if decides else {}),
+            },
+        )
 
     def streams_of_group(self, group: int) -> Streams:
         """Return the seeds of one group of sequences."""
@@ -267,12 +272,6 @@ def _groups(orders: Orders | int, count: int) -> int:
     return min(whole_number("orders", orders, at_least=1), count)
 
 
-def _contexts(oracle: Oracle, given: ArrayLike | None, count: int) -> StateArray:
-    """Return one context per sequence."""
-    door = Door(oracle)
-    return as_contexts(given, door.length, door.vocab_size, count)
-
-
 @contextmanager
 def _told(progress: bool | Tell, label: str) -> Iterator[Tell | None]:
     """Yield whom to tell of progress."""
@@ -290,27 +289,27 @@ def _told(progress: bool | Tell, label: str) -> Iterator[Tell | None]:
 # ----- Lockstep -----------------------------------------------------------------------------
 
 
-def _common_batches(order: _Order) -> list[Iterable[IntArray]] | None:
+def _schedules(call: _Call) -> list[Iterable[IntArray]] | None:
     """Return the batches of each group, where lockstep is the best way.
 
-    Oracles with sessions follow each sequence more cheaply than they answer batches; those that
-    can follow many at once are told of all of them in lockstep. Where every sequence decides on
-    its own, its batches are as many arrays, which is worth it for those alone.
+    Oracles that keep work of a run follow each sequence more cheaply than they answer batches;
+    those that keep work of many are told of all of them in lockstep. Where every sequence decides
+    on its own, its batches are as many arrays, which is worth it for those alone.
     """
-    masked = order.given == MASK
-    is_common = not order.rule.rights and (masked == masked[0]).all() and masked.any()
-    follows_many = order.oracle.info.keeps_many
-    has_session = order.oracle.info.keeps_work and not follows_many
-    is_watched = order.record != Level.LEDGER or order.listener is not None
-    if order.count == 1 or not is_common or has_session or is_watched:
+    masked = call.given == MASK
+    is_common = not call.rule.rights and (masked == masked[0]).all() and masked.any()
+    follows_many = call.oracle.info.keeps_many
+    has_session = call.oracle.info.keeps_work and not follows_many
+    is_watched = call.record != Level.LEDGER or call.listener is not None
+    if call.count == 1 or not is_common or has_session or is_watched:
         return None
-    if order.groups == order.count and not follows_many:
+    if call.groups == call.count and not follows_many:
         return None
     residual = np.flatnonzero(masked[0])
     schedules = []
-    for group in range(order.groups):
+    for group in range(call.groups):
         try:
-            batches = order.rule.schedule(residual, order.streams_of_group(group).decisions)
+            batches = call.rule.schedule(residual, call.streams_of_group(group).decisions)
         except Infeasible:
             return None  # every run finds out for itself
         if batches is None:
@@ -320,72 +319,77 @@ def _common_batches(order: _Order) -> list[Iterable[IntArray]] | None:
 
 
 def _in_lockstep(
-    order: _Order, schedules: list[Iterable[IntArray]], tell: Tell | None
+    call: _Call, schedules: list[Iterable[IntArray]], tell: Tell | None
 ) -> SampleBatch:
     """Commit the same batches in every sequence of a group."""
     run = Lockstep(
-        order.oracle,
-        order.count,
-        order.streams,
-        given=order.given,
-        temperature=order.temperature,
-        at_once=order.at_once,
-        max_submissions=order.max_submissions,
-        groups=order.groups,
-        score=order.log_probs,
+        call.oracle,
+        call.count,
+        call.streams,
+        given=call.given,
+        temperature=call.temperature,
+        at_once=call.at_once,
+        max_submissions=call.max_submissions,
+        groups=call.groups,
+        score=call.log_probs,
     )
-    total = order.given.size
+    total = call.given.size
     stop, reason = StopReason.COMPLETED, None
     rounds = [iter(schedule) for schedule in schedules]
-    group_of = np.array([order.group_of(sequence) for sequence in range(order.count)])
+    group_of = np.array([call.group_of(sequence) for sequence in range(call.count)])
     try:
         for number in itertools.count():
             batches = [next(schedule, None) for schedule in rounds]
             if all(batch is None for batch in batches):
                 break
             run.commit_groups(batches)
-            if order.on_step is not None:
+            if call.on_step is not None:
                 moved = [batch is not None for batch in batches]
                 here = np.flatnonzero(np.array(moved)[group_of])
-                order.on_step(Step(number, here, run.states[here]))
+                call.on_step(Step(number, here, run.states[here]))
             if tell is not None:
                 tell(Progress("commit", total - run.num_left, total, run.ledger))
     except BudgetExceeded as outcome:
         stop, reason = StopReason.BUDGET_SPENT, str(outcome)
     if stop is StopReason.COMPLETED:
-        require_complete(order.rule.name, run.num_left, order.given.shape[1])
-    streams = [order.streams_of_group(group) for group in range(order.groups)]
+        require_complete(call.rule.name, run.num_left, call.given.shape[1])
+    streams = [call.streams_of_group(group) for group in range(call.groups)]
     told = [getattr(schedule, "diagnostics", None) for schedule in schedules]
-    return run.result(order.rule.name, order.rule.settings, stop, reason, streams, told)
+    return run.result(call.rule.name, call.rule.settings, stop, reason, streams, told)
 
 
-# ----- Gathered -----------------------------------------------------------------------------
+# ----- Side by side -------------------------------------------------------------------------
 
 
-def _side_by_side(order: _Order, tell: Tell | None) -> SampleBatch:
-    """Let every sequence run as it would alone, their submissions gathered."""
-    whole = Whole()
-    check = ReplyCheck(order.oracle)
-    doors: list[Door] = []
-    tally = None if tell is None else Tally(tell, order.given, whole)
-    scores = np.full(order.given.shape, np.nan) if order.log_probs else None
+class _Runs:
+    """Lets every sequence run as it would alone, and adds them up."""
 
-    def work(oracle: Oracle, sequence: int, seat: Seat | None) -> SampleResult:
+    def __init__(self, call: _Call, tell: Tell | None) -> None:
+        self._call = call
+        self._whole = Whole()
+        self._check = ReplyCheck(call.oracle)
+        self._doors: list[Door] = []
+        self._tally = None if tell is None else Tally(tell, call.given, self._whole)
+        self._scores = np.full(call.given.shape, np.nan) if call.log_probs else None
+
+    def draw(self, oracle: Oracle, sequence: int, memory: Memory | None) -> SampleResult:
+        """Draw one sequence."""
+        call = self._call
         door = Door(
             oracle,
-            record=order.record,
-            max_submissions=order.max_submissions,
-            check=check,
-            watch=whole,
-            listener=order.listener if sequence == order.listen_to else None,
+            record=call.record,
+            max_submissions=call.max_submissions,
+            check=self._check,
+            watch=self._whole,
+            listener=call.listener if sequence == call.listen_to else None,
         )
-        doors.append(door)
-        streams = order.streams_of_group(order.group_of(sequence))
+        self._doors.append(door)
+        streams = call.streams_of_group(call.group_of(sequence))
         draw = None
-        if scores is not None:
-            noise = streams.commit_noise(order.given.shape[1], sequence)
-            draw = ScoredDraw(noise, scores[sequence], as_temperature(order.temperature))
-        heard: list[Tell] = [] if tally is None else [tally.of(sequence)]
+        if self._scores is not None:
+            noise = streams.commit_noise(call.given.shape[1], sequence)
+            draw = ScoredDraw(noise, self._scores[sequence], as_temperature(call.temperature))
+        heard: list[Tell] = [] if self._tally is None else [self._tally.of(sequence)]
 
         def tell_all(now: Progress) -> None:
             for hear in heard:
@@ -393,36 +397,30 @@ def _side_by_side(order: _Order, tell: Tell | None) -> SampleBatch:
 
         run = Unmasking(
             oracle,
-            given=order.given[sequence],
-            rights=order.rights,
-            temperature=order.temperature,
+            given=call.given[sequence],
+            rights=call.rights,
+            temperature=call.temperature,
             sequence=sequence,
-            progress=tell_all if heard or order.on_step else None,
-            memory=seat,
+            progress=tell_all if heard or call.on_step else None,
+            memory=memory,
             door=door,
             draw=draw,
         )
-        if order.on_step is not None:
-            heard.append(_step_teller(order.on_step, run, sequence))
-        return order.rule(run, streams)
+        if call.on_step is not None:
+            heard.append(_step_teller(call.on_step, run, sequence))
+        return call.rule(run, streams)
 
-    if order.count == 1:
-        results = [work(order.oracle, 0, None)]
-    else:
-        gathering = Gathering(order.oracle, order.at_once)
-        results = gathering.run(
-            order.count, lambda seat: work(seat, seat.index, seat), first=order.listen_to
+    def joined(self, results: list[SampleResult]) -> SampleBatch:
+        """Return all sequences, with the ledger of the whole."""
+        return SampleBatch(
+            np.stack([result.state for result in results]),
+            self._call.given,
+            results,
+            self._whole.ledger,
+            self._scores,
+            num_rechecked=sum(door.num_rechecked for door in self._doors),
+            num_recheck_skipped=sum(door.num_recheck_skipped for door in self._doors),
         )
-    sequences = np.stack([result.state for result in results])
-    return SampleBatch(
-        sequences,
-        order.given,
-        results,
-        whole.ledger,
-        scores,
-        num_rechecked=sum(door.num_rechecked for door in doors),
-        num_recheck_skipped=sum(door.num_recheck_skipped for door in doors),
-    )
 
 
 def _step_teller(on_step: OnStep, run: Unmasking, sequence: int) -> Tell:

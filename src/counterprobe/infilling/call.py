@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from numpy.typing import ArrayLike
@@ -164,7 +165,8 @@ def infill(
         "at_once": at_once,
     }
     scores, measuring = None, Ledger(probes=task.num_measured)
-    record = infill_record(
+    record = partial(
+        infill_record,
         task,
         rule,
         structure=structure,
@@ -173,7 +175,7 @@ def infill(
         trace_sequence=None if trace is None else trace_sequence,
         **terms,
     )
-    with task.oracle.running(record.terms):
+    with task.oracle.running(lambda: record().terms):
         checked = Ledger()
         # A finished text has no use for a structure.
         if structure is not None and (task.given == MASK).any():

@@ -10,16 +10,16 @@ import numpy as np
 
 from counterprobe.arrays import StateArray
 from counterprobe.errors import OracleError
-from counterprobe.oracles.oracle import NUMERICAL_FLOOR, OracleInfo, RowOracle
-from counterprobe.oracles.query import Readouts
-from counterprobe.rows import DenseRows, Rows, concatenate
+from counterprobe.oracles.oracle import NUMERICAL_FLOOR, Oracle, OracleInfo
+from counterprobe.oracles.query import Query, Reply
+from counterprobe.rows import DenseRows, concatenate
 from counterprobe.states import as_states
 
 __all__ = ["CallableOracle"]
 
 
 @dataclass(frozen=True, slots=True)
-class CallableOracle(RowOracle):
+class CallableOracle(Oracle):
     """Any Python function as an oracle: the ten-line way to plug in a model.
 
     Parameters
@@ -87,9 +87,9 @@ class CallableOracle(RowOracle):
             self.row_kl_radius,
         )
 
-    def rows(self, states: StateArray, readouts: Readouts) -> Rows:
+    def ask(self, query: Query) -> Reply:
         """Call the function and pick the rows asked for."""
-        states = as_states(states, self.length, self.vocab_size)
+        states, readouts = as_states(query.states, self.length, self.vocab_size), query.readouts
         step = self.batch_size or max(1, len(states))
         parts = []
         order = []
@@ -116,5 +116,6 @@ class CallableOracle(RowOracle):
             where = readouts.state_index[chosen] - low, readouts.position[chosen]
             parts.append(DenseRows(reply[where]))
         if len(parts) == 1:
-            return parts[0]
-        return concatenate(parts).take(np.argsort(np.concatenate(order), kind="stable"))
+            return Reply(parts[0])
+        rows = concatenate(parts).take(np.argsort(np.concatenate(order), kind="stable"))
+        return Reply(rows)

@@ -12,11 +12,11 @@ from __future__ import annotations
 import logging
 import os
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
 
@@ -38,7 +38,7 @@ from counterprobe.oracles.codec import (
     pack,
     unpack,
 )
-from counterprobe.oracles.oracle import NUMERICAL_FLOOR, Oracle, OracleInfo, Wrapper
+from counterprobe.oracles.oracle import NUMERICAL_FLOOR, About, Oracle, OracleInfo, Wrapper
 from counterprobe.oracles.query import Query, Reply
 from counterprobe.oracles.reply_file import CONTENT, Kind, ReplyFile
 from counterprobe.plain import plain
@@ -119,7 +119,7 @@ class Log(Wrapper):
         return replace(info, row_error=self._file.facts["row_error"], ahead=ahead)
 
     @contextmanager
-    def running(self, about: Mapping[str, Any] | None = None) -> Iterator[Self]:
+    def running(self, about: About = None) -> Iterator[Self]:
         """Open the file for one run, or go on with the run that it holds.
 
         Parameters
@@ -137,7 +137,7 @@ class Log(Wrapper):
             "length": int(info.length),
             "vocab_size": int(info.vocab_size),
             "streams": STREAMS_VERSION,
-            **plain(about or {}, digest_arrays=True),
+            **plain((about() if callable(about) else about) or {}, digest_arrays=True),
             # Last: where something plainer differs too, that is what is said.
             CONTENT: self.inner.digest,
         }

@@ -15,12 +15,13 @@ about is composed around an oracle: ``oracle.logged("run.log").retrying(3)``.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 from weakref import WeakKeyDictionary
 
+from counterprobe.arguments import whole_number
 from counterprobe.arrays import StateArray
 from counterprobe.oracles.query import Query, Readouts, Reply, RunKey, Runs
 from counterprobe.rows import Rows
@@ -43,6 +44,7 @@ __all__ = [
 ]
 
 T = TypeVar("T")
+About = Mapping[str, Any] | Callable[[], Mapping[str, Any]] | None
 
 # An exact oracle still rounds: below this a difference between two rows means nothing.
 NUMERICAL_FLOOR = 1e-12
@@ -95,6 +97,12 @@ class OracleInfo:
     ahead: int = 1
     recheck: float = 0.0
 
+    def __post_init__(self) -> None:
+        """Check the sizes."""
+        for name in ("length", "vocab_size"):
+            value = whole_number(f"oracle.{name}", getattr(self, name), at_least=1)
+            object.__setattr__(self, name, value)
+
 
 class Oracle(ABC):
     """A frozen conditional oracle: subclasses have :attr:`info` and :meth:`ask`."""
@@ -120,8 +128,14 @@ class Oracle(ABC):
         return None
 
     @contextmanager
-    def running(self, about: Mapping[str, Any] | None = None) -> Iterator[Self]:
-        """Be told of a run: what determines it, when it begins and when it is over."""
+    def running(self, about: About = None) -> Iterator[Self]:
+        """Be told of a run: what determines it, when it begins and when it is over.
+
+        Parameters
+        ----------
+        about : mapping, or callable that returns one, optional
+            What determines the run, by name.
+        """
         yield self
 
     # ----- Conveniences --------------------------------------------------------------------
@@ -273,7 +287,7 @@ class Wrapper(Oracle):
         return self.inner.ask(query)
 
     @contextmanager
-    def running(self, about: Mapping[str, Any] | None = None) -> Iterator[Self]:
+    def running(self, about: About = None) -> Iterator[Self]:
         """Tell the inner oracle of a run."""
         with self.inner.running(about):
             yield self
@@ -345,7 +359,7 @@ class _RowsOnly(Wrapper):
         return Reply(self.inner.rows(query.states, query.readouts))
 
     @contextmanager
-    def running(self, about: Mapping[str, Any] | None = None) -> Iterator[Self]:
+    def running(self, about: About = None) -> Iterator[Self]:
         yield self
 
 

@@ -172,8 +172,7 @@ class Door:
     ) -> None:
         self.oracle = as_oracle(oracle)
         self.info = info = self.oracle.info
-        self.length = whole_number("oracle.length", info.length, at_least=1)
-        self.vocab_size = whole_number("oracle.vocab_size", info.vocab_size, at_least=1)
+        self.length, self.vocab_size = info.length, info.vocab_size
         self.check = check or ReplyCheck(self.oracle)
         self.ledger = Ledger()
         level = Level(record) if listener is None else max(Level(record), Level.TRACE)
