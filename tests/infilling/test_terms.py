@@ -213,7 +213,7 @@ def test_the_checkpoint_of_another_structure_is_refused(model, soft, tmp_path):
     template = model().template(TEXT)
     oracle = model().oracle(template, row_error=1e-9)
     other = cp.discover(oracle, cp.Streams(2, 2), mode="soft", given=template.given, probes=33)
-    with pytest.raises(cp.CheckpointError, match="its structure is"):
+    with pytest.raises(cp.CheckpointError, match="its sampler is"):
         infill(model(), structure=other, **options)
 
 
@@ -280,7 +280,7 @@ def test_a_refused_structure_leaves_no_log_in_the_way(model, soft, tmp_path):
         infill(model(), structure=soft, temperature=0.5, **options)
     assert not log.exists()
     drawn = infill(model(), structure=soft, **options)
-    with pytest.raises(cp.CheckpointError, match="its structure is"):
+    with pytest.raises(cp.CheckpointError, match="its sampler is"):
         infill(model(), log=log)
     same(infill(model(), structure=soft, **options), drawn)
 
