@@ -3,9 +3,10 @@
     .venv/bin/python tools/peers_table.py --json docs/data/peers-16384.json
 
 ``compressed`` and ``packed`` find the structure once and then pay commit rounds, the second at its
-defaults and at the setting that the preset ``strict`` of the study froze for the family; ``punt``
-with a tiny epsilon tests, in every sequence, only the values it drew. The others share nothing
-between sequences. Takes some minutes at N = 16,384; ``make tables`` writes the pages.
+defaults and at the settings that presets ``strict`` and ``careful`` of the study froze for the
+family; ``punt`` with a tiny epsilon tests, in every sequence, only the values it drew. The others
+share nothing between sequences. Takes some minutes at N = 16,384; ``make tables`` writes the
+pages.
 """
 
 from __future__ import annotations
@@ -79,9 +80,9 @@ def _quality(law: cp.ForestLaw, result: cp.SampleResult) -> dict[str, float]:
     return {"batch_kl": kl.value, "batch_kl_se": kl.standard_error}
 
 
-def frozen(family: str) -> Packed:
-    """Return ``packed`` as the preset ``strict`` froze it for a family at N = 16,384."""
-    for cell in selections_of(read_rows(ROOT / "docs" / "study" / "strict.parquet")):
+def frozen(family: str, preset: str) -> Packed:
+    """Return ``packed`` as a preset of the study froze it for a family at N = 16,384."""
+    for cell in selections_of(read_rows(ROOT / "docs" / "study" / f"{preset}.parquet")):
         if (cell.family, cell.length) == (family, STUDIED) and cell.frozen is not None:
             return Packed(**cell.frozen)
     raise ValueError(f"the study froze nothing for {family} at N = {STUDIED}")
@@ -94,7 +95,8 @@ def measure(family: str, length: int, count: int, names: list[str]) -> dict[str,
         "compressed": lambda law: compressed(law, count),
         "punt": lambda law: drawn(law, PUNT(epsilon=EPSILON), count),
         "packed": lambda law: drawn(law, Packed(), count),
-        "packed-strict": lambda law: drawn(law, frozen(family), count),
+        "packed-strict": lambda law: drawn(law, frozen(family, "strict"), count),
+        "packed-careful": lambda law: drawn(law, frozen(family, "careful"), count),
         "sequential": lambda law: drawn(law, Sequential(), 1),
         "random-balanced": lambda law: drawn(law, RandomBalanced(length // 4), 1),
         # About as many evaluations as discovery and layers take together.

@@ -108,8 +108,9 @@ def test_numbers_of_tables_outside_marks_are_found():
 DENOISED = ("path", "tree", "stars", "grid", "topic")
 
 
-def entry(sampler, kl, error, evaluations=4):
-    return {"sampler": sampler, "kl": kl, "kl_se": error, "evaluations": evaluations}
+def entry(sampler, kl, error, evaluations=4, count=4096):
+    measured = {"sampler": sampler, "kl": kl, "kl_se": error}
+    return measured | {"evaluations": evaluations, "count": count}
 
 
 def denoised():
@@ -134,6 +135,14 @@ def test_errors_decide_what_is_bold():
     entries["entropy-bounded gamma=1.0"]["kl"] = 0.169
     row = denoiser_tables({name: {"samplers": entries} for name in names}, {})["denoisers"]
     assert "| 0.169 ± 0.001" in row.splitlines()[2]
+
+
+@pytest.mark.parametrize(("error", "best"), [(0.04, "entropy-bounded"), (0.005, "klass")])
+def test_a_rough_estimate_is_the_best_only_where_it_is_clearly_lower(error, best):
+    entries = denoised() | {"klass": entry("klass", 0.12, error, 64, count=256)}
+    entries["entropy-bounded gamma=1.0"]["kl_se"] = 0.009
+    row = denoiser_tables({name: {"samplers": entries} for name in DENOISED}, {})["denoisers"]
+    assert row.splitlines()[2].endswith(f"(`{best}`) |")
 
 
 def test_mixtures_are_shown_where_they_were_measured():

@@ -23,6 +23,8 @@ LAWS = {
 }
 # Budgets of a plan that are shown; with fewer laws a plan takes fewer batches than it may.
 SHOWN = (4, 8, 32)
+# Sequences from which an estimate is taken as it is.
+MANY = 4_096
 # Ours, and what was told the true law.
 NO_PEERS = ("planned", "layers", "truth", "centroid-layers", "information-curve", "li-cai",
             "chen-cong-li")  # fmt: skip
@@ -33,7 +35,7 @@ def denoiser_tables(laws: Mapping[str, Any], mixtures: Mapping[str, Any]) -> dic
     """Return the tables of true errors, of one plan and of a mixture of plans, by name.
 
     In a row everything is bold that is not above the least by two standard errors of the
-    difference: peers were measured on fewer sequences than plans. The mixtures are those of the
+    difference. The mixtures are those of the
     same samplers at the same settings.
     """
     lines, mixed_lines = [], []
@@ -96,7 +98,20 @@ def _peers(entries: Mapping[str, Entry], at_most: float = math.inf) -> list[Entr
 
 
 def _best(entries: Iterable[Entry]) -> Entry:
-    return min(entries, key=lambda entry: (entry["kl"], entry["evaluations"]))
+    """Return the least KL; one of few sequences must be lower by two standard errors.
+
+    The least of many estimates is low by luck where they are rough.
+    """
+    ordered = sorted(entries, key=lambda entry: (entry["kl"], entry["evaluations"]))
+    least = ordered[0]
+    sure = [entry for entry in ordered if entry["count"] >= MANY and not _apart(entry, least)]
+    return sure[0] if sure else least
+
+
+def _apart(entry: Entry, least: Entry) -> bool:
+    """Whether a KL lies above another by two standard errors of the difference."""
+    gap: float = entry["kl"] - least["kl"]
+    return gap > 2 * math.hypot(entry["kl_se"], least["kl_se"])
 
 
 def _cells(entries: Sequence[Entry], chosen: Sequence[Entry]) -> list[str]:
@@ -112,7 +127,7 @@ def _cells(entries: Sequence[Entry], chosen: Sequence[Entry]) -> list[str]:
 
 
 def _cell(entry: Entry, least: Entry) -> str:
-    apart = entry["kl"] - least["kl"] > 2 * math.hypot(entry["kl_se"], least["kl_se"])
+    apart = _apart(entry, least)
     kl = f"{entry['kl']:.3f}" if entry["kl"] < 1 else f"{entry['kl']:.2f}"
     error = f"{entry['kl_se']:.3f}" if entry["kl"] < 1 else f"{entry['kl_se']:.2f}"
     shown = kl if apart else f"**{kl}**"
