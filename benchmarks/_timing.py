@@ -25,7 +25,7 @@ class TimedOracle:
         self.row_error, self.trusted, self.name = inner.row_error, True, "timed"
         self.seconds = 0.0
 
-    def rows(self, states: np.ndarray, readouts: cp.Readouts) -> cp.Rows:
+    def rows(self, states: np.ndarray, readouts: cp.Readouts) -> cp.rows.Rows:
         """Answer, and add up the time."""
         started = time.perf_counter()
         rows = self.inner.rows(states, readouts)

@@ -33,7 +33,7 @@ class Waiting:
         self.inner, self.name, self.row_error = inner, "waiting", inner.row_error
         self.length, self.vocab_size = inner.length, inner.vocab_size
 
-    def rows(self, states: np.ndarray, readouts: Readouts) -> cp.Rows:
+    def rows(self, states: np.ndarray, readouts: Readouts) -> cp.rows.Rows:
         """Wait, then answer."""
         time.sleep(WAIT_SECONDS)
         return self.inner.rows(states, readouts)

@@ -63,7 +63,7 @@ def compare(law: cp.ForestLaw, states: np.ndarray, readouts: Readouts, repeats: 
             law.arrays, oracle.scratch(), states, start, readouts.position, out, 0, len(states)
         )
 
-    cp.set_num_threads(2)
+    cp.threads.set_num_threads(2)
     best = alternate(
         {
             "reference": walk_all,

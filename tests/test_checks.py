@@ -14,7 +14,7 @@ GOOD = np.array([[0.2, 0.8], [0.5, 0.5], [0.9, 0.1]])
 
 
 def check(probabilities: object, readouts: cp.Readouts = READOUTS) -> bool:
-    return check_rows(cp.DenseRows(probabilities), readouts, 2, "mine", warn_on_zero=False)
+    return check_rows(cp.rows.DenseRows(probabilities), readouts, 2, "mine", warn_on_zero=False)
 
 
 def spoiled(row: int, values: list[float]) -> np.ndarray:
@@ -54,8 +54,8 @@ def test_the_first_bad_row_is_the_one_named():
 
 
 def test_classed_rows_are_checked_by_their_masses():
-    classes = cp.TokenClasses.build(10, [0, 0, 1])
-    rows = cp.ClassedRows(np.array([[0.4, 0.6], [0.4, 0.4]]), classes, np.array([7, 2]))
+    classes = cp.classes.TokenClasses.build(10, [0, 0, 1])
+    rows = cp.rows.ClassedRows(np.array([[0.4, 0.6], [0.4, 0.4]]), classes, np.array([7, 2]))
     with pytest.raises(cp.OracleError, match=r"state 3, position 2 sums to 0\.8"):
         check_rows(rows, cp.Readouts.pairs([0, 3], [7, 2]), 3, "mine", warn_on_zero=False)
 
@@ -65,11 +65,11 @@ def test_classed_rows_are_checked_by_their_masses():
     [
         (GOOD, "must return Rows, got ndarray"),
         (None, "must return Rows, got NoneType"),
-        (cp.DenseRows(GOOD[:2]), "one row a readout: 3 asked, 2 returned"),
-        (cp.DenseRows(np.ones((3, 4)) / 4), r"rows over 2 tokens, got 4$"),
-        (cp.DenseRows(np.ones((3, 3)) / 3), "got 3; one too many: leave the mask token out"),
-        (cp.DenseRows(np.ones(3)), r"rows of shape \(n, V\), got \(3,\)"),
-        (cp.DenseRows(GOOD[None]), r"rows of shape \(n, V\), got \(1, 3, 2\)"),
+        (cp.rows.DenseRows(GOOD[:2]), "one row a readout: 3 asked, 2 returned"),
+        (cp.rows.DenseRows(np.ones((3, 4)) / 4), r"rows over 2 tokens, got 4$"),
+        (cp.rows.DenseRows(np.ones((3, 3)) / 3), "got 3; one too many: leave the mask token out"),
+        (cp.rows.DenseRows(np.ones(3)), r"rows of shape \(n, V\), got \(3,\)"),
+        (cp.rows.DenseRows(GOOD[None]), r"rows of shape \(n, V\), got \(1, 3, 2\)"),
     ],
 )
 def test_a_reply_of_the_wrong_kind_or_shape_is_refused(reply, message):
@@ -102,7 +102,7 @@ def test_a_softmax_in_low_precision_may_be_widened_afterwards(dtype):
     softmax = torch.softmax(logits, dim=1)
     readouts = cp.Readouts.same(50, [0])
     for widened in (softmax.double(), softmax.double().numpy()):
-        rows = cp.DenseRows(widened)
+        rows = cp.rows.DenseRows(widened)
         assert float(abs(rows.masses.sum(1) - 1).max()) > 1e-8
         assert check_rows(rows, readouts, 997, "mine", warn_on_zero=False) is False
 
@@ -122,9 +122,9 @@ def test_logits_are_told_what_they_lack(logits):
 
 
 def test_a_zero_is_reported_and_warned_about_on_request():
-    rows = cp.DenseRows(spoiled(2, [1.0, 0.0]))
+    rows = cp.rows.DenseRows(spoiled(2, [1.0, 0.0]))
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert check_rows(rows, READOUTS, 2, "mine", warn_on_zero=False) is True
-    with pytest.warns(cp.ZeroProbabilityWarning, match="'mine' .* at state 3, position 9"):
+    with pytest.warns(cp.errors.ZeroProbabilityWarning, match="'mine' .* at state 3, position 9"):
         assert check_rows(rows, READOUTS, 2, "mine", warn_on_zero=True) is True

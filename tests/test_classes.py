@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from counterprobe import TokenClasses
+from counterprobe.classes import TokenClasses
 
 LENGTH, NUM_KINDS, NUM_CLASSES, VOCAB_SIZE = 6, 3, 4, 11
 

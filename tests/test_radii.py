@@ -31,14 +31,17 @@ def test_a_hellinger_radius_follows_from_the_others_and_a_kl_from_nothing(declar
 
 def test_the_inequalities_hold_on_random_rows():
     rng = np.random.default_rng(4)
-    p, q = (cp.DenseRows(rng.dirichlet(np.full(5, 0.3), size=500)) for _ in range(2))
+    p, q = (cp.rows.DenseRows(rng.dirichlet(np.full(5, 0.3), size=500)) for _ in range(2))
     squared = p.squared_hellinger(q)
     assert (squared <= p.total_variation(q) + 1e-12).all()
     assert (squared <= p.kl(q) / 2 + 1e-12).all()
 
 
 def test_no_total_variation_bounds_a_kl():
-    p, q = cp.DenseRows(np.array([[1e-3, 0.999]])), cp.DenseRows(np.array([[1e-300, 1.0]]))
+    p, q = (
+        cp.rows.DenseRows(np.array([[1e-3, 0.999]])),
+        cp.rows.DenseRows(np.array([[1e-300, 1.0]])),
+    )
     assert p.total_variation(q)[0] < 2e-3
     assert p.kl(q)[0] > 0.6
 

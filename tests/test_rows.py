@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 import torch
 
-from counterprobe import ClassedRows, DenseRows, Rows, TokenClasses
 from counterprobe.arrays import FloatArray
-from counterprobe.rows import concatenate, to_numpy
+from counterprobe.classes import TokenClasses
+from counterprobe.rows import ClassedRows, DenseRows, Rows, concatenate, to_numpy
 
 
 def random_classes(draw: np.random.Generator, *, in_order: bool = False) -> TokenClasses:

@@ -135,7 +135,7 @@ def test_temperature_and_levels_are_those_of_the_runs_alone(law, counted):
     for rule in (cp.samplers.OneBatch(), cp.samplers.LLaDA(3, confidence="candidate")):
         batch = check_five(law, rule, counted, temperature=0.5)
         assert batch.results[3].temperature == 0.5
-        full = check_five(law, rule, counted, record=cp.Level.FULL)
+        full = check_five(law, rule, counted, record=cp.run.Level.FULL)
         assert full.results[2].transcript.rows_kept == full.ledgers[2].rows_read
 
 
@@ -145,7 +145,7 @@ def test_temperature_and_levels_are_those_of_the_runs_alone(law, counted):
 def test_shared_decisions_share_one_screen(counted):
     law = cp.families.path(40, target_seed=5)
     rule = cp.samplers.Compressed()
-    batch = check_five(law, rule, counted, record=cp.Level.STRUCTURE)
+    batch = check_five(law, rule, counted, record=cp.run.Level.STRUCTURE)
     one = batch.ledgers[0]
     assert one.probes > 0
     assert batch.ledger.noncommit == one.noncommit
@@ -350,7 +350,7 @@ def test_a_bad_row_is_laid_at_the_door_of_its_sequence():
 
 @pytest.mark.parametrize(
     "reply",
-    [lambda rows: rows.masses, lambda rows: cp.DenseRows(rows.masses[1:])],
+    [lambda rows: rows.masses, lambda rows: cp.rows.DenseRows(rows.masses[1:])],
     ids=["no rows", "too few rows"],
 )
 def test_a_reply_that_cannot_be_shared_out_is_an_error(table_law, counted, reply):
@@ -463,7 +463,7 @@ def test_zero_probability_warns_once_for_all():
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
             batch = cp.sample(bits.oracle(), rule, 6, progress=False)
-        assert [w.category for w in caught] == [cp.ZeroProbabilityWarning]
+        assert [w.category for w in caught] == [cp.errors.ZeroProbabilityWarning]
         assert (batch.sequences == batch.sequences[:, :1]).all()
 
 
@@ -573,7 +573,7 @@ def test_whole_numbers_may_be_written_as_floats(uniform_oracle):
 @pytest.mark.parametrize("rule", ["one-batch", "threshold", "compressed"])
 @pytest.mark.parametrize("count", [1, 4])
 def test_progress_is_that_of_the_whole(law, rule, count, counted):
-    told: list[cp.Progress] = []
+    told: list[cp.run.Progress] = []
     given = np.full(law.length, MASK)
     given[0] = 1
     options = {"fallback": True} if rule == "compressed" else {}

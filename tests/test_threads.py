@@ -101,7 +101,7 @@ def test_the_limit_can_be_set(thread_limit):
     assert threads.num_threads() == 2
     for wrong in (0, -1):
         with pytest.raises(ValueError, match=f"count must be at least 1, got {wrong}"):
-            cp.set_num_threads(wrong)
+            cp.threads.set_num_threads(wrong)
     assert threads.num_threads() == 2
 
 

@@ -45,7 +45,7 @@ WRONG = 1e-3
 SEQUENCES = 8
 # The chance that a library that keeps its promise fails, over all kinds and their sum.
 LEVEL = 1e-3
-BUDGET = cp.CompressedSettings().failure_budget
+BUDGET = cp.discovery.CompressedSettings().failure_budget
 # What a result's notes say of rows that were not the implied ones.
 DOUBTS = ("does not imply", "disagree")
 
@@ -124,7 +124,7 @@ def attack(
         structure = discover(oracle, streams, mode="exact")
     except cp.Infeasible as problem:
         return Verdict(law, "refused", oracle.states, [], everything, reason=str(problem))
-    except cp.ImpossibleState as problem:
+    except cp.errors.ImpossibleState as problem:
         return Verdict(law, "impossible", oracle.states, [], everything, reason=str(problem))
     except Exception as problem:  # whatever discovery must not do
         reason = f"{type(problem).__name__}: {problem}"
@@ -313,7 +313,7 @@ def main() -> None:
     parser.add_argument("--json", type=Path, metavar="FILE")
     chosen = parser.parse_args()
     # Laws with zeros are drawn on purpose, and one core is enough: laws are small.
-    warnings.simplefilter("ignore", cp.ZeroProbabilityWarning)
+    warnings.simplefilter("ignore", cp.errors.ZeroProbabilityWarning)
     set_num_threads(1)
     if chosen.only is not None:
         drawn = law_of(chosen.seed, chosen.only)

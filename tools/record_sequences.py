@@ -182,7 +182,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--write", action="store_true", help="record anew")
     arguments = parser.parse_args()
-    warnings.simplefilter("ignore", cp.InfeasibleWarning)
+    warnings.simplefilter("ignore", cp.errors.InfeasibleWarning)
     logging.getLogger("counterprobe").setLevel(logging.ERROR)  # of calls that fail on purpose
     if arguments.write:
         write()

@@ -40,7 +40,7 @@ class CountedOracle:
         self.row_error, self.trusted, self.name = inner.row_error, True, "counted"
         self.calls = 0
 
-    def rows(self, states: np.ndarray, readouts: cp.Readouts) -> cp.Rows:
+    def rows(self, states: np.ndarray, readouts: cp.Readouts) -> cp.rows.Rows:
         """Answer, and count."""
         self.calls += 1
         return self.inner.rows(states, readouts)

@@ -260,7 +260,7 @@ def main() -> None:
     arguments = parser.parse_args()
     # Faults are injected and tables cannot be screened: that is no news here.
     logging.getLogger("counterprobe").setLevel(logging.ERROR)
-    warnings.simplefilter("ignore", cp.InfeasibleWarning)
+    warnings.simplefilter("ignore", cp.errors.InfeasibleWarning)
     sys.exit(1 if soak(arguments.seconds, arguments.seed) else 0)
 
 

@@ -148,7 +148,7 @@ def replicated(draw: np.random.Generator, seen: Counter[str]) -> None:
     expected, ledger = on_engine(InProcess(), make, run, lambda progress: None)
     moments = sorted(map(int, draw.integers(max(1, ledger.total), size=2)))
 
-    def watch(progress: cp.Progress) -> None:
+    def watch(progress: cp.run.Progress) -> None:
         while moments and progress.ledger.total >= moments[0]:
             moments.pop(0)
             victims = sorted(multiprocessing.active_children(), key=lambda child: child.pid or 0)

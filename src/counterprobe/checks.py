@@ -14,23 +14,24 @@ import array_api_compat
 import numpy as np
 
 from counterprobe.arrays import FloatArray
-from counterprobe.errors import OracleError
+from counterprobe.errors import OracleError, ZeroProbabilityWarning
 from counterprobe.rows import ClassedRows, DenseRows, Rows, to_numpy, widened
 
 if TYPE_CHECKING:  # oracles, whose logs are checked too, stand above
     from counterprobe.oracles import Readouts
 
-__all__ = ["ZeroProbabilityWarning", "check_attention", "check_count", "check_rows", "own_rows"]
+__all__ = [
+    "check_attention",
+    "check_count",
+    "check_rows",
+    "own_rows",
+]
 
 # Rows of a half-precision model sum to one within about this, also when widened afterwards.
 SUM_TOLERANCE = 1e-3
 # Rows in double precision must do better, unless all their numbers were single before.
 SUM_TOLERANCE_DOUBLE = 1e-8
 LOGITS = "if these are logits or log-probabilities, return their softmax"
-
-
-class ZeroProbabilityWarning(UserWarning):
-    """An oracle gave a token probability zero; the guarantees ask for positive rows."""
 
 
 def _sum_tolerance(masses: Any) -> float:

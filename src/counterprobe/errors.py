@@ -40,3 +40,7 @@ class StructureError(CounterprobeError):
 
 class CheckpointError(CounterprobeError):
     """A checkpoint is damaged beyond its tail, or belongs to another run."""
+
+
+class ZeroProbabilityWarning(UserWarning):
+    """An oracle gave a token probability zero; the guarantees ask for positive rows."""

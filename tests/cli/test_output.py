@@ -32,7 +32,7 @@ def exit_code_of(problem: BaseException) -> int:
     ("problem", "code", "line"),
     [
         (ValueError("n must be even, got 3"), 2, "n must be even, got 3"),
-        (cp.NotAForestError("a cycle 0-1-2-0"), 2, "a cycle 0-1-2-0"),
+        (cp.errors.NotAForestError("a cycle 0-1-2-0"), 2, "a cycle 0-1-2-0"),
         (FileNotFoundError(2, "No such file", "x.txt"), 2, "x.txt: No such file"),
         (ValueError("first line\n    second line"), 2, "first line second line"),
         (ValueError(), 2, "ValueError"),
@@ -201,12 +201,12 @@ def test_progress_is_silent_away_from_a_terminal(capsys):
 # ----- Long work --------------------------------------------------------------------------------
 
 
-def progress_of(committed: int) -> cp.Progress:
+def progress_of(committed: int) -> cp.run.Progress:
     run = cp.Unmasking(cp.families.path(4, 1).oracle())
     run.begin(cp.Streams(1, 2))
     for position in range(committed):
         run.commit([position])
-    return cp.Progress("commit", committed, 4, run.ledger)
+    return cp.run.Progress("commit", committed, 4, run.ledger)
 
 
 def test_an_unwatched_run_says_once_that_it_is_still_going(capsys, monkeypatch):

@@ -289,7 +289,7 @@ def test_classed_and_dense_rows_give_the_same_banks(forest_law):
     for threshold in (0.05, 0.1, 0.2, 0.4):
         both = [
             banks_from_lists(state, everywhere, form, *form.above(threshold), threshold)
-            for form in (rows, cp.DenseRows(rows.dense()))
+            for form in (rows, cp.rows.DenseRows(rows.dense()))
         ]
         assert both[0].max_size > 0
         for name in ("start", "tokens", "tail", "most_likely"):
@@ -314,12 +314,12 @@ def test_the_standard_floor_leaves_a_token_outside_every_bank():
 # ----- Bounded banks --------------------------------------------------------------------------
 
 
-def zipf_rows(length: int, vocab_size: int, seed: int = 0) -> cp.DenseRows:
+def zipf_rows(length: int, vocab_size: int, seed: int = 0) -> cp.rows.DenseRows:
     """Return rows whose masses fall as 1/rank, the ranks permuted at every position."""
     rng = np.random.default_rng(seed)
     masses = 1.0 / np.arange(1, vocab_size + 1)
     masses /= masses.sum()
-    return cp.DenseRows(np.stack([rng.permutation(masses) for _ in range(length)]))
+    return cp.rows.DenseRows(np.stack([rng.permutation(masses) for _ in range(length)]))
 
 
 @pytest.mark.parametrize("most", [1, 4, 16])
@@ -347,7 +347,7 @@ def test_tokens_that_are_alike_are_not_chosen_among():
     # 64 candidates of one mass: any bound below 64 would leave none of them in the bank.
     masses = np.full(2048, 0.5 / (2048 - 64))
     masses[:64] = 1 / 128
-    assert bounded_threshold(cp.DenseRows(masses[None, :]), 0.0, 4 / 2048, 16) == 4 / 2048
+    assert bounded_threshold(cp.rows.DenseRows(masses[None, :]), 0.0, 4 / 2048, 16) == 4 / 2048
 
 
 def first_high_enough(masses, row_error: float, threshold: float, most: int) -> float:
@@ -375,7 +375,7 @@ def test_a_raised_threshold_is_the_first_that_is_high_enough(seed):
     rng = np.random.default_rng(seed)
     length, vocab_size = int(rng.integers(1, 7)), int(rng.integers(2, 60))
     masses = rng.dirichlet(np.full(vocab_size, rng.choice([0.05, 0.3, 1.0, 30.0])), size=length)
-    rows = cp.DenseRows(masses)
+    rows = cp.rows.DenseRows(masses)
     for row_error in (0.0, 0.01):
         for threshold in (0.0, 1 / vocab_size, 4 / vocab_size, 0.3):
             for most in (1, 2, 5, 16):
@@ -386,12 +386,14 @@ def test_a_raised_threshold_is_the_first_that_is_high_enough(seed):
 
 
 def test_without_rows_a_threshold_stays():
-    assert bounded_threshold(cp.DenseRows(np.empty((0, 40))), 0.0, 0.1, 2) == 0.1
+    assert bounded_threshold(cp.rows.DenseRows(np.empty((0, 40))), 0.0, 0.1, 2) == 0.1
 
 
 def test_half_of_the_banks_may_be_emptied_and_no_more():
     # Above 0.05 three positions have no token left, one has; banks of two tokens are too many.
     flat, steep = np.full(20, 0.05), np.append(0.62, np.full(19, 0.02))
-    halves = cp.DenseRows(np.stack([flat, steep]))
+    halves = cp.rows.DenseRows(np.stack([flat, steep]))
     assert bounded_threshold(halves, 0.0, 0.01, 2) == pytest.approx(2**-4.25)
-    assert bounded_threshold(cp.DenseRows(np.stack([flat, flat, steep])), 0.0, 0.01, 2) == 0.01
+    assert (
+        bounded_threshold(cp.rows.DenseRows(np.stack([flat, flat, steep])), 0.0, 0.01, 2) == 0.01
+    )

@@ -144,8 +144,8 @@ def test_it_is_an_oracle_that_keeps_the_contract(sharded):
 )
 def test_samplers_draw_the_same_and_are_charged_the_same(sharded, sampler):
     streams = cp.Streams(3, 4)
-    run = cp.Unmasking(sharded, record=cp.Level.STRUCTURE)
-    alone = cp.Unmasking(LAW.oracle(), record=cp.Level.STRUCTURE)
+    run = cp.Unmasking(sharded, record=cp.run.Level.STRUCTURE)
+    alone = cp.Unmasking(LAW.oracle(), record=cp.run.Level.STRUCTURE)
     result, expected = sampler(run, streams), sampler(alone, streams)
     np.testing.assert_array_equal(result.tokens, expected.tokens)
     assert result.ledger == expected.ledger
@@ -296,7 +296,7 @@ def test_torch_rows_lose_no_bit(name):
 
 
 def test_rows_of_another_kind_travel_whole():
-    class Marked(cp.DenseRows):
+    class Marked(cp.rows.DenseRows):
         __slots__ = ()
 
     oracle = cp.CallableOracle(engine_jobs.smoothed, length=5, vocab_size=4)

@@ -28,7 +28,7 @@ class ClassedNoise:
 
     law: cp.ForestLaw
     table: FloatArray
-    classes: cp.TokenClasses
+    classes: cp.classes.TokenClasses
     name: str = "classed noise"
     row_error: float = 1.0
     trusted: bool = False
@@ -41,7 +41,7 @@ class ClassedNoise:
     def vocab_size(self) -> int:
         return self.law.vocab_size
 
-    def rows(self, states: StateArray, readouts: cp.Readouts) -> cp.Rows:
+    def rows(self, states: StateArray, readouts: cp.Readouts) -> cp.rows.Rows:
         size = self.classes.num_classes
         masses = np.empty((len(readouts), size))
         for k, (b, i) in enumerate(zip(readouts.state_index, readouts.position, strict=True)):
@@ -50,7 +50,7 @@ class ClassedNoise:
             masses[k] = np.bincount(of_token, weights=row, minlength=size)
             masses[k] *= wobble(states[b], i, size)
             masses[k] /= masses[k].sum()
-        return cp.ClassedRows(masses, self.classes, readouts.position)
+        return cp.rows.ClassedRows(masses, self.classes, readouts.position)
 
 
 @pytest.mark.parametrize("kind", ["dense", "classed", "classed elsewhere", "finer classes"])
@@ -65,7 +65,9 @@ def test_noisy_rows_match_the_definition_in_both_parts(seed, kind):
     elif kind == "classed elsewhere":
         oracle = ClassedNoise(law, table, case.parts.law.classes)  # equal, another object
     else:
-        oracle = ClassedNoise(law, table, cp.TokenClasses.identity(law.length, law.vocab_size))
+        oracle = ClassedNoise(
+            law, table, cp.classes.TokenClasses.identity(law.length, law.vocab_size)
+        )
     measured = batch_kl_of_batches(
         law, case.tokens, case.batches, given=case.given, oracle=oracle, draws=4000
     )

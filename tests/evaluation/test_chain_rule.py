@@ -209,7 +209,7 @@ def test_a_single_sample_has_no_standard_error(table_law):
 
 def test_an_infinite_price_is_said():
     copied = cp.TableLaw(np.diag([0.5, 0.5]))
-    with pytest.warns(cp.ZeroProbabilityWarning):
+    with pytest.warns(cp.errors.ZeroProbabilityWarning):
         kl = plan_kl(copied.oracle(), [[0, 1]], samples=3)
     assert kl.value == math.inf
     assert math.isnan(kl.standard_error)

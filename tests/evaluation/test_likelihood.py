@@ -95,7 +95,7 @@ def test_a_single_order_cannot_disagree():
 
 def test_an_impossible_sequence_scores_minus_infinity():
     law = cp.TableLaw(np.diag([0.5, 0.5]))
-    with pytest.warns(cp.ZeroProbabilityWarning):
+    with pytest.warns(cp.errors.ZeroProbabilityWarning):
         scored = log_likelihoods(law.oracle(), [[0, 1], [1, 1]])
     assert scored.values[:, 0].tolist() == [-math.inf, pytest.approx(math.log(0.5))]
 

@@ -136,7 +136,7 @@ def test_sequential_is_exact_and_one_batch_has_the_total_correlation() -> None:
 
 def test_table_laws_and_parity() -> None:
     parity = cp.TableLaw(1 - np.indices((2, 2, 2)).sum(axis=0) % 2)
-    with pytest.warns(cp.ZeroProbabilityWarning):
+    with pytest.warns(cp.errors.ZeroProbabilityWarning):
         exact = exact_output_law(parity, cp.samplers.Sequential())
     assert exact.total_variation < 1e-12
     assert exact_output_law(parity, cp.samplers.OneBatch()).total_variation == pytest.approx(0.5)

@@ -5,11 +5,11 @@ import pytest
 import torch
 
 import counterprobe as cp
-from counterprobe import MASK, DenseRows, models, testing
+from counterprobe import MASK, models, testing
 from counterprobe.models.rows import TorchRows
 from counterprobe.models.torch import TorchOracle
 from counterprobe.oracles import Readouts
-from counterprobe.rows import to_numpy
+from counterprobe.rows import DenseRows, to_numpy
 
 pytestmark = pytest.mark.gpu
 
@@ -121,7 +121,7 @@ def test_a_vocabulary_of_131072_in_half_precision_is_reduced_in_pieces():
 def test_an_infill_on_the_gpu_keeps_its_context():
     model = models.load("sapiens-heavy")
     template = model.template(HEAVY)
-    many = cp.Lockstep(model.oracle(template), 64, cp.Streams(1, 2), given=template.given)
+    many = cp.run.Lockstep(model.oracle(template), 64, cp.Streams(1, 2), given=template.given)
     for position in template.masked:
         many.commit([position])
     for text in template.texts(many.states):

@@ -4,10 +4,9 @@ import numpy as np
 import pytest
 import torch
 
-from counterprobe import DenseRows, Rows
 from counterprobe.models import rows as module
 from counterprobe.models.rows import TorchRows
-from counterprobe.rows import concatenate, to_numpy
+from counterprobe.rows import DenseRows, Rows, concatenate, to_numpy
 
 
 def pair(seed: int, count: int = 23, vocab_size: int = 11) -> tuple[np.ndarray, np.ndarray]:

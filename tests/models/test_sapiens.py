@@ -119,7 +119,7 @@ def test_lockstep_sequences_do_not_depend_on_their_company(heavy):
     oracle = heavy.oracle(template)
 
     def drawn(count):
-        many = cp.Lockstep(oracle, count, cp.Streams(1, 2), given=template.given)
+        many = cp.run.Lockstep(oracle, count, cp.Streams(1, 2), given=template.given)
         for position in template.masked:
             many.commit([position])
         return many.states

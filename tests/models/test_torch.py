@@ -190,7 +190,7 @@ def test_tokens_that_are_not_allowed_have_probability_zero_without_a_warning(den
     oracle = TorchOracle(denoiser(), length=12, mask_id=7, allowed=allowed)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        warnings.simplefilter("ignore", cp.InfeasibleWarning)
+        warnings.simplefilter("ignore", cp.errors.InfeasibleWarning)
         for name, sampler in cp.samplers.SAMPLERS.items():
             if name in MUST_BE_TOLD:
                 continue

@@ -33,14 +33,14 @@ def through(rows, classes=(), positions=POSITIONS):
 @pytest.mark.parametrize("dtype", [np.float64, np.float32, np.float16])
 def test_dense_rows_keep_their_precision(dtype):
     masses = np.random.default_rng(1).dirichlet(np.ones(4), size=3).astype(dtype)
-    rows = through(cp.DenseRows(masses))
-    assert type(rows) is cp.DenseRows
+    rows = through(cp.rows.DenseRows(masses))
+    assert type(rows) is cp.rows.DenseRows
     assert rows.masses.dtype == dtype and np.array_equal(rows.masses, masses)
     assert rows.masses.flags.writeable
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16, torch.float64])
-@pytest.mark.parametrize("kind", [cp.DenseRows, TorchRows])
+@pytest.mark.parametrize("kind", [cp.rows.DenseRows, TorchRows])
 def test_tensors_stay_tensors_of_their_type(dtype, kind):
     masses = torch.rand((3, 4), generator=torch.Generator().manual_seed(1)).to(dtype)
     rows = through(kind(masses))
@@ -58,35 +58,35 @@ def test_classed_rows_stay_classed_and_their_classes_are_the_same_bits(forest_la
     state = np.full((1, forest_law.length), cp.MASK, dtype=np.int32)
     rows = forest_law.oracle().rows(state, cp.Readouts.same(1, POSITIONS))
     kept = through(rows, [again])
-    assert isinstance(kept, cp.ClassedRows) and kept.classes is again
+    assert isinstance(kept, cp.rows.ClassedRows) and kept.classes is again
     assert np.array_equal(kept.class_masses, rows.class_masses)
     assert np.array_equal(kept.positions, POSITIONS)
     uniforms = np.random.default_rng(2).random(3)
     assert np.array_equal(kept.draw(uniforms), rows.draw(uniforms))
-    elsewhere = cp.ClassedRows(rows.class_masses, rows.classes, POSITIONS[::-1].copy())
+    elsewhere = cp.rows.ClassedRows(rows.class_masses, rows.classes, POSITIONS[::-1].copy())
     assert np.array_equal(through(elsewhere, [again]).positions, POSITIONS[::-1])
 
 
 def test_attention_comes_back_beside_its_rows():
     attention = np.random.default_rng(1).random((1, 4, 4))
-    reply = Reply(cp.DenseRows(np.full((3, 2), 0.5)), attention)
+    reply = Reply(cp.rows.DenseRows(np.full((3, 2), 0.5)), attention)
     kept = decode_reply(*unpack(pack(*encode_reply(reply, POSITIONS, None))), POSITIONS, [])
     assert np.array_equal(kept.attention, attention) and len(kept.rows) == 3
 
 
 def test_no_rows_at_all_come_back_too():
-    rows = through(cp.DenseRows(np.empty((0, 4))), positions=np.empty(0, dtype=np.int64))
+    rows = through(cp.rows.DenseRows(np.empty((0, 4))), positions=np.empty(0, dtype=np.int64))
     assert rows.masses.shape == (0, 4)
 
 
 def test_rows_of_a_kind_that_holds_more_are_not_kept():
     @dataclass(frozen=True, slots=True)
-    class Labelled(cp.DenseRows):
+    class Labelled(cp.rows.DenseRows):
         label: str = ""
 
     assert encode_reply(Reply(Labelled(np.full((1, 2), 0.5))), POSITIONS, None) is None
     assert encode_reply(Reply("no rows"), POSITIONS, None) is None
-    objects = cp.DenseRows(np.full((1, 2), 0.5, dtype=object))
+    objects = cp.rows.DenseRows(np.full((1, 2), 0.5, dtype=object))
     assert encode_reply(Reply(objects), POSITIONS, None) is None
 
 
@@ -161,7 +161,7 @@ def test_positions_that_lead_elsewhere_are_refused(positions, forest_law):
 def test_classes_that_miss_something_are_refused():
     with pytest.raises(cp.CheckpointError, match="token classes of the checkpoint must have"):
         decode_classes(pack({}, {"kind": np.zeros(3)}))
-    classes = cp.TokenClasses.identity(3, 2)
+    classes = cp.classes.TokenClasses.identity(3, 2)
     plain = {name: getattr(classes, name) for name in classes.__dataclass_fields__}
     for spoilt in ({"kind": np.array(0)}, {"token_class": np.array([[0, 2**60]])}):
         with pytest.raises(cp.CheckpointError, match="token classes of the checkpoint are none"):
@@ -210,11 +210,11 @@ def test_the_form_is_a_length_then_compact_json_then_the_bytes_of_every_array():
 
 def test_a_tensor_asks_for_torch_by_name(monkeypatch):
     masses = torch.full((3, 2), 0.5)
-    encoded = encode_reply(Reply(cp.DenseRows(masses)), POSITIONS, None)
+    encoded = encode_reply(Reply(cp.rows.DenseRows(masses)), POSITIONS, None)
     said = r"a checkpoint of a torch model needs PyTorch: pip install 'counterprobe\[torch\]'"
     monkeypatch.setitem(sys.modules, "torch", None)
     with pytest.raises(MissingExtra, match=said):
-        encode_reply(Reply(cp.DenseRows(masses)), POSITIONS, None)
+        encode_reply(Reply(cp.rows.DenseRows(masses)), POSITIONS, None)
     with pytest.raises(MissingExtra, match=said):
         decode_reply(*encoded, POSITIONS, [])
 

@@ -153,7 +153,7 @@ def test_a_run_with_impossible_drafts_is_resumed(ahead, tmp_path, monkeypatch):
         def ask(self, query):
             try:
                 return super().ask(query)
-            except cp.ImpossibleState:
+            except cp.errors.ImpossibleState:
                 refused.append(self)
                 raise
 
@@ -197,7 +197,9 @@ def test_an_oracle_that_reads_ahead_goes_on_doing_so_where_the_log_ends(forest_l
     path = tmp_path / "run.log"
     states = np.full((16, forest_law.length), MASK)
     states[np.arange(16), 0] = np.arange(16) % forest_law.vocab_size
-    requests = [cp.Request(states[k : k + 2], Readouts.same(2, [1, 2])) for k in range(0, 16, 2)]
+    requests = [
+        cp.run.Request(states[k : k + 2], Readouts.same(2, [1, 2])) for k in range(0, 16, 2)
+    ]
 
     def run(oracle):
         seen = []
@@ -593,7 +595,9 @@ def test_replies_too_large_to_log_are_asked_again_and_said(kind, forest_law, tmp
         unmasking = cp.Unmasking(oracle)
         unmasking.begin(cp.Streams(1, 2))
         seen = []
-        requests = [cp.Request(states[k : k + 2], Readouts.same(2, [1, 2, 3])) for k in (0, 2, 4)]
+        requests = [
+            cp.run.Request(states[k : k + 2], Readouts.same(2, [1, 2, 3])) for k in (0, 2, 4)
+        ]
         unmasking.stage(requests, lambda _, rows: seen.append(rows.masses.copy()))
         unmasking.commit([4])
         return np.concatenate(seen), unmasking.ledger
@@ -636,7 +640,7 @@ def test_a_buffer_that_the_oracle_writes_over_is_logged_as_it_was(tmp_path, tabl
         def ask(self, query):
             rows = super().ask(query).rows
             self.buffer[: len(rows)] = rows.masses
-            return cp.Reply(cp.DenseRows(self.buffer[: len(rows)]))
+            return cp.Reply(cp.rows.DenseRows(self.buffer[: len(rows)]))
 
     undisturbed = cp.sample(table_law.oracle(), "punt", 2, progress=False)
     for _ in range(2):
@@ -676,7 +680,7 @@ def test_classes_that_are_equal_are_written_once_and_shared_by_log_and_oracle(
     forest_law, tmp_path
 ):
     path = tmp_path / "run.log"
-    other = cp.TokenClasses.identity(forest_law.length, forest_law.vocab_size)
+    other = cp.classes.TokenClasses.identity(forest_law.length, forest_law.vocab_size)
     equal = dataclasses.replace(forest_law.classes)
 
     class Changing(testing.CountingOracle):
@@ -684,9 +688,9 @@ def test_classes_that_are_equal_are_written_once_and_shared_by_log_and_oracle(
             rows = super().ask(query).rows
             position = int(query.readouts.position[0])
             if position == 2:
-                return cp.Reply(cp.ClassedRows(rows.dense(), other, rows.positions))
+                return cp.Reply(cp.rows.ClassedRows(rows.dense(), other, rows.positions))
             chosen = equal if position == 1 else rows.classes
-            return cp.Reply(cp.ClassedRows(rows.class_masses, chosen, rows.positions))
+            return cp.Reply(cp.rows.ClassedRows(rows.class_masses, chosen, rows.positions))
 
     found = []
     for last in (3, 5):  # the last two replies of the second life come from the oracle
@@ -705,7 +709,7 @@ def test_classes_of_another_size_are_refused(forest_law, tmp_path):
     with forest_law.oracle().logged(path).running() as oracle:
         oracle.ask(asked(forest_law, 1))
     first, rest = records_of(path)
-    wrong = cp.TokenClasses.identity(forest_law.length + 1, forest_law.vocab_size)
+    wrong = cp.classes.TokenClasses.identity(forest_law.length + 1, forest_law.vocab_size)
     write_records(path, [first, (Kind.CLASSES, encode_classes(wrong)), *rest])
     with (
         forest_law.oracle().logged(path).running() as oracle,

@@ -302,7 +302,7 @@ class Ordered(Wrapper):
     def ask(self, query):
         lean = 0.0 if query.ranks is None else 0.1 * (1 + query.ranks.max())
         rows = np.tile([0.5 + lean, 0.5 - lean], (len(query.readouts), 1))
-        return cp.Reply(cp.DenseRows(rows))
+        return cp.Reply(cp.rows.DenseRows(rows))
 
 
 def test_an_oracle_declares_what_it_is_told_to(uniform_oracle):

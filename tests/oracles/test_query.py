@@ -146,7 +146,7 @@ def test_an_example_is_the_first_state_that_is_read_with_a_few_of_its_rows(table
 
 
 def test_a_late_reply_is_waited_for_once_or_dropped_once():
-    rows, weights = cp.DenseRows(np.full((1, 2), 0.5)), np.ones((1, 3, 3))
+    rows, weights = cp.rows.DenseRows(np.full((1, 2), 0.5)), np.ones((1, 3, 3))
     waited, dropped = [], []
 
     def wait() -> Reply:

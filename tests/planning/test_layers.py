@@ -269,7 +269,7 @@ def test_a_cycle_can_be_refused_instead() -> None:
     edges = np.array([[0, 1], [1, 2], [0, 2], [2, 3]])
     everywhere = np.ones(4, dtype=bool)
     assert commit_order(edges, everywhere, np.arange(4)).repaired.tolist() == [2]
-    with pytest.raises(cp.NotAForestError, match="cycle 0-1-2-0"):
+    with pytest.raises(cp.errors.NotAForestError, match="cycle 0-1-2-0"):
         commit_order(edges, everywhere, np.arange(4), repair=False)
     order = commit_order(edges, everywhere, np.array([0, 1, 3]), repair=False)
     assert len(order.repaired) == 0

@@ -96,7 +96,7 @@ def test_nothing_is_asked_past_the_budget(table_law):
     oracle = AttentiveLaw(table_law.oracle(), weights(4))
     run = begun(oracle, max_submissions=1)
     run.commit_attended(lambda residual, rows, attention: residual[:1], 1)
-    with pytest.raises(cp.BudgetExceeded):
+    with pytest.raises(cp.errors.BudgetExceeded):
         run.commit_attended(lambda residual, rows, attention: residual[:1], 1)
     assert oracle.states == 1
 

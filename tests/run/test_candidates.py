@@ -5,7 +5,7 @@ import pytest
 
 import counterprobe as cp
 from counterprobe import Right
-from counterprobe.run.candidates import CandidateBook
+from counterprobe.run.drawing import CandidateBook
 
 MASK = cp.MASK
 STREAMS = cp.Streams(1, 2)
@@ -177,8 +177,8 @@ def test_a_book_knows_what_a_plain_list_of_all_that_was_looked_at_knows(seed):
         step = str(draw.choice(["draft", "look ahead", "commit", "take back"]))
         residual = np.flatnonzero(history == MASK)
         if step == "draft" and len(residual):
-            rows = cp.DenseRows(draw.dirichlet(np.ones(3), len(residual)))
-            drawn = cp.Candidates(residual, rows, draw.integers(3, size=len(residual)))
+            rows = cp.rows.DenseRows(draw.dirichlet(np.ones(3), len(residual)))
+            drawn = cp.run.Candidates(residual, rows, draw.integers(3, size=len(residual)))
             assert book.add(drawn) is drawn
             count, current, known = count + 1, drawn, rows
         elif step == "look ahead" and len(residual) > 1:
@@ -186,7 +186,7 @@ def test_a_book_knows_what_a_plain_list_of_all_that_was_looked_at_knows(seed):
             for state in states:
                 state[draw.permutation(residual)[: draw.integers(1, len(residual))]] = 1
             readouts = cp.Readouts.every_masked(states)
-            rows = cp.DenseRows(draw.dirichlet(np.ones(3), len(readouts)))
+            rows = cp.rows.DenseRows(draw.dirichlet(np.ones(3), len(readouts)))
             replies = book.look_ahead(states, readouts, rows)
             for k, reply in enumerate(replies):
                 expected = rows.dense()[readouts.state_index == k]

@@ -105,10 +105,12 @@ def test_a_budget_is_checked_before_the_oracle_is_asked(law, counted):
     door = Door(oracle, max_submissions=4)
     states = np.full((3, law.length), MASK, dtype=np.int32)
     door.probe(states, [0])
-    with pytest.raises(cp.BudgetExceeded, match="max_submissions is 4 and going on would make 6"):
+    with pytest.raises(
+        cp.errors.BudgetExceeded, match="max_submissions is 4 and going on would make 6"
+    ):
         door.probe(states, [0])
     readouts = cp.Readouts.same(1, [0])
-    with pytest.raises(cp.BudgetExceeded), door.stage("probe") as stage:
+    with pytest.raises(cp.errors.BudgetExceeded), door.stage("probe") as stage:
         stage.rows(states[:1], readouts)
         stage.rows(states[:1], readouts)  # an open stage counts
     assert oracle.states == door.ledger.total == 4
@@ -117,7 +119,7 @@ def test_a_budget_is_checked_before_the_oracle_is_asked(law, counted):
 
 
 def test_a_run_may_be_handed_its_door(law):
-    door = Door(law.oracle(), record=cp.Level.FULL)
+    door = Door(law.oracle(), record=cp.run.Level.FULL)
     run = cp.Unmasking(law.oracle(), door=door)
     run.begin(STREAMS)
     door.probe(run.state, [0])
@@ -226,12 +228,12 @@ def test_whoever_watches_hears_of_every_stage_with_its_index(law):
 
 
 def test_what_is_taken_over_is_charged_and_kept_here_and_told_once_elsewhere(law):
-    source = Door(law.oracle(), record=cp.Level.FULL)
+    source = Door(law.oracle(), record=cp.run.Level.FULL)
     source.probe(masked(law, 2), [0, 1])
     source.transcript.note("found", edges=3)
     source.probe(masked(law), [2])
     watching, listening = Watching(), Listening()
-    taker = Door(law.oracle(), record=cp.Level.FULL, watch=watching, listener=listening)
+    taker = Door(law.oracle(), record=cp.run.Level.FULL, watch=watching, listener=listening)
     taker.probe(masked(law), [0])
     before, taker_ledger = len(listening.heard), taker.ledger
     taker.adopt(source.transcript.entries)
@@ -299,7 +301,7 @@ def test_stages_are_logged_only_for_those_who_want_to_know(law, caplog):
 
 
 def test_an_event_holds_what_its_stage_was_about(law):
-    door = Door(law.oracle(), record=cp.Level.FULL)
+    door = Door(law.oracle(), record=cp.run.Level.FULL)
     history = History(law.length, law.vocab_size, [1] + [MASK] * (law.length - 1))
     shown = masked(law, 2)
     shown[:, 1] = [0, 1]
@@ -334,7 +336,10 @@ ASKED = Query(np.full((1, 3), MASK, dtype=np.int32), cp.Readouts.same(1, [2, 0])
 def test_replies_are_checked_and_copied_unless_the_oracle_is_trusted(uniform_oracle, trusted):
     check = ReplyCheck(uniform_oracle(3, 2, name="mine", trusted=trusted))
     masses = np.full((2, 2), 0.5)
-    good, bad = Reply(cp.DenseRows(masses)), Reply(cp.DenseRows(np.array([[0.5, 0.5], [1, 2]])))
+    good, bad = (
+        Reply(cp.rows.DenseRows(masses)),
+        Reply(cp.rows.DenseRows(np.array([[0.5, 0.5], [1, 2]]))),
+    )
     checked = check(good, ASKED)
     masses[:] = 9
     if trusted:
@@ -344,22 +349,22 @@ def test_replies_are_checked_and_copied_unless_the_oracle_is_trusted(uniform_ora
         with pytest.raises(cp.OracleError, match=r"oracle 'mine'.*position 0 sums to 3"):
             check(bad, ASKED)
         with pytest.raises(cp.OracleError, match="rows over 2 tokens, got 4"):
-            check(Reply(cp.DenseRows(np.full((2, 4), 0.25))), ASKED)
+            check(Reply(cp.rows.DenseRows(np.full((2, 4), 0.25))), ASKED)
     with pytest.raises(cp.OracleError, match="'mine' must return a Reply, got DenseRows"):
         check(good.rows, ASKED)
 
 
 def test_a_zero_warns_once_and_only_where_it_is_seen(uniform_oracle):
     check = ReplyCheck(uniform_oracle(3, 2))
-    plain = Reply(cp.DenseRows(np.full((2, 2), 0.5)))
-    zero = Reply(cp.DenseRows(np.array([[0.5, 0.5], [0.0, 1.0]])))
+    plain = Reply(cp.rows.DenseRows(np.full((2, 2), 0.5)))
+    zero = Reply(cp.rows.DenseRows(np.array([[0.5, 0.5], [0.0, 1.0]])))
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         for reply, so_far in ((plain, 0), (zero, 1), (zero, 1), (plain, 1)):
             check(reply, ASKED)
             assert len(caught) == so_far
         ReplyCheck(uniform_oracle(3, 2))(zero, ASKED)
-    assert [w.category for w in caught] == [cp.ZeroProbabilityWarning] * 2
+    assert [w.category for w in caught] == [cp.errors.ZeroProbabilityWarning] * 2
 
 
 # ----- Several queries of one stage, whose replies may be late ----------------------------------
@@ -394,7 +399,7 @@ def test_the_first_request_past_the_budget_is_refused_and_never_reaches_the_orac
     oracle = kind(law.oracle())
     door = Door(oracle, max_submissions=budget)
     seen = []
-    refused = pytest.raises(cp.BudgetExceeded, match=f"max_submissions is {budget}")
+    refused = pytest.raises(cp.errors.BudgetExceeded, match=f"max_submissions is {budget}")
     with refused if answered < 3 else nullcontext(), door.stage("probe") as stage:
         for label, _ in stage.ask_all(labelled(law)):
             seen.append(label)
@@ -468,7 +473,7 @@ def test_possible_states_are_answered_in_any_order_and_the_others_noted(copies, 
         every = cp.Readouts.every_masked(states)
         order = draw.integers(len(every), size=draw.integers(1, 2 * len(every)))
         readouts = cp.Readouts.pairs(every.state_index[order], every.position[order])
-        requests.append(cp.Request(states, readouts, refusals=Refusals()))
+        requests.append(cp.run.Request(states, readouts, refusals=Refusals()))
         is_refused = (states[:, 0] != MASK) & (states[:, 0] != states[:, 1])
         expected.append(np.flatnonzero(is_refused))
     run, rows = cp.Unmasking(kind(copies.oracle())), []
@@ -497,7 +502,7 @@ def test_a_refusal_that_nobody_notes_is_an_error_in_its_turn(copies, kind):
         (k, Query(every_pair()[k : k + 1], cp.Readouts.same(1, [2])), None) for k in (0, 1, 4)
     ]
     said = "x0=0, x1=1 has probability zero"
-    with pytest.raises(cp.ImpossibleState, match=said), door.stage("probe") as stage:
+    with pytest.raises(cp.errors.ImpossibleState, match=said), door.stage("probe") as stage:
         for label, _ in stage.ask_all(requests):
             seen.append(label)
     assert seen == [0] and door.ledger.probes == 1
@@ -513,7 +518,7 @@ def test_only_a_refused_state_that_is_reached_is_an_error(copies):
     assert (run.ledger.probes, run.ledger.rows_read, run.ledger.depth) == (4, 0, 1)
     assert [len(seen) for seen in oracle.seen] == [4, 2, 1, 1, 2, 1, 1], "halves, in order"
     refusals.require_answered(0)
-    with pytest.raises(cp.ImpossibleState, match="x0=0, x1=1"):
+    with pytest.raises(cp.errors.ImpossibleState, match="x0=0, x1=1"):
         refusals.require_answered(1)
     Refusals().require_answered(9)
     possible = Refusals()

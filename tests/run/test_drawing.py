@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 import counterprobe as cp
-from counterprobe import ClassedRows, DenseRows, TokenClasses
+from counterprobe.classes import TokenClasses
+from counterprobe.rows import ClassedRows, DenseRows
 from counterprobe.run.drawing import NoisyDraw, ScoredDraw, as_temperature
 
 LENGTH = 40

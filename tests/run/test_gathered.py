@@ -103,7 +103,7 @@ def test_an_answer_in_a_buffer_of_the_oracle_is_everybodys_own(table_law, count)
         def ask(self, query):
             rows = self.buffer[: len(query.readouts)]
             rows[:] = super().ask(query).rows.dense()
-            return cp.Reply(cp.DenseRows(rows))
+            return cp.Reply(cp.rows.DenseRows(rows))
 
     oracle = Reusing(table_law.oracle())
     states, readouts = np.full((1, 4), MASK, dtype=np.int32), cp.Readouts.same(1, [0, 2])
@@ -216,7 +216,7 @@ def test_an_impossible_state_is_refused_to_the_run_that_asked_and_to_nobody_else
     def work(seat):
         try:
             return seat.rows(states[seat.index : seat.index + 1], cp.Readouts.same(1, [2]))
-        except cp.ImpossibleState as refusal:
+        except cp.errors.ImpossibleState as refusal:
             return str(refusal)
 
     found = gather(oracle, [work] * 4)

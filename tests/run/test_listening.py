@@ -29,13 +29,13 @@ class Hearing:
     def announced(self, purpose: str, facts: dict[str, Any]) -> None:
         self.heard.append(f"announced {purpose}")
 
-    def replied(self, states: Any, readouts: cp.Readouts, rows: cp.Rows) -> None:
+    def replied(self, states: Any, readouts: cp.Readouts, rows: cp.rows.Rows) -> None:
         assert len(rows) == len(readouts)
         assert (states[readouts.state_index, readouts.position] == cp.MASK).all()
         self.submissions += len(states)
         self.rows_read += len(rows)
 
-    def settled(self, positions: Any, tokens: Any, rows: cp.Rows | None) -> None:
+    def settled(self, positions: Any, tokens: Any, rows: cp.rows.Rows | None) -> None:
         assert len(positions) == len(tokens)
         assert rows is None or len(rows) == len(tokens)
         self.tokens.update(zip(positions.tolist(), tokens.tolist(), strict=True))
@@ -69,9 +69,9 @@ def test_a_listener_hears_every_reply_commit_and_ledger(forest_law, sampler):
 
 def test_a_listener_raises_the_level_of_the_transcript_to_trace(law):
     run = cp.Unmasking(law.oracle(), listener=Hearing())
-    assert run.transcript.level == cp.Level.TRACE
-    full = cp.Unmasking(law.oracle(), listener=Hearing(), record=cp.Level.FULL)
-    assert full.transcript.level == cp.Level.FULL
+    assert run.transcript.level == cp.run.Level.TRACE
+    full = cp.Unmasking(law.oracle(), listener=Hearing(), record=cp.run.Level.FULL)
+    assert full.transcript.level == cp.run.Level.FULL
 
 
 def test_what_comes_next_is_announced_before_it_is_charged(table_law):
@@ -106,7 +106,7 @@ def test_a_copied_transcript_has_no_listener(law):
 
 def test_what_was_shared_is_heard_as_it_was_charged(forest_law):
     hearing = Hearing()
-    source = cp.Unmasking(forest_law.oracle(), record=cp.Level.STRUCTURE)
+    source = cp.Unmasking(forest_law.oracle(), record=cp.run.Level.STRUCTURE)
     source.preprocess()
     source.transcript.note("found", edges=np.empty((0, 2)))
     taker = cp.Unmasking(forest_law.oracle(), listener=hearing)

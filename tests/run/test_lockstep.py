@@ -19,7 +19,7 @@ def alone(sampler, oracle: cp.Oracle, sequence: int, given=None) -> cp.SampleRes
 
 
 def in_lockstep(sampler, oracle: cp.Oracle, count: int, given=None) -> cp.SampleBatch:
-    run = cp.Lockstep(oracle, count, STREAMS, given=given)
+    run = cp.run.Lockstep(oracle, count, STREAMS, given=given)
     for batch in sampler.schedule(run.residual, STREAMS.decisions):
         run.commit(batch)
     return run.result(sampler.name, sampler.settings)
@@ -55,17 +55,17 @@ def test_all_given_costs_nothing(law, counted):
 
 
 def test_tokens_come_back_in_the_order_of_the_batch(law):
-    run = cp.Lockstep(law.oracle(), 3, STREAMS)
+    run = cp.run.Lockstep(law.oracle(), 3, STREAMS)
     tokens = run.commit([3, 0, 2])
     assert tokens.tolist() == run.states[:, [3, 0, 2]].tolist()
     assert run.residual.tolist() == [i for i in range(law.length) if i not in (0, 2, 3)]
-    sorted_run = cp.Lockstep(law.oracle(), 3, STREAMS)
+    sorted_run = cp.run.Lockstep(law.oracle(), 3, STREAMS)
     assert sorted_run.commit([0, 2, 3])[:, [2, 0, 1]].tolist() == tokens.tolist()
 
 
 @pytest.mark.parametrize("batch", [[], [0, 0], [1], [99], [-1], [0.0], [True]])
 def test_a_bad_batch_is_refused(law, batch):
-    run = cp.Lockstep(law.oracle(), 2, STREAMS)
+    run = cp.run.Lockstep(law.oracle(), 2, STREAMS)
     run.commit([1])
     with pytest.raises(ValueError, match=r"batch|committed already"):
         run.commit(batch)
@@ -76,15 +76,15 @@ def test_bad_arguments_are_refused(law):
     some, other = np.full((2, 2, law.length), MASK)
     other[1, 0] = 1
     with pytest.raises(ValueError, match="count must be at least 1, got 0"):
-        cp.Lockstep(law.oracle(), 0, STREAMS)
+        cp.run.Lockstep(law.oracle(), 0, STREAMS)
     with pytest.raises(ValueError, match=r"given must have shape \(\d+,\) or \(3, "):
-        cp.Lockstep(law.oracle(), 3, STREAMS, given=some)
+        cp.run.Lockstep(law.oracle(), 3, STREAMS, given=some)
     with pytest.raises(ValueError, match="mask the same positions in every sequence"):
-        cp.Lockstep(law.oracle(), 2, STREAMS, given=other)
+        cp.run.Lockstep(law.oracle(), 2, STREAMS, given=other)
     with pytest.raises(ValueError, match=r"given must have shape"):
-        cp.Lockstep(law.oracle(), 2, STREAMS, given=[0])
+        cp.run.Lockstep(law.oracle(), 2, STREAMS, given=[0])
     with pytest.raises(ValueError, match=r"call law\.oracle\(\)"):
-        cp.Lockstep(law, 2, STREAMS)
+        cp.run.Lockstep(law, 2, STREAMS)
 
 
 def test_a_bad_reply_names_state_and_position_and_commits_nothing():
@@ -93,13 +93,13 @@ def test_a_bad_reply_names_state_and_position_and_commits_nothing():
         reply[1, 2] = np.nan
         return reply
 
-    run = cp.Lockstep(cp.CallableOracle(function, 4, 2), 3, STREAMS)
+    run = cp.run.Lockstep(cp.CallableOracle(function, 4, 2), 3, STREAMS)
     run.commit([0])
     with pytest.raises(cp.OracleError, match="state 1, position 2 holds a value that is not"):
         run.commit([1, 2])
     assert (run.states[:, 1:] == MASK).all()
     assert run.ledger.commits == 3
-    trusting = cp.Lockstep(cp.CallableOracle(function, 4, 2, trusted=True), 3, STREAMS)
+    trusting = cp.run.Lockstep(cp.CallableOracle(function, 4, 2, trusted=True), 3, STREAMS)
     trusting.commit([1, 2])
 
 
@@ -127,7 +127,7 @@ def test_results_are_those_of_the_runs_alone(law):
 
 
 def test_an_observer_is_handed_the_rows_of_all_sequences(law):
-    run = cp.Lockstep(law.oracle(), 3, STREAMS, at_once=2)
+    run = cp.run.Lockstep(law.oracle(), 3, STREAMS, at_once=2)
     seen = []
     run.commit([2, 0])
     states = run.states
@@ -141,7 +141,10 @@ def test_an_observer_is_handed_the_rows_of_all_sequences(law):
 
 def test_states_go_to_the_oracle_in_parts(law, counted):
     oracle = counted(law.oracle())
-    run, whole = cp.Lockstep(oracle, 5, STREAMS, at_once=2), cp.Lockstep(law.oracle(), 5, STREAMS)
+    run, whole = (
+        cp.run.Lockstep(oracle, 5, STREAMS, at_once=2),
+        cp.run.Lockstep(law.oracle(), 5, STREAMS),
+    )
     for batch in ([1], [0, 2]):
         assert run.commit(batch).tolist() == whole.commit(batch).tolist()
     assert oracle.calls == 6
@@ -149,7 +152,7 @@ def test_states_go_to_the_oracle_in_parts(law, counted):
 
 
 def test_what_else_goes_through_the_door_is_charged_to_the_whole(law):
-    run = cp.Lockstep(law.oracle(), 2, STREAMS)
+    run = cp.run.Lockstep(law.oracle(), 2, STREAMS)
     run.door.probe(run.states, [0])
     run.commit([0])
     assert run.ledger == cp.Ledger(probes=2, commits=2, depth=2, rows_read=4, widest_stage=2)
@@ -159,10 +162,12 @@ def test_what_else_goes_through_the_door_is_charged_to_the_whole(law):
 
 def test_a_round_past_the_budget_is_not_made(law, counted):
     oracle = counted(law.oracle())
-    run = cp.Lockstep(oracle, 3, STREAMS, max_submissions=2)
+    run = cp.run.Lockstep(oracle, 3, STREAMS, max_submissions=2)
     run.commit([0])
     run.commit([1])
-    with pytest.raises(cp.BudgetExceeded, match="max_submissions is 2 and going on would make 3"):
+    with pytest.raises(
+        cp.errors.BudgetExceeded, match="max_submissions is 2 and going on would make 3"
+    ):
         run.commit([2])
     assert oracle.states == run.ledger.total == 6
     assert (run.states[:, 2] == MASK).all()
@@ -199,7 +204,7 @@ def test_groups_commit_batches_of_their_own(law, counted, at_once):
     oracle = counted(law.oracle())
     streams = [STREAMS.with_fresh_decisions(k) for k in range(3)]
     rules = [RandomBalanced(2), RandomBalanced(3), Sequential("random")]
-    run = cp.Lockstep(oracle, 7, STREAMS, groups=3, at_once=at_once, score=True)
+    run = cp.run.Lockstep(oracle, 7, STREAMS, groups=3, at_once=at_once, score=True)
     waiting = [
         list(rule.schedule(run.residual, s.decisions))
         for rule, s in zip(rules, streams, strict=True)
@@ -226,13 +231,13 @@ def test_groups_commit_batches_of_their_own(law, counted, at_once):
 
 
 def test_a_round_needs_a_batch_a_group_and_something_to_commit(law):
-    run = cp.Lockstep(law.oracle(), 4, STREAMS, groups=2)
+    run = cp.run.Lockstep(law.oracle(), 4, STREAMS, groups=2)
     with pytest.raises(ValueError, match="batches must be 2, one a group; got 1"):
         run.commit_groups([[0]])
     with pytest.raises(ValueError, match="every batch is None"):
         run.commit_groups([None, None])
     with pytest.raises(ValueError, match="groups must be at most count = 4, got 5"):
-        cp.Lockstep(law.oracle(), 4, STREAMS, groups=5)
+        cp.run.Lockstep(law.oracle(), 4, STREAMS, groups=5)
 
 
 @pytest.mark.parametrize("at_once", [2, 100])
@@ -250,7 +255,7 @@ def test_an_oracle_that_follows_many_histories_is_told_of_them(law, at_once):
 
 
 def test_scores_are_the_log_rows_of_what_was_drawn(law):
-    run = cp.Lockstep(law.oracle(), 3, STREAMS, score=True, temperature=0.7)
+    run = cp.run.Lockstep(law.oracle(), 3, STREAMS, score=True, temperature=0.7)
     batch = [2, 0]
     rows = law.oracle().rows(run.states[:1], cp.Readouts.same(1, batch)).tempered(0.7).dense()
     tokens = run.commit(batch)
@@ -262,7 +267,7 @@ def test_scores_are_the_log_rows_of_what_was_drawn(law):
 
 
 def test_a_result_does_not_change_when_its_runs_go_on(law):
-    run = cp.Lockstep(law.oracle(), 2, STREAMS, score=True)
+    run = cp.run.Lockstep(law.oracle(), 2, STREAMS, score=True)
     run.commit([0])
     early = run.result()
     run.commit([1])
@@ -273,18 +278,20 @@ def test_a_result_does_not_change_when_its_runs_go_on(law):
 
 
 def test_the_budget_of_a_group_is_its_own(law):
-    run = cp.Lockstep(law.oracle(), 2, STREAMS, groups=2, max_submissions=2)
+    run = cp.run.Lockstep(law.oracle(), 2, STREAMS, groups=2, max_submissions=2)
     run.commit_groups([[0], None])
     run.commit_groups([[1], [0]])
-    with pytest.raises(cp.BudgetExceeded, match="max_submissions is 2 and going on would make 3"):
+    with pytest.raises(
+        cp.errors.BudgetExceeded, match="max_submissions is 2 and going on would make 3"
+    ):
         run.commit_groups([[2], [1]])
     run.commit_groups([None, [1]])
-    with pytest.raises(cp.BudgetExceeded, match="would make 3"):
+    with pytest.raises(cp.errors.BudgetExceeded, match="would make 3"):
         run.commit_groups([None, [2]])
     assert [one.commits for one in run.ledgers] == [2, 2]
     with pytest.raises(ValueError, match=r"max_submissions must be a whole number, got 0\.5"):
-        cp.Lockstep(law.oracle(), 2, STREAMS, max_submissions=0.5)
+        cp.run.Lockstep(law.oracle(), 2, STREAMS, max_submissions=0.5)
     with pytest.raises(ValueError, match="at_once must be at least 1, got 0"):
-        cp.Lockstep(law.oracle(), 2, STREAMS, at_once=0)
+        cp.run.Lockstep(law.oracle(), 2, STREAMS, at_once=0)
     with pytest.raises(ValueError, match="groups must be at least 1, got 0"):
-        cp.Lockstep(law.oracle(), 2, STREAMS, groups=0)
+        cp.run.Lockstep(law.oracle(), 2, STREAMS, groups=0)

@@ -100,8 +100,8 @@ def test_a_run_with_rechecks_is_resumed_with_the_budget_it_had(table_law, tmp_pa
 # ----- What is chosen, what is asked again, what is compared ----------------------------------
 
 
-def coin(count: int, by: float = 0.0) -> cp.DenseRows:
-    return cp.DenseRows(np.tile([0.5 + by, 0.5 - by], (count, 1)))
+def coin(count: int, by: float = 0.0) -> cp.rows.DenseRows:
+    return cp.rows.DenseRows(np.tile([0.5 + by, 0.5 - by], (count, 1)))
 
 
 def test_what_is_due_is_asked_last_first_with_the_first_of_the_run_at_the_end():
@@ -142,7 +142,7 @@ def test_a_row_may_move_by_what_is_declared_and_by_rounding(by, row_error, is_fr
     recheck = Recheck(1.0)
     recheck.take(Query(np.full((1, 2), MASK, dtype=np.int32), Readouts.same(1, [0, 1])), coin(2))
     recheck.due()
-    moved = cp.DenseRows(np.concatenate([coin(1).dense(), coin(1, by).dense()]))
+    moved = cp.rows.DenseRows(np.concatenate([coin(1).dense(), coin(1, by).dense()]))
     if is_frozen:
         recheck.compare(moved, row_error, "coin")
     else:
@@ -160,7 +160,7 @@ def test_the_row_that_moved_most_is_named_by_state_and_position(worst, number, p
     assert recheck.due().states.tolist() == states[::-1].tolist()
     by = np.full(4, 0.01)
     by[worst] = 0.25
-    moved = cp.DenseRows(np.stack([0.5 + by, 0.5 - by], axis=1))
+    moved = cp.rows.DenseRows(np.stack([0.5 + by, 0.5 - by], axis=1))
     prints = int(fingerprint(states[number])[0])
     message = (
         f"oracle 'coin' is not frozen: asked a second time for state {number} of the run "

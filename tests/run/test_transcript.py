@@ -14,12 +14,12 @@ from counterprobe.states import fingerprint
 STREAMS = cp.Streams(3, 4)
 
 
-@pytest.fixture(params=list(cp.Level), ids=lambda level: level.name.lower())
-def level(request: pytest.FixtureRequest) -> cp.Level:
+@pytest.fixture(params=list(cp.run.Level), ids=lambda level: level.name.lower())
+def level(request: pytest.FixtureRequest) -> cp.run.Level:
     return request.param
 
 
-def hand_made_run(oracle: cp.Oracle, level: cp.Level) -> cp.Unmasking:
+def hand_made_run(oracle: cp.Oracle, level: cp.run.Level) -> cp.Unmasking:
     """Preprocess, a stage of three requests, a probe, commits of both kinds, a failed stage."""
     run = cp.Unmasking(oracle, record=level)
     run.begin(STREAMS)
@@ -28,9 +28,9 @@ def hand_made_run(oracle: cp.Oracle, level: cp.Level) -> cp.Unmasking:
     sources = np.repeat(state[None], 4, axis=0)
     sources[:, 0] = [0, 1, 2, 0]
     requests = [
-        cp.Request(sources[:3], cp.Readouts.same(3, [1, 2])),
-        cp.Request(sources[3:], cp.Readouts.pairs([0], [3])),
-        cp.Request(sources[:2], cp.Readouts.every_masked(sources[:2])),
+        cp.run.Request(sources[:3], cp.Readouts.same(3, [1, 2])),
+        cp.run.Request(sources[3:], cp.Readouts.pairs([0], [3])),
+        cp.run.Request(sources[:2], cp.Readouts.every_masked(sources[:2])),
     ]
     run.stage(iter(requests), lambda request, rows: None)
     run.transcript.note("votes", edges=[(0, 1)])
@@ -38,11 +38,11 @@ def hand_made_run(oracle: cp.Oracle, level: cp.Level) -> cp.Unmasking:
     run.commit([2, 0])
     run.commit_selected(lambda residual, rows: residual[:1])
 
-    def fail(request: cp.Request, rows: cp.Rows) -> None:
+    def fail(request: cp.run.Request, rows: cp.rows.Rows) -> None:
         raise RuntimeError
 
     with pytest.raises(RuntimeError):
-        run.stage([cp.Request(run.state[None], cp.Readouts.same(1, run.residual))], fail)
+        run.stage([cp.run.Request(run.state[None], cp.Readouts.same(1, run.residual))], fail)
     run.commit(run.residual)
     return run
 
@@ -69,28 +69,28 @@ def test_a_run_made_by_hand_replays_to_its_ledger(law, level):
 
 
 def test_levels_differ_in_what_they_keep_only(law):
-    runs = {level: hand_made_run(law.oracle(), level) for level in cp.Level}
+    runs = {level: hand_made_run(law.oracle(), level) for level in cp.run.Level}
     notes = {level: len(run.transcript.notes) for level, run in runs.items()}
     assert notes == {
-        cp.Level.LEDGER: 0,
-        cp.Level.STRUCTURE: 1,
-        cp.Level.TRACE: 1,
-        cp.Level.FULL: 1,
+        cp.run.Level.LEDGER: 0,
+        cp.run.Level.STRUCTURE: 1,
+        cp.run.Level.TRACE: 1,
+        cp.run.Level.FULL: 1,
     }
     kept = {level: run.transcript.rows_kept for level, run in runs.items()}
-    read = runs[cp.Level.FULL].ledger.rows_read
+    read = runs[cp.run.Level.FULL].ledger.rows_read
     assert kept == {
-        cp.Level.LEDGER: 0,
-        cp.Level.STRUCTURE: 0,
-        cp.Level.TRACE: 0,
-        cp.Level.FULL: read,
+        cp.run.Level.LEDGER: 0,
+        cp.run.Level.STRUCTURE: 0,
+        cp.run.Level.TRACE: 0,
+        cp.run.Level.FULL: read,
     }
     assert len({run.ledger for run in runs.values()}) == 1
     assert len({tuple(run.state) for run in runs.values()}) == 1
 
 
 def test_events_name_the_batch_and_whether_it_was_selected(law):
-    events = hand_made_run(law.oracle(), cp.Level.LEDGER).transcript.events
+    events = hand_made_run(law.oracle(), cp.run.Level.LEDGER).transcript.events
     commits = [event for event in events if event.operation == "commit"]
     batches = [event.positions.tolist() for event in commits]
     assert batches == [[2, 0], [1], list(range(3, law.length))]
@@ -100,13 +100,13 @@ def test_events_name_the_batch_and_whether_it_was_selected(law):
 
 def test_events_fingerprint_the_states_that_were_submitted(law, counted):
     oracle = counted(law.oracle())
-    run = hand_made_run(oracle, cp.Level.LEDGER)
+    run = hand_made_run(oracle, cp.run.Level.LEDGER)
     recorded = np.concatenate([event.fingerprints for event in run.transcript.events])
     assert (recorded == fingerprint(np.concatenate(oracle.seen))).all()
 
 
 def test_full_level_keeps_the_rows_that_came_back(law):
-    run = cp.Unmasking(law.oracle(), record=cp.Level.FULL)
+    run = cp.Unmasking(law.oracle(), record=cp.run.Level.FULL)
     run.begin(STREAMS)
     first = run.preprocess()
     second = run.probe(run.state, [1, 0])
@@ -119,7 +119,7 @@ def test_full_level_keeps_the_rows_that_came_back(law):
 
 def test_kept_rows_are_bounded_and_the_ledger_still_replays(monkeypatch, law):
     monkeypatch.setattr(transcript_module, "MAX_ROWS", 10)
-    run = hand_made_run(law.oracle(), cp.Level.FULL)
+    run = hand_made_run(law.oracle(), cp.run.Level.FULL)
     kept = sum(len(rows) for event in run.transcript.events for rows in event.rows)
     assert 0 < kept == run.transcript.rows_kept <= 10
     assert run.ledger.rows_read > 10
@@ -127,7 +127,7 @@ def test_kept_rows_are_bounded_and_the_ledger_still_replays(monkeypatch, law):
 
 
 def test_kept_rows_are_bounded_while_a_stage_is_still_open(monkeypatch, uniform_oracle):
-    class Reply(cp.DenseRows):
+    class Reply(cp.rows.DenseRows):
         """Dense rows that can be watched."""
 
     class Watched:
@@ -141,14 +141,14 @@ def test_kept_rows_are_bounded_while_a_stage_is_still_open(monkeypatch, uniform_
     alive: list[weakref.ref] = []
     most = 0
 
-    def consume(request: cp.Request, rows: cp.Rows) -> None:
+    def consume(request: cp.run.Request, rows: cp.rows.Rows) -> None:
         nonlocal most
         most = max(most, sum(reference() is not None for reference in alive))
 
     monkeypatch.setattr(transcript_module, "MAX_ROWS", 6)
-    run = cp.Unmasking(Watched(), record=cp.Level.FULL)
+    run = cp.Unmasking(Watched(), record=cp.run.Level.FULL)
     readouts = cp.Readouts.same(1, [0, 1])
-    run.stage((cp.Request(run.state[None], readouts) for _ in range(20)), consume)
+    run.stage((cp.run.Request(run.state[None], readouts) for _ in range(20)), consume)
     assert most == 3 + 1  # three replies of two rows kept, and the one being reduced
     assert run.ledger.rows_read == 40
 
@@ -162,7 +162,7 @@ def test_too_many_fingerprints_become_their_sum(monkeypatch, uniform_oracle):
         run = cp.Unmasking(uniform_oracle())
         pieces = np.split(states[:count], range(1, count))
         run.stage(
-            (cp.Request(piece, cp.Readouts.same(len(piece), [2])) for piece in pieces),
+            (cp.run.Request(piece, cp.Readouts.same(len(piece), [2])) for piece in pieces),
             lambda request, rows: None,
         )
         assert run.ledger.probes == count
@@ -206,14 +206,14 @@ def test_a_listener_hears_notes_details_and_announcements_and_only_notes_are_kep
             heard.append((event, ledger))
 
     event, ledger = Event("probe", 1, 1, NOWHERE, NO_PRINTS), cp.Ledger(probes=1)
-    for level in cp.Level:
+    for level in cp.run.Level:
         for listener in (None, Hearing()):
             transcript = Transcript(level=level, listener=listener)
             transcript.note("found", edges=2)
             transcript.detail("seen", tokens=3)
             transcript.announce("next", facts=4)
             transcript.append(event, ledger)
-            notes = [("found", {"edges": 2})] if level >= cp.Level.STRUCTURE else []
+            notes = [("found", {"edges": 2})] if level >= cp.run.Level.STRUCTURE else []
             assert [(note.name, note.content) for note in transcript.notes] == notes
             assert transcript.events == [event] and len(transcript.entries) == len(notes) + 1
             expected = [*notes, ("seen", {"tokens": 3}), ("next", {"facts": 4}), (event, ledger)]

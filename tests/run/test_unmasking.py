@@ -7,8 +7,9 @@ import numpy as np
 import pytest
 
 import counterprobe as cp
-from counterprobe import Readouts, Request, Right
+from counterprobe import Readouts, Right
 from counterprobe.radii import RowRadii
+from counterprobe.run import Request
 from counterprobe.samplers import Packed, RandomBalanced, Sequential
 from counterprobe.states import fingerprint
 
@@ -36,7 +37,7 @@ class ScriptedOracle:
 
     def rows(self, states, readouts):
         good = np.full((len(readouts), 2), 0.5)
-        reply = self.script.get(self.calls, cp.DenseRows)(good)
+        reply = self.script.get(self.calls, cp.rows.DenseRows)(good)
         self.calls += 1
         return reply
 
@@ -135,8 +136,8 @@ def test_what_a_run_hands_out_is_a_copy(law):
 def test_work_that_is_kept_and_the_plain_oracle_give_the_same_bits(sampler, counted):
     target = cp.families.random_forest(40, target_seed=3)
     for rights in (~Right.NONE, Right.NONE):
-        followed = cp.Unmasking(target.oracle(), record=cp.Level.FULL, rights=rights)
-        hidden = cp.Unmasking(counted(target.oracle()), record=cp.Level.FULL, rights=rights)
+        followed = cp.Unmasking(target.oracle(), record=cp.run.Level.FULL, rights=rights)
+        hidden = cp.Unmasking(counted(target.oracle()), record=cp.run.Level.FULL, rights=rights)
         one, other = sampler(followed, STREAMS), sampler(hidden, STREAMS)
         assert one.tokens.tolist() == other.tokens.tolist()
         assert one.ledger == other.ledger
@@ -181,7 +182,7 @@ def test_a_stage_streams_and_is_one_unit_of_depth(uniform_oracle):
     def readouts(count: int) -> Readouts:
         return Readouts.same(count, [1, 2])
 
-    def consume(request: Request, rows: cp.Rows) -> None:
+    def consume(request: Request, rows: cp.rows.Rows) -> None:
         log.append(("reduce", request.label))
         assert len(rows) == 2 * len(request.states)
         assert run.ledger == cp.Ledger()  # charged when the stage closes
@@ -202,7 +203,7 @@ def test_a_consumer_that_fails_leaves_what_was_submitted_charged(law, counted):
             made.append(k)
             yield Request(np.repeat(run.state[None], 2, axis=0), Readouts.same(2, [0]))
 
-    def consume(request: Request, rows: cp.Rows) -> None:
+    def consume(request: Request, rows: cp.rows.Rows) -> None:
         if len(made) == 3:
             raise RuntimeError("the consumer failed")
 
@@ -217,7 +218,9 @@ def test_a_consumer_that_fails_leaves_what_was_submitted_charged(law, counted):
 
 @pytest.mark.parametrize("broken", ["generator", "request", "reply"])
 def test_a_stage_that_breaks_half_way_keeps_its_earlier_charges(broken):
-    oracle = ScriptedOracle({2: lambda good: cp.DenseRows(2 * good)} if broken == "reply" else {})
+    oracle = ScriptedOracle(
+        {2: lambda good: cp.rows.DenseRows(2 * good)} if broken == "reply" else {}
+    )
     run = begun(oracle)
 
     def requests() -> Iterator[Request]:
@@ -362,10 +365,10 @@ def test_a_bad_batch_is_refused_before_it_is_submitted(uniform_oracle, counted, 
 # ----- Bad replies --------------------------------------------------------------------------
 
 
-def spoil(values: list[float]) -> Callable[[np.ndarray], cp.DenseRows]:
-    def reply(good: np.ndarray) -> cp.DenseRows:
+def spoil(values: list[float]) -> Callable[[np.ndarray], cp.rows.DenseRows]:
+    def reply(good: np.ndarray) -> cp.rows.DenseRows:
         good[-1] = values
-        return cp.DenseRows(good)
+        return cp.rows.DenseRows(good)
 
     return reply
 
@@ -374,12 +377,12 @@ BAD_REPLIES: dict[str, tuple[Callable[[np.ndarray], object], str]] = {
     "nan": (spoil([np.nan, 0.5]), "state 0, position 2 holds a value that is not finite"),
     "negative": (spoil([-0.5, 1.5]), "state 0, position 2 holds a negative probability -0.5"),
     "unnormalised": (spoil([1.0, 1.0]), "state 0, position 2 sums to 2 instead of 1"),
-    "too few rows": (lambda good: cp.DenseRows(good[1:]), "2 asked, 1 returned"),
+    "too few rows": (lambda good: cp.rows.DenseRows(good[1:]), "2 asked, 1 returned"),
     "with mask": (
-        lambda good: cp.DenseRows(np.full((len(good), 3), 1 / 3)),
+        lambda good: cp.rows.DenseRows(np.full((len(good), 3), 1 / 3)),
         "rows over 2 tokens, got 3; one too many: leave the mask token out",
     ),
-    "one axis": (lambda good: cp.DenseRows(good[:, 0]), r"shape \(n, V\), got \(2,\)"),
+    "one axis": (lambda good: cp.rows.DenseRows(good[:, 0]), r"shape \(n, V\), got \(2,\)"),
     "no rows": (lambda good: good, "must return Rows, got ndarray"),
 }
 
@@ -451,7 +454,7 @@ def test_an_oracle_cannot_change_the_history(law):
 
 
 def test_progress_is_told_after_every_stage_and_inside_a_long_one(law):
-    told: list[cp.Progress] = []
+    told: list[cp.run.Progress] = []
     run = begun(law.oracle(), progress=told.append)
     run.preprocess()
     requests = [Request(run.state[None], Readouts.same(1, [0]))] * 3

@@ -5,8 +5,8 @@ import pytest
 
 import counterprobe as cp
 from counterprobe import Right
+from counterprobe.run.drawing import promoted_commit
 from counterprobe.run.transcript import Event, Transcript
-from counterprobe.run.verifying import promoted_commit
 
 MASK = cp.MASK
 STREAMS = cp.Streams(1, 2)
@@ -141,7 +141,7 @@ def test_a_stage_too_wide_to_keep_its_fingerprints_vouches_for_no_other_state(
     others = np.repeat(run.state[None, :], 5, axis=0)
     others[:, 1] = np.arange(5) % law.vocab_size
     pieces = [others[low : low + at_once] for low in range(0, 5, at_once)]
-    requests = [cp.Request(piece, cp.Readouts.same(len(piece), [0])) for piece in pieces]
+    requests = [cp.run.Request(piece, cp.Readouts.same(len(piece), [0])) for piece in pieces]
     run.stage(requests, lambda request, rows: None)
     before = run.ledger
     with pytest.raises(ValueError, match="needs a probe of the current history"):
@@ -154,7 +154,7 @@ def test_the_guess_in_a_wide_stage_is_spent_once(law, monkeypatch):
     run = begun(law.oracle())
     ahead = run.state
     ahead[1] = 0
-    requests = [cp.Request(s[None, :], cp.Readouts.same(1, [0])) for s in (ahead, run.state)]
+    requests = [cp.run.Request(s[None, :], cp.Readouts.same(1, [0])) for s in (ahead, run.state)]
     run.stage([*requests, *requests], lambda request, rows: None)
     run.commit_verified([0], [1], UNSCORED)
     with pytest.raises(ValueError, match="needs a probe of the current history"):
@@ -181,7 +181,7 @@ def test_what_another_run_probed_in_a_wide_stage_is_taken_over_with_its_history(
 @pytest.mark.parametrize("seed", range(10))
 def test_a_probe_is_open_until_it_becomes_a_commit(seed):
     draw = np.random.default_rng([78, seed])
-    transcript, is_open = Transcript(level=cp.Level.STRUCTURE), dict.fromkeys(range(4), False)
+    transcript, is_open = Transcript(level=cp.run.Level.STRUCTURE), dict.fromkeys(range(4), False)
     nowhere = np.empty(0, dtype=np.int64)
     for _ in range(40):
         prints = np.unique(draw.integers(4, size=draw.integers(1, 4)))

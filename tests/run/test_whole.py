@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 import counterprobe as cp
-from counterprobe.run.transcript import Event
-from counterprobe.run.whole import Tally, Whole
+from counterprobe.run.transcript import Event, Whole
+from counterprobe.sampling import _Tally as Tally
 
 MASK = cp.MASK
 
@@ -59,15 +59,15 @@ def test_progress_of_many_runs_is_told_as_one_forwards_and_backwards():
     tally = Tally(told.append, np.array([[MASK, 0, MASK], [1, 1, MASK]]), whole)
     first, second = tally.of(0), tally.of(1)
     alone = cp.Ledger(probes=99)
-    first(cp.Progress("probe", 1, 3, alone))
+    first(cp.run.Progress("probe", 1, 3, alone))
     whole.charge(event(2), 0)
-    second(cp.Progress("commit", 3, 3, alone))
-    first(cp.Progress("commit", 3, 3, alone))
-    second(cp.Progress("remask", 2, 3, alone))
+    second(cp.run.Progress("commit", 3, 3, alone))
+    first(cp.run.Progress("commit", 3, 3, alone))
+    second(cp.run.Progress("remask", 2, 3, alone))
     charged = cp.Ledger(probes=2, depth=1, rows_read=10, widest_stage=2)
     assert told == [
-        cp.Progress("probe", 3, 6, cp.Ledger()),
-        cp.Progress("commit", 4, 6, charged),
-        cp.Progress("commit", 6, 6, charged),
-        cp.Progress("remask", 5, 6, charged),
+        cp.run.Progress("probe", 3, 6, cp.Ledger()),
+        cp.run.Progress("commit", 4, 6, charged),
+        cp.run.Progress("commit", 6, 6, charged),
+        cp.run.Progress("remask", 5, 6, charged),
     ]

@@ -32,9 +32,9 @@ class Tabulated:
         weights = (oracle.vocab_size + 1) ** np.arange(oracle.length)[::-1]
         return cls(table, weights, oracle.length, oracle.vocab_size, oracle.row_error)
 
-    def rows(self, states: np.ndarray, readouts: cp.Readouts) -> cp.DenseRows:
+    def rows(self, states: np.ndarray, readouts: cp.Readouts) -> cp.rows.DenseRows:
         which = (states + 1) @ self.weights
-        return cp.DenseRows(self.rows_of[which[readouts.state_index], readouts.position])
+        return cp.rows.DenseRows(self.rows_of[which[readouts.state_index], readouts.position])
 
     def chain(self, order: list[int]) -> np.ndarray:
         """Probability of every sequence by the chain rule of these rows in a fixed order."""

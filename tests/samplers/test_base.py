@@ -124,7 +124,7 @@ def test_a_schedule_is_enough_to_be_a_sampler(law):
 
 
 def test_diagnostics_and_notes_reach_the_result(law):
-    result = sample(Telling(), law, record=cp.Level.STRUCTURE)
+    result = sample(Telling(), law, record=cp.run.Level.STRUCTURE)
     assert result.diagnostics == {"rounds": 1}
     assert [note.name for note in result.transcript.notes] == ["order"]
     assert sample(Telling(), law).transcript.notes == []
@@ -139,7 +139,9 @@ def test_a_rule_that_stops_early_is_an_error(law):
 
 
 def test_an_infeasible_rule_becomes_a_stop_reason(law):
-    with pytest.warns(cp.InfeasibleWarning, match="unwilling drew nothing after 1 submission:"):
+    with pytest.warns(
+        cp.errors.InfeasibleWarning, match="unwilling drew nothing after 1 submission:"
+    ):
         result = sample(Unwilling(), law)
     assert result.tokens is None
     assert result.stop is cp.StopReason.INFEASIBLE

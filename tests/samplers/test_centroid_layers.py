@@ -47,7 +47,7 @@ def test_a_law_without_a_forest_is_refused(table_law):
 
 def test_a_cycle_is_refused():
     run = cp.Unmasking(cp.families.path(3, target_seed=1).oracle())
-    with pytest.raises(cp.NotAForestError, match="cycle"):
+    with pytest.raises(cp.errors.NotAForestError, match="cycle"):
         CentroidLayers(((0, 1), (1, 2), (0, 2)))(run, STREAMS)
 
 

@@ -101,7 +101,7 @@ def test_unresolved_positions_are_committed_singly_and_the_law_kept() -> None:
 
 def test_a_budget_that_resolves_nothing_is_infeasible_unless_singles_are_allowed() -> None:
     law = cp.families.build("path", 100, 196)
-    with pytest.warns(cp.InfeasibleWarning, match="drew nothing after 9 submissions"):
+    with pytest.warns(cp.errors.InfeasibleWarning, match="drew nothing after 9 submissions"):
         refused = Compressed(max_probes=10, first_batch=8)(cp.Unmasking(law.oracle()), STREAMS)
     assert refused.stop is cp.StopReason.INFEASIBLE
     assert refused.tokens is None
@@ -131,9 +131,12 @@ def test_one_position_is_simply_committed() -> None:
 
 
 def test_its_settings_are_those_of_the_screen_and_a_fallback() -> None:
-    screen = [field.name for field in fields(cp.CompressedSettings)]
+    screen = [field.name for field in fields(cp.discovery.CompressedSettings)]
     assert [field.name for field in fields(Compressed)] == [*screen, "fallback"]
-    assert {**asdict(cp.CompressedSettings()), "fallback": False} == Compressed().settings
+    assert {
+        **asdict(cp.discovery.CompressedSettings()),
+        "fallback": False,
+    } == Compressed().settings
     with pytest.raises(ValueError, match="mask_rate must lie strictly between 0 and 1, got 2"):
         Compressed(mask_rate=2)
     built = build_sampler("compressed", {"max_probes": "300", "fallback": "true"})

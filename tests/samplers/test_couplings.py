@@ -16,14 +16,16 @@ def noise(seed: int, length: int = COUNT) -> cp.streams.CommitNoise:
     return cp.Streams(0, seed).commit_noise(length)
 
 
-def repeated(row, count: int = COUNT) -> cp.DenseRows:
-    return cp.DenseRows(np.tile(row, (count, 1)))
+def repeated(row, count: int = COUNT) -> cp.rows.DenseRows:
+    return cp.rows.DenseRows(np.tile(row, (count, 1)))
 
 
-def classed(masses, length: int = COUNT) -> cp.ClassedRows:
+def classed(masses, length: int = COUNT) -> cp.rows.ClassedRows:
     """Three classes of five tokens, uneven within."""
-    classes = cp.TokenClasses.build(length, [1, 0, 2, 0, 0], within=[1.0, 3.0, 1.0, 1.0, 2.0])
-    return cp.ClassedRows(np.tile(masses, (length, 1)), classes, np.arange(length))
+    classes = cp.classes.TokenClasses.build(
+        length, [1, 0, 2, 0, 0], within=[1.0, 3.0, 1.0, 1.0, 2.0]
+    )
+    return cp.rows.ClassedRows(np.tile(masses, (length, 1)), classes, np.arange(length))
 
 
 def by_definition(p, q) -> float:
@@ -91,7 +93,7 @@ def test_two_races_disagree_as_often_as_the_formula_says(kind, chi_square, false
 
 def test_a_race_is_decided_by_rows_and_noise_of_its_own_position():
     draw = np.random.default_rng(3)
-    rows = cp.DenseRows(draw.dirichlet(np.ones(6), size=50))
+    rows = cp.rows.DenseRows(draw.dirichlet(np.ones(6), size=50))
     some = noise(4, 50)
     whole = race(rows, np.arange(50), some)
     for k in (0, 17, 49):
@@ -124,5 +126,5 @@ def test_single_precision_rows_race_in_double_precision():
     torch = pytest.importorskip("torch")
     row = np.array([0.125, 0.25, 0.625])
     wide = race(repeated(row, 300), np.arange(300), noise(7, 300))
-    narrow = cp.DenseRows(torch.tensor(np.tile(row, (300, 1)), dtype=torch.float32))
+    narrow = cp.rows.DenseRows(torch.tensor(np.tile(row, (300, 1)), dtype=torch.float32))
     assert race(narrow, np.arange(300), noise(7, 300)).tolist() == wide.tolist()

@@ -40,7 +40,7 @@ def plain_influence(law, state, sources, values, targets) -> np.ndarray:
     return moved
 
 
-def begun(oracle: cp.Oracle, given=None) -> tuple[cp.Unmasking, cp.Rows]:
+def begun(oracle: cp.Oracle, given=None) -> tuple[cp.Unmasking, cp.rows.Rows]:
     run = cp.Unmasking(oracle, given=given)
     run.begin(cp.Streams(1, 2))
     return run, run.draft().rows
@@ -111,7 +111,7 @@ def test_with_every_value_it_is_the_distance_of_the_pair_from_its_product():
 def test_spread_values_come_up_as_often_as_their_probability_says():
     masses = np.random.default_rng(3).dirichlet(np.full(5, 0.7), size=6)
     for count in (1, 3, 50):
-        values = spread_values(cp.DenseRows(masses), count, np.random.default_rng(count))
+        values = spread_values(cp.rows.DenseRows(masses), count, np.random.default_rng(count))
         assert values.shape == (6, count)
         for row_values, mass in zip(values, masses, strict=True):
             seen = np.bincount(row_values, minlength=5)

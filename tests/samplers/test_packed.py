@@ -106,7 +106,7 @@ def test_one_peel_commit_then_two_centroid_batches(selector):
         majority_fraction=0.5,
         selector=selector,
     )
-    result = sample(sampler, law.oracle(), record=cp.Level.STRUCTURE)
+    result = sample(sampler, law.oracle(), record=cp.run.Level.STRUCTURE)
     check_peel_and_centroids(result)
     screens = [note.content for note in result.transcript.notes if note.name == "screen"]
     for content in screens:
@@ -131,7 +131,9 @@ def test_theory_mode_takes_its_filler_by_name():
     oracle = law.oracle()
     seen = {}
     for filler in ("most-likely", "rare"):
-        result = sample(PackedTheory(**RESOLVED, filler=filler), oracle, record=cp.Level.STRUCTURE)
+        result = sample(
+            PackedTheory(**RESOLVED, filler=filler), oracle, record=cp.run.Level.STRUCTURE
+        )
         assert all(result.diagnostics.setup.hypotheses.values())  # the guarantee has no say in it
         assert cp.evaluation.batch_kl(law, result).value == 0.0
         submitted = [e for e in result.transcript.events if e.operation == "probe"]
@@ -144,7 +146,7 @@ def test_a_screen_of_theory_mode_is_counted_color_by_color(counted):
     law = cp.families.two_type_path(10, 1, vocab_size=64)
     oracle = counted(law.oracle())
     sampler = PackedTheory(**RESOLVED)
-    result = sample(sampler, oracle, record=cp.Level.STRUCTURE)
+    result = sample(sampler, oracle, record=cp.run.Level.STRUCTURE)
     plan = result.diagnostics.setup
     assert (plan.screen.num_colors, plan.screen.chunk_size, result.diagnostics.num_columns) == (
         80,
@@ -590,7 +592,7 @@ def test_the_guard_takes_all_that_is_left_in_the_last_round(edges, cutoff, expec
     length = 1 + max(map(max, edges))
     for cap, guard in enumerate(guards, start=1):
         sampler = Packed(**CLEAR, degree_cutoff=cutoff, round_cap=cap)
-        result = sample(sampler, responding(length, edges), record=cp.Level.STRUCTURE)
+        result = sample(sampler, responding(length, edges), record=cp.run.Level.STRUCTURE)
         before = expected[: cap - 1]
         left = sorted(set(range(length)).difference(*before))
         assert batches(result) == ([*before, left] if left else before)
@@ -813,7 +815,9 @@ def test_a_result_is_a_function_of_its_two_seeds(seed, counted):
     seen, results = [], []
     for streams in (cp.Streams(1, 2), cp.Streams(1, 2), cp.Streams(1, 3)):
         oracle = counted(inner)
-        results.append(sample(sampler, oracle, streams, given=given, record=cp.Level.STRUCTURE))
+        results.append(
+            sample(sampler, oracle, streams, given=given, record=cp.run.Level.STRUCTURE)
+        )
         # Everything before the first commit: preprocessing and the first screen.
         before = 1 + results[-1].diagnostics.screens[0].probes
         seen.append(np.concatenate(oracle.seen)[:before])
@@ -841,7 +845,7 @@ def test_from_one_history_decisions_do_not_depend_on_the_commit_seed():
     )
     second = {}
     for seed in range(12):
-        run = cp.Unmasking(law.oracle(), record=cp.Level.STRUCTURE)
+        run = cp.Unmasking(law.oracle(), record=cp.run.Level.STRUCTURE)
         result = Packed(degree_cutoff=4)(run, cp.Streams(7, seed))
         assert batches(result)[0] == [0]
         screens = [n.content for n in result.transcript.notes if n.name == "screen"]
@@ -854,7 +858,7 @@ def test_from_one_history_decisions_do_not_depend_on_the_commit_seed():
 
 def test_each_screen_has_fresh_colors():
     clique = responding(10, list(itertools.combinations(range(10), 2)))
-    result = sample(Packed(**CLEAR, degree_cutoff=2), clique, record=cp.Level.STRUCTURE)
+    result = sample(Packed(**CLEAR, degree_cutoff=2), clique, record=cp.run.Level.STRUCTURE)
     colors = [n.content["colors"] for n in result.transcript.notes if n.name == "screen"]
     assert len(colors) >= 3
     for one, other in itertools.combinations(colors, 2):
@@ -882,7 +886,7 @@ def theory_run(seed: int) -> bool:
     settings["selector"] = str(rng.choice(list(SELECTORS)))
     sampler = PackedTheory(**settings)
     streams = cp.Streams(seed, seed + 1)
-    result = sample(sampler, law.oracle(), streams, record=cp.Level.STRUCTURE)
+    result = sample(sampler, law.oracle(), streams, record=cp.run.Level.STRUCTURE)
     check_caps(result)
     report = result.diagnostics
     public = sampler.calibration(length, law.vocab_size)

@@ -17,7 +17,7 @@ def reply(confidences: list[float], step: int = 0, residual: list[int] | None = 
     rest = (1 - np.array(confidences)[:, None]) / 9
     rows = np.concatenate([np.array(confidences)[:, None], np.repeat(rest, 9, axis=1)], axis=1)
     where = np.arange(len(confidences)) if residual is None else np.array(residual)
-    return Reply(step, where, cp.DenseRows(rows))
+    return Reply(step, where, cp.rows.DenseRows(rows))
 
 
 def choose(sampler, *replies: Reply) -> list[list[int]]:
@@ -33,7 +33,7 @@ def test_scores_agree_between_dense_and_classed_rows(forest_law):
     run = cp.Unmasking(forest_law.oracle())
     classed = run.probe(run.state, run.residual)
     for score in ("confidence", "margin", "entropy"):
-        dense = score_rows(cp.DenseRows(classed.dense()), score)
+        dense = score_rows(cp.rows.DenseRows(classed.dense()), score)
         assert score_rows(classed, score) == pytest.approx(dense, abs=1e-12)
 
 
@@ -123,7 +123,7 @@ def test_dream_scores_differ(score):
     rows = np.array([[0.5, 0.49, 0.01, 0.0], [0.45, 0.2, 0.2, 0.15], [0.46, 0.18, 0.18, 0.18]])
     best = {"confidence": 0, "margin": 2, "entropy": 0}[score]
     rows = rows + 1e-9
-    one = Reply(0, np.arange(3), cp.DenseRows(rows / rows.sum(axis=1, keepdims=True)))
+    one = Reply(0, np.arange(3), cp.rows.DenseRows(rows / rows.sum(axis=1, keepdims=True)))
     rule = s.Dream(3, score=score, last_time=0.5).rule(np.arange(6), STREAMS.decisions)
     assert rule(one)[0] == best
 
@@ -192,7 +192,7 @@ def test_nothing_passes_before_the_history_is_long_enough():
 def test_the_entropy_prefix_is_the_longest_within_gamma(proxy, gamma):
     draw = np.random.default_rng(3)
     for _ in range(30):
-        rows = cp.DenseRows(draw.dirichlet(np.full(4, 0.4), size=6))
+        rows = cp.rows.DenseRows(draw.dirichlet(np.full(4, 0.4), size=6))
         order = best_first(score_rows(rows, proxy))
         entropy = np.asarray(rows.entropy())[order]
         lengths = [n for n in range(1, 7) if entropy[:n].sum() - entropy[:n].max() <= gamma]
@@ -212,6 +212,6 @@ def test_a_larger_gamma_commits_at_least_as_many():
 
 
 def test_certain_rows_go_together_at_gamma_zero():
-    rows = cp.DenseRows(np.array([[0.5, 0.5], [1.0, 0.0], [0.9, 0.1], [0.0, 1.0]]))
+    rows = cp.rows.DenseRows(np.array([[0.5, 0.5], [1.0, 0.0], [0.9, 0.1], [0.0, 1.0]]))
     rule = s.EntropyBounded(0.0).rule(np.arange(4), STREAMS.decisions)
     assert sorted(rule(Reply(0, np.arange(4), rows)).tolist()) == [1, 2, 3]

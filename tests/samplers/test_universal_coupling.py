@@ -12,7 +12,7 @@ from counterprobe.samplers.peers.universal_coupling import balanced_block
 MASK = cp.MASK
 
 
-def raced(rows: cp.Rows, position: int, noise: cp.streams.CommitNoise) -> int:
+def raced(rows: cp.rows.Rows, position: int, noise: cp.streams.CommitNoise) -> int:
     """One race, told plainly: the token, or the class and then the token, that arrives first."""
     masses = np.asarray(rows.masses)[0]
     exponentials = noise.exponentials(np.array([position]), len(masses))[0]
@@ -20,7 +20,7 @@ def raced(rows: cp.Rows, position: int, noise: cp.streams.CommitNoise) -> int:
     for k, mass in enumerate(masses):
         if mass > 0 and exponentials[k] / mass < soonest:
             first, soonest = k, exponentials[k] / mass
-    if not isinstance(rows, cp.ClassedRows):
+    if not isinstance(rows, cp.rows.ClassedRows):
         return first
     classes = rows.classes
     kind = classes.kind[position]

@@ -193,12 +193,12 @@ class Remembering(cp.testing.CountingOracle):
                 where = cp.Readouts.same(1, [int(position)])
                 try:
                     self.known[key] = super().rows(states[b][None, :], where).dense()[0]
-                except cp.ImpossibleState as refusal:
+                except cp.errors.ImpossibleState as refusal:
                     self.known[key] = refusal
-            if isinstance(self.known[key], cp.ImpossibleState):
+            if isinstance(self.known[key], cp.errors.ImpossibleState):
                 raise self.known[key]
             found.append(self.known[key])
-        return cp.DenseRows(np.stack(found))
+        return cp.rows.DenseRows(np.stack(found))
 
 
 @pytest.mark.statistical
@@ -208,7 +208,7 @@ def test_a_law_with_zeros_is_drawn_exactly(
 ):
     oracle = Remembering(copied_bits.oracle())
     counts = histogram(sampler, oracle, ZEROS_COUNT, seed_of(54))
-    assert any(isinstance(known, cp.ImpossibleState) for known in oracle.known.values())
+    assert any(isinstance(known, cp.errors.ImpossibleState) for known in oracle.known.values())
     assert chi_square(counts, copied_bits.table) > false_alarms / len(MAIN)
 
 
@@ -250,13 +250,13 @@ class RefusesTheLikely(cp.testing.CountingOracle):
 
     def rows(self, states, readouts):
         if ((states != cp.MASK).sum(axis=1) == 2).any():
-            raise cp.ImpossibleState("two values never occur together")
+            raise cp.errors.ImpossibleState("two values never occur together")
         return super().rows(states, readouts)
 
 
 @pytest.mark.parametrize("sampler", EXACT.values(), ids=list(EXACT))
 def test_a_refusal_that_no_row_explains_is_an_error(sampler, table_law):
-    with pytest.raises(cp.ImpossibleState, match="two values never occur together"):
+    with pytest.raises(cp.errors.ImpossibleState, match="two values never occur together"):
         for seed in range(40):
             run = cp.Unmasking(RefusesTheLikely(table_law.oracle()))
             sampler(run, cp.Streams(seed, seed))

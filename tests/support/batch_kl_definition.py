@@ -45,7 +45,9 @@ class Parts:
 
     @property
     def law(self) -> cp.ForestLaw:
-        classes = cp.TokenClasses.build(self.length, self.maps, within=self.within, kind=self.kind)
+        classes = cp.classes.TokenClasses.build(
+            self.length, self.maps, within=self.within, kind=self.kind
+        )
         return cp.ForestLaw(self.unary, self.edges, self.pair, classes=classes)
 
     @property

@@ -65,7 +65,7 @@ class GroupedLaw:
         }
         self._rows: dict[tuple[int, ...], Table] = {}
 
-    def rows(self, states, readouts) -> cp.DenseRows:
+    def rows(self, states, readouts) -> cp.rows.DenseRows:
         found = []
         for k, position in zip(readouts.state_index, readouts.position, strict=True):
             g, axis = self._place[int(position)]
@@ -78,7 +78,7 @@ class GroupedLaw:
                 part = part.sum(axis=tuple(a for a in range(part.ndim) if a != mine))
                 self._rows[key] = part / part.sum()
             found.append(self._rows[key])
-        return cp.DenseRows(np.array(found))
+        return cp.rows.DenseRows(np.array(found))
 
     def price(self, batches: Sequence[Sequence[int]]) -> float:
         """Return the expected batch KL of a plan, group by group, over all histories."""

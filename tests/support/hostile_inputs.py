@@ -140,7 +140,7 @@ class _Mixed(AttentiveLaw):
         reply = super().ask(query)
         if len(query.readouts) != 2:
             return reply
-        return cp.Reply(cp.DenseRows(reply.rows.dense()), reply.attention)
+        return cp.Reply(cp.rows.DenseRows(reply.rows.dense()), reply.attention)
 
 
 def _logged_run(file: Path) -> cp.SampleResult:
@@ -156,7 +156,7 @@ def _logged_run(file: Path) -> cp.SampleResult:
 def _read_replies(file: Path) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter(
-            "ignore", cp.ZeroProbabilityWarning
+            "ignore", cp.errors.ZeroProbabilityWarning
         )  # somebody may have put it there
         assert _logged_run(file).tokens is not None
 

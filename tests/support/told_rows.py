@@ -11,4 +11,4 @@ def reply_of(confidence, residual=None, step: int = 0) -> Reply:
     top = np.asarray(confidence, dtype=float)
     masses = np.column_stack([top, *[(1 - top) / 3] * 3])
     positions = np.arange(len(top)) if residual is None else np.asarray(residual)
-    return Reply(step, positions, cp.DenseRows(masses))
+    return Reply(step, positions, cp.rows.DenseRows(masses))

@@ -88,7 +88,7 @@ def draw_small_law() -> Callable[..., SmallLaw]:
             maps = rng.permuted(np.concatenate([every, spare], axis=1), axis=1)
             within = rng.uniform(0.1, 3.0, maps.shape)
             kind = rng.integers(num_kinds, size=length)
-            classes = cp.TokenClasses.build(length, maps, within=within, kind=kind)
+            classes = cp.classes.TokenClasses.build(length, maps, within=within, kind=kind)
         law = cp.ForestLaw(unary, edges, pair, classes=classes)
         return SmallLaw(law, enumerate_joint(unary, edges, pair, maps, within, kind), maps[kind])
 

@@ -77,7 +77,7 @@ def test_constants_are_those_of_the_definitions(
 
 def test_the_tail_of_a_class_starts_at_its_rarest_token():
     # Shares 5/6 and 1/6 in class 0, 3/4 and 1/4 in class 1: the smaller ones set the tail.
-    classes = cp.TokenClasses.build(2, [0, 0, 1, 1], within=[0.5, 0.1, 0.3, 0.1])
+    classes = cp.classes.TokenClasses.build(2, [0, 0, 1, 1], within=[0.5, 0.1, 0.3, 0.1])
     pair = [[2.0, 1.0], [1.0, 2.0]]
     law = cp.ForestLaw([[0.6, 0.4], [0.6, 0.4]], [[0, 1]], pair, classes=classes)
     constants = check_class(law)
@@ -150,7 +150,7 @@ def test_a_law_without_edges_meets_every_signal(length):
 
 def test_an_edge_between_single_classes_has_no_signal():
     law = cp.ForestLaw(
-        [[1.0], [2.0]], [[0, 1]], [[3.0]], classes=cp.TokenClasses.build(2, [0, 0, 0])
+        [[1.0], [2.0]], [[0, 1]], [[3.0]], classes=cp.classes.TokenClasses.build(2, [0, 0, 0])
     )
     constants = check_class(law)
     assert (constants.edge_signal, constants.response_constant) == (0.0, 0.0)
@@ -208,7 +208,7 @@ def test_splitting_a_token_into_alike_ones_leaves_the_edge_signal():
     rng = np.random.default_rng(4)
     unary, pair = rng.uniform(0.2, 1, (5, 3)), rng.uniform(0.1, 1, (3, 3))
     plain = check_class(cp.ForestLaw(unary, forests.path(5), pair))
-    classes = cp.TokenClasses.build(5, [0, 0, 1, 2, 2, 2])
+    classes = cp.classes.TokenClasses.build(5, [0, 0, 1, 2, 2, 2])
     split = check_class(cp.ForestLaw(unary, forests.path(5), pair, classes=classes))
     assert split.edge_signal == plain.edge_signal
     assert split.response_constant >= plain.response_constant  # rarer tokens, the same responses

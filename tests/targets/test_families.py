@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import counterprobe as cp
-from counterprobe import NotAForestError
+from counterprobe.errors import NotAForestError
 from counterprobe.streams import keyed_generator
 from counterprobe.targets import families, forests
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import counterprobe as cp
-from counterprobe import NotAForestError
+from counterprobe.errors import NotAForestError
 from counterprobe.targets import families, inference
 
 TOLERANCE = dict(rtol=0, atol=1e-12)
@@ -77,7 +77,7 @@ def test_relabelling_positions_relabels_everything(draw_small_law):
         label = rng.permutation(law.length)
         moved = cp.ForestLaw(
             law.unary[np.argsort(label)], label[law.edges], law.pair,
-            classes=cp.TokenClasses.build(
+            classes=cp.classes.TokenClasses.build(
                 law.length, law.classes.token_class, within=law.classes.within,
                 kind=law.classes.kind[np.argsort(label)],
             ),
@@ -235,8 +235,11 @@ def test_a_cycle_is_named():
             dict(unary=np.array([[1e300, 1e-300], [1, 1], [1, 1], [1, 1]])),
             "unary entries may differ",
         ),
-        (dict(classes=cp.TokenClasses.identity(5, 2)), "N = 4 positions and C = 2.* got 5 and 2"),
-        (dict(classes=cp.TokenClasses.identity(4, 3)), "C = 2 classes, got 4 and 3"),
+        (
+            dict(classes=cp.classes.TokenClasses.identity(5, 2)),
+            "N = 4 positions and C = 2.* got 5 and 2",
+        ),
+        (dict(classes=cp.classes.TokenClasses.identity(4, 3)), "C = 2 classes, got 4 and 3"),
     ],
 )
 def test_bad_arguments_are_named(options, message):

@@ -96,7 +96,9 @@ def test_divergence_over_classes_is_divergence_over_tokens():
     for metric in METRICS:
         noisy = FrozenNoise(law.oracle(), radius=1e-2, metric=metric)
         exact, wrong, _ = both(law.oracle(), noisy, random_states(law, 5, seed=1))
-        tokens = divergence(metric, cp.DenseRows(exact.dense()), cp.DenseRows(wrong.dense()))
+        tokens = divergence(
+            metric, cp.rows.DenseRows(exact.dense()), cp.rows.DenseRows(wrong.dense())
+        )
         assert tokens.max() <= 1e-2 + 1e-12
         assert tokens.min() >= 0.98e-2
 
@@ -384,7 +386,7 @@ def test_a_tilt_keeps_impossible_tokens_impossible(metric, direction):
     np.testing.assert_array_equal(wrong.masses == 0, exact.masses == 0)
     np.testing.assert_array_equal(wrong.masses[:2], exact.masses[:2])
     assert (divergence(metric, exact, wrong) <= 0.01).all()
-    with pytest.warns(cp.ZeroProbabilityWarning):
+    with pytest.warns(cp.errors.ZeroProbabilityWarning):
         for seed in range(5):
             result = cp.samplers.Sequential()(cp.Unmasking(noisy), cp.Streams.from_seed(seed))
             assert np.isfinite(parity.log_prob(result.tokens))
@@ -426,7 +428,7 @@ def test_low_precision_rows_come_back_as_good_doubles(framework, direction):
     assert isinstance(wrong.masses, np.ndarray) and wrong.masses.dtype == np.float64
     np.testing.assert_allclose(wrong.masses.sum(axis=1), 1, rtol=0, atol=1e-12)
     plain = to_numpy(exact.masses).astype(np.float64)
-    moved = cp.DenseRows(plain / plain.sum(axis=1, keepdims=True)).squared_hellinger(wrong)
+    moved = cp.rows.DenseRows(plain / plain.sum(axis=1, keepdims=True)).squared_hellinger(wrong)
     assert moved.max() <= 1e-4 + 1e-12
     assert moved.max() >= 0.98e-4
     result = cp.samplers.Sequential()(cp.Unmasking(noisy), cp.Streams(1, 2))
@@ -472,7 +474,7 @@ def test_it_is_an_oracle_and_wraps_itself():
         ({"radius": 0.1, "seed": -1}, r"seed must be a non-negative integer, got -1"),
         ({"radius": 0.1, "seed": 1.5}, r"seed must be a non-negative integer, got 1.5"),
         (
-            {"radius": 0.1, "classes": cp.TokenClasses.identity(3, 2)},
+            {"radius": 0.1, "classes": cp.classes.TokenClasses.identity(3, 2)},
             r"classes must cover the oracle's 12 positions and 2048 tokens, got 3 and 2; pass",
         ),
     ],

@@ -83,7 +83,7 @@ class Broken:
     def rows(self, states, readouts):
         self.calls += 1
         rows = np.full((len(readouts), 3), 1 / 3)
-        return cp.DenseRows(self.spoil(self, states, readouts, rows))
+        return cp.rows.DenseRows(self.spoil(self, states, readouts, rows))
 
 
 def drift(oracle, states, readouts, rows):

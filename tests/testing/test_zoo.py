@@ -79,7 +79,7 @@ def test_a_buffer_that_is_written_over_changes_nothing(rule, most, monkeypatch):
         batch = cp.sample(ZOO["reused buffer"](), rule, count, progress=False)
         assert np.array_equal(batch.sequences, cp.sample(good(), rule, count).sequences)
     oracle = ZOO["reused buffer"]()
-    run = cp.Unmasking(oracle, record=cp.Level.FULL)
+    run = cp.Unmasking(oracle, record=cp.run.Level.FULL)
     first = run.probe(run.state, [0, 1])
     before = first.masses.copy()
     run.probe(np.array([1, -1, -1, -1, -1, -1]), [2, 3])

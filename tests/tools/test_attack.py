@@ -22,7 +22,7 @@ from counterprobe.testing import check_oracle
 
 @pytest.fixture(autouse=True)
 def zeros_are_meant() -> None:
-    warnings.simplefilter("ignore", cp.ZeroProbabilityWarning)
+    warnings.simplefilter("ignore", cp.errors.ZeroProbabilityWarning)
 
 
 @pytest.fixture
@@ -109,7 +109,7 @@ def test_exact_costs_are_those_of_brute_force(kind):
         batches = random_batches(law.length, draw)
         try:
             expected = brute_force(table_law(law), batches)
-        except cp.ImpossibleState:  # a history that the batches draw, and the law rules out
+        except cp.errors.ImpossibleState:  # a history that the batches draw, and the law rules out
             expected = np.inf
         costs.append(nats_of(law, batches))
         assert costs[-1] == pytest.approx(expected, rel=1e-9, abs=1e-11)
@@ -166,7 +166,7 @@ def test_impossible_states_are_refused_or_answered():
     states = np.array([[0, 1, cp.MASK]], dtype=np.int32)
     law = Law("constraint", 2, (third,))
     assert law.oracle().rows(states, Readouts.same(1, [2])).dense()[0, 0] == 0.5
-    with pytest.raises(cp.ImpossibleState, match="position 2"):
+    with pytest.raises(cp.errors.ImpossibleState, match="position 2"):
         replace(law, answers=False).oracle().rows(states, Readouts.same(1, [2]))
     assert batch_nats(third, [np.array([0, 1]), np.array([2])]) == [np.inf, 0.0]
 
@@ -232,7 +232,7 @@ def test_refusals_and_failures_are_told_apart():
     law, streams = attack.law_of(1, 0)
     problems = {
         "refused": cp.Infeasible("nothing"),
-        "impossible": cp.ImpossibleState("cannot be"),
+        "impossible": cp.errors.ImpossibleState("cannot be"),
         "failed": ZeroDivisionError("oops"),
     }
     for outcome, problem in problems.items():

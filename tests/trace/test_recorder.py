@@ -158,8 +158,8 @@ def test_a_stage_says_what_was_shown_read_and_how_far_rows_moved(tmp_path, table
             states = np.repeat(run.state[None], 3, axis=0)
             states[:, 0] = [0, 1, 2]
             requests = [
-                cp.Request(states[:2], cp.Readouts.same(2, [1, 3])),
-                cp.Request(states[2:], cp.Readouts.pairs([0], [2])),
+                cp.run.Request(states[:2], cp.Readouts.same(2, [1, 3])),
+                cp.run.Request(states[2:], cp.Readouts.pairs([0], [2])),
             ]
             run.stage(requests, lambda request, rows: None)
             run.transcript.announce("everything")
@@ -217,7 +217,8 @@ def test_a_stage_that_begins_with_the_history_itself_is_told_whole(tmp_path, tab
             states = np.repeat(run.state[None], 2, axis=0)
             states[1, 0] = 1
             requests = [
-                cp.Request(state[None], cp.Readouts.every_masked(state[None])) for state in states
+                cp.run.Request(state[None], cp.Readouts.every_masked(state[None]))
+                for state in states
             ]
             run.stage(requests, lambda request, rows: None)
             run.commit(run.residual)

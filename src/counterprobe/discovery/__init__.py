@@ -2,6 +2,7 @@
 
 from counterprobe.discovery.banks import Banks as Banks
 from counterprobe.discovery.banks import read_banks as read_banks
+from counterprobe.discovery.compressed import CompressedSettings as CompressedSettings
 from counterprobe.discovery.discovering import discover as discover
 from counterprobe.discovery.discovering import load_structure as load_structure
 from counterprobe.discovery.packed.fillers import Filler as Filler
@@ -17,6 +18,7 @@ from counterprobe.discovery.packed.selectors import ScreenTranscript as ScreenTr
 from counterprobe.discovery.packed.selectors import SeesTranscript as SeesTranscript
 from counterprobe.discovery.packed.selectors import empty_on_overflow as empty_on_overflow
 from counterprobe.discovery.packed.selectors import top_votes as top_votes
+from counterprobe.discovery.soft import SoftSettings as SoftSettings
 from counterprobe.discovery.structure.checking import check_oracle as check_oracle
 from counterprobe.discovery.structure.checking import context_for as context_for
 from counterprobe.discovery.structure.soft import SoftStructure as SoftStructure

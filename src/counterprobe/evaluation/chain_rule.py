@@ -47,10 +47,11 @@ from counterprobe.oracles import Oracle, Readouts, as_oracle
 from counterprobe.planning import Plan
 from counterprobe.rows import Rows
 from counterprobe.run.batches import SampleBatch
-from counterprobe.run.door import Door, ReplyCheck
+from counterprobe.run.door import Door
 from counterprobe.run.ledger import Right
+from counterprobe.run.recheck import ReplyCheck
 from counterprobe.run.results import SampleResult, StopReason
-from counterprobe.run.whole import Whole
+from counterprobe.run.transcript import Whole
 from counterprobe.states import as_contexts
 from counterprobe.streams import keyed_generator
 
@@ -133,7 +134,7 @@ def plan_kl(
     is_ordered = oracle.info.depends_on_order
     sizes = [oracle.length] * samples if is_ordered else run.largest_batches
     for group in in_groups(sizes, limits):
-        door = Door(oracle, check=check, watch=whole)
+        door = Door(oracle, check=check, whole=whole)
         if is_ordered:
             found[group] = ordered_terms(run, door, group, is_joint=direction == "joint")
         elif direction == "joint":
@@ -206,7 +207,7 @@ def run_kl(
     values = np.zeros(len(chains))
     most_of_row = math.log(oracle.vocab_size)
     for group in in_groups([len(chain) for chain in chains], limits):
-        door = Door(oracle, check=check, watch=whole)
+        door = Door(oracle, check=check, whole=whole)
         values[group], largest = _price(door, chains[group], limits, place[group], seed, is_fresh)
         most_of_row = max(most_of_row, largest)
     found = np.zeros((len(runs), max(len(run.batches) for run in runs)))

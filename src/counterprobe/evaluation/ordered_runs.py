@@ -28,11 +28,12 @@ from counterprobe.evaluation.chains import Limits, in_groups
 from counterprobe.evaluation.plan_runs import PlanRun, Round
 from counterprobe.oracles import Oracle, Query, Readouts
 from counterprobe.rows import Rows, kl_divergence, to_numpy
-from counterprobe.run.door import Door, ReplyCheck
+from counterprobe.run.door import Door
 from counterprobe.run.history import Histories
 from counterprobe.run.ledger import Right
+from counterprobe.run.recheck import ReplyCheck
 from counterprobe.run.results import SampleResult
-from counterprobe.run.whole import Whole
+from counterprobe.run.transcript import Whole
 from counterprobe.states import MASK
 
 __all__ = ["finished_terms", "ordered_terms"]
@@ -130,7 +131,7 @@ def finished_terms(
     tokens = np.stack([run.state for run in runs])
     found = np.zeros((len(runs), followed.num_rounds))
     for group in in_groups([oracle.length] * len(runs), limits):
-        door = Door(oracle, check=check, watch=whole)
+        door = Door(oracle, check=check, whole=whole)
         found[group] = ordered_terms(followed, door, group, tokens=tokens)
     return found, followed.largest_divergence
 

@@ -13,20 +13,19 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from types import TracebackType
-from typing import Protocol, Self, TypeVar
+from typing import Self, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from counterprobe.arguments import whole_number
 from counterprobe.arrays import IntArray, StateArray
-from counterprobe.checks import check_attention, check_rows, own_rows
 from counterprobe.errors import BudgetExceeded, ImpossibleState, OracleError
 from counterprobe.oracles import Oracle, Query, Readouts, Reply, as_oracle
 from counterprobe.rows import DenseRows, Rows, concatenate
 from counterprobe.run.ledger import Ledger
 from counterprobe.run.listening import Listener
-from counterprobe.run.recheck import Recheck
+from counterprobe.run.recheck import Recheck, ReplyCheck
 from counterprobe.run.transcript import (
     MAX_FINGERPRINTS,
     Event,
@@ -34,10 +33,11 @@ from counterprobe.run.transcript import (
     Note,
     Operation,
     Transcript,
+    Whole,
 )
 from counterprobe.states import MASK, as_states, fingerprint
 
-__all__ = ["Door", "Refusals", "ReplyCheck", "Stage", "Watch", "check_budget"]
+__all__ = ["Door", "Refusals", "Stage", "check_budget"]
 
 logger = logging.getLogger("counterprobe")
 
@@ -53,49 +53,6 @@ def check_budget(max_submissions: int | None, needed: int) -> None:
             f"max_submissions is {max_submissions} and going on would make {needed}; permit more, "
             "or choose a sampler that needs fewer"
         )
-
-
-class Watch(Protocol):
-    """Whoever keeps accounts beside a door's own: those of many runs together."""
-
-    def charge(self, event: Event, stage: int) -> None:
-        """Take note of an event that was the run's stage of that index."""
-        ...
-
-    def reach(self, depth: int) -> None:
-        """Take note of a run's depth, though somebody else was charged for it."""
-        ...
-
-
-class ReplyCheck:
-    """Checks replies; a zero probability warns once for all who share the check.
-
-    Parameters
-    ----------
-    oracle : Oracle
-    """
-
-    def __init__(self, oracle: Oracle) -> None:
-        info = as_oracle(oracle).info
-        self.name, self._length, self._vocab_size = info.name, info.length, info.vocab_size
-        self._is_trusted = info.trusted
-        self._zero_seen = False
-
-    def __call__(self, reply: Reply, query: Query) -> Reply:
-        """Return a reply that has come, or raise ``OracleError``."""
-        if not isinstance(reply, Reply):
-            raise OracleError(
-                f"oracle {self.name!r} must return a Reply, got {type(reply).__name__}"
-            )
-        if query.attention_layers is not None:
-            check_attention(reply.attention, len(query.states), self._length, self.name)
-        if self._is_trusted:
-            return reply
-        rows = reply.rows
-        self._zero_seen |= check_rows(
-            rows, query.readouts, self._vocab_size, self.name, warn_on_zero=not self._zero_seen
-        )
-        return Reply(own_rows(rows), reply.attention)  # the oracle may write over its rows
 
 
 @dataclass(slots=True)
@@ -137,8 +94,8 @@ class Door:
         A submission that would pass it raises ``BudgetExceeded`` and is not made.
     check : ReplyCheck, optional
         In place of a check of its own.
-    watch : Watch, optional
-        Told of every event that is charged.
+    whole : Whole, optional
+        The accounts of many runs, charged beside this run's own.
     listener : Listener, optional
         Told of every reply, event and note; the transcript is then at level ``trace`` at least.
 
@@ -167,7 +124,7 @@ class Door:
         record: Level = Level.LEDGER,
         max_submissions: int | None = None,
         check: ReplyCheck | None = None,
-        watch: Watch | None = None,
+        whole: Whole | None = None,
         listener: Listener | None = None,
     ) -> None:
         self.oracle = as_oracle(oracle)
@@ -182,7 +139,7 @@ class Door:
         self.max_submissions = max_submissions
         self.recheck = Recheck(info.recheck) if info.recheck else None
         self.is_open = False
-        self._watch = watch
+        self._whole = whole
 
     # ----- Asking --------------------------------------------------------------------------
 
@@ -258,8 +215,8 @@ class Door:
         """Charge a stage and write it down."""
         self.ledger = event.charge(self.ledger)
         self.transcript.append(event, self.ledger)
-        if self._watch is not None:
-            self._watch.charge(event, self.ledger.depth - 1)
+        if self._whole is not None:
+            self._whole.charge(event, self.ledger.depth - 1)
         if logger.isEnabledFor(logging.DEBUG):
             logger.debug(
                 "%s: %d submissions, %d rows, batch of %d; total %d",
@@ -270,7 +227,7 @@ class Door:
     def adopt(self, entries: Sequence[Event | Note]) -> None:
         """Take over what another run of the same seeds made at this very history.
 
-        This run's ledger is then the one it would have had alone; whoever watches was told once.
+        This run's ledger is then the one it would have had alone; the whole was charged once.
         """
         for entry in entries:
             if isinstance(entry, Event):
@@ -279,8 +236,8 @@ class Door:
                 self.transcript.append(entry, self.ledger)
             else:
                 self.transcript.take_over(entry)
-        if self._watch is not None:
-            self._watch.reach(self.ledger.depth)
+        if self._whole is not None:
+            self._whole.reach(self.ledger.depth)
 
 
 class Stage:

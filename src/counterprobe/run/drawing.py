@@ -1,20 +1,48 @@
-"""How rows become tokens: what a run is handed to draw with.
+"""How rows become tokens: drawing, candidates, and drafted values that were verified.
 
 A run draws by its commit noise. An evaluation that follows every possible output hands in a
 drawing of its own, which forces values instead.
+
+Candidates are tokens drawn at a history before it is decided which of them to keep. A run holds
+one set of :class:`Candidates` at a time. Committing from it moves the history and ends it. Replies
+that a lookahead got for states after some candidates are kept until then: if the history becomes
+one of those states, its rows are known already and nothing is submitted for the next set.
+
+A round of a rule that verifies reads the rows of its history (the guess), drafts values from them,
+and reads rows at states that hold some of the drafts. All of these are probes: the guess one
+stage, the states with drafts another. When the values that passed become history, the guess turns
+into the commit that drew them, so that every submission is counted once, as one thing. A state of
+the verifying stage that is the next history serves as the next guess; of a stage too wide to keep
+every fingerprint, only the history that it was asked at is known.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+import numpy as np
+from numpy.typing import ArrayLike
+
 from counterprobe.arrays import FloatArray, IntArray, StateArray
+from counterprobe.oracles import Readouts
 from counterprobe.rows import Rows, to_numpy
+from counterprobe.run.transcript import Event, Transcript
+from counterprobe.states import MASK
 from counterprobe.streams import CommitNoise
 
-__all__ = ["Draw", "NoisyDraw", "ScoredDraw", "as_temperature"]
+__all__ = [
+    "CandidateBook",
+    "Candidates",
+    "Draw",
+    "NoisyDraw",
+    "ScoredDraw",
+    "as_temperature",
+    "check_tokens",
+    "promoted_commit",
+]
 
 
 def as_temperature(temperature: float) -> float:
@@ -89,3 +117,128 @@ class ScoredDraw:
         tokens = drawn_from.draw(self.noise.uniforms(positions, index))
         self.scores[positions] = to_numpy(drawn_from.log_prob(tokens))
         return tokens
+
+
+# ----- Candidates ---------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Candidates:
+    """The rows of a history, and a candidate drawn from each.
+
+    Attributes
+    ----------
+    positions : ndarray of int, shape (m,)
+        The residual positions, increasing.
+    rows : Rows
+        Their rows, in that order.
+    tokens : ndarray of int, shape (m,)
+        One candidate a position.
+    """
+
+    positions: IntArray
+    rows: Rows
+    tokens: IntArray
+
+    def slots(self, chosen: IntArray) -> IntArray:
+        """Return where some positions stand among these."""
+        return np.searchsorted(self.positions, chosen)
+
+    def place(self, state: StateArray, chosen: IntArray) -> StateArray:
+        """Return a copy of a state with the candidates of some positions in it."""
+        placed = state.copy()
+        placed[chosen] = self.tokens[self.slots(chosen)]
+        return placed
+
+
+class CandidateBook:
+    """The candidates of the current history, how many came before, and what was looked at ahead.
+
+    Attributes
+    ----------
+    current : Candidates or None
+    count : int
+        Sets drawn, and times that commits were taken back, so far; the next values are drawn with
+        this index of the commit noise, so that no position draws twice with the same noise.
+    known : Rows or None
+        Rows of every residual position at the current history, when they were read already.
+    """
+
+    def __init__(self) -> None:
+        self.current: Candidates | None = None
+        self.count = 0
+        self.known: Rows | None = None
+        self._ahead: list[tuple[StateArray, Rows]] = []
+
+    def add(self, drawn: Candidates) -> Candidates:
+        """Take new candidates of the current history; a second set there reads nothing new."""
+        self.current, self.known = drawn, drawn.rows
+        self.count += 1
+        return drawn
+
+    def require(self, operation: str) -> Candidates:
+        """Return the current candidates, or refuse."""
+        if self.current is None:
+            raise ValueError(f"{operation} needs candidates of the current history: call draft()")
+        return self.current
+
+    def look_ahead(self, states: StateArray, readouts: Readouts, rows: Rows) -> list[Rows]:
+        """Keep the replies to states after some candidates; return them state by state."""
+        ends = np.cumsum((states == MASK).sum(axis=1))
+        parts: Sequence[IntArray] = np.split(np.arange(len(readouts)), ends[:-1])
+        replies = [rows.take(part) for part in parts]
+        self._ahead = list(zip(states, replies, strict=True))
+        return replies
+
+    def take_back(self) -> None:
+        """Follow positions that were masked again: what they draw next must be drawn afresh."""
+        self.count += 1
+        self.current = self.known = None
+        self._ahead = []
+
+    def move(self, history: StateArray) -> None:
+        """Follow a commit: the candidates end; rows are known if this state was looked at."""
+        self.current = self.known = None
+        for state, reply in self._ahead:
+            if np.array_equal(state, history):
+                self.known = reply
+        self._ahead = []
+
+
+# ----- Verified values ----------------------------------------------------------------------
+
+
+def check_tokens(tokens: ArrayLike, count: int, vocab_size: int) -> IntArray:
+    """Check the values of some positions and return them."""
+    values = np.atleast_1d(np.asarray(tokens))
+    if values.shape != (count,) or values.dtype.kind not in "iu":
+        raise ValueError(
+            f"tokens must be {count} integers, one a position of the batch, got {tokens!r}"
+        )
+    if values.min() < 0 or values.max() >= vocab_size:
+        raise ValueError(
+            f"tokens must lie in 0..{vocab_size - 1}, got {int(values.min())}..{int(values.max())}"
+        )
+    return values.astype(np.int64)
+
+
+def promoted_commit(transcript: Transcript, fingerprint: np.uint64, positions: IntArray) -> Event:
+    """Return the commit that the probe of a history becomes; refuse if there was none."""
+    if not _has_open_probe(transcript, fingerprint):
+        raise ValueError(
+            "commit_verified needs a probe of the current history, which becomes the commit: "
+            "call probe(run.state, positions) before drafting"
+        )
+    return Event("commit", 0, 0, positions, np.array([fingerprint]), promoted=True)
+
+
+def _has_open_probe(transcript: Transcript, fingerprint: np.uint64) -> bool:
+    """Whether a state was probed and has not become a commit since."""
+    for event in reversed(transcript.entries):
+        if not isinstance(event, Event):
+            continue
+        is_summed = event.submissions > len(event.fingerprints)  # too many to keep each
+        is_here = event.history == fingerprint if is_summed else fingerprint in event.fingerprints
+        if is_here and (event.promoted or event.operation == "probe"):
+            return not event.promoted
+    return False

@@ -8,7 +8,7 @@ the rows that came back, bounded). Every level replays to the same ledger.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import IntEnum
 from typing import Any, Literal
 
@@ -19,7 +19,7 @@ from counterprobe.rows import Rows
 from counterprobe.run.ledger import Ledger
 from counterprobe.run.listening import Listener
 
-__all__ = ["Event", "Level", "Note", "Operation", "Transcript"]
+__all__ = ["Event", "Level", "Note", "Operation", "Transcript", "Whole"]
 
 Operation = Literal["preprocess", "probe", "commit", "remask"]
 
@@ -169,3 +169,29 @@ class Transcript:
         for event in self.events:
             ledger = event.charge(ledger)
         return ledger
+
+
+class Whole:
+    """The ledger of runs side by side: submissions add up, stage k of every run is one stage."""
+
+    def __init__(self) -> None:
+        self._sum = Ledger()
+        self._widths: list[int] = []
+        self._widest = 0
+
+    def charge(self, event: Event, stage: int) -> None:
+        """Add a stage of one run."""
+        self._sum = event.charge(self._sum)
+        if event.submissions:
+            self.reach(stage + 1)
+            self._widths[stage] += event.submissions
+            self._widest = max(self._widest, self._widths[stage])
+
+    def reach(self, depth: int) -> None:
+        """Be at least as deep as a run."""
+        self._widths.extend([0] * (depth - len(self._widths)))
+
+    @property
+    def ledger(self) -> Ledger:
+        """Charges so far."""
+        return replace(self._sum, depth=len(self._widths), widest_stage=self._widest)

@@ -20,14 +20,21 @@ from counterprobe.arrays import FloatArray, IntArray, StateArray
 from counterprobe.oracles import Oracle, Query, Readouts
 from counterprobe.radii import RowRadii, row_radii
 from counterprobe.rows import Rows
-from counterprobe.run.candidates import CandidateBook, Candidates
 from counterprobe.run.door import Door, Refusals, Stage
-from counterprobe.run.drawing import Draw, NoisyDraw, ScoredDraw, as_temperature
+from counterprobe.run.drawing import (
+    CandidateBook,
+    Candidates,
+    Draw,
+    NoisyDraw,
+    ScoredDraw,
+    as_temperature,
+    check_tokens,
+    promoted_commit,
+)
 from counterprobe.run.history import History
 from counterprobe.run.ledger import Ledger, Right
 from counterprobe.run.listening import Listener
 from counterprobe.run.transcript import Event, Level, Operation, Transcript
-from counterprobe.run.verifying import check_tokens, promoted_commit
 from counterprobe.states import MASK, as_states, check_batch
 from counterprobe.streams import CommitNoise, Streams, require_streams
 

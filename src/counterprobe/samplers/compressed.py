@@ -68,7 +68,7 @@ class CompressedReport:
 class Compressed(CompressedSettings, Sampler):
     """Recover the whole dependence graph from few probes, then commit its centroid layers.
 
-    Its settings are those of the screen, :class:`~counterprobe.CompressedSettings`, and one more.
+    Its settings are those of the screen (``discovery.CompressedSettings``), and one more.
 
     Parameters
     ----------

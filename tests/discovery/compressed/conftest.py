@@ -144,7 +144,7 @@ def class_law(
 ) -> cp.ForestLaw:
     """Return a law over tokens in three classes, with general pair tables on given edges."""
     rng = np.random.default_rng(seed)
-    classes = cp.TokenClasses.build(length, np.arange(vocab_size) % 3)
+    classes = cp.classes.TokenClasses.build(length, np.arange(vocab_size) % 3)
     pair = np.exp(rng.normal(scale=strength, size=(len(np.reshape(edges, (-1, 2))), 3, 3)))
     return cp.ForestLaw(rng.uniform(0.4, 1.0, size=(length, 3)), edges, pair, classes=classes)
 
@@ -212,7 +212,9 @@ class Probed:
         first = self.readings.open(choices)
         readouts = Readouts.every_masked(states)
         rows = self.oracle.rows(states, readouts)
-        self.readings.take(first, readouts, cp.DenseRows(rows.dense()) if self.as_dense else rows)
+        self.readings.take(
+            first, readouts, cp.rows.DenseRows(rows.dense()) if self.as_dense else rows
+        )
         return states, choices
 
     def probe_at_random(self, count: int, rate: float = 0.33) -> tuple[IntArray, IntArray]:
@@ -239,7 +241,7 @@ def start_probing(
     state = np.full((1, law.length), cp.MASK, dtype=np.int32)
     rows = oracle.rows(state, Readouts.same(1, everywhere))
     if as_dense:
-        rows = cp.DenseRows(rows.dense())
+        rows = cp.rows.DenseRows(rows.dense())
     error = oracle.row_error if row_error is None else row_error
     start, tokens = rows.above(threshold)
     banks = banks_from_lists(state[0], everywhere, rows, start, tokens, threshold)

@@ -157,13 +157,15 @@ def found(classed_law) -> Neighbourhoods:
     return screen.found
 
 
-def all_mask_rows(found: Neighbourhoods, moved: dict[int, float]) -> tuple[cp.Rows, np.ndarray]:
+def all_mask_rows(
+    found: Neighbourhoods, moved: dict[int, float]
+) -> tuple[cp.rows.Rows, np.ndarray]:
     """Return all-mask rows, those of some positions moved by so much, and the empty history."""
     masses = found.readings.all_mask.copy()
     for i, distance in moved.items():
         masses[i] += distance * np.array([1.0, -1.0, 0.0])
-    classes = cp.TokenClasses.build(LENGTH, np.arange(6) % 3)
-    rows = cp.ClassedRows(masses, classes, np.arange(LENGTH))
+    classes = cp.classes.TokenClasses.build(LENGTH, np.arange(6) % 3)
+    rows = cp.rows.ClassedRows(masses, classes, np.arange(LENGTH))
     return rows, np.full(LENGTH, cp.MASK, dtype=np.int32)
 
 
@@ -241,7 +243,7 @@ def test_two_ends_that_imply_different_tables_refute_their_component(found, monk
 def test_rehearsed_values_are_drawn_from_the_fitted_terms() -> None:
     # Positions 0 and 1 all but copy each other; 2 is by itself.
     law = cp.ForestLaw(
-        np.ones((3, 3)), [[0, 1]], np.eye(3) + 1e-4, classes=cp.TokenClasses.identity(3, 3)
+        np.ones((3, 3)), [[0, 1]], np.eye(3) + 1e-4, classes=cp.classes.TokenClasses.identity(3, 3)
     )
     run = cp.Unmasking(law.oracle())
     screen = _CompressedScreen(run, cp.Streams.from_seed(1).decisions, CompressedSettings())

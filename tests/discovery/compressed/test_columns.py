@@ -23,13 +23,13 @@ def banks_of(lists: list[list[int]], vocab_size: int) -> Banks:
 
 
 def dense_columns(lists: list[list[int]], vocab_size: int) -> Columns:
-    rows = cp.DenseRows(np.full((len(lists), vocab_size), 1 / vocab_size))
+    rows = cp.rows.DenseRows(np.full((len(lists), vocab_size), 1 / vocab_size))
     return Columns.of(banks_of(lists, vocab_size), np.arange(len(lists)), rows)
 
 
-def classed_columns(lists: list[list[int]], classes: cp.TokenClasses) -> Columns:
+def classed_columns(lists: list[list[int]], classes: cp.classes.TokenClasses) -> Columns:
     masses = np.full((len(lists), classes.num_classes), 1 / classes.num_classes)
-    rows = cp.ClassedRows(masses, classes, np.arange(len(lists)))
+    rows = cp.rows.ClassedRows(masses, classes, np.arange(len(lists)))
     return Columns.of(banks_of(lists, classes.vocab_size), np.arange(len(lists)), rows)
 
 
@@ -49,7 +49,7 @@ def random_columns(seed: int, kind: str) -> tuple[Columns, list[list[int]], np.n
         rng.permutation(np.concatenate([np.arange(num_classes), extra]))
         for extra in rng.integers(0, num_classes, size=(2, vocab_size - num_classes))
     ]
-    classes = cp.TokenClasses.build(length, maps, kind=rng.integers(0, 2, size=length))
+    classes = cp.classes.TokenClasses.build(length, maps, kind=rng.integers(0, 2, size=length))
     group = classes.token_class[classes.kind]
     return classed_columns(lists, classes), lists, group
 
@@ -76,7 +76,7 @@ def test_dense_rows_have_one_tail_group():
 
 def test_classed_rows_have_a_tail_group_for_each_class_with_tokens_left():
     # Kind 0: class 0 = {0, 1}, class 1 = {2}, class 2 = {3, 4}; kind 1 turns them round.
-    classes = cp.TokenClasses.build(3, [[0, 0, 1, 2, 2], [2, 2, 1, 0, 0]], kind=[0, 1, 0])
+    classes = cp.classes.TokenClasses.build(3, [[0, 0, 1, 2, 2], [2, 2, 1, 0, 0]], kind=[0, 1, 0])
     columns = classed_columns([[0, 2], [0, 1], []], classes)
     # Position 0 has its class 1 wholly in the bank, position 1 its class 2.
     assert columns.num_choices.tolist() == [4, 4, 3]
@@ -218,7 +218,7 @@ TAILS = {
 def test_tail_tokens_are_uniform_over_their_group(case, seed_of, chi_square, false_alarms):
     """20,000 draws over up to eight tokens see one shown a fifth too often."""
     bank, vocab_size, group = TAILS[case]
-    classes = cp.TokenClasses.build(1, np.arange(vocab_size) % 3)
+    classes = cp.classes.TokenClasses.build(1, np.arange(vocab_size) % 3)
     columns = (
         dense_columns([bank], vocab_size) if group is None else classed_columns([bank], classes)
     )
@@ -251,7 +251,7 @@ def falling(vocab_size: int) -> np.ndarray:
 @pytest.mark.parametrize("vocab_size", [33, 300, 50_000])
 @pytest.mark.parametrize("row_error", [1e-12, 1e-3, 0.1])
 def test_dense_rows_have_a_bounded_number_of_columns(vocab_size, row_error):
-    rows = cp.DenseRows(np.tile(falling(vocab_size), (3, 1)))
+    rows = cp.rows.DenseRows(np.tile(falling(vocab_size), (3, 1)))
     usual, threshold = default_thresholds(rows, row_error)
     assert threshold >= usual
     sizes = np.diff(rows.above(threshold - row_error)[0])
@@ -259,13 +259,15 @@ def test_dense_rows_have_a_bounded_number_of_columns(vocab_size, row_error):
 
 
 def test_few_tokens_have_a_column_each():
-    rows = cp.DenseRows(falling(MOST_COORDINATES)[None, :])
+    rows = cp.rows.DenseRows(falling(MOST_COORDINATES)[None, :])
     assert default_thresholds(rows, 1e-12) == (0.0, 0.0)
 
 
 def test_classed_rows_need_no_more_bank_tokens_than_classes():
-    classes = cp.TokenClasses.build(2, np.minimum(np.arange(50_000), 2), within=falling(50_000))
-    rows = cp.ClassedRows(np.tile([0.2, 0.2, 0.6], (2, 1)), classes, np.arange(2))
+    classes = cp.classes.TokenClasses.build(
+        2, np.minimum(np.arange(50_000), 2), within=falling(50_000)
+    )
+    rows = cp.rows.ClassedRows(np.tile([0.2, 0.2, 0.6], (2, 1)), classes, np.arange(2))
     usual, threshold = default_thresholds(rows, 1e-12)
     assert usual == 4 / 50_000
     assert 2 <= np.diff(rows.above(threshold)[0]).max() <= 3
@@ -287,7 +289,7 @@ def test_the_candidates_of_the_hard_family_keep_their_columns():
         (dense_columns([[0, 1], [2]], 3), True),
         (dense_columns([[0, 1, 2], [1, 2, 3]], 4), False),
         (dense_columns([[0, 1]], 2), False),
-        (classed_columns([[0]], cp.TokenClasses.build(1, [0, 1, 1, 1])), False),
+        (classed_columns([[0]], cp.classes.TokenClasses.build(1, [0, 1, 1, 1])), False),
     ],
     ids=["dense with a tail", "two tokens", "three", "a tail of one", "no tail", "classed"],
 )

@@ -225,7 +225,7 @@ def steering_columns(num_choices: list[int]) -> Columns:
     columns = Columns.of(
         Banks(0.0, start, tokens, zeros, zeros.copy(), vocab_size),
         np.arange(length),
-        cp.DenseRows(np.full((length, vocab_size), 1 / vocab_size)),
+        cp.rows.DenseRows(np.full((length, vocab_size), 1 / vocab_size)),
     )
     return dataclasses.replace(columns, num_choices=np.array(num_choices))
 

@@ -29,7 +29,7 @@ class Redeclared:
         self.oracle, self.row_error = oracle, row_error
         self.length, self.vocab_size = oracle.length, oracle.vocab_size
 
-    def rows(self, states: np.ndarray, readouts: cp.Readouts) -> cp.Rows:
+    def rows(self, states: np.ndarray, readouts: cp.Readouts) -> cp.rows.Rows:
         return self.oracle.rows(states, readouts)
 
 
@@ -44,7 +44,7 @@ def falling_path(length: int, vocab_size: int, heads: int = 4) -> cp.ForestLaw:
         unary / unary.sum(axis=1, keepdims=True),
         rng.permutation(length)[forests.path(length)],
         1 + 0.5 * np.outer(phi, phi),
-        classes=cp.TokenClasses.build(
+        classes=cp.classes.TokenClasses.build(
             length, token_class, within=1 / np.arange(1.0, vocab_size + 1)
         ),
     )
@@ -173,7 +173,9 @@ def test_a_run_that_drew_nothing_warns_and_says_what_to_try():
     law = cp.families.path(256, target_seed=196)
     noisy = cp.FrozenNoise.for_hellinger_radius(law.oracle(), 1e-3, seed=1, classes=law.classes)
     run = cp.Unmasking(Redeclared(noisy, 1e-12))
-    with pytest.warns(cp.InfeasibleWarning, match=r"compressed drew nothing after \d+ submiss"):
+    with pytest.warns(
+        cp.errors.InfeasibleWarning, match=r"compressed drew nothing after \d+ submiss"
+    ):
         result = Compressed()(run, cp.Streams.from_seed(1))
     assert result.tokens is None
     assert result.stop is cp.StopReason.INFEASIBLE

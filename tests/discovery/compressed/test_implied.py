@@ -308,11 +308,11 @@ def test_misfits_are_distances_from_the_rows_that_enumeration_gives(
     readouts = Readouts.every_masked(coordinates)
     masses = draw.dirichlet(np.ones(width), size=len(readouts))
     if classed:  # tokens 0..8 in three classes, three of each
-        classes = cp.TokenClasses.build(length, np.arange(9) % 3)
-        rows = cp.ClassedRows(masses, classes, readouts.position)
+        classes = cp.classes.TokenClasses.build(length, np.arange(9) % 3)
+        rows = cp.rows.ClassedRows(masses, classes, readouts.position)
         shown = np.where(hidden, cp.MASK, states + 3 * draw.integers(3, size=states.shape))
     else:
-        rows, shown = cp.DenseRows(masses), coordinates
+        rows, shown = cp.rows.DenseRows(masses), coordinates
     got = implied.misfit(shown.astype(np.int32), readouts, rows)
     for r, (s, i) in enumerate(zip(readouts.state_index, readouts.position, strict=True)):
         if not np.isfinite(unary[np.arange(length), coordinates[s]])[coordinates[s] >= 0].all():
@@ -340,7 +340,7 @@ def test_hubs_have_their_unary_spread_over_their_edges() -> None:
     implied = ImpliedLaw.of(terms, np.zeros(length, dtype=np.bool_))
     state = np.full((1, length), cp.MASK, dtype=np.int32)
     readouts = Readouts.pairs(np.array([0, 0]), np.array([0, 5]))
-    rows = cp.DenseRows(np.array([[0.5, 0.5], [0.5, 0.5]]))
+    rows = cp.rows.DenseRows(np.array([[0.5, 0.5], [0.5, 0.5]]))
     assert implied.misfit(state, readouts, rows).max() < 1e-9
 
 
@@ -365,7 +365,7 @@ def test_draws_keep_what_is_known_and_follow_it() -> None:
 
 
 def test_tokens_and_coordinates_are_turned_into_each_other() -> None:
-    classes = cp.TokenClasses.build(3, np.array([2, 0, 1, 0, 2]))
+    classes = cp.classes.TokenClasses.build(3, np.array([2, 0, 1, 0, 2]))
     states = np.array([[0, cp.MASK, 3], [4, 1, cp.MASK]], dtype=np.int32)
     shown = coordinates_of(states, classes)
     assert shown.tolist() == [[2, cp.MASK, 0], [2, 0, cp.MASK]] and shown.dtype == np.int32

@@ -221,7 +221,7 @@ def test_evidence_starts_again_when_a_neighbourhood_changes(forest):
 
 def rare_class_law(mass: float) -> cp.ForestLaw:
     """Return a pair whose first position has a class of small mass, and an isolated position."""
-    classes = cp.TokenClasses.build(3, np.arange(6) % 3)
+    classes = cp.classes.TokenClasses.build(3, np.arange(6) % 3)
     unary = np.array([[1 - 2 * mass, mass, mass], [1.0, 1.0, 1.0], [1.0, 1.0, 1.0]])
     # The last classes rule each other out.
     pair = np.ones((3, 3))
@@ -490,7 +490,7 @@ def test_a_leaf_with_such_a_tail_cannot_be_read_although_its_hub_could(probing):
     unary = np.ones((LEAVES + 1, 3))
     unary[4:, 2] = 0.05  # these leaves have two rare tokens, which share a tail
     pair = np.exp(0.2 * rng.normal(size=(LEAVES, 3, 3)))
-    classes = cp.TokenClasses.build(LEAVES + 1, np.arange(6) % 3)
+    classes = cp.classes.TokenClasses.build(LEAVES + 1, np.arange(6) % 3)
     law = cp.ForestLaw(unary, star(LEAVES), pair, classes=classes)
     found = start(probing(law, threshold=0.08, as_dense=True))
     assert found.readings.columns.num_choices.tolist() == [6] * 4 + [5] * (LEAVES - 3)

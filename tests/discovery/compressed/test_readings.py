@@ -167,7 +167,7 @@ def plain_readings(
     """Return readings of positions with the given dense all-mask rows."""
     masses = np.asarray(all_mask, dtype=dtype)
     length = len(masses)
-    rows = cp.DenseRows(masses)
+    rows = cp.rows.DenseRows(masses)
     everywhere = np.arange(length)
     state = np.full(length, cp.MASK)
     start, tokens = rows.above(0.0)
@@ -183,7 +183,7 @@ def keep(readings: Readings, masses) -> None:
     choices = np.full((len(rows), readings.length), -1)
     first = readings.open(choices)
     where = np.zeros(len(rows), dtype=np.int64)
-    readings.take(first, Readouts.pairs(np.arange(len(rows)), where), cp.DenseRows(rows))
+    readings.take(first, Readouts.pairs(np.arange(len(rows)), where), cp.rows.DenseRows(rows))
 
 
 def test_rows_count_by_the_mass_that_is_not_on_one_token():
@@ -395,7 +395,7 @@ def test_sketched_lengths_estimate_the_weighted_length(seed_of, false_alarms):
     change = np.log(q) - np.log(p)
     change -= p @ change
     everywhere = np.arange(1)
-    rows = cp.DenseRows(p[None])
+    rows = cp.rows.DenseRows(p[None])
     start, tokens = rows.above(2.0)
     banks = banks_from_lists(np.array([cp.MASK]), everywhere, rows, start, tokens, 2.0)
     ratios = []

@@ -172,7 +172,7 @@ def test_an_edge_between_two_classes_of_rare_tokens_is_seen() -> None:
         np.tile([0.4, 0.4, 0.1, 0.1], (length, 1)),
         shuffled(forests.path(length), length),
         pair,
-        classes=cp.TokenClasses.build(length, token_class),
+        classes=cp.classes.TokenClasses.build(length, token_class),
     )
     findings, _ = screen(law.oracle())
     assert pairs(findings.edges) == pairs(law.edges)
@@ -187,7 +187,7 @@ def test_an_edge_that_moves_one_contrast_only_is_seen() -> None:
         np.tile([0.4, 0.4, 0.2], (length, 1)),
         shuffled(forests.path(length), length),
         pair,
-        classes=cp.TokenClasses.build(length, np.minimum(np.arange(64), 2)),
+        classes=cp.classes.TokenClasses.build(length, np.minimum(np.arange(64), 2)),
     )
     findings, _ = screen(law.oracle())
     assert pairs(findings.edges) == pairs(law.edges)
@@ -200,7 +200,7 @@ def test_dense_rows_of_many_tokens_are_sketched() -> None:
         np.tile([0.4, 0.3, 0.3], (length, 1)),
         shuffled(forests.path(length), length),
         np.array([[2.0, 0.5, 1.0], [0.5, 2.0, 1.0], [1.0, 1.0, 1.5]]),
-        classes=cp.TokenClasses.build(length, np.minimum(np.arange(vocab_size), 2)),
+        classes=cp.classes.TokenClasses.build(length, np.minimum(np.arange(vocab_size), 2)),
     )
     exact = law.oracle()
 
@@ -446,7 +446,7 @@ def test_noise_above_the_mass_of_rare_tokens_misleads_nobody() -> None:
         unary,
         shuffled(forests.path(length), length),
         pair,
-        classes=cp.TokenClasses.build(length, np.arange(4)),
+        classes=cp.classes.TokenClasses.build(length, np.arange(4)),
     )
     noisy = cp.FrozenNoise(law.oracle(), radius=1e-6 / 2, seed=4)
     assert noisy.row_error == pytest.approx(1e-3, rel=1e-3)

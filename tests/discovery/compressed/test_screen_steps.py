@@ -33,7 +33,7 @@ class Script:
 
 def test_requests_are_small_and_everything_is_reported(counted) -> None:
     oracle = counted(cp.families.build("path", 40, 196).oracle())
-    run = cp.Unmasking(oracle, record=cp.Level.STRUCTURE)
+    run = cp.Unmasking(oracle, record=cp.run.Level.STRUCTURE)
     decisions = cp.Streams.from_seed(1).decisions
     findings = compressed_screen(run, decisions, CompressedSettings(first_batch=35))
     sizes = [len(states) for states in oracle.seen[1:]]

@@ -145,7 +145,7 @@ def test_draft_randomness_is_its_own(star, counted):
                 draws.append(rng.random())
                 return context.banks.most_likely
 
-            run = cp.Unmasking(star.oracle(), record=cp.Level.STRUCTURE)
+            run = cp.Unmasking(star.oracle(), record=cp.run.Level.STRUCTURE)
             run.begin(streams)
             plan = Packed().setup(run.length, run.vocab_size, run.row_error)
             run_packed(run, streams.decisions, plan, filler=draft)

@@ -522,7 +522,7 @@ def test_how_states_are_grouped_changes_nothing(monkeypatch):
 # ----- Diameters ------------------------------------------------------------------------------
 
 
-def random_rows(rng, shape, classed: bool, forest_law) -> cp.Rows:
+def random_rows(rng, shape, classed: bool, forest_law) -> cp.rows.Rows:
     """Rows of a screen's reply, ordered by column, source and readout."""
     num_columns, num_sources, num_readouts = shape
     count = num_columns * num_sources * num_readouts
@@ -531,8 +531,8 @@ def random_rows(rng, shape, classed: bool, forest_law) -> cp.Rows:
             rng.integers(forest_law.length, size=num_readouts), num_columns * num_sources
         )
         masses = rng.dirichlet(np.ones(3), size=count)
-        return cp.ClassedRows(masses, forest_law.classes, positions)
-    return cp.DenseRows(rng.dirichlet(np.ones(4), size=count))
+        return cp.rows.ClassedRows(masses, forest_law.classes, positions)
+    return cp.rows.DenseRows(rng.dirichlet(np.ones(4), size=count))
 
 
 @pytest.mark.parametrize("classed", [False, True], ids=["dense", "classed"])
@@ -551,7 +551,7 @@ def test_classed_and_dense_rows_have_the_same_diameters(forest_law):
     rng = np.random.default_rng(5)
     shape = (3, 4, 5)
     rows = random_rows(rng, shape, True, forest_law)
-    dense = cp.DenseRows(rows.dense())
+    dense = cp.rows.DenseRows(rows.dense())
     seen = set()
     for cut in (0.2, 0.4, 0.6):
         exceeds = diameters_exceed(rows, shape, cut)
@@ -565,9 +565,11 @@ def test_a_distance_of_exactly_the_cut_does_not_vote(classed):
     # Eighths are exact: the two columns differ by 1/4 in total variation.
     masses = np.array([[0.5, 0.25, 0.25], [0.25, 0.25, 0.5]])
     rows = (
-        cp.ClassedRows(masses, cp.TokenClasses.identity(1, 3), np.zeros(2, dtype=np.int64))
+        cp.rows.ClassedRows(
+            masses, cp.classes.TokenClasses.identity(1, 3), np.zeros(2, dtype=np.int64)
+        )
         if classed
-        else cp.DenseRows(masses)
+        else cp.rows.DenseRows(masses)
     )
     for exceeds in (diameters_exceed, diameters_exceed_plain):
         assert not exceeds(rows, (2, 1, 1), 0.25).any()
@@ -578,15 +580,15 @@ def test_all_pairs_of_columns_are_compared():
     # Columns 0 and 1 differ by 1/4, each by 1/8 from the tail in the last place.
     masses = np.array([[0.25, 0.75], [0.5, 0.5], [0.375, 0.625]])
     for exceeds in (diameters_exceed, diameters_exceed_plain):
-        assert exceeds(cp.DenseRows(masses), (3, 1, 1), 0.2).all()
-        assert not exceeds(cp.DenseRows(masses[[0, 2]]), (2, 1, 1), 0.2).any()
-        assert not exceeds(cp.DenseRows(masses[[1, 2]]), (2, 1, 1), 0.2).any()
+        assert exceeds(cp.rows.DenseRows(masses), (3, 1, 1), 0.2).all()
+        assert not exceeds(cp.rows.DenseRows(masses[[0, 2]]), (2, 1, 1), 0.2).any()
+        assert not exceeds(cp.rows.DenseRows(masses[[1, 2]]), (2, 1, 1), 0.2).any()
     for order in itertools.permutations(range(3)):
-        assert diameters_exceed(cp.DenseRows(masses[list(order)]), (3, 1, 1), 0.2).all()
+        assert diameters_exceed(cp.rows.DenseRows(masses[list(order)]), (3, 1, 1), 0.2).all()
 
 
 def test_one_column_never_votes():
-    assert not diameters_exceed(cp.DenseRows(np.array([[1.0, 0.0]])), (1, 1, 1), 0.0).any()
+    assert not diameters_exceed(cp.rows.DenseRows(np.array([[1.0, 0.0]])), (1, 1, 1), 0.0).any()
 
 
 @pytest.mark.parametrize("threads", [1, 2])
@@ -594,7 +596,7 @@ def test_many_rows_are_shared_among_threads(threads, thread_limit):
     thread_limit(threads)
     rng = np.random.default_rng(6)
     shape = (2, 90, 100)
-    rows = cp.DenseRows(rng.dirichlet(np.ones(3), size=18_000))
+    rows = cp.rows.DenseRows(rng.dirichlet(np.ones(3), size=18_000))
     np.testing.assert_array_equal(
         diameters_exceed(rows, shape, 0.4), diameters_exceed_plain(rows, shape, 0.4)
     )
@@ -603,8 +605,10 @@ def test_many_rows_are_shared_among_threads(threads, thread_limit):
 def test_rows_in_single_precision():
     rows = np.random.default_rng(7).dirichlet(np.ones(5), size=24)
     single = torch.tensor(rows, dtype=torch.float32)
-    exceeds = diameters_exceed(cp.DenseRows(single), (3, 2, 4), 0.45)
-    np.testing.assert_array_equal(exceeds, diameters_exceed(cp.DenseRows(rows), (3, 2, 4), 0.45))
+    exceeds = diameters_exceed(cp.rows.DenseRows(single), (3, 2, 4), 0.45)
+    np.testing.assert_array_equal(
+        exceeds, diameters_exceed(cp.rows.DenseRows(rows), (3, 2, 4), 0.45)
+    )
     assert 0 < exceeds.sum() < exceeds.size
 
 

@@ -179,10 +179,10 @@ def test_the_decision_seed_decides_everything(noisy_forest: NoisyForest) -> None
 def test_threads_change_nothing(noisy_forest: NoisyForest, request: pytest.FixtureRequest) -> None:
     oracle, _ = noisy_forest("stars", 2)
     before = cp.threads.num_threads()
-    request.addfinalizer(lambda: cp.set_num_threads(before))
+    request.addfinalizer(lambda: cp.threads.set_num_threads(before))
     found = []
     for count in (1, 3):
-        cp.set_num_threads(count)
+        cp.threads.set_num_threads(count)
         found.append(screen(oracle, probes=64).strength)
     np.testing.assert_array_equal(*found)
 
@@ -398,7 +398,7 @@ def test_a_screen_is_its_steps_one_after_the_other(
     settings = SoftSettings(probes=50, first=first, mask_rate=0.3, shown=2)
     decisions = cp.Streams(9, 0).decisions
     counting = CountingOracle(law.oracle())
-    run = cp.Unmasking(counting, given=given, record=cp.Level.STRUCTURE)
+    run = cp.Unmasking(counting, given=given, record=cp.run.Level.STRUCTURE)
     asked: list[SoftFindings] = []
 
     def is_enough(found: SoftFindings) -> bool:

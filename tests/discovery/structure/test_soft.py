@@ -178,7 +178,7 @@ def test_bad_requests_are_refused(oracle, law):
         ({"mode": "exact", "probes": 5}, "soft settings go with"),
         ({"mode": "soft", "fallback": True}, "needs no fallback"),
         ({"mode": "soft", "probs": 5}, "soft settings are"),
-        ({"settings": cp.SoftSettings(), "probes": 5}, "put probes into the settings"),
+        ({"settings": cp.discovery.SoftSettings(), "probes": 5}, "put probes into the settings"),
         ({"mode": "soft", "probes": 0}, "probes must be"),
         ({"mode": "soft", "mask_rate": "half"}, "mask_rate must be a number"),
         ({"mode": "soft", "estimator": "contexts"}, "soft settings are probes, .*got estimator"),
@@ -209,5 +209,5 @@ def test_where_pairs_explain_little_positions_go_alone_or_share_every_batch(foun
 
 
 def test_whole_settings_are_spent_as_they_are(law):
-    found = cp.discover(law.oracle(), STREAMS, settings=cp.SoftSettings(probes=512))
+    found = cp.discover(law.oracle(), STREAMS, settings=cp.discovery.SoftSettings(probes=512))
     assert found.num_probes == 512

@@ -34,7 +34,7 @@ def test_it_holds_the_graph_its_evidence_and_its_cost(
 
 
 def test_a_sample_costs_only_its_rounds(law: cp.ForestLaw, structure: cp.Structure) -> None:
-    seen: list[cp.Progress] = []
+    seen: list[cp.run.Progress] = []
     many = cp.sample(law.oracle(), structure, 20, seed=STREAMS, progress=seen.append)
     rounds = len(structure.order.batches)
     assert rounds <= math.ceil(math.log2(256 + 1))
@@ -203,7 +203,7 @@ class Tilted:
     def __post_init__(self) -> None:
         self.length, self.vocab_size = self.law.length, self.law.vocab_size
 
-    def rows(self, states: NDArray[np.int32], readouts: cp.Readouts) -> cp.Rows:
+    def rows(self, states: NDArray[np.int32], readouts: cp.Readouts) -> cp.rows.Rows:
         rows = self.law.oracle().rows(states, readouts)
         masses = np.array(rows.masses)
         for ends in self.pairs:
@@ -401,7 +401,7 @@ def test_replies_that_are_not_numbers_are_refused(
         row_error: float = 1e-12
         trusted: bool = True
 
-        def rows(self, states: NDArray[np.int32], readouts: cp.Readouts) -> cp.Rows:
+        def rows(self, states: NDArray[np.int32], readouts: cp.Readouts) -> cp.rows.Rows:
             rows = law.oracle().rows(states, readouts)
             return rows.with_masses(np.full(rows.masses.shape, np.nan))
 

@@ -69,7 +69,7 @@ def test_positions_committed_singly_are_followed_by_a_rehearsal(as_classes: bool
     length = 40
     law = chain(length, 3.0)
     if as_classes:
-        classes = cp.TokenClasses.build(length, [0, 1, 1, 0])
+        classes = cp.classes.TokenClasses.build(length, [0, 1, 1, 0])
         law = cp.ForestLaw(law.unary, law.edges, law.pair, classes=classes)
     run = cp.Unmasking(law.oracle())
     streams = cp.Streams.from_seed(1)

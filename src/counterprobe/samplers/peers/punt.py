@@ -17,7 +17,7 @@ import numpy as np
 from counterprobe.arrays import BoolArray, IntArray
 from counterprobe.oracles import Readouts
 from counterprobe.rows import Rows, to_numpy
-from counterprobe.run.candidates import Candidates
+from counterprobe.run.drawing import Candidates
 from counterprobe.run.ledger import Right
 from counterprobe.run.unmasking import Request, Unmasking
 from counterprobe.samplers.base import Sampler, Sweep
