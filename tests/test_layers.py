@@ -3,6 +3,7 @@
 import ast
 from graphlib import TopologicalSorter
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
@@ -20,7 +21,7 @@ LAYERS = [
     "archives plain",
     "states classes",
     "graph rows",
-    "streams checks",
+    "streams",
     "oracles",
     "radii",
     "run",
@@ -36,15 +37,8 @@ LAYERS = [
 ]
 LEVEL = {name: level for level, line in enumerate(LAYERS) for name in line.split()}
 
-PUBLIC = """
-BudgetExceeded CallableOracle Candidates CheckpointError ClassedRows CompressedSettings
-CounterprobeError DenseRows ForestLaw FrozenNoise ImpossibleState Infeasible InfeasibleWarning
-Ledger Level Lockstep MASK NotAForestError Oracle OracleError OracleInfo Progress Query Readouts
-Reply Request Right Rows SampleBatch SampleResult SoftSettings SoftStructure StopReason
-Streams Structure StructureError TableLaw TokenClasses Unmasking ZeroProbabilityWarning
-discover discovery evaluation families fill_mask infill load_structure models planning
-sample samplers set_num_threads theory trace
-""".split()
+# The one class that every sampler talks to stands in one file, however long.
+LONG_FILES = {"unmasking.py": 750}
 
 
 def modules() -> list[tuple[Path, str]]:
@@ -96,16 +90,18 @@ def test_no_cycle_of_imports_between_parts() -> None:
     TopologicalSorter(graph).prepare()  # raises CycleError, which names the cycle
 
 
-def test_public_names_are_those_listed() -> None:
-    names = {name for name in vars(cp) if not name.startswith("_")}
-    submodules = {name for name in names if name in LEVEL or (SOURCE / name).is_dir()}
-    assert names - (submodules - set(PUBLIC)) == set(PUBLIC)
+def test_the_front_door_has_few_names_and_named_places() -> None:
+    assert set(dir(cp)) == set(cp.__all__)
+    places = [name for name in cp.__all__ if isinstance(getattr(cp, name), ModuleType)]
+    assert len(cp.__all__) - len(places) <= 35
+    assert all(getattr(cp, name).__doc__ for name in cp.__all__ if name not in ("MASK",))
 
 
 @pytest.mark.parametrize(("file", "part"), modules(), ids=lambda value: str(value)[-60:])
 def test_files_and_functions_fit_a_reader(file: Path, part: str) -> None:
     text = file.read_text(encoding="utf-8")
-    assert text.count("\n") < 450, "two ideas? split on the noun"
+    most = LONG_FILES.get(file.name, 450)
+    assert text.count("\n") < most, "two ideas? split on the noun"
     for node in ast.walk(ast.parse(text)):
         if isinstance(node, ast.FunctionDef):
             body = node.body[1:] if ast.get_docstring(node) else node.body

@@ -2,7 +2,7 @@
 
 ::
 
-    python tools/corridor.py [--n 64]
+    python tools/corridor.py [--n 64] [--list] [--json docs/data/corridor.json]
 
 For each sampler one sequence is drawn with ``cp.sample`` from a law wrapped as a plain function.
 Counted are the modules of the library in which some function runs, from the call to the result,
@@ -12,7 +12,9 @@ and the library's frames on the stack at the first and at the deepest call of th
 from __future__ import annotations
 
 import argparse
+import json
 import sys
+from pathlib import Path
 from types import FrameType
 from typing import Any
 
@@ -20,7 +22,17 @@ import numpy as np
 
 import counterprobe as cp
 
+sys.path.append(str(Path(__file__).parents[1] / "benchmarks"))
+
+from _made import made_now
+
 SAMPLERS = ("sequential", "packed", "compressed")
+# The same at commit 26a12cb, before oracles had one verb.
+BEFORE = {
+    "sequential": {"modules": 26, "first": 11, "deepest": 11},
+    "packed": {"modules": 42, "first": 13, "deepest": 15},
+    "compressed": {"modules": 55, "first": 14, "deepest": 21},
+}
 
 
 def corridor(sampler: str, length: int) -> tuple[set[str], int, int]:
@@ -71,12 +83,18 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--n", type=int, default=64)
     parser.add_argument("--list", action="store_true", help="name the modules")
+    parser.add_argument("--json", type=Path, help="write a file of results")
     options = parser.parse_args()
+    found = {}
     for sampler in SAMPLERS:
         modules, first, deepest = corridor(sampler, options.n)
+        found[sampler] = {"modules": len(modules), "first": first, "deepest": deepest}
         print(f"{sampler}: {len(modules)} modules, {first} to {deepest} frames to the model")
         if options.list:
             print("   " + " ".join(sorted(m.removeprefix("counterprobe.") for m in modules)))
+    if options.json is not None:
+        content = {"made": [made_now()], "n": options.n, "before": BEFORE, "now": found}
+        options.json.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
     return 0
 
 

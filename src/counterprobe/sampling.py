@@ -25,7 +25,7 @@ from counterprobe.oracles import Oracle, as_oracle
 from counterprobe.run.batches import SampleBatch
 from counterprobe.run.door import Door
 from counterprobe.run.drawing import ScoredDraw, as_temperature
-from counterprobe.run.gathered import Gathering
+from counterprobe.run.gathered import Gathering, Tally, Tell
 from counterprobe.run.ledger import Ledger, Right
 from counterprobe.run.listening import Listener
 from counterprobe.run.lockstep import Lockstep
@@ -62,7 +62,6 @@ class Step:
 
 
 OnStep = Callable[[Step], object]
-Tell = Callable[[Progress], None]
 
 # Sequences side by side, by default.
 AT_ONCE = 256
@@ -185,7 +184,9 @@ def sample(
                 results = [runs.draw(oracle, 0, None)]
             else:
                 results = Gathering(oracle, call.at_once).run(
-                    count, lambda seat: runs.draw(seat, seat.index, seat), first=call.listen_to
+                    count,
+                    lambda member: runs.draw(member, member.index, member),
+                    first=call.listen_to,
                 )
             drawn = runs.joined(results)
     return replace(drawn, ledger=drawn.ledger + checked)
@@ -370,7 +371,7 @@ class _Runs:
         self._whole = Whole()
         self._check = ReplyCheck(call.oracle)
         self._doors: list[Door] = []
-        self._tally = None if tell is None else _Tally(tell, call.given, self._whole)
+        self._tally = None if tell is None else Tally(tell, call.given, self._whole)
         self._scores = np.full(call.given.shape, np.nan) if call.log_probs else None
 
     def draw(self, oracle: Oracle, sequence: int, memory: Memory | None) -> SampleResult:
@@ -422,28 +423,6 @@ class _Runs:
             num_rechecked=sum(door.num_rechecked for door in self._doors),
             num_recheck_skipped=sum(door.num_recheck_skipped for door in self._doors),
         )
-
-
-class _Tally:
-    """Adds up the progress of many runs."""
-
-    def __init__(self, tell: Tell, given: StateArray, whole: Whole) -> None:
-        self._tell = tell
-        self._whole = whole
-        self._known = (given != MASK).sum(axis=1)
-        self._committed = int(self._known.sum())
-        self._total = given.size
-
-    def of(self, sequence: int) -> Tell:
-        """Return what one run is to call."""
-
-        def update(progress: Progress) -> None:
-            self._committed += progress.committed - int(self._known[sequence])
-            self._known[sequence] = progress.committed
-            ledger = self._whole.ledger
-            self._tell(Progress(progress.operation, self._committed, self._total, ledger))
-
-        return update
 
 
 def _step_teller(on_step: OnStep, run: Unmasking, sequence: int) -> Tell:

@@ -16,7 +16,7 @@ def table_of(*pairs: np.ndarray) -> cp.TableLaw:
     return cp.TableLaw(joint)
 
 
-@pytest.mark.filterwarnings("ignore::counterprobe.ZeroProbabilityWarning")
+@pytest.mark.filterwarnings("ignore::counterprobe.errors.ZeroProbabilityWarning")
 @pytest.mark.parametrize("seed", range(3))
 def test_positions_of_different_cardinality_are_resolved(seed: int) -> None:
     rng = np.random.default_rng(seed)
@@ -29,7 +29,7 @@ def test_positions_of_different_cardinality_are_resolved(seed: int) -> None:
     assert (law.log_prob(drawn) > -np.inf).all()
 
 
-@pytest.mark.filterwarnings("ignore::counterprobe.ZeroProbabilityWarning")
+@pytest.mark.filterwarnings("ignore::counterprobe.errors.ZeroProbabilityWarning")
 @pytest.mark.parametrize("mode", ["exact", "soft", "auto"])
 def test_forbidden_pairs_are_infeasible_with_advice(mode: str) -> None:
     apart = np.full((3, 3), 1 / 6)

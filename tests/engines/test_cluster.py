@@ -20,7 +20,7 @@ from typer.testing import CliRunner
 import counterprobe as cp
 import engine_jobs
 from counterprobe.cli.main import app
-from counterprobe.engines import Crew, EngineError, InProcess, RayCluster, ShardedOracle
+from counterprobe.engines import EngineError, InProcess, RayCluster, ShardedOracle, WorkerPool
 from counterprobe.study import Store, run_study
 from counterprobe.study.config import config_from_dict
 
@@ -222,49 +222,49 @@ def test_functions_that_no_module_has_travel_by_value(whole):
     def make():
         return lambda task: factor * task
 
-    with RayCluster(whole, workers=2) as engine, Crew(engine, make) as crew:
-        tickets = {crew.submit(k): k for k in range(8)}
+    with RayCluster(whole, workers=2) as engine, WorkerPool(engine, make) as pool:
+        tickets = {pool.submit(k): k for k in range(8)}
         found = {}
         while len(found) < 8:
-            found |= {done.ticket: done.result() for done in crew.wait()}
+            found |= {done.ticket: done.result() for done in pool.wait()}
     assert found == {ticket: 3 * k for ticket, k in tickets.items()}
 
 
 @pytest.mark.slow
 def test_an_actor_that_dies_is_replaced_and_one_that_always_dies_is_an_error(whole, tmp_path):
     with RayCluster(whole, workers=2, attempts=2) as engine:
-        with Crew(engine, engine_jobs.make_doubling) as crew:
-            crew.submit(("die once", str(tmp_path / "dead"), 21))
-            (done,) = crew.wait()
-            assert (done.result(), crew.num_lost) == (42, 1)
-            crew.submit(("die",))
+        with WorkerPool(engine, engine_jobs.make_doubling) as pool:
+            pool.submit(("die once", str(tmp_path / "dead"), 21))
+            (done,) = pool.wait()
+            assert (done.result(), pool.num_lost) == (42, 1)
+            pool.submit(("die",))
             with pytest.raises(EngineError, match=r"a Ray worker was lost.*2 times for one task"):
-                crew.wait()
+                pool.wait()
 
 
 @pytest.mark.slow
 def test_an_actor_that_hangs_is_killed_and_one_that_always_hangs_is_an_error(whole, tmp_path):
     with RayCluster(whole, workers=1, attempts=2, task_seconds=5.0) as engine:
-        with Crew(engine, engine_jobs.make_doubling) as crew:
-            crew.submit(("hang once", str(tmp_path / "hung"), 21))
-            (done,) = crew.wait()
-            assert (done.result(), crew.num_lost) == (42, 1)
-            crew.submit(("hang",))
+        with WorkerPool(engine, engine_jobs.make_doubling) as pool:
+            pool.submit(("hang once", str(tmp_path / "hung"), 21))
+            (done,) = pool.wait()
+            assert (done.result(), pool.num_lost) == (42, 1)
+            pool.submit(("hang",))
             with pytest.raises(EngineError, match=r"not answered after 5 seconds.*, 2 times"):
-                crew.wait()
-            crew.submit(4)
-            assert crew.wait()[0].result() == 8
+                pool.wait()
+            pool.submit(4)
+            assert pool.wait()[0].result() == 8
 
 
 def seen_gpus(engine):
     """The node and the GPUs that each worker of an engine sees."""
-    with engine, Crew(engine, engine_jobs.make_doubling) as crew:
-        crew.start()
-        count, found = crew.size, []
+    with engine, WorkerPool(engine, engine_jobs.make_doubling) as pool:
+        pool.start()
+        count, found = pool.size, []
         for _ in range(count):
-            crew.submit(("gpus",))
+            pool.submit(("gpus",))
         while len(found) < count:
-            found += [done.result() for done in crew.wait()]
+            found += [done.result() for done in pool.wait()]
     return found
 
 
@@ -314,18 +314,21 @@ def test_a_ray_that_listens_elsewhere_is_ended_and_refused(monkeypatch):
 def test_a_cluster_without_room_says_so(whole):
     with RayCluster(whole, workers=3) as engine:
         with pytest.raises(ValueError, match=r"workers must be at most 2.*; got 3"):
-            Crew(engine, engine_jobs.make_doubling)
+            WorkerPool(engine, engine_jobs.make_doubling)
     with RayCluster(whole, gpus=3) as engine:
         with pytest.raises(EngineError, match="no room for a worker: each asks for 1 CPUs"):
-            Crew(engine, engine_jobs.make_doubling)
+            WorkerPool(engine, engine_jobs.make_doubling)
     with RayCluster(whole, cpus=0.1, gpus=1, workers=4) as engine:
         with pytest.raises(ValueError, match=r"workers must be at most 3.*1 GPUs\); got 4"):
-            Crew(engine, engine_jobs.make_doubling)
-    with RayCluster(whole, workers=2) as first, Crew(first, engine_jobs.make_doubling) as crew:
-        crew.start()
-        # All places are taken: another crew waits for one, and not for ever.
+            WorkerPool(engine, engine_jobs.make_doubling)
+    with (
+        RayCluster(whole, workers=2) as first,
+        WorkerPool(first, engine_jobs.make_doubling) as pool,
+    ):
+        pool.start()
+        # All places are taken: another pool waits for one, and not for ever.
         with RayCluster(whole, workers=1, start_seconds=2) as second:
-            with Crew(second, engine_jobs.make_doubling) as other:
+            with WorkerPool(second, engine_jobs.make_doubling) as other:
                 with pytest.raises(EngineError, match="no worker could be placed within 2 sec"):
                     other.start()
 

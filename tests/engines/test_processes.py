@@ -12,100 +12,100 @@ import pytest
 
 import counterprobe as cp
 import engine_jobs
-from counterprobe.engines import Crew, EngineError, Processes, processes
+from counterprobe.engines import EngineError, Processes, WorkerPool, processes
 
 
 @pytest.fixture(scope="module")
-def crew():
-    with Crew(Processes(2), engine_jobs.make_doubling) as crew:
-        crew.start()
-        yield crew
+def pool():
+    with WorkerPool(Processes(2), engine_jobs.make_doubling) as pool:
+        pool.start()
+        yield pool
 
 
-def outcome(crew, task):
-    crew.submit(task)
-    (done,) = crew.wait()
+def outcome(pool, task):
+    pool.submit(task)
+    (done,) = pool.wait()
     return done
 
 
-def test_tasks_are_done_in_other_processes_with_one_thread_each(crew):
-    tickets = {crew.submit(k): k for k in range(10)}
+def test_tasks_are_done_in_other_processes_with_one_thread_each(pool):
+    tickets = {pool.submit(k): k for k in range(10)}
     found = {}
     while len(found) < 10:
-        found |= {done.ticket: done.result() for done in crew.wait()}
+        found |= {done.ticket: done.result() for done in pool.wait()}
     assert found == {ticket: 2 * k for ticket, k in tickets.items()}
-    assert outcome(crew, ("threads",)).result() == ("1", 1)
+    assert outcome(pool, ("threads",)).result() == ("1", 1)
 
 
-def test_an_error_arrives_with_its_kind_and_its_words(crew):
+def test_an_error_arrives_with_its_kind_and_its_words(pool):
     with pytest.raises(cp.OracleError, match=r"^no row for state 7$"):
-        outcome(crew, ("raise", "no row for state 7")).result()
+        outcome(pool, ("raise", "no row for state 7")).result()
     with pytest.raises(cp.CounterprobeError, match=r"^OddError: 1 and 2$"):
-        outcome(crew, ("odd error",)).result()
+        outcome(pool, ("odd error",)).result()
 
 
-def test_an_answer_that_cannot_be_sent_is_an_error_and_not_a_death(crew):
-    before = crew.num_lost
-    assert "pickle" in str(outcome(crew, ("unpicklable",)).error)
-    assert outcome(crew, 4).result() == 8
-    assert crew.num_lost == before
+def test_an_answer_that_cannot_be_sent_is_an_error_and_not_a_death(pool):
+    before = pool.num_lost
+    assert "pickle" in str(outcome(pool, ("unpicklable",)).error)
+    assert outcome(pool, 4).result() == 8
+    assert pool.num_lost == before
 
 
-def test_a_process_that_dies_costs_one_attempt_of_one_task(crew, tmp_path):
-    before = crew.num_lost
-    tickets = [crew.submit(("slow", 1)), crew.submit(("die once", str(tmp_path / "dead"), 21))]
+def test_a_process_that_dies_costs_one_attempt_of_one_task(pool, tmp_path):
+    before = pool.num_lost
+    tickets = [pool.submit(("slow", 1)), pool.submit(("die once", str(tmp_path / "dead"), 21))]
     found = {}
     while len(found) < 2:
-        found |= {done.ticket: done.result() for done in crew.wait()}
+        found |= {done.ticket: done.result() for done in pool.wait()}
     assert [found[ticket] for ticket in tickets] == [2, 42]
-    assert crew.num_lost == before + 1
+    assert pool.num_lost == before + 1
 
 
 def test_a_task_that_kills_every_process_ends_with_a_word_and_no_process_stays():
     before = set(multiprocessing.active_children())
-    with Crew(Processes(1, attempts=2), engine_jobs.make_doubling) as crew:
-        crew.submit(("die",))
+    with WorkerPool(Processes(1, attempts=2), engine_jobs.make_doubling) as pool:
+        pool.submit(("die",))
         with pytest.raises(EngineError, match=r"exit code 3\), 2 times for one task"):
-            crew.wait()
+            pool.wait()
     assert set(multiprocessing.active_children()) <= before
 
 
 @pytest.mark.slow
 def test_a_process_that_hangs_is_killed_and_its_task_done_by_another(tmp_path):
     before = set(multiprocessing.active_children())
-    with Crew(Processes(1, task_seconds=5.0), engine_jobs.make_doubling) as crew:
-        crew.submit(("hang once", str(tmp_path / "hung"), 21))
-        (done,) = crew.wait()
-        assert (done.result(), crew.num_lost) == (42, 1)
+    with WorkerPool(Processes(1, task_seconds=5.0), engine_jobs.make_doubling) as pool:
+        pool.submit(("hang once", str(tmp_path / "hung"), 21))
+        (done,) = pool.wait()
+        assert (done.result(), pool.num_lost) == (42, 1)
     assert set(multiprocessing.active_children()) <= before
 
 
 @pytest.mark.slow
 def test_a_task_that_always_hangs_ends_with_its_limit_and_no_process_stays():
     before = set(multiprocessing.active_children())
-    with Crew(Processes(1, attempts=2, task_seconds=0.2), engine_jobs.make_doubling) as crew:
-        crew.submit(("hang",))
+    with WorkerPool(Processes(1, attempts=2, task_seconds=0.2), engine_jobs.make_doubling) as pool:
+        pool.submit(("hang",))
         with pytest.raises(EngineError, match=r"not answered after 0.2 seconds.*, 2 times"):
-            crew.wait()
+            pool.wait()
     assert set(multiprocessing.active_children()) <= before
 
 
 def test_a_job_that_cannot_be_made_says_why():
-    with Crew(Processes(1), engine_jobs.make_nothing) as crew:
+    with WorkerPool(Processes(1), engine_jobs.make_nothing) as pool:
         with pytest.raises(ValueError, match="there is no such model, got 'nothing'"):
-            crew.start()
+            pool.start()
 
 
 @pytest.mark.slow
 def test_processes_that_die_before_they_start_leave_a_clear_error():
-    with Crew(Processes(1), engine_jobs.make_dying) as crew:
+    with WorkerPool(Processes(1), engine_jobs.make_dying) as pool:
         with pytest.raises(EngineError, match=r"no worker is left: .* \(exit code 4\)"):
-            crew.start()
+            pool.start()
 
 
 def test_what_cannot_be_pickled_is_refused_before_anything_starts():
     with pytest.raises(ValueError, match="what makes a job must be picklable"):
-        Crew(Processes(1), lambda: None)
+        WorkerPool(Processes(1), lambda: None)
 
 
 @pytest.mark.parametrize(
@@ -152,11 +152,11 @@ def _send_ctrl_c():
 
 FIRST_CREW = """
 import engine_jobs
-from counterprobe.engines import Crew, Processes
-with Crew(Processes(2), engine_jobs.make_doubling) as crew:
-    crew.submit(("holds ctrl-c",)), crew.submit(("holds ctrl-c",))
-    outcomes = [done.result() for done in crew.wait()]
-    outcomes += [] if len(outcomes) == 2 else [done.result() for done in crew.wait()]
+from counterprobe.engines import WorkerPool, Processes
+with WorkerPool(Processes(2), engine_jobs.make_doubling) as pool:
+    pool.submit(("holds ctrl-c",)), pool.submit(("holds ctrl-c",))
+    outcomes = [done.result() for done in pool.wait()]
+    outcomes += [] if len(outcomes) == 2 else [done.result() for done in pool.wait()]
 print(outcomes)
 """
 

@@ -99,15 +99,15 @@ class Losing(InProcess):
 
     attempts = 3
 
-    def hire(self, prepared):
-        return LosingHand(super().hire(prepared))
+    def start_worker(self, prepared):
+        return LosingWorker(super().start_worker(prepared))
 
 
-class LosingHand:
+class LosingWorker:
     is_placed = True
 
-    def __init__(self, hand):
-        self.send, self.close, self._receive = hand.send, hand.close, hand.receive
+    def __init__(self, worker):
+        self.send, self.close, self._receive = worker.send, worker.close, worker.receive
 
     def receive(self):
         outcome = self._receive()

@@ -79,7 +79,7 @@ def test_a_table_is_enumerated_and_charged_nothing():
     assert profile.curve_se.tolist() == [0, 0, 0]
 
 
-@pytest.mark.filterwarnings("ignore::counterprobe.ZeroProbabilityWarning")
+@pytest.mark.filterwarnings("ignore::counterprobe.errors.ZeroProbabilityWarning")
 def test_rows_that_no_value_moves_are_estimated_without_error():
     parity = cp.TableLaw(1 - np.indices((2, 2, 2)).sum(axis=0) % 2)
     estimate = estimate_dependence(parity.oracle(), samples=2)

@@ -15,7 +15,7 @@ from counterprobe.errors import CounterprobeError
 from counterprobe.states import as_states
 
 # A law may rule tokens out; runs say so.
-pytestmark = pytest.mark.filterwarnings("ignore::counterprobe.ZeroProbabilityWarning")
+pytestmark = pytest.mark.filterwarnings("ignore::counterprobe.errors.ZeroProbabilityWarning")
 FACTOR = int(os.environ.get("COUNTERPROBE_FUZZ_FACTOR", "1"))
 DOCUMENTED = (ValueError, CounterprobeError)
 NUMBERS = (0, 1, 2, -1, -2, 0.5, 1.5, -0.25, 1e308, 1e-320, np.nan, np.inf, -np.inf, 2**31, 2**63)

@@ -143,7 +143,7 @@ def test_context_budget_and_taken_back_commits_are_resumed(table_law, tmp_path):
     assert oracle.states == table_law.length + 1, "one to recognise the oracle"
 
 
-@pytest.mark.filterwarnings("ignore::counterprobe.ZeroProbabilityWarning")
+@pytest.mark.filterwarnings("ignore::counterprobe.errors.ZeroProbabilityWarning")
 @pytest.mark.parametrize("ahead", [False, True], ids=["one by one", "read ahead"])
 def test_a_run_with_impossible_drafts_is_resumed(ahead, tmp_path, monkeypatch):
     monkeypatch.setattr("counterprobe.samplers.rules.waves.MOST_NUMBERS", 4)  # one state each

@@ -216,7 +216,7 @@ class Listening:
 
 def test_whoever_watches_hears_of_every_stage_with_its_index(law):
     watching = Watching()
-    door = Door(law.oracle(), watch=watching)
+    door = Door(law.oracle(), whole=watching)
     door.probe(masked(law, 2), [0])
     with door.stage("preprocess") as stage:
         stage.rows(masked(law), cp.Readouts.same(1, [0]))
@@ -233,7 +233,7 @@ def test_what_is_taken_over_is_charged_and_kept_here_and_told_once_elsewhere(law
     source.transcript.note("found", edges=3)
     source.probe(masked(law), [2])
     watching, listening = Watching(), Listening()
-    taker = Door(law.oracle(), record=cp.run.Level.FULL, watch=watching, listener=listening)
+    taker = Door(law.oracle(), record=cp.run.Level.FULL, whole=watching, listener=listening)
     taker.probe(masked(law), [0])
     before, taker_ledger = len(listening.heard), taker.ledger
     taker.adopt(source.transcript.entries)
@@ -461,7 +461,7 @@ def every_pair() -> np.ndarray:
     return states
 
 
-@pytest.mark.filterwarnings("ignore::counterprobe.ZeroProbabilityWarning")
+@pytest.mark.filterwarnings("ignore::counterprobe.errors.ZeroProbabilityWarning")
 @pytest.mark.parametrize("kind", [CountingOracle, ReadsAhead])
 @pytest.mark.parametrize("seed", range(8))
 def test_possible_states_are_answered_in_any_order_and_the_others_noted(copies, kind, seed):
@@ -508,7 +508,7 @@ def test_a_refusal_that_nobody_notes_is_an_error_in_its_turn(copies, kind):
     assert seen == [0] and door.ledger.probes == 1
 
 
-@pytest.mark.filterwarnings("ignore::counterprobe.ZeroProbabilityWarning")
+@pytest.mark.filterwarnings("ignore::counterprobe.errors.ZeroProbabilityWarning")
 def test_only_a_refused_state_that_is_reached_is_an_error(copies):
     oracle = CountingOracle(copies.oracle())
     run, refusals = cp.Unmasking(oracle), Refusals()

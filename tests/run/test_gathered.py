@@ -17,11 +17,11 @@ MASK = cp.MASK
 
 
 def ask(states: np.ndarray, readouts: cp.Readouts):
-    return lambda seat: seat.rows(states.astype(np.int32), readouts)
+    return lambda member: member.rows(states.astype(np.int32), readouts)
 
 
 def gather(oracle: cp.Oracle, works, at_once: int = 8) -> list:
-    return Gathering(oracle, at_once).run(len(works), lambda seat: works[seat.index](seat))
+    return Gathering(oracle, at_once).run(len(works), lambda member: works[member.index](member))
 
 
 def test_what_runs_ask_goes_to_the_oracle_as_one_batch(law, counted):
@@ -47,12 +47,12 @@ def test_what_runs_ask_goes_to_the_oracle_as_one_batch(law, counted):
 def test_the_first_to_start_computes_what_all_share(table_law, first):
     computed: list[int] = []
 
-    def work(seat):
+    def work(member):
         def compute() -> int:
-            computed.append(seat.index)
-            return seat.index
+            computed.append(member.index)
+            return member.index
 
-        return seat.index, seat.once("shared", Door(table_law.oracle()), compute)
+        return member.index, member.once("shared", Door(table_law.oracle()), compute)
 
     results = Gathering(table_law.oracle(), 2).run(4, work, first=first)
     assert computed == [first]
@@ -117,12 +117,12 @@ def test_only_one_run_moves_at_a_time_and_in_order(uniform_oracle):
     lock = threading.Lock()
     log: list[tuple[int, int]] = []
 
-    def work(seat):
+    def work(member):
         for step in range(3):
             assert lock.acquire(blocking=False)
-            log.append((step, seat.index))
+            log.append((step, member.index))
             lock.release()
-            seat.rows(np.full((1, 3), MASK, dtype=np.int32), cp.Readouts.same(1, [0]))
+            member.rows(np.full((1, 3), MASK, dtype=np.int32), cp.Readouts.same(1, [0]))
 
     gather(uniform_oracle(), [work] * 4)
     assert log == [(step, index) for step in range(3) for index in range(4)]
@@ -143,15 +143,15 @@ def test_a_refusal_is_shared_with_its_charges(law, counted):
     oracle = counted(law.oracle())
     state = np.full((1, law.length), MASK)
 
-    def work(seat):
-        door = Door(seat)
+    def work(member):
+        door = Door(member)
 
         def compute():
             door.probe(state, [0])
             raise cp.Infeasible("nothing was found")
 
         with pytest.raises(cp.Infeasible, match="nothing was found"):
-            seat.once("structure", door, compute)
+            member.once("structure", door, compute)
         return door.ledger
 
     ledgers = gather(oracle, [work] * 3)
@@ -207,15 +207,15 @@ def copied_bits() -> cp.TableLaw:
     return cp.TableLaw(table)
 
 
-@pytest.mark.filterwarnings("ignore::counterprobe.ZeroProbabilityWarning")
+@pytest.mark.filterwarnings("ignore::counterprobe.errors.ZeroProbabilityWarning")
 def test_an_impossible_state_is_refused_to_the_run_that_asked_and_to_nobody_else(counted):
     law = copied_bits()
     oracle = counted(law.oracle())
     states = np.array([[0, 0, MASK], [0, 1, MASK], [1, 1, MASK], [1, 0, MASK]], dtype=np.int32)
 
-    def work(seat):
+    def work(member):
         try:
-            return seat.rows(states[seat.index : seat.index + 1], cp.Readouts.same(1, [2]))
+            return member.rows(states[member.index : member.index + 1], cp.Readouts.same(1, [2]))
         except cp.errors.ImpossibleState as refusal:
             return str(refusal)
 
@@ -227,10 +227,10 @@ def test_an_impossible_state_is_refused_to_the_run_that_asked_and_to_nobody_else
 
 
 def test_every_run_has_a_thread_of_its_own_name_with_the_settings_of_the_caller(uniform_oracle):
-    def work(seat):
+    def work(member):
         thread = threading.current_thread()
         return thread.name, thread.daemon, np.geterr()["divide"], (
-            seat.length, seat.vocab_size, seat.row_error, seat.info.trusted, seat.name,
+            member.length, member.vocab_size, member.row_error, member.info.trusted, member.name,
         )  # fmt: skip
 
     oracle = uniform_oracle(row_error=0.25, name="plain")
@@ -248,13 +248,13 @@ def test_no_more_runs_are_alive_than_permitted_and_the_next_starts_when_one_ends
     alive, most = set(), []
     free = np.full((1, 3), MASK, dtype=np.int32)
 
-    def work(seat):
-        alive.add(seat.index)
-        for _ in range(1 + seat.index % 2):
-            seat.rows(free, cp.Readouts.same(1, [0]))
+    def work(member):
+        alive.add(member.index)
+        for _ in range(1 + member.index % 2):
+            member.rows(free, cp.Readouts.same(1, [0]))
         most.append(len(alive))
-        alive.remove(seat.index)
-        return seat.index
+        alive.remove(member.index)
+        return member.index
 
     oracle = counted(uniform_oracle())
     assert gather(oracle, [work] * 5, at_once) == list(range(5))
@@ -267,14 +267,14 @@ def test_an_error_ends_every_run_and_says_whose_it_was(uniform_oracle):
     ended = []
     free = np.full((1, 3), MASK, dtype=np.int32)
 
-    def work(seat):
+    def work(member):
         try:
-            seat.rows(free, cp.Readouts.same(1, [0]))
-            if seat.index == 1:
+            member.rows(free, cp.Readouts.same(1, [0]))
+            if member.index == 1:
                 raise RuntimeError("out of luck")
-            seat.rows(free, cp.Readouts.same(1, [0]))
+            member.rows(free, cp.Readouts.same(1, [0]))
         finally:
-            ended.append(seat.index)
+            ended.append(member.index)
 
     with pytest.raises(RuntimeError, match="out of luck") as problem:
         gather(uniform_oracle(), [work] * 3)
@@ -301,10 +301,10 @@ def test_what_was_looked_at_last_is_kept_longest(monkeypatch, uniform_oracle):
     monkeypatch.setattr(gathered, "MOST_KNOWN", 2)
     computed = []
 
-    def work(seat):
-        door = Door(seat)
+    def work(member):
+        door = Door(member)
         for name in "abacbca":
-            assert seat.once(name, door, lambda name=name: computed.append(name) or name) == name
+            assert member.once(name, door, lambda name=name: computed.append(name) or name) == name
 
     gather(uniform_oracle(), [work])
     assert computed == ["a", "b", "c", "b", "a"], "a was looked at after b, so b made way for c"
@@ -315,15 +315,15 @@ def test_runs_that_come_to_the_same_thing_wait_for_the_first_and_share_its_resul
     state = np.full((2, law.length), MASK)
     found = []
 
-    def work(seat):
-        door = Door(seat)
+    def work(member):
+        door = Door(member)
 
         def compute():
             door.probe(state, [0])
             door.probe(state[:1], [1])
-            return [seat.index]
+            return [member.index]
 
-        found.append((seat.index, seat.once("structure", door, compute)))
+        found.append((member.index, member.once("structure", door, compute)))
         return door.ledger
 
     ledgers = gather(oracle, [work] * 3)
@@ -336,14 +336,14 @@ def test_runs_that_come_to_the_same_thing_wait_for_the_first_and_share_its_resul
 def test_a_run_of_which_work_is_kept_ends_with_the_others(forest_law):
     reached = []
 
-    def follows(seat):
-        run = cp.Unmasking(seat)
+    def follows(member):
+        run = cp.Unmasking(member)
         run.begin(cp.Streams(1, 2))
         run.commit([0])
         run.probe(run.state, [1])  # here the other runs have their turn
         reached.append("asked")
 
-    def fails(seat):
+    def fails(member):
         raise RuntimeError("elsewhere")
 
     with pytest.raises(RuntimeError, match="elsewhere"):

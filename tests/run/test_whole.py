@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 import counterprobe as cp
+from counterprobe.run.gathered import Tally
 from counterprobe.run.transcript import Event, Whole
-from counterprobe.sampling import _Tally as Tally
 
 MASK = cp.MASK
 

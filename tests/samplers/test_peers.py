@@ -255,7 +255,7 @@ def test_submissions_depth_and_zero_kl_on_a_product_law(name):
 # ----- Copied pairs ---------------------------------------------------------------------------
 
 
-@pytest.mark.filterwarnings("ignore::counterprobe.ZeroProbabilityWarning")
+@pytest.mark.filterwarnings("ignore::counterprobe.errors.ZeroProbabilityWarning")
 def test_one_batch_of_copied_bits_costs_log_two_a_pair():
     pair = np.eye(2)
     copied = cp.TableLaw(np.multiply.outer(pair, pair))

@@ -67,7 +67,7 @@ def test_a_negative_epsilon_is_the_most_confident_chain_rule():
         state[batch] = result.tokens[batch]
 
 
-@pytest.mark.filterwarnings("ignore::counterprobe.ZeroProbabilityWarning")
+@pytest.mark.filterwarnings("ignore::counterprobe.errors.ZeroProbabilityWarning")
 def test_parity_hides_from_every_pairwise_test():
     # An independent token at rank 0, then three bits of which any two are independent.
     parity = 1 - np.indices((2, 2, 2)).sum(axis=0) % 2

@@ -17,7 +17,7 @@ from counterprobe.samplers import (
 from counterprobe.samplers.peers import assd, autospeculation, universal_coupling
 from counterprobe.samplers.peers.universal_coupling import race
 
-pytestmark = pytest.mark.filterwarnings("ignore::counterprobe.ZeroProbabilityWarning")
+pytestmark = pytest.mark.filterwarnings("ignore::counterprobe.errors.ZeroProbabilityWarning")
 
 MAIN = {
     "coupling": UniversalCoupling(3),

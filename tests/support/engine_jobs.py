@@ -159,10 +159,10 @@ def listening_of_an_own_cluster() -> list[str]:
     """Start a cluster without an address, work on it, and return what it listens on."""
     import ray
 
-    from counterprobe.engines import Crew, RayCluster
+    from counterprobe.engines import RayCluster, WorkerPool
 
     assert not ray.is_initialized()
-    with RayCluster(workers=1) as engine, Crew(engine, make_doubling) as crew:
-        crew.submit(21)
-        assert crew.wait()[0].result() == 42
+    with RayCluster(workers=1) as engine, WorkerPool(engine, make_doubling) as pool:
+        pool.submit(21)
+        assert pool.wait()[0].result() == 42
         return listening()

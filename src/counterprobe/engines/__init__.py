@@ -1,21 +1,20 @@
 """Where submissions and study cells run: this process, processes of this machine, or Ray.
 
-An engine hires workers; a :class:`Crew` gives them tasks and bears losses; a
+An engine starts workers; a :class:`WorkerPool` gives them tasks and bears losses; a
 :class:`ShardedOracle` spreads the submissions of a stage over replicas. Ray is imported when its
 engine is first used.
 """
 
 from counterprobe.engines.choose import ENGINES, AnyEngine, engine_named
 from counterprobe.engines.cluster import RayCluster
-from counterprobe.engines.crew import Crew, Done, TaskLost
 from counterprobe.engines.engine import Engine, EngineError, InProcess
+from counterprobe.engines.pool import Done, TaskLost, WorkerPool
 from counterprobe.engines.processes import Processes
 from counterprobe.engines.sharded import ShardedOracle
 
 __all__ = [
     "ENGINES",
     "AnyEngine",
-    "Crew",
     "Done",
     "Engine",
     "EngineError",
@@ -24,5 +23,6 @@ __all__ = [
     "RayCluster",
     "ShardedOracle",
     "TaskLost",
+    "WorkerPool",
     "engine_named",
 ]

@@ -1,4 +1,4 @@
-"""Ray: hands are actors of a cluster, on this machine or on many.
+"""Ray: workers are actors of a cluster, on this machine or on many.
 
 Without an address a cluster of this machine is started for the run and ended with it, which other
 machines cannot reach: it listens on the loopback address alone. With one, work goes to a cluster
@@ -6,7 +6,7 @@ that is there already; counterprobe, and what a job needs, must be installed on 
 in the same versions. Usage statistics, the dashboard and the forwarding of logs are off in what is
 started here.
 
-Actors are not restarted by Ray: a lost one is a lost hand, and the crew decides.
+Actors are not restarted by Ray: a lost one is a lost worker, and the pool decides.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from typing import Any
 from counterprobe import threads
 from counterprobe.arguments import whole_number
 from counterprobe.engines.closing import Closing
-from counterprobe.engines.engine import EngineError, Hand, check_task_seconds
+from counterprobe.engines.engine import EngineError, Worker, check_task_seconds
 from counterprobe.engines.outcomes import Failed, Job, Lost, MakeJob, Outcome, Placed, begin, do
 from counterprobe.errors import CounterprobeError
 from counterprobe.extras import load_extra
@@ -50,7 +50,7 @@ class RayCluster(Closing):
         Of a running cluster: ``host:port``, ``ray://host:port`` or ``auto``. By default one is
         started on this machine; a program that has called ``ray.init`` keeps its own.
     workers : int, optional
-        Actors that a crew starts; by default as many as the cluster has room for.
+        Actors that a pool starts; by default as many as the cluster has room for.
     cpus, gpus : float
         What each of them asks for. An actor sees the GPUs that it was given and no others, so
         that its model on ``cuda`` has one of its own; several share one by asking for less.
@@ -93,7 +93,7 @@ class RayCluster(Closing):
 
     @property
     def num_workers(self) -> int:
-        """Actors that a crew starts."""
+        """Actors that a pool starts."""
         room = self._room()
         if self.workers is None:
             if not room:
@@ -119,7 +119,7 @@ class RayCluster(Closing):
                 f"what makes a job must be picklable, got {make!r} ({problem})"
             ) from problem
 
-    def hire(self, prepared: Any) -> Hand:
+    def start_worker(self, prepared: Any) -> Worker:
         """Start an actor, as far from the others as there is room."""
         ray = self._connected()
         actor = ray.remote(_Actor).options(
@@ -129,11 +129,11 @@ class RayCluster(Closing):
             max_task_retries=0,
             scheduling_strategy="SPREAD",
         )
-        return _RayHand(ray, actor.remote(self.gpus > 0), prepared)
+        return _RayWorker(ray, actor.remote(self.gpus > 0), prepared)
 
-    def ready(self, hands: Sequence[Hand], seconds: float | None) -> list[Hand]:
+    def ready(self, workers: Sequence[Worker], seconds: float | None) -> list[Worker]:
         """Wait for an outcome."""
-        mine = {hand.pending: hand for hand in hands if isinstance(hand, _RayHand)}
+        mine = {worker.pending: worker for worker in workers if isinstance(worker, _RayWorker)}
         asked: dict[str, Any] = {"num_returns": 1}
         if seconds == 0:  # all that are done, also where a reply has not reached this machine
             asked = {"num_returns": len(mine), "fetch_local": False}
@@ -234,7 +234,7 @@ class _Actor:
         return do(self._job, task)
 
 
-class _RayHand:
+class _RayWorker:
     """One actor, and the reply that it owes."""
 
     def __init__(self, ray: Any, actor: Any, make: Any) -> None:

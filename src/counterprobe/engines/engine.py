@@ -1,8 +1,8 @@
 """Engines: where work is done. One small interface, and the simplest engine: this process.
 
-An engine hires *hands*, workers that make one job each and do one task at a time. It knows nothing
-of what they do, of retries or of order: :class:`counterprobe.engines.crew.Crew` keeps a queue and
-decides what happens when a hand is lost, in one way for all engines.
+An engine starts workers, which make one job each and do one task at a time. It knows nothing of
+what they do, of retries or of order: :class:`counterprobe.engines.pool.WorkerPool` keeps a queue
+and decides what happens when a worker is lost, in one way for all engines.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from counterprobe.engines.closing import Closing
 from counterprobe.engines.outcomes import Job, MakeJob, Outcome, begin, do
 from counterprobe.errors import CounterprobeError
 
-__all__ = ["Engine", "EngineError", "Hand", "InProcess", "check_task_seconds"]
+__all__ = ["Engine", "EngineError", "InProcess", "Worker", "check_task_seconds"]
 
 
 class EngineError(CounterprobeError):
     """An engine cannot start or go on; the text says what was lost and what to try."""
 
 
-class Hand(Protocol):
+class Worker(Protocol):
     """One worker: it first makes its job, then does one task at a time."""
 
     @property
@@ -32,11 +32,11 @@ class Hand(Protocol):
         ...
 
     def send(self, task: Any) -> None:
-        """Hand over a task; the outcome of the one before was received."""
+        """Worker over a task; the outcome of the one before was received."""
         ...
 
     def receive(self) -> Outcome:
-        """Return what came of being hired, or of the task; call it when the engine says so."""
+        """Return what came of being started, or of the task; call it when the engine says so."""
         ...
 
     def close(self) -> None:
@@ -46,19 +46,19 @@ class Hand(Protocol):
 
 @runtime_checkable
 class Engine(Protocol):
-    """Hires hands and waits for them.
+    """Starts workers and waits for them.
 
     Attributes
     ----------
     name : str
     num_workers : int
-        Hands that a crew hires.
+        Workers that a pool starts.
     attempts : int
         How often a task is begun before its losses end the run.
     start_seconds : float or None
-        How long hands may wait for room when there is no other; None for as long as it takes.
+        How long workers may wait for room when there is no other; None for as long as it takes.
     task_seconds : float or None
-        How long a hand may take over a task before it is ended; None for as long as it takes.
+        How long a worker may take over a task before it is ended; None for as long as it takes.
     """
 
     @property
@@ -68,7 +68,7 @@ class Engine(Protocol):
 
     @property
     def num_workers(self) -> int:
-        """Hands that a crew hires."""
+        """Workers that a pool starts."""
         ...
 
     @property
@@ -78,26 +78,26 @@ class Engine(Protocol):
 
     @property
     def start_seconds(self) -> float | None:
-        """How long hands may wait for room when there is no other."""
+        """How long workers may wait for room when there is no other."""
         ...
 
     @property
     def task_seconds(self) -> float | None:
-        """How long a hand may take over a task before it is ended."""
+        """How long a worker may take over a task before it is ended."""
         ...
 
     def prepare(self, make: MakeJob) -> Any:
-        """Bring what makes a job into the form that :meth:`hire` takes, once for all hands."""
+        """Bring what makes a job into the form that :meth:`start_worker` takes, once for all."""
         ...
 
-    def hire(self, prepared: Any) -> Hand:
-        """Start a hand; its first outcome says whether its job could be made."""
+    def start_worker(self, prepared: Any) -> Worker:
+        """Start a worker; its first outcome says whether its job could be made."""
         ...
 
-    def ready(self, hands: Sequence[Hand], seconds: float | None) -> list[Hand]:
+    def ready(self, workers: Sequence[Worker], seconds: float | None) -> list[Worker]:
         """Wait until some outcome can be received; none when the time is over.
 
-        With no seconds at all: every hand whose outcome can be received now.
+        With no seconds at all: every worker whose outcome can be received now.
         """
         ...
 
@@ -128,16 +128,16 @@ class InProcess(Closing):
         """Return it as it is."""
         return make
 
-    def hire(self, prepared: MakeJob) -> Hand:
-        """Return a hand that works when its outcome is received."""
-        return _OwnHand(prepared)
+    def start_worker(self, prepared: MakeJob) -> Worker:
+        """Return a worker that works when its outcome is received."""
+        return _OwnWorker(prepared)
 
-    def ready(self, hands: Sequence[Hand], seconds: float | None) -> list[Hand]:
+    def ready(self, workers: Sequence[Worker], seconds: float | None) -> list[Worker]:
         """Return the first: the others have not begun."""
-        return list(hands[:1])
+        return list(workers[:1])
 
 
-class _OwnHand:
+class _OwnWorker:
     """Works in this process, at the moment its outcome is asked for."""
 
     is_placed = True

@@ -95,7 +95,7 @@ class _Replica:
 
     def __init__(self, oracle: Oracle) -> None:
         self._oracle = oracle
-        self.greeting = Declared.of(oracle)
+        self.declared = Declared.of(oracle)
         self._digests: dict[int, tuple[TokenClasses, bytes]] = {}
 
     def __call__(self, batch: Batch) -> Message:

@@ -32,7 +32,7 @@ class Placed:
 class Started:
     """A worker has made its job, which says something about itself."""
 
-    greeting: Any
+    declared: Any
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,10 +60,10 @@ Outcome = Placed | Started | Answered | Failed | Lost
 
 
 def begin(make: MakeJob) -> tuple[Job | None, Started | Failed]:
-    """Make a job in this worker; its attribute ``greeting`` is what it says about itself."""
+    """Make a job in this worker; its attribute ``declared`` is what it says about itself."""
     try:
         job = make()
-        return job, Started(getattr(job, "greeting", None))
+        return job, Started(getattr(job, "declared", None))
     except Exception as problem:  # whatever a user's function raises
         return None, Failed(portable(problem))
 

@@ -1,4 +1,4 @@
-"""Local processes: hands of one thread each, with a pipe to every one of them.
+"""Local processes: workers of one thread each, with a pipe to every one of them.
 
 They are spawned, never forked, because compiled kernels and CUDA do not survive a fork. A pipe
 that closes is a process that died, so that one death costs one task and not the whole pool. A
@@ -21,7 +21,7 @@ from typing import Any
 from counterprobe import threads
 from counterprobe.arguments import whole_number
 from counterprobe.engines.closing import Closing
-from counterprobe.engines.engine import Hand, check_task_seconds
+from counterprobe.engines.engine import Worker, check_task_seconds
 from counterprobe.engines.outcomes import Failed, Lost, MakeJob, Outcome, begin, do, portable
 
 __all__ = ["Processes"]
@@ -63,7 +63,7 @@ class Processes(Closing):
 
     @property
     def num_workers(self) -> int:
-        """Processes that a crew starts."""
+        """Processes that a pool starts."""
         return threads.num_threads() if self.workers is None else self.workers
 
     def prepare(self, make: MakeJob) -> bytes:
@@ -77,22 +77,22 @@ class Processes(Closing):
                 f"{make!r} ({problem})"
             ) from problem
 
-    def hire(self, prepared: bytes) -> Hand:
+    def start_worker(self, prepared: bytes) -> Worker:
         """Start a process."""
-        return _ProcessHand(prepared)
+        return _ProcessWorker(prepared)
 
-    def ready(self, hands: Sequence[Hand], seconds: float | None) -> list[Hand]:
+    def ready(self, workers: Sequence[Worker], seconds: float | None) -> list[Worker]:
         """Wait for a reply, or for a pipe that closes."""
-        mine = [hand for hand in hands if isinstance(hand, _ProcessHand)]
+        mine = [worker for worker in workers if isinstance(worker, _ProcessWorker)]
         # Those that could not be written to are known to be gone.
-        gone: list[Hand] = [hand for hand in mine if hand.is_broken]
+        gone: list[Worker] = [worker for worker in mine if worker.is_broken]
         if gone:
             return gone
-        readable = set(connection.wait([hand.pipe for hand in mine], seconds))
-        return [hand for hand in mine if hand.pipe in readable]
+        readable = set(connection.wait([worker.pipe for worker in mine], seconds))
+        return [worker for worker in mine if worker.pipe in readable]
 
 
-class _ProcessHand:
+class _ProcessWorker:
     """One spawned process."""
 
     is_placed = True

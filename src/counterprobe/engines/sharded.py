@@ -22,7 +22,6 @@ import numpy as np
 from counterprobe.arguments import whole_number
 from counterprobe.arrays import IntArray, StateArray
 from counterprobe.engines.closing import Closing
-from counterprobe.engines.crew import Crew, Done
 from counterprobe.engines.engine import Engine, EngineError
 from counterprobe.engines.messages import (
     Batch,
@@ -33,6 +32,7 @@ from counterprobe.engines.messages import (
     make_replica,
     split,
 )
+from counterprobe.engines.pool import Done, WorkerPool
 from counterprobe.errors import OracleError
 from counterprobe.oracles import Oracle, OracleInfo, Query, Readouts, Reply
 from counterprobe.rows import Rows, concatenate
@@ -100,11 +100,11 @@ class ShardedOracle(Closing, Oracle):
         self._declared: list[Declared] = []
         self._is_settled = False
         self._num_answered = 0
-        self._crew = Crew(engine, partial(make_replica, make), self._welcome, on_loss)
+        self._pool = WorkerPool(engine, partial(make_replica, make), self._welcome, on_loss)
         try:
-            self._crew.start()
+            self._pool.start()
         except BaseException:
-            self._crew.close()
+            self._pool.close()
             raise
         self._is_settled = True
         self.template = self._declared[0].template
@@ -124,17 +124,17 @@ class ShardedOracle(Closing, Oracle):
     def close(self) -> None:
         """End the replicas."""
         self._open.clear()
-        self._crew.close()
+        self._pool.close()
 
     @property
     def num_replicas(self) -> int:
         """Replicas that answer or are about to."""
-        return self._crew.size
+        return self._pool.size
 
     @property
     def num_lost(self) -> int:
         """Micro-batches that were asked once more because their replica was lost."""
-        return self._crew.num_lost
+        return self._pool.num_lost
 
     @property
     def num_measured(self) -> int:
@@ -159,7 +159,7 @@ class ShardedOracle(Closing, Oracle):
             keeps_many=False,
             offers_attention=False,
             # Whatever the number of queries, so many micro-batches wait for each replica.
-            ahead=1 if len(self._open) >= AHEAD * self._crew.size else 1 + len(self._open),
+            ahead=1 if len(self._open) >= AHEAD * self._pool.size else 1 + len(self._open),
         )
 
     @property
@@ -168,7 +168,7 @@ class ShardedOracle(Closing, Oracle):
         return self._declared[0].digest
 
     def ask(self, query: Query) -> Reply:
-        """Hand a query to the replicas; the reply is waited for when its rows are looked at."""
+        """Worker a query to the replicas; the reply is waited for when its rows are looked at."""
         info = self._declared[0].info
         if info.depends_on_order and query.ranks is not None and (query.states != MASK).any():
             raise OracleError(
@@ -180,7 +180,7 @@ class ShardedOracle(Closing, Oracle):
         def wait() -> Reply:
             try:
                 while asked.num_missing:
-                    self._take(self._crew.collect())
+                    self._take(self._pool.collect())
                 rows = asked.joined(self.name)
             except BaseException:
                 self._drop(asked)
@@ -213,7 +213,7 @@ class ShardedOracle(Closing, Oracle):
                 part = Readouts.same(high - low, readouts.shared)
             else:
                 part = Readouts(readouts.state_index[index] - low, readouts.position[index])
-            ticket = self._crew.submit(Batch(states[low:high], part, known))
+            ticket = self._pool.submit(Batch(states[low:high], part, known))
             self._open[ticket] = asked, asked.expect(part, index)
         return asked
 
@@ -231,7 +231,7 @@ class ShardedOracle(Closing, Oracle):
         for ticket in tickets:
             del self._open[ticket]
         if tickets:
-            self._crew.forget(tickets)
+            self._pool.forget(tickets)
 
 
 class _Asked:

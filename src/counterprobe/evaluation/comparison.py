@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from counterprobe.engines import Crew, Done, Engine
+from counterprobe.engines import Done, Engine, WorkerPool
 from counterprobe.engines.outcomes import Job
 from counterprobe.errors import CounterprobeError
 from counterprobe.evaluation.batch_kl import DEFAULT_DRAWS
@@ -197,12 +197,12 @@ def compare_on(
     options = {"draws": draws, "max_submissions": max_submissions}
     cases = list(itertools.product(range(len(laws)), seeds))
     done: dict[int, Done] = {}
-    with Crew(engine, partial(_make, laws, options), on_loss=on_loss) as crew:
+    with WorkerPool(engine, partial(_make, laws, options), on_loss=on_loss) as pool:
         # All at once: a sampler that takes long leaves no worker idle.
-        tickets = [[crew.submit((k, sampler, seed)) for k, seed in cases] for sampler in samplers]
+        tickets = [[pool.submit((k, sampler, seed)) for k, seed in cases] for sampler in samplers]
         for sampler, mine in zip(samplers, tickets, strict=True):
             while not all(ticket in done for ticket in mine):
-                done |= {one.ticket: one for one in crew.collect()}
+                done |= {one.ticket: one for one in pool.collect()}
             yield _comparison(sampler, laws, [done.pop(ticket) for ticket in mine])
 
 

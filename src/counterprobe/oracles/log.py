@@ -21,7 +21,6 @@ from typing import Self
 import numpy as np
 
 from counterprobe.arguments import whole_number
-from counterprobe.checks import check_attention, check_rows
 from counterprobe.classes import TokenClasses
 from counterprobe.digests import DIGEST_SIZE
 from counterprobe.errors import (
@@ -30,6 +29,7 @@ from counterprobe.errors import (
     OracleError,
     StructureError,
 )
+from counterprobe.oracles.checks import check_attention, check_rows
 from counterprobe.oracles.codec import (
     decode_classes,
     decode_reply,

@@ -59,11 +59,9 @@ def check_budget(max_submissions: int | None, needed: int) -> None:
 class Refusals:
     """The states of a request that an oracle refused as impossible.
 
-    A wave is submitted before anybody knows whether its drafts go together. Where the law has
-    zeros, a state that holds some of them may be impossible; then the row that rejects one of
-    those drafts, read in the same wave, gives it probability zero. So no rule ever comes to what
-    such a state would have answered: it is enough to know which states were refused, and to stop a
-    rule that reaches one. Every state is charged once, those that were refused among them.
+    A wave is submitted before anybody knows whether its drafts go together. Where they do not, the
+    row that rejects one of them, read in the same wave, gives it probability zero, so that no rule
+    comes to what such a state would have answered. It is charged once, like any other.
 
     Attributes
     ----------
@@ -105,16 +103,6 @@ class Door:
         Charges so far.
     transcript : Transcript
         What happened so far.
-
-    Examples
-    --------
-    >>> import counterprobe as cp
-    >>> from counterprobe.run.door import Door
-    >>> law = cp.families.path(length=5, target_seed=1)
-    >>> door = Door(law.oracle())
-    >>> rows = door.probe([[0, -1, -1, -1, -1]], [1, 2])
-    >>> len(rows), door.ledger.probes, door.ledger.rows_read
-    (2, 1, 2)
     """
 
     def __init__(

@@ -23,16 +23,20 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from counterprobe.checks import check_count, own_rows
+from counterprobe.arrays import StateArray
 from counterprobe.errors import BudgetExceeded, CounterprobeError, ImpossibleState, Infeasible
 from counterprobe.oracles import Oracle, OracleInfo, Query, Reply, as_oracle, join
+from counterprobe.oracles.checks import check_count, own_rows
 from counterprobe.rows import Rows
 from counterprobe.run.door import Door
-from counterprobe.run.transcript import Event, Note
+from counterprobe.run.transcript import Event, Note, Whole
+from counterprobe.run.unmasking import Progress
+from counterprobe.states import MASK
 
-__all__ = ["Gathering", "Seat"]
+__all__ = ["Gathering", "Member", "Tally", "Tell"]
 
 T = TypeVar("T")
+Tell = Callable[[Progress], None]
 _Answer = Reply | ImpossibleState | None
 
 # Results shared between runs that are kept: after a few commits hardly any history comes again.
@@ -67,7 +71,7 @@ class _Ended:
     error: BaseException | None = None
 
 
-class Seat(Oracle):
+class Member(Oracle):
     """A run's place among others: its oracle, and its memory.
 
     Attributes
@@ -170,14 +174,14 @@ class Gathering:
 
     def __init__(self, oracle: Oracle, at_once: int) -> None:
         self.oracle = as_oracle(oracle)
-        self.outbox: SimpleQueue[tuple[Seat, Query | _Known | _Ended]] = SimpleQueue()
+        self.outbox: SimpleQueue[tuple[Member, Query | _Known | _Ended]] = SimpleQueue()
         self.is_stopping = False
         self._at_once = at_once
         self._known: OrderedDict[Hashable, _Known] = OrderedDict()
-        self._alive: dict[int, Seat] = {}
+        self._alive: dict[int, Member] = {}
 
-    def run(self, count: int, work: Callable[[Seat], T], *, first: int = 0) -> list[T]:
-        """Call ``work(seat)`` for every index below ``count``, side by side.
+    def run(self, count: int, work: Callable[[Member], T], *, first: int = 0) -> list[T]:
+        """Call ``work(member)`` for every index below ``count``, side by side.
 
         An error in one run ends the others where they wait, and is raised here with a note that
         says which run it was. Every thread has ended when this returns or raises.
@@ -186,38 +190,40 @@ class Gathering:
         ----------
         count : int
         work : callable
-            Runs to completion through its seat.
+            Runs to completion through its member.
         first : int
             The index that starts before the others, and computes what all of them share.
         """
         order = [first, *(index for index in range(count) if index != first)]
         results: dict[int, T] = {}
         started = 0
-        ready: deque[tuple[Seat, _Answer]] = deque()
-        asking: list[tuple[Seat, Query]] = []
-        hoping: list[tuple[Seat, _Known]] = []
+        ready: deque[tuple[Member, _Answer]] = deque()
+        asking: list[tuple[Member, Query]] = []
+        expecting: list[tuple[Member, _Known]] = []
         try:
             while len(results) < count:
                 while started < count and len(self._alive) < self._at_once:
                     ready.append((self._start(order[started], work), None))
                     started += 1
                 while ready:
-                    seat, message = self._turn(*ready.popleft())
+                    member, message = self._turn(*ready.popleft())
                     if isinstance(message, Query):
-                        asking.append((seat, message))
+                        asking.append((member, message))
                     elif isinstance(message, _Known):
-                        hoping.append((seat, message))
+                        expecting.append((member, message))
                     else:
-                        results[seat.index] = self._end(seat, message, count)
+                        results[member.index] = self._end(member, message, count)
                 if started < count and len(self._alive) < self._at_once:
                     continue
-                ready.extend((seat, None) for seat, known in hoping if known.is_done)
+                ready.extend((member, None) for member, known in expecting if known.is_done)
                 if ready:
-                    hoping = [(seat, known) for seat, known in hoping if not known.is_done]
+                    expecting = [
+                        (member, known) for member, known in expecting if not known.is_done
+                    ]
                 elif asking:
                     ready.extend(self._answer(asking))
                     asking = []
-                elif hoping:
+                elif expecting:
                     raise CounterprobeError("runs wait for what each other is to compute")
         finally:
             self._stop()
@@ -241,73 +247,73 @@ class Gathering:
 
     # ----- Threads -------------------------------------------------------------------------
 
-    def _start(self, index: int, work: Callable[[Seat], Any]) -> Seat:
+    def _start(self, index: int, work: Callable[[Member], Any]) -> Member:
         """Start a thread that waits for its first turn."""
-        seat = Seat(self, index)
+        member = Member(self, index)
         # A context of its own, with the caller's settings (floating-point errors and others).
         context = contextvars.copy_context()
-        seat.thread = threading.Thread(
+        member.thread = threading.Thread(
             target=context.run,
-            args=(self._serve, seat, work),
+            args=(self._serve, member, work),
             name=f"counterprobe sequence {index}",
             daemon=True,
         )
-        self._alive[index] = seat  # first, so that an interrupt cannot leave it behind
-        seat.thread.start()
-        return seat
+        self._alive[index] = member  # first, so that an interrupt cannot leave it behind
+        member.thread.start()
+        return member
 
-    def _serve(self, seat: Seat, work: Callable[[Seat], Any]) -> None:
+    def _serve(self, member: Member, work: Callable[[Member], Any]) -> None:
         """Do the work of one thread."""
         ended = _Ended()
         try:
-            seat.await_turn()
-            ended.value = work(seat)
+            member.await_turn()
+            ended.value = work(member)
         except _Stopped:
             pass
         except BaseException as error:  # raised again in the thread that called
             ended.error = error
-        self.outbox.put((seat, ended))
+        self.outbox.put((member, ended))
 
-    def _turn(self, seat: Seat, reply: _Answer) -> tuple[Seat, Query | _Known | _Ended]:
+    def _turn(self, member: Member, reply: _Answer) -> tuple[Member, Query | _Known | _Ended]:
         """Let one run move until it waits again or ends."""
-        seat.inbox.put(reply)
+        member.inbox.put(reply)
         return self.outbox.get()
 
-    def _end(self, seat: Seat, ended: _Ended, count: int) -> Any:
+    def _end(self, member: Member, ended: _Ended, count: int) -> Any:
         """Take leave of a run."""
-        assert seat.thread is not None
-        seat.thread.join()
-        del self._alive[seat.index]
+        assert member.thread is not None
+        member.thread.join()
+        del self._alive[member.index]
         if ended.error is not None:
-            ended.error.add_note(f"in sequence {seat.index} of {count}")
+            ended.error.add_note(f"in sequence {member.index} of {count}")
             raise ended.error
         return ended.value
 
     def _stop(self) -> None:
         """End every run where it waits, or where it next asks."""
         self.is_stopping = True
-        for seat in self._alive.values():
-            seat.inbox.put(None)
-        for seat in self._alive.values():
-            if seat.thread is not None and seat.thread.is_alive():
-                seat.thread.join()
+        for member in self._alive.values():
+            member.inbox.put(None)
+        for member in self._alive.values():
+            if member.thread is not None and member.thread.is_alive():
+                member.thread.join()
 
     # ----- Asking --------------------------------------------------------------------------
 
-    def _answer(self, asking: Sequence[tuple[Seat, Query]]) -> list[tuple[Seat, _Answer]]:
+    def _answer(self, asking: Sequence[tuple[Member, Query]]) -> list[tuple[Member, _Answer]]:
         """Ask the oracle for everybody, in as few calls as memory allows."""
-        answered: list[tuple[Seat, _Answer]] = []
+        answered: list[tuple[Member, _Answer]] = []
         replies: Sequence[_Answer]
         for part in _cut([query for _, query in asking]):
-            seats = [seat for seat, _ in asking[len(answered) : len(answered) + len(part)]]
+            members = [member for member, _ in asking[len(answered) : len(answered) + len(part)]]
             try:
                 replies = _ask_together(self.oracle, part)
             except ImpossibleState:  # of some of them: each is told of its own
                 replies = [_asked_alone(self.oracle, query) for query in part]
             except Exception as problem:
-                problem.add_note(f"while the oracle was asked for {_named(seats)}")
+                problem.add_note(f"while the oracle was asked for {_named(members)}")
                 raise
-            answered.extend(zip(seats, replies, strict=True))
+            answered.extend(zip(members, replies, strict=True))
         return answered
 
 
@@ -358,8 +364,30 @@ def _asked_alone(oracle: Oracle, query: Query) -> Reply | ImpossibleState:
         return refusal
 
 
-def _named(seats: Sequence[Seat]) -> str:
+def _named(members: Sequence[Member]) -> str:
     """Name a few sequences, and say how many they are if that is not all."""
-    few = ", ".join(str(seat.index) for seat in seats[:MOST_NAMED])
-    more = f", ... ({len(seats)} of them)" if len(seats) > MOST_NAMED else ""
+    few = ", ".join(str(member.index) for member in members[:MOST_NAMED])
+    more = f", ... ({len(members)} of them)" if len(members) > MOST_NAMED else ""
     return f"sequences {few}{more}"
+
+
+class Tally:
+    """Adds up the progress of many runs."""
+
+    def __init__(self, tell: Tell, given: StateArray, whole: Whole) -> None:
+        self._tell = tell
+        self._whole = whole
+        self._known = (given != MASK).sum(axis=1)
+        self._committed = int(self._known.sum())
+        self._total = given.size
+
+    def of(self, sequence: int) -> Tell:
+        """Return what one run is to call."""
+
+        def update(progress: Progress) -> None:
+            self._committed += progress.committed - int(self._known[sequence])
+            self._known[sequence] = progress.committed
+            ledger = self._whole.ledger
+            self._tell(Progress(progress.operation, self._committed, self._total, ledger))
+
+        return update

@@ -13,9 +13,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from counterprobe.checks import check_attention, check_rows, own_rows
 from counterprobe.errors import OracleError
 from counterprobe.oracles import NUMERICAL_FLOOR, Oracle, Query, Readouts, Reply, as_oracle, join
+from counterprobe.oracles.checks import check_attention, check_rows, own_rows
 from counterprobe.rows import Rows, concatenate, to_numpy
 from counterprobe.states import fingerprint, mix64
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from counterprobe.engines import Crew, Done, Engine, EngineError, Processes, TaskLost
+from counterprobe.engines import Done, Engine, EngineError, Processes, TaskLost, WorkerPool
 from counterprobe.engines.outcomes import Job
 from counterprobe.errors import CounterprobeError
 from counterprobe.study.config import StudyConfig
@@ -77,8 +77,8 @@ def run_study(
     try:
         # After an error or Ctrl-C nobody waits for runs in progress: they are simply missing.
         losses: list[str] = []
-        with Crew(engine, _worker, on_loss=losses.append) as crew:
-            _drive(study, store, crew, losses, progress or (lambda _: None))
+        with WorkerPool(engine, _worker, on_loss=losses.append) as pool:
+            _drive(study, store, pool, losses, progress or (lambda _: None))
     except EngineError as problem:
         remedy = "" if engine.task_seconds is None else " or a longer --timeout"
         raise CounterprobeError(
@@ -96,13 +96,13 @@ def _worker() -> Job:
 def _drive(
     study: Study,
     store: Store,
-    crew: Crew,
+    pool: WorkerPool,
     losses: list[str],
     progress: Callable[[StudyProgress], None],
 ) -> None:
     """Keep every worker busy until nothing is missing; ``losses`` grows when one is lost."""
     running: dict[int, Task] = {}
-    clock = _Clock(study, crew.size)
+    clock = _Clock(study, pool.size)
     while True:
         busy = {task.name for task in running.values()}
         pending = [task for task in study.pending() if task.name not in busy]
@@ -110,18 +110,18 @@ def _drive(
             progress(clock.standing((), tuple(losses)))
             return
         for task in pending:
-            if len(running) >= crew.size:
+            if len(running) >= pool.size:
                 break
             shared = store.get(task.key)  # another study on this store may have been faster
             if shared is not None:
                 study.add(task, shared)
             else:
-                running[crew.submit(task.key)] = task
+                running[pool.submit(task.key)] = task
         if not running:
             continue
         progress(clock.standing(tuple(running.values()), tuple(losses)))
         try:
-            finished = crew.wait()
+            finished = pool.wait()
         except TaskLost as problem:
             raise EngineError(f"{problem} ({_where(running[problem.ticket])})") from None
         for done in finished:

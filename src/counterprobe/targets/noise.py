@@ -21,9 +21,9 @@ from typing import Any, Literal
 import numpy as np
 
 from counterprobe.arrays import FloatArray, IntArray, StateArray
-from counterprobe.checks import check_rows
 from counterprobe.classes import TokenClasses
 from counterprobe.oracles import Oracle, OracleInfo, Readouts, RowOracle, as_oracle
+from counterprobe.oracles.checks import check_rows
 from counterprobe.radii import row_radii
 from counterprobe.rows import DenseRows, Rows, to_numpy
 from counterprobe.states import MASK, all_masked, fingerprint, mix64

@@ -12,9 +12,9 @@ from collections.abc import Callable
 import numpy as np
 
 from counterprobe.arrays import StateArray
-from counterprobe.checks import check_attention, check_rows
 from counterprobe.errors import OracleError
 from counterprobe.oracles import Oracle, Query, Readouts, as_oracle
+from counterprobe.oracles.checks import check_attention, check_rows
 from counterprobe.radii import row_radii
 from counterprobe.rows import Rows, to_numpy
 from counterprobe.run.history import History

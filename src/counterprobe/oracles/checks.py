@@ -8,17 +8,15 @@ run.
 from __future__ import annotations
 
 import warnings
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import array_api_compat
 import numpy as np
 
 from counterprobe.arrays import FloatArray
 from counterprobe.errors import OracleError, ZeroProbabilityWarning
+from counterprobe.oracles.query import Readouts
 from counterprobe.rows import ClassedRows, DenseRows, Rows, to_numpy, widened
-
-if TYPE_CHECKING:  # oracles, whose logs are checked too, stand above
-    from counterprobe.oracles import Readouts
 
 __all__ = [
     "check_attention",

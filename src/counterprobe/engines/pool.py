@@ -1,9 +1,9 @@
-"""A crew: hands that share a queue of tasks, and what happens when one of them is lost.
+"""A pool: workers that share a queue of tasks, and what happens when one of them is lost.
 
 The rules are the same on every engine. A task that raises is reported with its own error: another
 worker would raise the same. A task whose worker died goes back to the head of the queue, up to the
-engine's number of attempts, and a new hand is hired, which joins when there is room for it. A hand
-that takes longer over a task than the engine's time limit is ended and counts as lost. A hand
+engine's number of attempts, and a new one starts, which joins when there is room for it. A worker
+that takes longer over a task than the engine's time limit is ended and counts as lost. A worker
 that dies before it has made its job is replaced only when another has made it, and not for ever,
 so that a job that cannot be made ends. Replies come in any order; tickets say which task they
 belong to.
@@ -20,10 +20,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from counterprobe.engines.closing import Closing
-from counterprobe.engines.engine import Engine, EngineError, Hand
+from counterprobe.engines.engine import Engine, EngineError, Worker
 from counterprobe.engines.outcomes import Answered, Failed, Lost, MakeJob, Outcome, Placed, Started
 
-__all__ = ["Crew", "Done", "TaskLost"]
+__all__ = ["Done", "TaskLost", "WorkerPool"]
 
 logger = logging.getLogger("counterprobe")
 
@@ -65,8 +65,8 @@ class _Task:
     due: float = math.inf
 
 
-class Crew(Closing):
-    """Hands of one engine that do the tasks of one job.
+class WorkerPool(Closing):
+    """Workers of one engine that do the tasks of one job.
 
     Parameters
     ----------
@@ -74,7 +74,7 @@ class Crew(Closing):
     make : callable
         Makes the job, in each worker; for engines other than this process it must be picklable.
     welcome : callable, optional
-        Given the greeting of each job that was made; a hand it returns False for is sent away.
+        Given the declared of each job that was made; a worker it returns False for is sent away.
     on_loss : callable, optional
         Told why, whenever a worker is lost.
 
@@ -93,13 +93,13 @@ class Crew(Closing):
     ) -> None:
         self.num_lost = 0
         self._engine = engine
-        self._welcome = welcome or (lambda greeting: True)
+        self._welcome = welcome or (lambda declared: True)
         self._on_loss = on_loss or (lambda reason: None)
         self._tickets = 0
         self._queue: deque[_Task] = deque()
-        self._starting: list[Hand] = []
-        self._free: deque[Hand] = deque()
-        self._busy: dict[Hand, _Task] = {}
+        self._starting: list[Worker] = []
+        self._free: deque[Worker] = deque()
+        self._busy: dict[Worker, _Task] = {}
         self._done: list[Done] = []
         self._given_up: deque[TaskLost] = deque()
         self._num_vacant = 0
@@ -110,16 +110,16 @@ class Crew(Closing):
         self._prepared = engine.prepare(make)
         try:
             for _ in range(engine.num_workers):
-                self._starting.append(engine.hire(self._prepared))
+                self._starting.append(engine.start_worker(self._prepared))
         except BaseException:
             self.close()
             raise
 
     @property
     def size(self) -> int:
-        """Hands that work, are free, are about to start or are to be replaced; at least one."""
-        hands = len(self._starting) + len(self._free) + len(self._busy)
-        return max(1, hands + self._num_vacant)
+        """Workers that work, are free, are about to start or are to be replaced; at least one."""
+        workers = len(self._starting) + len(self._free) + len(self._busy)
+        return max(1, workers + self._num_vacant)
 
     def submit(self, task: Any) -> int:
         """Queue a task; the ticket that is returned comes back with its outcome."""
@@ -133,7 +133,7 @@ class Crew(Closing):
         self._queue = deque(task for task in self._queue if task.ticket not in tickets)
 
     def start(self) -> None:
-        """Wait until every hand has made its job, or there is no room for the others."""
+        """Wait until every worker has made its job, or there is no room for the others."""
         while self._starting:
             if self._is_out_of_room() and (self._free or self._busy):
                 return
@@ -161,9 +161,9 @@ class Crew(Closing):
             return [Done(problem.ticket, error=problem)]
 
     def close(self) -> None:
-        """End every hand; what is not finished never will be."""
-        for hand in (*self._starting, *self._free, *self._busy):
-            hand.close()
+        """End every worker; what is not finished never will be."""
+        for worker in (*self._starting, *self._free, *self._busy):
+            worker.close()
         self._starting, self._free, self._busy = [], deque(), {}
         self._queue.clear()
         self._num_vacant = 0
@@ -172,64 +172,64 @@ class Crew(Closing):
 
     def _assign(self) -> None:
         while self._queue and self._free:
-            hand, task = self._free.popleft(), self._queue.popleft()
+            worker, task = self._free.popleft(), self._queue.popleft()
             task.attempts += 1
-            self._busy[hand] = task
-            hand.send(task.content)
+            self._busy[worker] = task
+            worker.send(task.content)
             if self._engine.task_seconds is not None:
                 task.due = time.monotonic() + self._engine.task_seconds
 
     def _step(self) -> None:
-        """Wait for some hand and take what it has."""
+        """Wait for some worker and take what it has."""
         self._assign()
         while self._num_vacant and self._queue:
-            self._starting.append(self._engine.hire(self._prepared))
+            self._starting.append(self._engine.start_worker(self._prepared))
             self._num_vacant -= 1
         self._require_hands()
-        hands = [*self._busy, *self._starting]
-        for hand in self._engine.ready(hands, self._seconds_left()):
-            self._take(hand, hand.receive())
+        workers = [*self._busy, *self._starting]
+        for worker in self._engine.ready(workers, self._seconds_left()):
+            self._take(worker, worker.receive())
         self._end_late()
         self._assign()
 
-    def _take(self, hand: Hand, outcome: Outcome) -> None:
+    def _take(self, worker: Worker, outcome: Outcome) -> None:
         self._waiting_since = time.monotonic()
         match outcome:
             case Placed():
                 pass
-            case Started(greeting):
+            case Started(declared):
                 self._has_started, self._false_starts = True, 0
-                is_welcome = self._welcome(greeting)  # if this raises, the hand is still listed
-                self._starting.remove(hand)
+                is_welcome = self._welcome(declared)  # if this raises, the worker is still listed
+                self._starting.remove(worker)
                 if is_welcome:
-                    self._free.append(hand)
+                    self._free.append(worker)
                 else:
-                    hand.close()
+                    worker.close()
             case Lost(reason):
-                self._lose(hand, reason)
-            case Failed(error) if hand in self._starting:
+                self._lose(worker, reason)
+            case Failed(error) if worker in self._starting:
                 raise error
             case Failed(error):
-                self._free.append(hand)
-                self._done.append(Done(self._busy.pop(hand).ticket, error=error))
+                self._free.append(worker)
+                self._done.append(Done(self._busy.pop(worker).ticket, error=error))
             case Answered(value):
-                self._free.append(hand)
-                self._done.append(Done(self._busy.pop(hand).ticket, value))
+                self._free.append(worker)
+                self._done.append(Done(self._busy.pop(worker).ticket, value))
 
-    def _lose(self, hand: Hand, reason: str) -> None:
-        """Put a lost hand's task back, and note that its place is vacant."""
-        hand.close()
+    def _lose(self, worker: Worker, reason: str) -> None:
+        """Put a lost worker's task back, and note that its place is vacant."""
+        worker.close()
         self._last_loss = reason
         self._on_loss(reason)
         logger.info("the %s engine lost a worker: %s", self._engine.name, reason)
-        if hand in self._starting:
-            self._starting.remove(hand)
+        if worker in self._starting:
+            self._starting.remove(worker)
             self._false_starts += 1
             if self._has_started and self._false_starts < self._engine.attempts:
                 self._num_vacant += 1
             return
         self._num_vacant += 1
-        task = self._busy.pop(hand)
+        task = self._busy.pop(worker)
         if task.attempts >= self._engine.attempts:
             times = "" if task.attempts == 1 else f", {task.attempts} times for one task"
             self._given_up.append(TaskLost(f"{reason}{times}", task.ticket))
@@ -238,21 +238,23 @@ class Crew(Closing):
         self._queue.appendleft(task)
 
     def _end_late(self) -> None:
-        """End hands whose time is over, unless they have answered and nobody looked."""
+        """End workers whose time is over, unless they have answered and nobody looked."""
         now = time.monotonic()
-        late = [hand for hand, task in self._busy.items() if task.due <= now]
+        late = [worker for worker, task in self._busy.items() if task.due <= now]
         answered = self._engine.ready(late, 0.0) if late else []
-        for hand in late:
-            if hand in answered:
-                self._take(hand, hand.receive())
+        for worker in late:
+            if worker in answered:
+                self._take(worker, worker.receive())
             else:
                 limit = f"{self._engine.task_seconds:g}"
-                self._lose(hand, f"a worker had not answered after {limit} seconds and was ended")
+                self._lose(
+                    worker, f"a worker had not answered after {limit} seconds and was ended"
+                )
 
     def _is_out_of_room(self) -> bool:
         """Whether those that are still to start have waited for room too long."""
         limit = self._engine.start_seconds
-        if limit is None or any(hand.is_placed for hand in self._starting):
+        if limit is None or any(worker.is_placed for worker in self._starting):
             return False
         return time.monotonic() - self._waiting_since >= limit
 
@@ -261,7 +263,7 @@ class Crew(Closing):
         limit = self._engine.start_seconds
         until = min((task.due for task in self._busy.values()), default=math.inf)
         if limit is not None and not self._busy:
-            if not any(hand.is_placed for hand in self._starting):
+            if not any(worker.is_placed for worker in self._starting):
                 until = self._waiting_since + limit
         return None if until == math.inf else max(0.0, until - time.monotonic())
 

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 import counterprobe as cp
-from counterprobe.checks import check_rows
+from counterprobe.oracles.checks import check_rows
 
 READOUTS = cp.Readouts.pairs([0, 3, 3], [7, 2, 9])
 GOOD = np.array([[0.2, 0.8], [0.5, 0.5], [0.9, 0.1]])

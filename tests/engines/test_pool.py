@@ -1,15 +1,15 @@
-"""A crew's rules, on an engine whose every outcome is written down beforehand."""
+"""A pool's rules, on an engine whose every outcome is written down beforehand."""
 
 import time
 
 import pytest
 
-from counterprobe.engines import Crew, EngineError, InProcess, TaskLost
+from counterprobe.engines import EngineError, InProcess, TaskLost, WorkerPool
 from counterprobe.engines.outcomes import Answered, Failed, Lost, Placed, Started
 
 
 class Scripted:
-    """An engine whose hands fail as told; tasks are otherwise answered with their square."""
+    """An engine whose workers fail as told; tasks are otherwise answered with their square."""
 
     name = "scripted"
     start_seconds = task_seconds = None
@@ -18,26 +18,28 @@ class Scripted:
         self.scripts = list(scripts)
         self.num_workers = num_workers or len(scripts)
         self.attempts = attempts
-        self.hired = []
+        self.started = []
 
     def prepare(self, make):
         return make
 
-    def hire(self, prepared):
+    def start_worker(self, prepared):
         script = self.scripts.pop(0) if self.scripts else []
-        self.hired.append(ScriptedHand(script))
-        return self.hired[-1]
+        self.started.append(ScriptedWorker(script))
+        return self.started[-1]
 
-    def ready(self, hands, seconds):
-        placed = [hand for hand in hands if hand.is_placed or hand.script[:1] != ["no room"]]
-        ready = [hand for hand in placed if hand.script[:1] != ["hangs"]]
+    def ready(self, workers, seconds):
+        placed = [
+            worker for worker in workers if worker.is_placed or worker.script[:1] != ["no room"]
+        ]
+        ready = [worker for worker in placed if worker.script[:1] != ["hangs"]]
         return ready if seconds == 0 else ready[-1:]  # the last first: order must not matter
 
     def close(self):
         pass
 
 
-class ScriptedHand:
+class ScriptedWorker:
     def __init__(self, script):
         self.script = list(script)
         self.is_placed = False
@@ -68,11 +70,11 @@ class ScriptedHand:
         self.is_closed = True
 
 
-def all_done(crew, tasks):
-    tickets = {crew.submit(task): task for task in tasks}
+def all_done(pool, tasks):
+    tickets = {pool.submit(task): task for task in tasks}
     found = {}
     while len(found) < len(tickets):
-        for done in crew.wait():
+        for done in pool.wait():
             assert done.ticket not in found
             found[done.ticket] = done.result()
     return {tickets[ticket]: value for ticket, value in found.items()}
@@ -85,193 +87,198 @@ def squares(tasks):
 @pytest.mark.parametrize("workers", [1, 2, 5])
 def test_every_task_is_answered_once_whatever_the_order(workers):
     engine = Scripted(*[[]] * workers)
-    with Crew(engine, None) as crew:
-        assert all_done(crew, range(20)) == squares(range(20))
-        assert crew.num_lost == 0
-    assert sum(len(hand.tasks) for hand in engine.hired) == 20
-    assert all(hand.is_closed for hand in engine.hired)
+    with WorkerPool(engine, None) as pool:
+        assert all_done(pool, range(20)) == squares(range(20))
+        assert pool.num_lost == 0
+    assert sum(len(worker.tasks) for worker in engine.started) == 20
+    assert all(worker.is_closed for worker in engine.started)
 
 
 def test_a_lost_task_is_begun_again_elsewhere_and_answered_once():
     engine = Scripted(["placed", "started", "lost"], [], num_workers=2)
-    with Crew(engine, None) as crew:
-        assert all_done(crew, range(6)) == squares(range(6))
-        assert crew.num_lost == 1
-    assert sum(len(hand.tasks) for hand in engine.hired) == 7
-    assert len(engine.hired) == 3  # one came in the place of the lost one
-    assert engine.hired[0].is_closed
+    with WorkerPool(engine, None) as pool:
+        assert all_done(pool, range(6)) == squares(range(6))
+        assert pool.num_lost == 1
+    assert sum(len(worker.tasks) for worker in engine.started) == 7
+    assert len(engine.started) == 3  # one came in the place of the lost one
+    assert engine.started[0].is_closed
 
 
-def test_a_task_that_loses_every_worker_ends_the_crew():
+def test_a_task_that_loses_every_worker_ends_the_pool():
     lost = ["started", "lost"]
     engine = Scripted(lost, lost, lost, lost, num_workers=1, attempts=3)
-    with Crew(engine, None) as crew:
+    with WorkerPool(engine, None) as pool:
         with pytest.raises(EngineError, match="its machine is gone, 3 times for one task"):
-            all_done(crew, [1])
-    assert [hand.tasks for hand in engine.hired] == [[1], [1], [1]]
+            all_done(pool, [1])
+    assert [worker.tasks for worker in engine.started] == [[1], [1], [1]]
 
 
 def test_what_was_finished_comes_before_a_task_that_is_given_up_and_the_others_after_it():
     class Both(Scripted):
-        def ready(self, hands, seconds):
-            return list(hands)
+        def ready(self, workers, seconds):
+            return list(workers)
 
     engine = Both([], ["started", "lost"], attempts=1)
     told = []
-    with Crew(engine, None, on_loss=told.append) as crew:
-        crew.start()
-        tickets = [crew.submit(task) for task in (2, 3)]
-        (done,) = crew.wait()  # of the first; the second was lost in the same step
+    with WorkerPool(engine, None, on_loss=told.append) as pool:
+        pool.start()
+        tickets = [pool.submit(task) for task in (2, 3)]
+        (done,) = pool.wait()  # of the first; the second was lost in the same step
         assert (done.ticket, done.result()) == (tickets[0], 4)
         with pytest.raises(TaskLost, match="its machine is gone") as caught:
-            crew.wait()
+            pool.wait()
         assert caught.value.ticket == tickets[1]
-        assert all_done(crew, range(4)) == squares(range(4))
+        assert all_done(pool, range(4)) == squares(range(4))
     assert told == ["its machine is gone"]
 
 
 def test_a_task_that_is_given_up_can_be_an_outcome_like_others():
     engine = Scripted(["started", "lost"], ["started", "lost"], num_workers=1, attempts=2)
-    with Crew(engine, None) as crew:
-        ticket = crew.submit(3)
-        (done,) = crew.collect()
+    with WorkerPool(engine, None) as pool:
+        ticket = pool.submit(3)
+        (done,) = pool.collect()
         assert done.ticket == ticket
         with pytest.raises(TaskLost, match="2 times"):
             done.result()
-        assert all_done(crew, [4]) == {4: 16}
+        assert all_done(pool, [4]) == {4: 16}
 
 
 def test_a_place_is_filled_again_where_the_job_could_be_made_but_not_for_ever():
-    # One that was hired for a lost one dies while it starts: another comes.
+    # One that was started for a lost one dies while it starts: another comes.
     engine = Scripted(["started", "lost"], ["lost"], [], num_workers=1)
-    with Crew(engine, None) as crew:
-        assert all_done(crew, [7]) == {7: 49}
-    assert len(engine.hired) == 3
+    with WorkerPool(engine, None) as pool:
+        assert all_done(pool, [7]) == {7: 49}
+    assert len(engine.started) == 3
     engine = Scripted(["started", "lost"], *[["lost"]] * 9, num_workers=1)
-    with Crew(engine, None) as crew:
+    with WorkerPool(engine, None) as pool:
         with pytest.raises(EngineError, match="no worker is left: its machine is gone"):
-            all_done(crew, [7])
-    assert len(engine.hired) == 4
+            all_done(pool, [7])
+    assert len(engine.started) == 4
 
 
 def test_workers_that_die_before_they_start_are_not_replaced():
     engine = Scripted(["lost"], ["placed", "lost"])
-    with Crew(engine, None) as crew:
+    with WorkerPool(engine, None) as pool:
         with pytest.raises(EngineError, match="no worker is left: its machine is gone"):
-            all_done(crew, [1, 2])
-    assert len(engine.hired) == 2
+            all_done(pool, [1, 2])
+    assert len(engine.started) == 2
 
 
 def test_a_job_that_cannot_be_made_says_so_with_its_own_error():
-    with Crew(Scripted([ValueError("no such model")], []), None) as crew:
+    with WorkerPool(Scripted([ValueError("no such model")], []), None) as pool:
         with pytest.raises(ValueError, match="no such model"):
-            all_done(crew, range(4))
+            all_done(pool, range(4))
 
 
 def test_an_error_of_a_task_is_its_outcome_and_the_worker_goes_on():
-    with Crew(Scripted(["started", KeyError("x")]), None) as crew:
-        first, second = crew.submit(3), crew.submit(4)
-        (done,) = crew.wait()
+    with WorkerPool(Scripted(["started", KeyError("x")]), None) as pool:
+        first, second = pool.submit(3), pool.submit(4)
+        (done,) = pool.wait()
         assert done.ticket == first
         with pytest.raises(KeyError, match="x"):
             done.result()
-        (done,) = crew.wait()
+        (done,) = pool.wait()
         assert (done.ticket, done.result()) == (second, 16)
 
 
 def test_a_crew_without_room_says_so_when_its_time_is_over():
     engine = Scripted(["no room"])
     engine.start_seconds = 0.05
-    with Crew(engine, None) as crew:
+    with WorkerPool(engine, None) as pool:
         with pytest.raises(EngineError, match=r"no worker could be placed within 0.05 seconds"):
-            all_done(crew, [1])
+            all_done(pool, [1])
 
 
 def test_a_crew_starts_without_those_that_have_no_room():
     engine = Scripted(["no room"], [])
     engine.start_seconds = 0.05
-    with Crew(engine, None) as crew:
-        crew.start()
-        assert all_done(crew, range(3)) == squares(range(3))
+    with WorkerPool(engine, None) as pool:
+        pool.start()
+        assert all_done(pool, range(3)) == squares(range(3))
 
 
 def test_a_worker_that_hangs_is_ended_and_its_task_begun_elsewhere():
     engine = Scripted(["started", "hangs"], [], [])
     engine.task_seconds = 0.05
     told = []
-    with Crew(engine, None, on_loss=told.append) as crew:
-        crew.start()
-        assert all_done(crew, range(6)) == squares(range(6))
-        assert engine.hired[0].is_closed
-        assert crew.num_lost == 1
+    with WorkerPool(engine, None, on_loss=told.append) as pool:
+        pool.start()
+        assert all_done(pool, range(6)) == squares(range(6))
+        assert engine.started[0].is_closed
+        assert pool.num_lost == 1
     assert told == ["a worker had not answered after 0.05 seconds and was ended"]
 
 
 def test_a_task_that_hangs_everywhere_ends_with_its_limit_and_the_others_are_done():
     engine = Scripted(*[["started", "hangs"]] * 2, num_workers=1, attempts=2)
     engine.task_seconds = 0.05
-    with Crew(engine, None) as crew:
-        tickets = [crew.submit(task) for task in (3, 4)]
+    with WorkerPool(engine, None) as pool:
+        tickets = [pool.submit(task) for task in (3, 4)]
         with pytest.raises(TaskLost, match=r"after 0.05 seconds and was ended, 2 times") as caught:
-            crew.wait()
+            pool.wait()
         assert caught.value.ticket == tickets[0]
-        (done,) = crew.wait()
+        (done,) = pool.wait()
         assert (done.ticket, done.result()) == (tickets[1], 16)
 
 
 def test_an_answer_that_nobody_looked_at_in_time_is_no_loss():
     engine = Scripted([], [], [])
     engine.task_seconds = 0.05
-    with Crew(engine, None) as crew:
-        crew.start()
-        tickets = {crew.submit(task): task for task in range(3)}
+    with WorkerPool(engine, None) as pool:
+        pool.start()
+        tickets = {pool.submit(task): task for task in range(3)}
         time.sleep(0.1)
-        found = crew.wait()
+        found = pool.wait()
         assert {tickets[done.ticket]: done.result() for done in found} == squares(range(3))
-        assert crew.num_lost == 0
+        assert pool.num_lost == 0
 
 
 def test_a_worker_may_take_its_time_to_start():
     engine = Scripted(["placed"])
     engine.task_seconds = 0.01
-    with Crew(engine, None) as crew:
+    with WorkerPool(engine, None) as pool:
         time.sleep(0.05)
-        assert all_done(crew, [3]) == {3: 9}
-        assert crew.num_lost == 0
+        assert all_done(pool, [3]) == {3: 9}
+        assert pool.num_lost == 0
 
 
 def test_dropped_tasks_are_not_begun():
     engine = Scripted([])
-    with Crew(engine, None) as crew:
-        crew.start()
-        first, second = crew.submit(5), crew.submit(6)
-        crew.forget({first, second})
-        (done,) = crew.wait()  # it had begun already
+    with WorkerPool(engine, None) as pool:
+        pool.start()
+        first, second = pool.submit(5), pool.submit(6)
+        pool.forget({first, second})
+        (done,) = pool.wait()  # it had begun already
         assert (done.ticket, done.result()) == (first, 25)
-    assert engine.hired[0].tasks == [5]
+    assert engine.started[0].tasks == [5]
 
 
 def test_a_worker_that_is_not_welcome_is_sent_away():
     engine = Scripted([], [], [])
     seen = []
-    with Crew(engine, None, lambda greeting: seen.append(greeting) or len(seen) == 2) as crew:
-        assert all_done(crew, range(4)) == squares(range(4))
-        assert [hand.is_closed for hand in engine.hired] == [True, False, True]
+    with WorkerPool(
+        engine, None, lambda declared: seen.append(declared) or len(seen) == 2
+    ) as pool:
+        assert all_done(pool, range(4)) == squares(range(4))
+        assert [worker.is_closed for worker in engine.started] == [True, False, True]
     assert seen == ["hello"] * 3
-    with Crew(Scripted([], []), None, lambda greeting: False) as crew:
+    with WorkerPool(Scripted([], []), None, lambda declared: False) as pool:
         with pytest.raises(EngineError, match="no worker is left"):
-            all_done(crew, [1])
+            all_done(pool, [1])
 
 
 def test_a_worker_whose_greeting_is_an_error_is_ended_with_the_others():
     engine = Scripted([], [])
 
-    def refuse(greeting):
+    def refuse(declared):
         raise ValueError("replicas disagree")
 
-    with pytest.raises(ValueError, match="replicas disagree"), Crew(engine, None, refuse) as crew:
-        crew.start()
-    assert [hand.is_closed for hand in engine.hired] == [True, True]
+    with (
+        pytest.raises(ValueError, match="replicas disagree"),
+        WorkerPool(engine, None, refuse) as pool,
+    ):
+        pool.start()
+    assert [worker.is_closed for worker in engine.started] == [True, True]
 
 
 def test_this_process_works_one_task_at_a_time_and_keeps_errors():
@@ -280,10 +287,10 @@ def test_this_process_works_one_task_at_a_time_and_keeps_errors():
     def make():
         return lambda task: seen.append(task) or 1 / task
 
-    with InProcess() as engine, Crew(engine, make) as crew:
-        tickets = [crew.submit(task) for task in (2, 0, 4)]
+    with InProcess() as engine, WorkerPool(engine, make) as pool:
+        tickets = [pool.submit(task) for task in (2, 0, 4)]
         assert seen == []
-        outcomes = [crew.wait() for _ in tickets]
+        outcomes = [pool.wait() for _ in tickets]
         assert [done.ticket for (done,) in outcomes] == tickets
         assert seen == [2, 0, 4]
         assert isinstance(outcomes[1][0].error, ZeroDivisionError)
