@@ -90,7 +90,7 @@ def test_the_mean_over_all_sequences_is_the_divergence_of_the_two_laws(tiny):
     sequences = every_sequence(tiny)
     contexts = np.repeat(tiny.template.given[None], 16, axis=0)
     run = Fixed([PLAN], contexts, 0)
-    terms = ordered_terms(run, Door(tiny), slice(0, 16), tiny, tokens=sequences)
+    terms = ordered_terms(run, Door(tiny), slice(0, 16), tokens=sequences)
     assert terms.shape == (16, 2) and (terms >= 0).all()
     wanted = kl(batches, alone)
     assert wanted > 1e-3

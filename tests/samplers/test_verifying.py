@@ -185,20 +185,21 @@ class Remembering(cp.testing.CountingOracle):
         super().__init__(oracle)
         self.known = {}
 
-    def rows(self, states, readouts):
-        found = []
+    def ask(self, query):
+        states, readouts, found = query.states, query.readouts, []
         for b, position in zip(readouts.state_index, readouts.position, strict=True):
             key = (states[b].tobytes(), int(position))
             if key not in self.known:
                 where = cp.Readouts.same(1, [int(position)])
                 try:
-                    self.known[key] = super().rows(states[b][None, :], where).dense()[0]
+                    alone = cp.Query(states[b][None, :], where)
+                    self.known[key] = super().ask(alone).rows.dense()[0]
                 except cp.errors.ImpossibleState as refusal:
                     self.known[key] = refusal
             if isinstance(self.known[key], cp.errors.ImpossibleState):
                 raise self.known[key]
             found.append(self.known[key])
-        return cp.rows.DenseRows(np.stack(found))
+        return cp.Reply(cp.rows.DenseRows(np.stack(found)))
 
 
 @pytest.mark.statistical
@@ -248,10 +249,10 @@ def test_a_request_of_refused_states_alone_is_no_error(copied_bits, monkeypatch)
 class RefusesTheLikely(cp.testing.CountingOracle):
     """Calls states impossible that its own rows call possible."""
 
-    def rows(self, states, readouts):
-        if ((states != cp.MASK).sum(axis=1) == 2).any():
+    def ask(self, query):
+        if ((query.states != cp.MASK).sum(axis=1) == 2).any():
             raise cp.errors.ImpossibleState("two values never occur together")
-        return super().rows(states, readouts)
+        return super().ask(query)
 
 
 @pytest.mark.parametrize("sampler", EXACT.values(), ids=list(EXACT))

@@ -160,7 +160,8 @@ class CommitOrderOracle(Oracle):
         is_needed = known.revealed.clone()
         is_needed[index, position] = True
         needed = is_needed.nonzero(as_tuple=True)
-        decoder.decode(known, *needed, ranks=torch.as_tensor(ranks, device=decoder.device))
+        order = torch.as_tensor(np.ascontiguousarray(ranks), device=decoder.device)
+        decoder.decode(known, *needed, ranks=order)
         self._count(len(states))
         logits = decoder.logits(known, index, position)
         out = torch.empty((len(readouts), self.vocab_size), device=logits.device)

@@ -99,6 +99,7 @@ class Log(Wrapper):
         self.path = Path(path)
         self._most_bytes = whole_number("most_bytes", most_bytes)
         self._file: ReplyFile | None = None
+        self._found: tuple[Kind, bytes] | None = None
         self._is_replaying = False
         self._found: tuple[Kind, bytes] | None = None
         self.num_replayed = self.num_asked = self.num_again = 0

@@ -41,8 +41,10 @@ def check_oracle(oracle: Oracle, law: ForestLaw | TableLaw | None = None) -> Non
     law : ForestLaw or TableLaw, optional
         The law it stands for, if there is one: its rows must be as close as it declares.
     """
+    check_declared(oracle)
+    oracle = as_oracle(oracle)
     for check in ORACLE_CHECKS:
-        check(as_oracle(oracle))
+        check(oracle)
     if law is not None:
         check_row_error(oracle, law)
 
