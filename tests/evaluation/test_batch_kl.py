@@ -51,11 +51,9 @@ def test_given_context_is_part_of_the_history():
 
 
 def test_measuring_asks_the_oracle_nothing(coupled, counted):
-    class Exact(counted):
-        name = coupled.oracle().name
-
-    oracle = Exact(coupled.oracle())
-    result = RandomBalanced(5)(cp.Unmasking(oracle), STREAMS)
+    oracle = counted(coupled.oracle())
+    named = oracle.declaring(name=coupled.oracle().name)
+    result = RandomBalanced(5)(cp.Unmasking(named), STREAMS)
     asked, ledger = oracle.calls, result.ledger
     assert asked == ledger.total == 5
     assert batch_kl(coupled, result).value > 0

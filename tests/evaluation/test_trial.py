@@ -40,11 +40,9 @@ def test_draws_and_seed_are_those_of_the_measure():
 
 
 def test_the_run_goes_through_the_oracle_that_is_given():
-    class Named(CountingOracle):
-        name = LAW.oracle().name
-
-    oracle = Named(LAW.oracle())
-    trial = run_trial(LAW, RandomBalanced(5), STREAMS, oracle=oracle)
+    oracle = CountingOracle(LAW.oracle())
+    named = oracle.declaring(name=LAW.oracle().name)
+    trial = run_trial(LAW, RandomBalanced(5), STREAMS, oracle=named)
     assert oracle.states == trial.result.ledger.total == 5
     plain = run_trial(LAW, RandomBalanced(5), STREAMS)
     assert trial.result.tokens.tolist() == plain.result.tokens.tolist()

@@ -41,6 +41,7 @@ def check_oracle(oracle: Oracle, law: ForestLaw | TableLaw | None = None) -> Non
     law : ForestLaw or TableLaw, optional
         The law it stands for, if there is one: its rows must be as close as it declares.
     """
+    check_declared(oracle)
     for check in ORACLE_CHECKS:
         check(as_oracle(oracle))
     if law is not None:

@@ -19,7 +19,7 @@ from typing import Any, Literal
 import numpy as np
 
 from counterprobe.arrays import FloatArray, IntArray, StateArray
-from counterprobe.oracles import NUMERICAL_FLOOR, Readouts
+from counterprobe.oracles import OracleInfo, Readouts, RowOracle
 from counterprobe.rows import DenseRows, Rows
 from counterprobe.states import fingerprint, mix64
 
@@ -28,7 +28,7 @@ __all__ = ["SEEN_BY", "BadOracle", "bad_oracles"]
 SeenBy = Literal["door", "rechecking", "retrying", "nobody needs to"]
 
 
-class BadOracle:
+class BadOracle(RowOracle):
     """Frozen rows over a small vocabulary, spoilt in one way.
 
     Parameters
@@ -46,9 +46,6 @@ class BadOracle:
         So far.
     """
 
-    row_error = NUMERICAL_FLOOR
-    trusted = False
-
     def __init__(
         self,
         name: str,
@@ -56,11 +53,16 @@ class BadOracle:
         length: int = 6,
         vocab_size: int = 4,
     ) -> None:
-        self.name, self.length, self.vocab_size = name, length, vocab_size
+        self._info = OracleInfo(name, length, vocab_size)
         self.num_calls = 0
         self.buffer = np.empty((1 << 12, vocab_size))
         self.random = np.random.default_rng(7)
         self._spoil = spoil
+
+    @property
+    def info(self) -> OracleInfo:
+        """What it says of itself."""
+        return self._info
 
     def rows(self, states: StateArray, readouts: Readouts) -> Rows:
         """Return rows that are wrong in the one way."""
