@@ -45,8 +45,14 @@ def plain(value: Any, *, digest_arrays: bool = False, most_items: int | None = N
         return value if math.isfinite(value) else None if math.isnan(value) else str(value)
     if isinstance(value, enum.Enum):
         return str(value)
-    if digest_arrays and isinstance(value, np.ndarray):
-        return array_digest(value)
+    if isinstance(value, np.ndarray):
+        if digest_arrays:
+            return array_digest(value)
+        is_plain = value.dtype.kind in "iub" or (
+            value.dtype.kind == "f" and np.isfinite(value).all()
+        )
+        if is_plain and (most_items is None or max(value.shape, default=0) <= most_items):
+            return value.tolist()  # at once: sequences may be long
     if hasattr(value, "tolist"):
         value = value.tolist()
         if not isinstance(value, list):

@@ -39,7 +39,7 @@ def test_what_one_reply_shows_is_refused_by_name_state_and_position(name, count)
         cp.sample(ZOO[name](), samplers.Threshold(0.9), count, progress=False)
 
 
-@pytest.mark.parametrize("name", seen_by("paranoid"))
+@pytest.mark.parametrize("name", seen_by("rechecking"))
 def test_what_takes_two_replies_is_seen_by_second_submissions_alone(name):
     assert drawn(ZOO[name]()).tokens is not None, "no single reply shows it"
     message = rf"oracle '{name}' is not frozen: .* state \d of the run .* at position \d moved by"
@@ -93,4 +93,3 @@ def test_every_oracle_of_the_zoo_says_what_is_wrong():
     for name, make in ZOO.items():
         oracle = make(length=4, vocab_size=3)
         assert (oracle.name, oracle.length, oracle.vocab_size) == (name, 4, 3)
-        assert oracle._spoil.__doc__
