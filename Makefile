@@ -33,8 +33,7 @@ help: ## list the targets
 setup: $(VENV)/.stamp-run ## create .venv and install the package, without extras
 
 run: setup ## draw one sequence and set it against sequential sampling
-	$(BIN)/counterprobe sample --family path --n 16384 --sampler compressed \
-	  --against sequential --seed 1
+	$(BIN)/counterprobe compare --family path --n 16384 --samplers compressed,sequential --runs 1
 
 test: $(VENV)/.stamp-dev ## run the quick tests and the doctests
 	$(PYTEST)

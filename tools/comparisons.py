@@ -33,7 +33,9 @@ ON_LOOP = (
 WINO = "threshold:threshold=0.6,wino,wino:threshold_back=0.3"
 
 COMMANDS = {
-    "loop": f"compare --model sapiens-heavy --count 24 --samplers {ON_LOOP} --sequence {LOOP}",
+    "loop": (
+        f"compare-models --model sapiens-heavy --count 24 --samplers {ON_LOOP} --sequence {LOOP}"
+    ),
     "wino": f"compare --family path --n 64 --runs 3 --samplers {WINO}",
 }
 KEPT = (

@@ -4,36 +4,20 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from typer.testing import Result
 
 import counterprobe as cp
-from counterprobe.cli import warmup
+from counterprobe.cli import runs
 
 
 @pytest.fixture(autouse=True)
 def compiling_goes_unsaid(request: pytest.FixtureRequest) -> Iterator[None]:
     """Keep quiet about compilation, except where that is what is tested."""
-    if request.module.__name__.endswith("test_warmup"):
+    if request.module.__name__.endswith("test_runs"):
         yield
         return
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(warmup._Announcer, "on_start", lambda *_: None)
+        patch.setattr(runs._Announcer, "on_start", lambda *_: None)
         yield
-
-
-@pytest.fixture(scope="session")
-def refusal() -> Callable[[Result], str]:
-    """Return what takes from a result the one line with which bad input is turned away."""
-
-    def refusal(result: Result) -> str:
-        assert result.exit_code == 2, result.stdout
-        assert result.stdout == ""
-        lines = result.stderr.splitlines()
-        assert len(lines) == 1
-        assert lines[0].startswith("counterprobe: ")
-        return lines[0]
-
-    return refusal
 
 
 @pytest.fixture(scope="session")

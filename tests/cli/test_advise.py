@@ -1,15 +1,14 @@
 """``counterprobe advise``: prices, what it says of them, and what it refuses."""
 
 import json
-from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner, Result
 
+import command_line
 import counterprobe as cp
 import counterprobe.cli.advise as module
-from counterprobe.cli.main import app
 
 MODEL = ("--model", "sapiens-heavy", "--device", "cpu")
 SEQUENCE = "EVQLVXXSGG____"
@@ -17,15 +16,8 @@ BASE = (*MODEL, "--sequence", SEQUENCE, "--batches", "2,3", "--samples", 4)
 BUDGET = ("--max-evaluations", 300)
 
 
-def invoke(*arguments: object, width: int = 120) -> Result:
-    runner = CliRunner(env={"COLUMNS": str(width)})
-    return runner.invoke(app, ["advise", *map(str, arguments)])
-
-
-@pytest.fixture
-def refused(refusal) -> Callable[..., str]:
-    """Return what calls the command and takes its refusal."""
-    return lambda *arguments: refusal(invoke(*arguments))
+invoke = partial(command_line.invoke, "advise")
+refused = partial(command_line.refused, "advise")
 
 
 @pytest.fixture(scope="module")
@@ -137,7 +129,7 @@ def test_a_protein_is_priced_by_distances_too(tmp_path):
     assert "distance" in {one["way"] for one in in_commit_order["prices"]}
 
 
-def test_a_certified_structure_needs_no_advice(tmp_path, unmeasured, refused):
+def test_a_certified_structure_needs_no_advice(tmp_path, unmeasured):
     law = cp.families.build("path", 8, 196)
     file = tmp_path / "certified.npz"
     cp.discover(law.oracle(), cp.Streams.from_seed(1)).save(file)
@@ -170,15 +162,6 @@ def test_a_certified_structure_needs_no_advice(tmp_path, unmeasured, refused):
     ],
 )
 def test_bad_input_is_refused_before_anything_is_measured(
-    structure, unmeasured, arguments, message, refused
+    structure, unmeasured, arguments, message
 ):
     assert message in refused(*BASE, "--structure", structure, *arguments)
-
-
-def test_what_cannot_be_written_or_read_is_refused(structure, tmp_path, unmeasured, refused):
-    nowhere = tmp_path / "nowhere"
-    line = refused(*BASE, "--structure", structure, "--json", nowhere / "advice.json")
-    assert f"{nowhere} does not exist" in line
-    text = tmp_path / "text.npz"
-    text.write_text("no archive")
-    assert "it is not a structure file, or is damaged" in refused(*BASE, "--structure", text)

@@ -1,24 +1,15 @@
 """``counterprobe dependence``: the numbers of the library, and what is refused."""
 
-import json
+from functools import partial
 
 import pytest
-from typer.testing import CliRunner, Result
 
+import command_line
 import counterprobe as cp
-from counterprobe.cli.main import app
 from counterprobe.evaluation import dependence_profile
 
-
-def invoke(*arguments: object) -> Result:
-    return CliRunner().invoke(app, ["dependence", *map(str, arguments)])
-
-
-def record_of(*arguments: object) -> dict:
-    result = invoke(*arguments, "--json", "-")
-    assert result.exit_code == 0, result.stderr
-    assert result.stderr == ""
-    return json.loads(result.stdout)
+invoke = partial(command_line.invoke, "dependence")
+record_of = partial(command_line.record_of, "dependence")
 
 
 def test_a_family_has_the_profile_of_its_law():
@@ -64,7 +55,4 @@ def test_a_model_is_titled_by_its_masks():
     ],
 )
 def test_bad_input_is_one_line_and_exit_code_two(arguments, message):
-    result = invoke(*arguments)
-    assert result.exit_code == 2
-    assert message in result.stderr
-    assert result.stderr.count("\n") == 1
+    assert message in command_line.refused("dependence", *arguments)

@@ -1,16 +1,14 @@
 """``counterprobe discover``: what it finds, keeps and draws, and what it refuses."""
 
 import json
-import xml.etree.ElementTree as ElementTree
-from collections.abc import Callable
+from functools import partial
 
 import numpy as np
 import pytest
-from typer.testing import CliRunner, Result
 
+import command_line
 import counterprobe as cp
 import counterprobe.cli.discover as module
-from counterprobe.cli.main import app
 from counterprobe.models import TorchOracle
 
 MODEL = ("--model", "sapiens-heavy", "--device", "cpu")
@@ -20,31 +18,10 @@ PATH = ("--family", "path", "--n", 16)
 SOFT_PATH = (*PATH, "--mode", "soft", "--probes", 64)
 
 
-def invoke(*arguments: object, command: str = "discover", width: int = 120) -> Result:
-    runner = CliRunner(env={"COLUMNS": str(width)})
-    return runner.invoke(app, [command, *map(str, arguments)])
-
-
-def record_of(*arguments: object) -> dict:
-    """The JSON of a run, which must be all of standard output."""
-    result = invoke(*arguments, "--json", "-")
-    assert result.exit_code == 0, result.stderr
-    assert result.stderr == ""
-    return json.loads(result.stdout)
-
-
-def shown(*arguments: object) -> str:
-    """What people see, its blanks joined."""
-    result = invoke(*arguments, width=100)
-    assert result.exit_code == 0, result.stderr
-    assert result.stderr == ""
-    return " ".join(result.stdout.split())
-
-
-@pytest.fixture
-def refused(refusal) -> Callable[..., str]:
-    """Return what calls the command and takes its refusal."""
-    return lambda *arguments: refusal(invoke(*arguments))
+invoke, record_of, shown, refused = (
+    partial(getattr(command_line, name), "discover")
+    for name in ("invoke", "record_of", "said", "refused")
+)
 
 
 @pytest.fixture
@@ -152,15 +129,14 @@ def test_what_is_discovered_is_drawn_by_and_advised_on(tmp_path):
     file = tmp_path / "soft.npz"
     text = ("--sequence", "EVQLVXXSGG____")
     assert invoke(*MODEL, *text, "--probes", 32, "--out", file).exit_code == 0
-    drawn = invoke(
-        *MODEL, *text, "--structure", file, "--batches", 4, "--count", 3, "--json", "-",
-        command="infill",
+    drawn = command_line.invoke(
+        "infill", *MODEL, *text, "--structure", file, "--batches", 4, "--count", 3, "--json", "-",
     )  # fmt: skip
     assert drawn.exit_code == 0, drawn.stderr
     assert [text.count("X") for text in json.loads(drawn.stdout)["texts"]] == [0, 0, 0]
-    advised = invoke(
-        *MODEL, *text, "--structure", file, "--batches", "2,4", "--samples", 4,
-        "--max-evaluations", 200, "--json", "-", command="advise",
+    advised = command_line.invoke(
+        "advise", *MODEL, *text, "--structure", file, "--batches", "2,4", "--samples", 4,
+        "--max-evaluations", 200, "--json", "-",
     )  # fmt: skip
     assert advised.exit_code == 0, advised.stderr
     assert "For 1,000 sequences" in json.loads(advised.stdout)["says"]
@@ -171,8 +147,8 @@ def test_a_declared_change_of_the_law_has_its_own_structure(tmp_path, change):
     file = tmp_path / "soft.npz"
     assert invoke(*BASE, *change, "--out", file).exit_code == 0
     text = (*BASE[:-2], "--structure", file, "--batches", 2)
-    assert invoke(*text, *change, command="infill").exit_code == 0
-    plain = invoke(*text, command="infill")
+    assert command_line.invoke("infill", *text, *change).exit_code == 0
+    plain = command_line.invoke("infill", *text)
     assert plain.exit_code == 2
     assert "does not give the stored replies" in plain.stderr
 
@@ -181,52 +157,12 @@ def test_structure_for_a_protein_is_drawn_by_in_commit_order(tmp_path):
     file = tmp_path / "1ubi.npz"
     protein = ("--model", "proteinmpnn", "--backbone", "1ubi", "--device", "cpu")
     assert invoke(*protein, "--probes", 16, "--out", file).exit_code == 0
-    drawn = invoke(
-        *protein, "--structure", file, "--batches", 3, "--order", "commit", "--json", "-",
-        command="infill",
+    drawn = command_line.invoke(
+        "infill", *protein, "--structure", file, "--batches", 3, "--order", "commit",
+        "--json", "-",
     )  # fmt: skip
     assert drawn.exit_code == 0, drawn.stderr
     assert json.loads(drawn.stdout)["sampler"] == "planned"
-
-
-# ----- Pictures ---------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("arguments", "title"),
-    [
-        (PATH, "15 edges, certified"),
-        (SOFT_PATH, "false discovery rate"),
-        ((*MODEL, "--sequence", "EVQ"), "0 pairs, false discovery rate 0.00"),
-    ],
-)
-def test_a_structure_is_drawn(tmp_path, monkeypatch, arguments, title):
-    import matplotlib
-
-    monkeypatch.setitem(matplotlib.rcParams, "svg.fonttype", "none")  # titles as text
-    file = tmp_path / "structure.svg"
-    said = shown(*arguments, "--plot", file)
-    assert said.endswith(f"Wrote {file}.")
-    words = " ".join("".join(ElementTree.parse(file).getroot().itertext()).split())
-    assert title in words
-    assert "evaluations" in words
-
-
-def test_arcs_join_the_positions_of_edges():
-    law = cp.families.build("path", 12, 196)
-    found = cp.discover(law.oracle(), cp.Streams.from_seed(1))
-    figure = module.structure_figure(found, "path", [str(k) for k in range(12)])
-    (axes,) = figure.axes
-    ends = sorted((arc.center[0] - arc.width / 2, arc.width) for arc in axes.patches)
-    edges = np.sort(law.edges, axis=1)
-    assert ends == sorted((float(i), float(j - i)) for i, j in edges)
-
-
-def test_long_sequences_are_named_in_steps():
-    found = cp.discover(cp.families.build("path", 100, 196).oracle(), cp.Streams.from_seed(1))
-    (axes,) = module.structure_figure(found, "path", [f"X{k}" for k in range(100)]).axes
-    names = [label.get_text() for label in axes.get_xticklabels()]
-    assert names == [f"X{k}" for k in range(0, 100, 3)]
 
 
 # ----- What is refused --------------------------------------------------------------------------
@@ -244,19 +180,10 @@ def test_long_sequences_are_named_in_steps():
         ([*PATH, "--temperature", 0.5], "with --model for --temperature"),
         (["--family", "ring"], "ring"),
         ([*PATH, "--out", "structure.txt"], "--out must end in .npz, got structure.txt"),
-        ([*PATH, "--plot", "structure.gif"], "--plot must end in .png, .svg, .pdf"),
     ],
 )
-def test_bad_input_is_refused_before_anything_is_evaluated(unasked, arguments, message, refused):
+def test_bad_input_is_refused_before_anything_is_evaluated(unasked, arguments, message):
     assert message in refused(*arguments)
-
-
-@pytest.mark.parametrize("option", ["--out", "--json", "--plot"])
-def test_a_folder_that_does_not_exist_is_refused(tmp_path, unasked, option, refused):
-    nowhere = tmp_path / "nowhere"
-    ending = {"--out": "npz", "--json": "json", "--plot": "svg"}[option]
-    line = refused(*BASE, option, nowhere / f"structure.{ending}")
-    assert f"{nowhere} does not exist" in line
 
 
 @pytest.mark.parametrize(
@@ -270,5 +197,5 @@ def test_a_folder_that_does_not_exist_is_refused(tmp_path, unasked, option, refu
         (["--seed", -1], "seed must be a non-negative integer, got -1"),
     ],
 )
-def test_settings_that_a_screen_does_not_have_are_refused(arguments, message, refused):
+def test_settings_that_a_screen_does_not_have_are_refused(arguments, message):
     assert message in refused(*PATH, *arguments)

@@ -1,220 +1,166 @@
-"""Commands that are killed, interrupted or let down by their oracle, and go on."""
+"""Commands that are killed, interrupted or let down by their oracle, and go on from their log."""
 
 import json
-import os
 import signal
-import time
 from pathlib import Path
 
 import numpy as np
 import pytest
-from typer.testing import CliRunner, Result
 
 import counterprobe as cp
+from command_line import invoke, record_of, refused
 from counterprobe import testing
-from counterprobe.cli.faults import Faults, share_of
-from counterprobe.cli.main import app
 from counterprobe.infilling.task import make_task
-from counterprobe.targets.law import ForestLaw
+from counterprobe.models import TorchOracle
+from counterprobe.oracles import Reply
 from tallied_program import start, wait_for_growth
 
-# The command line over an oracle that takes its time, and tallies each submission before it
-# answers.
-LENGTH = 200
-PROGRAM = (
-    f"LENGTH = {LENGTH}"
-    + """
+# The command line over a model that takes its time, and tallies each state before it answers;
+# what only measures its row error is left out.
+PROGRAM = """
 import os, signal, sys, time
-from counterprobe import testing
 from counterprobe.cli.main import main
-from counterprobe.targets.law import ForestLaw
+from counterprobe.models.torch import TorchOracle
 
 signal.signal(signal.SIGINT, signal.default_int_handler)  # a background shell may ignore it
 tally = os.open(sys.argv.pop(1), os.O_WRONLY | os.O_APPEND | os.O_CREAT)
-plain = ForestLaw.oracle
+plain = TorchOracle.rows
 
-class Tallied(testing.CountingOracle):
-    name = property(lambda self: self.inner.name)
+def rows(oracle, states, readouts):
+    if oracle.repeatability is not None:
+        os.write(tally, b"x" * len(states))
+        time.sleep(0.02)
+    return plain(oracle, states, readouts)
 
-    def rows(self, states, readouts):
-        if self.length == LENGTH:  # not what only warms up
-            os.write(tally, b"x" * len(states))
-            time.sleep(0.004)
-        return super().rows(states, readouts)
-
-ForestLaw.oracle = lambda self: Tallied(plain(self))
+TorchOracle.rows = rows
 sys.exit(main())
 """
-)
-# Probes and commits, up to several of them in a stage.
+MODEL = ("infill", "--model", "sapiens-heavy", "--device", "cpu")
+SHORT = (*MODEL, "--sequence", "EVQLVXXSGGXX")
+# Probes and commits of two sequences that adapt to replies, then a stage of scores.
 RUN = (
-    *("sample", "--n", LENGTH, "--sampler", "punt", "--set", "epsilon=1e-9"),
-    *("--set", "tests=parallel", "--no-evaluate"),
+    *(*MODEL, "--sequence", "EVQLVESGGGLV" + "X" * 10, "--sampler", "punt", "--count", 2),
+    *("--set", "epsilon=1e-9", "--likelihood-orders", 1),
 )
-
-
-def invoke(*arguments: object) -> Result:
-    return CliRunner().invoke(app, [str(argument) for argument in arguments])
+DISCOVER = ("discover", "--family", "path", "--n", 64, "--mode", "exact")
 
 
 @pytest.fixture
-def tallied(monkeypatch) -> list[testing.CountingOracle]:
-    """Let laws count what reaches them in this process; return the oracles they made."""
-    made = []
-    plain = ForestLaw.oracle
+def asked(monkeypatch) -> list[int]:
+    """States that models were asked for in this process, measuring left out."""
+    states: list[int] = []
+    plain = TorchOracle.rows
 
-    class Tallied(testing.CountingOracle):
-        name = property(lambda self: self.inner.name)
+    def rows(oracle, batch, readouts):
+        if oracle.repeatability is not None:
+            states.append(len(batch))
+        return plain(oracle, batch, readouts)
 
-    def oracle(law):
-        if law.length != LENGTH:
-            return plain(law)
-        made.append(Tallied(plain(law)))
-        return made[-1]
-
-    monkeypatch.setattr(ForestLaw, "oracle", oracle)
-    return made
+    monkeypatch.setattr(TorchOracle, "rows", rows)
+    return states
 
 
-def killed(folder: Path, kills: int, seed: int, size: int) -> tuple[Path, int]:
-    """Kill a sample with SIGKILL at random instants; return its log and what was submitted.
-
-    A whole log has about ``size`` bytes, through which the kills are spread.
-    """
-    draw = np.random.default_rng(seed)
-    log = folder / "run.log"
-    left = kills
-    while left:
-        option = "--resume" if log.exists() else "--checkpoint"
-        running = start(PROGRAM, folder, *RUN, option, log)
-        if draw.random() < 0.2:
-            time.sleep(float(draw.uniform(0, 2)))  # while it starts
-        else:
-            wait_for_growth(running, log, int(draw.integers(1, size // kills)))
-            time.sleep(float(draw.uniform(0, 0.01)))
-        left -= running.poll() is None
-        running.kill()
-        _, errors = running.communicate()
-        assert running.returncode in (0, -signal.SIGKILL), errors
-        if running.returncode == 0:
-            break
-    return log, (folder / "tally").stat().st_size
+# ----- Processes that end -----------------------------------------------------------------------
 
 
-def check_kills(folder: Path, kills: int, seed: int, tallied: list[testing.CountingOracle]):
-    undisturbed = invoke(
-        *RUN, "--json", folder / "whole.json", "--tokens", folder / "whole.txt",
-        "--checkpoint", folder / "whole.log",
-    )  # fmt: skip
-    assert undisturbed.exit_code == 0, undisturbed.stderr
-    whole = json.loads((folder / "whole.json").read_text())
-    whole.pop("faults")
-    log, submitted = killed(folder, kills, seed, (folder / "whole.log").stat().st_size)
-    tallied.clear()
-    ended = invoke(
-        *RUN, "--resume", log, "--json", folder / "end.json", "--tokens", folder / "end.txt"
-    )
-    assert ended.exit_code == 0, ended.stderr
-    record = json.loads((folder / "end.json").read_text())
-    for name, value in whole.items():
-        if name not in ("seconds", "versions"):
-            assert record[name] == value, name
-    assert (folder / "end.txt").read_text() == (folder / "whole.txt").read_text()
-    faults = record["faults"]
-    assert faults["replayed"] + faults["asked"] == whole["total"]
-    assert faults["asked_to_recognise"] == 1
-    assert faults["asked"] + 1 == sum(oracle.states for oracle in tallied)
-    assert faults["asked_again"] == 0
-    # Nothing twice but what a life had submitted when it was killed, before its reply was kept,
-    # and the one state by which each later life recognised the oracle.
-    recognising = faults["lives"] - 2
-    assert submitted <= faults["replayed"] + kills * whole["widest_stage"] + recognising
-    assert submitted >= faults["replayed"] > 0
-
-
-def test_two_kills_lose_nothing_and_repeat_nothing(tmp_path, tallied):
-    check_kills(tmp_path, 2, 11, tallied)
-
-
-@pytest.mark.slow
-def test_twenty_kills_lose_nothing_and_repeat_nothing(tmp_path, tallied):
-    check_kills(tmp_path, 20, 12, tallied)
-
-
-@pytest.mark.parametrize(
-    "number", [signal.SIGTERM, pytest.param(signal.SIGINT, marks=pytest.mark.slow)]
-)
-def test_a_request_to_end_leaves_a_checkpoint_and_one_line_that_says_how_to_go_on(
-    tmp_path, number, tallied
-):
-    log = tmp_path / "run.log"
-    running = start(PROGRAM, tmp_path, *RUN, "--checkpoint", log)
+def ended_by(number: int, folder: Path, log: Path, growth: int) -> tuple[int, str]:
+    """Run until the log has grown, then end the process; return its code and errors."""
+    running = start(PROGRAM, folder, *RUN, "--checkpoint", log)
     try:
-        wait_for_growth(running, log, 20_000)
+        wait_for_growth(running, log, growth)
         running.send_signal(number)
-        out, errors = running.communicate(timeout=120)
+        _, errors = running.communicate(timeout=120)
     finally:
         running.kill()
         running.wait()
-    assert running.returncode == 130 and out == ""
-    (line,) = [one for one in errors.splitlines() if "compil" not in one]
-    assert line.startswith("counterprobe: interrupted after ")
-    assert line.endswith(f"submissions, which are kept; to go on, repeat the command with "
-                         f"--resume {log}")  # fmt: skip
-    submitted = os.stat(tmp_path / "tally").st_size
-    ended = invoke(*RUN, "--resume", log, "--json", "-")
-    record = json.loads(ended.stdout)
-    assert record["stop"] == "completed"
-    assert 0 <= submitted - record["faults"]["replayed"] <= record["widest_stage"]
-    assert f"interrupted after {record['faults']['replayed']:,} submissions" in line
+    return running.returncode, errors
 
 
-# ----- Checkpoints of commands ----------------------------------------------------------------
+def check(folder: Path, signals: list[int], asked: list[int], seed: int) -> None:
+    """Compare a run that signals ended with one that was left alone."""
+    draw = np.random.default_rng(seed)
+    alone = invoke(*RUN, "--json", folder / "whole.json", "--checkpoint", folder / "whole.log")
+    assert alone.exit_code == 0, alone.stderr
+    whole = json.loads((folder / "whole.json").read_text())
+    total, scored = whole["total"], 2 * 10  # one state a scored token
+    assert whole.pop("faults")["asked"] == sum(asked) == total + scored
+    size = (folder / "whole.log").stat().st_size
+    log, lives = folder / "run.log", 1
+    for number in signals:
+        growth = int(draw.integers(size // 40, size // len(signals)))
+        code, errors = ended_by(number, folder, log, growth)
+        if code == 0:
+            break
+        assert code == (-number if number == signal.SIGKILL else 130), errors
+        if number != signal.SIGKILL:
+            (line,) = [one for one in errors.splitlines() if "compil" not in one]
+            assert line.startswith("counterprobe: interrupted after ")
+            assert line.endswith(f"replies are kept in {log}: to go on, repeat the command")
+        lives += 1
+    asked.clear()
+    end = record_of(*RUN, "--checkpoint", log)
+    faults = end.pop("faults")
+    for name, value in whole.items():
+        if name not in ("seconds", "versions"):
+            assert end[name] == value, name
+    assert faults["replayed"] + faults["asked"] == total + scored
+    assert faults["asked"] + faults["asked_to_recognise"] == sum(asked)
+    assert (faults["lives"], faults["asked_again"], faults["asked_to_recognise"]) == (lives, 0, 1)
+    # Nothing twice but what a life had asked when it was ended, and what recognised the model.
+    tallied = (folder / "tally").stat().st_size - (lives - 2)
+    widest = max(whole["widest_stage"], scored)
+    assert faults["replayed"] <= tallied <= faults["replayed"] + (lives - 1) * widest
 
 
-def test_a_checkpoint_is_begun_once_and_resumed_by_name(tmp_path, refusal):
+def test_a_command_that_was_killed_loses_nothing_and_repeats_nothing(tmp_path, asked):
+    check(tmp_path, [signal.SIGKILL], asked, 5)
+
+
+@pytest.mark.slow
+def test_a_command_that_was_ended_many_times_loses_nothing_and_repeats_nothing(tmp_path, asked):
+    signals = [signal.SIGTERM, signal.SIGINT, *[signal.SIGKILL] * 8]
+    check(tmp_path, signals, asked, 6)
+
+
+# ----- Logs -------------------------------------------------------------------------------------
+
+
+def test_a_log_is_begun_gone_on_with_and_refused_for_another_run(tmp_path):
     log = tmp_path / "run.log"
-    small = ("sample", "--n", 20, "--no-evaluate")
-    missing = refusal(invoke(*small, "--resume", log))
-    assert "there is no such file; begin with --checkpoint" in missing
-    assert invoke(*small, "--checkpoint", log).exit_code == 0
-    again = refusal(invoke(*small, "--checkpoint", log))
-    assert f"exists already; go on from it with --resume {log}" in again
-    assert "give one" in refusal(invoke(*small, "--checkpoint", log, "--resume", log))
-    other = refusal(invoke("sample", "--n", 21, "--no-evaluate", "--resume", log))
-    assert "belongs to another run: its length is 20, this run's is 21" in other
-    seed = refusal(invoke(*small, "--target-seed", 3, "--resume", log))
-    assert "its target_seed is 196, this run's is 3" in seed
-    both = refusal(invoke(*small, "--resume", log, "--against", "one-batch"))
-    assert "a checkpoint holds one run: leave out --against" in both
-    result = invoke(*small, "--resume", log)
-    assert result.exit_code == 0
-    assert "submissions replayed" in result.stdout
-    nowhere = refusal(invoke(*small, "--checkpoint", tmp_path / "none" / "run.log"))
-    assert "does not exist" in nowhere
+    log.touch()  # killed before it had written anything
+    assert invoke(*SHORT, "--checkpoint", log).exit_code == 0
+    before = log.read_bytes()
+    for words, said in (
+        (("--seed", 2), "its decision_seed is"),
+        (("--allowed", "LW"), "its allowed is null"),
+        (("--temperature", 0.5), "its temperature is 1.0, this run's is 0.5"),
+        (("--likelihood-orders", 1), "its likelihood_orders is 0, this run's is 1"),
+    ):
+        assert said in refused(*SHORT, *words, "--checkpoint", log)
+    light = ("infill", "--model", "sapiens-light", *SHORT[3:])
+    assert 'its oracle is "sapiens-heavy"' in refused(*light, "--checkpoint", log)
+    assert log.read_bytes() == before
+    shown = invoke(*SHORT, "--checkpoint", log)
+    assert shown.exit_code == 0 and "submissions replayed" in shown.stdout
     text = tmp_path / "notes.txt"
     text.write_text("mine")
-    assert "is not a checkpoint" in refusal(invoke(*small, "--resume", text))
+    assert "is not a checkpoint" in refused(*SHORT, "--checkpoint", text)
     assert text.read_text() == "mine"
 
 
-def test_an_empty_file_is_no_checkpoint_yet(tmp_path):
+def test_a_log_begun_here_is_gone_on_with_on_an_engine_with_retries(tmp_path, asked):
     log = tmp_path / "run.log"
-    log.touch()
-    small = ("sample", "--n", 20, "--no-evaluate")
-    assert invoke(*small, "--resume", log).exit_code == 0, "killed before it had written anything"
+    words = (*SHORT, "--count", 2, "--recheck", 0.1, "--checkpoint", log)
+    begun = record_of(*words)
+    asked.clear()
+    record = record_of(*words, "--engine", "local", "--retries", 2)
+    assert record["texts"] == begun["texts"] and record["total"] == begun["total"]
+    assert record["rechecked"] == begun["rechecked"] > 0
+    assert sum(asked) == record["faults"]["asked_to_recognise"] == 1
+    assert record["faults"]["failed_attempts"] == record["faults"]["asked"] == 0
 
 
-def test_an_edge_list_counts_by_its_content(tmp_path, refusal):
-    edges, log = tmp_path / "edges.txt", tmp_path / "run.log"
-    edges.write_text("0 1\n1 2\n")
-    run = ("sample", "--edges", edges, "--n", 5, "--no-evaluate")
-    assert invoke(*run, "--checkpoint", log).exit_code == 0
-    edges.write_text("0 1\n1 3\n")
-    assert "its forest is" in refusal(invoke(*run, "--resume", log))
-
-
-def test_discover_is_resumed_to_the_same_structure(tmp_path, monkeypatch):
+def test_discover_goes_on_to_the_same_structure(tmp_path, monkeypatch):
     counted = []
 
     def counting(oracle):
@@ -223,15 +169,11 @@ def test_discover_is_resumed_to_the_same_structure(tmp_path, monkeypatch):
 
     monkeypatch.setattr("counterprobe.cli.discover.make_task", counting)
     log, one, two = tmp_path / "run.log", tmp_path / "one.npz", tmp_path / "two.npz"
-    command = ("discover", "--family", "path", "--n", 64, "--mode", "exact")
-    assert invoke(*command, "--checkpoint", log, "--out", one).exit_code == 0
-    size = log.stat().st_size
+    assert invoke(*DISCOVER, "--checkpoint", log, "--out", one).exit_code == 0
     with log.open("rb+") as file:
-        file.truncate(size // 2)
+        file.truncate(log.stat().st_size // 2)
     counted.clear()
-    result = invoke(*command, "--resume", log, "--out", two, "--json", "-")
-    assert result.exit_code == 0
-    record = json.loads(result.stdout)
+    record = record_of(*DISCOVER, "--checkpoint", log, "--out", two)
     faults = record["faults"]
     assert faults["replayed"] > 0
     assert faults["asked_to_recognise"] == 1
@@ -240,139 +182,131 @@ def test_discover_is_resumed_to_the_same_structure(tmp_path, monkeypatch):
     before, after = cp.load_structure(one), cp.load_structure(two)
     assert np.array_equal(before.edges, after.edges) and before.ledger == after.ledger
     assert np.array_equal(before.unary, after.unary)
+    assert "its length is 64, this run's is 63" in refused(
+        *DISCOVER, "--n", 63, "--checkpoint", log
+    )
+
+
+def test_an_edge_list_counts_by_its_content(tmp_path):
+    edges, log = tmp_path / "edges.txt", tmp_path / "run.log"
+    edges.write_text("0 1\n1 2\n")
+    run = ("discover", "--edges", edges, "--n", 5, "--checkpoint", log)
+    assert invoke(*run).exit_code == 0
+    edges.write_text("0 1\n1 3\n")
+    assert "its forest is" in refused(*run)
+
+
+@pytest.mark.parametrize("command", ["compare-models", "advise"])
+def test_comparisons_and_advice_go_on_from_their_logs_too(tmp_path, soft_file, asked, command):
+    words = {
+        "compare-models": ("--count", 2, "--samplers", "one-batch,punt"),
+        "advise": ("--structure", soft_file("EVQLVXXSGGXX", 16), "--samples", 4, "--batches", 2,
+                   "--max-evaluations", 150),
+    }[command]  # fmt: skip
+    log = tmp_path / "run.log"
+    run = (command, *SHORT[1:], *words, "--checkpoint", log)
+    begun = record_of(*run)
+    with log.open("rb+") as file:
+        file.truncate(log.stat().st_size // 2)
+    asked.clear()
+    record = record_of(*run)
+    faults = record.pop("faults")
+    assert faults["replayed"] > 0 < faults["asked"]
+    assert sum(asked) < begun["faults"]["asked"]
+    name = "samplers" if command == "compare-models" else "prices"
+    for one, other in zip(record[name], begun[name], strict=True):
+        assert {**one, "seconds": 0} == {**other, "seconds": 0}
+
+
+def test_completions_have_no_log_and_no_repeated_calls(tmp_path):
+    log = tmp_path / "run.log"
+    for words in (("--checkpoint", log), ("--retries", 1), ("--recheck", 0.1), ("--timeout", 5)):
+        assert f"leave out {words[0]}" in refused(*SHORT, "--top-k", 2, *words)
+    assert not log.exists()
+
+
+def test_a_structure_of_another_text_leaves_no_word_of_going_on(tmp_path, soft_file):
+    other = soft_file("EVQLVXXSGAXX", 8)
+    words = ("--structure", other, "--checkpoint", tmp_path / "run.log")
+    assert "found for another text" in refused(*SHORT, *words)
 
 
 # ----- Oracles that fail ------------------------------------------------------------------------
 
 
 @pytest.fixture
-def flaky(monkeypatch):
-    """Let the oracles of laws raise at some calls."""
-    plain = ForestLaw.oracle
+def wrapped(monkeypatch):
+    """Return what puts something around the law that is discovered."""
 
-    def install(fails):
-        class Flaky(testing.CountingOracle):
-            name = property(lambda self: self.inner.name)
-
-            def rows(self, states, readouts):
-                if fails(self.calls):
-                    self.calls += 1
-                    raise RuntimeError("the model is gone")
-                return super().rows(states, readouts)
-
-        monkeypatch.setattr(ForestLaw, "oracle", lambda law: Flaky(plain(law)))
-        monkeypatch.setattr("counterprobe.retrying.LONGEST_PAUSE", 0.0)
+    def install(wrap):
+        made = "counterprobe.cli.discover.make_task"
+        monkeypatch.setattr(made, lambda oracle: make_task(wrap(oracle)))
+        monkeypatch.setattr("counterprobe.oracles.retry.LONGEST_PAUSE", 0.0)
 
     return install
 
 
-def test_failed_calls_are_repeated_and_reported_apart(flaky):
-    flaky(lambda call: call % 3 == 1)
-    small = ("sample", "--n", 20, "--no-evaluate", "--json", "-")
-    assert invoke(*small).exit_code == 1
-    record = json.loads(invoke(*small, "--retries", 2).stdout)
-    assert record["total"] == 20
-    assert record["faults"]["failed_attempts"] == 10
+def flaky(fails):
+    """Return an oracle that raises at some calls."""
+
+    class Flaky(testing.CountingOracle):
+        def ask(self, query):
+            if fails(self.calls):
+                self.calls += 1
+                raise RuntimeError("the model is gone")
+            return super().ask(query)
+
+    return Flaky
 
 
-def test_an_oracle_that_stays_away_ends_the_run_with_a_checkpoint(flaky, tmp_path, tallied):
+def test_failed_calls_are_repeated_and_reported_apart(wrapped):
+    whole = record_of(*DISCOVER)
+    wrapped(flaky(lambda call: call % 3 == 1))
+    assert invoke(*DISCOVER).exit_code == 1
+    record = record_of(*DISCOVER, "--retries", 2)
+    assert record["total"] == whole["total"]
+    assert record["faults"]["failed_attempts"] > 0
+
+
+def test_an_oracle_that_stays_away_ends_the_run_with_a_checkpoint(wrapped, tmp_path):
     log = tmp_path / "run.log"
-    small = ("sample", "--n", 20, "--no-evaluate")
-    flaky(lambda call: call > 6)
-    result = invoke(*small, "--checkpoint", log, "--retries", 1, "--timeout", 30)
+    wrapped(flaky(lambda call: call > 2))
+    result = invoke(*DISCOVER, "--checkpoint", log, "--retries", 1, "--timeout", 30)
     assert result.exit_code == 1
     *_, first, last = [line for line in result.stderr.splitlines() if "counterprobe: " in line]
     assert first == (
-        "counterprobe: what was replied so far is kept; to go on, repeat the command with "
-        f"--resume {log}"
+        f"counterprobe: ended; replies are kept in {log}: to go on, repeat the command"
     )
-    assert "failed 2 times in a row on call 7 (1 states, 1 rows)" in last
-    flaky(lambda call: False)
-    record = json.loads(invoke(*small, "--resume", log, "--json", "-").stdout)
-    assert (record["faults"]["replayed"], record["faults"]["asked"]) == (7, 13)
-
-
-def test_settings_of_faults_are_checked_first(refusal):
-    for words, message in (
-        (("--retries", -1), "--retries must be 0 or more, got -1"),
-        (("--timeout", 0), "--timeout must be above 0 seconds, got 0.0"),
-        (("--paranoid", "--paranoid-share", 2), "--paranoid-share must lie in (0, 1], got 2.0"),
-        (("--paranoid-share", 0.5), "--paranoid-share goes with --paranoid"),
-    ):
-        assert message in refusal(invoke("sample", "--n", 20, *words))
-    timed = ("discover", "--n", 20, "--engine", "local", "--timeout", 1)
-    assert "--timeout must come without --engine local" in refusal(invoke(*timed))
-    assert "--retries" in refusal(invoke("infill", "--model", "sapiens-heavy", "--retries", -1))
-
-
-def test_nothing_is_put_around_an_oracle_unasked(table_law):
-    oracle = table_law.oracle()
-    with Faults().around(oracle, {}) as guarded:
-        assert guarded.oracle is oracle and guarded.report() == {}
-    assert share_of(False, 0.1) == 0
+    assert "failed 2 times in a row on call 3" in last
+    wrapped(flaky(lambda call: False))
+    record = record_of(*DISCOVER, "--checkpoint", log)
+    assert record["faults"]["replayed"] > 0 < record["faults"]["asked"]
 
 
 # ----- Oracles that are not frozen --------------------------------------------------------------
 
 
-@pytest.fixture
-def drifting(monkeypatch):
-    """Let the oracles of laws drift."""
-    plain = ForestLaw.oracle
-
+def test_an_oracle_that_is_not_frozen_is_seen(wrapped):
     class Drifting(testing.CountingOracle):
-        def rows(self, states, readouts):
-            rows = super().rows(states, readouts)
+        def ask(self, query):
+            rows = super().ask(query).rows
             share = min(0.5, 1e-3 * self.calls)
             uniform = np.full_like(rows.masses, 1 / rows.masses.shape[1])
-            return rows.with_masses((1 - share) * rows.masses + share * uniform)
+            return Reply(rows.with_masses((1 - share) * rows.masses + share * uniform))
 
-    monkeypatch.setattr(ForestLaw, "oracle", lambda law: Drifting(plain(law)))
-
-
-@pytest.mark.parametrize(
-    "command",
-    [
-        ("sample", "--n", 20, "--no-evaluate"),
-        ("discover", "--family", "path", "--n", 20, "--mode", "exact"),
-        ("compare", "--n", 20, "--samplers", "sequential", "--runs", 1, "--no-evaluate"),
-    ],
-)
-def test_an_oracle_that_is_not_frozen_is_seen_by_paranoid_commands(drifting, command):
-    result = invoke(*command, "--paranoid")
+    wrapped(Drifting)
+    result = invoke(*DISCOVER, "--recheck", 0.1)
     assert result.exit_code == 1
     assert "is not frozen: asked a second time for state" in result.stderr
 
 
-def test_paranoid_commands_say_what_it_cost(tmp_path):
-    file = tmp_path / "run.json"
-    result = invoke("sample", "--n", 64, "--no-evaluate", "--paranoid", "--json", file)
-    assert "submissions repeated to compare" in result.stdout
-    record = json.loads(file.read_text())
-    rechecked = record["faults"]["rechecked"]
-    assert rechecked > 0 and record["total"] == 64 + rechecked and record["probes"] == rechecked
-    assert invoke("reproduce", file).exit_code == 0, "the share is in the record"
-    compared = invoke(
-        "compare", "--n", 20, "--samplers", "sequential", "--runs", 1, "--paranoid",
-        "--paranoid-share", 1.0, "--no-evaluate",
-    )  # fmt: skip
-    assert "39 of all submissions repeated earlier ones" in compared.stdout
-    found = invoke("discover", "--family", "path", "--n", 20, "--paranoid", "--json", "-")
-    summary = json.loads(found.stdout)
+def test_second_submissions_are_counted():
+    words = ("discover", "--family", "path", "--n", 20, "--recheck", 0.1)
+    summary = record_of(*words)
     assert 0 < summary["rechecked"] < summary["probes"]
-    shown = invoke("discover", "--family", "path", "--n", 20, "--paranoid").stdout
-    assert f"submissions repeated to compare  {summary['rechecked']}" in shown
+    assert f"submissions repeated to compare  {summary['rechecked']}" in invoke(*words).stdout
     drawn = invoke(
-        "compare", "--model", "sapiens-heavy", "--sequence", "EVQLXESG", "--count", 2,
-        "--samplers", "one-batch", "--no-evaluate", "--device", "cpu", "--paranoid",
+        "compare-models", "--model", "sapiens-heavy", "--sequence", "EVQLXESG", "--count", 2,
+        "--samplers", "one-batch", "--no-evaluate", "--device", "cpu", "--recheck", 0.1,
     )  # fmt: skip
     assert "2 evaluations repeated earlier ones" in " ".join(drawn.stdout.split())
-
-
-def test_a_paranoid_command_within_its_budget_finishes_and_says_what_was_not_compared():
-    words = ("sample", "--n", 20, "--sampler", "one-batch", "--no-evaluate", "--paranoid")
-    record = json.loads(invoke(*words, "--max-submissions", 1, "--json", "-").stdout)
-    assert record["stop"] == "completed" and record["total"] == 1
-    assert (record["faults"]["rechecked"], record["faults"]["recheck_skipped"]) == (0, 1)
-    shown = invoke(*words, "--max-submissions", 1).stdout
-    assert "not repeated, for want of budget" in shown

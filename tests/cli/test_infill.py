@@ -2,14 +2,13 @@
 
 import csv
 import json
-from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner, Result
 
+import command_line
 import counterprobe as cp
-from counterprobe.cli.main import app
 from counterprobe.models import TorchOracle
 
 MODEL = ("--model", "sapiens-heavy", "--device", "cpu")
@@ -19,23 +18,9 @@ PROTEIN = ("--model", "proteinmpnn", "--backbone", "1ubi", "--device", "cpu")
 CPU = {"device": "cpu"}
 
 
-def invoke(*arguments: object, width: int = 120) -> Result:
-    runner = CliRunner(env={"COLUMNS": str(width)})
-    return runner.invoke(app, ["infill", *map(str, arguments)])
-
-
-def record_of(*arguments: object) -> dict:
-    """The JSON of a run, which must be all of standard output."""
-    result = invoke(*arguments, "--json", "-")
-    assert result.exit_code == 0, result.stderr
-    assert result.stderr == ""
-    return json.loads(result.stdout)
-
-
-@pytest.fixture
-def refused(refusal) -> Callable[..., str]:
-    """Return what calls the command and takes its refusal."""
-    return lambda *arguments: refusal(invoke(*arguments))
+invoke, record_of, refused = (
+    partial(getattr(command_line, name), "infill") for name in ("invoke", "record_of", "refused")
+)
 
 
 @pytest.fixture(scope="module")
@@ -178,9 +163,10 @@ def test_a_beam_says_that_it_is_one():
         ["--temperature", 0.5],
         ["--max-submissions", 9],
         ["--likelihood-orders", 1],
+        ["--trace", "run.json"],
     ],
 )
-def test_what_top_k_would_ignore_is_refused(unasked, extra, refused):
+def test_what_top_k_would_ignore_is_refused(unasked, extra):
     assert f"leave out {extra[0]}" in refused(*BASE, "--top-k", 2, *extra)
 
 
@@ -266,11 +252,11 @@ def test_a_budget_stops_it_and_what_was_drawn_is_shown(tmp_path):
         ([*BASE, "--structure", "nowhere.npz"], "nowhere.npz: No such file or directory"),
     ],
 )
-def test_bad_input_is_refused(arguments, message, refused):
+def test_bad_input_is_refused(arguments, message):
     assert message in refused(*arguments)
 
 
-def test_files_that_are_no_sequence_are_refused(tmp_path, unasked, refused):
+def test_files_that_are_no_sequence_are_refused(tmp_path, unasked):
     several = tmp_path / "several.fasta"
     several.write_text(">one\nEVX\n>two\nEVX\n")
     assert "holds several sequences" in refused(*MODEL, "--sequence", f"@{several}")
@@ -280,16 +266,14 @@ def test_files_that_are_no_sequence_are_refused(tmp_path, unasked, refused):
     assert "No such file" in refused(*MODEL, "--sequence", f"@{tmp_path / 'missing'}")
 
 
-def test_what_cannot_be_written_is_refused_before_anything_is_evaluated(
-    tmp_path, unasked, refused
-):
+def test_what_cannot_be_written_is_refused_before_anything_is_evaluated(tmp_path, unasked):
     assert "must end in .fasta" in refused(*BASE, "--out", tmp_path / "designs.txt")
     nowhere = tmp_path / "nowhere"
     assert f"{nowhere} does not exist" in refused(*BASE, "--out", nowhere / "designs.fasta")
     assert f"{nowhere} does not exist" in refused(*BASE, "--json", nowhere / "summary.json")
 
 
-def test_a_structure_that_does_not_fit_is_refused(structure, tmp_path, refused):
+def test_a_structure_that_does_not_fit_is_refused(structure, tmp_path):
     given = ("--structure", structure)
     other = refused(*MODEL, "--sequence", "EVQLVXXSGAXX", *given)
     assert "found for another text" in other

@@ -4,6 +4,10 @@ import json
 import math
 import os
 import stat
+import subprocess
+import sys
+import threading
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -11,12 +15,14 @@ import typer
 from rich.console import Console
 
 import counterprobe as cp
+from command_line import invoke, refused
 from counterprobe import progress
 from counterprobe.cli import output
+from counterprobe.cli.output import Column, print_table
 
 
 def exit_code_of(problem: BaseException) -> int:
-    @output.friendly
+    @output.command
     def command() -> None:
         raise problem
 
@@ -38,6 +44,7 @@ def exit_code_of(problem: BaseException) -> int:
         (ValueError(), 2, "ValueError"),
         (RuntimeError("boom"), 1, "RuntimeError: boom"),
         (ZeroDivisionError(), 1, "ZeroDivisionError: ZeroDivisionError"),
+        (MemoryError("Unable to allocate 7 TiB"), 1, "out of memory: Unable to allocate 7 TiB"),
         (KeyboardInterrupt(), 130, "interrupted"),
     ],
 )
@@ -49,30 +56,15 @@ def test_errors_become_one_line_and_an_exit_code(problem, code, line, capsys, mo
     assert captured.err == f"counterprobe: {line}\n"
 
 
-def test_a_chosen_exit_code_is_kept(capsys):
-    assert exit_code_of(typer.Exit(3)) == 3
-    assert capsys.readouterr().err == ""
-
-
 def test_debugging_shows_the_error_itself(monkeypatch):
     monkeypatch.setenv("COUNTERPROBE_DEBUG", "1")
 
-    @output.friendly
+    @output.command
     def command() -> None:
         raise RuntimeError("boom")
 
     with pytest.raises(RuntimeError, match="boom"):
         command()
-
-
-def test_a_command_keeps_its_name_and_arguments():
-    @output.friendly
-    def command(number: int, *, word: str) -> None:
-        """Say what it does."""
-        assert (number, word) == (3, "x")
-
-    command(3, word="x")
-    assert (command.__name__, command.__doc__) == ("command", "Say what it does.")
 
 
 # ----- JSON -------------------------------------------------------------------------------------
@@ -107,20 +99,6 @@ def test_json_is_plain(capsys):
     assert captured.out.endswith("}\n")
 
 
-def test_no_file_no_json(capsys, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    output.write_json(None, {"a": 1})
-    assert capsys.readouterr().out == ""
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_numbers_survive_the_file(tmp_path):
-    file = tmp_path / "numbers.json"
-    values = [0.1, 1e-300, 1 / 3, float(np.nextafter(1, 2))]
-    output.write_json(str(file), values)
-    assert json.loads(file.read_text()) == values
-
-
 # ----- Files ------------------------------------------------------------------------------------
 
 
@@ -142,13 +120,6 @@ def test_a_file_is_replaced_whole(tmp_path, monkeypatch):
     assert stat.S_IMODE(file.stat().st_mode) & 0o600 == 0o600
 
 
-def test_a_relative_file_lands_in_the_working_folder(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    output.check_writable("out.json")
-    output.write_json("out.json", [1])
-    assert json.loads((tmp_path / "out.json").read_text()) == [1]
-
-
 def test_what_cannot_be_written_is_refused(tmp_path):
     output.check_writable(None)
     output.check_writable("-")
@@ -162,19 +133,6 @@ def test_what_cannot_be_written_is_refused(tmp_path):
 # ----- Small parts ------------------------------------------------------------------------------
 
 
-def test_settings_are_key_value_words():
-    assert output.parse_settings([]) == {}
-    assert output.parse_settings(["batches=4", "tv-cut = 0.1", "name=a=b", "empty="]) == {
-        "batches": "4",
-        "tv_cut": "0.1",
-        "name": "a=b",
-        "empty": "",
-    }
-    for word in ("batches", "=4", ""):
-        with pytest.raises(ValueError, match="key=value"):
-            output.parse_settings([word])
-
-
 @pytest.mark.parametrize(("file", "quiet"), [(None, False), ("run.json", False), ("-", True)])
 def test_tables_stay_out_of_printed_json(file, quiet, capsys):
     output.console_for(file).print("a table")
@@ -186,16 +144,6 @@ def test_a_table_shows_numbers_with_separators(capsys):
     printed = capsys.readouterr().out
     for text in ("A title", "count", "12,345", "word"):
         assert text in printed
-
-
-def test_progress_is_silent_away_from_a_terminal(capsys):
-    law = cp.families.path(length=8)
-    with output.run_progress("label") as progress:
-        run = cp.Unmasking(law.oracle(), progress=progress)
-        cp.samplers.Sequential()(run, cp.Streams(1, 2))
-    captured = capsys.readouterr()
-    assert captured.out == ""
-    assert captured.err.strip() == ""
 
 
 # ----- Long work --------------------------------------------------------------------------------
@@ -232,3 +180,108 @@ def test_a_terminal_needs_no_announcement(capsys, monkeypatch):
     monkeypatch.setenv("FORCE_COLOR", "1")  # rich then takes standard error for a terminal
     output.announce("computing")
     assert capsys.readouterr().err == ""
+
+
+# ----- Outputs that must not surprise -----------------------------------------------------------
+
+
+def test_a_special_file_is_written_to_and_never_replaced(tmp_path):
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    received: list[str] = []
+    reader = threading.Thread(target=lambda: received.append(pipe.read_text()))
+    reader.start()
+    output.write_text(str(pipe), "through the pipe\n")
+    reader.join(timeout=10)
+    assert received == ["through the pipe\n"]
+    assert stat.S_ISFIFO(pipe.stat().st_mode)
+
+
+def test_no_partial_file_is_left_behind(tmp_path, monkeypatch):
+    def refuse(*_: object) -> None:
+        raise OSError("disk full")
+
+    monkeypatch.setattr(os, "replace", refuse)
+    with pytest.raises(OSError, match="disk full"):
+        output.write_text(str(tmp_path / "run.json"), "{}")
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("command", ["sample", "compare", "plan", "verify", "samplers", "models"])
+def test_a_file_that_cannot_be_made_is_refused_before_the_run(command, tmp_path):
+    nowhere = tmp_path / "nowhere"
+    assert f"the folder {nowhere} does not exist" in refused(command, "--json", nowhere / "a.json")
+    assert "it is a folder" in refused(command, "--json", tmp_path)
+    # The name itself fits; the one it is first written under does not.
+    assert "file name too long" in refused(command, "--json", tmp_path / ("x" * 250 + ".j"))
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_file_that_may_be_written_but_not_replaced_is_refused(tmp_path, monkeypatch):
+    file = tmp_path / "run.json"
+    file.write_text("{}")
+
+    def refuse(*_: object, **__: object) -> None:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(Path, "touch", refuse)  # as in a folder of somebody else
+    with pytest.raises(ValueError, match=r"cannot write .*run\.json: permission denied"):
+        output.check_writable(str(file))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("arguments", [["samplers"], ["samplers", "--json", "-"]])
+def test_a_reader_that_goes_away_is_no_failure(arguments):
+    program = "from counterprobe.cli.main import main; main()"
+    source, sink = os.pipe()
+    os.close(source)  # nobody will ever read
+    command = [sys.executable, "-c", program, *arguments]
+    process = subprocess.run(command, stdout=sink, stderr=subprocess.PIPE, check=False)
+    os.close(sink)
+    assert (process.returncode, process.stderr) == (0, b"")
+
+
+def test_tokens_on_standard_output_are_alone_there():
+    small = ("sample", "--n", 16, "--sampler", "one-batch", "--tokens", "-")
+    assert len([int(word) for word in invoke(*small).stdout.split()]) == 16
+    assert "cannot both print" in refused(*small, "--json", "-")
+
+
+# ----- Tables at any width ----------------------------------------------------------------------
+
+COLUMNS = ["name", "first", Column("second thing", 1), Column("third", 2)]
+ROWS = [["short", "1", "22", "333"], ["quite-a-long-name", "12345", "2", "3"]]
+
+
+def printed(width: int, rows: list[list[str]] = ROWS) -> str:
+    console = Console(width=width, highlight=False)
+    with console.capture() as capture:
+        print_table(console, "A title", COLUMNS, rows)
+    return capture.get()
+
+
+@pytest.mark.parametrize(
+    ("width", "omitted"),
+    [(80, ""), (39, ""), (33, "third"), (25, "second thing, third")],
+)
+def test_columns_go_by_rank_until_the_rest_fits(width, omitted):
+    text = printed(width)
+    assert max(map(len, text.splitlines())) <= width
+    for name, first, *_ in ROWS:
+        assert any(line.split()[:2] == [name, first] for line in text.splitlines())
+    said = f"Left out for want of width: {omitted}."
+    assert (said in " ".join(text.split())) == bool(omitted)
+
+
+def test_settings_go_to_the_next_line_before_columns_are_left_out():
+    rows = [["punt epsilon=1e-09 probe=7", "1", "2", "3"]]
+    assert printed(34, rows).splitlines()[3].split()[:2] == ["punt", "1"]
+    assert "Left out" not in printed(38, rows)
+    assert "punt epsilon=1e-09 probe=7" in printed(80, rows)
+
+
+def test_cells_are_folded_never_cut_and_no_markup():
+    text = printed(12, [["x" * 20, "1", "2", "3"]])
+    assert text.count("x") == 20
+    assert "…" not in text
+    assert "[bold]" in printed(80, [["[bold]", "1", "2", "3"]])

@@ -5,16 +5,15 @@ import re
 import signal
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 
-import numpy as np
 import pytest
-from typer.testing import CliRunner, Result
 
+import command_line
 import counterprobe as cp
-from counterprobe.cli.main import app
 from counterprobe.evaluation import batch_kl
-from counterprobe.samplers import SAMPLERS, RandomBalanced, Sequential
+from counterprobe.samplers import SAMPLERS, RandomBalanced
 
 # What the record of one run has at least, and of which type.
 FIELDS = {
@@ -39,16 +38,10 @@ FIELDS = {
 PROGRAM = "import sys; from counterprobe.cli.main import main; sys.exit(main())"
 
 
-def invoke(*arguments: object) -> Result:
-    return CliRunner().invoke(app, ["sample", *map(str, arguments)])
-
-
-def record_of(*arguments: object) -> dict:
-    """The JSON of a run, which must be all of standard output."""
-    result = invoke(*arguments, "--json", "-")
-    assert result.exit_code == 0, result.stderr
-    assert result.stderr == ""
-    return json.loads(result.stdout)
+invoke, record_of, refused = (
+    partial(call, "sample")
+    for call in (command_line.invoke, command_line.record_of, command_line.refused)
+)
 
 
 def tokens_of(folder: Path, *arguments: object) -> list[int]:
@@ -57,19 +50,6 @@ def tokens_of(folder: Path, *arguments: object) -> list[int]:
     lines = file.read_text().splitlines()
     assert len(lines) == 1
     return [int(word) for word in lines[0].split()]
-
-
-def refused(*arguments: object) -> str:
-    """The one line with which bad input is turned away."""
-    result = invoke(*arguments)
-    assert result.exit_code == 2
-    assert isinstance(result.exception, SystemExit)
-    assert result.stdout.strip() == ""
-    assert "Traceback" not in result.stderr
-    lines = result.stderr.strip().splitlines()
-    assert len(lines) == 1
-    assert lines[0].startswith("counterprobe: ")
-    return lines[0]
 
 
 # ----- The record -------------------------------------------------------------------------------
@@ -107,9 +87,7 @@ def test_the_record_is_what_python_returns(tmp_path):
 @pytest.mark.parametrize("family", cp.families.FAMILIES)
 def test_every_family_can_be_sampled(family):
     record = record_of("--family", family, "--n", 36)
-    assert record["family"] == family
-    assert record["commits"] == 36
-    assert record["batch_kl"] == 0.0
+    assert (record["family"], record["commits"], record["batch_kl"]) == (family, 36, 0.0)
 
 
 @pytest.mark.parametrize("name", SAMPLERS)
@@ -119,11 +97,6 @@ def test_every_sampler_can_be_run(name):
     record = json.loads(result.stdout)
     assert record["sampler"] == name
     assert record["stop"] == ("completed" if result.exit_code == 0 else "infeasible")
-
-
-def test_rights_are_named():
-    record = record_of("--n", 20, "--set", "order=confidence")
-    assert record["rights"] == ["select-after-reply"]
 
 
 def test_targets_can_be_changed():
@@ -144,11 +117,6 @@ def test_evaluation_can_be_left_out():
     assert "not measured" in invoke("--n", 20, "--no-evaluate").stdout
 
 
-def test_the_default_size():
-    result = invoke("--sampler", "one-batch", "--json", "-")
-    assert json.loads(result.stdout)["n"] == 4096
-
-
 # ----- What is printed and written --------------------------------------------------------------
 
 
@@ -165,39 +133,12 @@ def test_a_file_gets_the_same_record(tmp_path):
     file = tmp_path / "run.json"
     result = invoke("--n", 20, "--json", file)
     assert "total submissions" in result.stdout  # the table is still printed
+    assert result.exit_code == 0
     written, printed = json.loads(file.read_text()), record_of("--n", 20)
     for record in (written, printed):
         del record["seconds"]
     assert written == printed
     assert [path.name for path in tmp_path.iterdir()] == ["run.json"]  # nothing half-written
-
-
-def test_a_file_is_replaced_when_the_run_is_done_and_not_before(tmp_path):
-    file = tmp_path / "run.json"
-    file.write_text("old")
-    refused("--n", 1, "--json", file)
-    assert file.read_text() == "old"
-    assert invoke("--n", 20, "--json", file).exit_code == 0
-    assert json.loads(file.read_text())["n"] == 20
-
-
-@pytest.mark.parametrize("option", ["--json", "--tokens"])
-def test_a_missing_folder_is_refused_before_anything_is_computed(option, tmp_path, monkeypatch):
-    def never(*_: object, **__: object) -> None:
-        raise AssertionError("computed")
-
-    monkeypatch.setattr("counterprobe.targets.families.build", never)
-    file = tmp_path / "nowhere" / "out"
-    message = refused("--n", 20, option, file)
-    assert f"cannot write {file}: the folder {tmp_path / 'nowhere'} does not exist" in message
-    assert "it is a folder" in refused("--n", 20, option, tmp_path)
-
-
-def test_tokens_are_written_beside_the_record(tmp_path):
-    tokens = tokens_of(tmp_path, "--n", 30, "--json", tmp_path / "run.json")
-    assert len(tokens) == 30
-    assert all(0 <= token < 2048 for token in tokens)
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["run.json", "tokens.txt"]
 
 
 # ----- Seeds ------------------------------------------------------------------------------------
@@ -225,35 +166,6 @@ def test_another_process_draws_the_same_tokens(tmp_path):
     record, here = json.loads(done.stdout), record_of(*base)
     assert {**record, "seconds": 0} == {**here, "seconds": 0}
     assert [int(t) for t in file.read_text().split()] == tokens_of(tmp_path, *base)
-
-
-# ----- Against another sampler ------------------------------------------------------------------
-
-
-def test_a_second_sampler_is_set_beside_the_first():
-    arguments = ("--n", 64, "--sampler", "random-balanced", "--set", "batches=8")
-    record = record_of(*arguments, "--against", "sequential")
-    rival = record["against"]
-    assert (record["sampler"], rival["sampler"]) == ("random-balanced", "sequential")
-    assert FIELDS.keys() <= rival.keys()
-    assert (record["total"], rival["total"]) == (8, 64)
-    assert record["batch_kl"] > rival["batch_kl"] == 0.0
-    printed = invoke(*arguments, "--against", "sequential").stdout
-    assert "8.0 times fewer submissions" in " ".join(printed.split())
-    backwards = invoke("--n", 64, "--against", "one-batch").stdout
-    assert "64.0 times more submissions" in " ".join(backwards.split())
-
-
-def test_the_second_sampler_shares_target_and_seeds():
-    # Commit noise belongs to a position, so equal rules draw equal tokens.
-    law = cp.families.build("path", 64, 196)
-    tokens = [
-        Sequential()(cp.Unmasking(law.oracle()), cp.Streams.from_seed(1)).tokens for _ in range(2)
-    ]
-    assert np.array_equal(*tokens)
-    record = record_of("--n", 64, "--against", "sequential")
-    for name in ("commit_seed", "decision_seed", "target_seed", "total", "batch_kl"):
-        assert record[name] == record["against"][name]
 
 
 # ----- Forests from a file ----------------------------------------------------------------------
@@ -300,11 +212,6 @@ def test_a_bad_forest_is_refused(edge_file, text, message):
     assert message in refused("--edges", edge_file(text), "--n", 5)
 
 
-def test_a_cycle_is_shown(edge_file):
-    message = refused("--edges", edge_file("3 4\n0 1\n1 2\n2 0\n"))
-    assert any(cycle in message for cycle in ("0-1-2-0", "1-2-0-1", "2-0-1-2", "0-2-1-0"))
-
-
 def test_an_unreadable_forest_is_refused(tmp_path):
     assert "nothing.txt" in refused("--edges", tmp_path / "nothing.txt")
     refused("--edges", tmp_path)
@@ -323,9 +230,8 @@ def test_an_unknown_family_lists_the_known_ones():
         assert name in message
 
 
-@pytest.mark.parametrize("option", ["--sampler", "--against"])
-def test_an_unknown_sampler_lists_the_known_ones(option):
-    message = refused("--n", 20, option, "greedy")
+def test_an_unknown_sampler_lists_the_known_ones():
+    message = refused("--n", 20, "--sampler", "greedy")
     assert "'greedy'" in message
     for name in SAMPLERS:
         assert name in message
@@ -365,17 +271,6 @@ def test_an_unknown_setting_lists_the_known_ones():
 )
 def test_bad_input_is_one_line_and_exit_code_two(arguments, message):
     assert message in refused(*arguments)
-
-
-@pytest.mark.parametrize(
-    "arguments", [["--n", "many"], ["--weight", "heavy"], ["--colour", "red"], ["stray"], ["--n"]]
-)
-def test_bad_options_are_exit_code_two(arguments):
-    result = invoke(*arguments)
-    assert result.exit_code == 2
-    assert result.stdout == ""
-    assert "Traceback" not in result.stderr
-    assert "Error" in result.stderr
 
 
 # ----- Runs that do not end well ----------------------------------------------------------------
@@ -430,34 +325,6 @@ def test_an_interrupted_run_is_exit_code_130(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-# ----- Help -------------------------------------------------------------------------------------
-
-
-def test_help_teaches():
-    result = CliRunner(env={"COLUMNS": "200"}).invoke(app, ["sample", "--help"])
-    assert result.exit_code == 0
-    for option in ("--family", "--edges", "--n", "--target-seed", "--sampler", "--set", "--seed"):
-        assert option in result.stdout
-    for option in ("--against", "--json", "--tokens", "--kl-draws", "--evaluate", "--verbose"):
-        assert option in result.stdout
-    assert "counterprobe samplers" in result.stdout  # where to look next
-    assert "counterprobe sample --family" in result.stdout  # an example to copy
-
-
-def test_the_examples_of_the_help_run(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    Path("my-forest.txt").write_text("0 1\n1 2\n")
-    result = CliRunner(env={"COLUMNS": "200"}).invoke(app, ["sample", "--help"])
-    examples = re.findall(r"counterprobe (sample --.*)", result.stdout)
-    assert len(examples) >= 3
-    for example in examples:
-        words = [word for word in example.split() if word.strip("│")]
-        smaller = ["--n", "300"] if "--edges" not in words else []
-        done = CliRunner().invoke(app, [*words, *smaller])
-        assert done.exit_code == 0, (example, done.stderr)
-    assert json.loads(Path("run.json").read_text())["n"] == 3
-
-
 def test_a_cap_on_submissions_stops_before_it_and_says_what_was_paid(tmp_path):
     file = tmp_path / "run.json"
     result = invoke("--n", 40, "--max-submissions", 10, "--json", file)
@@ -467,3 +334,17 @@ def test_a_cap_on_submissions_stops_before_it_and_says_what_was_paid(tmp_path):
     assert record["total"] == 10
     assert record["stop"] != "completed"
     assert record["tokens_fingerprint"] is None
+
+
+def test_the_examples_of_the_help_run(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("my-forest.txt").write_text("0 1\n1 2\n")
+    result = invoke("--help", width=200)
+    examples = re.findall(r"counterprobe (sample --.*)", result.stdout)
+    assert len(examples) >= 3
+    for example in examples:
+        words = [word for word in example.split() if word.strip("│")]
+        smaller = ["--n", "300"] if "--edges" not in words else []
+        done = command_line.invoke(*words, *smaller)
+        assert done.exit_code == 0, (example, done.stderr)
+    assert json.loads(Path("run.json").read_text())["n"] == 3

@@ -2,11 +2,12 @@
 
 import json
 import tomllib
+from functools import partial
 
 import pytest
-from typer.testing import CliRunner, Result
+from typer.testing import Result
 
-from counterprobe.cli.main import app
+import command_line
 from counterprobe.study import Store, Study, read_config
 from counterprobe.study.config import PRESETS, config_from_dict, load_preset
 from counterprobe.study.export import read_rows
@@ -33,8 +34,7 @@ majority_fraction = 0.55
 """
 
 
-def invoke(*arguments: object) -> Result:
-    return CliRunner(env={"COLUMNS": "120"}).invoke(app, ["study", *map(str, arguments)])
+invoke = partial(command_line.invoke, "study")
 
 
 def complaint(result: Result, code: int = 2) -> str:
@@ -82,7 +82,9 @@ def test_run_prints_and_writes_the_outcome(ran):
         assert f"{line['mean']:,.1f}" in printed
 
 
-@pytest.mark.parametrize("sampler", ["li-cai", "centroid-layers"])
+@pytest.mark.parametrize(
+    "sampler", ["li-cai", pytest.param("centroid-layers", marks=pytest.mark.slow)]
+)
 def test_a_proposal_that_must_know_the_law_is_told_it(config, tmp_path, sampler):
     store = tmp_path / "study.db"
     result = invoke(
@@ -154,6 +156,7 @@ def test_figures(ran, tmp_path):
     assert all(file.stat().st_size > 1000 for file in files)
 
 
+@pytest.mark.slow
 def test_retuning_repeats_tuning_only(ran, config, tmp_path):
     store = tmp_path / "study.db"
     store.write_bytes(ran[0].read_bytes())
@@ -207,6 +210,7 @@ def test_a_changed_configuration_under_the_same_name_is_refused(ran, config, tmp
     assert store.read_bytes() == before
 
 
+@pytest.mark.slow
 def test_the_smoke_preset_runs(tmp_path):
     report = tmp_path / "smoke.json"
     result = invoke("run", "--preset", "smoke", "--store", tmp_path / "study.db", "--json", report)
@@ -280,12 +284,3 @@ def test_what_is_refused(ran, config, tmp_path):
     assert foreign.read_text() == "not a database, but a text of some length"
     assert not missing.exists()
     assert list(tmp_path.iterdir()) == [foreign]
-
-
-def test_help_teaches():
-    result = CliRunner(env={"COLUMNS": "200"}).invoke(app, ["study", "--help"])
-    for command in ("run", "resume", "status", "table", "figure", "export", "presets"):
-        assert command in result.stdout
-        shown = CliRunner(env={"COLUMNS": "200"}).invoke(app, ["study", command, "--help"])
-        assert shown.exit_code == 0
-        assert f"counterprobe study {command}" in shown.stdout

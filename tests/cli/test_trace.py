@@ -6,10 +6,10 @@ import re
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner, Result
+from typer.testing import Result
 
 import counterprobe as cp
-from counterprobe.cli.main import app
+from command_line import invoke, refused
 from counterprobe.trace import EXAMPLES, load_trace, page, replay
 from counterprobe.trace.arrays import unpack
 
@@ -22,24 +22,10 @@ def small_page(monkeypatch) -> None:
     monkeypatch.setattr(page, "_template", lambda: TEMPLATE)
 
 
-def invoke(*arguments: object) -> Result:
-    return CliRunner().invoke(app, [*map(str, arguments)])
-
-
 def done(*arguments: object) -> Result:
     result = invoke(*arguments)
     assert result.exit_code == 0, result.stderr
     return result
-
-
-def refused(*arguments: object) -> str:
-    """Return the one line that bad input is answered with."""
-    result = invoke(*arguments)
-    assert result.exit_code == 2
-    assert result.stdout == ""
-    (line,) = result.stderr.splitlines()
-    assert line.startswith("counterprobe: ")
-    return line.removeprefix("counterprobe: ")
 
 
 def page_content(file: Path) -> dict:
@@ -98,12 +84,6 @@ def test_sample_writes_a_page_and_leaves_nothing_else(tmp_path):
     assert os.listdir(tmp_path) == ["run.html"]
 
 
-def test_a_comparison_traces_the_first_sampler(tmp_path):
-    file = tmp_path / "run.json"
-    done("sample", "--family", "path", "--n", 15, "--against", "one-batch", "--trace", file)
-    assert load_trace(file).header["sampler"] == "sequential"
-
-
 def test_an_infeasible_run_still_leaves_its_trace(tmp_path):
     file = tmp_path / "run.json"
     result = invoke(
@@ -140,19 +120,6 @@ def test_a_trace_that_cannot_be_written_is_refused_before_anything_runs(
     assert os.listdir(tmp_path) == []
 
 
-def test_infill_traces_letters(tmp_path):
-    file = tmp_path / "run.json"
-    done("infill", "--model", "sapiens-heavy", "--device", "cpu", "--sequence",
-         "EVQLVESGGGLVXPGXSLRXSC", "--count", 3, "--trace", file)  # fmt: skip
-    trace = load_trace(file)
-    followed = replay(trace)
-    spelled = "".join(trace.header["tokens"][k] for k in followed.tokens)
-    assert re.fullmatch("EVQLVESGGGLV.PG.SLR.SC", spelled)
-    assert trace.header["model"] == "sapiens-heavy"
-    assert trace.header["sequence"] == 0
-    assert (followed.round_of_position >= 0).sum() == 3
-
-
 def test_infill_traces_the_sequence_that_is_asked_for(tmp_path):
     file, designs = tmp_path / "run.json", tmp_path / "designs.json"
     done("infill", "--model", "sapiens-heavy", "--device", "cpu", "--sequence", "EVQLVXSXXGLVXX",
@@ -174,21 +141,6 @@ def test_a_sequence_to_trace_must_be_drawn(tmp_path):
     assert "must be one of 1 to --count, 2; got 3" in refused(*base, *traced, 3)
     assert "must be one of 1 to --count, 2; got 0" in refused(*base, *traced, 0)
     assert "goes with --trace FILE" in refused(*base, "--trace-sequence", 2)
-
-
-def test_an_odd_place_among_many_is_not_shown(traced):
-    text = traced.read_text()
-    alone = '"sequence":0,"count":null'
-    assert alone in text
-    for place in ('0,"count":1', '7,"count":7', '-1,"count":7', '"a","count":[3]'):
-        traced.write_text(text.replace(alone, f'"sequence":{place}'))
-        assert "sequence" not in done("trace", traced).stdout
-
-
-def test_infill_refuses_a_trace_of_completions(tmp_path):
-    line = refused("infill", "--model", "sapiens-heavy", "--sequence", "EVQLXS", "--top-k", 2,
-                   "--trace", tmp_path / "run.json")  # fmt: skip
-    assert "leave out --trace" in line
 
 
 # ----- discover -----------------------------------------------------------------------------
@@ -234,11 +186,6 @@ def test_a_discovery_in_vain_says_where_its_trace_is(tmp_path, monkeypatch):
     assert load_trace(file).header["length"] == 3
 
 
-def test_discover_refuses_a_trace_that_it_cannot_write():
-    line = refused("discover", "--family", "path", "--n", 15, "--trace", "found.npz")
-    assert "must end in .json, .json.gz or .html; got found.npz" in line
-
-
 # ----- trace --------------------------------------------------------------------------------
 
 
@@ -274,43 +221,6 @@ def test_two_traces_make_one_page(traced, tmp_path):
     assert "<b>" not in (tmp_path / "a.html").read_text()
 
 
-@pytest.mark.parametrize(
-    ("before", "after", "page"),
-    [
-        ([], ["--html"], "run.html"),
-        ([], ["--html="], "run.html"),
-        ([], ["--html", "--thin", 10**7], "run.html"),
-        ([], ["--html", "other.html"], "other.html"),
-        ([], ["--html=other.html"], "other.html"),
-        (["--html", "other.html"], [], "other.html"),
-        (["--html=other.html"], [], "other.html"),
-        (["--html", "--thin", 10**7], [], "run.html"),
-        (["--html", "--"], [], "run.html"),
-    ],
-)
-def test_a_page_without_a_name_goes_beside_the_trace(traced, monkeypatch, before, after, page):
-    monkeypatch.chdir(traced.parent)
-    said = done("trace", *before, "run.json", *after).stdout
-    assert f"Wrote {page}." in said
-    assert page_content(Path(page))["traces"][0]["name"] == "run.json"
-    assert sorted(os.listdir()) == sorted(["run.json", page])
-
-
-def test_the_page_beside_a_trace_is_in_its_folder_whatever_its_ending(traced, tmp_path):
-    folder = tmp_path / "runs"
-    folder.mkdir()
-    for name in ("a.json.gz", "b.json.partial", "c.d.json", "e"):
-        (folder / name).write_bytes(traced.read_bytes())
-        done("trace", folder / name, "--html")
-    assert {f.name for f in folder.glob("*.html")} == {"a.html", "b.html", "c.d.html", "e.html"}
-
-
-def test_the_page_of_a_shipped_trace_without_a_name_goes_here(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    assert "Wrote paper.html." in done("trace", "--example", "paper", "--html").stdout
-    assert os.listdir() == ["paper.html"]
-
-
 def cut(traced: Path) -> Path:
     """Return the trace of a run that died."""
     lines = traced.read_text().splitlines(keepends=True)
@@ -327,13 +237,6 @@ def test_a_truncated_trace_is_shown_and_said_to_be_one(traced, tmp_path):
     (line,) = result.stderr.splitlines()
     assert line == "counterprobe: cut.json: cut, so only the beginning of the run was shown"
     assert page_content(tmp_path / "a.html")["traces"][0]["trace"]["truncated"] is True
-
-
-def test_a_comparison_with_a_truncated_trace_is_incomplete_too(traced, tmp_path):
-    result = invoke("trace", "--compare", traced, cut(traced), "--json", "-")
-    assert result.exit_code == 3
-    assert [one["truncated"] for one in json.loads(result.stdout)] == [False, True]
-    assert "cut.json: cut" in result.stderr and "run.json" not in result.stderr
 
 
 def test_a_trace_is_thinned_and_says_what_went(traced, tmp_path):
@@ -393,27 +296,12 @@ def test_bad_input_is_refused_in_one_line(traced, tmp_path):
         ),
         ([traced, "--html", "-"], "--html must name a file that ends in .html, got -"),
         ([traced, "--html", tmp_path / "a.json"], "--html must name"),
-        (["--html", "run.json"], "put --html last, as in 'counterprobe trace run.json --html'"),
-        (["--html"], "one file"),
-        ([tmp_path / "none.json", "--html"], "No such file"),
-        (["--compare", traced, traced, "--html"], "needs a name where two runs are shown"),
-        (["--example", "paper", "--html", "x.json.gz"], "for a page beside the trace"),
         ([traced, "--out", html], "pages are for --html"),
         ([traced, "--html", tmp_path / "none" / "a.html"], "does not exist"),
         ([traced, "--thin", 0], "--thin must be at least 1, got 0"),
         ([tmp_path / "page.html"], "page.html is a page, to open in a browser"),
-        (["--compare", "--html", traced, traced], "name the page, as in --html both.html"),
         ([traced, "--thin", 50], "cannot be thinned to 50 bytes"),
     ]
     for arguments, said in cases:
         assert said in refused("trace", *arguments), arguments
     assert not html.exists()
-
-
-def test_notes_of_another_kind_are_refused(tmp_path):
-    file = tmp_path / "odd.json"
-    header = {"length": 1, "vocab_size": 1, "thinned": 5}
-    events = [{"type": "end", "stop": [1], "thinned": [["a"]]}]
-    document = {"format": "counterprobe trace", "version": 1, "header": header, "events": events}
-    file.write_text(json.dumps(document))
-    assert "thinned must be a list of strings" in refused("trace", file)

@@ -25,6 +25,7 @@ COMMAND = typer.main.get_command(app)
 STARTS = {
     "sample": ["--n", "6"],
     "compare": ["--n", "6"],
+    "compare-models": ["--model", "none"],
     "reference": ["--n", "8", "--draws", "2"],
     "dependence": ["--n", "6"],
     "plan": [],

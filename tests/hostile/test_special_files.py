@@ -71,7 +71,7 @@ def test_a_checkpoint_is_a_regular_file(kind, tmp_path, monkeypatch):
     with pytest.raises(cp.CheckpointError, match=f"odd is {kind}; a checkpoint must be a regular"):
         with LAW.oracle().logged(path).running():
             pass
-    words = ["sample", "--n", "8", "--sampler", "sequential", "--checkpoint", str(path)]
+    words = ["discover", "--n", "8", "--checkpoint", str(path)]
     outcome = CliRunner().invoke(app, words)
     assert outcome.exit_code == 2
     assert f"it is {kind}" in outcome.output

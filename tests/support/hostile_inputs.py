@@ -16,9 +16,8 @@ import numpy as np
 
 import counterprobe as cp
 from attentive import AttentiveLaw
-from counterprobe.cli import reproduce
-from counterprobe.cli.model_task import read_sequence
-from counterprobe.cli.targets import Target
+from counterprobe.cli.options import read_sequence
+from counterprobe.cli.reproduce import differences, read_result
 from counterprobe.errors import CounterprobeError
 from counterprobe.models.backbones import Backbone
 from counterprobe.models.letters import AMINO_ACIDS, Letters
@@ -64,8 +63,11 @@ EVENTS = [
     {"type": "end", "stop": "completed"},
 ]
 RECORD = {
-    "family": "path", "n": 16, "vocab": 2048, "sampler": "sequential", "settings": {},
-    "target_seed": 196, "seed": 1, "decision_seed": 1, "commit_seed": 1, "tokens": None,
+    "family": "path", "n": 16, "seed": 1, "tokens": None, "settings": {}, "total": 16,
+    "made_by": {
+        "command": "sample", "options": {"n": 16, "seed": 1, "settings": ["a=b"], "weight": 0.5},
+        "versions": {"numpy": "2"},
+    },
 }  # fmt: skip
 
 
@@ -129,8 +131,8 @@ def _read_fasta(file: Path) -> None:
 
 
 def _read_record(file: Path) -> None:
-    for record in reproduce._records(str(file)):
-        assert isinstance(Target.from_record(record), Target)
+    result = read_result(str(file))
+    assert not dict(differences(result, result))
 
 
 class _Mixed(AttentiveLaw):

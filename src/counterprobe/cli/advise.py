@@ -4,54 +4,33 @@ from __future__ import annotations
 
 import math
 import time
-from functools import partial
 from typing import Annotated, Any
 
 import typer
 from rich.text import Text
 
 from counterprobe.arguments import whole_number
-from counterprobe.cli import output
-from counterprobe.cli.model_task import (
-    MODEL,
-    Allowed,
-    Backbone,
-    Chains,
-    Device,
-    Model,
-    Order,
-    Sequence,
-    Temperature,
-    probed_task,
-)
-from counterprobe.cli.tables import Column, print_table
+from counterprobe.cli import options, output, runs
 from counterprobe.discovery import SoftStructure, load_structure
 from counterprobe.evaluation import advise as give_advice
 from counterprobe.evaluation.advice import MAX_EVALUATIONS, MAX_SECONDS, first_look
-from counterprobe.infilling.task import make_task
 from counterprobe.models.backbones import Backbone as Coordinates
 
 __all__ = ["advise"]
 
 
-@output.friendly
+@output.command
 def advise(
-    model: Model,
+    model: options.Model,
     structure: Annotated[
         str,
-        typer.Option(
-            metavar="FILE",
-            help="What 'counterprobe discover' wrote for this model and text.",
-            rich_help_panel=MODEL,
+        options.in_model(
+            metavar="FILE", help="What 'counterprobe discover' wrote for this model and text."
         ),
     ],
-    sequence: Sequence = None,
-    device: Device = None,
-    backbone: Backbone = None,
-    chains: Chains = None,
-    order: Order = None,
-    allowed: Allowed = None,
-    temperature: Temperature = 1.0,
+    text: options.Text,
+    faults: runs.Faults,
+    order: options.Order = None,
     count: Annotated[int, typer.Option(help="Sequences that are wanted.")] = 1000,
     target_kl: Annotated[
         float, typer.Option(help="Nats of dependence that a sequence may break.")
@@ -74,10 +53,7 @@ def advise(
         float, typer.Option(help="Seconds that measuring may take.")
     ] = MAX_SECONDS,
     seed: Annotated[int, typer.Option(help="Of what is drawn for measuring.")] = 1,
-    json: Annotated[
-        str | None,
-        typer.Option(metavar="FILE", help="Write everything as JSON ('-': print it)."),
-    ] = None,
+    json: options.JsonFile = None,
 ) -> None:
     """Measure plans and what needs no structure, and say in plain words which to use.
 
@@ -95,7 +71,7 @@ def advise(
             f"{structure} holds a certified structure, whose commit rounds break nothing: use it "
             "with 'counterprobe infill --structure'"
         )
-    counts = None if batches is None else read_counts(batches)
+    counts = None if batches is None else _read_counts(batches)
     whole_number("--count", count, at_least=1)
     whole_number("--samples", samples, at_least=2)
     whole_number("--terms", terms)
@@ -104,23 +80,13 @@ def advise(
         raise ValueError(f"--max-seconds must be at least 0, got {max_seconds}")
     if not 0 < target_kl < math.inf:
         raise ValueError(f"--target-kl must be a number of nats above 0, got {target_kl}")
-    task = probed_task(
-        model,
-        sequence,
-        allowed,
-        temperature,
-        partial(make_task, oracle_options={} if order is None else {"order": order}),
-        device=device,
-        backbone=backbone,
-        chains=chains,
-        order=order,
-    )
+    task = text.task(model, order=order, is_probed=True)
     started = time.perf_counter()
     checked = task.recognise(found)
     pace = (time.perf_counter() - started) / max(checked.total, 1)
     distances = None
     if model == "proteinmpnn":
-        distances = Coordinates.named(backbone or "1ubi", chains).distances
+        distances = Coordinates.named(text.backbone or "1ubi", text.chains).distances
     look: dict[str, Any] = {"counts": counts, "samples": samples, "terms": terms or None}
     foreseen = first_look(found, **look, num_ways=3 if distances is None else 4)
     output.announce(
@@ -128,9 +94,13 @@ def advise(
         f"look, more to show that one holds; at most {max_evaluations:,} evaluations and "
         f"{max_seconds:g} s (--max-evaluations, --max-seconds)"
     )
-    with output.budget_progress("advise") as progress:
+    about = {**output.determining()["options"], "device": None, "given": task.given}
+    with (
+        output.budget_progress("advise") as progress,
+        runs.oracle_chain(task.oracle, faults, about) as chain,
+    ):
         advice = give_advice(
-            task.oracle,
+            chain.oracle,
             found,
             count,
             target_kl=target_kl,
@@ -144,17 +114,17 @@ def advise(
     console = output.console_for(json)
     table = advice.table
     if table.prices:
-        columns = [Column("batches"), *(Column(way) for way in table.ways)]
         title = "batch KL of a sequence, nats, measured"
-        print_table(console, title, columns, table.rows)
-        console.print(Text(table.note, style="dim"))
+        columns = ["batches", *table.ways]
+        output.print_table(console, title, columns, table.rows, [table.note])
     console.print(Text(str(advice)))
     asked = task.num_measured + checked.total + advice.measuring
     console.print(Text(f"Measuring took {asked:,} evaluations.", style="dim"))
-    output.write_json(json, {"model": model, **advice.as_dict(), "measuring": asked})
+    record = {"model": model, **advice.as_dict(), "measuring": asked, **chain.record()}
+    output.write_json(json, record)
 
 
-def read_counts(batches: str) -> list[int]:
+def _read_counts(batches: str) -> list[int]:
     """Read numbers of batches, separated by commas."""
     try:
         counts = [int(word) for word in batches.split(",")]

@@ -3,28 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from typing import Annotated, Any
 
 import numpy as np
 import typer
-from rich.console import Console
-from rich.progress import Progress as Bar
 
-from counterprobe.cli import output
-from counterprobe.cli.discover import refuse_given
-from counterprobe.cli.model_task import (
-    Allowed,
-    Backbone,
-    Chains,
-    Device,
-    ModelOrLaw,
-    Sequence,
-    Temperature,
-    probed_task,
-)
-from counterprobe.cli.targets import Edges, Family, Length, Target, TargetSeed, Weight
+from counterprobe.cli import options, output
 from counterprobe.evaluation.dependence import (
     DEFAULT_SAMPLES,
     DependenceProfile,
@@ -44,20 +28,11 @@ METHODS = {
 }
 
 
-@output.friendly
+@output.command
 def dependence(
-    family: Family = None,
-    edges: Edges = None,
-    n: Length = None,
-    target_seed: TargetSeed = 196,
-    weight: Weight = None,
-    model: ModelOrLaw = None,
-    sequence: Sequence = None,
-    device: Device = None,
-    backbone: Backbone = None,
-    chains: Chains = None,
-    allowed: Allowed = None,
-    temperature: Temperature = 1.0,
+    target: options.Law,
+    text: options.Text,
+    model: options.ModelOrLaw = None,
     samples: Annotated[
         int,
         typer.Option(
@@ -66,7 +41,7 @@ def dependence(
         ),
     ] = DEFAULT_SAMPLES,
     seed: Annotated[int, typer.Option(help="Of those sequences.")] = 1,
-    json: output.SummaryFile = None,
+    json: options.JsonFile = None,
 ) -> None:
     """Show how dependent a hidden law or a model is: what random-order schedules pay for.
 
@@ -83,47 +58,29 @@ def dependence(
     output.check_writable(json)
     if samples < 0:
         raise ValueError(f"--samples must not be negative, got {samples}")
-    of_model = {"device": device, "backbone": backbone, "chains": chains}
     if model is not None:
-        of_law = {"--family": family, "--edges": edges, "--n": n, "--weight": weight}
-        refuse_given("--model brings a law of its own: leave out", of_law)
-        task = probed_task(model, sequence, allowed, temperature, **of_model)
+        target.refuse()
+        task, name = text.task(model, is_probed=True), model
         num_masked = int((task.given == MASK).sum())
         if not num_masked:
             raise ValueError("--sequence must have at least one mask, got none: nothing depends")
-        name = model
-        title = f"{model}, {num_masked} of {len(task.given)} positions masked"
         if samples == 0:
             raise ValueError("--samples must be at least 1 for a model, got 0")
-        with _bar(samples) as progress:
+        title = f"{model}, {num_masked} of {len(task.given)} positions masked"
+        with output.counting("sequences", samples) as show:
             profile = estimate_dependence(
-                task.oracle, samples=samples, given=task.given, seed=seed, progress=progress
+                task.oracle, samples=samples, given=task.given, seed=seed, progress=show
             )
     else:
-        changed = None if temperature == 1 else temperature
-        words = {"sequence": sequence, **of_model, "allowed": allowed, "temperature": changed}
-        refuse_given(
-            "a model must be named with --model for",
-            {f"--{word}": value for word, value in words.items()},
-        )
-        law = Target(family, edges, n, target_seed, weight).build()
+        text.refuse()
+        law = target.build()
         name, title = law.name, f"{law.name}, N = {law.length:,}"
-        with _bar(samples) as progress:
-            profile = dependence_profile(law, samples=samples, seed=seed, progress=progress)
-    console = output.console_for(json)
-    console.print(output.key_value_table(title, _rows(profile)))
-    output.write_json(
+        with output.counting("sequences", samples) as show:
+            profile = dependence_profile(law, samples=samples, seed=seed, progress=show)
+    output.console_for(json).print(output.key_value_table(title, _rows(profile)))
+    output.write_result(
         json, {"name": name, "n": len(profile.curve), "seed": seed, **profile.as_dict()}
     )
-
-
-@contextmanager
-def _bar(samples: int) -> Iterator[Callable[[int], None]]:
-    """Show on a terminal how many sequences are measured."""
-    console = Console(stderr=True)
-    with Bar(console=console, transient=True, disable=not console.is_terminal) as bar:
-        task = bar.add_task("sequences", total=samples)
-        yield lambda done: bar.update(task, completed=done)
 
 
 def _rows(profile: DependenceProfile) -> dict[str, Any]:

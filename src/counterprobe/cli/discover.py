@@ -2,92 +2,48 @@
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import partial
 from typing import Annotated, Any
 
 import typer
 from rich.console import Console
 from rich.text import Text
 
-from counterprobe.cli import output
-from counterprobe.cli.engine_options import (
-    Address,
-    EngineName,
-    Gpus,
-    Workers,
-    engine_of,
-    spread_copies,
-    spread_task,
-)
-from counterprobe.cli.faults import (
-    SHARE,
-    CheckpointFile,
-    Faults,
-    Paranoid,
-    ParanoidShare,
-    ResumeFile,
-    Retries,
-    Timeout,
-    share_of,
-)
-from counterprobe.cli.model_task import (
-    Allowed,
-    Backbone,
-    Chains,
-    Device,
-    ModelOrLaw,
-    Sequence,
-    Temperature,
-    probed_task,
-)
-from counterprobe.cli.plots import check_plot, save_plot
-from counterprobe.cli.structure_plot import structure_figure
-from counterprobe.cli.tables import Column, print_table
-from counterprobe.cli.targets import Edges, Family, Length, Target, TargetSeed, Weight
-from counterprobe.cli.tracing import TraceBytes, TraceFile, check_trace, recorder_for, say_written
+from counterprobe.cli import options, output, runs
+from counterprobe.cli.output import number
+from counterprobe.cli.plots import check_plot, plot_structure
 from counterprobe.discovery import SoftStructure, Structure
 from counterprobe.discovery import discover as find_structure
 from counterprobe.discovery.soft import SoftSettings
+from counterprobe.engines import ShardedOracle
 from counterprobe.errors import Infeasible
 from counterprobe.infilling.task import Task, about_task, make_task
 from counterprobe.planning import plan_for
 from counterprobe.streams import Streams
 from counterprobe.trace import About
-from counterprobe.trace.recorder import DEFAULT_BYTES
 
 __all__ = ["discover"]
 
-SCREEN = "Screen"
 # Pairs and numbers of batches that the terminal shows.
 SHOWN = 10
 COUNTS = (2, 4, 8, 16, 32, 64)
 
 
-@output.friendly
+@output.command
 def discover(
-    model: ModelOrLaw = None,
-    sequence: Sequence = None,
-    device: Device = None,
-    backbone: Backbone = None,
-    chains: Chains = None,
-    allowed: Allowed = None,
-    temperature: Temperature = 1.0,
-    family: Family = None,
-    edges: Edges = None,
-    n: Length = None,
-    target_seed: TargetSeed = 196,
-    weight: Weight = None,
+    *,
+    model: options.ModelOrLaw = None,
+    text: options.Text,
+    target: options.Law,
     mode: Annotated[
         str,
         typer.Option(
             help="exact: certified, for exact rows; soft: strengths in nats, for learned ones; "
             "auto: exact, then soft if that finds nothing.",
             show_default="soft for models, auto for laws",
-            rich_help_panel=SCREEN,
+            rich_help_panel="Screen",
         ),
     ] = "",
     probes: Annotated[
@@ -95,7 +51,7 @@ def discover(
         typer.Option(
             help="Probes of a soft screen.",
             show_default="more while plans get cheaper, 512 at most",
-            rich_help_panel=SCREEN,
+            rich_help_panel="Screen",
         ),
     ] = None,
     settings: Annotated[
@@ -104,37 +60,19 @@ def discover(
             "--set",
             metavar="KEY=VALUE",
             help="A setting of the soft screen, such as mask_rate=0.5; may be repeated.",
-            rich_help_panel=SCREEN,
+            rich_help_panel="Screen",
         ),
     ] = None,
-    seed: Annotated[int, typer.Option(help="Of the probes.", rich_help_panel=SCREEN)] = 1,
-    engine: EngineName = None,
-    workers: Workers = None,
-    address: Address = None,
-    gpus: Gpus = None,
+    seed: Annotated[int, typer.Option(help="Of the probes.", rich_help_panel="Screen")] = 1,
     out: Annotated[
         str | None,
-        typer.Option(
-            metavar="FILE", help="Keep the structure (.npz).", rich_help_panel=output.OUTPUT
-        ),
+        options.in_output(metavar="FILE", help="Keep the structure (.npz)."),
     ] = None,
-    plot: Annotated[
-        str | None,
-        typer.Option(
-            metavar="FILE",
-            help="Draw it (.png, .svg or .pdf; needs the extra 'study').",
-            rich_help_panel=output.OUTPUT,
-        ),
-    ] = None,
-    json: output.SummaryFile = None,
-    trace: TraceFile = None,
-    trace_bytes: TraceBytes = DEFAULT_BYTES,
-    checkpoint: CheckpointFile = None,
-    resume: ResumeFile = None,
-    retries: Retries = 0,
-    timeout: Timeout = None,
-    paranoid: Paranoid = False,
-    paranoid_share: ParanoidShare = SHARE,
+    plot: options.PlotFile = None,
+    json: options.JsonFile = None,
+    trace: runs.Trace,
+    engine: options.ModelEngine,
+    faults: runs.Faults,
 ) -> None:
     """Find which positions depend on each other, once, for many samples.
 
@@ -145,64 +83,43 @@ def discover(
     counterprobe discover --family path --n 1024 --json -
 
     counterprobe discover --family binary-tree --n 200 --trace found.html
+
+    counterprobe discover --model proteinmpnn --checkpoint screen.log --out 1ubi.npz
     """
-    for file in (json, out, plot):
-        output.check_writable(file)
-    check_trace(trace, trace_bytes)
+    output.check_writable(json, out, plot)
     if plot is not None:
         check_plot(plot)
     if out is not None and not out.endswith(".npz"):
         raise ValueError(f"--out must end in .npz, got {out}")
-    faults = Faults(checkpoint, resume, retries, timeout, engine)
-    share = share_of(paranoid, paranoid_share)
-    target = Target(family, edges, n, target_seed, weight)
-    of_law = {"--family": family, "--edges": edges, "--n": n, "--weight": weight}
-    of_model = {"device": device, "backbone": backbone, "chains": chains}
+    chosen = _read_settings(settings, probes)
+    where = engine.open(faults.timeout)
+    about_run: dict[str, Any] = {**output.determining()["options"], "device": None}
     if model is not None:
-        refuse_given("--model brings a law of its own: leave out", of_law)
-        where = engine_of(engine, workers, address, gpus, faults.task_seconds)
-        make = partial(spread_task, where)
-        task, name = probed_task(model, sequence, allowed, temperature, make, **of_model), model
+        target.refuse()
+        task, name = text.task(model, where, is_probed=True), model
         about = about_task(task)
-        asked: dict[str, Any] = {"model": model, "allowed": allowed, "temperature": temperature}
-        asked |= {"backbone": backbone, "chains": chains}
     else:
-        changed = None if temperature == 1 else temperature
-        words = {"sequence": sequence, **of_model, "allowed": allowed, "temperature": changed}
-        refuse_given(
-            "a model must be named with --model for",
-            {f"--{word}": value for word, value in words.items()},
-        )
+        text.refuse()
         law = target.build()
-        where = engine_of(engine, workers, address, gpus, faults.task_seconds)
-        task, name = make_task(spread_copies(where, law.oracle())), law.name
-        about = About(family=family, true_edges=law.edges)
-        asked = {"forest": [law.unary, law.edges, law.pair], "target_seed": target_seed}
-    chosen: dict[str, Any] = {
-        key: _number(v) for key, v in output.parse_settings(settings or []).items()
-    }
-    unknown = [name for name in chosen if name not in SoftSettings.__slots__]
-    if unknown:
-        raise ValueError(
-            f"--set must name a setting of the soft screen ({', '.join(SoftSettings.__slots__)}); "
-            f"got {unknown[0]}"
-        )
-    if probes is not None:
-        chosen["probes"] = probes
+        oracle: Any = law.oracle()
+        if where is not None:
+            on_loss = output.hold(options.losses_told())
+            oracle = output.hold(ShardedOracle.copies_of(oracle, where, on_loss=on_loss))
+        task, name = make_task(oracle), law.name
+        about = About(family=target.family, true_edges=law.edges)
+        about_run["forest"] = [law.unary, law.edges, law.pair]  # a file counts by its content
     started = time.perf_counter()
-    mode = mode or ("auto" if model is None else "soft")
-    asked |= {"mode": mode, "settings": chosen, "seed": seed, "given": task.given}
     console = output.console_for(json)
     with (
-        _saying_written(console, trace),
+        _saying_written(console, trace.trace),
         output.run_progress("discover") as progress,
-        recorder_for(trace, about, trace_bytes) as recorder,
-        faults.around(task.oracle, {**asked, "paranoid": share}) as guarded,
+        trace.recorder(about) as recorder,
+        runs.oracle_chain(task.oracle, faults, {**about_run, "given": task.given}, where) as chain,
     ):
         found = find_structure(
-            guarded.oracle,
+            chain.oracle,
             Streams.from_seed(seed),
-            mode=mode,  # type: ignore[call-overload]
+            mode=mode or ("auto" if model is None else "soft"),  # type: ignore[call-overload]
             given=task.given,
             progress=progress,
             listener=recorder,
@@ -212,39 +129,33 @@ def discover(
     if out is not None:
         found.save(out)
     if plot is not None:
-        save_plot(structure_figure(found, name, spelled(task)), plot, dpi=150)
+        plot_structure(plot, found, name, _spelled(task))
     if isinstance(found, SoftStructure):
-        show_soft(console, name, found, seconds, spelled(task), task.num_measured)
+        _show_soft(console, name, found, seconds, task)
     else:
-        show_exact(console, name, found, seconds)
-    measured: dict[str, Any] = {"measuring": task.num_measured, "seconds": seconds}
-    beside = guarded.rows()
-    if share:
+        _show_exact(console, name, found, seconds)
+    beside = chain.rows()
+    if faults.recheck:
         beside["submissions repeated to compare"] = found.about["rechecked"]
     if beside:
         console.print(output.key_value_table("faults", beside))
-    if guarded.report():
-        measured["faults"] = guarded.report()
-    output.write_json(json, {"target": name, **found.summary(), **measured})
-    for file in (out, plot, trace):
-        say_written(console, file)
+    measured = {"measuring": task.num_measured, "seconds": seconds}
+    output.write_result(json, {"target": name, **found.summary(), **measured, **chain.record()})
+    output.say_written(console, out, plot, trace.trace)
 
 
-@contextmanager
-def _saying_written(console: Console, trace: str | None) -> Iterator[None]:
-    """Say where the trace of a discovery is that found nothing."""
-    try:
-        yield
-    except Infeasible:
-        say_written(console, trace)
-        raise
-
-
-def refuse_given(why: str, options: dict[str, Any]) -> None:
-    """Refuse options that were given and mean nothing here."""
-    given = [name for name, value in options.items() if value is not None]
-    if given:
-        raise ValueError(f"{why} {', '.join(given)}")
+def _read_settings(settings: list[str] | None, probes: int | None) -> dict[str, Any]:
+    """Return the settings of the soft screen."""
+    chosen: dict[str, Any] = {
+        key: _number(value) for key, value in options.parse_settings(settings).items()
+    }
+    unknown = [name for name in chosen if name not in SoftSettings.__slots__]
+    if unknown:
+        raise ValueError(
+            f"--set must name a setting of the soft screen ({', '.join(SoftSettings.__slots__)}); "
+            f"got {unknown[0]}"
+        )
+    return chosen if probes is None else {**chosen, "probes": probes}
 
 
 def _number(text: str) -> Any:
@@ -257,12 +168,17 @@ def _number(text: str) -> Any:
     return text
 
 
-def _share(value: float) -> str:
-    """Return a share for people; what nothing was measured of has none."""
-    return "none" if math.isnan(value) else f"{value:.0%}"
+@contextmanager
+def _saying_written(console: Console, trace: str | None) -> Iterator[None]:
+    """Say where the trace of a discovery is that found nothing."""
+    try:
+        yield
+    except Infeasible:
+        output.say_written(console, trace)
+        raise
 
 
-def spelled(task: Task) -> list[str]:
+def _spelled(task: Task) -> list[str]:
     """Return a name for every position: its number, and its letter where it is given."""
     names = [str(k) for k in range(len(task.given))]
     if task.template is not None:
@@ -272,77 +188,55 @@ def spelled(task: Task) -> list[str]:
     return names
 
 
-def show_exact(console: Console, name: str, found: Structure, seconds: float) -> None:
+def _show_exact(console: Console, name: str, found: Structure, seconds: float) -> None:
     """Print what was certified."""
     summary = found.summary()
-    console.print(
-        output.key_value_table(
-            f"{name}, certified",
-            {
-                "positions": found.length,
-                "edges": len(found.edges),
-                "unresolved positions": summary["unresolved"],
-                "commit rounds of a sample": summary["rounds"],
-                "evaluations": found.ledger.total,
-                "sequential stages": found.ledger.depth,
-                "seconds": f"{seconds:.1f}",
-            },
-        )
-    )
+    rows = {
+        "positions": found.length,
+        "edges": len(found.edges),
+        "unresolved positions": summary["unresolved"],
+        "commit rounds of a sample": summary["rounds"],
+        "evaluations": found.ledger.total,
+        "sequential stages": found.ledger.depth,
+        "seconds": f"{seconds:.1f}",
+    }
+    console.print(output.key_value_table(f"{name}, certified", rows))
     if found.reason:
         console.print(Text(found.reason))
 
 
-def show_soft(
-    console: Console,
-    name: str,
-    found: SoftStructure,
-    seconds: float,
-    names: list[str],
-    num_measured: int,
+def _show_soft(
+    console: Console, name: str, found: SoftStructure, seconds: float, task: Task
 ) -> None:
     """Print strengths, and what batches would cost by them."""
     summary = found.summary()
-    console.print(
-        output.key_value_table(
-            f"{name}, soft",
-            {
-                "positions masked": len(found.residual),
-                "edges": len(found.edges),
-                "false discovery rate": f"{found.false_discovery_rate:.3f}",
-                "strength of all pairs, nats": f"{summary['total_strength']:.3f}",
-                "noise floor of a pair, nats": f"{found.noise_floor:.2g}",
-                "movement explained, held out": _share(summary["explained"]),
-                "movement not explained, nats": _nats(summary["unexplained"]),
-                "positions not trusted to pairs": summary["untrusted"],
-                "evaluations": found.ledger.total,
-                "evaluations for measuring": num_measured,
-                "seconds": f"{seconds:.1f}",
-            },
-        )
-    )
-    strength, error = found.strength, found.strength_se
-    rows = [
+    rows = {
+        "positions masked": len(found.residual),
+        "edges": len(found.edges),
+        "false discovery rate": f"{found.false_discovery_rate:.3f}",
+        "strength of all pairs, nats": f"{summary['total_strength']:.3f}",
+        "noise floor of a pair, nats": f"{found.noise_floor:.2g}",
+        "movement explained, held out": number(summary["explained"], ".0%", "none"),
+        "movement not explained, nats": number(summary["unexplained"], ".3f", "not measured"),
+        "positions not trusted to pairs": summary["untrusted"],
+        "evaluations": found.ledger.total,
+        "evaluations for measuring": task.num_measured,
+        "seconds": f"{seconds:.1f}",
+    }
+    console.print(output.key_value_table(f"{name}, soft", rows))
+    names, strength, error = _spelled(task), found.strength, found.strength_se
+    pairs = [
         [f"{names[i]} - {names[j]}", f"{strength[i, j]:.3f}", f"{error[i, j]:.3f}"]
         for i, j in found.edges[:SHOWN].tolist()
     ]
-    if rows:
-        print_table(
-            console, "strongest pairs", [Column("pair"), Column("nats"), Column("SE")], rows
-        )
-    masked = len(found.residual)
-    counts = [count for count in COUNTS if count < masked]
-    if counts:
-        plans = [plan_for(found, batches=count) for count in counts]
-        cells = [
-            [str(count), f"{plan.estimated_kl:.3f}", _nats(plan.uncovered)]
-            for count, plan in zip(counts, plans, strict=True)
-        ]
+    if pairs:
+        output.print_table(console, "strongest pairs", ["pair", "nats", "SE"], pairs)
+    counts = [count for count in COUNTS if count < len(found.residual)]
+    plans = [plan_for(found, batches=count) for count in counts]
+    prices = [
+        [str(count), f"{plan.estimated_kl:.3f}", number(plan.uncovered, ".3f", "not measured")]
+        for count, plan in zip(counts, plans, strict=True)
+    ]
+    if prices:
         title = "batch KL of plans by these strengths (measure it: counterprobe advise)"
-        columns = [Column("batches"), Column("nats"), Column("not covered")]
-        print_table(console, title, columns, cells)
-
-
-def _nats(value: float) -> str:
-    """Return nats for people; what was not measured says so."""
-    return "not measured" if math.isnan(value) else f"{value:.3f}"
+        output.print_table(console, title, ["batches", "nats", "not covered"], prices)

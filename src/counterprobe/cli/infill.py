@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import math
 import time
 from dataclasses import replace
 from typing import Annotated, Any
@@ -14,49 +13,9 @@ from rich.console import Console
 from rich.text import Text
 
 from counterprobe.arguments import whole_number
-from counterprobe.cli import output
-from counterprobe.cli.engine_options import (
-    Address,
-    EngineName,
-    Gpus,
-    Workers,
-    engine_of,
-    spread_task,
-)
-from counterprobe.cli.faults import (
-    SHARE,
-    CheckpointFile,
-    Faults,
-    Paranoid,
-    ParanoidShare,
-    ResumeFile,
-    Retries,
-    Timeout,
-    share_of,
-)
-from counterprobe.cli.model_task import (
-    Allowed,
-    Backbone,
-    Chains,
-    Device,
-    Model,
-    Order,
-    Sequence,
-    Temperature,
-    model_options,
-    read_sequence,
-)
-from counterprobe.cli.tables import Column, print_table
-from counterprobe.cli.tracing import (
-    TraceBytes,
-    TraceFile,
-    TraceSequence,
-    check_trace,
-    say_written,
-    this_command,
-)
+from counterprobe.cli import options, output, runs
+from counterprobe.cli.output import number
 from counterprobe.discovery import SoftStructure, Structure, load_structure
-from counterprobe.engines import AnyEngine
 from counterprobe.infilling import Completions, fill_mask
 from counterprobe.infilling import infill as fill_in
 from counterprobe.infilling.terms import DEFAULT_SAMPLER, infill_record, rule_of
@@ -65,105 +24,70 @@ from counterprobe.run.batches import SampleBatch
 from counterprobe.run.results import StopReason
 from counterprobe.samplers.registry import default_orders, structure_settings
 from counterprobe.sampling import AT_ONCE
-from counterprobe.trace.recorder import DEFAULT_BYTES
 
 __all__ = ["infill"]
 
-SAMPLER = "Sampler"
 # Finished texts that the terminal shows.
 SHOWN = 5
+# What has no meaning where completions are listed and nothing is drawn.
+DRAWING = (
+    "sampler", "settings", "structure", "batches", "count", "temperature", "max_submissions",
+    "likelihood_orders", "out", "trace", "checkpoint", "retries", "timeout", "recheck",
+)  # fmt: skip
 
 
-@output.friendly
+@output.command
 def infill(
-    model: Model,
-    sequence: Sequence = None,
-    device: Device = None,
-    backbone: Backbone = None,
-    chains: Chains = None,
-    order: Order = None,
-    allowed: Allowed = None,
-    temperature: Temperature = 1.0,
+    *,
+    model: options.Model,
+    text: options.Text,
+    order: options.Order = None,
     sampler: Annotated[
         str | None,
-        typer.Option(
-            help="See 'counterprobe samplers'.",
-            show_default=DEFAULT_SAMPLER,
-            rich_help_panel=SAMPLER,
-        ),
+        options.in_sampler(help="See 'counterprobe samplers'.", show_default=DEFAULT_SAMPLER),
     ] = None,
-    settings: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--set",
-            metavar="KEY=VALUE",
-            help="A setting of the sampler; may be repeated.",
-            rich_help_panel=SAMPLER,
-        ),
-    ] = None,
+    settings: options.Settings = None,
     structure: Annotated[
         str | None,
-        typer.Option(
+        options.in_sampler(
             metavar="FILE",
             help="Commit by what 'counterprobe discover' wrote for this model and text.",
-            rich_help_panel=SAMPLER,
         ),
     ] = None,
     batches: Annotated[
         int | None,
-        typer.Option(
-            help="Batches of a plan, with --structure.",
-            show_default="as few as break 0.1 nats",
-            rich_help_panel=SAMPLER,
+        options.in_sampler(
+            help="Batches of a plan, with --structure.", show_default="as few as break 0.1 nats"
         ),
     ] = None,
-    count: Annotated[int, typer.Option(help="Sequences to draw.", rich_help_panel=SAMPLER)] = 1,
-    seed: Annotated[
-        int, typer.Option(help="Sets decision and commit seeds.", rich_help_panel=SAMPLER)
-    ] = 1,
-    max_submissions: Annotated[
-        int | None,
-        typer.Option(
-            help="Stop a sequence before more evaluations than this.", rich_help_panel=SAMPLER
-        ),
-    ] = None,
+    count: Annotated[int, options.in_sampler(help="Sequences to draw.")] = 1,
+    seed: options.Seed = 1,
+    max_submissions: options.MaxSubmissions = None,
     top_k: Annotated[
         int | None,
-        typer.Option(
-            help="Do not draw: list this many likeliest joint completions.",
-            rich_help_panel=SAMPLER,
-        ),
+        options.in_sampler(help="Do not draw: list this many likeliest joint completions."),
     ] = None,
     likelihood_orders: Annotated[
         int,
-        typer.Option(
+        options.in_output(
             help="Score finished sequences by the chain rule in this many random orders; the "
-            "evaluations are counted apart.",
-            rich_help_panel=output.OUTPUT,
+            "evaluations are counted apart."
         ),
     ] = 0,
     out: Annotated[
         str | None,
-        typer.Option(
-            metavar="FILE",
-            help=f"Write the sequences, by the name's ending: {', '.join(KINDS)}.",
-            rich_help_panel=output.OUTPUT,
+        options.in_output(
+            metavar="FILE", help=f"Write the sequences, by the name's ending: {', '.join(KINDS)}."
         ),
     ] = None,
-    engine: EngineName = None,
-    workers: Workers = None,
-    address: Address = None,
-    gpus: Gpus = None,
-    trace: TraceFile = None,
-    trace_bytes: TraceBytes = DEFAULT_BYTES,
-    trace_sequence: TraceSequence = 1,
-    checkpoint: CheckpointFile = None,
-    resume: ResumeFile = None,
-    retries: Retries = 0,
-    timeout: Timeout = None,
-    paranoid: Paranoid = False,
-    paranoid_share: ParanoidShare = SHARE,
-    json: output.SummaryFile = None,
+    trace_sequence: Annotated[
+        int,
+        options.in_output(metavar="K", help="Which of --count sequences the trace shows, from 1."),
+    ] = 1,
+    json: options.JsonFile = None,
+    trace: runs.Trace,
+    engine: options.ModelEngine,
+    faults: runs.Faults,
 ) -> None:
     """Fill in the masks of a text, jointly, any number of times, and say what it cost.
 
@@ -179,55 +103,25 @@ def infill(
     counterprobe infill --model proteinmpnn --backbone 1ake --count 1000 --checkpoint run.log --out
     designs.fasta
     """
-    output.check_writable(json)
-    output.check_writable(out)
-    check_trace(trace, trace_bytes, trace_sequence, count)
-    faults = Faults(checkpoint, resume, retries, timeout, engine)
-    share = share_of(paranoid, paranoid_share)
+    output.check_writable(json, out)
     if out is not None:
         check_kind(out)
-    common: dict[str, Any] = {
-        "allowed": allowed,
-        "model_options": model_options(model, device, backbone, chains, order),
-        "oracle_options": {} if order is None else {"order": order},
-    }
-    text = read_sequence(sequence)
-    known = None if structure is None else load_structure(structure)
-    named = checked_settings(known, output.parse_settings(settings or []), batches)
-    where = engine_of(engine, workers, address, gpus, faults.task_seconds)
-    if where is not None and order == "commit":
-        raise ValueError(
-            "--order commit must run in this process, as replicas do not share what was "
-            "committed: leave out --engine"
-        )
     console = output.console_for(json)
-    drawing = {
-        "--sampler": sampler is not None,
-        "--set": bool(named) and structure is None,
-        "--structure": structure is not None,
-        "--count": count != 1,
-        "--temperature": temperature != 1,
-        "--max-submissions": max_submissions is not None,
-        "--likelihood-orders": likelihood_orders != 0,
-        "--out": out is not None,
-        "--trace": trace is not None,
-        "--checkpoint": checkpoint is not None,
-        "--resume": resume is not None,
-        "--retries": retries != 0,
-        "--timeout": timeout is not None,
-        "--paranoid": paranoid,
-    }
     if top_k is not None:
-        refuse_beside_top_k(drawing)
-        found = fill_mask(**asked(where, model, text, common), top_k=top_k)
-        show_completions(console, model, found)
-        output.write_json(json, completions_record(model, found))
+        _refuse_beside_top_k()
+        found = fill_mask(text.task(model, engine.open(), order=order), top_k=top_k)
+        _show_completions(console, model, found)
+        output.write_result(json, _completions_record(model, found))
         return
-    started = time.perf_counter()
     whole_number("--count", count, at_least=1)
     whole_number("--likelihood-orders", likelihood_orders)
+    _check_traced(trace.trace, trace_sequence, count)
+    known = None if structure is None else load_structure(structure)
+    named = _checked_settings(known, options.parse_settings(settings), batches)
     rule = rule_of(sampler, known, named)
-    task = spread_task(where, model, text, **common, temperature=temperature)
+    where = engine.open(faults.timeout)
+    started = time.perf_counter()
+    task = text.task(model, where, order=order)
     asking: dict[str, Any] = {
         "structure": known,
         "count": count,
@@ -238,60 +132,58 @@ def infill(
         "likelihood_orders": likelihood_orders,
         "trace_sequence": trace_sequence - 1,
     }
-    traced = {"trace_sequence": None if trace is None else trace_sequence - 1}
-    determined = infill_record(task, rule, temperature=temperature, **{**asking, **traced})
+    determined = infill_record(
+        replace(task, oracle=task.oracle.rechecking(faults.recheck)),
+        rule,
+        temperature=text.temperature,
+        **{**asking, "trace_sequence": None if trace.trace is None else trace_sequence - 1},
+    )
     with (
         output.run_progress(rule.name) as progress,
-        faults.around(
-            task.oracle, {"model": model, **determined.terms, "paranoid": share}
-        ) as guarded,
+        runs.oracle_chain(
+            task.oracle, faults, {"model": model, **determined.terms}, where
+        ) as chain,
     ):
         drawn = fill_in(
-            replace(task, oracle=guarded.oracle),
+            replace(task, oracle=chain.oracle),
             sampler=sampler,
             progress=progress,
-            trace=trace,
-            trace_bytes=trace_bytes,
-            trace_command=this_command(),
+            trace=trace.trace,
+            trace_bytes=trace.trace_bytes,
+            trace_command=runs.this_command(),
             **asking,
             **named,
         )
     seconds = time.perf_counter() - started
-    if out is not None and drawn.num_completed == len(drawn):
+    is_complete = drawn.num_completed == len(drawn)
+    if out is not None and is_complete:
         write_texts(drawn, out)
-    show_batch(console, model, drawn, seconds, guarded.rows())
-    say_written(console, trace)
-    record = batch_record(model, drawn, seconds)
-    if guarded.report():
-        record["faults"] = guarded.report()
-    output.write_json(json, record)
-    require_complete(drawn, out)
-    if out is not None:
-        console.print(Text(f"Wrote {out}."), soft_wrap=True)
+    _show(console, model, drawn, seconds, chain)
+    output.say_written(console, trace.trace, out if is_complete else None)
+    output.write_result(json, {**_record(model, drawn, seconds), **chain.record()})
+    _require_complete(drawn, out)
 
 
-def require_complete(drawn: SampleBatch, out: str | None) -> None:
-    """End the command with a reason if a sequence stopped before it was complete."""
-    for result in drawn.results:
-        if result.stop is not StopReason.COMPLETED:
-            unwritten = "" if out is None else f"; {out} was not written"
-            output.complain(
-                f"{len(drawn) - drawn.num_completed} of {len(drawn)} stopped: {result.reason}"
-                f"{unwritten}"
-            )
-            raise typer.Exit(output.INFEASIBLE)
+# ----- What is refused ------------------------------------------------------------------------
 
 
-def asked(
-    engine: AnyEngine | None, model: str, text: str | None, common: dict[str, Any]
-) -> dict[str, Any]:
-    """Return what names the model and the text: with an engine, a task that is spread over it."""
-    if engine is None:
-        return {"model": model, "template": text, **common}
-    return {"model": spread_task(engine, model, text, **common)}
+def _refuse_beside_top_k() -> None:
+    """Refuse what has no meaning where completions are listed and nothing is drawn."""
+    given = [name for name in DRAWING if name in output.changed_options()]
+    if given:
+        options = ["--set" if one == "settings" else f"--{one.replace('_', '-')}" for one in given]
+        raise ValueError(f"--top-k lists completions: leave out {', '.join(options)}")
 
 
-def checked_settings(
+def _check_traced(trace: str | None, sequence: int, count: int) -> None:
+    """Refuse to trace a sequence that is not drawn."""
+    if not 1 <= sequence <= count:
+        raise ValueError(f"--trace-sequence must be one of 1 to --count, {count}; got {sequence}")
+    if trace is None and sequence != 1:
+        raise ValueError(f"--trace-sequence {sequence} goes with --trace FILE")
+
+
+def _checked_settings(
     structure: Structure | SoftStructure | None, named: dict[str, Any], batches: int | None
 ) -> dict[str, Any]:
     """Return the settings of the sampler; refuse those that it does not have."""
@@ -319,47 +211,53 @@ def checked_settings(
     return named
 
 
-def refuse_beside_top_k(given: dict[str, bool]) -> None:
-    """Refuse what has no meaning where completions are listed and nothing is drawn."""
-    names = [name for name, is_given in given.items() if is_given]
-    if names:
-        raise ValueError(f"--top-k lists completions: leave out {', '.join(names)}")
+def _require_complete(drawn: SampleBatch, out: str | None) -> None:
+    """End the command with a reason if a sequence stopped before it was complete."""
+    for result in drawn.results:
+        if result.stop is not StopReason.COMPLETED:
+            unwritten = "" if out is None else f"; {out} was not written"
+            output.complain(
+                f"{len(drawn) - drawn.num_completed} of {len(drawn)} stopped: {result.reason}"
+                f"{unwritten}"
+            )
+            raise typer.Exit(output.INFEASIBLE)
 
 
-def show_batch(
-    console: Console, model: str, drawn: SampleBatch, seconds: float, beside: dict[str, int]
+# ----- What people and files get ----------------------------------------------------------------
+
+
+def _show(
+    console: Console, model: str, drawn: SampleBatch, seconds: float, chain: runs.Chain
 ) -> None:
     """Print what was drawn and what it cost."""
-    log_probs = drawn.log_probs
+    log_probs, scores = drawn.log_probs, drawn.log_likelihoods
     masked = int((drawn.given[0] == -1).sum())
     shown = {
         "sequences": len(drawn),
         "masks in each": masked,
         "evaluations, all together": drawn.ledger.total,
         "of a sequence": f"{np.mean([one.total for one in drawn.ledgers]):.1f}",
-        "tokens per evaluation": _number(drawn.tokens_per_forward, ".3g"),
+        "tokens per evaluation": number(drawn.tokens_per_forward, ".3g", "none"),
         "sequential stages": drawn.ledger.depth,
         "evaluations for measuring": drawn.measuring.total,
         **({"repeated to compare": drawn.num_rechecked} if drawn.num_rechecked else {}),
         **({"not repeated": drawn.num_recheck_skipped} if drawn.num_recheck_skipped else {}),
-        **beside,
+        **chain.rows(),
         "seconds": f"{seconds:.1f}",
     }
     if log_probs is not None and masked:
         shown["mean log-probability when drawn"] = f"{log_probs.mean():.3f}"
-    if drawn.log_likelihoods is not None and masked:
-        shown["mean log-likelihood, chain rule"] = _number(drawn.log_likelihoods.mean(), ".3f")
-    first = drawn.results[0]
-    console.print(output.key_value_table(f"{model}, {first.sampler}", shown))
-    for k, text in enumerate(drawn.texts or ()):
-        if k == SHOWN:
-            console.print(Text(f"... and {len(drawn) - SHOWN} more", style="dim"))
-            break
-        console.print(Text(text), soft_wrap=True)
+    if scores is not None and masked:
+        shown["mean log-likelihood, chain rule"] = number(scores.mean(), ".3f", "none")
+    console.print(output.key_value_table(f"{model}, {drawn.results[0].sampler}", shown))
+    texts = list(drawn.texts or ())
+    for one in texts[:SHOWN]:
+        console.print(Text(one), soft_wrap=True)
+    if len(texts) > SHOWN:
+        console.print(Text(f"... and {len(texts) - SHOWN} more", style="dim"))
 
 
-def batch_record(model: str, drawn: SampleBatch, seconds: float) -> dict[str, Any]:
-    """Return what JSON says of a batch."""
+def _record(model: str, drawn: SampleBatch, seconds: float) -> dict[str, Any]:
     return {
         "model": model,
         **drawn.summary(),
@@ -373,24 +271,27 @@ def batch_record(model: str, drawn: SampleBatch, seconds: float) -> dict[str, An
     }
 
 
-def show_completions(console: Console, model: str, found: Completions) -> None:
+def _show_completions(console: Console, model: str, found: Completions) -> None:
     """Print completions by joint probability, and what independent masks would have said."""
-    columns = [Column("completion"), Column("joint"), Column("independent")]
     for title, entries in (
         (f"{model}: likeliest together ({found.ledger.total} evaluations)", found.ranked),
         ("what independent masks would have said", found.independent),
     ):
         rows = [
-            [one.text or str(one.tokens), _share(one.log_joint), _share(one.log_independent)]
+            [
+                one.text or str(one.tokens),
+                f"{np.exp(one.log_joint):.3g}",
+                f"{np.exp(one.log_independent):.3g}",
+            ]
             for one in entries
         ]
-        print_table(console, title, columns, rows)
+        output.print_table(console, title, ["completion", "joint", "independent"], rows)
     if not found.is_exhaustive:
         console.print(Text("A beam was searched: a likelier completion may exist.", style="dim"))
 
 
-def completions_record(model: str, found: Completions) -> dict[str, Any]:
-    """Return what JSON says of completions."""
+def _completions_record(model: str, found: Completions) -> dict[str, Any]:
+    names = ("text", "tokens", "log_joint", "log_independent")
     return {
         "model": model,
         "positions": found.positions,
@@ -399,24 +300,7 @@ def completions_record(model: str, found: Completions) -> dict[str, Any]:
         "measuring": found.measuring.total,
         **found.ledger.as_dict(),
         **{
-            name: [
-                {
-                    "text": one.text,
-                    "tokens": one.tokens,
-                    "log_joint": one.log_joint,
-                    "log_independent": one.log_independent,
-                }
-                for one in getattr(found, name)
-            ]
-            for name in ("ranked", "independent")
+            kind: [{name: getattr(one, name) for name in names} for one in getattr(found, kind)]
+            for kind in ("ranked", "independent")
         },
     }
-
-
-def _number(value: float, form: str) -> str:
-    """Return a number for people; what nothing was measured of has none."""
-    return "none" if math.isnan(value) else format(value, form)
-
-
-def _share(log_probability: float) -> str:
-    return f"{np.exp(log_probability):.3g}"

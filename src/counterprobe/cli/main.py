@@ -9,8 +9,8 @@ import typer
 
 from counterprobe.cli import output
 from counterprobe.cli.advise import advise
-from counterprobe.cli.bare_options import with_bare
 from counterprobe.cli.compare import compare
+from counterprobe.cli.compare_models import compare_models
 from counterprobe.cli.dependence import dependence
 from counterprobe.cli.discover import discover
 from counterprobe.cli.infill import infill
@@ -58,19 +58,11 @@ def _options(
     pass
 
 
-app.command()(sample)
-app.command()(infill)
-app.command()(discover)
-app.command()(advise)
-app.command()(models)
-app.command()(compare)
-app.command()(reproduce)
-app.command()(reference)
-app.command()(dependence)
-app.command()(samplers)
-app.command(cls=with_bare("--html"))(trace)
-app.command()(plan)
-app.command()(verify)
+for one in (
+    sample, infill, discover, advise, models, compare, compare_models, reproduce, reference,
+    dependence, samplers, trace, plan, verify,
+):  # fmt: skip
+    app.command()(one)
 app.add_typer(study, name="study")
 
 

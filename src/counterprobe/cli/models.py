@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Annotated
-
 import typer
 from rich.padding import Padding
 from rich.text import Text
 
-from counterprobe.cli import output
+from counterprobe.cli import options, output
 from counterprobe.models import all_models
 
 __all__ = ["models"]
 
 
-@output.friendly
+@output.command
 def models(
-    json: Annotated[
-        str | None, typer.Option(metavar="FILE", help="Write JSON ('-': print it).")
-    ] = None,
+    json: options.JsonFile = None,
 ) -> None:
     """List every model that can be named: what it is, its licence and size, how to install it.
 

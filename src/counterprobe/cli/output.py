@@ -1,21 +1,29 @@
-"""What commands share: JSON files, tables, progress, and errors without tracebacks."""
+"""What commands give back: tables, JSON, progress, and errors as one line and an exit code.
+
+:func:`command` makes a function a command. Options that several commands share come as one
+argument, a dataclass of options (``options.py``); what the command line says is one flat list.
+"""
 
 from __future__ import annotations
 
 import functools
+import inspect
 import json
 import logging
 import math
 import os
 import sys
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
+from dataclasses import dataclass, field, fields, is_dataclass
 from pathlib import Path
-from typing import Annotated, Any, ParamSpec, TypeVar
+from types import UnionType
+from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 
 import typer
 from rich.console import Console, Group
+from rich.progress import Progress as Bar
 from rich.table import Table
 from rich.text import Text
 
@@ -26,84 +34,119 @@ from counterprobe.errors import (
     InfeasibleWarning,
     StructureError,
 )
-from counterprobe.evaluation import BatchKL
 from counterprobe.extras import MissingExtra
 from counterprobe.files import check_whole_file, whole_file
 from counterprobe.plain import plain
-from counterprobe.progress import budget_progress, run_progress
-
-__all__ = [
-    "DONE",
-    "FAILED",
-    "INFEASIBLE",
-    "OUTPUT",
-    "SummaryFile",
-    "announce",
-    "budget_progress",
-    "check_writable",
-    "complain",
-    "console_for",
-    "format_kl",
-    "friendly",
-    "hold",
-    "key_value_table",
-    "parse_settings",
-    "plain",
-    "run_progress",
-    "write_json",
-]
+from counterprobe.progress import budget_progress as budget_progress
+from counterprobe.progress import run_progress as run_progress
+from counterprobe.run.results import versions
 
 DONE, FAILED, BAD_INPUT, INFEASIBLE, INTERRUPTED = 0, 1, 2, 3, 130
 # Errors that what the user gave is to blame for.
 BAD = (ValueError, OSError, OverflowError, MissingExtra, StructureError, CheckpointError)
+# Options that say where results go and how work is done: what comes out is the same without them.
+BESIDE = frozenset(
+    "json out plot tokens trace trace_bytes trace_sequence verbose checkpoint retries timeout "
+    "engine workers address gpus".split()
+)
+# Columns below which a table has narrow gaps.
+NARROW = 60
 
-
-P = ParamSpec("P")
 T = TypeVar("T")
-# What the running command holds open.
-_held: list[ExitStack] = []
-OUTPUT = "Output"
-SummaryFile = Annotated[
-    str | None,
-    typer.Option(
-        metavar="FILE", help="Write a summary as JSON ('-': print it).", rich_help_panel=OUTPUT
-    ),
-]
 
 
-def friendly(command: Callable[P, None]) -> Callable[P, None]:
-    """Turn errors into one line and an exit code; ``COUNTERPROBE_DEBUG=1`` shows the traceback.
+@dataclass
+class _Call:
+    """A command that is under way: what it was asked, what it holds open and what it wrote."""
 
-    The help text is wrapped anew: its lines are as wide as the terminal, not as the source.
+    name: str
+    options: dict[str, Any]
+    changed: list[str]
+    held: ExitStack = field(default_factory=ExitStack)
+    keeps_result: bool = False
+    result: Any = None
+
+
+_calls: list[_Call] = []
+
+
+# ----- Commands -----------------------------------------------------------------------------
+
+
+def command(function: Callable[..., None]) -> Callable[..., None]:
+    """Make a function a command: its options flat, its errors one line and an exit code.
+
+    ``COUNTERPROBE_DEBUG=1`` shows the traceback. The help text is wrapped anew: its lines are as
+    wide as the terminal, not as the source.
     """
+    own = inspect.signature(function, eval_str=True).parameters.values()
+    groups: dict[str, Any] = {
+        one.name: one.annotation for one in own if is_dataclass(one.annotation)
+    }
+    options: list[inspect.Parameter] = []
+    for one in own:
+        options += _options_of(groups[one.name]) if one.name in groups else [one]
+    keywords = [one.replace(kind=inspect.Parameter.KEYWORD_ONLY) for one in options]
+    defaults = {one.name: one.default for one in keywords}
 
-    @functools.wraps(command)
-    def wrapped(*args: P.args, **kwargs: P.kwargs) -> None:
-        try:
-            with warnings.catch_warnings(), _holding():
-                warnings.simplefilter("ignore", InfeasibleWarning)  # every command says it itself
-                command(*args, **kwargs)
-        except typer.Exit:
-            raise
-        except KeyboardInterrupt as stop:
-            complain(str(stop) or "interrupted")
-            raise typer.Exit(INTERRUPTED) from None
-        except BrokenPipeError:  # the reader has seen enough, as in `| head`
-            silence_output()
-            raise typer.Exit(DONE) from None
-        except Exception as problem:
-            if os.environ.get("COUNTERPROBE_DEBUG"):
-                raise
-            is_input = isinstance(problem, BAD)
-            named = is_input or isinstance(problem, CounterprobeError)
-            text = _said(problem) or type(problem).__name__
-            complain(text if named else f"{type(problem).__name__}: {text}")
-            failed = INFEASIBLE if isinstance(problem, Infeasible) else FAILED
-            raise typer.Exit(BAD_INPUT if is_input else failed) from None
+    @functools.wraps(function)
+    def wrapped(**given: Any) -> None:
+        values = {**defaults, **given}
+        asked = {name: value for name, value in values.items() if name not in BESIDE}
+        changed = [name for name, value in values.items() if value != defaults[name]]
+        with _reporting(), warnings.catch_warnings():
+            warnings.simplefilter("ignore", InfeasibleWarning)  # every command says it itself
+            _calls.append(_Call(function.__name__.replace("_", "-"), asked, changed))
+            try:
+                with _calls[-1].held:
+                    for name, kind in groups.items():
+                        own_values = {one.name: values.pop(one.name) for one in fields(kind)}
+                        values[name] = kind(**own_values)
+                    function(**values)
+            finally:
+                _calls.pop()
 
-    paragraphs = (command.__doc__ or "").split("\n\n")
+    wrapped.__signature__ = inspect.Signature(keywords)  # type: ignore[attr-defined]
+    wrapped.__annotations__ = {one.name: one.annotation for one in keywords}
+    paragraphs = (function.__doc__ or "").split("\n\n")
     wrapped.__doc__ = "\n\n".join(" ".join(text.split()) for text in paragraphs)
     return wrapped
+
+
+def _options_of(group: Any) -> list[inspect.Parameter]:
+    """Return the fields of a dataclass as parameters."""
+    types = get_type_hints(group, include_extras=True)
+    kind = inspect.Parameter.KEYWORD_ONLY
+    return [
+        inspect.Parameter(one.name, kind, default=one.default, annotation=types[one.name])
+        for one in fields(group)
+    ]
+
+
+@contextmanager
+def _reporting() -> Iterator[None]:
+    """Turn errors into one line on standard error and an exit code."""
+    try:
+        yield
+    except typer.Exit:
+        raise
+    except KeyboardInterrupt as stop:
+        complain(str(stop) or "interrupted")
+        raise typer.Exit(INTERRUPTED) from None
+    except BrokenPipeError:  # the reader has seen enough, as in `| head`
+        silence_output()
+        raise typer.Exit(DONE) from None
+    except Exception as problem:
+        if os.environ.get("COUNTERPROBE_DEBUG"):
+            raise
+        is_input = isinstance(problem, BAD)
+        text = _said(problem) or type(problem).__name__
+        if isinstance(problem, MemoryError):
+            text = f"out of memory: {text}"
+        is_named = is_input or isinstance(problem, (CounterprobeError, MemoryError))
+        complain(text if is_named else f"{type(problem).__name__}: {text}")
+        failed = INFEASIBLE if isinstance(problem, Infeasible) else FAILED
+        raise typer.Exit(BAD_INPUT if is_input else failed) from None
 
 
 def _said(problem: Exception) -> str:
@@ -113,32 +156,63 @@ def _said(problem: Exception) -> str:
     return str(problem)
 
 
-@contextmanager
-def _holding() -> Iterator[None]:
-    """Close what the command opened with :func:`hold`, however it ends."""
-    with ExitStack() as held:
-        _held.append(held)
-        try:
-            yield
-        finally:
-            _held.pop()
-
-
 def hold(resource: AbstractContextManager[T]) -> T:
     """Open something until the command ends."""
-    return _held[-1].enter_context(resource)
+    return _calls[-1].held.enter_context(resource)
+
+
+def determining() -> dict[str, Any]:
+    """Return what determines the result of the running command: its name and options."""
+    return {"command": _calls[-1].name, "options": dict(_calls[-1].options)}
+
+
+def check_options(function: Callable[..., None], options: dict[str, Any], source: str) -> None:
+    """Refuse options, read from a file, that a command has not, or that are of another kind."""
+    known = inspect.signature(function).parameters
+    for name, value in options.items():
+        if name not in known or name in BESIDE:
+            raise ValueError(f"{source} is damaged: no option is called {name!r:.40}")
+        if not _fits(value, get_args(known[name].annotation)[0]):
+            raise ValueError(f"{source} is damaged: {name} cannot be {value!r:.40}")
+    for name, one in known.items():
+        if one.default is one.empty and name not in options:
+            raise ValueError(f"{source} is damaged: it does not say {name}")
+
+
+def _fits(value: Any, kind: Any) -> bool:
+    """Whether a value from JSON is of the kind that an option has."""
+    if isinstance(kind, UnionType):
+        return any(_fits(value, one) for one in get_args(kind))
+    if get_origin(kind) is list:
+        return isinstance(value, list) and all(isinstance(one, str) for one in value)
+    return type(value) is kind or (kind is float and type(value) is int)
+
+
+def changed_options() -> list[str]:
+    """Return the names of the running command's options that have not their defaults."""
+    return _calls[-1].changed
+
+
+def result_of(function: Callable[..., None], options: dict[str, Any]) -> Any:
+    """Run a command quietly, for what it would write as JSON; an exit code is no matter."""
+    outer = _calls[-1]
+    outer.keeps_result, outer.result = True, None
+    try:
+        function(**options, json="-")
+    except typer.Exit as ended:
+        if outer.result is None:
+            raise ended
+    finally:
+        outer.keeps_result = False
+    return outer.result
+
+
+# ----- What is said -------------------------------------------------------------------------
 
 
 def silence_output() -> None:
     """Send the rest of standard output nowhere, so that the interpreter's last flush succeeds."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-
-
-class _PipedConsole(Console):
-    """A console whose reader may go away: commands end quietly, and not with an error."""
-
-    def on_broken_pipe(self) -> None:
-        raise BrokenPipeError
 
 
 def complain(text: str) -> None:
@@ -152,34 +226,56 @@ def announce(text: str) -> None:
         print(f"counterprobe: {text}", file=sys.stderr, flush=True)
 
 
-def console_for(json_file: str | None) -> Console:
-    """Return where tables go: standard output, or nowhere when JSON is printed there."""
-    return _PipedConsole(quiet=json_file == "-", highlight=False)
+@contextmanager
+def counting(what: str, total: int) -> Iterator[Callable[[int], None]]:
+    """Show on a terminal how many of some things are done: what it yields is told how many."""
+    console = Console(stderr=True)
+    with Bar(console=console, transient=True, disable=not console.is_terminal) as bar:
+        task = bar.add_task(what, total=total)
+        yield lambda done: bar.update(task, completed=done)
 
 
-def check_writable(file: str | None) -> None:
-    """Refuse an output file that cannot be written, before anything is computed."""
-    if file is None or file == "-":
-        return
-    target = Path(file).resolve()
-    if not target.parent.is_dir():
-        raise ValueError(f"cannot write {file}: the folder {target.parent} does not exist")
-    if target.is_dir():
-        raise ValueError(f"cannot write {file}: it is a folder")
-    if target.exists() and not os.access(target, os.W_OK):
-        raise ValueError(f"cannot write {file}: no permission")
-    try:
-        check_whole_file(target)
-    except OSError as problem:
-        why = problem.strerror or str(problem)
-        raise ValueError(f"cannot write {file}: {why[:1].lower()}{why[1:]}") from None
+def set_verbosity(verbose: bool) -> None:
+    """Send the library's log to standard error."""
+    if verbose:
+        logging.basicConfig(level=logging.DEBUG, format="%(name)s %(levelname)s: %(message)s")
+        for noisy in ("numba", "matplotlib"):
+            logging.getLogger(noisy).setLevel(logging.WARNING)
+
+
+# ----- Files --------------------------------------------------------------------------------
+
+
+def check_writable(*files: str | None) -> None:
+    """Refuse output files that cannot be written, before anything is computed."""
+    for file in files:
+        if file is None or file == "-":
+            continue
+        target = Path(file).resolve()
+        if not target.parent.is_dir():
+            raise ValueError(f"cannot write {file}: the folder {target.parent} does not exist")
+        if target.is_dir():
+            raise ValueError(f"cannot write {file}: it is a folder")
+        if target.exists() and not os.access(target, os.W_OK):
+            raise ValueError(f"cannot write {file}: no permission")
+        try:
+            check_whole_file(target)
+        except OSError as problem:
+            why = problem.strerror or str(problem)
+            raise ValueError(f"cannot write {file}: {why[:1].lower()}{why[1:]}") from None
+
+
+def write_result(file: str | None, content: dict[str, Any]) -> None:
+    """Write JSON with what made it, which ``counterprobe reproduce`` makes again."""
+    write_json(file, {**content, "made_by": {**determining(), "versions": versions()}})
 
 
 def write_json(file: str | None, content: Any) -> None:
     """Write JSON to a file, whole or not at all, or to standard output for ``-``."""
-    if file is None:
-        return
-    write_text(file, json.dumps(plain(content), indent=2, allow_nan=False) + "\n")
+    if len(_calls) > 1 and _calls[-2].keeps_result:
+        _calls[-2].result = plain(content)
+    elif file is not None:
+        write_text(file, json.dumps(plain(content), indent=2, allow_nan=False) + "\n")
 
 
 def write_text(file: str, text: str) -> None:
@@ -189,6 +285,35 @@ def write_text(file: str, text: str) -> None:
         return
     with whole_file(file) as partial:
         partial.write_text(text, encoding="utf-8")
+
+
+def say_written(console: Console, *files: str | None) -> None:
+    """Say where files are, those that were wanted."""
+    for file in files:
+        if file is not None:
+            console.print(Text(f"Wrote {file}."), soft_wrap=True)
+
+
+# ----- Tables -------------------------------------------------------------------------------
+
+
+class _PipedConsole(Console):
+    """A console whose reader may go away: commands end quietly, and not with an error."""
+
+    def on_broken_pipe(self) -> None:
+        raise BrokenPipeError
+
+
+def console_for(json_file: str | None) -> Console:
+    """Return where tables go: standard output, or nowhere when JSON is printed there."""
+    return _PipedConsole(quiet=json_file == "-", highlight=False)
+
+
+def number(value: float | None, form: str, missing: str = "-") -> str:
+    """Return a number for people; what was not measured has none, and rounding is zero."""
+    if value is None or math.isnan(value):
+        return missing
+    return "0" if abs(value) < 1e-12 else format(value, form)
 
 
 def key_value_table(title: str, rows: dict[str, Any]) -> Group:
@@ -201,30 +326,76 @@ def key_value_table(title: str, rows: dict[str, Any]) -> Group:
     return Group(Text(title, style="italic"), table)
 
 
-def format_kl(kl: BatchKL | None) -> str:
-    """Return a batch KL for people."""
-    if kl is None:
-        return "not measured"
-    if math.isnan(kl.value):
-        return "does not apply"
-    error = f" (SE {kl.standard_error:.2g})" if kl.standard_error else ""
-    return f"{kl.value:.6g}{error}"
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A column: its heading, a few whole words, and how soon it may be left out.
+
+    Attributes
+    ----------
+    heading : str
+    rank : int
+        0 is never left out; higher ranks go first.
+    """
+
+    heading: str
+    rank: int = 0
+
+    @property
+    def lines(self) -> list[str]:
+        """The heading, broken at its last space if it has one."""
+        return self.heading.rsplit(" ", 1)
 
 
-def parse_settings(pairs: list[str]) -> dict[str, str]:
-    """Read ``key=value`` words."""
-    settings = {}
-    for pair in pairs:
-        key, separator, value = pair.partition("=")
-        if not separator or not key:
-            raise ValueError(f"--set takes key=value, got {pair!r}")
-        settings[key.strip().replace("-", "_")] = value.strip()
-    return settings
+def print_table(
+    console: Console,
+    title: str,
+    columns: Sequence[Column | str],
+    rows: Sequence[Sequence[str]],
+    notes: Sequence[str] = (),
+) -> None:
+    """Print a table that fits the terminal: whole words, and the less important columns dropped.
 
+    Parameters
+    ----------
+    console : Console
+    title : str
+    columns : sequence of Column or str
+        The first holds names, to the left; the others are to the right.
+    rows : sequence of sequence of str
+        Cells; those of the first column break at spaces where they must.
+    notes : sequence of str
+        Sentences below it.
+    """
+    known = [Column(one) if isinstance(one, str) else one for one in columns]
+    gap = 1 if console.width < NARROW else 2
+    widths = [
+        max([*map(len, column.lines), *(len(row[k]) for row in rows)])
+        for k, column in enumerate(known)
+    ]
+    # A name with settings may take several lines; its longest word may not.
+    words = [word for row in rows for word in row[0].split()]
+    least = max(map(len, [*known[0].lines, *words]))
+    shown = list(range(len(known)))
 
-def set_verbosity(verbose: bool) -> None:
-    """Send the library's log to standard error."""
-    if verbose:
-        logging.basicConfig(level=logging.DEBUG, format="%(name)s %(levelname)s: %(message)s")
-        for noisy in ("numba", "matplotlib"):
-            logging.getLogger(noisy).setLevel(logging.WARNING)
+    def left_for_names() -> int:
+        return console.width - sum(widths[k] + gap for k in shown[1:])
+
+    while left_for_names() < least and any(known[k].rank for k in shown):
+        shown.remove(max(shown, key=lambda k: known[k].rank))
+    table = Table(box=None, padding=(0, gap, 0, 0), pad_edge=False)
+    for k in shown:
+        heading = Text("\n".join(known[k].lines))
+        if k == shown[0]:
+            width = max(least, min(widths[0], left_for_names()))
+            table.add_column(heading, max_width=width, overflow="fold")
+        else:
+            table.add_column(heading, justify="right", no_wrap=True)
+    for row in rows:
+        table.add_row(*(Text(row[k]) for k in shown))
+    console.print(Text(title, style="italic"))
+    console.print(table)
+    omitted = [column.heading for k, column in enumerate(known) if k not in shown]
+    if omitted:
+        notes = [f"Left out for want of width: {', '.join(omitted)}.", *notes]
+    for note in notes:
+        console.print(Text(note, style="dim"))

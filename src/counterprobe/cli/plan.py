@@ -3,23 +3,23 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from typing import Annotated, Any, cast
+from typing import Annotated, Any
 
 import typer
 
-from counterprobe.cli import output
-from counterprobe.cli.plots import check_plot
-from counterprobe.cli.tradeoff import lower_bound_of, plot_tradeoff
+from counterprobe.cli import options, output
+from counterprobe.cli.plots import check_plot, plot_tradeoff
 from counterprobe.targets import families
 from counterprobe.targets.class_checker import check_class
 from counterprobe.theory import bounds
-from counterprobe.theory.parameters import MIN_CUTOFF, Calibration, Case, calibrate
+from counterprobe.theory.parameters import MIN_CUTOFF, Calibration, calibrate
 
 __all__ = ["plan"]
 
 
-@output.friendly
+@output.command
 def plan(
+    budgets: options.Budgets,
     n: Annotated[int, typer.Option("--n", help="Number of positions N.")] = 16384,
     vocab: Annotated[int, typer.Option("--vocab", "--v", help="Vocabulary size V.")] = 2048,
     s: Annotated[float, typer.Option("--s", help="Rank-frequency exponent s, above 1.")] = 1.5,
@@ -28,20 +28,6 @@ def plan(
         str,
         typer.Option(help="Degree cutoff: a number, 'balanced' (the paper's) or 'best'."),
     ] = "balanced",
-    case: Annotated[str, typer.Option(help="'tv' or 'kl': the accuracy case.")] = "tv",
-    hellinger_radius: Annotated[
-        float | None,
-        typer.Option(help="Radius x of the oracle; epsilon/2, or sqrt(KL tolerance/2)."),
-    ] = None,
-    kl_tolerance: Annotated[
-        float | None, typer.Option(help="Output KL aimed at, case kl; epsilon^2/2.")
-    ] = None,
-    kl_row_budget: Annotated[
-        float | None, typer.Option(help="Forward KL of a row, case kl; KL tolerance/(2N).")
-    ] = None,
-    failure_budget: Annotated[
-        float | None, typer.Option(help="Chance that some screen may fail; from epsilon.")
-    ] = None,
     target_error: Annotated[
         float | None,
         typer.Option(help="TV error for which the lower bound is evaluated; epsilon."),
@@ -50,16 +36,8 @@ def plan(
         str | None,
         typer.Option(help="Check whether this family, at small size, is in the paper's class."),
     ] = None,
-    plot: Annotated[
-        str | None,
-        typer.Option(
-            metavar="FILE",
-            help="Draw the probe/round trade-off (.png, .svg or .pdf; needs the extra 'study').",
-        ),
-    ] = None,
-    json: Annotated[
-        str | None, typer.Option(metavar="FILE", help="Write JSON ('-': print it).")
-    ] = None,
+    plot: options.PlotFile = None,
+    json: options.JsonFile = None,
 ) -> None:
     """Compute the paper's public parameters, feasibility, caps and bounds.
 
@@ -74,43 +52,42 @@ def plan(
 
     counterprobe plan --n 1000000 --vocab 65536 --s 2 --case kl --kl-tolerance 0.01
     """
-    output.check_writable(json)
-    output.check_writable(plot)
+    output.check_writable(json, plot)
     if plot is not None:
         check_plot(plot)
-    if case not in ("tv", "kl"):
-        raise ValueError(f"--case must be 'tv' or 'kl', got {case!r}")
-    which = cast(Case, case)
-    public, clipped = _at_cutoff(
-        calibrate(
-            n,
-            vocab,
-            epsilon=epsilon,
-            degree_cutoff=MIN_CUTOFF,
-            case=which,
-            hellinger_radius=hellinger_radius,
-            kl_tolerance=kl_tolerance,
-            kl_row_budget=kl_row_budget,
-            failure_budget=failure_budget,
-        ),
-        s,
-        cutoff,
-    )
+    given = {"epsilon": epsilon, **budgets.given()}
+    public, clipped = _at_cutoff(calibrate(n, vocab, degree_cutoff=MIN_CUTOFF, **given), s, cutoff)
     feasible = bounds.feasibility(public)
     _, caps = bounds.guarantee_caps(public, s)
     tight, tight_caps = bounds.guarantee_caps(public, s, tight=True)
-    lower = lower_bound_of(public, s, target_error)
-    rule = "best" if cutoff == "best" else "balanced"
-    crossing = bounds.crossing_length(
+    lower = bounds.lower_bound(
+        n,
+        vocab,
         epsilon=epsilon,
         rank_exponent=s,
-        cutoff=rule,
-        case=which,
-        hellinger_radius=hellinger_radius,
-        kl_tolerance=kl_tolerance,
-        failure_budget=failure_budget,
+        target_error=target_error,
+        hellinger_radius=public.hellinger_radius,
+        edge_signal=public.edge_signal,
     )
-    record = _record(public, cutoff, clipped, s, feasible, lower) | {
+    rule: Any = "best" if cutoff == "best" else "balanced"
+    given.pop("kl_row_budget", None)
+    crossing = bounds.crossing_length(rank_exponent=s, cutoff=rule, **given)
+    record = {
+        "n": n,
+        "vocab": vocab,
+        "s": s,
+        "epsilon": epsilon,
+        "case": public.case,
+        "cutoff_rule": cutoff,
+        "cutoff_clipped": clipped,
+        "parameters": {**asdict(public), "risk_bound": public.risk_bound},
+        "target_risk": public.target_risk,
+        "meets_target": public.meets_target,
+        "feasible_by_lemma": feasible.by_lemma,
+        "feasible_directly": feasible.directly,
+        "infeasible_reason": feasible.reason,
+        "threshold": feasible.threshold,
+        "lower_bound": asdict(lower),
         "caps": asdict(caps),
         "tight": {
             "num_colors": tight.num_colors,
@@ -123,7 +100,7 @@ def plan(
     console = output.console_for(json)
     console.print(
         output.key_value_table(
-            f"Public parameters, case {case}, N = {n:,}, V = {vocab:,}, s = {s:g}, "
+            f"Public parameters, case {public.case}, N = {n:,}, V = {vocab:,}, s = {s:g}, "
             f"epsilon = {epsilon:g}",
             _parameter_rows(public, cutoff, clipped, feasible),
         )
@@ -150,39 +127,11 @@ def plan(
     console.print(_verdict(n, feasible, caps.total, crossing, rule))
     if plot is not None:
         plot_tradeoff(plot, public, s, lower)
-        console.print(f"Trade-off drawn to {plot}.")
+        output.say_written(console, plot)
     output.write_json(json, record)
     if not feasible.directly:
         output.complain(f"infeasible: {feasible.reason}")
         raise typer.Exit(output.INFEASIBLE)
-
-
-def _record(
-    public: Calibration,
-    cutoff: str,
-    clipped: bool,
-    s: float,
-    feasible: bounds.Feasibility,
-    lower: bounds.LowerBound,
-) -> dict[str, Any]:
-    """Return what does not depend on caps, as plain values."""
-    return {
-        "n": public.length,
-        "vocab": public.vocab_size,
-        "s": s,
-        "epsilon": public.epsilon,
-        "case": public.case,
-        "cutoff_rule": cutoff,
-        "cutoff_clipped": clipped,
-        "parameters": {**asdict(public), "risk_bound": public.risk_bound},
-        "target_risk": public.target_risk,
-        "meets_target": public.meets_target,
-        "feasible_by_lemma": feasible.by_lemma,
-        "feasible_directly": feasible.directly,
-        "infeasible_reason": feasible.reason,
-        "threshold": feasible.threshold,
-        "lower_bound": asdict(lower),
-    }
 
 
 def _at_cutoff(public: Calibration, s: float, cutoff: str) -> tuple[Calibration, bool]:

@@ -1,25 +1,44 @@
-"""Plots of the command line: checked early, written whole; quality against submissions."""
+"""Pictures of the command line: quality against submissions, a structure, a trade-off.
+
+All need matplotlib, which is checked before anything is computed and imported only here.
+"""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
+from counterprobe.discovery import SoftStructure, Structure
 from counterprobe.evaluation.comparison import Comparison
 from counterprobe.extras import load_extra
 from counterprobe.files import whole_file
+from counterprobe.run.unmasking import Unmasking
+from counterprobe.samplers import Packed
+from counterprobe.streams import Streams
+from counterprobe.targets import families
+from counterprobe.theory import bounds
+from counterprobe.theory.parameters import MIN_CUTOFF, Calibration
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-__all__ = ["check_plot", "new_figure", "quality_plot", "save_plot"]
+__all__ = ["check_plot", "plot_quality", "plot_structure", "plot_tradeoff"]
 
 FORMATS = (".png", ".svg", ".pdf")
 MARKERS = "osD^v<>PXph*"
+COLORS = "viridis"
 # Zero has no place on a logarithmic axis, and less than this is rounding: one line for all of it.
 FLOOR = 1e-6
+# Names that fit under the arcs of a structure, and arcs that can be told apart.
+MOST_NAMES = 40
+MOST_ARCS = 600
+# The packed sampler is run up to this size: a picture should not take minutes.
+MEASURED_LENGTH = 16384
 
 
 def check_plot(file: str) -> None:
@@ -29,31 +48,22 @@ def check_plot(file: str) -> None:
     load_extra("matplotlib.figure", "study", "--plot")
 
 
-def new_figure(width: float, height: float) -> Figure:
+def _figure(width: float, height: float) -> Figure:
     """Return an empty figure, in inches, that no window shows."""
     canvas = load_extra("matplotlib.figure", "study", "--plot")
     figure: Figure = canvas.Figure(figsize=(width, height), layout="constrained")
     return figure
 
 
-def save_plot(figure: Figure, file: str, *, dpi: int) -> None:
+def _save(figure: Figure, file: str, *, dpi: int) -> None:
     """Write a figure whole or not at all; the file's ending says how."""
     with whole_file(file) as partial:
         figure.savefig(partial, format=Path(file).suffix.lower()[1:], dpi=dpi)
 
 
-def quality_plot(file: str, lines: Mapping[str, Sequence[Comparison]], title: str) -> None:
-    """Draw mean batch KL against mean submissions.
-
-    Parameters
-    ----------
-    file : str
-        Where to write it.
-    lines : mapping of str to sequence of Comparison
-        A sampler's label, and its points.
-    title : str
-    """
-    figure = new_figure(9.5, 5.5)
+def plot_quality(file: str, lines: Mapping[str, Sequence[Comparison]], title: str) -> None:
+    """Draw mean batch KL against mean submissions: labels of samplers, and their points."""
+    figure = _figure(9.5, 5.5)
     axes = figure.subplots()
     drawn = {
         label: [
@@ -94,4 +104,156 @@ def quality_plot(file: str, lines: Mapping[str, Sequence[Comparison]], title: st
     axes.set_title(title, fontsize=10)
     axes.grid(True, which="major", alpha=0.25)
     axes.legend(fontsize=8, loc="center left", bbox_to_anchor=(1.01, 0.5), frameon=False)
-    save_plot(figure, file, dpi=120)
+    _save(figure, file, dpi=120)
+
+
+def plot_structure(
+    file: str, structure: Structure | SoftStructure, title: str, names: Sequence[str]
+) -> None:
+    """Draw a structure: strengths as a matrix, and edges as arcs over named positions."""
+    if isinstance(structure, SoftStructure):
+        figure = _figure(13, 5.6)
+        left, right = figure.subplots(1, 2, width_ratios=[1, 1.35])
+        _matrix(figure, left, structure)
+        weights = structure.strength[structure.edges[:, 0], structure.edges[:, 1]]
+        right.set_title(
+            f"{len(structure.edges)} pairs, false discovery rate "
+            f"{structure.false_discovery_rate:.2f}"
+        )
+    else:
+        figure = _figure(11, 5)
+        right = figure.subplots()
+        weights = np.ones(len(structure.edges))
+        right.set_title(f"{len(structure.edges)} edges, certified")
+    shown = structure.residual
+    if 2 * len(shown) > structure.length:
+        shown = np.arange(structure.length)
+    edges = np.searchsorted(shown, structure.edges)
+    _arcs(right, edges, weights, [names[k] for k in shown])
+    figure.suptitle(f"{title}: {structure.ledger.total:,} evaluations")
+    _save(figure, file, dpi=150)
+
+
+def _matrix(figure: Figure, axes: Axes, structure: SoftStructure) -> None:
+    """Show strengths between masked positions."""
+    residual = structure.residual
+    strength = structure.strength[np.ix_(residual, residual)]
+    positive = strength[strength > 0]
+    axes.set_title("strength between positions")
+    if len(positive) == 0:
+        axes.text(0.5, 0.5, "none found", ha="center", va="center", transform=axes.transAxes)
+        axes.set_axis_off()
+        return
+    colors = load_extra("matplotlib.colors", "study", "--plot")
+    largest = float(positive.max())
+    smallest = max(min(structure.noise_floor, largest / 10), largest / 1e3, 1e-9)
+    shown = axes.imshow(
+        np.where(strength > 0, strength, np.nan),
+        norm=colors.LogNorm(smallest, largest),
+        cmap=COLORS,
+        interpolation="nearest",
+    )
+    axes.set_xlabel("masked position, in order")
+    axes.set_ylabel("masked position, in order")
+    figure.colorbar(shown, ax=axes, label="nats", shrink=0.85)
+
+
+def _arcs(
+    axes: Axes,
+    edges: np.ndarray,
+    weights: np.ndarray,
+    names: Sequence[str],
+) -> None:
+    """Draw edges as half circles over named positions, the strongest on top."""
+    length = len(names)
+    patches = load_extra("matplotlib.patches", "study", "--plot")
+    maps = load_extra("matplotlib", "study", "--plot").colormaps[COLORS]
+    order = np.argsort(-weights, kind="stable")[:MOST_ARCS][::-1]
+    largest = float(weights.max(initial=1e-9))
+    for k in order:
+        i, j = sorted(edges[k].tolist())
+        share = float(weights[k]) / largest
+        axes.add_patch(
+            patches.Arc(
+                ((i + j) / 2, 0),
+                j - i,
+                j - i,
+                theta1=0,
+                theta2=180,
+                color=maps(0.9 * share),
+                lw=0.6 + 2.4 * share,
+                alpha=0.35 + 0.6 * share,
+            )
+        )
+    spans = np.abs(edges[order, 0] - edges[order, 1]) if len(order) else np.ones(1)
+    axes.set_xlim(-1, max(length, 1))
+    axes.set_ylim(0, 0.55 * spans.max())
+    axes.set_yticks([])
+    for side in ("left", "right", "top"):
+        axes.spines[side].set_visible(False)
+    named = range(0, length, math.ceil(length / MOST_NAMES) or 1)
+    axes.set_xticks(named, [names[k] for k in named], fontsize=8, rotation=90)
+    axes.set_xlabel("position")
+
+
+def _cap_curves(public: Calibration, rank_exponent: float) -> dict[str, list[tuple[int, int]]]:
+    """Return the caps on (probes, commits) over cutoffs, with both counts of colorings."""
+    curves: dict[str, list[tuple[int, int]]] = {"paper's formulas": [], "exact binomial tail": []}
+    cutoff = float(MIN_CUTOFF)
+    while cutoff <= public.length - 1:
+        here = public.with_cutoff(int(cutoff))
+        for label, tight in (("paper's formulas", False), ("exact binomial tail", True)):
+            caps = bounds.guarantee_caps(here, rank_exponent, tight=tight)[1]
+            curves[label].append((caps.probes, caps.commits))
+        cutoff = max(1.25 * cutoff, cutoff + 1)
+    return curves
+
+
+def plot_tradeoff(
+    file: str, public: Calibration, rank_exponent: float, lower: bounds.LowerBound
+) -> None:
+    """Draw caps over all cutoffs, the lower bound, and where runs of the same size lie."""
+    length = public.length
+    curves = _cap_curves(public, rank_exponent)
+    figure = _figure(9.5, 5)
+    axes = figure.subplots()
+    for (label, points), style in zip(curves.items(), ("-", "--"), strict=True):
+        axes.plot(*zip(*points, strict=True), style, label=f"cap, {label}")
+    if lower.applies:
+        error = f"lower bound at TV error {lower.target_error:g}"
+        axes.axvline(max(lower.probes, 1), color="grey", linestyle=":", label=f"{error}, probes")
+        axes.axhline(max(lower.rounds, 1), color="grey", linestyle="-.", label=f"{error}, rounds")
+    for marker, (label, probes, rounds) in zip("sDo", _runs(length), strict=False):
+        axes.plot(max(probes, 1), rounds, marker, label=label)
+    axes.axhline(length, color="black", linewidth=0.6)
+    axes.text(
+        0.99,
+        length,
+        "N rounds: one at a time",
+        transform=axes.get_yaxis_transform(),
+        ha="right",
+        va="bottom",
+        fontsize=8,
+    )
+    axes.set(
+        xscale="log",
+        yscale="log",
+        xlabel="probes (none is drawn at 1; caps over cutoffs 9 .. N-1)",
+        ylabel="commit rounds",
+        title=f"N = {length:,}, V = {public.vocab_size:,}, s = {rank_exponent:g}, "
+        f"epsilon = {public.epsilon:g}",
+    )
+    # Beside the axes, where it covers nothing.
+    axes.legend(fontsize=8, loc="center left", bbox_to_anchor=(1.01, 0.5), frameon=False)
+    _save(figure, file, dpi=150)
+
+
+def _runs(length: int) -> list[tuple[str, int, int]]:
+    """Return probes and rounds at this size: of two rules as defined, of a third as measured."""
+    runs = [("sequential: no probes", 0, length), ("one-batch: no probes", 0, 1)]
+    if length <= MEASURED_LENGTH:
+        law: Any = families.two_type_path(length, 196)
+        result = Packed()(Unmasking(law.oracle()), Streams.from_seed(1))
+        label = "packed, tuned: measured on a two-type path"
+        runs.append((label, result.ledger.probes, result.ledger.commits))
+    return runs

@@ -6,25 +6,24 @@ from typing import Annotated
 
 import numpy as np
 import typer
-from rich.console import Console
-from rich.progress import track
 
-from counterprobe.cli import output
+from counterprobe.cli import options, output
 from counterprobe.evaluation import reference_kl
 from counterprobe.targets import families
 
 __all__ = ["reference"]
 
+# Draws that the terminal shows.
+SHOWN = 12
 
-@output.friendly
+
+@output.command
 def reference(
     family: Annotated[str, typer.Option(help="Family of the hidden forest.")] = "path",
     n: Annotated[int, typer.Option("--n", help="Number of positions.")] = 2048,
     draws: Annotated[int, typer.Option(help="Number of target draws.")] = 8,
     first_seed: Annotated[int, typer.Option(help="Target seed of the first draw.")] = 0,
-    json: Annotated[
-        str | None, typer.Option(metavar="FILE", help="Write JSON ('-': print it).")
-    ] = None,
+    json: options.JsonFile = None,
 ) -> None:
     """Compute the reference KL L_0 of a family: one product batch of all positions.
 
@@ -36,41 +35,18 @@ def reference(
     output.check_writable(json)
     if draws < 1:
         raise ValueError(f"--draws must be at least 1, got {draws}")
-    console = output.console_for(json)
-    progress = Console(stderr=True)
-    values = [
-        reference_kl(families.build(family, n, first_seed + k))
-        for k in track(
-            range(draws),
-            "target draws",
-            console=progress,
-            transient=True,
-            disable=not progress.is_terminal,
-        )
-    ]
+    values: list[float] = []
+    with output.counting("target draws", draws) as show:
+        for k in range(draws):
+            values.append(reference_kl(families.build(family, n, first_seed + k)))
+            show(k + 1)
     mean = float(np.mean(values))
     sd = float(np.std(values, ddof=1)) if draws > 1 else None
-    console.print(
-        output.key_value_table(
-            f"Reference KL of {family}, N = {n:,}",
-            {
-                **{
-                    f"draw {first_seed + k}": f"{value:.6g}" for k, value in enumerate(values[:12])
-                },
-                **({"...": f"{draws - 12} more"} if draws > 12 else {}),
-                "mean": f"{mean:.6g}",
-                "sd": "needs two draws" if sd is None else f"{sd:.3g}",
-            },
-        )
-    )
-    output.write_json(
-        json,
-        {
-            "family": family,
-            "n": n,
-            "first_seed": first_seed,
-            "draws": values,
-            "mean": mean,
-            "sd": sd,
-        },
-    )
+    rows = {f"draw {first_seed + k}": f"{value:.6g}" for k, value in enumerate(values[:SHOWN])}
+    if draws > SHOWN:
+        rows["..."] = f"{draws - SHOWN} more"
+    rows |= {"mean": f"{mean:.6g}", "sd": "needs two draws" if sd is None else f"{sd:.3g}"}
+    title = f"Reference KL of {family}, N = {n:,}"
+    output.console_for(json).print(output.key_value_table(title, rows))
+    size = {"family": family, "n": n, "first_seed": first_seed}
+    output.write_result(json, {**size, "draws": values, "mean": mean, "sd": sd})

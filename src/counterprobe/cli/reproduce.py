@@ -1,65 +1,57 @@
-"""``counterprobe reproduce``: make a recorded run again and say whether it came back the same."""
+"""``counterprobe reproduce``: make a result again and say whether it came back the same."""
 
 from __future__ import annotations
 
 import json as json_module
 import math
-from dataclasses import fields
-from types import NoneType
+from collections.abc import Callable, Iterator
 from typing import Annotated, Any
 
 import typer
 
-from counterprobe.cli import output
-from counterprobe.cli.records import run_record
-from counterprobe.cli.targets import Target
-from counterprobe.evaluation import run_trial
-from counterprobe.evaluation.batch_kl import DEFAULT_DRAWS
+from counterprobe.cli import options, output
+from counterprobe.cli.compare import compare
+from counterprobe.cli.compare_models import compare_models
+from counterprobe.cli.dependence import dependence
+from counterprobe.cli.discover import discover
+from counterprobe.cli.infill import infill
+from counterprobe.cli.reference import reference
+from counterprobe.cli.sample import sample
+from counterprobe.cli.verify import verify
 from counterprobe.files import read_text
-from counterprobe.run.results import versions
-from counterprobe.samplers import build_sampler
-from counterprobe.states import fingerprint
-from counterprobe.streams import Streams
 
-__all__ = ["differences", "reproduce"]
+__all__ = ["differences", "read_result", "reproduce"]
 
-# What a record says about the machine and the moment, not about the run.
-APART = {"seconds", "versions", "against", "tokens", "target"}
-# What measures the run: sums in another order may round differently.
-MEASURED = {"batch_kl", "batch_kl_se"}
-TOLERANCE = 1e-9
-NEEDED = ("sampler", "settings", "n", "decision_seed", "commit_seed")
-# What a record may hold that a run is made of.
-KINDS: dict[str, Any] = {
-    "sampler": str,
-    "settings": dict,
-    "n": int,
-    "seed": int,
-    "target_seed": int,
-    "target": dict,
-    "family": str,
-    "draws": (int, NoneType),
-    "temperature": (int, float),
-    "tokens": (list, NoneType),
-    "versions": dict,
-    "against": dict,
+COMMANDS: dict[str, Callable[..., None]] = {
+    "sample": sample,
+    "compare": compare,
+    "compare-models": compare_models,
+    "infill": infill,
+    "discover": discover,
+    "dependence": dependence,
+    "reference": reference,
+    "verify": verify,
 }
+# What a result says about the machine and the moment, not about the run.
+APART = {"seconds", "versions", "made_by", "faults"}
+# Sums in another order round differently; a model's rows also with the batch they are part of.
+TOLERANCE, MODEL_TOLERANCE = 1e-9, 1e-4
+# Differences that are named one by one.
+SHOWN = 20
 
 
-@output.friendly
+@output.command
 def reproduce(
     result: Annotated[
-        str,
-        typer.Argument(metavar="RESULT.json", help="What sample --json or compare --json wrote."),
+        str, typer.Argument(metavar="RESULT.json", help="What a command wrote with --json.")
     ],
-    json: Annotated[
-        str | None, typer.Option(metavar="FILE", help="Write the outcome as JSON ('-': print it).")
-    ] = None,
+    json: options.JsonFile = None,
 ) -> None:
-    """Make every run of a result again, and say whether it came back the same.
+    """Make a result again by the options it was made with, and say whether it came back the same.
 
-    Tokens, ledger, rights, stop and batch KL are compared; wall time is not. Versions that differ
-    are named, since they may be the reason. Exit code 1 if anything came back different.
+    Everything is compared but wall time, work saved by a checkpoint, and versions; versions that
+    differ are named, since they may be the reason. Files that were read must still be there. Exit
+    code 1 if anything came back different.
 
     For example:
 
@@ -68,122 +60,76 @@ def reproduce(
     counterprobe reproduce run.json
     """
     output.check_writable(json)
+    before = read_result(result)
+    made = before["made_by"]
+    again = output.result_of(COMMANDS[made["command"]], made["options"])
+    is_model = made["options"].get("model") is not None
+    changed = dict(differences(before, again, MODEL_TOLERANCE if is_model else TOLERANCE))
+    now = again["made_by"]["versions"]
+    versions = {
+        name: (str(then), now.get(name, "none"))
+        for name, then in made["versions"].items()
+        if then != now.get(name)
+    }
     console = output.console_for(json)
-    outcomes = []
-    for record in _records(result):
-        again = _run_again(record)
-        changed = differences(record, again)
-        label = f"{record['sampler']} on {again['family']}, N = {again['n']:,}"
-        outcomes.append(
-            {
-                "sampler": record["sampler"],
-                "same": not changed,
-                "differences": changed,
-                "versions": _version_changes(record),
-            }
-        )
-        console.print(f"{label}: {'the same' if not changed else 'DIFFERENT'}")
-        for name, (before, now) in changed.items():
-            console.print(f"    {name}: {before!r} before, {now!r} now", soft_wrap=True)
-        for name, (before, now) in _version_changes(record).items():
-            console.print(f"    version of {name}: {before} before, {now} now")
-    same = all(outcome["same"] for outcome in outcomes)
-    output.write_json(json, {"same": same, "runs": outcomes})
-    if not same:
+    console.print(f"{made['command']}: {'the same' if not changed else 'DIFFERENT'}")
+    for name, (then, value) in [*changed.items()][:SHOWN]:
+        console.print(f"    {name}: {then!r} before, {value!r} now", soft_wrap=True)
+    if len(changed) > SHOWN:
+        console.print(f"    ... and {len(changed) - SHOWN} more")
+    for name, (then, value) in versions.items():
+        console.print(f"    version of {name}: {then} before, {value} now")
+    output.write_json(
+        json,
+        {
+            "command": made["command"],
+            "same": not changed,
+            "differences": changed,
+            "versions": versions,
+        },
+    )
+    if changed:
         output.complain(f"{result} did not come back the same")
         raise typer.Exit(output.FAILED)
 
 
-def _records(file: str) -> list[dict[str, Any]]:
-    """Read the recorded runs of a file."""
+def read_result(file: str) -> dict[str, Any]:
+    """Read a result that can be made again; refuse other files and unknown options."""
     try:
         content = json_module.loads(read_text(file))
     except (json_module.JSONDecodeError, RecursionError) as problem:
         raise ValueError(f"{file} is not JSON: {problem}") from None
-    foreign = f"{file} is not a result of 'sample --json' or 'compare --json'"
-    found = content.get("records", [content]) if isinstance(content, dict) else None
-    records = [one for one in found if isinstance(one, dict)] if isinstance(found, list) else []
-    records += [one["against"] for one in records if isinstance(one.get("against"), dict)]
-    if not records or len(records) < len(found or ()):
-        raise ValueError(foreign)
-    missing = [name for name in NEEDED if any(name not in record for record in records)]
-    if missing:
-        raise ValueError(f"{foreign}: it lacks {', '.join(missing)}")
-    for record in records:
-        _check_record(record, file)
-    return records
-
-
-def _check_record(record: dict[str, Any], file: str) -> None:
-    """Refuse a run that no record describes; what else is wrong with it fails when it is made."""
-    for name, kinds in KINDS.items():
-        if name in record and not isinstance(record[name], kinds):
-            raise ValueError(f"{file} is damaged: {name} cannot be {record[name]!r:.40}")
-    target = record.get("target", {})
-    unknown = sorted(set(target) - {field.name for field in fields(Target)})
-    if unknown:
-        raise ValueError(f"{file} is damaged: a target has no {unknown[0]!r:.40}")
-    if "target" not in record and not {"family", "target_seed"} <= set(record):
-        raise ValueError(f"{file} is damaged: it does not say which target a run was on")
-
-
-def _run_again(record: dict[str, Any]) -> dict[str, Any]:
-    target = Target.from_record(record)
-    law = target.build()
-    sampler = build_sampler(record["sampler"], record["settings"])
-    draws = record.get("draws", DEFAULT_DRAWS if record.get("batch_kl") is not None else None)
-    with output.run_progress(sampler.name) as progress:
-        trial = run_trial(
-            law,
-            sampler,
-            Streams(record["decision_seed"], record["commit_seed"]),
-            draws=draws,
-            temperature=record.get("temperature", 1.0),
-            progress=progress,
-            oracle=law.oracle().rechecking(record.get("paranoid", 0.0)),
+    made = content.get("made_by") if isinstance(content, dict) else None
+    if not isinstance(made, dict) or made.get("command") not in [*COMMANDS]:
+        raise ValueError(
+            f"{file} is not a result that says what made it: --json of {', '.join(COMMANDS)}"
         )
-    again = run_record(target, law, sampler, record.get("seed", 0), trial)
-    again["tokens"] = None if trial.result.tokens is None else trial.result.tokens.tolist()
-    return again
+    options, versions = made.get("options"), made.get("versions")
+    if not isinstance(options, dict) or not isinstance(versions, dict):
+        raise ValueError(f"{file} is damaged: its options or versions are missing")
+    output.check_options(COMMANDS[made["command"]], options, file)
+    assert isinstance(content, dict)
+    return content
 
 
-def differences(record: dict[str, Any], again: dict[str, Any]) -> dict[str, tuple[Any, Any]]:
-    """Return what a rerun has otherwise than its record: name, then both values.
+def differences(
+    before: Any, now: Any, tolerance: float = TOLERANCE, name: str = ""
+) -> Iterator[tuple[str, tuple[Any, Any]]]:
+    """Give what came back otherwise: where it is, and both values.
 
-    Only what the record has is compared, so that records of earlier versions can be checked.
+    Only what the result has is compared: a field that a later version adds is no difference.
     """
-    plain: dict[str, Any] = output.plain(again)
-    changed = {}
-    for name, before in record.items():
-        if name in APART or name not in plain:
-            continue
-        now = plain[name]
-        close = (
-            name in MEASURED
-            and isinstance(before, (int, float))
-            and isinstance(now, (int, float))
-            and math.isclose(before, now, rel_tol=TOLERANCE, abs_tol=TOLERANCE)
-        )
-        if name == "tokens_fingerprint" and before == _earlier_fingerprint(plain["tokens"]):
-            continue
-        if before != now and not close:
-            changed[name] = (before, now)
-    if record.get("tokens") is not None and record["tokens"] != plain["tokens"]:
-        count = sum(a != b for a, b in zip(record["tokens"], plain["tokens"] or [], strict=False))
-        changed["tokens"] = ("as recorded", f"{count} of {len(record['tokens'])} differ")
-    return changed
-
-
-def _earlier_fingerprint(tokens: list[int] | None) -> str | None:
-    """Return the fingerprint that records had before every file had the same digest."""
-    return None if tokens is None else f"{int(fingerprint(tokens)[0]):016x}"
-
-
-def _version_changes(record: dict[str, Any]) -> dict[str, tuple[str, str]]:
-    """Return the versions that are not what they were."""
-    now = versions()
-    return {
-        name: (str(before), now.get(name, "none"))
-        for name, before in record.get("versions", {}).items()
-        if before != now.get(name)
-    }
+    if isinstance(before, dict) and isinstance(now, dict):
+        for key, value in before.items():
+            if key not in APART:
+                inner = f"{name}.{key}" if name else key
+                yield from differences(value, now.get(key), tolerance, inner)
+    elif isinstance(before, list) and isinstance(now, list) and len(before) == len(now):
+        for k, (one, other) in enumerate(zip(before, now, strict=True)):
+            yield from differences(one, other, tolerance, f"{name}[{k}]")
+    elif before != now and not (
+        isinstance(before, float)
+        and isinstance(now, (int, float))
+        and math.isclose(before, now, rel_tol=tolerance, abs_tol=tolerance)
+    ):
+        yield name, (before, now)

@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Annotated
-
-import typer
 from rich.padding import Padding
 from rich.text import Text
 
-from counterprobe.cli import output
+from counterprobe.cli import options, output
 from counterprobe.samplers import describe_samplers
 
 __all__ = ["samplers"]
 
 
-@output.friendly
+@output.command
 def samplers(
-    json: Annotated[
-        str | None, typer.Option(metavar="FILE", help="Write JSON ('-': print it).")
-    ] = None,
+    json: options.JsonFile = None,
 ) -> None:
     """List every sampler with its settings, rights, bound and source."""
     output.check_writable(json)

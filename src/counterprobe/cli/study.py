@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from importlib import resources
 from pathlib import Path
 from typing import Annotated, Any
@@ -14,18 +14,9 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
 from rich.progress import Progress as Bar
-from rich.table import Table
 
-from counterprobe.cli import output
-from counterprobe.cli.engine_options import (
-    PANEL,
-    Address,
-    RunTimeout,
-    Workers,
-    engine_of,
-    say_losses,
-)
-from counterprobe.engines import ENGINES, AnyEngine
+from counterprobe.cli import options, output
+from counterprobe.engines import AnyEngine
 from counterprobe.study.config import (
     PRESETS,
     StudyConfig,
@@ -38,7 +29,15 @@ from counterprobe.study.export import check_format as check_data_format
 from counterprobe.study.export import read_rows, rows_of, write_rows
 from counterprobe.study.protocol import PHASES, Study
 from counterprobe.study.store import Store
-from counterprobe.study.table import NOTE, growth_of, lines_of, time_spent, to_csv, to_markdown
+from counterprobe.study.table import (
+    NOTE,
+    TableLine,
+    growth_of,
+    lines_of,
+    time_spent,
+    to_csv,
+    to_markdown,
+)
 
 __all__ = ["study"]
 
@@ -61,23 +60,20 @@ DataFile = Annotated[
         "--data", metavar="FILE", help="Read an exported .parquet or .csv file, not a store."
     ),
 ]
-EngineName = Annotated[
-    str,
-    typer.Option(
-        "--engine",
-        help=f"Where runs are made: {', '.join(ENGINES)} (needs the extra 'ray').",
-        rich_help_panel=PANEL,
-    ),
-]
-JsonFile = Annotated[
-    str | None, typer.Option("--json", metavar="FILE", help="Write JSON ('-': print it).")
-]
 DEFAULT_STORE = "study.db"
 
 
+@dataclass(frozen=True, slots=True)
+class Engine(options.RunEngine):
+    """Where runs are made: unlike elsewhere, in processes unless said otherwise."""
+
+    engine: Annotated[str | None, options.in_engine(help=options.ENGINE_HELP)] = "processes"
+
+
 @study.command("run")
-@output.friendly
+@output.command
 def run(
+    engine: Engine,
     preset: Annotated[str | None, typer.Option(help=f"A preset: {', '.join(PRESETS)}.")] = None,
     config: Annotated[
         str | None, typer.Option(metavar="FILE", help="A study of your own, in TOML.")
@@ -87,14 +83,10 @@ def run(
         typer.Option(help="Another sampler as the proposal; see 'counterprobe samplers'."),
     ] = None,
     store: StoreFile = DEFAULT_STORE,
-    engine: EngineName = "processes",
-    workers: Workers = None,
-    address: Address = None,
-    timeout: RunTimeout = None,
     retune: Annotated[
         bool, typer.Option("--retune", help="Tune again; earlier runs stay in the store.")
     ] = False,
-    json: JsonFile = None,
+    json: options.JsonFile = None,
 ) -> None:
     """Run a study, or whatever is missing of it.
 
@@ -109,8 +101,7 @@ def run(
 
     counterprobe study run --config mine.toml --sampler sequential
     """
-    output.check_writable(json)
-    output.check_writable(store)
+    output.check_writable(json, store)
     if (preset is None) == (config is None):
         raise ValueError("choose one of --preset NAME and --config FILE")
     chosen = load_preset(preset) if preset is not None else read_config(str(config))
@@ -119,19 +110,16 @@ def run(
         chosen = config_from_dict({**chosen.as_dict(), **renamed}, f"--sampler {sampler}")
     with Store(store, create=True) as opened:
         opened.register(chosen, retune=retune)
-        _continue(opened, chosen, json, engine_of(engine, workers, address, timeout=timeout))
+        _continue(opened, chosen, json, engine.open())
 
 
 @study.command("resume")
-@output.friendly
+@output.command
 def resume(
+    engine: Engine,
     store: StoreFile = DEFAULT_STORE,
     name: StudyName = None,
-    engine: EngineName = "processes",
-    workers: Workers = None,
-    address: Address = None,
-    timeout: RunTimeout = None,
-    json: JsonFile = None,
+    json: options.JsonFile = None,
 ) -> None:
     """Continue a study after a stop of any kind, from its store alone.
 
@@ -140,13 +128,13 @@ def resume(
     output.check_writable(json)
     with Store(store) as opened:
         config = opened.config(_pick(opened, name))
-        _continue(opened, config, json, engine_of(engine, workers, address, timeout=timeout))
+        _continue(opened, config, json, engine.open())
 
 
 @study.command("status")
-@output.friendly
+@output.command
 def status(
-    store: StoreFile = DEFAULT_STORE, name: StudyName = None, json: JsonFile = None
+    store: StoreFile = DEFAULT_STORE, name: StudyName = None, json: options.JsonFile = None
 ) -> None:
     """Say where a study stands: runs done and missing, frozen settings, failed cells.
 
@@ -155,21 +143,15 @@ def status(
     output.check_writable(json)
     with Store(store) as opened:
         found = _open(opened, name)
-    console = output.console_for(json)
-    table = _table(f"Study {found.config.name}")
-    for heading in ("family", "N", "screened", "developed", "evaluated", "searched", "frozen"):
-        is_word = heading in ("family", "frozen")
-        table.add_column(heading, justify="left" if is_word else "right")
-    cells = []
-    for cell in sorted(
-        found.cells, key=lambda c: (found.config.families.index(c.family), c.length)
-    ):
+    cells, rows = [], []
+    families = found.config.families
+    for cell in sorted(found.cells, key=lambda c: (families.index(c.family), c.length)):
         state = found.state(cell)
         needed = Counter(task.phase for task in state.tasks)
         done = Counter(task.phase for task in state.tasks if task.name in found.records)
         frozen = _in_words(found.config, state.frozen, state.failure)
         counts = [f"{done[phase]}/{needed[phase] or '?'}" for phase in PHASES[1:]]
-        table.add_row(cell.family, f"{cell.length:,}", *counts, frozen)
+        rows.append([cell.family, f"{cell.length:,}", *counts, frozen])
         cells.append(
             {
                 "family": cell.family,
@@ -180,7 +162,9 @@ def status(
                 "failure": state.failure,
             }
         )
-    console.print(table)
+    console = output.console_for(json)
+    headings = ("family", "N", "screened", "developed", "evaluated", "searched", "frozen")
+    output.print_table(console, f"Study {found.config.name}", headings, rows)
     console.print(f"Frozen: {', '.join(found.config.differ_in)}.")
     done_runs = sum(task.name in found.records for task in found.all_tasks())
     expected = max(found.expected(), done_runs)
@@ -195,7 +179,7 @@ def status(
 
 
 @study.command("table")
-@output.friendly
+@output.command
 def table(
     store: StoreFile = DEFAULT_STORE,
     name: StudyName = None,
@@ -217,7 +201,7 @@ def table(
 
 
 @study.command("figure")
-@output.friendly
+@output.command
 def figure(
     to: Annotated[
         list[str] | None,
@@ -243,7 +227,7 @@ def figure(
 
 
 @study.command("export")
-@output.friendly
+@output.command
 def export(
     to: Annotated[
         str | None, typer.Option("--output", metavar="FILE", help="A .parquet or .csv file.")
@@ -263,7 +247,7 @@ def export(
 
 
 @study.command("presets")
-@output.friendly
+@output.command
 def presets(
     name: Annotated[str | None, typer.Argument(help="Print this preset's file.")] = None,
 ) -> None:
@@ -300,21 +284,9 @@ def _continue(
     rows = rows_of(done)
     lines = lines_of(rows)
     console = output.console_for(json)
-    summary = _table(f"Study {config.name}: total submissions")
     headings = ("family", "N", "method", "mean", "min-max", "largest K", "pass")
-    for heading in headings:
-        is_word = heading in ("family", "method")
-        summary.add_column(heading, justify="left" if is_word else "right")
-    for line in lines:
-        if line.mean is None:
-            summary.add_row(line.family, f"{line.length:,}", line.method, "failed", "", "", "")
-            continue
-        kl = "does not apply" if line.batch_kl is None else f"{line.batch_kl:.3g}"
-        summary.add_row(
-            line.family, f"{line.length:,}", line.method, f"{line.mean:,.1f}",
-            f"{line.least}-{line.most}", kl, f"{line.passed}/{line.runs}",
-        )  # fmt: skip
-    console.print(summary)
+    title = f"Study {config.name}: total submissions"
+    output.print_table(console, title, headings, [_cells(line) for line in lines])
     console.print(NOTE)
     growth = growth_of(lines)
     for (family, method), fit in growth.items():
@@ -342,9 +314,13 @@ def _continue(
         raise typer.Exit(output.INFEASIBLE)
 
 
-def _table(title: str) -> Table:
-    """Return an empty table that fits a terminal of 80 columns."""
-    return Table(title=title, title_justify="left", box=None, pad_edge=False)
+def _cells(line: TableLine) -> list[str]:
+    place = [line.family, f"{line.length:,}", line.method]
+    if line.mean is None:
+        return [*place, "failed", "", "", ""]
+    kl = output.number(line.batch_kl, ".3g", "does not apply")
+    passed = f"{line.passed}/{line.runs}"
+    return [*place, f"{line.mean:,.1f}", f"{line.least}-{line.most}", kl, passed]
 
 
 def _pick(store: Store, name: str | None) -> str:
@@ -415,7 +391,7 @@ def _progress(name: str) -> Iterator[Callable[[StudyProgress], None]]:
             )
 
         yield show
-    say_losses(losses)
+    options.say_losses(losses)
 
 
 def _duration(seconds: float) -> str:

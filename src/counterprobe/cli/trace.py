@@ -9,8 +9,7 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
-from counterprobe.cli import output
-from counterprobe.cli.bare_options import BARE
+from counterprobe.cli import options, output
 from counterprobe.trace import Trace, load_trace, replay, thin, write_page, write_trace
 from counterprobe.trace.document import kind_of
 from counterprobe.trace.examples import EXAMPLES, load_example
@@ -21,7 +20,7 @@ __all__ = ["trace"]
 MOST_LETTERS = 200
 
 
-@output.friendly
+@output.command
 def trace(
     files: Annotated[
         list[str] | None,
@@ -29,11 +28,7 @@ def trace(
     ] = None,
     html: Annotated[
         str | None,
-        typer.Option(
-            metavar="[FILE]",
-            help="Write a page that shows the run; without a name, beside the trace.",
-            rich_help_panel=output.OUTPUT,
-        ),
+        options.in_output(metavar="FILE", help="Write a page that shows the run (.html)."),
     ] = None,
     compare: Annotated[
         bool, typer.Option("--compare", help="Show two runs side by side.")
@@ -52,21 +47,15 @@ def trace(
     ] = None,
     out: Annotated[
         str | None,
-        typer.Option(
-            metavar="FILE",
-            help="Write the trace again, .json or .json.gz.",
-            rich_help_panel=output.OUTPUT,
-        ),
+        options.in_output(metavar="FILE", help="Write the trace again, .json or .json.gz."),
     ] = None,
-    json: output.SummaryFile = None,
+    json: options.JsonFile = None,
 ) -> None:
     """Show what a run did: a summary here, or a page that opens in any browser.
 
     A trace that was cut is shown as far as it goes, and the exit code is 3.
 
     For example:
-
-    counterprobe trace run.json --html (writes run.html beside it)
 
     counterprobe trace run.json --html page.html
 
@@ -76,10 +65,9 @@ def trace(
 
     counterprobe trace large.json --thin 2000000 --out small.json
     """
-    for file in (html or None, out, json):
-        output.check_writable(file)
-    if html:
-        _check_page(html, compare)
+    output.check_writable(html, out, json)
+    if html is not None and not html.lower().endswith(".html"):
+        raise ValueError(f"--html must name a file that ends in .html, got {html}")
     if thin_to is not None and thin_to < 1:
         raise ValueError(f"--thin must be at least 1, got {thin_to}")
     if out is not None and kind_of(out) == "html":
@@ -87,9 +75,6 @@ def trace(
     named = _load(files or [], example, compare)
     if out is not None and len(named) > 1:
         raise ValueError("--out writes one trace again, and --compare takes two")
-    if html == BARE:
-        html = _page_beside(files[0] if files else str(example), compare)
-        output.check_writable(html)
     if thin_to is not None:
         named = [(name, thin(one, thin_to)) for name, one in named]
     console = output.console_for(json)
@@ -98,38 +83,15 @@ def trace(
     if html is not None:
         second = named[1][1] if len(named) > 1 else None
         write_page(named[0][1], html, second, names=tuple(name for name, _ in named))
-        console.print(Text(f"Wrote {html}."), soft_wrap=True)
     if out is not None:
         write_trace(named[0][1], out)
-        console.print(Text(f"Wrote {out}."), soft_wrap=True)
+    output.say_written(console, html, out)
     records = [_record(name, one) for name, one in named]
     output.write_json(json, records if compare else records[0])
-    _end(named)
-
-
-def _check_page(html: str, compare: bool) -> None:
-    """Refuse a name that no page has; a trace there was meant to be read."""
-    name = html.lower()
-    if name.endswith(".html"):
-        return
-    remedy = "; name the page, as in --html both.html" if compare else ""
-    if not compare and name.endswith((".json", ".json.gz", ".json.partial")):
-        remedy = (
-            "; a word after --html is the page's name: for a page beside the trace put --html "
-            f"last, as in 'counterprobe trace {html} --html'"
-        )
-    raise ValueError(f"--html must name a file that ends in .html, got {html}{remedy}")
-
-
-def _page_beside(file: str, compare: bool) -> str:
-    """Return the name of the page beside a trace; that of a shipped one goes here."""
-    if compare:
-        raise ValueError("--html needs a name where two runs are shown, as in --html both.html")
-    path = Path(file)
-    name = path.name
-    for ending in (".partial", ".gz", ".json"):
-        name = name.removesuffix(ending)
-    return str(path.with_name(f"{name}.html"))
+    cut = [name for name, one in named if one.is_truncated]
+    if cut:
+        output.complain(f"{' and '.join(cut)}: cut, so only the beginning of the run was shown")
+        raise typer.Exit(output.INFEASIBLE)
 
 
 def _load(files: list[str], example: str | None, compare: bool) -> list[tuple[str, Trace]]:
@@ -146,14 +108,6 @@ def _load(files: list[str], example: str | None, compare: bool) -> list[tuple[st
         if file.lower().endswith(".html"):
             raise ValueError(f"{file} is a page, to open in a browser; trace reads FILE.json")
     return [(Path(file).name, load_trace(file)) for file in files]
-
-
-def _end(named: list[tuple[str, Trace]]) -> None:
-    """End as an incomplete result does where a trace is one."""
-    cut = [name for name, one in named if one.is_truncated]
-    if cut:
-        output.complain(f"{' and '.join(cut)}: cut, so only the beginning of the run was shown")
-        raise typer.Exit(output.INFEASIBLE)
 
 
 def _show(console: Console, name: str, trace: Trace, *, thinned: bool) -> None:

@@ -2,43 +2,50 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping
 from dataclasses import replace
+from itertools import count
 from typing import Annotated, Any
 
 import typer
 from rich.console import Console
-from rich.progress import Progress as Bar
 
-from counterprobe.cli import output
-from counterprobe.cli.instances import (
+from counterprobe.cli import options, output
+from counterprobe.cli.output import Column
+from counterprobe.errors import Infeasible
+from counterprobe.evaluation.verification import (
     HUB_EPSILON,
     HUB_VOCAB,
+    ORACLES,
     Instance,
+    boundary_oracle,
+    exact_risk,
     family_instance,
+    hypotheses_of,
     shape_instance,
 )
-from counterprobe.cli.verify_table import show_cases
-from counterprobe.errors import Infeasible
-from counterprobe.evaluation.output_law import OutputLaw, exact_output_law, seed_averaged_risk
 from counterprobe.oracles import Oracle
-from counterprobe.radii import row_radii
 from counterprobe.samplers import PackedTheory, Sampler, build_sampler
-from counterprobe.samplers.packed import PackedReport
 from counterprobe.targets.law import ForestLaw
-from counterprobe.targets.noise import FrozenNoise, Metric
-from counterprobe.theory.hypotheses import Hypothesis, check_hypotheses
+from counterprobe.targets.noise import Metric
 from counterprobe.theory.parameters import Calibration
 
 __all__ = ["verify"]
 
-ORACLES = ("exact", "random", "hide", "fake")
 # No model has more; the tables of a law of as many take some dozens of megabytes.
 MOST_TOKENS = 1 << 20
+BUDGETS = (
+    "epsilon", "case", "hellinger_radius", "kl_tolerance", "kl_row_budget", "failure_budget"
+)  # fmt: skip
+COLUMNS = (
+    Column("oracle"), Column("risk"), Column("SE over seeds", 1), Column("bound"),
+    Column("slack", 3), Column("safe seeds", 2), Column("peeled", 2), Column("verdict"),
+)  # fmt: skip
 
 
-@output.friendly
+@output.command
 def verify(
+    budgets: options.Budgets,
     shape: Annotated[
         str,
         typer.Option(
@@ -59,20 +66,6 @@ def verify(
     ] = None,
     s: Annotated[float, typer.Option("--s", help="Exponent of the two-type kernel.")] = 1.5,
     epsilon: Annotated[float | None, typer.Option(help="Target accuracy; 0.1.")] = None,
-    case: Annotated[str, typer.Option(help="'tv' or 'kl'.")] = "tv",
-    hellinger_radius: Annotated[
-        float | None,
-        typer.Option(help="Radius x of the oracle; epsilon/2, or sqrt(KL tolerance/2)."),
-    ] = None,
-    kl_tolerance: Annotated[
-        float | None, typer.Option(help="Output KL aimed at, case kl; epsilon^2/2.")
-    ] = None,
-    kl_row_budget: Annotated[
-        float | None, typer.Option(help="Forward KL of a row, case kl; KL tolerance/(2N).")
-    ] = None,
-    failure_budget: Annotated[
-        float | None, typer.Option(help="Chance that some screen may fail; from epsilon.")
-    ] = None,
     oracles: Annotated[
         str, typer.Option(help="Which oracles, of exact, random, hide, fake.")
     ] = ",".join(ORACLES),
@@ -86,15 +79,10 @@ def verify(
     sampler: Annotated[
         str, typer.Option(help="Any sampler; the bound stays that of the theorem.")
     ] = "packed-theory",
-    settings: Annotated[
-        list[str] | None,
-        typer.Option("--set", metavar="KEY=VALUE", help="A setting of the sampler."),
-    ] = None,
+    settings: options.Settings = None,
     seeds: Annotated[int, typer.Option(help="Decision seeds to average over.")] = 4,
     seed: Annotated[int, typer.Option(help="First decision seed.")] = 0,
-    json: Annotated[
-        str | None, typer.Option(metavar="FILE", help="Write JSON ('-': print it).")
-    ] = None,
+    json: options.JsonFile = None,
 ) -> None:
     """Compute the exact risk of a sampler on a small law and compare it with the theorem.
 
@@ -113,18 +101,12 @@ def verify(
     counterprobe verify --sampler one-batch (violates the bound: exit code 3)
     """
     output.check_writable(json)
-    names = _check(n, vocab, case, oracles, noise, seeds)
+    names = _check(n, vocab, oracles, noise, seeds)
     is_hub = family is None and shape == "hub"
-    given: dict[str, Any] = {
-        "epsilon": (HUB_EPSILON if is_hub else 0.1) if epsilon is None else epsilon,
-        "case": case,
-        "hellinger_radius": hellinger_radius,
-        "kl_tolerance": kl_tolerance,
-        "kl_row_budget": kl_row_budget,
-        "failure_budget": failure_budget,
-    }
+    accuracy = (HUB_EPSILON if is_hub else 0.1) if epsilon is None else epsilon
     size = (HUB_VOCAB if is_hub else 64) if vocab is None else vocab
-    own = output.parse_settings(settings or [])
+    own = options.parse_settings(settings)
+    given = {"epsilon": accuracy, **budgets.given()}
     theory = _theory({**given, **(own if sampler == PackedTheory.name else {})})
     row_error = theory.calibration(n, max(size, 2)).row_error
     try:
@@ -141,8 +123,8 @@ def verify(
     chosen: Sampler = theory
     if sampler != theory.name:
         chosen = build_sampler(sampler, own).informed_by(law)
-    tried = {name: _oracle(name, law, public, metric, seed) for name in names}
-    checked = {name: _hypotheses(public, oracle, chosen) for name, oracle in tried.items()}
+    tried = {name: boundary_oracle(name, law, public, metric, seed) for name in names}
+    checked = {name: hypotheses_of(public, oracle, chosen) for name, oracle in tried.items()}
     doubts = [
         f"oracle {name}: {hypothesis.problem}"
         for name, hypotheses in checked.items()
@@ -151,16 +133,16 @@ def verify(
     ]
     if doubts and chosen is theory and not theory.waive_guarantee:
         raise _refuse(json, "hypothesis-fails", doubts[0])
-    output.announce(
-        f"computing {len(names) * seeds} exact output laws of {chosen.name} on {law.name}, "
-        "which may take minutes"
-    )
-    cases = _measure(law, chosen, tried, checked, public, range(seed, seed + seeds))
+    risks = _measure(law, chosen, tried, public, range(seed, seed + seeds))
+    cases: list[dict[str, Any]] = [
+        {"oracle": name, **risk, "hypotheses": {one.name: one.holds for one in checked[name]}}
+        for name, risk in risks.items()
+    ]
     violations = instance.constants.violations(
         public.edge_signal, theory.response_constant, theory.frequency_constant
     )
-    show_cases(output.console_for(json), instance, chosen, public, cases, violations)
-    output.write_json(
+    _show(output.console_for(json), instance, chosen, public, cases, violations)
+    output.write_result(
         json,
         {
             "shape": shape if family is None else family,
@@ -169,12 +151,7 @@ def verify(
             "note": instance.note,
             "n": n,
             "vocab": law.vocab_size,
-            "epsilon": public.epsilon,
-            "case": public.case,
-            "hellinger_radius": public.hellinger_radius,
-            "kl_tolerance": public.kl_tolerance,
-            "kl_row_budget": public.kl_row_budget,
-            "failure_budget": public.failure_budget,
+            **{name: getattr(public, name) for name in BUDGETS},
             "sampler": chosen.name,
             "seeds": seeds,
             "seed": seed,
@@ -195,16 +172,12 @@ def verify(
         raise typer.Exit(output.INFEASIBLE)
 
 
-def _check(
-    n: int, vocab: int | None, case: str, oracles: str, noise: str | None, seeds: int
-) -> list[str]:
+def _check(n: int, vocab: int | None, oracles: str, noise: str | None, seeds: int) -> list[str]:
     """Refuse bad options; return the oracles asked for."""
     if not 10 <= n <= 14:
         raise ValueError(f"--n must lie in 10..14: theory mode needs 10, exactness few; got {n}")
     if vocab is not None and not 1 <= vocab <= MOST_TOKENS:
         raise ValueError(f"--vocab must lie in 1..{MOST_TOKENS}, got {vocab}")
-    if case not in ("tv", "kl"):
-        raise ValueError(f"--case must be 'tv' or 'kl', got {case!r}")
     if seeds < 1:
         raise ValueError(f"--seeds must be at least 1, got {seeds}")
     names = [name.strip() for name in oracles.split(",") if name.strip()]
@@ -217,8 +190,7 @@ def _check(
 
 
 def _theory(settings: dict[str, Any]) -> PackedTheory:
-    known = {key: value for key, value in settings.items() if value is not None}
-    theory = build_sampler(PackedTheory.name, known)
+    theory = build_sampler(PackedTheory.name, settings)
     assert isinstance(theory, PackedTheory)
     return theory
 
@@ -235,89 +207,74 @@ def _resolving(theory: PackedTheory, instance: Instance) -> PackedTheory:
 
 def _refuse(json: str | None, stop: str, reason: str) -> typer.Exit:
     """Report that nothing was computed; return the exit."""
-    output.write_json(json, {"stop": stop, "reason": reason, "cases": []})
+    output.write_result(json, {"stop": stop, "reason": reason, "cases": []})
     output.complain(f"{stop.replace('-', ' ')}: {reason}")
     return typer.Exit(output.INFEASIBLE)
-
-
-def _oracle(name: str, law: ForestLaw, public: Calibration, metric: Metric, seed: int) -> Oracle:
-    """Return an oracle on the boundary of the class, in one metric or the other."""
-    if name == "exact":
-        return law.oracle()
-    squared = public.hellinger_radius**2
-    if metric == "hellinger":
-        radius = squared / (2 * public.length)
-    elif public.kl_row_budget is not None:
-        radius = public.kl_row_budget
-    else:  # the largest KL that implies the Hellinger radius
-        radius = squared / public.length
-    direction: Any = name
-    return FrozenNoise(
-        law.oracle(),
-        radius=radius,
-        metric=metric,
-        direction=direction,
-        seed=seed,
-        classes=law.classes,
-    )
-
-
-def _hypotheses(public: Calibration, oracle: Oracle, sampler: Sampler) -> tuple[Hypothesis, ...]:
-    """Check what the theorem assumes; of other samplers, only what it assumes of the oracle."""
-    found = check_hypotheses(public, row_radii(oracle))
-    if isinstance(sampler, PackedTheory):
-        return found
-    return tuple(hypothesis for hypothesis in found if hypothesis.about == "oracle")
 
 
 def _measure(
     law: ForestLaw,
     sampler: Sampler,
-    oracles: dict[str, Oracle],
-    checked: dict[str, tuple[Hypothesis, ...]],
+    oracles: Mapping[str, Oracle],
     public: Calibration,
     seeds: range,
-) -> list[dict[str, Any]]:
-    cases = []
-    console = Console(stderr=True)
-    with Bar(console=console, transient=True, disable=not console.is_terminal) as bar:
-        task = bar.add_task("decision seeds", total=len(oracles) * len(seeds))
-        for name, oracle in oracles.items():
-            laws = []
-            for one in seeds:
-                found = exact_output_law(law, sampler, oracle=oracle, decision_seed=one)
-                bar.advance(task)
-                if found is not None:
-                    laws.append(found)
-            if not laws:
-                raise ValueError(f"sampler {sampler.name!r} is infeasible on this instance")
-            hypotheses = {hypothesis.name: hypothesis.holds for hypothesis in checked[name]}
-            cases.append({"oracle": name, **_case(laws, public), "hypotheses": hypotheses})
-    return cases
+) -> dict[str, dict[str, Any]]:
+    """Compute the risk with every oracle, and show how that goes."""
+    total, done = len(oracles) * len(seeds), count(1)
+    output.announce(
+        f"computing {total} exact output laws of {sampler.name} on {law.name}, which may take "
+        "minutes"
+    )
+    with output.counting("decision seeds", total) as show:
+        return {
+            name: exact_risk(law, sampler, oracle, public, seeds, lambda: show(next(done)))
+            for name, oracle in oracles.items()
+        }
 
 
-def _case(laws: Sequence[OutputLaw], public: Calibration) -> dict[str, Any]:
-    """Compare the mean risk over seeds with the bound."""
-    risk, bound = seed_averaged_risk(laws), public.risk_bound
-    value, error = risk.kl, risk.kl_se
-    if public.case == "tv":
-        value, error = risk.total_variation, risk.total_variation_se
-    return {
-        "risk": value,
-        "risk_se": error,
-        "bound": bound,
-        "slack": bound - value,
-        "holds": value - 2 * error <= bound,
-        "identity_gap": max(abs(law.kl - law.total_correlation - law.row_kl) for law in laws),
-        "hybrid_hellinger": max(law.hybrid_hellinger for law in laws),
-        "safe_seeds": sum(law.is_safe for law in laws),
-        "peeled": max(_peeled(report) for law in laws for report in law.diagnostics),
-        "seeds": len(laws),
-    }
-
-
-def _peeled(report: object) -> int:
-    """Return how many positions one path peeled."""
-    if not isinstance(report, PackedReport):
-        return 0
-    return sum(screen.num_peeled for screen in report.screens)
+def _show(
+    console: Console,
+    instance: Instance,
+    sampler: Sampler,
+    public: Calibration,
+    cases: list[dict[str, Any]],
+    violations: list[str],
+) -> None:
+    """Print the table, and what must be said beside it."""
+    rows = []
+    for entry in cases:
+        verdict = "holds" if all(entry["hypotheses"].values()) else "no claim"
+        rows.append(
+            [
+                entry["oracle"],
+                f"{entry['risk']:.3e}",
+                f"{entry['risk_se']:.1e}",
+                f"{entry['bound']:.4g}",
+                f"{entry['slack']:.3e}",
+                f"{entry['safe_seeds']}/{entry['seeds']}",
+                f"{entry['peeled']}",
+                verdict if entry["holds"] else "VIOLATED",
+            ]
+        )
+    measure = "TV" if public.case == "tv" else "KL"
+    size = f"N = {public.length}, V = {public.vocab_size}"
+    title = f"{sampler.name} on {instance.law.name}, {size}: exact {measure} risk"
+    output.print_table(console, title, COLUMNS, rows)
+    if instance.note:
+        console.print(instance.note)
+        if not any(entry["peeled"] for entry in cases):
+            console.print(
+                f"No path peeled: that takes a position that more than "
+                f"{public.degree_cutoff / 2:g} rows claim (--shape hub has one)."
+            )
+    if not public.meets_target:
+        console.print(
+            f"The bound {public.risk_bound:.4g} is above the accuracy aimed at, "
+            f"{public.target_risk:.4g}: these budgets do not promise it."
+        )
+    console.print(
+        "A supremum over oracles is only estimated from below, by trying adversaries. The KL "
+        f"identity holds to {max(entry['identity_gap'] for entry in cases):.1e}."
+    )
+    if violations:
+        console.print(f"The law is outside the paper's class: {'; '.join(violations)}.")

@@ -52,8 +52,6 @@ class Sampler(ABC):
     """What the rule is told about the hidden law, if anything; see :meth:`informed_by`."""
     sweep: ClassVar[Sweep | None] = None
     """What ``counterprobe compare --plot`` varies."""
-    bytes_per_position: ClassVar[int] = 400
-    """Working memory beside the law's; N single commits leave a transcript of this size."""
 
     def __post_init__(self) -> None:
         """Check the settings by their types."""

@@ -79,7 +79,6 @@ class Compressed(CompressedSettings, Sampler):
     """
 
     name: ClassVar[str] = "compressed"
-    bytes_per_position: ClassVar[int] = 17_000
     summary: ClassVar[str] = "the whole graph from O(log N) probes, then centroid layers"
     source: ClassVar[str] = "this library, docs/compressed.md"
     bound: ClassVar[str] = "exact whenever the recovered graph contains the residual forest"

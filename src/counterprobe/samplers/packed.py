@@ -343,7 +343,6 @@ class Packed(Sampler):
     """
 
     name: ClassVar[str] = "packed"
-    bytes_per_position: ClassVar[int] = 2_500
     summary: ClassVar[str] = "the paper's sampler with tuned settings"
     source: ClassVar[str] = "the paper, section 'Finite-size experiments'"
     bound: ClassVar[str] = (

@@ -53,7 +53,6 @@ class PackedTheory(Sampler):
     """
 
     name: ClassVar[str] = "packed-theory"
-    bytes_per_position: ClassVar[int] = 2_500
     summary: ClassVar[str] = "the paper's sampler with its public formulas"
     source: ClassVar[str] = "the paper, appendix 'Algorithmic construction'"
     bound: ClassVar[str] = (

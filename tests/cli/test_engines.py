@@ -3,24 +3,17 @@
 import json
 
 import pytest
-from typer.testing import CliRunner
 
-from counterprobe.cli.engine_options import losses_told
-from counterprobe.cli.main import app
+from command_line import invoke as run
+from command_line import record_of, refused
+from counterprobe.cli.options import losses_told
 
 TEXT = "EVQLVESGGGLVQPGGSLRLSCXXSGFXXS"
 
 
-def run(*words):
-    return CliRunner().invoke(app, [str(word) for word in words])
-
-
 def answer(*words):
     """What a command writes as JSON, seconds aside."""
-    result = run(*words, "--json", "-")
-    assert result.exit_code == 0, result.output
-    found = json.loads(result.stdout)
-    return without_seconds(found)
+    return without_seconds(record_of(*words))
 
 
 def without_seconds(found):
@@ -41,11 +34,6 @@ def test_discover_finds_the_same_in_processes():
     assert answer(*DISCOVER, *spread) == answer(*DISCOVER)
 
 
-def test_sample_draws_the_same_from_micro_batches_of_this_process():
-    words = "sample", "--family", "path", "--n", 48, "--sampler", "packed"
-    assert answer(*words, "--engine", "local") == answer(*words)
-
-
 @pytest.mark.slow
 def test_compare_gives_the_same_table_from_processes():
     alone = run(*COMPARE, "--json", "-")
@@ -61,7 +49,7 @@ def test_compare_gives_the_same_table_from_processes():
 @pytest.mark.parametrize(
     ("words", "what"),
     [
-        (("sample", "--n", 8, "--no-evaluate"), "oracle 'exact path': {}"),
+        (("discover", "--n", 8), "oracle 'exact path': {}"),
         (("compare", "--n", 8, "--samplers", "one-batch", "--runs", 1), "one-batch failed: {}"),
         (("study", "run", "--preset", "smoke"), "{} (reference of matching, N = 256); finished"),
     ],
@@ -159,7 +147,4 @@ def test_lost_workers_are_counted_when_all_has_ended_well(capsys):
 )
 def test_options_that_do_not_go_together_are_refused(words, complaint, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    result = run(*words)
-    assert result.exit_code == 2
-    assert complaint in result.stderr
-    assert result.stderr.count("\n") == 1
+    assert complaint in refused(*words)

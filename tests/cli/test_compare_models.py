@@ -1,16 +1,15 @@
-"""``counterprobe compare --model``: the table, the JSON, and what it refuses."""
+"""``counterprobe compare-models``: the table, the JSON, and what it refuses."""
 
 import json
+from functools import partial
 
 import numpy as np
 import pytest
-from typer.testing import CliRunner, Result
 
+import command_line
 import counterprobe as cp
-import counterprobe.cli.compare_model as module
+import counterprobe.infilling.comparing as module
 from counterprobe import models
-from counterprobe.cli.compare import parse_samplers
-from counterprobe.cli.main import app
 from counterprobe.errors import OracleError
 from counterprobe.evaluation import assess, quality_under_parallelism
 from counterprobe.models import registry
@@ -20,9 +19,7 @@ TRUTH = "EVQLVESSGGGL"
 BASE = ("--model", "sapiens-heavy", "--sequence", SEQUENCE, "--device", "cpu", "--count", 4)
 
 
-def invoke(*arguments: object, width: int = 160) -> Result:
-    runner = CliRunner(env={"COLUMNS": str(width)})
-    return runner.invoke(app, ["compare", *map(str, arguments)])
+invoke = partial(command_line.invoke, "compare-models", width=160)
 
 
 @pytest.fixture(scope="module")
@@ -125,14 +122,6 @@ def test_a_sweep_runs_samplers_that_differ_in_its_setting_once_and_names_every_v
     assert "batches=8" not in shown and "batches=16" not in shown
 
 
-def test_recovery_is_the_share_of_masks_that_agree_with_the_truth(swept):
-    masked = [k for k, letter in enumerate(SEQUENCE) if letter == "X"]
-    for entry in swept["samplers"]:
-        if entry["texts"]:
-            agreeing = [[text[k] == TRUTH[k] for k in masked] for text in entry["texts"]]
-            assert entry["quality_percent"] == pytest.approx(100 * np.mean(agreeing))
-
-
 @pytest.mark.parametrize("kind", ["likelihood", "batch-kl"])
 def test_other_qualities_take_the_place_of_accuracy(kind):
     result = invoke(*BASE, "--samplers", "one-batch", "--sweep", "--quality", kind, "--json", "-")
@@ -215,14 +204,6 @@ def test_an_interruption_keeps_what_was_computed(monkeypatch, tmp_path):
     assert [e["sampler"] for e in json.loads(file.read_text())["samplers"]] == ["one-batch"]
 
 
-def test_the_default_list_has_one_of_each_kind():
-    names = [sampler.name for sampler in parse_samplers(module.MODEL_DEFAULT)]
-    assert names[0] == "sequential"
-    assert {"random-balanced", "spread", "maskgit", "threshold", "entropy-bounded", "punt"} == set(
-        names[1:]
-    )
-
-
 def test_a_model_that_is_not_installed_says_how_to_install_it(monkeypatch):
     monkeypatch.setattr(registry.ModelEntry, "missing", property(lambda _: ["sapiens"]))
     result = invoke(*BASE)
@@ -234,10 +215,6 @@ def test_a_model_that_is_not_installed_says_how_to_install_it(monkeypatch):
     ("arguments", "message"),
     [
         (["--model", "sapien-heavy"], "model must be one of sapiens-heavy"),
-        ([*BASE, "--family", "path"], "--model brings a law of its own: leave out --family"),
-        ([*BASE, "--n", 20, "--runs", 3], "leave out --n, --runs (--count says"),
-        (["--count", 3], "--count must come with --model"),
-        (["--sequence", "EVQ", "--length", 3], "--sequence, --length must come with --model"),
         ([*BASE, "--length", 3], "give --sequence or --length"),
         ([*BASE[:2], "--length", 0], "--length must be at least 1, got 0"),
         ([*BASE[:2]], "template must be a text with masks"),
@@ -246,7 +223,6 @@ def test_a_model_that_is_not_installed_says_how_to_install_it(monkeypatch):
         ([*BASE, "--count", 1], "--count must be at least 2, to know an error; got 1"),
         ([*BASE, "--orders", "some"], "--orders must be one of shared, fresh; got 'some'"),
         ([*BASE, "--samplers", "greedy"], "unknown sampler 'greedy'"),
-        (["--sweep"], "--sweep must come with --model"),
         ([*BASE, "--sweep", "--quality", "taste"], "--quality must be one of likelihood, batch-"),
         ([*BASE, "--sweep", "--quality", "recovery"], "recovery must come with --truth"),
         ([*BASE, "--sweep", "--no-evaluate"], "the quality likelihood must evaluate"),
@@ -261,3 +237,11 @@ def test_bad_input_is_refused(arguments, message):
     assert result.stdout == ""
     assert message in result.stderr
     assert len(result.stderr.splitlines()) == 1
+
+
+def test_recovery_is_the_share_of_masks_that_agree_with_the_truth(swept):
+    masked = [k for k, letter in enumerate(SEQUENCE) if letter == "X"]
+    for entry in swept["samplers"]:
+        if entry["texts"]:
+            agreeing = [[text[k] == TRUTH[k] for k in masked] for text in entry["texts"]]
+            assert entry["quality_percent"] == pytest.approx(100 * np.mean(agreeing))

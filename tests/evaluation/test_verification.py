@@ -1,11 +1,16 @@
-"""Small instances of verify: what is taken, and that theory mode resolves it."""
+"""Small laws whose exact risk is computed: what is taken, and that theory mode resolves it."""
 
 import math
 
 import pytest
 
 import counterprobe as cp
-from counterprobe.cli.instances import MOST_LEAVES, SHAPES, family_instance, shape_instance
+from counterprobe.evaluation.verification import (
+    MOST_LEAVES,
+    SHAPES,
+    family_instance,
+    shape_instance,
+)
 from counterprobe.theory.parameters import threshold_floor
 
 

@@ -1,0 +1,275 @@
+"""``counterprobe compare-models``: several samplers on one learned model, one table."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Annotated, Any, get_args
+
+import numpy as np
+import typer
+from rich.console import Console
+
+from counterprobe.arrays import StateArray
+from counterprobe.cli import options, output, runs
+from counterprobe.cli.compare import SamplerNames, label, parse_samplers, sweeps_of
+from counterprobe.cli.output import Column, number
+from counterprobe.evaluation.comparison import swept
+from counterprobe.infilling.comparing import QUALITIES, ModelComparison, SamplerOnModel
+from counterprobe.infilling.task import make_task
+from counterprobe.samplers import Sampler
+from counterprobe.sampling import Orders
+from counterprobe.states import MASK
+
+__all__ = ["compare_models"]
+
+DEFAULT = (
+    "sequential:order=random,random-balanced:batches=8,random-balanced:batches=16,"
+    "spread:batches=8,maskgit:steps=8,threshold,entropy-bounded,punt"
+)
+COLUMNS = (
+    Column("sampler"), Column("evaluations each"), Column("tokens per forward", 5),
+    Column("batch KL"), Column("SE", 1), Column("log-lik. a token", 2), Column("log-lik. SE", 6),
+    Column("orders apart", 7), Column("MMD p", 3), Column("pairs p", 8),
+    Column("mean distance", 4), Column("distinct", 9),
+)  # fmt: skip
+SCORES = (
+    Column("sampler"), Column("settings", 3), Column("slowest quality", 1),
+    Column("fastest within 5", 2), Column("AUP"),
+)  # fmt: skip
+
+
+@output.command
+def compare_models(
+    *,
+    model: options.Model,
+    text: options.Text,
+    length: Annotated[
+        int | None,
+        options.in_model(help="Mask this many positions, and nothing else."),
+    ] = None,
+    samplers: SamplerNames = None,
+    count: Annotated[int, options.in_sampler(help="Sequences that each sampler draws.")] = 32,
+    orders: Annotated[
+        str,
+        options.in_sampler(
+            help="'fresh' decisions for every sequence, or 'shared': a screen is paid once."
+        ),
+    ] = "fresh",
+    max_submissions: options.MaxSubmissions = None,
+    seed: Annotated[int, options.in_sampler(help="Sets the seeds of all samplers.")] = 1,
+    sweep: Annotated[
+        bool,
+        options.in_sampler(
+            "--sweep",
+            help="Try each sampler at every value of its knob, and sum up quality under "
+            "parallelism in one number.",
+        ),
+    ] = False,
+    quality: Annotated[
+        str | None,
+        options.in_output(
+            help="What that number is of: likelihood, batch-kl, or recovery of --truth.",
+            show_default="recovery with --truth, else likelihood",
+        ),
+    ] = None,
+    truth: Annotated[
+        str | None,
+        options.in_output(help="The text without masks; '@FILE' reads a file."),
+    ] = None,
+    evaluate: options.Evaluate = True,
+    json: options.JsonFile = None,
+    engine: options.ModelEngine,
+    faults: runs.Faults,
+) -> None:
+    """Set samplers against each other on a learned model, under one accounting.
+
+    For example:
+
+    counterprobe compare-models --model sapiens-heavy --sequence EVQLVESGGGLVQPGGSLRLSCXXSGFXXS
+    --count 8
+
+    counterprobe compare-models --model proteinmpnn --backbone 1ubi --samplers spread,punt --sweep
+    """
+    output.check_writable(json)
+    if count < 2:
+        raise ValueError(f"--count must be at least 2, to know an error; got {count}")
+    if orders not in get_args(Orders):
+        raise ValueError(f"--orders must be one of {', '.join(get_args(Orders))}; got {orders!r}")
+    chosen = parse_samplers(DEFAULT if samplers is None else samplers)
+    where = engine.open(faults.timeout)
+    task = _masking(text, length).task(model, where)
+    if not (task.given == MASK).any():
+        raise ValueError("--sequence must have at least one mask, got none: nothing to compare")
+    tokens = _read_truth(model, text, truth, task.given)
+    kind = quality or ("likelihood" if tokens is None else "recovery")
+    _check_quality(kind, tokens, sweep, evaluate)
+    about = {**output.determining()["options"], "device": None, "length": task.oracle.length}
+    asked = sweeps_of(chosen) if sweep else {label(one): one for one in chosen}
+    lines: dict[str, list[SamplerOnModel]] = {}
+    interrupted = False
+    with runs.oracle_chain(task.oracle, faults, {**about, "given": task.given}, where) as chain:
+        task = replace(task, oracle=chain.oracle)
+        which: Any = orders
+        shared = ModelComparison(task, count, seed, which, evaluate, max_submissions, kind, tokens)
+        with output.run_progress("reference") as progress:
+            shared.draw_reference(progress)
+        try:
+            for name, sampler in asked.items():
+                line = lines.setdefault(name, [])
+                for point in swept(sampler, shared.num_masked) if sweep else [sampler]:
+                    with output.run_progress(point.name) as progress:
+                        line.append(shared.run(point, progress))
+        except KeyboardInterrupt:  # what was computed is still shown and written
+            interrupted = True
+    entries = [entry for line in lines.values() for entry in line]
+    console = output.console_for(json)
+    if entries:
+        rows = [_cells(entry, is_swept=sweep) for entry in entries]
+        title = f"{model}, {shared.num_masked} of {len(task.given)} positions masked, {count} "
+        title += "sequences each"
+        output.print_table(console, title, COLUMNS, rows, _notes(shared, entries, faults.recheck))
+    summed: dict[str, Any] = {}
+    if sweep:
+        summed = {"quality": kind, "aup": shared.scores(lines)}
+        _show_scores(console, shared, lines)
+    record = {"model": model, **shared.record(entries), **summed, **chain.record()}
+    output.write_result(json, record)
+    if interrupted:
+        finished = max(0, len(lines) - 1)
+        console.print(f"Interrupted: {finished} of {len(asked)} samplers were finished.")
+        raise KeyboardInterrupt("interrupted" + runs.kept_in(faults))
+    if failed := [entry for entry in entries if entry.has_failed]:
+        output.complain("; ".join(f"{e.sampler.name} failed: {e.refusal}" for e in failed))
+        raise typer.Exit(output.FAILED)
+    if all(entry.quality is None for entry in entries):
+        output.complain("; ".join(f"{e.sampler.name}: {e.refusal}" for e in entries))
+        raise typer.Exit(output.INFEASIBLE)
+
+
+# ----- What is asked --------------------------------------------------------------------------
+
+
+def _masking(text: options.Text, length: int | None) -> options.Text:
+    """Return the options with everything masked, where only a length was given."""
+    if length is None:
+        return text
+    if text.sequence is not None:
+        raise ValueError("give --sequence or --length, which masks everything, not both")
+    if length < 1:
+        raise ValueError(f"--length must be at least 1, got {length}")
+    return replace(text, sequence="[MASK]" * length)
+
+
+def _check_quality(kind: str, truth: StateArray | None, sweep: bool, evaluate: bool) -> None:
+    """Refuse a quality that cannot be measured."""
+    if kind not in QUALITIES:
+        raise ValueError(f"--quality must be one of {', '.join(QUALITIES)}; got {kind!r}")
+    if kind == "recovery" and truth is None:
+        raise ValueError("--quality recovery must come with --truth, the text without masks")
+    if sweep and kind != "recovery" and not evaluate:
+        raise ValueError(f"--sweep with the quality {kind} must evaluate: leave out --no-evaluate")
+
+
+def _read_truth(
+    model: str, text: options.Text, truth: str | None, given: StateArray
+) -> StateArray | None:
+    """Return the tokens of the text without masks; refuse another text."""
+    if truth is None:
+        return None
+    tokens = make_task(model, options.read_sequence(truth), **text.named(model)).given
+    if len(tokens) != len(given) or (tokens == MASK).any():
+        raise ValueError(
+            f"--truth must be the sequence of {len(given)} positions without masks, got "
+            f"{len(tokens)} positions, {int((tokens == MASK).sum())} of them masked"
+        )
+    differing = np.flatnonzero((given != MASK) & (given != tokens))
+    if len(differing):
+        raise ValueError(
+            "--truth must agree with --sequence where that is given, but differs at position "
+            f"{differing[0]}"
+        )
+    return tokens
+
+
+def _point(sampler: Sampler) -> str:
+    """Return the name of one point of a sweep: the value that is tried is always there."""
+    if sampler.sweep is None:
+        return label(sampler)
+    knob = sampler.sweep.setting
+    name, *changed = label(sampler, knob).split(" ")
+    return " ".join([name, f"{knob}={sampler.settings[knob]}", *changed])
+
+
+# ----- What people see ------------------------------------------------------------------------
+
+
+def _notes(shared: ModelComparison, entries: list[SamplerOnModel], recheck: float) -> list[str]:
+    measured = shared.task.num_measured
+    measured += sum(e.quality.ledger.total for e in entries if e.quality is not None)
+    notes = [
+        "Batch KL: nats a sequence that product commits break, by the chain rule. MMD p: shuffles "
+        "that put the sequences as far from a sequential reference; with several samplers, small "
+        "ones are expected by chance. Distance: Hamming, over masked positions.",
+        f"Beside the evaluations shown, the reference took {shared.reference.ledger.total:,} and "
+        f"measuring {measured:,}.",
+    ]
+    if recheck:
+        again = sum(e.batch.num_rechecked for e in entries if e.batch is not None)
+        notes.append(f"{again:,} evaluations repeated earlier ones, to compare.")
+    said: dict[str, list[str]] = {}
+    for entry in entries:
+        if entry.refusal is not None:
+            notes.append(f"{entry.sampler.name} drew nothing: {entry.refusal}.")
+        for note in entry.quality.notes if entry.quality is not None else ():
+            said.setdefault(note, []).append(entry.sampler.name)
+    return notes + [f"{', '.join(dict.fromkeys(who))}: {note}." for note, who in said.items()]
+
+
+def _cells(entry: SamplerOnModel, *, is_swept: bool) -> list[str]:
+    batch, quality = entry.batch, entry.quality
+    name = _point(entry.sampler) if is_swept else label(entry.sampler)
+    if batch is None or quality is None:
+        return [name] + ["-"] * (len(COLUMNS) - 1)
+    kl, test, scored = quality.batch_kl, quality.test, quality.likelihood
+    return [
+        name,
+        f"{batch.ledger.total / len(batch):.1f}",
+        f"{batch.tokens_per_forward:.2f}",
+        number(None if kl is None else kl.value, ".3f"),
+        number(None if kl is None else kl.standard_error, ".3f"),
+        number(quality.log_likelihood_per_token, ".3f"),
+        number(quality.log_likelihood_per_token_se, ".3f"),
+        number(None if scored is None else scored.disagreement.mean_absolute, ".3f"),
+        "-" if test is None else f"{test.p_value['hamming']:.3f}",
+        "-" if test is None else f"{test.p_value['pairs']:.3f}",
+        f"{quality.diversity.mean_distance:.2f}",
+        f"{quality.diversity.num_distinct}/{quality.completed}",
+    ]
+
+
+def _show_scores(
+    console: Console, shared: ModelComparison, lines: dict[str, list[SamplerOnModel]]
+) -> None:
+    """Print one line a sampler, the best first."""
+    scores, points = shared.scores(lines), shared.points(lines)
+    ranked = sorted(scores, key=lambda name: -np.nan_to_num(scores[name], nan=-1.0))
+    rows = [[name, *_score_cells(points[name], scores[name])] for name in ranked]
+    note = (
+        "AUP: area under quality against tokens per forward over a sampler's settings, after the "
+        "d3LLM leaderboard; settings more than 5 points below the slowest do not count."
+    )
+    if shared.kind == "likelihood":
+        note += " A model likes what is ordinary: read it beside the diversity."
+    title = f"Quality under parallelism, {QUALITIES[shared.kind]}, in percent"
+    output.print_table(console, title, SCORES, rows, [note])
+
+
+def _score_cells(line: Sequence[tuple[float, float]], score: float) -> list[str]:
+    known = sorted((p for p in line if not math.isnan(p[1])), key=lambda p: (p[0], -p[1]))
+    if not known:
+        return [str(len(line)), "-", "-", "-"]
+    slowest = known[0][1]
+    fastest = max(speed for speed, quality in known if quality >= slowest - 5)
+    return [str(len(line)), f"{slowest:.1f}", f"{fastest:.2f}", f"{score:.1f}"]

@@ -1,0 +1,395 @@
+"""Options that commands share, read and checked, and what is made of them.
+
+A group of options is a dataclass: a command that takes one has all of its options
+(``output.command``). A law is built here, a model loaded, an engine opened; what stands around a
+run (its log, retries, trace) is in ``runs.py``.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, replace
+from functools import partial
+from typing import Annotated, Any
+
+import typer
+
+from counterprobe.cli import output
+from counterprobe.engines import ENGINES, AnyEngine, RayCluster, ShardedOracle, engine_named
+from counterprobe.files import read_bytes
+from counterprobe.infilling.task import ModelOracle, Task, make_task
+from counterprobe.models.backbones import SHIPPED
+from counterprobe.targets import families
+from counterprobe.targets.law import ForestLaw
+
+# Bytes of a file that holds a sequence; no model reads a longer one.
+MOST_TEXT = 1 << 24
+DEFAULT_LENGTH = 4096
+ENGINE_HELP = f"Where work is done: {', '.join(ENGINES)} (needs the extra 'ray')."
+NO_ENGINE = "{} must come with --engine, which was not given"
+
+# An option under each heading of the help.
+in_target, in_model, in_engine, in_faults, in_sampler, in_output = (
+    partial(typer.Option, rich_help_panel=panel)
+    for panel in ("Target", "Model", "Engine", "Faults", "Sampler", "Output")
+)
+
+JsonFile = Annotated[str | None, in_output(metavar="FILE", help="Write JSON ('-': print it).")]
+PlotFile = Annotated[
+    str | None,
+    in_output(metavar="FILE", help="Draw it (.png, .svg or .pdf; needs the extra 'study')."),
+]
+Evaluate = Annotated[bool, in_output(help="Measure the batch KL.")]
+KlDraws = Annotated[int, in_output(help="Monte Carlo draws a large factor of the KL.")]
+SamplerName = Annotated[str, in_sampler(help="See 'counterprobe samplers'.")]
+Settings = Annotated[
+    list[str] | None,
+    in_sampler("--set", metavar="KEY=VALUE", help="A setting of it; may be repeated."),
+]
+Seed = Annotated[int, in_sampler(help="Sets decision and commit seeds.")]
+MaxSubmissions = Annotated[
+    int | None,
+    in_sampler(help="Stop a run before more submissions than this, and say what was paid."),
+]
+Model = Annotated[
+    str,
+    in_model(
+        help="A name that 'counterprobe models' lists, or the folder of a Hugging Face model."
+    ),
+]
+ModelOrLaw = Annotated[
+    str | None,
+    in_model(help="A name that 'counterprobe models' lists, or a folder; a hidden law otherwise."),
+]
+Order = Annotated[
+    str | None,
+    in_model(
+        help="For proteinmpnn: 'commit' keeps what revealed residues computed, which is fast, "
+        "but cannot be probed.",
+        show_default="index",
+    ),
+]
+
+
+def parse_settings(pairs: Sequence[str] | None) -> dict[str, str]:
+    """Read ``key=value`` words."""
+    settings = {}
+    for pair in pairs or ():
+        key, separator, value = pair.partition("=")
+        if not separator or not key:
+            raise ValueError(f"--set takes key=value, got {pair!r}")
+        settings[key.strip().replace("-", "_")] = value.strip()
+    return settings
+
+
+def check_draws(kl_draws: int) -> None:
+    """Refuse too few draws to know an error."""
+    if kl_draws < 2:
+        raise ValueError(f"--kl-draws must be at least 2, got {kl_draws}")
+
+
+def check_timeout(timeout: float | None) -> None:
+    """Refuse a time limit that is none."""
+    if timeout is not None and not 0 < timeout < math.inf:
+        raise ValueError(f"--timeout must be above 0 seconds, got {timeout}")
+
+
+def refuse_given(why: str, **options: Any) -> None:
+    """Refuse options that were given and mean nothing here; ``{}`` in the reason names them."""
+    given = [f"--{name.replace('_', '-')}" for name, value in options.items() if value is not None]
+    if given:
+        raise ValueError(why.format(", ".join(given)))
+
+
+# ----- Laws ---------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Law:
+    """A hidden law: a family or an edge list file."""
+
+    family: Annotated[
+        str | None,
+        in_target(
+            help=f"Family of the hidden forest, path by default: {', '.join(families.FAMILIES)}."
+        ),
+    ] = None
+    edges: Annotated[
+        str | None,
+        in_target(
+            metavar="FILE",
+            help="Your own forest instead: 'i j' or 'i j w' a line, 0-based, # comments.",
+        ),
+    ] = None
+    n: Annotated[int | None, in_target("--n", help="Number of positions; 4096 by default.")] = None
+    target_seed: Annotated[int, in_target(help="Target draw: fields, labels, shape.")] = 196
+    weight: Annotated[float | None, in_target(help="Edge weight in place of the family's.")] = None
+    signs: Annotated[str, in_target(help="'same' or 'mixed' signs of the weights.")] = "same"
+    classes: Annotated[int | None, in_target(help="Token classes, with --tables random.")] = None
+    tables: Annotated[str, in_target(help="'rank-one' or 'random' pair tables.")] = "rank-one"
+
+    def build(self) -> ForestLaw:
+        """Build the law."""
+        if self.edges is not None:
+            is_plain = self.signs == "same" and self.classes is None and self.tables == "rank-one"
+            if self.family is not None or not is_plain:
+                raise ValueError(
+                    "--edges brings its own forest and weights: leave out --family, --signs, "
+                    "--classes and --tables"
+                )
+            weight = 0.25 if self.weight is None else self.weight
+            return families.from_file(self.edges, self.n, self.target_seed, weight=weight)
+        changes: dict[str, Any] = {
+            "weight": self.weight,
+            "signs": self.signs,
+            "classes": self.classes,
+            "tables": self.tables,
+        }
+        length = DEFAULT_LENGTH if self.n is None else self.n
+        return families.build(self.family or "path", length, self.target_seed, **changes)
+
+    def refuse(self) -> None:
+        """Refuse to name a law beside a model."""
+        why = "--model brings a law of its own: leave out {}"
+        refuse_given(why, family=self.family, edges=self.edges, n=self.n, weight=self.weight)
+
+
+# ----- Models -------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Text:
+    """How a model is loaded, and the text with masks that it is to fill in."""
+
+    sequence: Annotated[
+        str | None,
+        in_model(
+            help="The text with masks, written [MASK]; X too for proteins. '@FILE' reads a file.",
+            show_default="everything masked, where the model knows its length",
+        ),
+    ] = None
+    device: Annotated[
+        str | None, in_model(help="Where the model runs.", show_default="a GPU where there is one")
+    ] = None
+    backbone: Annotated[
+        str | None,
+        in_model(help="For proteinmpnn: 1ubi, 1ake, or a PDB file.", show_default="1ubi"),
+    ] = None
+    chains: Annotated[
+        str | None, in_model(help="For proteinmpnn: letters of the chains to read.")
+    ] = None
+    allowed: Annotated[str | None, in_model(help="Letters that may be drawn, at every mask.")] = (
+        None
+    )
+    temperature: Annotated[
+        float, in_model(help="Logits are divided by it; 0 takes the likeliest tokens.")
+    ] = 1.0
+
+    def task(
+        self,
+        model: str,
+        engine: AnyEngine | None = None,
+        *,
+        order: str | None = None,
+        is_probed: bool = False,
+    ) -> Task:
+        """Load a model for its text, spread over an engine until the command ends.
+
+        Parameters
+        ----------
+        model : str
+        engine : engine, optional
+        order : str, optional
+            That of ProteinMPNN.
+        is_probed : bool
+            Whether dependence is looked for, of which temperature 0 leaves none.
+        """
+        if is_probed and not self.temperature > 0:
+            raise ValueError(
+                "--temperature must be above 0, where something is left to depend, got "
+                f"{self.temperature}"
+            )
+        if engine is not None and order == "commit":
+            raise ValueError(
+                "--order commit must run in this process, as replicas do not share what was "
+                "committed: leave out --engine"
+            )
+        text, named = read_sequence(self.sequence), self.named(model, order)
+        named["temperature"] = self.temperature
+        if engine is None:
+            return make_task(model, text, **named)
+        device = self.device or ""
+        if isinstance(engine, RayCluster) and device.startswith("cuda") and not engine.gpus:
+            raise ValueError(
+                f"--device {device} must come with --gpus on --engine ray, where a worker sees "
+                "the GPUs that it asked for; add --gpus 1"
+            )
+        make = ModelOracle(model, text, **named)
+        sharded = output.hold(ShardedOracle(engine, make, on_loss=output.hold(losses_told())))
+        # What is left to do when tokens are drawn: other temperatures are the oracle's own.
+        left = 0.0 if self.temperature == 0 else 1.0
+        return replace(make_task(sharded), num_measured=sharded.num_measured, temperature=left)
+
+    def named(self, model: str, order: str | None = None) -> dict[str, Any]:
+        """Return what ``make_task`` takes beside the text; refuse options of another model."""
+        if model != "proteinmpnn":
+            why = f"{{}} must come with --model proteinmpnn, got {model}"
+            refuse_given(why, backbone=self.backbone, chains=self.chains, order=order)
+        if self.chains is not None and (self.backbone is None or self.backbone in SHIPPED):
+            raise ValueError("--chains must come with a PDB file as --backbone")
+        loading = {"device": self.device, "backbone": self.backbone, "chains": self.chains}
+        return {
+            "allowed": self.allowed,
+            "model_options": {k: value for k, value in loading.items() if value is not None},
+            "oracle_options": {} if order is None else {"order": order},
+        }
+
+    def refuse(self) -> None:
+        """Refuse what only a model has, where none was named."""
+        warm = None if self.temperature == 1 else self.temperature
+        names = ("sequence", "device", "backbone", "chains", "allowed")
+        given = {name: getattr(self, name) for name in names}
+        refuse_given("a model must be named with --model for {}", **given, temperature=warm)
+
+
+def read_sequence(sequence: str | None) -> str | None:
+    """Return a text given directly or, after ``@``, in a file: FASTA without its header."""
+    if sequence is None or not sequence.startswith("@"):
+        return sequence
+    file = sequence[1:]
+    try:
+        text = read_bytes(file, MOST_TEXT).decode("utf-8").strip()
+    except UnicodeDecodeError:
+        raise ValueError(f"--sequence @{file} must name a text file in UTF-8") from None
+    if not text.startswith(">"):
+        return text
+    _, *lines = text.splitlines()
+    if any(line.startswith(">") for line in lines):
+        raise ValueError(f"{file} holds several sequences; one is filled in at a time")
+    return "".join(line.strip() for line in lines)
+
+
+# ----- Engines ------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Engine:
+    """Where work is done."""
+
+    engine: Annotated[
+        str | None,
+        in_engine(help=ENGINE_HELP, show_default="this process"),
+    ] = None
+    workers: Annotated[
+        int | None,
+        in_engine(
+            help="Workers of the engine.",
+            show_default="one a core, or all that a cluster has room for",
+        ),
+    ] = None
+    address: Annotated[
+        str | None,
+        in_engine(
+            metavar="HOST:PORT",
+            help="A running Ray cluster; 'auto' finds this machine's.",
+            show_default="a cluster of this machine, for this command",
+        ),
+    ] = None
+
+    def open(self, timeout: float | None = None) -> AnyEngine | None:
+        """Return the engine that was chosen, open until the command ends; None when none was."""
+        gpus = getattr(self, "gpus", None)
+        check_timeout(timeout)
+        if self.engine is None:
+            refuse_given(NO_ENGINE, workers=self.workers, address=self.address, gpus=gpus)
+            return None
+        if timeout is not None and self.engine == "local":
+            raise ValueError(
+                "--timeout must come without --engine local, which has no worker to end; take "
+                "--engine processes"
+            )
+        opened = engine_named(
+            self.engine,
+            workers=self.workers,
+            address=self.address,
+            gpus=gpus,
+            task_seconds=timeout,
+        )
+        output.hold(opened)
+        return opened
+
+
+@dataclass(frozen=True, slots=True)
+class ModelEngine(Engine):
+    """Where a model is evaluated."""
+
+    gpus: Annotated[float | None, in_engine(help="GPUs of each worker, with --engine ray.")] = None
+
+
+@dataclass(frozen=True, slots=True)
+class RunEngine(Engine):
+    """Where whole runs are made."""
+
+    timeout: Annotated[
+        float | None,
+        in_engine(
+            help="Seconds that a worker may take over a run; then it is begun elsewhere.",
+            show_default="no limit",
+        ),
+    ] = None
+
+    def open(self, timeout: float | None = None) -> AnyEngine | None:
+        """Return the engine that was chosen, open until the command ends; None when none was."""
+        opened = Engine.open(self, self.timeout)
+        if opened is None:
+            refuse_given(NO_ENGINE, timeout=self.timeout)
+        return opened
+
+
+@contextmanager
+def losses_told() -> Iterator[Callable[[str], object]]:
+    """Give what takes note of a lost worker; if all ends well, say how many there were."""
+    losses: list[str] = []
+    yield losses.append
+    say_losses(losses)
+
+
+def say_losses(losses: Sequence[str]) -> None:
+    """Say on standard error how many workers were lost, if any were."""
+    if losses:
+        lost = "1 worker was" if len(losses) == 1 else f"{len(losses)} workers were"
+        output.complain(
+            f"{lost} lost, and what was begun there was done again elsewhere; the last time "
+            f"{losses[-1]}"
+        )
+
+
+# ----- Theory -------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Budgets:
+    """What the theorem takes beside an accuracy; the accuracy fixes what is left out."""
+
+    case: Annotated[str, typer.Option(help="'tv' or 'kl': the accuracy case.")] = "tv"
+    hellinger_radius: Annotated[
+        float | None,
+        typer.Option(help="Radius x of the oracle; epsilon/2, or sqrt(KL tolerance/2)."),
+    ] = None
+    kl_tolerance: Annotated[
+        float | None, typer.Option(help="Output KL aimed at, case kl; epsilon^2/2.")
+    ] = None
+    kl_row_budget: Annotated[
+        float | None, typer.Option(help="Forward KL of a row, case kl; KL tolerance/(2N).")
+    ] = None
+    failure_budget: Annotated[
+        float | None, typer.Option(help="Chance that some screen may fail; from epsilon.")
+    ] = None
+
+    def given(self) -> dict[str, Any]:
+        """Return what was given, by the theory's names."""
+        if self.case not in ("tv", "kl"):
+            raise ValueError(f"--case must be 'tv' or 'kl', got {self.case!r}")
+        return {name: value for name, value in asdict(self).items() if value is not None}

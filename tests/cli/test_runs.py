@@ -1,0 +1,110 @@
+"""What stands around a run: nothing unasked, warm kernels, and a word about what it will cost."""
+
+import numba
+import pytest
+from numba.core import event
+
+import counterprobe as cp
+from command_line import invoke, refused
+from counterprobe.cli import runs
+from counterprobe.cli.options import Law
+from counterprobe.samplers import SAMPLERS, Compressed, Packed, PackedTheory, Sequential
+
+
+def test_nothing_is_put_around_an_oracle_unasked(table_law):
+    oracle = table_law.oracle()
+    with runs.oracle_chain(oracle, runs.Faults(), {}) as chain:
+        assert chain.oracle is oracle and chain.record() == {}
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("--retries", -1), "--retries must be 0 or more, got -1"),
+        (("--timeout", 0), "--timeout must be above 0 seconds, got 0.0"),
+        (("--recheck", 2), "--recheck must lie in [0, 1], got 2.0"),
+        (("--checkpoint", "none/run.log"), "does not exist"),
+        (("--checkpoint", "."), "it is a folder"),
+    ],
+)
+def test_fault_options_are_checked_first(words, message):
+    assert message in refused("discover", "--n", 20, *words)
+    assert message in refused("infill", "--model", "sapiens-heavy", *words)
+
+
+# ----- Compiling --------------------------------------------------------------------------------
+
+
+def test_compiling_is_said_once_and_only_when_something_is_compiled(capsys):
+    @numba.njit
+    def fresh(x):
+        return x + 1
+
+    with event.install_listener("numba:compile", runs._Announcer()):
+        assert capsys.readouterr().err == ""
+        assert fresh(1) == 2
+        assert fresh(1.5) == 2.5  # another kernel, the same announcement
+    said = capsys.readouterr().err
+    assert said == "counterprobe: compiling, once; later runs find it done\n"
+
+
+def test_a_small_run_of_each_rule_goes_first_and_once(monkeypatch):
+    warmed = []
+    monkeypatch.setattr(runs, "_warm", set())
+    monkeypatch.setattr(
+        runs, "run_trial", lambda law, rule, *_, **__: warmed.append((law.length, rule.name))
+    )
+    words = ("compare", "--n", 20, "--samplers", "punt,one-batch,punt", "--runs", 3)
+    assert invoke(*words).exit_code == 0
+    assert warmed == [(64, "punt"), (64, "one-batch")]
+    runs.warm_up(Law(edges="missing.txt"), Sequential())
+    assert warmed[-1] == (64, "sequential"), "an edge list is stood in for"
+
+
+def test_a_small_run_ends_when_it_has_warmed_enough(monkeypatch):
+    monkeypatch.setattr(runs, "_warm", set())
+    monkeypatch.setattr(runs, "ENOUGH", 5)
+    runs.warm_up(Law(), Sequential())
+    runs.warm_up(Law(), PackedTheory(degree_cutoff=1000))  # refused: said by the real run
+
+
+# ----- Costs ------------------------------------------------------------------------------------
+
+
+def test_a_run_that_costs_more_than_its_positions_says_so_before():
+    result = invoke("sample", "--n", 29, "--sampler", "packed")
+    assert result.exit_code == 0
+    assert (
+        "counterprobe: note: packed will make about 4,873 submissions or more for 29 positions; "
+        "one at a time would take 29\n"
+    ) in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("name", "length"),
+    [("packed", 29), ("packed", 512), ("lookum", 40), ("info-gain", 40), ("remdm", 40)],
+)
+def test_what_is_foreseen_is_about_what_is_charged(name, length):
+    law = cp.families.path(length, target_seed=196)
+    sampler = SAMPLERS[name]()
+    foreseen = sampler.foreseen_submissions(length, law.vocab_size)
+    total = sampler(cp.Unmasking(law.oracle()), cp.Streams.from_seed(1)).ledger.total
+    assert foreseen / 3 < total < 3 * foreseen
+
+
+def test_discovery_is_foreseen_from_below_and_a_refusal_not_at_all():
+    law = cp.families.path(60, target_seed=196)
+    total = Compressed()(cp.Unmasking(law.oracle()), cp.Streams.from_seed(1)).ledger.total
+    assert 60 < Compressed().foreseen_submissions(60, 2048) < total
+    assert PackedTheory().foreseen_submissions(64, 2048) is None
+    assert Packed(num_colors=2).foreseen_submissions(64, 2048) is None
+    feasible = PackedTheory(epsilon=0.9, edge_signal=0.9, tail_tolerance=0.5)
+    assert feasible.foreseen_submissions(100, 2048) > 10**5
+
+
+def test_what_saves_submissions_is_not_commented_on(capsys):
+    quiet = set(SAMPLERS) - {"packed", "compressed", "packed-theory", "lookum", "info-gain"}
+    law = cp.families.path(40, target_seed=196)
+    runs.say_costs([SAMPLERS[name]() for name in quiet - {"remdm"}], law)
+    runs.say_costs([Packed(), Compressed()], cp.families.path(65_536, target_seed=196))
+    assert capsys.readouterr().err == ""
