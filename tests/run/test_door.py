@@ -9,8 +9,9 @@ import pytest
 
 import counterprobe as cp
 from counterprobe import Query, Reply
-from counterprobe.run.door import Door, Refusals, ReplyCheck
+from counterprobe.run.door import Door, Refusals
 from counterprobe.run.history import History
+from counterprobe.run.recheck import ReplyCheck
 from counterprobe.run.transcript import Event
 from counterprobe.states import fingerprint
 from counterprobe.testing import CountingOracle

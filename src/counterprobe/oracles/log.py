@@ -101,7 +101,6 @@ class Log(Wrapper):
         self._file: ReplyFile | None = None
         self._found: tuple[Kind, bytes] | None = None
         self._is_replaying = False
-        self._found: tuple[Kind, bytes] | None = None
         self.num_replayed = self.num_asked = self.num_again = 0
         self.num_recognising = 0
         self.num_lives = 0
