@@ -125,11 +125,11 @@ def test_listening_changes_nothing(tmp_path, law, mode):
 def test_given_context_is_told_and_a_log_is_listened_to(tmp_path, law):
     given = np.full(12, cp.MASK)
     given[[2, 7]] = [1, 4]
-    options = {"mode": "soft", "given": given, "probes": 16, "checkpoint": tmp_path / "log"}
-    trace, found = told(tmp_path, law.oracle(), **options)
+    options = {"mode": "soft", "given": given, "probes": 16}
+    trace, found = told(tmp_path, law.oracle().logged(tmp_path / "log"), **options)
     assert trace.header["given"] == trace.end["tokens"] == given.tolist()
     check_account(trace, found.ledger)
-    again, _ = told(tmp_path, law.oracle(), **options)
+    again, _ = told(tmp_path, law.oracle().logged(tmp_path / "log"), **options)
     assert again.events[:-1] == trace.events[:-1], "replies from the log are told as they were"
 
 

@@ -96,22 +96,6 @@ def test_bad_input_says_what_is_wrong(call, problem) -> None:
 # ----- Against plain versions ---------------------------------------------------------------
 
 
-def test_a_random_plan_cuts_the_permutation_that_the_generator_makes() -> None:
-    plan = random_plan([9, 2, 4, 7, 0], 2, np.random.default_rng(1), 12)
-    order = np.random.default_rng(1).permutation([0, 2, 4, 7, 9]).tolist()
-    assert [b.tolist() for b in plan.batches] == [sorted(order[:3]), sorted(order[3:])]
-    assert (plan.method, plan.length, plan.dropped) == ("random", 12, 0.0)
-    assert math.isnan(plan.estimated_kl) and math.isnan(plan.estimated_kl_se)
-
-
-def test_a_spread_plan_takes_every_so_many_th_position_in_the_order_that_the_generator_makes(
-) -> None:  # fmt: skip
-    where = [1, 2, 4, 5, 7, 8, 11]
-    plan = spread_plan(where, 3, np.random.default_rng(2), 12)
-    order = np.random.default_rng(2).permutation(3).tolist()
-    assert [b.tolist() for b in plan.batches] == [where[first::3] for first in order]
-
-
 @pytest.mark.parametrize("problem", [-1e-9, math.nan])
 def test_distances_are_looked_at_between_the_positions_of_the_plan_alone(problem) -> None:
     spoilt = LINE.copy()

@@ -130,38 +130,6 @@ def test_the_generator_decides() -> None:
     assert not np.array_equal(one, other)
 
 
-def test_where_nothing_can_be_saved_the_batches_are_a_plain_shuffle() -> None:
-    draw, plain = np.random.default_rng(3), np.random.default_rng(3)
-    sizes = np.array([3, 1, 2])
-    labels, cost = search.search_labels(np.zeros((1, 6, 6)), np.zeros(3, dtype=int), sizes, draw)
-    assert labels.tolist() == plain.permutation([0, 0, 0, 1, 2, 2]).tolist()
-    assert cost == 0.0
-    assert draw.bit_generator.state == plain.bit_generator.state, "and nothing more is drawn"
-
-
-@pytest.mark.parametrize("most_tries", [30, 10**6])
-@pytest.mark.parametrize(("sizes", "levels", "sweeps"), [([2, 3, 4], 2, 5), ([1, 8], 1, 9)])
-def test_a_search_anneals_from_hot_to_cold_and_then_descends(
-    sizes, levels, sweeps, most_tries, monkeypatch
-) -> None:
-    monkeypatch.setattr(search, "MOST_TRIES", most_tries)
-    weights, _, _, _ = case(9, 3, levels, 9)
-    level = np.arange(len(sizes)) * levels // len(sizes)
-    draw = np.random.default_rng(10)
-    expected = draw.permutation(np.repeat(np.arange(len(sizes)), sizes))
-    tries = min(9 * sweeps, most_tries)
-    pairs, uniforms = draw.integers(9, size=(tries, 2)), draw.random(tries)
-    typical = weights.mean() * 9 / len(sizes)
-    cooling = [0.2 * typical * 0.1 ** (t / (tries - 1)) for t in range(tries)]
-    plain_anneal(weights, level, expected, pairs, uniforms, cooling)
-    plain_descend(weights, level, expected, 1e-10 * weights.max())
-    found = search.search_labels(
-        weights, level, np.array(sizes), np.random.default_rng(10), sweeps=sweeps
-    )
-    assert found[0].tolist() == expected.tolist()
-    assert found[1] == pytest.approx(inside(weights, level, expected), abs=1e-12)
-
-
 def test_strengths_to_batches_are_sums_over_their_members() -> None:
     weights, level, labels, _ = case(7, 3, 2, 11)
     sums = search.strength_to_batches(weights, level, labels)

@@ -234,11 +234,6 @@ def test_positions_come_back_distinct_and_increasing(positions) -> None:
     assert (found.tolist(), found.dtype) == (list(expected), np.int64)
 
 
-@pytest.mark.parametrize("positions", [[], np.empty(0)])
-def test_no_positions_are_a_list_of_them_too(positions) -> None:
-    assert check_positions(positions, 4).tolist() == []
-
-
 @pytest.mark.parametrize(
     ("positions", "problem"),
     [
@@ -283,14 +278,6 @@ def test_a_strength_of_just_the_floor_is_noise() -> None:
     assert check_strength(strength, noise_floor=0.2499).direct[0].tolist() == [0.0, 0.25, 0.5]
 
 
-@pytest.mark.parametrize("kind", [bool, int, np.float32, object])
-def test_strengths_of_any_type_become_real_numbers(kind) -> None:
-    pairs = np.array([[0, 1, 0], [1, 0, 1], [0, 1, 0]]).astype(kind)
-    read = check_strength(pairs, strength_se=pairs)
-    assert read.direct.tolist() == [[0, 1, 0], [1, 0, 1], [0, 1, 0]]
-    assert read.direct.dtype == read.variance.dtype == np.float64
-
-
 # ----- The price of batches --------------------------------------------------------------------
 
 
@@ -317,15 +304,6 @@ def test_each_batch_is_priced_with_what_is_masked_beside_it() -> None:
     assert priced(strengths, batches, "search").estimated_kl == pytest.approx(sum(expected))
 
 
-@pytest.mark.parametrize("method", ["layers", "search"])
-def test_a_priced_plan_says_what_it_was_given(method) -> None:
-    strengths = check_strength(random_strength_price(8, 2), [1, 4, 6])
-    plan = priced(strengths, [np.array([2]), np.array([], dtype=int), np.array([1, 0])], method)
-    assert [batch.tolist() for batch in plan.batches] == [[6], [1, 4]]
-    assert (plan.method, plan.dropped, plan.length) == (method, 0.0, 8)
-    assert math.isnan(plan.estimated_kl_se)
-
-
 def test_one_each_costs_nothing() -> None:
     assert price_of_batches(random_strength_price(5, 3), [[k] for k in range(5)]) == 0.0
 
@@ -343,11 +321,6 @@ def test_the_error_adds_up_over_pairs_inside_batches() -> None:
     plan = priced(strengths, [np.array([0, 1, 2])], "search")
     assert plan.estimated_kl_se == pytest.approx(math.sqrt(0.3**2 + 0.1**2 + 0.4**2))
     assert priced(strengths, [np.array([0, 1]), np.array([2])], "search").estimated_kl_se == 0.3
-
-
-def test_shares_of_no_batches_are_none() -> None:
-    assert masked_shares([]).tolist() == []
-    assert masked_shares([1, 1, 1]).tolist() == [1.0, 0.5, 0.0]
 
 
 @pytest.mark.parametrize("family", ["path", "binary-tree", "random-recursive-tree"])

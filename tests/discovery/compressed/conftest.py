@@ -11,8 +11,9 @@ import counterprobe as cp
 from counterprobe.arrays import BoolArray, FloatArray, IntArray
 from counterprobe.discovery.banks import banks_from_lists
 from counterprobe.discovery.compressed.columns import Columns
+from counterprobe.discovery.compressed.data import Data, Known
 from counterprobe.discovery.compressed.design import balanced_choices
-from counterprobe.discovery.compressed.readings import Data, Known, Readings
+from counterprobe.discovery.compressed.readings import Readings
 from counterprobe.oracles import Readouts
 
 # ----- Made-up data ---------------------------------------------------------------------------

@@ -7,7 +7,6 @@ import counterprobe as cp
 from counterprobe.discovery.banks import Banks
 from counterprobe.discovery.compressed.columns import (
     MOST_BANK_TOKENS,
-    MOST_COORDINATES,
     Columns,
     default_thresholds,
 )
@@ -256,11 +255,6 @@ def test_dense_rows_have_a_bounded_number_of_columns(vocab_size, row_error):
     assert threshold >= usual
     sizes = np.diff(rows.above(threshold - row_error)[0])
     assert 1 <= sizes.min() and sizes.max() <= MOST_BANK_TOKENS
-
-
-def test_few_tokens_have_a_column_each():
-    rows = cp.rows.DenseRows(falling(MOST_COORDINATES)[None, :])
-    assert default_thresholds(rows, 1e-12) == (0.0, 0.0)
 
 
 def test_classed_rows_need_no_more_bank_tokens_than_classes():

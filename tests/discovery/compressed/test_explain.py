@@ -254,7 +254,6 @@ def explained(
 
 
 NAN = float("nan")
-SPENT = "the budget of 400 probes is spent"
 SATURATED = (
     "fewer than 18 probes were evidence about them: their rows are saturated, all mass on one "
     "token, in nearly every probe"
@@ -266,26 +265,6 @@ LEFT = (
 NOISE = "have more noise than the row_error of 0.001 that the oracle declares"
 DECLARE = "if that is noise, declare it on the oracle (row_error=0.03)"
 LOWER = "lower bank_threshold, so that more tokens have a column of their own"
-
-
-def test_what_is_resolved_needs_no_reason() -> None:
-    assert explained(Found([NAN, NAN]), is_spent=True, is_refuted=True) == ("", "")
-
-
-def test_without_probes_there_is_no_column() -> None:
-    assert explained(Found([NAN, 0.5], num_probes=0)) == (
-        "no position has two columns to vary: no token reaches the bank threshold 0.0123",
-        "lower bank_threshold",
-    )
-
-
-def test_a_spent_budget_is_the_one_reason_whatever_is_left() -> None:
-    more = "permit more probes (max_probes)"
-    assert explained(Found([0.02, 0.5]), is_spent=True) == (SPENT, more)
-    assert explained(Found([0.02]), is_spent=True, is_refuted=True) == (
-        f"{SPENT}; {REFUTED}",
-        more,
-    )
 
 
 def test_rows_that_are_explained_but_not_resolved_lack_evidence() -> None:
@@ -312,9 +291,3 @@ def test_what_is_left_is_measured_over_what_is_not_explained() -> None:
     )
     reason, _ = explained(Found(misfit, is_sketch=True, has_mixed_tail=True))
     assert reason == f"{LEFT}, {NOISE}, have more than 8 neighbours or {mixed}"
-
-
-def test_more_than_noise_could_be_is_not_taken_for_noise() -> None:
-    assert explained(Found([0.03]))[1] == DECLARE
-    assert explained(Found([0.0301]))[1] == ""
-    assert explained(Found([0.0301], has_mixed_tail=True))[1] == LOWER

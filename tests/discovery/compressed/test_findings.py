@@ -46,13 +46,6 @@ def test_thresholds_lie_between_zero_and_one_or_are_left_open(name: str) -> None
             CompressedSettings(**{name: value})
 
 
-def test_settings_as_they_come() -> None:
-    usual = CompressedSettings()
-    assert (usual.failure_budget, usual.first_batch, usual.mask_rate) == (0.01, 56, 0.4)
-    assert usual.max_probes is usual.bank_threshold is usual.tolerance is None
-    assert usual.patience == 12
-
-
 # ----- Evidence -------------------------------------------------------------------------------
 
 
@@ -107,10 +100,6 @@ def test_the_default_cap_leaves_room_for_the_evidence(num_choices):
     assert cap == math.ceil(32 * num_choices * math.log(16384 / 0.01))
     # A position is masked in about half of the probes, its neighbours are not.
     assert cap > 20 * needed_evidence(16384, num_choices, 0.01)
-
-
-def test_the_default_cap_of_one_choice_is_that_of_two():
-    assert default_max_probes(100, 1, 0.01) == default_max_probes(100, 2, 0.01)
 
 
 # ----- Findings -------------------------------------------------------------------------------

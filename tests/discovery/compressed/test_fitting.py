@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from scipy.special import softmax
 
+from counterprobe.discovery.compressed.data import Data, Known
 from counterprobe.discovery.compressed.fitting import (
     CLEAN,
     MAX_PARAMETERS,
@@ -16,7 +17,6 @@ from counterprobe.discovery.compressed.fitting import (
     list_probes,
     new_scratch,
 )
-from counterprobe.discovery.compressed.readings import Data, Known
 
 
 def no_terms(data: Data) -> np.ndarray:
@@ -396,13 +396,6 @@ def test_probes_that_read_a_position_are_listed_in_order(make_data):
     assert scratch.probes[[0, 4]].tolist() == [1, 1]
 
 
-def test_room_beyond_the_last_probe_is_not_read(make_data):
-    data = random_data(make_data, np.random.default_rng(9))
-    shorter = data._replace(num_probes=data.num_probes // 2)
-    assert run_fit(shorter, 0, [1]).outcome[CLEAN] < run_fit(data, 0, [1]).outcome[CLEAN]
-    assert_same(run_fit(shorter, 0, [1]), PlainFit(shorter, 0, [1]))
-
-
 # ----- Many readouts --------------------------------------------------------------------------
 
 
@@ -469,30 +462,6 @@ def test_check_fits_keeps_terms_relative_to_choice_zero(neighbourhoods, nothing_
             np.testing.assert_allclose(fits.terms[j, m, :size], table - table[0], atol=1e-12)
             assert fits.is_determined[j, m, :size].all()
         np.testing.assert_allclose(fits.constant[j], constant)
-
-
-def test_check_fits_writes_nothing_else(neighbourhoods, nothing_known):
-    made, readouts, members, count = neighbourhoods
-    fits = Fits(made.data, readouts, members, count, nothing_known(4, made.data))
-    others = [1, 5, 6]
-    assert (fits.constant[others] == -7).all()
-    assert (fits.terms[others] == -7).all()
-    for j in readouts:
-        assert (fits.terms[j, count[j] :] == -7).all()
-    assert not fits.is_determined[others].any()
-
-
-def test_check_fits_does_one_fit_a_readout(make_data, nothing_known):
-    data = random_data(make_data, np.random.default_rng(12), with_precision=True)
-    readouts = np.array([5, 0, 7])
-    members = np.array([[1, 2]] * 8)
-    count = np.array([2, 0, 0, 0, 0, 1, 0, 0])
-    fits = Fits(data, readouts, members, count, nothing_known(3, data))
-    for r, j in enumerate(readouts):
-        scratch = run_fit(data, j, members[j, : count[j]])
-        assert_same(scratch, PlainFit(data, j, members[j, : count[j]]))
-        np.testing.assert_array_equal(fits.outcome[r], scratch.outcome)
-        np.testing.assert_array_equal(fits.constant[j], scratch.solution[0])
 
 
 @pytest.mark.parametrize("since", [0, 7, 12])

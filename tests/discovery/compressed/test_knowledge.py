@@ -64,16 +64,6 @@ def test_a_contradiction_reopens_a_position_once():
     assert where(knowledge.is_open) == []
 
 
-@pytest.mark.parametrize("claim", ["is_settled", "is_resolved", "is_given_up"])
-def test_standings_change_through_verbs_only(claim):
-    given = np.zeros(3, dtype=np.bool_)
-    knowledge = Knowledge(given)
-    with pytest.raises(ValueError, match="read-only"):
-        getattr(knowledge, claim)[0] = True
-    given[0] = True  # the caller's array is no way in
-    assert not getattr(knowledge, claim).any()
-
-
 # ----- Least cuts against the enumeration of all splits ----------------------------------------
 
 

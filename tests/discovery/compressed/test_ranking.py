@@ -3,15 +3,13 @@
 import numpy as np
 import pytest
 
-from counterprobe.discovery.compressed import ranking
+from counterprobe.discovery.compressed.data import Data, Known
 from counterprobe.discovery.compressed.ranking import (
-    LONGEST_BLOCK,
     MOST_CONTRASTS,
     leftovers,
     rank_sources,
     rank_sources_plain,
 )
-from counterprobe.discovery.compressed.readings import Data, Known
 
 
 def shown_data(make_data, length, num_probes, num_choices, seed, mask_rate=0.3) -> Data:
@@ -112,44 +110,6 @@ def test_positions_with_fewer_choices_and_a_favour(make_data, seed):
     assert_same_ranking(rank_sources(*call), rank_sources_plain(*call))
 
 
-def test_more_readouts_than_a_block(make_data, thread_limit):
-    length = LONGEST_BLOCK + 45
-    data = shown_data(make_data, length, 30, 3, 1)
-    call = random_left(length, 30, 1), np.arange(length), data, np.ones(length), 4
-    ranked = rank_sources(*call)
-    assert_same_ranking(ranked, rank_sources_plain(*call))
-    thread_limit(1)
-    alone = rank_sources(*call)
-    np.testing.assert_array_equal(ranked[0], alone[0])
-    np.testing.assert_array_equal(ranked[1], alone[1])
-
-
-@pytest.mark.parametrize(("at_once", "longest"), [(1, 1), (160, 2), (1000, 12), (10**9, 25)])
-def test_products_that_are_held_at_once_are_bounded(make_data, monkeypatch, at_once, longest):
-    # Three choices are two contrasts: eighty products for each readout of forty sources.
-    monkeypatch.setattr(ranking, "PRODUCTS_AT_ONCE", at_once)
-    sizes = []
-    monkeypatch.setattr(
-        ranking, "run_in_parts", lambda work, size: (sizes.append(size), work(0, size))
-    )
-    data = shown_data(make_data, 40, 30, 3, 1)
-    call = random_left(25, 30, 1), np.arange(25), data, np.ones(40), 4
-    assert_same_ranking(rank_sources(*call), rank_sources_plain(*call))
-    assert sum(sizes) == 25 and sizes[0] == longest and max(sizes) == longest
-
-
-def test_room_beyond_the_last_probe_is_not_read(make_data):
-    data = shown_data(make_data, 12, 40, 3, 2)
-    shorter = data._replace(num_probes=25)
-    cut = shown_data(make_data, 12, 40, 3, 2)
-    cut = cut._replace(num_probes=25, choices=np.ascontiguousarray(cut.choices[:, :25]))
-    left = random_left(12, 25, 2)
-    call = np.arange(12), shorter, np.ones(12), 4
-    np.testing.assert_array_equal(
-        rank_sources(left, *call)[1], rank_sources(left, call[0], cut, *call[2:])[1]
-    )
-
-
 @pytest.mark.parametrize("num_choices", [3, MOST_CONTRASTS + 1])
 def test_a_short_list_is_filled_up_and_never_holds_the_readout(make_data, num_choices):
     data = shown_data(make_data, 5, 60, num_choices, 3)
@@ -177,17 +137,6 @@ def test_a_source_without_favour_or_never_revealed_is_not_listed(make_data, num_
     top, _ = rank_sources(random_left(6, 80, 5), np.arange(6), data, favour, 5)
     assert not np.isin(top, [2, 4]).any()
     assert np.isin(top, [0, 1, 3, 5]).any()
-
-
-def test_equal_sources_are_listed_in_order(make_data):
-    data = shown_data(make_data, 8, 30, 2, 6)
-    data.choices[[5, 2, 7]] = data.choices[5]
-    left = np.zeros((1, 30), dtype=np.float32)
-    revealed = data.choices[5] >= 0
-    left[0, revealed] = np.where(data.choices[5, revealed] == 1, 0.2, -0.2)
-    top, score = rank_sources(left, np.array([0]), data, np.ones(8), 3)
-    assert top[0].tolist() == [2, 5, 7]
-    assert len(set(score[0])) == 1
 
 
 @pytest.mark.parametrize("num_choices", [2, 3, 5])

@@ -118,17 +118,6 @@ def test_growth_beyond_64_probes_keeps_what_was_there(classed_law, probing):
     np.testing.assert_array_equal(data.weight[:, :281] > 0, (states == cp.MASK).T)
 
 
-def test_what_is_kept_of_a_probe_is_small(classed_law, probing):
-    # Memory grows with probes times positions: two bytes a choice, four a weight and a set.
-    probed = probing(classed_law(EDGES, LENGTH), row_error=1e-4)
-    for count in (3, 80):
-        probed.probe_at_random(count)
-        data = probed.readings.data
-        assert (data.choices.dtype, data.logs.dtype) == (np.int16, np.float64)
-        assert data.weight.dtype == data.precision.dtype == np.float32
-        assert (data.seen.dtype, data.relevant.dtype) == (np.uint32, np.int64)
-
-
 def test_parts_of_a_batch_are_kept_where_they_belong(classed_law, probing):
     law = classed_law(EDGES, LENGTH)
     whole, parts = probing(law), probing(law)
@@ -271,12 +260,6 @@ def test_logs_are_finite_where_a_token_is_impossible():
     assert readings.data.logs[0, 0, 0] == pytest.approx(0)
 
 
-def test_an_exact_oracle_weighs_no_coordinates():
-    readings = plain_readings([[0.5, 0.5]])
-    keep(readings, [[0.9, 0.1]])
-    assert readings.data.precision.shape == (1, 0, 0)
-
-
 def test_noise_buffers_logs_and_weighs_coordinates_by_mass():
     error = 1e-3
     readings = plain_readings([[0.5, 0.4, 0.1]], row_error=error)
@@ -303,11 +286,6 @@ def test_what_noise_does_to_the_log_of_a_rare_mass_is_weighed_down():
         weight = readings.data.precision[0, readings.num_probes - 2, 1]
         moved = (logs[1, 1] - logs[1, 0]) - (logs[0, 1] - logs[0, 0])
         assert 0 < moved * math.sqrt(weight) < 0.3
-
-
-def test_coordinates_are_important_by_their_all_mask_mass():
-    readings = plain_readings([[0.6, 0.3999, 0.0001]])
-    np.testing.assert_allclose(readings.importance[0], [0.6, 0.3999, 1e-3])
 
 
 @pytest.mark.parametrize(

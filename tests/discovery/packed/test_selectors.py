@@ -97,13 +97,6 @@ def index(position: int) -> int:
     return int(np.searchsorted(RESIDUAL, position))
 
 
-def test_nothing_to_select():
-    start, source = select_rows(candidates(), RESIDUAL[:0], 3, top_votes)
-    assert start.tolist() == [0]
-    assert source.tolist() == []
-    assert selected(candidates({}, {}), 1, top_votes) == [[], []]
-
-
 # ----- Rules of one's own ---------------------------------------------------------------------
 
 

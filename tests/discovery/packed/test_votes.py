@@ -328,27 +328,6 @@ def test_recording_writes_the_named_bits_only() -> None:
     np.testing.assert_array_equal(book.unpack(), expected)
 
 
-def test_unpacking_a_book_without_positions() -> None:
-    assert VoteBook(0, 2, 3).unpack().shape == (3, 2, 0)
-
-
-def test_read_only_inputs_are_accepted() -> None:
-    response, colors = draw(9, 20, 3, 4, 0.8)
-    positions = np.arange(20)
-    for array in (response, colors, positions):
-        array.setflags(write=False)
-    book = VoteBook(20, 3, 4)
-    for t in range(4):
-        book.record(t, positions[:3], positions, response[t])
-    assert_same(book.count(colors), count_plain(response, colors))
-
-
-def test_candidates_are_frozen() -> None:
-    candidates = VoteBook(2, 2, 1).count([[0, 1]])
-    for array in (candidates.start, candidates.source, candidates.votes):
-        assert not array.flags.writeable
-
-
 # ----- Errors -----------------------------------------------------------------------------------
 
 

@@ -15,9 +15,7 @@ from counterprobe.discovery.soft.readings import (
     shown_tokens,
 )
 from counterprobe.discovery.soft.regression import (
-    MOST_SHUFFLES,
     NOISE_QUANTILE,
-    SHUFFLED_PAIRS,
     Pairs,
     chances,
     discoveries,
@@ -336,24 +334,6 @@ def test_one_position_has_no_pairs() -> None:
 
 
 # ----- Shuffles -------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("size", "count"),
-    # 10,000 pairs in either half, from 1, 3, 10 and 4,950 pairs in each shuffle.
-    [(2, MOST_SHUFFLES), (3, MOST_SHUFFLES), (10, 223), (100, 3)],
-)
-def test_there_are_enough_shuffles_for_ten_thousand_pairs(size: int, count: int) -> None:
-    readings, _ = made(0, (5,), size=size, acts={})
-    orders = shuffles(readings, np.random.default_rng(0))
-    assert orders.shape == (2 * count, size, 2)
-    pairs = size * (size - 1) // 2
-    assert count == MOST_SHUFFLES or count * pairs >= SHUFFLED_PAIRS > (count - 1) * pairs
-
-
-def test_one_position_is_shuffled_too() -> None:
-    readings, _ = made(0, (5,), size=1, acts={})
-    assert shuffles(readings, np.random.default_rng(0)).shape == (2 * MOST_SHUFFLES, 1, 2)
 
 
 def test_shuffles_keep_reads_in_their_batch_and_move_them_there() -> None:

@@ -10,11 +10,7 @@ from scipy import stats
 import counterprobe as cp
 from counterprobe.discovery.soft import SoftFindings, SoftSettings, regression, soft_screen
 from counterprobe.discovery.soft import screen as module
-from counterprobe.discovery.soft.movement import held_out_movement
-from counterprobe.discovery.soft.readings import Coordinates, Readings, draw_levels, shown_tokens
-from counterprobe.discovery.soft.regression import regress
 from counterprobe.graph import components
-from counterprobe.streams import Decisions
 from counterprobe.testing import CountingOracle, NoisyLogits
 
 Edges = set[tuple[int, int]]
@@ -325,109 +321,6 @@ def test_rows_on_a_device_give_the_same_findings() -> None:
 def few_shuffles(monkeypatch: pytest.MonkeyPatch) -> None:
     """Compare with a few shuffled pairs: enough where only the steps matter."""
     monkeypatch.setattr(regression, "SHUFFLED_PAIRS", 60)
-
-
-def screened_plainly(
-    law: cp.TableLaw, given: NDArray[np.int32], decisions: Decisions, settings: SoftSettings
-) -> tuple[list[NDArray[np.int32]], list[dict[str, object]]]:
-    """Do what a screen by regression does, each batch at once; return states and findings.
-
-    Findings are those after each batch.
-    """
-    oracle, residual = law.oracle(), np.flatnonzero(given == cp.MASK)
-    rows = oracle.rows(given[None, :], cp.Readouts.same(1, residual))
-    sources = shown_tokens(rows, settings.shown, settings.floor)
-    readings = Readings(Coordinates(rows, residual, law.length), residual, sources.num_levels)
-    submitted, found = [], []
-    total = 0
-    while total < settings.probes:
-        wanted = min(2 * total, settings.probes) if total else min(settings.first, settings.probes)
-        batch = len(submitted)
-        rng = decisions.generator("soft levels", batch)
-        levels, masked = draw_levels(sources, wanted - total, settings.mask_rate, rng)
-        states = np.tile(given, (len(levels), 1))
-        for b, k in np.ndindex(levels.shape):
-            if not masked[b, k]:
-                states[b, residual[k]] = sources.tokens[k, levels[b, k]]
-        readouts = cp.Readouts.every_masked(states)
-        readings.take(readings.open(levels, masked), readouts, oracle.rows(states, readouts))
-        submitted.append(states)
-        total = wanted
-        pairs = regress(
-            readings, sources, settings, decisions.generator("soft shuffles", batch + 1)
-        )
-        movement = held_out_movement(
-            readings, settings, decisions.generator("soft held out", batch + 1)
-        )
-        strength, error = np.zeros((2, law.length, law.length))
-        moved, most_moved, explained = np.zeros((3, law.length))
-        edges = []
-        for a, i in enumerate(residual):
-            moved[i], most_moved[i] = movement.moved[a], movement.most_moved[a]
-            explained[i] = movement.explained[a]
-            for b, j in enumerate(residual):
-                strength[i, j], error[i, j] = pairs.strength[a, b], pairs.strength_se[a, b]
-                if i < j and pairs.is_edge[a, b]:
-                    edges.append((int(i), int(j)))
-        edges.sort(key=lambda edge: (-strength[edge], edge))
-        found.append(
-            {
-                "strength": strength,
-                "strength_se": error,
-                "moved": moved,
-                "most_moved": most_moved,
-                "explained": explained,
-                "edges": np.array(edges, dtype=np.int64).reshape(-1, 2),
-                "noise_floor": pairs.noise_floor,
-                "false_discovery_rate": pairs.false_discovery_rate,
-                "num_probes": total,
-            }
-        )
-    return submitted, found
-
-
-@pytest.mark.usefixtures("few_shuffles")
-@pytest.mark.parametrize("at_once", [1, 7, 1000])
-@pytest.mark.parametrize("first", [20, 64])
-def test_a_screen_is_its_steps_one_after_the_other(
-    first: int, at_once: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(module, "MOST_STATES_AT_ONCE", at_once)
-    law = cp.TableLaw(np.random.default_rng(3).dirichlet(np.full(3**5, 0.5)).reshape((3,) * 5))
-    given = np.array([cp.MASK, cp.MASK, 2, cp.MASK, cp.MASK], dtype=np.int32)
-    settings = SoftSettings(probes=50, first=first, mask_rate=0.3, shown=2)
-    decisions = cp.Streams(9, 0).decisions
-    counting = CountingOracle(law.oracle())
-    run = cp.Unmasking(counting, given=given, record=cp.run.Level.STRUCTURE)
-    asked: list[SoftFindings] = []
-
-    def is_enough(found: SoftFindings) -> bool:
-        asked.append(found)
-        return False
-
-    last = soft_screen(run, decisions, settings, is_enough=is_enough)
-    submitted, wanted = screened_plainly(law, given, decisions, settings)
-    # The last findings are not asked about: nothing could follow.
-    assert len(asked) == len(wanted) - 1
-    for got, values in zip([*asked, last], wanted, strict=True):
-        for name, value in values.items():
-            np.testing.assert_array_equal(getattr(got, name), value, err_msg=name)
-    assert max(map(len, counting.seen)) == min(at_once, 20 if first == 20 else 50)
-    np.testing.assert_array_equal(np.concatenate(counting.seen[1:]), np.concatenate(submitted))
-    assert run.ledger.depth == 1 + len(submitted)
-    # What is told on the way.
-    for k, (values, note) in enumerate(zip(wanted, run.transcript.notes, strict=True)):
-        assert note.name == "soft" and note.content["probes"] == values["num_probes"]
-        np.testing.assert_array_equal(note.content["edges"], values["edges"])
-        batch = last.batches[k]
-        assert (batch.probes, batch.num_edges) == (values["num_probes"], len(values["edges"]))
-        assert batch.noise_floor == values["noise_floor"]
-        assert batch.total_strength == pytest.approx(np.triu(values["strength"]).sum())
-    # Asked or not, the findings are the same.
-    quiet = cp.Unmasking(law.oracle(), given=given)
-    alone = soft_screen(quiet, decisions, settings)
-    np.testing.assert_array_equal(alone.strength, last.strength)
-    assert len(alone.batches) == 1 and alone.batches[0] == last.batches[-1]
 
 
 @pytest.mark.usefixtures("few_shuffles")

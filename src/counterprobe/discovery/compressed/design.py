@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from counterprobe.arrays import BoolArray, FloatArray, IntArray
 from counterprobe.compiled import kernel
 from counterprobe.discovery.compressed.columns import Columns
-from counterprobe.discovery.compressed.readings import Known
+from counterprobe.discovery.compressed.data import Known
 from counterprobe.graph import adjacency, components
 
 __all__ = [

@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 
 from counterprobe.arrays import FloatArray, IntArray
 from counterprobe.compiled import allocating_kernel, inlined, kernel
+from counterprobe.discovery.compressed.data import Data, Known
 from counterprobe.discovery.compressed.knowledge import least_cut
-from counterprobe.discovery.compressed.readings import Data, Known
 from counterprobe.discovery.compressed.solving import (
     ILL_CONDITIONED,
     back_substitute,

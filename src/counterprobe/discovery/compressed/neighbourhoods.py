@@ -20,10 +20,11 @@ from numpy.typing import NDArray
 
 from counterprobe.arrays import BoolArray, FloatArray, IntArray
 from counterprobe.discovery.compressed.columns import ABSENT
+from counterprobe.discovery.compressed.data import Known
 from counterprobe.discovery.compressed.fitting import CLEAN, RANK, WORST, check_fits
 from counterprobe.discovery.compressed.knowledge import Knowledge
 from counterprobe.discovery.compressed.ranking import leftovers, rank_sources
-from counterprobe.discovery.compressed.readings import FIT_ROUNDING, Known, Readings
+from counterprobe.discovery.compressed.readings import FIT_ROUNDING, Readings
 from counterprobe.discovery.compressed.search import search_neighbourhoods
 from counterprobe.graph import components
 from counterprobe.states import mix64

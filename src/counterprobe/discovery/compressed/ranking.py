@@ -14,12 +14,12 @@ from numpy.typing import NDArray
 
 from counterprobe.arrays import FloatArray, IntArray
 from counterprobe.compiled import allocating_kernel, inlined, kernel
+from counterprobe.discovery.compressed.data import Data, Known
 from counterprobe.discovery.compressed.fitting import (
     fit,
     list_probes,
     new_scratch,
 )
-from counterprobe.discovery.compressed.readings import Data, Known
 from counterprobe.threads import run_in_parts
 
 __all__ = ["leftovers", "rank_sources", "rank_sources_plain"]

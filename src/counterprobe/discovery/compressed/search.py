@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from counterprobe.arrays import FloatArray, IntArray
 from counterprobe.compiled import allocating_kernel, inlined
+from counterprobe.discovery.compressed.data import Data, Known
 from counterprobe.discovery.compressed.fitting import (
     CLEAN,
     MAX_PARAMETERS,
@@ -25,7 +26,6 @@ from counterprobe.discovery.compressed.fitting import (
     list_probes,
     new_scratch,
 )
-from counterprobe.discovery.compressed.readings import Data, Known
 from counterprobe.threads import run_in_parts
 
 __all__ = ["search_neighbourhoods"]

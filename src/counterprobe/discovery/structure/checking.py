@@ -65,8 +65,9 @@ def recognise(structure: Structure | SoftStructure, oracle: Oracle) -> Ledger:
     StructureError
         If length or vocabulary differ, or a reply does.
     """
+    oracle = as_oracle(oracle)
     context_for(structure, oracle)
-    then, now = structure.about.get("oracle_content"), as_oracle(oracle).digest
+    then, now = structure.about.get("oracle_content"), oracle.digest
     if None not in (then, now) and then != now:
         raise StructureError(
             "the oracle does not give the stored replies: it is another than this structure was "
