@@ -213,7 +213,7 @@ def test_the_checkpoint_of_another_structure_is_refused(model, soft, tmp_path):
     template = model().template(TEXT)
     oracle = model().oracle(template, row_error=1e-9)
     other = cp.discover(oracle, cp.Streams(2, 2), mode="soft", given=template.given, probes=33)
-    with pytest.raises(cp.CheckpointError, match="its sampler is"):
+    with pytest.raises(cp.CheckpointError, match="its structure is"):
         infill(model(), structure=other, **options)
 
 
