@@ -49,7 +49,7 @@ TRASTUZUMAB = (
 
 def formulas() -> dict[str, Any]:
     """Return what closed forms ask at the sizes that pages name."""
-    screens = {str(n): Packed().plan(n, 2048, 0.0).screen for n in (512, 2048, 16384)}
+    screens = {str(n): Packed().setup(n, 2048, 0.0).screen for n in (512, 2048, 16384)}
     return {
         "evidence_3_columns": needed_evidence(16384, 3, BUDGET),
         "evidence_64_columns": needed_evidence(16384, 64, BUDGET),
@@ -83,7 +83,7 @@ def first_screen() -> dict[str, Any]:
 def _screen(law: cp.ForestLaw, seed: int) -> tuple[int, int, int]:
     """Return false pairs before and after the cutoff on row sizes, and missed edges."""
     run = cp.Unmasking(law.oracle())
-    plan = Packed().plan(law.length, law.vocab_size, run.row_error)
+    plan = Packed().setup(law.length, law.vocab_size, run.row_error)
     decisions = cp.Streams.from_seed(seed).decisions
     banks = read_banks(run, plan.bank_threshold, plan.row_error)
     context = FillerContext(run.state, banks, 0)
