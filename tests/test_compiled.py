@@ -75,3 +75,19 @@ def test_unchanged_steps_are_loaded_from_disk(load, tmp_path):
     assert again(0.0) == 2.0
     assert sum(again.stats.cache_hits.values()) == 1
     assert not again.stats.cache_misses
+
+
+def test_what_is_kept_of_a_record_that_was_moved_is_compiled_anew(tmp_path, load):
+    record = "from typing import NamedTuple\n\nclass Pair(NamedTuple):\n    x: float\n    y: float\n"
+    (tmp_path / "kept_steps.py").write_text(record)
+    (tmp_path / "kept_kernels.py").write_text(
+        "from counterprobe.compiled import kernel\n\n@kernel\ndef total(p):\n    return p.x + p.y\n"
+    )
+    kernels = load()
+    pair = importlib.import_module("kept_steps").Pair
+    assert kernels.total(pair(1.0, 2.0)) == 3
+    assert list((tmp_path / "__pycache__").glob("*.nbi"))
+    (tmp_path / "kept_steps.py").rename(tmp_path / "kept_between.py")
+    kernels = load()
+    moved = importlib.import_module("kept_between").Pair
+    assert kernels.total(moved(1.0, 2.0)) == 3

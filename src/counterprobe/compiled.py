@@ -50,8 +50,21 @@ def _kept(function: F, compiler: Callable[[Any], Any]) -> F:
     kept = getattr(getattr(compiled, "_cache", None), "_cache_file", None)
     if kept is not None:
         kept._source_stamp = (kept._source_stamp, *_stamps(function))
+        kept._load_index = _readable(kept._load_index)
     result: F = compiled
     return result
+
+
+def _readable(load: Callable[[], dict[Any, Any]]) -> Callable[[], dict[Any, Any]]:
+    """Take what is kept for nothing if it names a record that stands somewhere else by now."""
+
+    def load_index() -> dict[Any, Any]:
+        try:
+            return load()
+        except (ImportError, AttributeError):
+            return {}
+
+    return load_index
 
 
 def _stamps(function: Any) -> list[tuple[int, int]]:
