@@ -286,8 +286,10 @@ class Editable(Base):
 
 
 class EditableKnob(Editable):
-    __dataclass_fields__: ClassVar = {**cp.samplers.RandomBalanced.__dataclass_fields__}
-    batches = 3
+    __dataclass_fields__: ClassVar = {
+        "batches": cp.samplers.RandomBalanced.__dataclass_fields__["batches"]
+    }
+    batches: int = 3
 
 
 class Deaf(Base):
