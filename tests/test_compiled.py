@@ -78,10 +78,13 @@ def test_unchanged_steps_are_loaded_from_disk(load, tmp_path):
 
 
 def test_what_is_kept_of_a_record_that_was_moved_is_compiled_anew(tmp_path, load):
-    record = "from typing import NamedTuple\n\nclass Pair(NamedTuple):\n    x: float\n    y: float\n"
+    record = (
+        "from typing import NamedTuple\n\nclass Pair(NamedTuple):\n    x: float\n    y: float\n"
+    )
     (tmp_path / "kept_steps.py").write_text(record)
     (tmp_path / "kept_kernels.py").write_text(
-        "from counterprobe.compiled import kernel\n\n@kernel\ndef total(p):\n    return p.x + p.y\n"
+        "from counterprobe.compiled import kernel\n\n"
+        "@kernel\ndef total(p):\n    return p.x + p.y\n"
     )
     kernels = load()
     pair = importlib.import_module("kept_steps").Pair
