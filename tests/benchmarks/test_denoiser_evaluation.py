@@ -64,6 +64,15 @@ def weights(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def known_structure(monkeypatch: pytest.MonkeyPatch) -> None:
+    as_sampler = cp.samplers.as_sampler
+
+    def rule_of(structure: Any, settings: dict[str, Any] | None = None) -> Any:
+        if isinstance(structure, Known):
+            return structure.sampler(**(settings or {}))
+        return as_sampler(structure, settings)
+
+    monkeypatch.setattr(cp.samplers, "as_sampler", rule_of)
+
     def find(oracle: Any, probes: int, seed: int = 0) -> Known:
         law = build_law(oracle.name.split()[-1], small=True)
         # A path of the grid's positions: its own edges have cycles.
