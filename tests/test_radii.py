@@ -59,12 +59,8 @@ def test_a_negative_radius_is_refused(name):
         with pytest.raises(ValueError, match=f"{name} must not be negative, got"):
             declaring(**{name: value})
 
-    class Odd:
-        length, vocab_size, row_error, trusted = 3, 2, 0.0, False
-
-    setattr(Odd, name, -1.0)
     with pytest.raises(ValueError, match=f"{name} of an oracle must not be negative, got -1.0"):
-        row_radii(Odd())
+        row_radii(declaring().declaring(**{name: -1.0}))
 
 
 @pytest.mark.parametrize("wrapper", [testing.CountingOracle, testing.PiecewiseOracle])
