@@ -35,12 +35,13 @@ ROOT = Path(__file__).parents[1]
 PACKAGE = Path("src/counterprobe")
 TREE = ROOT / ".mutants" / "tree"
 CORE = (
-    "run", "planning", "discovery", "targets/inference", "graph",
-    "states.py", "oracle.py", "streams.py", "rows.py",
+    "oracles", "run", "planning", "discovery", "targets/inference", "graph",
+    "states.py", "streams.py", "rows.py",
 )  # fmt: skip
 # Tests that cover a folder's modules and stand elsewhere.
 FURTHER = {
     "targets/inference": ["tests/targets/test_inference.py", "tests/targets/test_session.py"],
+    "oracles": ["tests/recorded"],
     "run": ["tests/recorded"],
     "planning": ["tests/recorded"],
     "discovery": ["tests/recorded"],

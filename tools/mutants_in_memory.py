@@ -54,22 +54,25 @@ NEAREST = {
     "discovery/soft/selection.py": [
         "tests/discovery/soft/test_selection.py", "tests/discovery/soft/test_regression.py",
     ],
-    "run/candidates.py": ["tests/run/test_candidates.py", "tests/run/test_remasking.py"],
+    "run/drawing.py": [
+        "tests/run/test_drawing.py", "tests/run/test_candidates.py",
+        "tests/run/test_remasking.py", "tests/run/test_verifying.py",
+    ],
     "run/door.py": [
         "tests/run/test_door.py", "tests/run/test_unmasking.py", "tests/run/test_recheck.py",
         "tests/run/test_verifying.py", "tests/run/test_gathered.py",
         "tests/run/test_attention.py", "tests/run/test_transcript.py",
     ],
     "run/gathered.py": ["tests/run/test_gathered.py", "tests/run/test_attention.py"],
-    "run/rounds.py": ["tests/run/test_rounds.py", "tests/run/test_lockstep.py"],
-    "run/transcript.py": ["tests/run/test_transcript.py", "tests/run/test_listening.py"],
+    "run/rounds.py": ["tests/run/test_lockstep.py"],
+    "run/transcript.py": [
+        "tests/run/test_transcript.py", "tests/run/test_listening.py", "tests/run/test_whole.py",
+    ],
     "run/unmasking.py": [
         "tests/run/test_unmasking.py", "tests/run/test_candidates.py",
         "tests/run/test_verifying.py", "tests/run/test_remasking.py",
         "tests/run/test_listening.py", "tests/run/test_attention.py",
     ],
-    "run/verifying.py": ["tests/run/test_verifying.py"],
-    "run/whole.py": ["tests/run/test_whole.py", "tests/run/test_gathered.py"],
     "targets/inference/components.py": ["tests/targets/inference/test_rows.py"],
     "targets/inference/marked.py": ["tests/targets/inference/test_rows.py"],
     "targets/inference/steps.py": [

@@ -9,7 +9,7 @@ import mutants_in_memory
 import pytest
 from mutants_in_memory import Fault, Report
 
-CHOSEN = "graph/independent.py"
+CHOSEN = "graph/neighbours.py"
 
 
 def test_file_and_seed_decide_which_faults_come_first():
