@@ -89,6 +89,7 @@ def run(weights: Path, folder: Path, laws: str, *more: str, name: str = "all") -
     return main(["evaluate", *quick, *more])
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("known_structure")
 def test_evaluation_measures_structured_and_peers_and_draws_them(
     weights: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
@@ -115,6 +116,7 @@ def test_evaluation_measures_structured_and_peers_and_draws_them(
     assert "== grid" in capsys.readouterr().out
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("known_structure")
 def test_chosen_rivals_are_measured_again_and_take_the_place_of_what_they_were(
     weights: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
@@ -216,6 +218,7 @@ def test_a_failure_is_kept_and_the_rest_is_measured(
     assert "not measured: path structure used: RuntimeError: no structure today" in said
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("known_structure")
 def test_a_phase_that_fails_stops_no_other(
     weights: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

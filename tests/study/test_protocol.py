@@ -62,6 +62,7 @@ def test_the_pass_test(result, verdict):
     assert passes(result, 1.0) is verdict
 
 
+@pytest.mark.slow
 def test_screening_uses_the_first_development_pair_only(study):
     tasks = [task for task in study.pending() if task.phase == "screening"]
     assert len(tasks) == 6

@@ -94,6 +94,7 @@ def test_a_structure_refuses_an_oracle_that_differs_only_under_the_law(num_gates
             rehearsed(structure, other)
 
 
+@pytest.mark.slow
 def test_a_pair_behind_gates_is_drawn_as_the_law_has_it() -> None:
     # Deliberately statistical: 600 draws, seed fixed; P(equal) is 0.79 under the law and 0.25 for
     # independent draws, so the bound 0.7 is five standard errors from either.

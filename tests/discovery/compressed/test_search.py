@@ -140,6 +140,7 @@ def test_known_neighbours_are_not_named_again(additive, nothing_known):
 # ----- Pairs ----------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_pair_of_which_neither_helps_alone_is_found(additive, nothing_known):
     made = additive(8, 90, {0: [3, 6]}, num_choices=2, seed=9)
     price = 40.0

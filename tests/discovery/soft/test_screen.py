@@ -138,6 +138,7 @@ def test_a_product_law_has_nothing_to_find() -> None:
     assert not found.explained.any() and found.most_moved.max() < 1e-9
 
 
+@pytest.mark.slow
 def test_every_edge_of_a_long_path_is_found() -> None:
     law = cp.families.path(length=256, target_seed=196)
     found = screen(law.oracle(), probes=256)
