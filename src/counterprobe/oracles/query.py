@@ -66,6 +66,11 @@ class Readouts:
         return cls(index, np.tile(shared, num_states), shared)
 
     @classmethod
+    def of_one(cls, positions: IntArray) -> Readouts:
+        """Read positions of a single state; they are known to be a flat array of integers."""
+        return cls(np.zeros(len(positions), dtype=np.int64), positions, positions)
+
+    @classmethod
     def pairs(cls, state_index: ArrayLike, position: ArrayLike) -> Readouts:
         """Read one position from one state, pair by pair."""
         index = _flat_integers("state_index", state_index)

@@ -81,8 +81,10 @@ class History:
 
     def next_runs(self) -> Runs:
         """Return who asks next about this history, and what is new since it was last asked."""
-        fresh = np.concatenate([NOWHERE, *self._fresh]) if self._fresh else NOWHERE
-        runs = Runs(self._key, FIRST, self._serial, Readouts.same(1, fresh))
+        fresh = (
+            self._fresh[0] if len(self._fresh) == 1 else np.concatenate([NOWHERE, *self._fresh])
+        )
+        runs = Runs(self._key, FIRST, self._serial, Readouts.of_one(fresh))
         self._serial += 1
         self._fresh = []
         return runs

@@ -711,7 +711,7 @@ class Unmasking:
         """Return the query for some rows of the history, with everything else masked."""
         history, info = self._history, self._door.info
         states = history.state[None, :] if info.trusted else history.state[None, :].copy()
-        readouts = Readouts.same(1, positions)
+        readouts = Readouts.of_one(positions)
         runs = history.next_runs() if info.keeps_work else None
         return Query(states, readouts, history.ranks[None, :], runs, attention_layers)
 
