@@ -166,3 +166,13 @@ def test_a_late_reply_is_waited_for_once_or_dropped_once():
     Reply.later(wait).drop()
     Reply(rows).drop()
     assert Reply(rows).attention is None and not Reply(rows).is_late
+
+
+def test_a_late_reply_that_failed_says_so_whenever_it_is_looked_at():
+    def wait() -> Reply:
+        raise RuntimeError("the replica is gone")
+
+    reply = Reply.later(wait)
+    for _ in range(2):
+        with pytest.raises(RuntimeError, match="the replica is gone"):
+            reply.rows  # noqa: B018

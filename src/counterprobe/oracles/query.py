@@ -269,6 +269,11 @@ class Reply:
         reply._wait, reply._drop = wait, drop
         return reply
 
+    @classmethod
+    def failed(cls, problem: BaseException) -> Reply:
+        """Return a reply that raises what went wrong when its rows are looked at."""
+        return cls.later(_raising(problem))
+
     @property
     def rows(self) -> Rows:
         """The rows."""
@@ -289,8 +294,12 @@ class Reply:
     def settle(self) -> Reply:
         """Wait for the rows; return the reply itself."""
         if self._wait is not None:
-            wait, self._wait = self._wait, None
-            come = wait()
+            try:
+                come = self._wait()
+            except BaseException as problem:
+                self._wait = _raising(problem)  # nothing comes of waiting twice
+                raise
+            self._wait = None
             self._rows, self._attention = come.rows, come.attention
         return self
 
@@ -299,3 +308,12 @@ class Reply:
         if self._wait is not None and self._drop is not None:
             self._drop()
         self._wait = self._drop = None
+
+
+def _raising(problem: BaseException) -> Callable[[], Reply]:
+    """Return a wait for a reply that never comes."""
+
+    def wait() -> Reply:
+        raise problem
+
+    return wait

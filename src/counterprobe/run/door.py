@@ -356,7 +356,7 @@ class Stage:
         except ImpossibleState as refusal:
             if refusals is None:
                 raise
-            return Reply.later(_raising(refusal))
+            return Reply.failed(refusal)
 
     def _require_order(self, query: Query) -> None:
         """Refuse to probe an oracle whose rows depend on the order of commits."""
@@ -435,12 +435,3 @@ class Stage:
             self._prints = [every.sum(dtype=np.uint64, keepdims=True)]
         if rows is not None:
             self._kept.extend(self._door.transcript.keep(rows))
-
-
-def _raising(problem: Exception) -> Callable[[], Reply]:
-    """Return a wait for a reply that never comes."""
-
-    def wait() -> Reply:
-        raise problem
-
-    return wait
