@@ -54,7 +54,7 @@ import counterprobe as cp
 from counterprobe.evaluation import log_likelihoods, two_sample_test
 from counterprobe.evaluation.chain_rule_kl import standard_error
 from counterprobe.models.letters import AMINO_ACIDS
-from counterprobe.models.proteinmpnn import InverseFolding
+from counterprobe.models.proteins.proteinmpnn import InverseFolding
 from counterprobe.planning import Plan
 
 # Numbers of batches that are timed, and priced in commit order.

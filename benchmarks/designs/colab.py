@@ -21,7 +21,7 @@ from typing import Any
 
 import numpy as np
 
-from counterprobe.models.proteinmpnn import UNKNOWN, InverseFolding
+from counterprobe.models.proteins.proteinmpnn import UNKNOWN, InverseFolding
 
 __all__ = ["ColabDesign", "is_there"]
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 import torch
 
-from counterprobe.models.proteinmpnn import UNKNOWN, InverseFolding
+from counterprobe.models.proteins.proteinmpnn import UNKNOWN, InverseFolding
 
 __all__ = ["package_designs"]
 

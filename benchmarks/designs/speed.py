@@ -16,7 +16,7 @@ import numpy as np
 from _timing import alternate
 
 import counterprobe as cp
-from counterprobe.models.proteinmpnn import InverseFolding
+from counterprobe.models.proteins.proteinmpnn import InverseFolding
 from counterprobe.planning import Plan
 from counterprobe.rows import to_numpy
 from designs.colab import ColabDesign

@@ -15,7 +15,7 @@ from counterprobe.evaluation import plan_kl, run_kl
 from counterprobe.evaluation.ordered_runs import ordered_terms
 from counterprobe.evaluation.plan_runs import PlanRun
 from counterprobe.models import Backbone
-from counterprobe.models.proteinmpnn import InverseFolding
+from counterprobe.models.proteins.proteinmpnn import InverseFolding
 from counterprobe.oracles import Readouts
 from counterprobe.rows import to_numpy
 from counterprobe.run.door import Door

@@ -7,8 +7,8 @@ import transformers
 
 import counterprobe as cp
 from counterprobe import testing
-from counterprobe.models.antiberty import load_antiberty
-from counterprobe.models.sapiens import load_sapiens
+from counterprobe.models.proteins.antiberty import load_antiberty
+from counterprobe.models.proteins.sapiens import load_sapiens
 from counterprobe.models.torch import TorchOracle
 from counterprobe.oracles import Query, Readouts, Reply
 from counterprobe.rows import to_numpy

@@ -8,10 +8,10 @@ import torch
 
 import counterprobe as cp
 from counterprobe.models import Letters, SequenceModel, TorchOracle, digests
-from counterprobe.models.backbones import Backbone
 from counterprobe.models.digests import weights_digest
-from counterprobe.models.message_passing import Decoder
-from counterprobe.models.proteinmpnn import InverseFolding, load_proteinmpnn
+from counterprobe.models.proteins.backbones import Backbone
+from counterprobe.models.proteins.message_passing import Decoder
+from counterprobe.models.proteins.proteinmpnn import InverseFolding, load_proteinmpnn
 
 LETTERS = Letters("ABC", (0, 1, 2), 3)
 QUIET = {"row_error": 1e-5}

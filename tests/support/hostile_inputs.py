@@ -19,8 +19,8 @@ from attentive import AttentiveLaw
 from counterprobe.cli.options import read_sequence
 from counterprobe.cli.reproduce import differences, read_result
 from counterprobe.errors import CounterprobeError
-from counterprobe.models.backbones import Backbone
 from counterprobe.models.letters import AMINO_ACIDS, Letters
+from counterprobe.models.proteins.backbones import Backbone
 from counterprobe.oracles import reply_file as replies
 from counterprobe.study import Store, read_config
 from counterprobe.study.config import config_from_dict

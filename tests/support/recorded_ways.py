@@ -557,7 +557,7 @@ RESIDUES = 14
 @cache
 def folding():
     """Return ProteinMPNN on a piece of ubiquitin."""
-    from counterprobe.models.proteinmpnn import load_proteinmpnn
+    from counterprobe.models.proteins.proteinmpnn import load_proteinmpnn
 
     whole = Backbone.shipped("1ubi")
     piece = Backbone(

@@ -14,7 +14,7 @@ from counterprobe.cli import options, output, runs
 from counterprobe.discovery import SoftStructure, load_structure
 from counterprobe.evaluation import advise as give_advice
 from counterprobe.evaluation.advice import MAX_EVALUATIONS, MAX_SECONDS, first_look
-from counterprobe.models.backbones import Backbone as Coordinates
+from counterprobe.models.proteins.backbones import Backbone as Coordinates
 
 __all__ = ["advise"]
 

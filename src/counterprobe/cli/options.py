@@ -20,7 +20,7 @@ from counterprobe.cli import output
 from counterprobe.engines import ENGINES, AnyEngine, RayCluster, ShardedOracle, engine_named
 from counterprobe.files import read_bytes
 from counterprobe.infilling.task import ModelOracle, Task, make_task
-from counterprobe.models.backbones import SHIPPED
+from counterprobe.models.proteins.backbones import SHIPPED
 from counterprobe.targets import families
 from counterprobe.targets.law import ForestLaw
 

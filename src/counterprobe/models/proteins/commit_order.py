@@ -21,7 +21,7 @@ import numpy as np
 
 from counterprobe.arrays import IntArray, StateArray
 from counterprobe.extras import load_extra
-from counterprobe.models.message_passing import Decoder
+from counterprobe.models.proteins.message_passing import Decoder
 from counterprobe.models.rows import Softmax, TorchRows
 from counterprobe.models.template import Template
 from counterprobe.oracles import KeptWork, Oracle, OracleInfo, Query, Readouts, Reply
@@ -30,7 +30,7 @@ from counterprobe.states import MASK, as_states
 if TYPE_CHECKING:
     import torch
 
-    from counterprobe.models.proteinmpnn import IndexOrderOracle
+    from counterprobe.models.proteins.proteinmpnn import IndexOrderOracle
 else:
     torch = load_extra("torch", "torch", "a torch model", package="PyTorch")
 

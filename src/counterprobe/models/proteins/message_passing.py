@@ -22,9 +22,9 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from counterprobe.extras import load_extra
-from counterprobe.models.backbones import Backbone
 from counterprobe.models.digests import rows_digest
 from counterprobe.models.memory import BatchSize
+from counterprobe.models.proteins.backbones import Backbone
 from counterprobe.models.template import Template
 
 if TYPE_CHECKING:

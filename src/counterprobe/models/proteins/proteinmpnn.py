@@ -20,10 +20,10 @@ import numpy as np
 
 from counterprobe.arrays import IntArray, StateArray
 from counterprobe.extras import load_extra
-from counterprobe.models.backbones import Backbone
-from counterprobe.models.commit_order import CommitOrderOracle
 from counterprobe.models.letters import AMINO_ACIDS, Letters
-from counterprobe.models.message_passing import Decoder, DecoderStates
+from counterprobe.models.proteins.backbones import Backbone
+from counterprobe.models.proteins.commit_order import CommitOrderOracle
+from counterprobe.models.proteins.message_passing import Decoder, DecoderStates
 from counterprobe.models.repeatability import Repeatability, measure_repeatability
 from counterprobe.models.rows import Softmax, TorchRows
 from counterprobe.models.template import Allowed, Template

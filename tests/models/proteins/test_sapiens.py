@@ -10,8 +10,9 @@ import transformers
 import counterprobe as cp
 from counterprobe import MASK, testing
 from counterprobe.extras import MissingExtra
-from counterprobe.models import sapiens, weights
-from counterprobe.models.sapiens import load_sapiens
+from counterprobe.models import weights
+from counterprobe.models.proteins import sapiens
+from counterprobe.models.proteins.sapiens import load_sapiens
 from counterprobe.oracles import Readouts
 
 # Trastuzumab.

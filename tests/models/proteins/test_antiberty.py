@@ -8,7 +8,7 @@ import pytest
 from counterprobe import MASK
 from counterprobe.extras import MissingExtra
 from counterprobe.models import weights
-from counterprobe.models.antiberty import load_antiberty
+from counterprobe.models.proteins.antiberty import load_antiberty
 from counterprobe.oracles import Readouts
 
 # Trastuzumab, heavy chain.

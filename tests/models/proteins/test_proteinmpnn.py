@@ -8,8 +8,8 @@ import counterprobe as cp
 from counterprobe import MASK, testing
 from counterprobe.extras import MissingExtra
 from counterprobe.models import weights
-from counterprobe.models.backbones import Backbone
-from counterprobe.models.proteinmpnn import load_proteinmpnn
+from counterprobe.models.proteins.backbones import Backbone
+from counterprobe.models.proteins.proteinmpnn import load_proteinmpnn
 from counterprobe.oracles import Query, Readouts
 from counterprobe.rows import to_numpy
 from followed import Followed, cold
@@ -124,7 +124,7 @@ def test_it_passes_the_conformance_suite_of_oracles(by_index):
 
 
 def test_states_beyond_one_load_are_read_alike(folding, by_index, monkeypatch):
-    monkeypatch.setattr("counterprobe.models.proteinmpnn.MOST_STATES", 2)
+    monkeypatch.setattr("counterprobe.models.proteins.proteinmpnn.MOST_STATES", 2)
     draw = np.random.default_rng(4)
     states = draw.integers(0, 20, (5, 76)).astype(np.int32)
     states[draw.random(states.shape) < 0.7] = MASK
