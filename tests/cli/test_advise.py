@@ -153,7 +153,7 @@ def test_a_certified_structure_needs_no_advice(tmp_path, unmeasured):
         (["--target-kl", "nan"], "--target-kl must be a number of nats above 0, got nan"),
         (["--temperature", 0], "--temperature must be above 0"),
         (["--temperature", 0.5], "does not give the stored replies"),
-        (["--backbone", "1ubi"], "--backbone must come with --model proteinmpnn"),
+        (["--backbone", "1ubi"], "--backbone must come with a model that takes it"),
         (["--model", "sapien-heavy"], "did you mean 'sapiens-heavy'?"),
         (["--model", "sapiens-light"], "does not give the stored replies"),
         (["--sequence", "EVQLVXXSGA____"], "found for another text"),

@@ -218,7 +218,7 @@ def test_a_model_that_is_not_installed_says_how_to_install_it(monkeypatch):
         ([*BASE, "--length", 3], "give --sequence or --length"),
         ([*BASE[:2], "--length", 0], "--length must be at least 1, got 0"),
         ([*BASE[:2]], "template must be a text with masks"),
-        ([*BASE[:2], "--sequence", "EVQB"], "got 'B' at position 3"),
+        ([*BASE[:2], "--sequence", "EVQB"], "got 'B' as letter 4"),
         ([*BASE[:2], "--sequence", "EVQ"], "at least one mask, got none"),
         ([*BASE, "--count", 1], "--count must be at least 2, to know an error; got 1"),
         ([*BASE, "--orders", "some"], "--orders must be one of shared, fresh; got 'some'"),

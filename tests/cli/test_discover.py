@@ -175,7 +175,7 @@ def test_structure_for_a_protein_is_drawn_by_in_commit_order(tmp_path):
         ([*BASE, "--family", "path"], "--model brings a law of its own: leave out --family"),
         ([*BASE, "--n", 9, "--weight", 0.1], "leave out --n, --weight"),
         ([*BASE, "--temperature", 0], "--temperature must be above 0"),
-        ([*BASE, "--backbone", "1ubi"], "--backbone must come with --model proteinmpnn"),
+        ([*BASE, "--backbone", "1ubi"], "--backbone must come with a model that takes it"),
         ([*PATH, "--sequence", "EVX"], "a model must be named with --model for --sequence"),
         ([*PATH, "--temperature", 0.5], "with --model for --temperature"),
         (["--family", "ring"], "ring"),

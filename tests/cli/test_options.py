@@ -47,7 +47,7 @@ def test_options_of_another_model_are_refused():
     with pytest.raises(ValueError, match="--backbone, --chains, --order must come with"):
         Text(backbone="1ubi", chains="A").named("antiberty", "commit")
     for backbone in (None, "1ubi", "1ake"):  # of one chain each
-        with pytest.raises(ValueError, match="--chains must come with a PDB file"):
+        with pytest.raises(ValueError, match="--chains must come with a structure file"):
             Text(backbone=backbone, chains="A").named("proteinmpnn")
 
 

@@ -126,7 +126,7 @@ def test_allowed_letters_are_the_only_ones_drawn(forest_law, spelled):
         ({"model": 3, "template": "X"}, "oracle"),
         (
             {"model": "sapiens-heavy", "template": "EVQZ", "model_options": CPU},
-            "'Z' at position 3",
+            "'Z' as letter 4",
         ),
         (
             {"model": "sapiens-heavy", "template": "EVQX", "allowed": "", "model_options": CPU},

@@ -144,7 +144,7 @@ for use in {uses!r}:
             "transformers",
             {
                 "load('antiberty')": "pip install 'counterprobe[antiberty]'",
-                "LanguageModel.from_folder('x')": "'counterprobe[transformers]'",
+                "LanguageModel.from_pretrained('x')": "'counterprobe[transformers]'",
             },
         ),
     ],

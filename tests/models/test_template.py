@@ -95,9 +95,12 @@ def test_bad_restrictions_are_refused(allowed, problem):
 @pytest.mark.parametrize(
     ("sequence", "problem"),
     [
-        ("EVBL", "must consist of ACDEFGHIKLMNPQRSTVWY, or X or .MASK. for a mask; got 'B' at"),
-        ("EvQL", "got 'v' at position 1; use capital letters"),
-        ("[MASK]J", "got 'J' at position 1$"),
+        (
+            "EVBL",
+            "must consist of ACDEFGHIKLMNPQRSTVWY, or X or .MASK. for a mask; got 'B' as letter 3",
+        ),
+        ("EvQL", "got 'v' as letter 2; use capital letters"),
+        ("[MASK]J", "got 'J' as letter 2$"),
         ("", "at least one letter or mask, got none"),
         (None, "must be text, got NoneType"),
     ],

@@ -1,7 +1,14 @@
 """Hugging Face models: tiny ones with random weights, built on the spot."""
 
+import hashlib
+import http.server
 import json
+import os
 import pickle
+import socket
+import subprocess
+import sys
+import threading
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +19,7 @@ from tokenizers import Tokenizer, models, pre_tokenizers, processors
 
 import counterprobe as cp
 from counterprobe import MASK, testing
+from counterprobe.models import load
 from counterprobe.models.transformers import LanguageModel
 from counterprobe.oracles import Readouts
 from counterprobe.rows import to_numpy
@@ -221,7 +229,7 @@ def saved(model: LanguageModel, folder: Path, **options) -> Path:
 @pytest.mark.parametrize("name", ["bert", "roberta", "esm", "llada"])
 def test_a_folder_gives_the_same_rows_as_the_live_model(name, tmp_path):
     live = build(name)
-    loaded = LanguageModel.from_folder(saved(live, tmp_path / name), device="cpu")
+    loaded = LanguageModel.from_pretrained(saved(live, tmp_path / name), device="cpu")
     assert loaded.name == name
     template = live.template(TEXT)
     assert np.array_equal(loaded.template(TEXT).frame, template.frame)
@@ -233,11 +241,107 @@ def test_a_folder_gives_the_same_rows_as_the_live_model(name, tmp_path):
 
 def test_half_precision_is_kept_and_declared(tmp_path):
     folder = saved(build("bert"), tmp_path)
-    loaded = LanguageModel.from_folder(folder, device="cpu", dtype=torch.bfloat16)
+    loaded = LanguageModel.from_pretrained(folder, device="cpu", dtype=torch.bfloat16)
     oracle = loaded.oracle(TEXT)
     assert next(loaded.model.parameters()).dtype == torch.bfloat16
     rows = oracle.rows(oracle.template.given[None], Readouts.same(1, [3]))
     assert rows.dense().dtype == torch.float32
+
+
+# ----- Copies on this machine, and the hub --------------------------------------------------
+
+
+def copied(model: LanguageModel, cache: Path, commit: str = "a" * 40) -> None:
+    """Leave a model where Hugging Face's library keeps what it downloaded as ``acme/tiny``."""
+    home = cache / "models--acme--tiny"
+    saved(model, home / "snapshots" / commit)
+    (home / "refs").mkdir()
+    (home / "refs" / "main").write_text(commit)
+
+
+@pytest.fixture
+def no_network(monkeypatch):
+    """Let every attempt to reach another machine fail the test."""
+
+    def connect(*arguments):
+        raise AssertionError("the network was asked")
+
+    monkeypatch.setattr(socket, "getaddrinfo", connect)
+    monkeypatch.setattr(socket.socket, "connect", connect)
+
+
+def test_a_name_of_the_hub_is_read_from_its_copy_and_nothing_is_fetched(tmp_path, no_network):
+    copied(build("bert"), tmp_path)
+    loaded = load("acme/tiny", cache_dir=tmp_path, device="cpu")
+    assert isinstance(loaded, LanguageModel) and loaded.name == "acme/tiny"
+    assert cp.infill((loaded.model, loaded.tokenizer), TEXT, progress=False).num_completed == 1
+    # Nothing but words with a slash is a name, and a folder that is there is no name.
+    with pytest.raises(ValueError, match=r"no whole copy of 'acme/other' .*pass download=True"):
+        load("acme/other", cache_dir=tmp_path)
+    with pytest.raises(ValueError, match=r"one of sapiens-heavy.* owner/model; got 'tiny'"):
+        load("tiny", cache_dir=tmp_path)
+
+
+class Hub(http.server.BaseHTTPRequestHandler):
+    """A hub of one folder: it answers as far as downloading asks, and notes what was asked."""
+
+    folder: Path
+    asked: list[str]
+
+    def do_GET(self) -> None:
+        self.asked.append(self.path)
+        file = self.folder / self.path.rpartition("/")[2]
+        is_there = "/acme/tiny/resolve/" in self.path and file.is_file()
+        content = file.read_bytes() if is_there else b""
+        self.send_response(200 if is_there else 404)
+        self.send_header("Content-Length", str(len(content)))
+        self.send_header("ETag", hashlib.sha1(content).hexdigest())
+        self.send_header("X-Repo-Commit" if is_there else "X-Error-Code", "a" * 40)
+        self.end_headers()
+        if self.command == "GET":
+            self.wfile.write(content)
+
+    do_HEAD = do_GET
+
+    def log_message(self, *arguments) -> None:
+        pass
+
+
+@pytest.mark.slow
+def test_a_model_is_fetched_when_asked_for_and_only_then(tmp_path):
+    Hub.folder, Hub.asked = saved(build("bert"), tmp_path / "hub"), []
+    code = (
+        "import sys; from counterprobe import models\n"
+        "for download in (False, True, False):\n"
+        "    try:\n"
+        "        load = lambda: models.load('acme/tiny', download=download, device='cpu')\n"
+        "        print(type(load()).__name__, flush=True)\n"
+        "    except ValueError as problem:\n"
+        "        print(problem, flush=True)\n"
+        "    sys.stdin.readline()\n"
+    )
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Hub) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        hub = f"http://127.0.0.1:{server.server_port}"
+        with subprocess.Popen(
+            [sys.executable, "-c", code],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            env={**os.environ, "HF_ENDPOINT": hub, "HF_HOME": str(tmp_path)},
+        ) as process:
+            assert process.stdin is not None and process.stdout is not None
+            for said, is_asked in (
+                ("no whole copy of 'acme/tiny'", False),
+                ("LanguageModel", True),
+                ("LanguageModel", False),
+            ):
+                assert said in process.stdout.readline()
+                assert any("resolve" in path for path in Hub.asked) == is_asked
+                Hub.asked.clear()
+                process.stdin.write("\n")
+                process.stdin.flush()
+        server.shutdown()
 
 
 # ----- What is refused ----------------------------------------------------------------------
@@ -295,10 +399,22 @@ def test_ids_can_stand_for_a_text():
 
 
 def test_a_folder_that_is_none_is_refused(tmp_path):
-    with pytest.raises(ValueError, match=r"must hold a Hugging Face model, with config.json; got"):
-        LanguageModel.from_folder(tmp_path)
-    with pytest.raises(ValueError, match=r"must hold a Hugging Face model"):
-        LanguageModel.from_folder("bert-base-uncased")
+    for source in (tmp_path, "bert-base-uncased", "a/b/c"):
+        with pytest.raises(ValueError, match=r"must be the folder of a Hugging Face model, with"):
+            LanguageModel.from_pretrained(source)
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "problem"),
+    [
+        ("bert", "paris is the dog of [MASK]", "got 'dog' as token 4"),
+        ("llada", "the cat [MASK] on dogs", "got 'dogs' as token 2"),
+        ("bert", "[UNK] is the [MASK]", "got '.UNK.' as token 1"),
+    ],
+)
+def test_a_word_that_the_tokenizer_does_not_know_is_refused(name, text, problem):
+    with pytest.raises(ValueError, match=f"or the design would lose it; {problem}"):
+        build(name).template(text)
 
 
 def test_weights_that_do_not_match_are_refused(tmp_path):
@@ -306,10 +422,10 @@ def test_weights_that_do_not_match_are_refused(tmp_path):
     config = json.loads((folder / "config.json").read_text())
     (folder / "config.json").write_text(json.dumps({**config, "num_hidden_layers": 3}))
     with pytest.raises(ValueError, match=r"do not match the model: they lack .*layer\.2.* more"):
-        LanguageModel.from_folder(folder)
+        LanguageModel.from_pretrained(folder)
     (folder / "config.json").write_text(json.dumps({**config, "intermediate_size": 48}))
     with pytest.raises(ValueError, match=r"cannot be loaded|have another shape") as error:
-        LanguageModel.from_folder(folder)
+        LanguageModel.from_pretrained(folder)
     assert "\n" not in str(error.value)
 
 
@@ -318,7 +434,7 @@ def test_a_pickle_that_is_no_state_dict_is_refused(tmp_path):
     (folder / "model.safetensors").unlink()
     (folder / "pytorch_model.bin").write_bytes(pickle.dumps({"weights": Path("x")}, protocol=2))
     with pytest.raises(ValueError, match="cannot be loaded") as error:
-        LanguageModel.from_folder(folder)
+        LanguageModel.from_pretrained(folder)
     assert "\n" not in str(error.value)
 
 
@@ -333,5 +449,5 @@ def test_code_in_a_folder_is_not_run_unless_it_is_trusted(tmp_path):
     (folder / "config.json").write_text(json.dumps(config))
     (folder / "code.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'w')\n")
     with pytest.raises(ValueError, match="if you trust that code, pass trust_remote_code=True"):
-        LanguageModel.from_folder(folder)
+        LanguageModel.from_pretrained(folder)
     assert not (tmp_path / "ran").exists()

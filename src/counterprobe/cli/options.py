@@ -21,6 +21,7 @@ from counterprobe.engines import ENGINES, AnyEngine, RayCluster, ShardedOracle, 
 from counterprobe.files import read_bytes
 from counterprobe.infilling.task import ModelOracle, Task, make_task
 from counterprobe.models.proteins.backbones import SHIPPED
+from counterprobe.models.registry import options_of
 from counterprobe.targets import families
 from counterprobe.targets.law import ForestLaw
 
@@ -56,7 +57,8 @@ MaxSubmissions = Annotated[
 Model = Annotated[
     str,
     in_model(
-        help="A name that 'counterprobe models' lists, or the folder of a Hugging Face model."
+        help="A name that 'counterprobe models' lists, or the folder of a Hugging Face model or "
+        "its name on the hub."
     ),
 ]
 ModelOrLaw = Annotated[
@@ -175,11 +177,24 @@ class Text:
     ] = None
     backbone: Annotated[
         str | None,
-        in_model(help="For proteinmpnn: 1ubi, 1ake, or a PDB file.", show_default="1ubi"),
+        in_model(
+            help="For proteinmpnn and frame2seq: 1ubi, 1ake, or a PDB or mmCIF file.",
+            show_default="1ubi",
+        ),
     ] = None
     chains: Annotated[
-        str | None, in_model(help="For proteinmpnn: letters of the chains to read.")
+        str | None,
+        in_model(
+            help="The chains to read from that file, such as B,A.", show_default="all of them"
+        ),
     ] = None
+    weights: Annotated[
+        str | None,
+        in_model(help="Which weights a model takes, where it has several, or a file of them."),
+    ] = None
+    download: Annotated[
+        bool, in_model("--download", help="Fetch a Hugging Face model that is not here yet.")
+    ] = False
     allowed: Annotated[str | None, in_model(help="Letters that may be drawn, at every mask.")] = (
         None
     )
@@ -234,23 +249,29 @@ class Text:
 
     def named(self, model: str, order: str | None = None) -> dict[str, Any]:
         """Return what ``make_task`` takes beside the text; refuse options of another model."""
-        if model != "proteinmpnn":
-            why = f"{{}} must come with --model proteinmpnn, got {model}"
-            refuse_given(why, backbone=self.backbone, chains=self.chains, order=order)
+        loading = self._loading()
+        takes = (*options_of(model), *(("order",) if model == "proteinmpnn" else ()))
+        others = {k: value for k, value in {**loading, "order": order}.items() if k not in takes}
+        refuse_given(f"{{}} must come with a model that takes it, got --model {model}", **others)
         if self.chains is not None and (self.backbone is None or self.backbone in SHIPPED):
-            raise ValueError("--chains must come with a PDB file as --backbone")
-        loading = {"device": self.device, "backbone": self.backbone, "chains": self.chains}
+            raise ValueError("--chains must come with a structure file as --backbone")
+        loading["device"] = self.device
         return {
             "allowed": self.allowed,
             "model_options": {k: value for k, value in loading.items() if value is not None},
             "oracle_options": {} if order is None else {"order": order},
         }
 
+    def _loading(self) -> dict[str, Any]:
+        """Return what only some models take, None where it was not given."""
+        given = {name: getattr(self, name) for name in ("backbone", "chains", "weights")}
+        return {**given, "download": self.download or None}
+
     def refuse(self) -> None:
         """Refuse what only a model has, where none was named."""
         warm = None if self.temperature == 1 else self.temperature
-        names = ("sequence", "device", "backbone", "chains", "allowed")
-        given = {name: getattr(self, name) for name in names}
+        given = {name: getattr(self, name) for name in ("sequence", "device", "allowed")}
+        given |= self._loading()
         refuse_given("a model must be named with --model for {}", **given, temperature=warm)
 
 

@@ -77,9 +77,9 @@ def infill(
     Parameters
     ----------
     model
-        A name that ``counterprobe models`` lists, the folder of a Hugging Face model, a pair of
-        such a model and its tokenizer, what ``models.load`` returns, or any oracle, such as
-        ``model.oracle(text).logged("run.log").retrying(3)``.
+        A name that ``counterprobe models`` lists, the folder of a Hugging Face model or its name
+        on the hub, a pair of such a model and its tokenizer, what ``models.load`` returns, or any
+        oracle, such as ``model.oracle(text).logged("run.log").retrying(3)``.
     template : str, Template or array_like of int, optional
         The text with masks, ``"EVQL[MASK][MASK]S"``; protein models also read ``X``. A model that
         knows its length masks everything without one. For an oracle: tokens, ``MASK`` elsewhere.
@@ -107,7 +107,8 @@ def infill(
         Called with an :class:`InfillStep` after every commit round: its ``round``, ``sequences``,
         ``states`` and ``texts``. What it raises ends the call.
     model_options : mapping, optional
-        For loading a model by name: ``device``; ``backbone`` of ProteinMPNN.
+        For loading a model by name: ``device``; ``backbone`` of ProteinMPNN and Frame2seq;
+        ``download=True`` for one of the hub.
     oracle_options : mapping, optional
         For the model's oracle: ``row_error``, ``batch_size``; ``order`` of ProteinMPNN.
     trace : path, optional

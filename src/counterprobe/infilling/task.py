@@ -111,9 +111,9 @@ def make_task(
     Parameters
     ----------
     model
-        A name that ``counterprobe models`` lists, the folder of a Hugging Face model, a pair of
-        such a model and its tokenizer, what ``models.load`` returns, or an oracle; also a task,
-        which is returned as it is.
+        A name that ``counterprobe models`` lists, the folder of a Hugging Face model or its name
+        on the hub, a pair of such a model and its tokenizer, what ``models.load`` returns, or an
+        oracle; also a task, which is returned as it is.
     template : Template, str or array_like of int, optional
         The text with masks. Without one, an oracle's own, or everything masked where a model
         knows its length.
@@ -160,13 +160,11 @@ def as_model(model: Any, options: Mapping[str, Any] | None = None) -> MaskedMode
         What its loader takes.
     """
     if isinstance(model, (str, Path)):
-        if (Path(model) / "config.json").is_file():
-            folder: MaskedModel = _language_model().from_folder(model, **dict(options or {}))
-            return folder
-        return load(str(model), **dict(options or {}))
+        return load(model, **dict(options or {}))
     if isinstance(model, tuple) and len(model) == 2:
-        pair: MaskedModel = _language_model()(*model, **dict(options or {}))
-        return pair
+        from counterprobe.models.transformers import LanguageModel  # torch, when it is needed
+
+        return LanguageModel(*model, **dict(options or {}))
     if options:
         raise ValueError(
             f"model options go with a model's name; {type(model).__name__} is loaded already, so "
@@ -183,12 +181,6 @@ def as_model(model: Any, options: Mapping[str, Any] | None = None) -> MaskedMode
         )
     as_oracle(model)
     return None
-
-
-def _language_model() -> Any:
-    from counterprobe.models.transformers import LanguageModel  # torch, when it is needed
-
-    return LanguageModel
 
 
 def _read(model: MaskedModel, text: Any, allowed: Allowed | None) -> Template:

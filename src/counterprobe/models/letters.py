@@ -1,11 +1,21 @@
-"""Models of sequences of letters: how they spell their tokens, and a network with its alphabet."""
+"""Models of sequences of letters: how they spell their tokens, and a network with its alphabet.
+
+Every model of proteins reads a sequence this way, whether it has a name here or comes from a
+Hugging Face folder: one letter is one position, ``X``, ``_``, ``*``, ``[MASK]`` and ``<mask>`` are
+masks, and a letter that the model does not know is an error that names it. Only the model's own
+letters are drawn; further ones that it knows, such as selenocysteine (``U``), may be given, and
+are drawn where they are allowed by name.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from counterprobe.arrays import IntArray
 from counterprobe.models.template import Allowed, Template
@@ -33,6 +43,10 @@ class Letters:
         Ids that the model wants before and after a sequence.
     masks : tuple of str
         Spellings of the mask; the first is used when a mask is written.
+    others : mapping of str to int
+        Letters that may be given, and are drawn only where they are allowed by name.
+    marks : mapping of str to int
+        What may stand between letters and is no position, such as a break between chains.
 
     Examples
     --------
@@ -50,6 +64,8 @@ class Letters:
     prefix: tuple[int, ...] = ()
     suffix: tuple[int, ...] = ()
     masks: tuple[str, ...] = ("X", "[MASK]", "<mask>", "_", "*")
+    others: Mapping[str, int] = field(default_factory=dict)
+    marks: Mapping[str, int] = field(default_factory=dict)
 
     def template(
         self, sequence: str, *, allowed: Allowed | None = None, max_length: int | None = None
@@ -66,10 +82,60 @@ class Letters:
         max_length : int, optional
             The most letters that the model takes.
         """
+        ids = self._read(sequence)
+        num_letters = self._num_letters(ids)
+        if num_letters == 0:
+            raise ValueError("sequence must have at least one letter or mask, got none")
+        if max_length is not None and num_letters > max_length:
+            raise ValueError(
+                f"sequence must have at most {max_length} letters, which is what the model was "
+                f"trained on; got {num_letters}"
+            )
+        return self.of_ids([*self.prefix, *ids, *self.suffix], allowed=allowed)
+
+    def of_ids(self, ids: Sequence[int], *, allowed: Allowed | None = None) -> Template:
+        """Make a template of a whole input; every letter and every mask of it is a position.
+
+        Parameters
+        ----------
+        ids : sequence of int, shape (L,)
+            Letters, masks and marks, and what the model wants around them or not.
+        allowed
+            See :meth:`Template.allow`.
+        """
+        known = {*self._id_of.values(), *self.marks.values(), *self.prefix, *self.suffix}
+        for place, one in enumerate(ids, start=1):
+            if one not in known and one != self.mask_id:
+                raise ValueError(
+                    f"ids must be letters, masks or special tokens, got {one} as number {place}"
+                )
+        asked = self._others_in(allowed)
+        others = sorted(asked | {one for one in ids if one in self.others.values()})
+        template = Template.from_ids(
+            ids,
+            self.mask_id,
+            [*self.ids, *others],
+            spell=partial(self.spell, framed=self._framed(ids)),
+            look_up=self.look_up,
+        )
+        if asked and isinstance(allowed, Mapping):
+            places = {*range(template.length), *allowed}
+            allowed = {k: allowed.get(k, self.symbols) for k in places}
+        elif others and not asked:
+            template = template.allow(self.symbols)
+        return template if allowed is None else template.allow(allowed)
+
+    def _framed(self, ids: Sequence[int]) -> int | None:
+        """Return the length of ids that begin with the prefix and end with the suffix."""
+        start, stop = len(self.prefix), len(ids) - len(self.suffix)
+        is_framed = tuple(ids[:start]) == self.prefix and tuple(ids[stop:]) == self.suffix
+        return len(ids) if is_framed and start <= stop else None
+
+    def _read(self, sequence: str) -> list[int]:
+        """Return the ids of a sequence, or refuse the first letter that is unknown."""
         if not isinstance(sequence, str):
             raise ValueError(f"sequence must be text, got {type(sequence).__name__}")
-        id_of = dict(zip(self.symbols, self.ids, strict=True))
-        id_of.update(dict.fromkeys(self.masks, self.mask_id))
+        id_of = {**self._id_of, **self.marks, **dict.fromkeys(self.masks, self.mask_id)}
         # Longest first, so that the letters of [MASK] are not read one by one.
         spellings = sorted(id_of, key=len, reverse=True)
         read = re.compile("|".join(re.escape(word) for word in spellings))
@@ -79,42 +145,57 @@ class Letters:
         while place < len(text):
             found = read.match(text, place)
             if found is None:
+                number = 1 + self._num_letters(ids)
                 raise ValueError(
                     f"sequence must consist of {self.symbols}, or {' or '.join(self.masks[:2])} "
-                    f"for a mask; got {text[place]!r} at position {len(ids)}"
+                    f"for a mask; got {text[place]!r} as letter {number}"
                     + ("; use capital letters" if text[place].islower() else "")
                 )
             ids.append(id_of[found.group()])
             place = found.end()
-        if not ids:
-            raise ValueError("sequence must have at least one letter or mask, got none")
-        if max_length is not None and len(ids) > max_length:
-            raise ValueError(
-                f"sequence must have at most {max_length} letters, which is what the model was "
-                f"trained on; got {len(ids)}"
-            )
-        return Template.from_ids(
-            [*self.prefix, *ids, *self.suffix],
-            self.mask_id,
-            self.ids,
-            allowed=allowed,
-            spell=self.spell,
-            look_up=self.look_up,
-        )
+        return ids
 
-    def spell(self, ids: IntArray) -> str:
-        """Write ids as letters; what is neither letter nor mask is left out."""
-        symbol_of = dict(zip(self.ids, self.symbols, strict=True))
+    def _num_letters(self, ids: Sequence[int]) -> int:
+        return sum(one not in self.marks.values() for one in ids)
+
+    def _others_in(self, allowed: Any) -> set[int]:
+        """Return the ids of further letters that are named in what is allowed, at any depth."""
+        if allowed is None or isinstance(allowed, np.ndarray):
+            return set()
+        if isinstance(allowed, str):
+            return {self.others[letter] for letter in allowed if letter in self.others}
+        if isinstance(allowed, Mapping):
+            return self._others_in(list(allowed.values()))
+        if isinstance(allowed, Iterable):
+            return set().union(*map(self._others_in, allowed))
+        return {int(allowed)} & set(self.others.values())
+
+    @property
+    def _id_of(self) -> dict[str, int]:
+        return {**dict(zip(self.symbols, self.ids, strict=True)), **self.others}
+
+    def spell(self, ids: IntArray, framed: int | None = None) -> str:
+        """Write ids as letters; what the model wants around a sequence is left out.
+
+        Parameters
+        ----------
+        ids : ndarray of int, shape (n,)
+        framed : int, optional
+            The length of a whole frame: where ids are as many, they begin with the prefix and end
+            with the suffix.
+        """
+        if len(ids) == framed:
+            ids = ids[len(self.prefix) : framed - len(self.suffix)]
+        symbol_of = {k: symbol for symbol, k in {**self.marks, **self._id_of}.items()}
         symbol_of[self.mask_id] = self.masks[0]
         return "".join(symbol_of.get(int(k), "") for k in ids)
 
     def look_up(self, letters: str) -> Sequence[int]:
         """Return the id of every letter."""
-        id_of = dict(zip(self.symbols, self.ids, strict=True))
         for letter in letters:
-            if letter not in id_of:
+            if letter not in self._id_of:
                 raise ValueError(f"letters must be among {self.symbols}, got {letter!r}")
-        return [id_of[letter] for letter in letters]
+        return [self._id_of[letter] for letter in letters]
 
 
 # ----- A network over letters --------------------------------------------------------------

