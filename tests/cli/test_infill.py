@@ -6,10 +6,12 @@ from functools import partial
 from pathlib import Path
 
 import pytest
+import transformers
 
 import command_line
 import counterprobe as cp
 from counterprobe.models import TorchOracle
+from structure_files import pdb_of
 
 MODEL = ("--model", "sapiens-heavy", "--device", "cpu")
 SEQUENCE = "EVQLVXXSGGXX"
@@ -225,6 +227,40 @@ def test_a_budget_stops_it_and_what_was_drawn_is_shown(tmp_path):
     assert [text.count("X") for text in json.loads(printed.stdout)["texts"]] == [2, 2]
 
 
+# ----- Structure files and folders --------------------------------------------------------------
+
+
+def test_a_backbone_with_a_gap_and_a_missing_atom_loses_no_residue(tmp_path):
+    whole = cp.models.Backbone.shipped("1ubi").part([*range(12), *range(16, 40)], "mine")
+    file = pdb_of(whole, tmp_path, left_out={(5, "O")})
+    out = tmp_path / "designs.fasta"
+    result = invoke(
+        "--model", "proteinmpnn", "--backbone", file, "--chains", "A", "--device", "cpu",
+        "--weights", "soluble_v_48_020", "--sampler", "one-batch", "--out", out,
+    )  # fmt: skip
+    assert result.exit_code == 0, result.stderr
+    assert result.stderr.splitlines() == [
+        f"counterprobe: {file}: A6 lacks a backbone atom, so unmodelled",
+        f"counterprobe: {file}: a chain is broken between A12 and A17",
+    ]
+    design = "".join(out.read_text().splitlines()[1:])
+    assert len(design) == 36 and design[5] == whole.sequence[5]
+
+
+def test_a_folder_of_a_protein_model_reads_the_masks_of_others(tmp_path):
+    config = transformers.EsmcConfig(
+        hidden_size=16, num_hidden_layers=1, num_attention_heads=2, intermediate_size=32
+    )
+    transformers.EsmcForMaskedLM(config).save_pretrained(tmp_path)
+    transformers.EsmcTokenizer().save_pretrained(tmp_path)
+    folder = ("--model", tmp_path, "--device", "cpu", "--sequence")
+    texts = record_of(*folder, "MKTXX_AY", "--count", 9, "--allowed", "ILV")["texts"]
+    assert all(text[:3] == "MKT" and text[6:] == "AY" for text in texts)
+    assert set("".join(text[3:6] for text in texts)) <= set("ILV")
+    assert "got 'J' as letter 4" in refused(*folder, "MKTJX")
+    assert "--weights must come with a model" in refused(*folder, "MKX", "--weights", "x")
+
+
 # ----- What is refused --------------------------------------------------------------------------
 
 
@@ -238,6 +274,9 @@ def test_a_budget_stops_it_and_what_was_drawn_is_shown(tmp_path):
         ([*BASE, "--batches", 4], "--batches goes with --structure and a soft structure"),
         ([*BASE, "--order", "commit"], "--order must come with a model that takes it"),
         ([*BASE, "--backbone", "1ubi"], "--backbone must come with a model that takes it"),
+        ([*BASE, "--download"], "--download must come with a model that takes it"),
+        (["--model", "acme/none", "--sequence", "X"], "no whole copy of 'acme/none' is on this"),
+        ([*PROTEIN, "--weights", "best"], "weights must be one of v_48_002"),
         ([*PROTEIN, "--chains", "A"], "--chains must come with a structure file as --backbone"),
         ([*PROTEIN, "--order", "random"], "order must be 'index' or 'commit', got 'random'"),
         ([*BASE[:2], "--device", "warp", "--sequence", SEQUENCE], "such as 'cpu' or 'cuda'"),

@@ -30,9 +30,7 @@ PLAN = [np.array([4, 0, 1]), np.array([3])]
 @pytest.fixture(scope="module")
 def tiny():
     """A small network of random weights on five residues, in commit order."""
-    whole = Backbone.shipped("1ubi")
-    parts = (whole.coordinates[:5], whole.residue_index[:5], whole.chain[:5])
-    backbone = Backbone(*(part.copy() for part in parts), whole.sequence[:5], "five")
+    backbone = Backbone.shipped("1ubi").part(range(5), "five")
     with torch.random.fork_rng():
         torch.manual_seed(6)
         network = ProteinMPNN(

@@ -1,6 +1,7 @@
 """Models are told from others of their name and size before anything is asked of them."""
 
 import copy
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -9,7 +10,6 @@ import torch
 import counterprobe as cp
 from counterprobe.models import Letters, SequenceModel, TorchOracle, digests
 from counterprobe.models.digests import weights_digest
-from counterprobe.models.proteins.backbones import Backbone
 from counterprobe.models.proteins.message_passing import Decoder
 from counterprobe.models.proteins.proteinmpnn import InverseFolding, load_proteinmpnn
 
@@ -165,7 +165,7 @@ def test_a_backbone_and_an_order_of_decoding_count(folding):
     backbone = folding.backbone
     moved = backbone.coordinates.copy()
     moved[3, 1, 0] += 1e-3
-    other = Backbone(moved, backbone.residue_index, backbone.chain, backbone.sequence, "1ubi")
+    other = replace(backbone, coordinates=moved)
     decoder = Decoder(folding.decoder.network, other, "moved")
     assert decoder.content_digest(folding.template(), 1.0, "by index") != known
     assert folding.decoder.content_digest(folding.template(), 1.0, "by index") == known

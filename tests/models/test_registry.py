@@ -137,7 +137,7 @@ for use in {uses!r}:
             "torch",
             {
                 "TorchOracle": "a torch model needs PyTorch: pip install 'counterprobe[torch]'",
-                "load('proteinmpnn')": "needs torch: pip install 'counterprobe[torch]' && pip",
+                "load('proteinmpnn')": "needs torch: pip install 'counterprobe[torch,structures]'",
             },
         ),
         (

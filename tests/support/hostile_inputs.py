@@ -55,6 +55,19 @@ PDB = "\n".join(
     for k in range(3)
     for j, name in enumerate(("N", "CA", "C", "O"))
 ).encode()
+SITE = (
+    "group_PDB id type_symbol label_atom_id label_alt_id label_comp_id label_asym_id label_seq_id "
+    "Cartn_x Cartn_y Cartn_z occupancy auth_seq_id auth_asym_id"
+)
+MMCIF = (
+    "data_x\nloop_\n"
+    + "".join(f"_atom_site.{name}\n" for name in SITE.split())
+    + "".join(
+        f"ATOM {4 * k + j} {name[0]} {name} . ALA A {k + 1} {3.8 * k} {j} 0.5 1 {k + 1} A\n"
+        for k in range(3)
+        for j, name in enumerate(("N", "CA", "C", "O"))
+    )
+).encode()
 HEADER = {"length": 3, "vocab_size": 2, "sampler": "hand", "title": "a <b> title"}
 EVENTS = [
     {"type": "commit", "positions": [0], "tokens": [1], "ledger": [0, 0, 1, 1, 1]},
@@ -102,12 +115,15 @@ def _read_trace(file: Path) -> None:
     thin(trace, 10_000_000)
 
 
-def _read_pdb(file: Path) -> None:
-    assert np.isfinite(Backbone.from_pdb(file).coordinates).all()
+def _read_file(file: Path) -> None:
+    backbone = Backbone.from_file(file)
+    assert np.isfinite(backbone.alpha_carbons).all() and len(str(backbone))
+    Backbone.from_file(file, fill_gaps=True)
 
 
 def _read_backbone(file: Path) -> None:
-    assert len(repr(Backbone.load(file)))
+    backbone = Backbone.load(file)
+    assert len(repr(backbone)) and len(str(backbone))
 
 
 def _read_rows(file: Path) -> None:
@@ -207,8 +223,9 @@ def valid_files(folder: Path) -> dict[str, bytes]:
     batch = _valid_batch()
     trace = Trace(HEADER, EVENTS)
     backbone = Backbone(
-        np.zeros((2, 4, 3), dtype=np.float32), np.arange(2), np.ones(2, dtype=np.int64), "AC", "b"
-    )
+        np.zeros((2, 4, 3), dtype=np.float32), np.arange(2), np.ones(2, dtype=np.int64), "AC", "b",
+        np.arange(5, 7), " A", ("H",), ("a remark",),
+    )  # fmt: skip
     blank = {str: "a", int: 1, float: 0.5, bool: True}
     rows = [{name: blank[kind] for name, kind in COLUMNS.items()}]
     plain = json.dumps(RECORD).encode()
@@ -219,6 +236,7 @@ def valid_files(folder: Path) -> dict[str, bytes]:
         "trace": _written(".json", lambda file: write_trace(trace, file), folder),
         "trace gzip": gzip.compress("".join(trace.lines()).encode(), mtime=0),
         "pdb": PDB,
+        "mmcif": MMCIF,
         "backbone": _written(".npz", backbone.save, folder),
         "rows csv": _written(".csv", lambda file: write_rows(rows, file), folder),
         "rows parquet": _written(".parquet", lambda file: write_rows(rows, file), folder),
@@ -262,7 +280,8 @@ READERS: dict[str, tuple[str, Callable[[Path], None]]] = {
     "samples lines": (".jsonl", _read_samples),
     "trace": (".json", _read_trace),
     "trace gzip": (".json.gz", _read_trace),
-    "pdb": (".pdb", _read_pdb),
+    "pdb": (".pdb", _read_file),
+    "mmcif": (".cif", _read_file),
     "backbone": (".npz", _read_backbone),
     "rows csv": (".csv", _read_rows),
     "rows parquet": (".parquet", _read_rows),

@@ -559,14 +559,7 @@ def folding():
     """Return ProteinMPNN on a piece of ubiquitin."""
     from counterprobe.models.proteins.proteinmpnn import load_proteinmpnn
 
-    whole = Backbone.shipped("1ubi")
-    piece = Backbone(
-        whole.coordinates[:RESIDUES].copy(),
-        whole.residue_index[:RESIDUES].copy(),
-        whole.chain[:RESIDUES].copy(),
-        whole.sequence[:RESIDUES],
-        "a piece of 1ubi",
-    )
+    piece = Backbone.shipped("1ubi").part(range(RESIDUES), "a piece of 1ubi")
     return load_proteinmpnn(piece, device="cpu")
 
 

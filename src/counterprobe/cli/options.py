@@ -234,7 +234,10 @@ class Text:
         text, named = read_sequence(self.sequence), self.named(model, order)
         named["temperature"] = self.temperature
         if engine is None:
-            return make_task(model, text, **named)
+            task = make_task(model, text, **named)
+            for note in getattr(getattr(task.model, "backbone", None), "notes", ()):
+                output.complain(f"{self.backbone}: {note}")
+            return task
         device = self.device or ""
         if isinstance(engine, RayCluster) and device.startswith("cuda") and not engine.gpus:
             raise ValueError(

@@ -304,8 +304,8 @@ def about_task(task: Task, command: str | None = None, count: int | None = None)
     return About(
         model=None if model is None else model.name,
         tokens=tokens,
-        positions=None if backbone is None else [str(k + 1) for k in backbone.residue_index],
-        coordinates=None if backbone is None else backbone.coordinates[:, 1],
+        positions=None if backbone is None else backbone.short_labels,
+        coordinates=None if backbone is None else backbone.alpha_carbons,
         command=command,
         count=count,
     )

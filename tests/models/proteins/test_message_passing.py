@@ -11,21 +11,10 @@ from counterprobe.models import Backbone
 from counterprobe.models.proteins.message_passing import Decoder
 
 
-def part_of(name: str, count: int) -> Backbone:
-    whole = Backbone.shipped(name)
-    return Backbone(
-        whole.coordinates[:count].copy(),
-        whole.residue_index[:count].copy(),
-        whole.chain[:count].copy(),
-        whole.sequence[:count],
-        f"{name} up to {count}",
-    )
-
-
 @pytest.fixture(scope="module", params=[76, 30])  # the shorter one has 30 neighbours, not 48
 def decoder(request) -> Decoder:
     torch.set_num_threads(1)
-    backbone = part_of("1ubi", request.param)
+    backbone = Backbone.shipped("1ubi").part(range(request.param))
     return models.load("proteinmpnn", backbone=backbone, device="cpu").decoder
 
 

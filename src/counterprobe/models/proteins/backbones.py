@@ -1,12 +1,17 @@
 """Protein backbones: where the atoms N, CA, C and O of every residue are.
 
-Inverse folding asks which sequences fold into a backbone. Backbones come from PDB files; two small
-ones are shipped, ubiquitin (``1ubi``, 76 residues) and adenylate kinase (``1ake``, chain A, 214
-residues). Entries of the Protein Data Bank are in the public domain (CC0).
+Inverse folding asks which sequences fold into a backbone. Backbones come from structure files
+(``structures.py`` reads them); two small ones are shipped, ubiquitin (``1ubi``, 76 residues) and
+adenylate kinase (``1ake``, chain A, 214 residues). Entries of the Protein Data Bank are in the
+public domain (CC0).
+
+Every residue is a position, also one of which the file lacks an atom: such a residue is
+*unmodelled*, its letter is known, and networks are told that they do not know where it is.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,33 +19,36 @@ import numpy as np
 from numpy.typing import NDArray
 
 from counterprobe.archives import read_arrays
-from counterprobe.arrays import IntArray
-from counterprobe.files import read_bytes, whole_file
-from counterprobe.models.letters import AMINO_ACIDS
+from counterprobe.arrays import BoolArray, IntArray
+from counterprobe.files import whole_file
+from counterprobe.models.letters import Letters
+from counterprobe.models.template import Allowed, Template
 
-__all__ = ["SHIPPED", "Backbone"]
+__all__ = ["ATOMS", "SHIPPED", "Backbone", "backbone_template"]
 
 FloatArray = NDArray[np.float32]
 
 ATOMS = ("N", "CA", "C", "O")
-LETTER_OF = dict(
-    zip(
-        "ALA CYS ASP GLU PHE GLY HIS ILE LYS LEU MET ASN PRO GLN ARG SER THR VAL TRP TYR".split(),
-        AMINO_ACIDS,
-        strict=True,
-    )
-)
-# Selenomethionine stands for methionine in crystals, and is filed among the other molecules.
-LETTER_OF["MSE"] = "M"
-# Residue numbers of two chains are this far apart, so that no chain looks like a continuation.
-CHAIN_GAP = 100
 SHIPPED = ("1ubi", "1ake")
 # Bytes of a file that is read: the largest entries in the format of 1996 have a tenth of it.
 MOST_BYTES = 1 << 27
+# Angstroms between the carbon of a residue and the nitrogen of the next: half as much again as a
+# peptide bond is long.
+LONGEST_BOND = 2.0
 _FOLDER = Path(__file__).parent / "data"
 
-
-_ARRAYS = ("coordinates", "residue_index", "chain", "sequence", "name")
+# Arrays of a file, and of what kind each is.
+_ARRAYS = {
+    "coordinates": "f",
+    "residue_index": "i",
+    "chain": "i",
+    "numbers": "i",
+    "sequence": "U",
+    "insertions": "U",
+    "chain_ids": "U",
+    "name": "U",
+    "remarks": "U",
+}
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -50,7 +58,7 @@ class Backbone:
     Attributes
     ----------
     coordinates : ndarray of float, shape (N, 4, 3)
-        Positions of N, CA, C and O in angstroms.
+        Positions of N, CA, C and O in angstroms; NaN where the file has none.
     residue_index : ndarray of int, shape (N,)
         Place along the chain: neighbours differ by one, and missing residues leave a gap.
     chain : ndarray of int, shape (N,)
@@ -58,11 +66,25 @@ class Backbone:
     sequence : str
         The residues in the file, ``X`` where unknown.
     name : str
+    numbers : ndarray of int, shape (N,)
+        What the file calls each residue, together with its insertion code.
+    insertions : str
+        The insertion code of each residue, a space where there is none.
+    chain_ids : tuple of str
+        What the file calls each chain.
+    remarks : tuple of str
+        What reading the file had to decide, in sentences.
 
     Examples
     --------
-    >>> Backbone.shipped("1ubi")
+    >>> backbone = Backbone.shipped("1ubi")
+    >>> backbone
     Backbone('1ubi': 76 residues, 1 chain, MQIFVKTLTG...)
+    >>> backbone.labels[:2]
+    ('A1', 'A2')
+    >>> print(backbone.part(range(9, 14)))
+    1ubi: 5 residues, all modelled
+    chain A, 10 to 14: GKTIT
     """
 
     coordinates: FloatArray
@@ -70,35 +92,157 @@ class Backbone:
     chain: IntArray
     sequence: str
     name: str
+    numbers: IntArray
+    insertions: str
+    chain_ids: tuple[str, ...]
+    remarks: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         """Check the shapes and freeze the arrays."""
         count = len(self.sequence)
-        if self.coordinates.shape != (count, 4, 3) or not np.isfinite(self.coordinates).all():
+        if self.coordinates.shape != (count, 4, 3) or np.isinf(self.coordinates).any():
             raise ValueError(
-                f"coordinates must be finite, of shape ({count}, 4, 3) for {count} residues; got "
-                f"shape {self.coordinates.shape}"
+                f"coordinates must be numbers, NaN for a missing atom, of shape ({count}, 4, 3) "
+                f"for {count} residues; got shape {self.coordinates.shape}"
             )
-        for label in ("residue_index", "chain"):
+        for label in ("residue_index", "chain", "numbers"):
             if getattr(self, label).shape != (count,):
                 raise ValueError(
                     f"{label} must have shape ({count},), got {getattr(self, label).shape}"
                 )
-        for array in (self.coordinates, self.residue_index, self.chain):
+        if len(self.insertions) != count:
+            raise ValueError(
+                f"insertions must have one letter for each of {count} residues, got "
+                f"{len(self.insertions)}"
+            )
+        if count == 0 or self.chain.min() < 1 or self.chain.max() > len(self.chain_ids):
+            raise ValueError(
+                f"chain must number the {len(self.chain_ids)} chains of chain_ids from 1, for at "
+                f"least one residue; got {np.unique(self.chain)}"
+            )
+        for array in (self.coordinates, self.residue_index, self.chain, self.numbers):
             array.setflags(write=False)
 
     def __repr__(self) -> str:
         """Say how large it is."""
-        chains = len(np.unique(self.chain))
         start = self.sequence[:10] + ("..." if len(self) > 10 else "")
         return (
-            f"Backbone({self.name!r}: {len(self)} residues, {chains} "
-            f"chain{'s' if chains > 1 else ''}, {start})"
+            f"Backbone({self.name!r}: {len(self)} residues, {len(self.chain_ids)} "
+            f"chain{'s' if len(self.chain_ids) > 1 else ''}, {start})"
         )
+
+    def __str__(self) -> str:
+        """Say what it holds in a few lines: chains with their numbers, and what is missing."""
+        missing = int((~self.is_modelled).sum())
+        said = "all modelled" if missing == 0 else f"{missing} of them unmodelled"
+        lines = [f"{self.name}: {len(self)} residue{'s' if len(self) > 1 else ''}, {said}"]
+        for number, chain_id in enumerate(self.chain_ids, start=1):
+            mine = np.flatnonzero(self.chain == number)
+            low, high = (self._number(int(k)) for k in mine[[0, -1]])
+            letters = "".join(self.sequence[k] for k in mine)
+            lines.append(f"chain {chain_id}, {low} to {high}: {letters}")
+        return "\n".join([*lines, *self.notes])
 
     def __len__(self) -> int:
         """Return the number of residues."""
         return len(self.sequence)
+
+    # ----- What it says ----------------------------------------------------------------------
+
+    @property
+    def is_modelled(self) -> BoolArray:
+        """Whether the file has all four atoms of each residue, shape ``(N,)``."""
+        return np.asarray(np.isfinite(self.coordinates).all(axis=(1, 2)))
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """Chain, number and insertion code of each residue, such as ``A52`` and ``A52B``."""
+        ids = [self.chain_ids[k - 1] for k in self.chain]
+        return tuple(ids[k] + self._number(k) for k in range(len(self)))
+
+    @property
+    def short_labels(self) -> tuple[str, ...]:
+        """The same without the chain, where there is but one."""
+        if len(self.chain_ids) > 1:
+            return self.labels
+        return tuple(self._number(k) for k in range(len(self)))
+
+    def _number(self, position: int) -> str:
+        return f"{self.numbers[position]}{self.insertions[position].strip()}"
+
+    @property
+    def breaks(self) -> IntArray:
+        """Positions whose residue is not bonded to the next one of its chain.
+
+        Where an atom of the bond is missing, residue numbers that skip some count as a break.
+        """
+        carbon, nitrogen = self.coordinates[:-1, 2], self.coordinates[1:, 0]
+        bond = np.linalg.norm(carbon.astype(np.float64) - nitrogen, axis=-1)
+        is_apart = np.where(np.isnan(bond), np.diff(self.residue_index) > 1, bond > LONGEST_BOND)
+        return np.flatnonzero(is_apart & (np.diff(self.chain) == 0))
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What a designer should know: unmodelled residues, breaks, what reading decided."""
+        labels, notes = self.labels, []
+        unmodelled = np.flatnonzero(~self.is_modelled)
+        if len(unmodelled):
+            named = listed([labels[k] for k in unmodelled])
+            is_one = len(unmodelled) == 1
+            notes.append(f"{named} lack{'s' if is_one else ''} a backbone atom, so unmodelled")
+        breaks = self.breaks
+        if len(breaks):
+            named = listed([f"between {labels[k]} and {labels[k + 1]}" for k in breaks])
+            notes.append(f"a chain is broken {named}")
+        return (*notes, *self.remarks)
+
+    @property
+    def alpha_carbons(self) -> NDArray[np.float64]:
+        """Where the alpha carbons are, shape ``(N, 3)``; a missing one lies between neighbours."""
+        places = np.array(self.coordinates[:, 1], dtype=np.float64)
+        is_known = np.isfinite(places).all(axis=1)
+        centre = places[is_known].mean(axis=0) if is_known.any() else np.zeros(3)
+        for number in np.unique(self.chain[~is_known]):
+            known = np.flatnonzero(is_known & (self.chain == number))
+            known = known[np.argsort(self.residue_index[known], kind="stable")]
+            missing = ~is_known & (self.chain == number)
+            places[missing] = centre
+            for axis in range(3 if len(known) else 0):
+                places[missing, axis] = np.interp(
+                    self.residue_index[missing], self.residue_index[known], places[known, axis]
+                )
+        return places
+
+    @property
+    def distances(self) -> NDArray[np.float64]:
+        """Distances between alpha carbons in angstroms, shape ``(N, N)``."""
+        places = self.alpha_carbons
+        apart: NDArray[np.float64] = np.linalg.norm(places[:, None] - places[None], axis=-1)
+        return apart
+
+    # ----- Making one ------------------------------------------------------------------------
+
+    def part(self, positions: Sequence[int], name: str | None = None) -> Backbone:
+        """Return the backbone of some residues, in the order given; remarks stay with the whole.
+
+        Parameters
+        ----------
+        positions : sequence of int
+        name : str, optional
+            By default that of the whole.
+        """
+        chosen = np.asarray(positions, dtype=np.int64)
+        kept, chain = np.unique(self.chain[chosen], return_inverse=True)
+        return Backbone(
+            self.coordinates[chosen],
+            self.residue_index[chosen],
+            chain.astype(np.int64) + 1,
+            "".join(self.sequence[k] for k in chosen),
+            name or self.name,
+            self.numbers[chosen],
+            "".join(self.insertions[k] for k in chosen),
+            tuple(self.chain_ids[k - 1] for k in kept),
+        )
 
     @classmethod
     def shipped(cls, name: str) -> Backbone:
@@ -108,27 +252,65 @@ class Backbone:
         return cls.load(_FOLDER / f"{name}.npz")
 
     @classmethod
-    def named(cls, name: str | Path, chains: str | None = None) -> Backbone:
-        """Return a shipped backbone by its name, or read a PDB file."""
-        return cls.shipped(str(name)) if str(name) in SHIPPED else cls.from_pdb(name, chains)
+    def named(cls, name: str | Path, chains: str | Sequence[str] | None = None) -> Backbone:
+        """Return a shipped backbone by its name, or read a file: a structure, or a saved one."""
+        if str(name) in SHIPPED:
+            return cls.shipped(str(name))
+        if Path(name).suffix == ".npz":
+            if chains is not None:
+                raise ValueError("chains are chosen when a structure file is read; leave them out")
+            return cls.load(name)
+        return cls.from_file(name, chains)
 
-    @property
-    def distances(self) -> FloatArray:
-        """Distances between alpha carbons in angstroms, shape ``(N, N)``."""
-        places = np.asarray(self.coordinates[:, 1], dtype=np.float64)
-        apart: FloatArray = np.linalg.norm(places[:, None] - places[None], axis=-1)
-        return apart
+    @classmethod
+    def from_file(
+        cls,
+        file: str | Path,
+        chains: str | Sequence[str] | None = None,
+        *,
+        fill_gaps: bool = False,
+        name: str | None = None,
+    ) -> Backbone:
+        """Read a structure file, PDB or mmCIF, compressed or not; needs gemmi.
+
+        Of several models the first is read, and of alternative places of a residue that of the
+        highest occupancy. Every residue of a chain that the file has an atom of is a position.
+
+        Parameters
+        ----------
+        file : path
+        chains : str or sequence of str, optional
+            Names of the chains to keep, in that order, such as ``"B,A"``; all of them by default.
+        fill_gaps : bool
+            Whether residues that the file leaves out within a chain, as its numbers tell, become
+            unmodelled positions too. Their letters come from the file's own sequence (SEQRES)
+            where it has one, and are ``X`` otherwise.
+        name : str, optional
+            By default the file's name without its ending.
+        """
+        from counterprobe.models.proteins.structures import read_backbone  # gemmi, when needed
+
+        return read_backbone(file, chains, fill_gaps=fill_gaps, name=name)
 
     @classmethod
     def load(cls, file: str | Path) -> Backbone:
         """Read what :meth:`save` wrote."""
         try:
             found = read_arrays(file, _ARRAYS, MOST_BYTES)
-            for name, kind in zip(_ARRAYS, "fiiUU", strict=True):
-                if found[name].dtype.kind != kind or (kind == "U" and found[name].shape != ()):
+            for name, kind in _ARRAYS.items():
+                if found[name].dtype.kind != kind:
                     raise ValueError(f"{name} cannot be of type {found[name].dtype}")
-            coordinates, places, chain, sequence, label = (found[name] for name in _ARRAYS)
-            return cls(coordinates, places, chain, str(sequence), str(label))
+            return cls(
+                found["coordinates"],
+                found["residue_index"],
+                found["chain"],
+                _text(found["sequence"]),
+                _text(found["name"]),
+                found["numbers"],
+                _text(found["insertions"]),
+                tuple(_text(found["chain_ids"]).split("\n")),
+                tuple(line for line in _text(found["remarks"]).split("\n") if line),
+            )
         except OSError:
             raise
         except Exception as problem:  # whatever a damaged archive makes zipfile and NumPy raise
@@ -140,102 +322,54 @@ class Backbone:
 
     def save(self, file: str | Path) -> None:
         """Write coordinates, places, chains and sequence as NumPy arrays."""
+        values = {name: getattr(self, name) for name in _ARRAYS}
+        # NumPy keeps the spaces at the end of a string that is alone, not of one among several.
+        values |= {name: "\n".join(values[name]) for name in ("chain_ids", "remarks")}
         with whole_file(file) as partial, partial.open("wb") as stream:
-            np.savez_compressed(
-                stream, allow_pickle=False, **{name: getattr(self, name) for name in _ARRAYS}
-            )
+            np.savez_compressed(stream, allow_pickle=False, **values)
 
-    @classmethod
-    def from_pdb(
-        cls, file: str | Path, chains: str | None = None, *, name: str | None = None
-    ) -> Backbone:
-        """Read a PDB file: its first model, and of alternative places the first.
 
-        Residues that lack one of the four atoms are left out, and leave a gap.
+def backbone_template(
+    letters: Letters,
+    backbone: Backbone,
+    is_known: BoolArray,
+    text: str | None = None,
+    allowed: Allowed | None = None,
+) -> Template:
+    """Read a sequence on a backbone.
 
-        Parameters
-        ----------
-        file : path
-        chains : str, optional
-            Letters of the chains to keep, in that order; all of them by default.
-        name : str, optional
-            By default the file's name without its ending.
-        """
-        path = Path(file)
-        found = _read_residues(path)
-        wanted = list(found) if chains is None else list(chains)
-        missing = [letter for letter in wanted if letter not in found]
-        if missing:
-            known = ", ".join(found) or "none"
-            raise ValueError(f"{path} has no chain {missing[0]!r} of residues; it has {known}")
-        coordinates: list[list[list[float]]] = []
-        places: list[int] = []
-        chain_of: list[int] = []
-        letters = ""
-        for number, letter in enumerate(wanted, start=1):
-            place = places[-1] + CHAIN_GAP if places else 0
-            previous: int | None = None
-            for residue in found[letter]:
-                # An inserted residue repeats a number, and still is one further along.
-                step = 0 if previous is None else max(1, residue.number - previous)
-                place, previous = place + step, residue.number
-                if all(atom in residue.atoms for atom in ATOMS):
-                    coordinates.append([residue.atoms[atom] for atom in ATOMS])
-                    places.append(place)
-                    chain_of.append(number)
-                    letters += LETTER_OF.get(residue.kind, "X")
-        if not letters:
-            raise ValueError(
-                f"{path} has no residue with the four backbone atoms N, CA, C and O"
-                + (f" in chain {chains}" if chains else "")
-                + "; it must be a PDB file of a protein"
-            )
-        return cls(
-            np.array(coordinates, dtype=np.float32),
-            np.array(places, dtype=np.int64),
-            np.array(chain_of, dtype=np.int64),
-            letters,
-            name or path.stem,
+    Parameters
+    ----------
+    letters : Letters
+        Those of the network.
+    backbone : Backbone
+    is_known : ndarray of bool, shape (N,)
+        Whether the network knows where each residue is.
+    text : str, optional
+        As long as the backbone, with masks. By default everything is masked but residues that the
+        network knows nothing of: these are as in the file, where it has their letter.
+    allowed
+        See :meth:`Template.allow`.
+    """
+    if text is None:
+        shown = zip(backbone.sequence, is_known, strict=True)
+        text = "".join("X" if known else letter for letter, known in shown)
+    template = letters.template(text, allowed=allowed)
+    if template.length != len(backbone):
+        raise ValueError(
+            f"a sequence on backbone {backbone.name!r} must have {len(backbone)} residues, got "
+            f"{template.length}"
         )
+    return template
 
 
-@dataclass(slots=True)
-class _Residue:
-    """What a PDB file says of one residue."""
-
-    number: int
-    kind: str
-    atoms: dict[str, list[float]]
+def _text(array: NDArray[np.str_]) -> str:
+    if array.shape != ():
+        raise ValueError(f"a text cannot be of shape {array.shape}")
+    return str(array)
 
 
-def _read_residues(path: Path) -> dict[str, list[_Residue]]:
-    """Read the residues of the first model, chain by chain, in the order of the file."""
-    try:
-        lines = read_bytes(path, MOST_BYTES).decode("ascii", errors="replace").splitlines()
-    except OSError as problem:
-        raise ValueError(f"{path} cannot be read: {problem.strerror}") from problem
-    found: dict[str, list[_Residue]] = {}
-    seen: dict[tuple[str, str], _Residue] = {}
-    for count, line in enumerate(lines, start=1):
-        if line.startswith("ENDMDL"):
-            break
-        kind = line[17:20].strip()
-        is_residue = line.startswith("ATOM") or (line.startswith("HETATM") and kind in LETTER_OF)
-        atom = line[12:16].strip()
-        if not is_residue or atom not in ATOMS:
-            continue
-        try:
-            number = int(line[22:26])
-            place = [float(line[low : low + 8]) for low in (30, 38, 46)]
-        except ValueError as problem:
-            raise ValueError(
-                f"{path} is damaged in line {count}: an atom needs its residue number in columns "
-                f"23-26 and coordinates in columns 31-54, got {line[:54].rstrip()!r}"
-            ) from problem
-        key = line[21], line[22:27]  # the insertion code is part of a residue's name
-        if key not in seen:
-            seen[key] = _Residue(number, kind, {})
-            found.setdefault(line[21], []).append(seen[key])
-        # Alternative places of an atom follow each other: the first is kept.
-        seen[key].atoms.setdefault(atom, place)
-    return found
+def listed(names: Sequence[str], most: int = 8) -> str:
+    """Join names for a sentence; the last few of very many are counted."""
+    shown = ", ".join(names[:most])
+    return shown if len(names) <= most else f"{shown} and {len(names) - most} more"

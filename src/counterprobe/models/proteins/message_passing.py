@@ -13,13 +13,20 @@ that what the backbone fixes is computed once, and what a revealed residue adds 
 revealed; the last map is taken after the sum. What is left to do for a pair of neighbours is one
 map in place of six as large, and rows agree with the network's own layers up to rounding. Where
 nothing is revealed, states are the backbone's own, and come from the network's layers themselves.
+
+Of a residue that the backbone does not model the network knows nothing: all of its states are
+zero, as with the package's own mask, its neighbours read from it no more than its letter, and its
+row is the same whatever stands around it.
 """
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from counterprobe.extras import load_extra
 from counterprobe.models.digests import rows_digest
@@ -115,6 +122,11 @@ class Decoder:
     backbone : Backbone
     name : str
         For messages about memory.
+
+    Attributes
+    ----------
+    is_known : ndarray of bool, shape (N,)
+        Whether the backbone has every atom of a residue that the network reads.
     """
 
     def __init__(self, network: Any, backbone: Backbone, name: str) -> None:
@@ -125,8 +137,14 @@ class Decoder:
         self._name = name
         most = HOST_RESIDUES if self.device.type == "cpu" else DEVICE_RESIDUES
         self._batch = BatchSize(most)
+        # Networks of alpha carbons alone have this map, and need no other atom.
+        self._atoms = slice(1, 2) if hasattr(network, "W_v") else slice(0, 4)
+        read = backbone.coordinates[:, self._atoms]
+        self.is_known = np.asarray(np.isfinite(read).all(axis=(1, 2)))
+        known = torch.as_tensor(self.is_known, device=self.device, dtype=torch.float32)
+        self._mask = None if self.is_known.all() else known[:, None]
         with torch.no_grad():
-            self._encode(backbone)
+            self._encode(backbone, known)
             self._parts = [self._take_apart(layer) for layer in network.decoder_layers]
             self._bare = self._decode_bare()
 
@@ -135,25 +153,30 @@ class Decoder:
         places = self.backbone.coordinates, self.backbone.residue_index, self.backbone.chain
         return rows_digest(self.network, template, *places, *others)
 
-    def _encode(self, backbone: Backbone) -> None:
+    def _encode(self, backbone: Backbone, known: torch.Tensor) -> None:
         """Read the backbone: states of residues, of pairs of neighbours, and who is one."""
         network, device = self.network, self.device
-        mask = torch.ones((1, self.length), device=device)
-        edges, self.neighbours = (
-            part[0]
-            for part in network.features(
-                torch.as_tensor(backbone.coordinates.copy(), device=device)[None],
-                mask,
-                torch.as_tensor(backbone.residue_index.copy(), device=device)[None],
-                torch.as_tensor(backbone.chain.copy(), device=device)[None],
+        places, index, chain = (
+            torch.as_tensor(part.copy(), device=device)[None]
+            for part in (
+                np.nan_to_num(backbone.coordinates[:, self._atoms], nan=0.0),
+                backbone.residue_index,
+                backbone.chain,
             )
         )
+        if places.shape[2] == 1:
+            places = places[:, :, 0]
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # it takes cross products without naming the axis
+            edges, self.neighbours = (
+                part[0] for part in network.features(places, known[None], index, chain)
+            )
         near = self.neighbours[None]
         pairs = network.W_e(edges[None])
         nodes = torch.zeros((1, self.length, pairs.shape[-1]), device=device)
-        everyone = torch.ones(near.shape, device=device)
+        both = known[:, None] * known[self.neighbours]
         for layer in network.encoder_layers:
-            nodes, pairs = layer(nodes, pairs, near, mask, everyone)
+            nodes, pairs = layer(nodes, pairs, near, known[None], both[None])
         self.nodes, self.pairs = nodes[0], pairs[0]
 
     def _take_apart(self, layer: Any) -> LayerParts:
@@ -184,8 +207,9 @@ class Decoder:
         nobody = torch.zeros((*self.neighbours.shape, self.nodes.shape[1]), device=self.device)
         message = torch.cat([self.pairs, nobody, self.nodes[self.neighbours]], dim=-1)
         states = [self.nodes]
+        mask = None if self._mask is None else self._mask[None, :, 0]
         for layer in self.network.decoder_layers:
-            states.append(layer(states[-1][None], message[None])[0])
+            states.append(layer(states[-1][None], message[None], mask)[0])
         return states[1:]
 
     def by_index(self, count: int) -> torch.Tensor:
@@ -317,7 +341,10 @@ class Decoder:
         total = layer.act(layer.W2(layer.act(message))).sum(dim=1)
         change = total @ layer.W3.weight.T + senders.shape[1] * layer.W3.bias
         found = layer.norm1(mine + change / layer.scale)
-        states.hidden[number].view(-1, width)[flat] = layer.norm2(found + layer.dense(found))
+        found = layer.norm2(found + layer.dense(found))
+        if self._mask is not None:
+            found *= gather(self._mask, position)
+        states.hidden[number].view(-1, width)[flat] = found
 
     def logits(
         self, states: DecoderStates, index: torch.Tensor, position: torch.Tensor

