@@ -10,6 +10,9 @@ that cuts a run short. ``hard_matching``: the compressed screen where each of 64
 trigger. ``batch_kl``: the chain rule against the exact batch KL. ``antibodies``: residues that
 antibody models name when one is masked at a time; it needs their weights (docs/models.md).
 ``denoisers``: how much of the movement of their rows pairs explain, after 128 probes.
+``reactions``: tokens of reactions that RXNMapper names when one is masked at a time, how much of
+its rows' movement pairs explain where the product is masked, after 256 probes, and what four
+batches of it break.
 """
 
 from __future__ import annotations
@@ -189,9 +192,59 @@ def denoisers() -> dict[str, Any]:
     return {**found, "least_other": min(others), "most_other": max(others)}
 
 
+REACTIONS = {
+    "esterification": "CC(=O)O.OCCc1ccccc1>>CC(=O)OCCc1ccccc1",
+    "amide": "O=C(Cl)c1ccccc1.NCC1CCCCC1>>O=C(NCC1CCCCC1)c1ccccc1",
+    "suzuki": "OB(O)c1ccccc1.Brc1ccc(C=O)cc1>>O=Cc1ccc(-c2ccccc2)cc1",
+    "deprotection": "CC(C)(C)OC(=O)NCCc1ccc(O)cc1.O=C(O)C(F)(F)F>>NCCc1ccc(O)cc1",
+}
+
+
+def reactions() -> dict[str, Any]:
+    """Return what RXNMapper knows of four reactions, and what pairs explain of it."""
+    model = cp.models.load("rxnmapper", device="cpu")
+    found: dict[str, Any] = {}
+    for name, text in REACTIONS.items():
+        template = model.template(text)
+        tokens = template.given
+        oracle = model.oracle(template)
+        states = np.tile(tokens, (len(tokens), 1))
+        np.fill_diagonal(states, MASK)
+        named = oracle.rows(states, Readouts.every_masked(states)).top()[0] == tokens
+        given = tokens.copy()
+        given[model.template(text.partition(">>")[0]).length + 1 :] = MASK
+        structure = cp.discover(
+            oracle, cp.Streams.from_seed(0), mode="soft", given=given, probes=256
+        )
+        moved = np.asarray(structure.moved)
+        table = cp.evaluation.price_plans(oracle, structure, [4], samples=32, seed=0)
+        found[name] = {
+            "tokens": len(tokens),
+            "masked": int((given == MASK).sum()),
+            "named": int(named.sum()),
+            "explained": float(np.sum(moved * np.asarray(structure.explained)) / np.sum(moved)),
+            "four_batches": {
+                price.way: {"kl": price.measured.value, "kl_se": price.measured.standard_error}
+                for price in table.prices
+            },
+        }
+    shares = [one["explained"] for one in found.values()]
+    counts = {key: sum(one[key] for one in found.values()) for key in ("tokens", "named")}
+    return {**found, **counts, "least_explained": min(shares), "most_explained": max(shares)}
+
+
 PARTS: dict[str, Callable[[], dict[str, Any]]] = {
     part.__name__: part
-    for part in (formulas, first_screen, guard, hard_matching, batch_kl, antibodies, denoisers)
+    for part in (
+        formulas,
+        first_screen,
+        guard,
+        hard_matching,
+        batch_kl,
+        antibodies,
+        denoisers,
+        reactions,
+    )
 }
 
 

@@ -44,11 +44,14 @@ def test_every_built_in_model_is_installed_here_and_says_what_it_is():
         "sapiens-light",
         "antiberty",
         "proteinmpnn",
+        "frame2seq",
+        "rxnmapper",
     ]
     for entry in found:
         assert entry.is_installed, entry.install
         plain = entry.as_dict()
-        assert plain["licence"] == "MIT" and "MB" in plain["size"] and plain["installed"]
+        assert plain["licence"].startswith("MIT") and "MB" in plain["size"] and plain["installed"]
+    assert find_model("frame2seq").licence == "MIT by its classifier, no licence text"
 
 
 @pytest.mark.parametrize("name", ["sapiens-heavy", "sapiens-light", "proteinmpnn"])
@@ -90,7 +93,7 @@ def test_other_packages_add_models(added):
 def test_a_broken_plug_in_is_reported_and_does_not_hide_the_others(added):
     added(absent="no_such_package:ENTRY", wrong="builtins:len")
     found, problems = all_models()
-    assert len(found) == 4 and len(problems) == 2
+    assert len(found) == 6 and len(problems) == 2
     with pytest.raises(cp.CounterprobeError, match="model 'absent' cannot be read from 'no_such"):
         load("absent")
     with pytest.raises(cp.CounterprobeError, match="'wrong' must be a ModelEntry, but 'builtins"):
@@ -102,7 +105,7 @@ def test_importing_the_library_imports_no_framework():
     code = (
         "import sys; import counterprobe as cp; from counterprobe import models; "
         "models.all_models()[0][0].is_installed; models.Backbone.shipped('1ubi'); "
-        "print([n for n in ('torch', 'transformers', 'sapiens', 'antiberty', 'proteinmpnn') "
+        "print([n for n in ('torch', 'transformers', 'antiberty', 'proteinmpnn', 'gemmi') "
         "if n in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

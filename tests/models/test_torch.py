@@ -397,6 +397,41 @@ def test_a_sequence_longer_than_the_model_is_refused(denoiser):
         TorchOracle(Positions().eval(), length=10, mask_id=4)
 
 
+class AtPlaces(torch.nn.Module):
+    """A model that computes logits where it is told to, and notes where that was."""
+
+    def __init__(self, whole: torch.nn.Module) -> None:
+        super().__init__()
+        self.whole = whole
+        self.asked: list[list[int]] = []
+
+    def forward(self, ids: torch.Tensor, places: torch.Tensor | None = None) -> torch.Tensor:
+        if places is None:
+            return self.whole(ids)
+        self.asked.append(places.tolist())
+        return self.whole(ids)[:, places]
+
+
+@pytest.mark.parametrize("shift", [False, True])
+def test_a_model_that_can_be_told_computes_only_what_is_read(denoiser, shift):
+    whole = denoiser()
+    template = Template.blank(12, range(7), 7)
+    known = TorchOracle(whole, template, shift=shift, row_error=1e-5)
+    told = TorchOracle(AtPlaces(whole).eval(), template, shift=shift, batch_size=2, row_error=1e-5)
+    states = np.full((5, 12), cp.MASK)
+    states[:, 4] = np.arange(5)
+    # Two states have no readout, one has two, and they come in any order.
+    readouts = Readouts.pairs([4, 0, 2, 0], [11, 3, 0, 8])
+    found = to_numpy(told.rows(states, readouts).dense())
+    np.testing.assert_allclose(found, to_numpy(known.rows(states, readouts).dense()), atol=1e-6)
+    model = told._call.model
+    left = -1 if shift else 0
+    assert model.asked == [[3 + left, 8 + left], [0], [11 + left]]
+    assert told.num_evaluated == 5
+    blank = TorchOracle(AtPlaces(whole).eval(), length=12, mask_id=7)
+    assert blank.vocab_size == 7
+
+
 @pytest.mark.parametrize(
     ("reply", "got"),
     [

@@ -49,6 +49,8 @@ class Calling:
         States that went through the model so far.
     offers_attention : bool
         Whether :meth:`attended` can be called.
+    takes_places : bool
+        Whether it can be told which places are read, and gives logits of those alone.
     """
 
     def __init__(
@@ -71,11 +73,22 @@ class Calling:
         wants_mask = _takes(model, "attention_mask") if attention_mask is None else attention_mask
         self.wants_mask = wants_mask
         self.offers_attention = _gives_attention(model) if attention is None else attention
+        self.takes_places = _takes(model, "places")
         self.num_evaluated = 0
 
-    def __call__(self, ids: IntArray) -> torch.Tensor:
-        """Return logits of shape ``(B, L, W)`` for ids of shape ``(B, L)``."""
-        return self._logits(ids, self._reply(ids))
+    def __call__(self, ids: IntArray, places: IntArray | None = None) -> torch.Tensor:
+        """Return logits of shape ``(B, L, W)`` for ids of shape ``(B, L)``.
+
+        Parameters
+        ----------
+        ids : ndarray of int, shape (B, L)
+        places : ndarray of int, shape (R,), optional
+            Where logits are wanted, shape ``(B, R, W)``, of a model that can be told so.
+        """
+        if places is None:
+            return self._logits(ids.shape, self._reply(ids))
+        on_device = torch.as_tensor(places, device=self.device)
+        return self._logits((len(ids), len(places)), self._reply(ids, places=on_device))
 
     def attended(self, ids: IntArray, num_layers: int) -> tuple[torch.Tensor, torch.Tensor]:
         """Return logits, and attention averaged over the heads of the last layers.
@@ -101,7 +114,7 @@ class Calling:
             raise OracleError(
                 f"oracle {self._name!r} cannot be asked for attention ({said[:200]}); {PROBE}"
             ) from problem
-        logits = self._logits(ids, reply)
+        logits = self._logits(ids.shape, reply)
         layers = _attentions_of(reply)[-num_layers:]
         square = (ids.shape[0], ids.shape[1], ids.shape[1])
         shapes = {(*weights.shape[:1], *weights.shape[2:]) for weights in layers}
@@ -130,16 +143,16 @@ class Calling:
                 "the length"
             ) from problem
 
-    def _logits(self, ids: IntArray, reply: Any) -> torch.Tensor:
-        """Take the logits out of a reply, and count what was evaluated."""
+    def _logits(self, wanted: tuple[int, ...], reply: Any) -> torch.Tensor:
+        """Take the logits of some states at some places out of a reply; count the states."""
         logits = _logits_of(reply)
-        if logits is None or logits.ndim != 3 or tuple(logits.shape[:2]) != ids.shape:
+        if logits is None or logits.ndim != 3 or tuple(logits.shape[:2]) != wanted:
             got = type(reply).__name__ if logits is None else tuple(logits.shape)
             raise OracleError(
-                f"oracle {self._name!r} must return logits of shape (B, L, W) for ids of shape "
-                f"{ids.shape}, got {got}"
+                f"oracle {self._name!r} must return logits of shape (B, L, W), with {wanted[0]} "
+                f"states and {wanted[1]} places, got {got}"
             )
-        self.num_evaluated += len(ids)
+        self.num_evaluated += wanted[0]
         return logits.detach()
 
     def check_mask_id(self, mask_id: int, num_outputs: int | None = None) -> None:

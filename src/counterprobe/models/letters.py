@@ -34,8 +34,9 @@ class Letters:
 
     Attributes
     ----------
-    symbols : str
-        Token k is the k-th letter.
+    symbols : str or tuple of str
+        Token k is the k-th letter. Some models have letters of several characters, such as ``Cl``
+        in formulas: the longest that fits is read.
     ids : tuple of int
         The model id of each letter.
     mask_id : int
@@ -58,7 +59,7 @@ class Letters:
     'ABBB'
     """
 
-    symbols: str
+    symbols: str | tuple[str, ...]
     ids: tuple[int, ...]
     mask_id: int
     prefix: tuple[int, ...] = ()
@@ -136,24 +137,24 @@ class Letters:
         if not isinstance(sequence, str):
             raise ValueError(f"sequence must be text, got {type(sequence).__name__}")
         id_of = {**self._id_of, **self.marks, **dict.fromkeys(self.masks, self.mask_id)}
-        # Longest first, so that the letters of [MASK] are not read one by one.
-        spellings = sorted(id_of, key=len, reverse=True)
-        read = re.compile("|".join(re.escape(word) for word in spellings))
-        ids: list[int] = []
         text = "".join(sequence.split())
-        place = 0
-        while place < len(text):
-            found = read.match(text, place)
-            if found is None:
-                number = 1 + self._num_letters(ids)
-                raise ValueError(
-                    f"sequence must consist of {self.symbols}, or {' or '.join(self.masks[:2])} "
-                    f"for a mask; got {text[place]!r} as letter {number}"
-                    + ("; use capital letters" if text[place].islower() else "")
-                )
-            ids.append(id_of[found.group()])
-            place = found.end()
+        words = _split(text, id_of)
+        ids = [id_of[word] for word in words]
+        place = sum(map(len, words))
+        if place < len(text):
+            is_small = text[place].islower() and text[place].upper() in self.symbols
+            raise ValueError(
+                f"sequence must consist of {self._known}, or {' or '.join(self.masks[:2])} for a "
+                f"mask; got {_unread(text, place)!r} as letter {1 + self._num_letters(ids)}"
+                + ("; use capital letters" if is_small else "")
+            )
         return ids
+
+    @property
+    def _known(self) -> str:
+        """What to call the letters: all of them where they are few."""
+        few = len(self.symbols) <= len(AMINO_ACIDS) + 6
+        return "".join(self.symbols) if few else f"the model's {len(self.symbols)} letters"
 
     def _num_letters(self, ids: Sequence[int]) -> int:
         return sum(one not in self.marks.values() for one in ids)
@@ -163,7 +164,8 @@ class Letters:
         if allowed is None or isinstance(allowed, np.ndarray):
             return set()
         if isinstance(allowed, str):
-            return {self.others[letter] for letter in allowed if letter in self.others}
+            named = _split(allowed, self._id_of)
+            return {self.others[letter] for letter in named if letter in self.others}
         if isinstance(allowed, Mapping):
             return self._others_in(list(allowed.values()))
         if isinstance(allowed, Iterable):
@@ -192,10 +194,32 @@ class Letters:
 
     def look_up(self, letters: str) -> Sequence[int]:
         """Return the id of every letter."""
-        for letter in letters:
-            if letter not in self._id_of:
-                raise ValueError(f"letters must be among {self.symbols}, got {letter!r}")
-        return [self._id_of[letter] for letter in letters]
+        words = _split(letters, self._id_of)
+        place = sum(map(len, words))
+        if place < len(letters):
+            raise ValueError(
+                f"letters must be among {self._known}, got {_unread(letters, place)!r}"
+            )
+        return [self._id_of[word] for word in words]
+
+
+def _split(text: str, known: Iterable[str]) -> list[str]:
+    """Split a text into known words, as far as it consists of them."""
+    # Longest first, so that the letters of [MASK] are not read one by one.
+    longest = sorted(known, key=len, reverse=True)
+    read = re.compile("|".join(re.escape(word) for word in longest))
+    words: list[str] = []
+    place = 0
+    while found := read.match(text, place):
+        words.append(found.group())
+        place = found.end()
+    return words
+
+
+def _unread(text: str, place: int) -> str:
+    """Return what stands where a text could not be read: a letter, or all within brackets."""
+    found = re.compile(r"\[[^\[\]]*\]|.", re.DOTALL).match(text, place)
+    return text[place] if found is None else found.group()
 
 
 # ----- A network over letters --------------------------------------------------------------

@@ -161,6 +161,29 @@ BUILT_IN = (
         loader="counterprobe.models.proteins.proteinmpnn:load_proteinmpnn",
         takes=("backbone", "chains", "weights"),
     ),
+    ModelEntry(
+        name="frame2seq",
+        summary="sequences for a protein backbone, masked model",
+        licence="MIT by its classifier, no licence text",
+        size="86 MB, three networks of 3 to 10 million parameters",
+        source="Akpinaroglu et al., 2023",
+        packages=("torch", "frame2seq"),
+        install="pip install 'counterprobe[torch,structures]' && pip install --no-deps "
+        "frame2seq==0.0.8",
+        loader="counterprobe.models.proteins.frame2seq:load_frame2seq",
+        takes=("backbone", "chains", "weights", "tf32"),
+    ),
+    ModelEntry(
+        name="rxnmapper",
+        summary="chemical reactions as SMILES, masked language model",
+        licence="MIT",
+        size="3 MB, 0.8 million parameters",
+        source="Schwaller et al., Science Advances 2021",
+        packages=("torch", "transformers", "rxnmapper"),
+        install="pip install 'counterprobe[transformers]' && pip install --no-deps "
+        "rxnmapper==0.4.3",
+        loader="counterprobe.models.reactions:load_rxnmapper",
+    ),
 )
 
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from counterprobe.arrays import FloatArray, StateArray
+from counterprobe.arrays import FloatArray, IntArray, StateArray
 from counterprobe.errors import OracleError
 from counterprobe.extras import load_extra
 from counterprobe.models.calling import Calling
@@ -50,7 +50,8 @@ class TorchOracle(Oracle):
     model : callable
         Takes ids, an integer tensor of shape ``(B, L)``, and returns logits of shape ``(B, L, W)``
         as a tensor, as the attribute or key ``logits``, or as the first of a tuple. A module must
-        be in evaluation mode.
+        be in evaluation mode. One whose signature has ``places=None`` is told where logits are
+        wanted, an integer tensor of shape ``(R,)``, and returns those alone, ``(B, R, W)``.
     template : Template, optional
         What is given and what may stand where. Without one, ``length`` positions are masked.
     length : int, optional
@@ -218,10 +219,12 @@ class TorchOracle(Oracle):
         """Call the model on every state and return one row per readout, in order."""
         states = as_states(states, self.length, self.vocab_size)
 
-        def logits_of(low: int, high: int) -> torch.Tensor:
-            return self._call(self.template.fill(states[low:high]))
+        def logits_of(low: int, high: int, places: IntArray | None) -> torch.Tensor:
+            return self._call(self.template.fill(states[low:high]), places)
 
-        return self._rows(states, readouts, logits_of, self._batch)
+        return self._rows(
+            states, readouts, logits_of, self._batch, by_place=self._call.takes_places
+        )
 
     def _attended_rows(
         self, states: StateArray, readouts: Readouts, num_layers: int
@@ -244,7 +247,7 @@ class TorchOracle(Oracle):
         states = as_states(states, self.length, self.vocab_size)
         attention = np.zeros((len(states), self.length, self.length))
 
-        def logits_of(low: int, high: int) -> torch.Tensor:
+        def logits_of(low: int, high: int, _: IntArray | None) -> torch.Tensor:
             ids = self.template.fill(states[low:high])
             logits, weights = self._call.attended(ids, num_layers)
             every = weights.cpu().numpy()
@@ -259,10 +262,15 @@ class TorchOracle(Oracle):
         self,
         states: StateArray,
         readouts: Readouts,
-        logits_of: Callable[[int, int], torch.Tensor],
+        logits_of: Callable[[int, int, IntArray | None], torch.Tensor],
         batch: BatchSize,
+        *,
+        by_place: bool = False,
     ) -> TorchRows:
-        """Return one row per readout from the logits of consecutive states."""
+        """Return one row per readout from the logits of consecutive states.
+
+        With ``by_place`` logits are asked for where something is read, and nowhere else.
+        """
         if len(readouts) == 0:
             return TorchRows(torch.empty((0, self.vocab_size), device=self.device))
         order = np.argsort(readouts.state_index, kind="stable")
@@ -271,13 +279,16 @@ class TorchOracle(Oracle):
 
         def evaluate(low: int, high: int) -> None:
             first, last = np.searchsorted(index, [low, high])
-            logits = logits_of(low, high)
+            places, where = None, self._read_at[position[first:last]]
+            if by_place:
+                places, where = np.unique(where, return_inverse=True)
+            logits = logits_of(low, high, places)
             if not out:
                 out.append(self._space(len(readouts), logits))
             self._softmax.write(
                 logits,
                 index[first:last] - low,
-                self._read_at[position[first:last]],
+                where,
                 position[first:last],
                 out[0][first:last],
                 first_state=low,
