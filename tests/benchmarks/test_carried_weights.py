@@ -52,6 +52,21 @@ def test_the_library_reads_carried_weights_as_it_reads_installed_ones(tool, tmp_
     assert np.abs(carried - installed).sum(axis=1).max() / 2 < 0.005
 
 
+def test_frame2seq_is_carried_with_its_source(tool, tmp_path):
+    tool.main([str(tmp_path), "frame2seq"])
+    known = package_folder("frame2seq", "", "")
+    for name in ("model1", "model2", "model3"):
+        file = f"trained_models/{name}.ckpt"
+        carried, whole = (
+            torch.load(folder / file, map_location="cpu", weights_only=True)
+            for folder in (tmp_path / "frame2seq", known)
+        )
+        assert carried["hyper_parameters"]["config"] == whole["hyper_parameters"]["config"]
+        assert carried["state_dict"].keys() == whole["state_dict"].keys()
+    assert (tmp_path / "frame2seq" / "model" / "Frame2seq.py").is_file()
+    assert (tmp_path / "einops" / "__init__.py").is_file()
+
+
 def test_a_package_that_is_not_there_is_named(tool):
     with pytest.raises(ValueError, match="no_such_package must be installed"):
         tool.installed("no_such_package")
