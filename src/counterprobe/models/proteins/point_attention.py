@@ -261,15 +261,22 @@ class PairUpdate(nn.Module):
         most = HOST_PAIRS if hidden.device.type == "cpu" else DEVICE_PAIRS
         for states, piece in _pieces(batch, num_rows, length, most):
             old = pairs[None, piece] if is_shared else pairs[states, piece]
-            inner = functional.linear(old, first[:, :width]) + mine[states, piece, None]
-            inner += others[states, None]
+            inner = mine[states, piece, None] + others[states, None]
+            _add_map(inner, old, first[:, :width])
             inner = functional.linear(inner.relu_(), self.second.weight, self.second.bias).relu_()
-            new = functional.linear(inner, last)
-            new += functional.linear(old, last[:, :width])
-            new += mine_last[states, piece, None]
-            new += others_last[states, None]
+            new = mine_last[states, piece, None] + others_last[states, None]
+            _add_map(new, old, last[:, :width])
+            _add_map(new, inner, last)
             updated[states, piece] = self.norm(new)
         return updated
+
+
+def _add_map(total: torch.Tensor, part: torch.Tensor, weight: torch.Tensor) -> None:
+    """Add a linear map of a part in place, without a pass over memory of its own."""
+    if len(part) != len(total):  # one for all states
+        total += functional.linear(part, weight)
+    else:
+        total.view(-1, total.shape[-1]).addmm_(part.reshape(-1, part.shape[-1]), weight.T)
 
 
 def _pieces(batch: int, num_rows: int, length: int, most: int) -> Iterator[tuple[slice, slice]]:
