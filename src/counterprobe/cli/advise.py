@@ -14,7 +14,6 @@ from counterprobe.cli import options, output, runs
 from counterprobe.discovery import SoftStructure, load_structure
 from counterprobe.evaluation import advise as give_advice
 from counterprobe.evaluation.advice import MAX_EVALUATIONS, MAX_SECONDS, first_look
-from counterprobe.models.proteins.backbones import Backbone as Coordinates
 
 __all__ = ["advise"]
 
@@ -84,9 +83,8 @@ def advise(
     started = time.perf_counter()
     checked = task.recognise(found)
     pace = (time.perf_counter() - started) / max(checked.total, 1)
-    distances = None
-    if model == "proteinmpnn":
-        distances = Coordinates.named(text.backbone or "1ubi", text.chains).distances
+    backbone = getattr(task.model, "backbone", None)
+    distances = None if backbone is None else backbone.distances
     look: dict[str, Any] = {"counts": counts, "samples": samples, "terms": terms or None}
     foreseen = first_look(found, **look, num_ways=3 if distances is None else 4)
     output.announce(
