@@ -105,18 +105,19 @@ class Letters:
             See :meth:`Template.allow`.
         """
         known = {*self._id_of.values(), *self.marks.values(), *self.prefix, *self.suffix}
-        for place, one in enumerate(ids, start=1):
+        flat = ids if np.ndim(ids) == 1 else ()  # what is not is refused below
+        for place, one in enumerate(flat, start=1):
             if one not in known and one != self.mask_id:
                 raise ValueError(
                     f"ids must be letters, masks or special tokens, got {one} as number {place}"
                 )
         asked = self._others_in(allowed)
-        others = sorted(asked | {one for one in ids if one in self.others.values()})
+        others = sorted(asked | {one for one in flat if one in self.others.values()})
         template = Template.from_ids(
             ids,
             self.mask_id,
             [*self.ids, *others],
-            spell=partial(self.spell, framed=self._framed(ids)),
+            spell=partial(self.spell, framed=self._framed(flat)),
             look_up=self.look_up,
         )
         if asked and isinstance(allowed, Mapping):

@@ -165,6 +165,20 @@ def test_modified_and_unknown_residues_stay_and_waters_and_ligands_do_not(tmp_pa
     ) in backbone.notes
 
 
+def test_a_chain_that_the_file_ends_too_early_goes_on(tmp_path):
+    """Some programs write TER where a chain is broken, which ends it for others."""
+    file = written(
+        tmp_path,
+        *residue("ALA", "A", 1, 1.0),
+        "TER",
+        *residue("GLY", "A", 9, 20.0),
+        *residue("MSE", "A", 10, 20.4, record="HETATM"),
+        *residue("SER", "A", 20, 40.0, record="HETATM"),  # a ligand
+    )
+    backbone = Backbone.from_file(file)
+    assert backbone.sequence == "AGM" and backbone.breaks.tolist() == [0]
+
+
 def test_a_chain_without_a_protein_is_left_out_and_said(tmp_path):
     dna = [atom(name, "DA", "C", k, 20.0 + k) for k in range(1, 4) for name in ("P", "C1'", "O3'")]
     backbone = Backbone.from_file(written(tmp_path, *residue("ALA", "A", 1, 1.0), "TER", *dna))

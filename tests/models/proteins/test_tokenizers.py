@@ -171,6 +171,9 @@ def test_ids_are_read_alike_and_none_is_lost(protein):
     template = protein.template(ids)
     assert template.length == 4 and template.text(template.given) == "AUXC"
     assert protein.template(ids[1:-1]).length == 4
+    for wrong in ([ids], [0.5]):
+        with pytest.raises(ValueError, match=r"flat list of integers|masks or special tokens"):
+            protein.template(wrong)
     ambiguous = protein.tokenizer.convert_tokens_to_ids("X")
     with pytest.raises(ValueError, match=f"masks or special tokens, got {ambiguous} as number 2"):
         protein.template([int(ids[1]), ambiguous])

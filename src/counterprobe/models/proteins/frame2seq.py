@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from counterprobe.arrays import BoolArray
 from counterprobe.extras import load_extra
 from counterprobe.models.letters import AMINO_ACIDS, Letters
 from counterprobe.models.proteins.backbones import Backbone, backbone_template
@@ -83,7 +84,8 @@ def load_frame2seq(
         logits are averaged.
     tf32 : bool
         Whether a GPU updates pairs of residues with its matrix units, in numbers of ten bits:
-        faster, and rows move by about a thousandth. It is part of the digest.
+        faster, and less exact (``benchmarks/masked_folding.py`` measures both). It is part of the
+        digest.
     device : optional
         A GPU where there is one, by default.
     """
@@ -163,7 +165,8 @@ class Frame2Seq(nn.Module):
         self._fast, self._num_heads = tf32, networks[0].sizes.num_heads
         with torch.no_grad(), matrix_precision(short=False):
             self._frames = _frames_of(atoms, is_known, like)
-            single, pair = single_features(atoms), PairFeatures(atoms)
+            single = single_features(atoms, networks[0].sizes.width)
+            pair = PairFeatures(atoms)
             self._terms = [_terms_of(one, single, pair, like) for one in networks]
 
     def forward(
@@ -215,7 +218,7 @@ class Frame2Seq(nn.Module):
 # ----- What a backbone says -----------------------------------------------------------------
 
 
-def _has_frame(backbone: Backbone) -> Any:
+def _has_frame(backbone: Backbone) -> BoolArray:
     """Whether N, CA and C of each residue are known, shape (N,)."""
     return np.asarray(np.isfinite(backbone.coordinates[:, :3]).all(axis=(1, 2)))
 
@@ -257,7 +260,7 @@ def _unit(vectors: torch.Tensor) -> torch.Tensor:
     return vectors / (vectors.square().sum(-1, keepdim=True) + 1e-8).sqrt()
 
 
-def single_features(atoms: torch.Tensor, width: int = 128) -> torch.Tensor:
+def single_features(atoms: torch.Tensor, width: int) -> torch.Tensor:
     """Return what is known of residues: their place in sines, their dihedral angles.
 
     Parameters

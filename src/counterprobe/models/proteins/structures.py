@@ -97,7 +97,7 @@ def read_backbone(
     found, sequences, left_out = {}, {}, []
     for chain in structure[0] if len(structure) else ():
         polymer = chain.get_polymer()
-        residues = list(_residues(gemmi, polymer, path))
+        residues = list(_residues(gemmi, chain, path))
         if residues:
             found[chain.name] = residues
             entity = structure.get_entity_of(polymer)
@@ -145,7 +145,7 @@ def _unpacked(content: bytes) -> bytes:
 
 def _wanted(chains: str | Sequence[str] | None, known: list[str], path: Path) -> list[str]:
     """Return the names of the chains to keep, in the order asked for."""
-    listed = ", ".join(known) or "none"
+    had = ", ".join(known)
     if not known:
         raise ValueError(
             f"{path} has no residue of a protein; it must be a PDB or mmCIF file of one"
@@ -155,12 +155,12 @@ def _wanted(chains: str | Sequence[str] | None, known: list[str], path: Path) ->
     names = chains.split(",") if isinstance(chains, str) else list(chains)
     names = [name.strip() for name in names]
     if not names:
-        raise ValueError(f"chains must name at least one chain, got none; {path} has {listed}")
+        raise ValueError(f"chains must name at least one chain, got none; {path} has {had}")
     for name in names:
         if name not in known:
             letters = ",".join(name)
             hint = f"; separate names by commas, {letters}" if set(name) <= set(known) else ""
-            raise ValueError(f"{path} has no protein chain {name!r}; it has {listed}{hint}")
+            raise ValueError(f"{path} has no protein chain {name!r}; it has {had}{hint}")
     repeated = [name for name, count in Counter(names).items() if count > 1]
     if repeated:
         raise ValueError(f"chains must be named once each, got {repeated[0]!r} twice")
@@ -170,10 +170,17 @@ def _wanted(chains: str | Sequence[str] | None, known: list[str], path: Path) ->
 # ----- Residues -----------------------------------------------------------------------------
 
 
-def _residues(gemmi: Any, polymer: Any, path: Path) -> Iterator[Residue]:
+def _residues(gemmi: Any, chain: Any, path: Path) -> Iterator[Residue]:
     """Yield the residues of a chain, in the order of the file."""
-    of_protein = [one for one in polymer if _is_of_protein(gemmi, one)]
-    for _, group in groupby(of_protein, key=lambda one: str(one.seqid)):
+    acids = [one for one in chain if _is_of_protein(gemmi, one)]
+    kept = []
+    for k, one in enumerate(acids):
+        # A chain that a file ends too early goes on; an amino acid that is a ligand has no bond.
+        if one.entity_type == gemmi.EntityType.Polymer or one.het_flag == "A":
+            kept.append(one)
+        elif any(_are_joined(*pair) for pair in pairwise(acids[max(0, k - 1) : k + 2])):
+            kept.append(one)
+    for _, group in groupby(kept, key=lambda one: str(one.seqid)):
         ways = [way for residue in group for way in _ways(residue)]
         # The first of the likeliest, so that a file without occupancies is read as it stands.
         residue, atoms, _ = max(ways, key=lambda way: way[2])
@@ -194,11 +201,22 @@ def _residues(gemmi: Any, polymer: Any, path: Path) -> Iterator[Residue]:
 
 
 def _is_of_protein(gemmi: Any, residue: Any) -> bool:
-    """Whether a part of a polymer is an amino acid; one that nobody knows has an alpha carbon."""
+    """Whether a part of a chain is an amino acid; one that nobody knows has an alpha carbon."""
     known = gemmi.find_tabulated_residue(residue.name)
     if known.found():
         return bool(known.is_amino_acid())
     return any(atom.name == "CA" for atom in residue)
+
+
+def _are_joined(before: Any, after: Any) -> bool:
+    """Whether some place of a residue's carbon is bonded to some place of another's nitrogen."""
+    return any(
+        carbon.pos.dist(nitrogen.pos) <= LONGEST_BOND
+        for carbon in before
+        if carbon.name == "C"
+        for nitrogen in after
+        if nitrogen.name == "N"
+    )
 
 
 def _ways(residue: Any) -> Iterator[tuple[Any, dict[str, Any], float]]:
