@@ -15,6 +15,7 @@ import json
 from typing import Any
 
 from counterprobe.extras import load_extra
+from counterprobe.files import read_bytes
 from counterprobe.models.letters import Letters, SequenceModel
 from counterprobe.models.weights import (
     default_device,
@@ -28,6 +29,8 @@ __all__ = ["INSTALL", "load_rxnmapper"]
 
 INSTALL = "pip install 'counterprobe[transformers]' && pip install --no-deps rxnmapper==0.4.3"
 FOLDER = "models/transformers/albert_heads_8_uspto_all_1310k"
+# Bytes of its settings and of its vocabulary: a few kilobytes.
+MOST_BYTES = 1 << 20
 # A star stands for any atom, and so for no mask.
 MASKS = ("[MASK]", "<mask>", "_")
 
@@ -42,7 +45,7 @@ def load_rxnmapper(*, device: Any = None) -> SequenceModel:
     """
     folder = package_folder("rxnmapper", INSTALL, "rxnmapper") / FOLDER
     transformers = load_extra("transformers", "transformers", "rxnmapper")
-    settings = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+    settings = json.loads(read_bytes(folder / "config.json", MOST_BYTES))
     config = transformers.AlbertConfig(**{
         name: settings[name]
         for name in (
@@ -54,7 +57,7 @@ def load_rxnmapper(*, device: Any = None) -> SequenceModel:
     network = transformers.AlbertForMaskedLM(config)
     file = folder / "pytorch_model.bin"
     fill_in(network, tensors_of(read_checkpoint(file), file), file, unused=("albert.pooler.",))
-    words = (folder / "vocab.txt").read_text(encoding="utf-8").splitlines()
+    words = read_bytes(folder / "vocab.txt", MOST_BYTES).decode("utf-8").splitlines()
     id_of = {word: k for k, word in enumerate(words)}
     # Special tokens come first, down to the mask; atoms in brackets are tokens like others.
     drawn = words[id_of["[MASK]"] + 1 :]
