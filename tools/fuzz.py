@@ -31,7 +31,8 @@ READERS = [
     "counterprobe.trace.arrays", "counterprobe.trace.replay",
     "counterprobe.study.config", "counterprobe.study.store", "counterprobe.study.export",
     "counterprobe.targets.forests", "counterprobe.models.proteins.backbones",
-    "counterprobe.models.letters", "counterprobe.cli.reproduce", "counterprobe.cli.options",
+    "counterprobe.models.proteins.structures", "counterprobe.models.letters",
+    "counterprobe.cli.reproduce", "counterprobe.cli.options",
     "counterprobe.run.batches", "counterprobe.oracles.reply_file", "counterprobe.oracles.codec",
     "counterprobe.oracles.log",
 ]  # fmt: skip

@@ -21,6 +21,7 @@ from counterprobe.cli.reproduce import differences, read_result
 from counterprobe.errors import CounterprobeError
 from counterprobe.models.letters import AMINO_ACIDS, Letters
 from counterprobe.models.proteins.backbones import Backbone
+from counterprobe.models.proteins.structures import read_backbone
 from counterprobe.oracles import reply_file as replies
 from counterprobe.study import Store, read_config
 from counterprobe.study.config import config_from_dict
@@ -116,9 +117,9 @@ def _read_trace(file: Path) -> None:
 
 
 def _read_file(file: Path) -> None:
-    backbone = Backbone.from_file(file)
+    backbone = read_backbone(file)
     assert np.isfinite(backbone.alpha_carbons).all() and len(str(backbone))
-    Backbone.from_file(file, fill_gaps=True)
+    read_backbone(file, fill_gaps=True)
 
 
 def _read_backbone(file: Path) -> None:
