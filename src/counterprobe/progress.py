@@ -29,34 +29,38 @@ def run_progress(label: str) -> Iterator[Callable[[Progress], None]]:
         TextColumn("{task.description}"),
         BarColumn(),
         MofNCompleteColumn(),
-        TextColumn("committed, {task.fields[submissions]:,} submissions"),
+        TextColumn("masks committed, {task.fields[submissions]}"),
         TimeElapsedColumn(),
         console=console,
         transient=True,
         disable=not console.is_terminal,
     )
     with bar:
-        task = bar.add_task(label, total=None, submissions=0)
+        task = bar.add_task(label, total=None, submissions=_submissions(0))
 
         def update(progress: Progress) -> None:
             nonlocal due
             if time.monotonic() >= due:
                 due = math.inf
-                said = f"{progress.committed:,} of {progress.length:,} committed"
+                said = f"{progress.committed:,} of {progress.masked:,} masks committed"
                 console.print(
                     f"counterprobe: {label}: still running, {said}, "
-                    f"{progress.ledger.total:,} submissions",
+                    f"{_submissions(progress.ledger.total)}",
                     soft_wrap=True,
                     highlight=False,
                 )
             bar.update(
                 task,
-                total=progress.length,
+                total=progress.masked,
                 completed=progress.committed,
-                submissions=progress.ledger.total,
+                submissions=_submissions(progress.ledger.total),
             )
 
         yield update
+
+
+def _submissions(count: int) -> str:
+    return f"{count:,} submission{'' if count == 1 else 's'}"
 
 
 @contextmanager

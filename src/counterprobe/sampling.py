@@ -335,7 +335,7 @@ def _in_lockstep(
         groups=call.groups,
         score=call.log_probs,
     )
-    total = call.given.size
+    masked = int((call.given == MASK).sum())
     stop, reason = StopReason.COMPLETED, None
     rounds = [iter(schedule) for schedule in schedules]
     group_of = np.array([call.group_of(sequence) for sequence in range(call.count)])
@@ -350,7 +350,7 @@ def _in_lockstep(
                 here = np.flatnonzero(np.array(moved)[group_of])
                 call.on_step(Step(number, here, run.states[here]))
             if tell is not None:
-                tell(Progress("commit", total - run.num_left, total, run.ledger))
+                tell(Progress("commit", masked - run.num_left, masked, run.ledger))
     except BudgetExceeded as outcome:
         stop, reason = StopReason.BUDGET_SPENT, str(outcome)
     if stop is StopReason.COMPLETED:

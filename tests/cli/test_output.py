@@ -165,7 +165,7 @@ def test_an_unwatched_run_says_once_that_it_is_still_going(capsys, monkeypatch):
     captured = capsys.readouterr()
     assert captured.out == ""
     (line,) = captured.err.splitlines()
-    assert line == "counterprobe: packed: still running, 1 of 4 committed, 1 submissions"
+    assert line == "counterprobe: packed: still running, 1 of 4 masks committed, 1 submission"
 
 
 def test_a_short_run_says_nothing(capsys):

@@ -463,7 +463,7 @@ def test_progress_is_told_after_every_stage_and_inside_a_long_one(law):
     assert [p.operation for p in told] == ["preprocess", *["probe"] * 4, "commit"]
     assert [p.ledger.total for p in told] == [1, 2, 3, 4, 4, 5]
     assert [p.committed for p in told] == [0] * 5 + [2]
-    assert {p.length for p in told} == {law.length}
+    assert {p.masked for p in told} == {law.length}
     assert told[-1].ledger == run.ledger
 
 

@@ -59,15 +59,15 @@ def test_progress_of_many_runs_is_told_as_one_forwards_and_backwards():
     tally = Tally(told.append, np.array([[MASK, 0, MASK], [1, 1, MASK]]), whole)
     first, second = tally.of(0), tally.of(1)
     alone = cp.Ledger(probes=99)
-    first(cp.run.Progress("probe", 1, 3, alone))
+    first(cp.run.Progress("probe", 0, 2, alone))
     whole.charge(event(2), 0)
-    second(cp.run.Progress("commit", 3, 3, alone))
-    first(cp.run.Progress("commit", 3, 3, alone))
-    second(cp.run.Progress("remask", 2, 3, alone))
+    second(cp.run.Progress("commit", 1, 1, alone))
+    first(cp.run.Progress("commit", 2, 2, alone))
+    second(cp.run.Progress("remask", 0, 1, alone))
     charged = cp.Ledger(probes=2, depth=1, rows_read=10, widest_stage=2)
     assert told == [
-        cp.run.Progress("probe", 3, 6, cp.Ledger()),
-        cp.run.Progress("commit", 4, 6, charged),
-        cp.run.Progress("commit", 6, 6, charged),
-        cp.run.Progress("remask", 5, 6, charged),
+        cp.run.Progress("probe", 0, 3, cp.Ledger()),
+        cp.run.Progress("commit", 1, 3, charged),
+        cp.run.Progress("commit", 3, 3, charged),
+        cp.run.Progress("remask", 2, 3, charged),
     ]

@@ -377,9 +377,9 @@ class Tally:
     def __init__(self, tell: Tell, given: StateArray, whole: Whole) -> None:
         self._tell = tell
         self._whole = whole
-        self._known = (given != MASK).sum(axis=1)
-        self._committed = int(self._known.sum())
-        self._total = given.size
+        self._known = np.zeros(len(given), dtype=np.int64)
+        self._committed = 0
+        self._masked = int((given == MASK).sum())
 
     def of(self, sequence: int) -> Tell:
         """Return what one run is to call."""
@@ -388,6 +388,6 @@ class Tally:
             self._committed += progress.committed - int(self._known[sequence])
             self._known[sequence] = progress.committed
             ledger = self._whole.ledger
-            self._tell(Progress(progress.operation, self._committed, self._total, ledger))
+            self._tell(Progress(progress.operation, self._committed, self._masked, ledger))
 
         return update

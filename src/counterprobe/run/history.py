@@ -37,7 +37,8 @@ class History:
         Committed values, ``MASK`` elsewhere; for reading only.
     round_of : ndarray of int, shape (N,)
         Commit round of each position: -1 for given context, -2 if uncommitted.
-    num_known : int
+    num_given, num_known : int
+        Positions of the context, and all that are known.
     num_undone : int
         Commits of positions that were taken back.
     ranks : ndarray of int, shape (N,)
@@ -51,7 +52,7 @@ class History:
         self.state: StateArray = as_context(given, length, vocab_size)
         self.round_of: IntArray = np.where(self.state == MASK, -2, -1).astype(np.int64)
         self.ranks = self.round_of.copy()
-        self.num_known = int((self.state != MASK).sum())
+        self.num_given = self.num_known = int((self.state != MASK).sum())
         self.num_undone = 0
         self.fingerprint: np.uint64 = fingerprint(self.state)[0]
         self._key, self._serial = RunKey(), 0

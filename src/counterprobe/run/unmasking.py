@@ -74,16 +74,16 @@ class Progress:
     ----------
     operation : str
         ``"preprocess"``, ``"probe"``, ``"commit"`` or ``"remask"``.
-    committed, length : int
-        Positions known now (given context included; fewer after masking again), and N; of many
-        sequences together, their sums.
+    committed, masked : int
+        Positions that the run has committed (fewer after masking again), of those that were
+        masked when it began; given context is in neither. Of many sequences, their sums.
     ledger : Ledger
         Charges so far.
     """
 
     operation: str
     committed: int
-    length: int
+    masked: int
     ledger: Ledger
 
 
@@ -730,4 +730,6 @@ class Unmasking:
     def _report(self, operation: Operation, open_probes: int = 0) -> None:
         if self._progress is not None:
             ledger = self.ledger.charge(probes=open_probes)
-            self._progress(Progress(operation, self._history.num_known, self.length, ledger))
+            committed = self._history.num_known - self._history.num_given
+            masked = self.length - self._history.num_given
+            self._progress(Progress(operation, committed, masked, ledger))

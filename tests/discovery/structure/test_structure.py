@@ -49,7 +49,7 @@ def test_a_sample_costs_only_its_rounds(law: cp.ForestLaw, structure: cp.Structu
     assert many.ledger.rows_read == 20 * 256 + checked.rows_read
     committed = [progress.committed for progress in seen]
     assert committed == sorted(committed)
-    assert (committed[-1], seen[-1].length) == (20 * 256, 20 * 256)
+    assert (committed[-1], seen[-1].masked) == (20 * 256, 20 * 256)
     unchecked = cp.sample(
         law.oracle(), cp.samplers.as_sampler(structure), 20, seed=STREAMS, given=structure.given
     )
