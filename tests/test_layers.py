@@ -33,6 +33,7 @@ LAYERS = [
     "sampling evaluation",
     "study plots testing models trace",
     "infilling",
+    "integrations",
     "cli",
 ]
 LEVEL = {name: level for level, line in enumerate(LAYERS) for name in line.split()}

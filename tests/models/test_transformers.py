@@ -15,7 +15,6 @@ import numpy as np
 import pytest
 import torch
 import transformers
-from tokenizers import Tokenizer, models, pre_tokenizers, processors
 
 import counterprobe as cp
 from counterprobe import MASK, testing
@@ -23,51 +22,7 @@ from counterprobe.models import load
 from counterprobe.models.transformers import LanguageModel
 from counterprobe.oracles import Readouts
 from counterprobe.rows import to_numpy
-
-WORDS = ["paris", "is", "the", "capital", "of", "france", "a", "cat", "sat", "on", "mat", "."]
-
-
-def bert_tokenizer() -> transformers.PreTrainedTokenizerFast:
-    """Special tokens first and a mask among them, as BERT has it."""
-    vocabulary = {
-        word: k for k, word in enumerate(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *WORDS])
-    }
-    tokenizer = Tokenizer(models.WordLevel(vocabulary, unk_token="[UNK]"))
-    tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
-    tokenizer.post_processor = processors.TemplateProcessing(
-        single="[CLS] $A [SEP]", special_tokens=[("[CLS]", 2), ("[SEP]", 3)]
-    )
-    return transformers.PreTrainedTokenizerFast(
-        tokenizer_object=tokenizer,
-        pad_token="[PAD]",
-        unk_token="[UNK]",
-        cls_token="[CLS]",
-        sep_token="[SEP]",
-        mask_token="[MASK]",
-    )
-
-
-def causal_tokenizer(**special: str) -> transformers.PreTrainedTokenizerFast:
-    """Words first, special tokens last, as models made from left-to-right ones have it."""
-    vocabulary = {word: k for k, word in enumerate([*WORDS, "<unk>", "<end>", "<turn>", "<hole>"])}
-    tokenizer = Tokenizer(models.WordLevel(vocabulary, unk_token="<unk>"))
-    tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
-    return transformers.PreTrainedTokenizerFast(
-        tokenizer_object=tokenizer,
-        unk_token="<unk>",
-        eos_token="<end>",
-        additional_special_tokens=["<turn>"],
-        **special,
-    )
-
-
-SMALL = {
-    "hidden_size": 16,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 2,
-    "intermediate_size": 32,
-    "initializer_range": 0.6,
-}
+from small_language import SMALL, WORDS, bert_tokenizer, causal_tokenizer
 
 
 def bert() -> LanguageModel:

@@ -90,7 +90,8 @@ class LanguageModel:
         self.model = model
         self.tokenizer = tokenizer
         self.name = name or model_type or type(model).__name__
-        is_masked_lm = type(model).__name__.endswith("ForMaskedLM")
+        # A class that adds something, such as `generate`, is one where its parent is.
+        is_masked_lm = any(one.__name__.endswith("ForMaskedLM") for one in type(model).__mro__)
         self.is_shifted = model_type.lower() in SHIFTED if shift is None else bool(shift)
         self._passes_mask = is_masked_lm if attention_mask is None else bool(attention_mask)
         self.mask_id = _mask_id_of(tokenizer, config) if mask_id is None else int(mask_id)
@@ -196,6 +197,11 @@ class LanguageModel:
             "name": self.name,
         }
         return TorchOracle(self.model, template, **{**settings, **options})
+
+    @property
+    def num_evaluated(self) -> int:
+        """States that went through the model to look at it, apart from those of its oracles."""
+        return self._call.num_evaluated
 
     def spell(self, ids: IntArray) -> str:
         """Write ids as text, without special tokens; masks that are left stay visible."""

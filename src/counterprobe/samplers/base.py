@@ -10,7 +10,7 @@ from __future__ import annotations
 import time
 import warnings
 from abc import ABC
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass
 from typing import Any, ClassVar, Self
 
@@ -86,6 +86,19 @@ class Sampler(ABC):
     def schedule(self, residual: IntArray, decisions: Decisions) -> Iterable[IntArray] | None:
         """Return the batches, when they do not depend on any reply; otherwise None."""
         return None
+
+    def rounds(self, run: Unmasking, decisions: Decisions) -> Iterator[None]:
+        """Commit round by round, one submission each, and stop after every one.
+
+        For rules that need the rows of the history and nothing else: whoever makes the forwards
+        may then stand outside (``integrations/stepping.py``).
+        """
+        batches = self.schedule(run.residual, decisions)
+        if batches is None:
+            raise TypeError(f"{type(self).__name__} must override schedule or rounds")
+        for batch in batches:
+            run.commit(batch)
+            yield
 
     def unmask(self, run: Unmasking, decisions: Decisions) -> object:
         """Commit every position of a run; return diagnostics, or raise ``Infeasible``."""

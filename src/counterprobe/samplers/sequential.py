@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
@@ -63,9 +63,17 @@ class Sequential(Sampler):
         """Commit one position per round."""
         if not self.rights:
             return super().unmask(run, decisions)
+        for _ in self.rounds(run, decisions):
+            pass
+        return None
+
+    def rounds(self, run: Unmasking, decisions: Decisions) -> Iterator[None]:
+        """Commit one position, and stop after it."""
+        if not self.rights:
+            yield from super().rounds(run, decisions)
         while not run.is_complete:
             run.commit_selected(self._best)
-        return None
+            yield
 
     def _best(self, residual: IntArray, rows: Rows) -> IntArray:
         score = rows.top()[1] if self.order == "confidence" else -rows.entropy()

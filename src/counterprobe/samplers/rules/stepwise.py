@@ -9,7 +9,7 @@ many decoders do, and biased even at one position per step, since lucky draws ar
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Literal
 
@@ -135,6 +135,12 @@ class Stepwise(Sampler):
 
     def unmask(self, run: Unmasking, decisions: Decisions) -> object:
         """Read, choose, commit, until nothing is left."""
+        for _ in self.rounds(run, decisions):
+            pass
+        return None
+
+    def rounds(self, run: Unmasking, decisions: Decisions) -> Iterator[None]:
+        """Read, choose, commit, and stop after every commit."""
         choose = self.rule(run.residual, decisions)
         step = 0
 
@@ -149,4 +155,4 @@ class Stepwise(Sampler):
             else:
                 run.commit_selected(select)
             step += 1
-        return None
+            yield

@@ -1,0 +1,418 @@
+"""``model.generate`` of transformers, drawn by any rule of this library.
+
+>>> from counterprobe.integrations.transformers import generate
+
+``model.generate(ids, custom_generate=generate, sampler="entropy-bounded")`` fills in the masks of
+``ids``; ``max_new_tokens=64`` appends that many masks first, as diffusion language models want
+it. Every prompt is drawn as ``infill`` draws it, by the same rule and seed to the same text, and
+rules that probe and structures work, since the model is at hand. ``write_folder`` writes the
+folder that ``custom_generate="folder"`` loads.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from counterprobe.arguments import whole_number
+from counterprobe.arrays import IntArray
+from counterprobe.discovery import SoftStructure, Structure
+from counterprobe.extras import load_extra
+from counterprobe.files import whole_file
+from counterprobe.infilling import infill
+from counterprobe.infilling.terms import rule_of
+from counterprobe.integrations.stepping import reads_rows_alone
+from counterprobe.models.template import Allowed
+from counterprobe.models.transformers import LanguageModel
+from counterprobe.run.batches import SampleBatch
+from counterprobe.run.results import StopReason
+from counterprobe.samplers.base import Sampler
+from counterprobe.streams import Streams
+
+if TYPE_CHECKING:
+    import torch
+    from transformers.utils.generic import ModelOutput
+else:
+    torch = load_extra("torch", "transformers", "generate", package="PyTorch")
+    ModelOutput = load_extra("transformers.utils.generic", "transformers", "generate").ModelOutput
+
+__all__ = ["UnmaskingOutput", "generate", "generate_from_folder", "write_folder"]
+
+# What ``generate`` itself hands on beside the ids, and a masked model has no use for.
+IGNORED = {
+    "attention_mask",
+    "cache_position",
+    "logits_to_keep",
+    "past_key_values",
+    "position_ids",
+    "return_dict",
+    "use_cache",
+}
+FOLDER_FILE = '''"""Parallel unmasking by counterprobe: masked and diffusion language models."""
+
+from counterprobe.integrations.transformers import generate_from_folder as generate
+
+__all__ = ["generate"]
+'''
+FOLDER_PAGE = """---
+tags:
+- custom_generate
+---
+
+Parallel unmasking by [counterprobe](https://pypi.org/project/counterprobe/):
+`model.generate(ids, custom_generate=<this folder>, trust_remote_code=True,
+sampler="entropy-bounded", tokenizer=tokenizer)` fills in the masks of `ids`, several positions a
+forward; `max_new_tokens=64` appends as many masks first.
+"""
+
+
+@dataclass
+class UnmaskingOutput(ModelOutput):
+    """What ``generate`` returns with ``return_dict_in_generate=True``.
+
+    Attributes
+    ----------
+    sequences : LongTensor, shape (B, L)
+        Ids, padding included; the mask where a budget ended a run too early.
+    evaluations : int
+        States that went through the model for all of them, whatever for.
+    batches : tuple of SampleBatch
+        One for each different prompt, in order, with ledgers, log-probabilities and texts.
+    """
+
+    sequences: torch.Tensor | None = None
+    evaluations: int | None = None
+    batches: tuple[SampleBatch, ...] | None = None
+
+
+def generate(
+    model: Any,
+    input_ids: torch.Tensor,
+    logits_processor: Any = None,
+    stopping_criteria: Any = None,
+    generation_config: Any = None,
+    *,
+    sampler: str | Sampler | None = None,
+    settings: Mapping[str, Any] | None = None,
+    structure: Structure | SoftStructure | None = None,
+    seed: int | Streams = 0,
+    num_return_sequences: int = 1,
+    do_sample: bool = True,
+    temperature: float | None = None,
+    allowed: Allowed | None = None,
+    processing_class: Any = None,
+    model_options: Mapping[str, Any] | None = None,
+    max_submissions: int | None = None,
+    top_k: None = None,
+    top_p: None = None,
+    **model_kwargs: Any,
+) -> torch.Tensor | UnmaskingOutput:
+    """Fill in the masks of prompts; what ``model.generate(..., custom_generate=generate)`` calls.
+
+    Parameters
+    ----------
+    model : PreTrainedModel
+        A masked or diffusion language model in evaluation mode.
+    input_ids : LongTensor, shape (B, L)
+        Prompts with masks; equal ones that follow each other are drawn together, and differ.
+    logits_processor, stopping_criteria
+        Must be empty: they are written for texts that grow at their end.
+    generation_config : GenerationConfig, optional
+        Of it ``max_new_tokens``, as many masks are appended to every prompt, ``temperature`` and
+        ``return_dict_in_generate`` are read.
+    sampler, structure, seed, allowed, max_submissions
+        As in ``infill``.
+    settings : mapping, optional
+        Of a sampler given by name: ``{"gamma": 0.3}``.
+    num_return_sequences : int
+        How often each prompt is drawn.
+    do_sample : bool
+        False takes the likeliest tokens, as temperature 0 does.
+    temperature : float, optional
+        By default that of ``generation_config``, or 1.
+    processing_class : tokenizer, optional
+        Says which ids are special and never drawn. Without one every id may be drawn but the mask
+        and those that the model's settings call special. (``generate`` hands no ``tokenizer`` on
+        to a function; the folder takes it by that name.)
+    model_options : mapping, optional
+        For ``LanguageModel``: ``mask_id``, ``shift``, ``drawn_special``.
+    top_k, top_p : None
+        Refused: the rows are drawn from as they are. ``allowed`` restricts them.
+    **model_kwargs
+        Of them only ``attention_mask`` is used, to take padding off.
+
+    Returns
+    -------
+    LongTensor or UnmaskingOutput
+        Ids of shape (B, L'); or, with ``return_dict_in_generate=True``, those with the count of
+        evaluations and every ledger.
+    """
+    _refuse(logits_processor, stopping_criteria, top_k, top_p, model_kwargs)
+    rule = rule_of(sampler, structure, dict(settings or {}))
+    known = _language_model(model, processing_class, generation_config, dict(model_options or {}))
+    looked = 0 if known is processing_class else known.num_evaluated
+    if temperature is None:
+        temperature = getattr(generation_config, "temperature", None) or 1.0
+    times = whole_number("num_return_sequences", num_return_sequences, at_least=1)
+    prompts = _Prompts.of(
+        input_ids,
+        model_kwargs.get("attention_mask"),
+        getattr(generation_config, "max_new_tokens", None),
+        times,
+        known,
+    )
+    # Rules that compare no probes have no use for a measured radius, which costs a dozen states.
+    options = {"row_error": 0.0} if structure is None and reads_rows_alone(rule) else {}
+    batches = []
+    for ids, count in prompts.groups:
+        batches.append(
+            infill(
+                known,
+                ids,
+                sampler=None if structure is not None else rule,
+                structure=structure,
+                count=count,
+                seed=seed,
+                allowed=allowed,
+                temperature=temperature if do_sample else 0.0,
+                max_submissions=max_submissions,
+                progress=False,
+                oracle_options=options,
+                **(dict(settings or {}) if structure is not None else {}),
+            )
+        )
+    sequences = prompts.filled(batches, known, input_ids.device)
+    if not getattr(generation_config, "return_dict_in_generate", False):
+        return sequences
+    evaluations = looked + sum(batch.ledger.total + batch.measuring.total for batch in batches)
+    return UnmaskingOutput(sequences, evaluations, tuple(batches))
+
+
+def generate_from_folder(
+    model: Any, inputs: torch.Tensor | None = None, *, tokenizer: Any = None, **options: Any
+) -> Any:
+    """Do as ``generate`` of a model does with our function; what the folder's file exports.
+
+    Parameters
+    ----------
+    model : PreTrainedModel
+    inputs : LongTensor, optional
+        Or ``input_ids``.
+    tokenizer : optional
+        As ``processing_class`` of :func:`generate`.
+    **options
+        Of ``model.generate`` and of :func:`generate`.
+    """
+    if options.get("streamer") is not None:
+        raise ValueError(
+            "streamer must be left out: positions are not filled in from left to right; "
+            "counterprobe.infill has callback_on_step_end"
+        )
+    if tokenizer is not None:
+        options["processing_class"] = tokenizer
+    return model.generate(inputs, custom_generate=generate, **options)
+
+
+def write_folder(path: str | Path) -> Path:
+    """Write the folder that ``custom_generate="path"`` loads, or that the hub keeps.
+
+    Parameters
+    ----------
+    path : path
+        A folder, made where there is none; that of a saved model will do, whose own ``generate``
+        is then this one.
+
+    Returns
+    -------
+    Path
+        The file ``custom_generate/generate.py`` in it.
+    """
+    folder = Path(path)
+    code = folder / "custom_generate"
+    code.mkdir(parents=True, exist_ok=True)
+    files = {code / "generate.py": FOLDER_FILE, code / "requirements.txt": "counterprobe\n"}
+    if not (folder / "README.md").exists():
+        files[folder / "README.md"] = FOLDER_PAGE
+    for file, text in files.items():
+        with whole_file(file) as partial:
+            partial.write_text(text, encoding="utf-8")
+    return code / "generate.py"
+
+
+# ----- Prompts --------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _Prompts:
+    """Prompts without their padding, equal neighbours together.
+
+    Attributes
+    ----------
+    ids : ndarray of int, shape (B, L')
+        Padding and new masks included.
+    real : list of ndarray of bool
+        What is no padding, one a prompt.
+    groups : list of (ndarray of int, int)
+        Different prompts, and how often each stands there in a row.
+    """
+
+    ids: IntArray
+    real: list[Any]
+    groups: list[tuple[IntArray, int]]
+
+    @classmethod
+    def of(
+        cls,
+        input_ids: Any,
+        attention_mask: Any,
+        max_new_tokens: int | None,
+        times: int,
+        known: LanguageModel,
+    ) -> _Prompts:
+        ids = np.asarray(input_ids.detach().cpu().numpy(), dtype=np.int64)
+        real = np.ones(ids.shape, dtype=bool)
+        if attention_mask is not None:
+            real = np.asarray(attention_mask.detach().cpu().numpy()) != 0
+        if max_new_tokens is not None:
+            if not real[:, -1].all():
+                raise ValueError(
+                    "prompts must be padded on their left where max_new_tokens appends masks: set "
+                    "padding_side='left' on the tokenizer"
+                )
+            more = np.full((len(ids), max_new_tokens), known.mask_id)
+            ids = np.concatenate([ids, more], axis=1)
+            real = np.concatenate([real, np.ones(more.shape, dtype=bool)], axis=1)
+        ids, real = np.repeat(ids, times, axis=0), np.repeat(real, times, axis=0)
+        groups: list[tuple[IntArray, int]] = []
+        for k, (row, kept) in enumerate(zip(ids, real, strict=True)):
+            inside = np.flatnonzero(kept)
+            if len(inside) == 0 or not kept[inside[0] : inside[-1] + 1].all():
+                raise ValueError(
+                    f"attention_mask must hide the ends of a prompt only, see row {k}"
+                )
+            prompt = row[kept]
+            if not (prompt == known.mask_id).any():
+                raise ValueError(
+                    f"input_ids must hold masks (id {known.mask_id}) in every row, got none in "
+                    f"row {k}; max_new_tokens=64 appends as many"
+                )
+            if groups and np.array_equal(groups[-1][0], prompt):
+                groups[-1] = (prompt, groups[-1][1] + 1)
+            else:
+                groups.append((prompt, 1))
+        return cls(ids, list(real), groups)
+
+    def filled(
+        self, batches: list[SampleBatch], known: LanguageModel, device: Any
+    ) -> torch.Tensor:
+        """Return the ids with everything drawn in its place."""
+        out = self.ids.copy()
+        k = 0
+        for (prompt, _), batch in zip(self.groups, batches, strict=True):
+            template = known.template(prompt)
+            if any(result.stop is StopReason.INFEASIBLE for result in batch.results):
+                raise ValueError(f"nothing was drawn: {batch.results[0].reason}")
+            for ids in template.fill(batch.sequences):
+                out[k, self.real[k]] = ids
+                k += 1
+        return torch.as_tensor(out, device=device)
+
+
+def _refuse(
+    logits_processor: Any, stopping_criteria: Any, top_k: Any, top_p: Any, more: dict[str, Any]
+) -> None:
+    """Refuse what would be ignored otherwise."""
+    # A temperature is read from the settings that this one was made of.
+    processors = [type(one).__name__ for one in logits_processor or ()]
+    processors = [name for name in processors if name != "TemperatureLogitsWarper"]
+    if processors:
+        names = ", ".join(processors)
+        raise ValueError(
+            f"logits_processor must be empty, got {names}: they are written for texts that grow "
+            "at their end; allowed= restricts tokens by position"
+        )
+    # A length is what every call has; masks say how long a text is.
+    others = [one for one in stopping_criteria or () if "MaxLength" not in type(one).__name__]
+    others = [one for one in others if "EosToken" not in type(one).__name__]
+    if others:
+        raise ValueError(
+            f"stopping_criteria must be empty, got {type(others[0]).__name__}; max_submissions= "
+            "bounds the evaluations of a sequence"
+        )
+    for name, value in (("top_k", top_k), ("top_p", top_p)):
+        if value is not None:
+            raise ValueError(
+                f"{name} must be left out, got {value!r}: rows are drawn from as they are; "
+                "allowed= restricts tokens by position"
+            )
+    unknown = sorted(k for k, value in more.items() if k not in IGNORED and value is not None)
+    if unknown:
+        raise ValueError(f"{unknown[0]} must be left out: a rule shows the model ids alone")
+
+
+def _language_model(
+    model: Any, tokenizer: Any, generation_config: Any, options: dict[str, Any]
+) -> LanguageModel:
+    """Join a model with its tokenizer, or with what its settings say of special ids."""
+    if isinstance(tokenizer, LanguageModel):
+        return tokenizer
+    if tokenizer is None:
+        tokenizer = _Settings.of(model, generation_config, options.get("mask_id"))
+    return LanguageModel(model, tokenizer, **options)
+
+
+class _Settings:
+    """What the settings of a model say about ids, in the words of a tokenizer."""
+
+    is_fast = False
+
+    def __init__(self, num_ids: int, special: set[int], mask_id: int | None, end: int | None):
+        self._num_ids = num_ids
+        self.all_special_ids = sorted(special)
+        self.mask_token_id = mask_id
+        self.eos_token_id = end
+
+    @classmethod
+    def of(cls, model: Any, generation_config: Any, mask_id: int | None) -> _Settings:
+        special: set[int] = set()
+        named: dict[str, int] = {}
+        for holder in (getattr(model, "config", None), generation_config):
+            for name in ("pad", "bos", "eos", "sep", "cls", "unk", "mask"):
+                value = getattr(holder, f"{name}_token_id", None)
+                for one in value if isinstance(value, (list, tuple)) else [value]:
+                    if one is not None:
+                        special.add(int(one))
+                        named.setdefault(name, int(one))
+        width = int(model.get_input_embeddings().num_embeddings)
+        return cls(width, special, named.get("mask", mask_id), named.get("eos"))
+
+    def __len__(self) -> int:
+        """Return how many ids the model reads."""
+        return self._num_ids
+
+    def get_vocab(self) -> dict[str, int]:
+        """Return no word: nothing is known of any."""
+        return {}
+
+    def decode(self, ids: list[int], **_: Any) -> str:
+        """Spell ids as numbers: nothing else is known."""
+        return " ".join(str(one) for one in ids)
+
+    def convert_tokens_to_ids(self, token: str) -> int:
+        """Refuse: nothing here can spell."""
+        raise ValueError(f"processing_class must be a tokenizer where tokens are named: {token!r}")
+
+    def encode(self, text: str, **_: Any) -> list[int]:
+        """Refuse: nothing here can spell."""
+        raise ValueError(f"processing_class must be a tokenizer where words are named: {text!r}")
+
+
+if __name__ == "__main__":
+    if len(sys.argv) != 2:
+        raise SystemExit("usage: python -m counterprobe.integrations.transformers FOLDER")
+    print(write_folder(sys.argv[1]))
