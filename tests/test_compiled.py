@@ -7,7 +7,10 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import ModuleType
 
+import numba
 import pytest
+
+from counterprobe.compiled import on_compilation
 
 STEPS = """
 from counterprobe.compiled import inlined
@@ -94,3 +97,16 @@ def test_what_is_kept_of_a_record_that_was_moved_is_compiled_anew(tmp_path, load
     kernels = load()
     moved = importlib.import_module("kept_between").Pair
     assert kernels.total(moved(1.0, 2.0)) == 3
+
+
+def test_compiling_is_told_once_and_only_when_something_is_compiled():
+    @numba.njit
+    def fresh(x):
+        return x + 1
+
+    told = []
+    with on_compilation(lambda: told.append(1)):
+        assert told == []
+        assert fresh(1) == 2
+        assert fresh(1.5) == 2.5  # another kernel, the same announcement
+    assert told == [1]

@@ -11,7 +11,7 @@ import counterprobe as cp
 from counterprobe.cli.main import app
 from counterprobe.extras import MissingExtra, load_extra
 from counterprobe.study.export import COLUMNS, read_rows, write_rows
-from counterprobe.study.table import draw_figure
+from counterprobe.study.table import save_figure
 
 PROJECT = Path(__file__).parents[1] / "pyproject.toml"
 INSTALL = "pip install 'counterprobe[study]'"
@@ -55,7 +55,7 @@ def test_parquet_and_figures_ask_for_the_extra(without, tmp_path):
     with pytest.raises(MissingExtra, match="a Parquet file needs pyarrow: pip install"):
         read_rows(tmp_path / "x.parquet")
     with pytest.raises(MissingExtra, match="a figure needs matplotlib: pip install"):
-        draw_figure([])
+        save_figure([], tmp_path / "x.svg")
     assert list(tmp_path.iterdir()) == []
     write_rows([row], tmp_path / "x.csv")
     assert read_rows(tmp_path / "x.csv") == [row]
@@ -64,8 +64,8 @@ def test_parquet_and_figures_ask_for_the_extra(without, tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "needs"),
     [
-        (["compare", "--n", "20", "--plot", "x.png"], "--plot needs matplotlib"),
-        (["plan", "--n", "4096", "--plot", "x.png"], "--plot needs matplotlib"),
+        (["compare", "--n", "20", "--plot", "x.png"], "a figure needs matplotlib"),
+        (["plan", "--n", "4096", "--plot", "x.png"], "a figure needs matplotlib"),
         (["study", "figure", "--data", "x.csv", "--output", "x.svg"], "a figure needs matplotlib"),
         (["study", "table", "--data", "x.parquet"], "a Parquet file needs pyarrow"),
     ],

@@ -12,13 +12,15 @@ when a file changes that it takes steps from, or the old arithmetic would stay.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from types import FunctionType
 from typing import Any, TypeVar
 
 import numba
+from numba.core import event
 
-__all__ = ["allocating_kernel", "inlined", "kernel"]
+__all__ = ["allocating_kernel", "inlined", "kernel", "on_compilation"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -40,6 +42,25 @@ def inlined(function: F) -> F:
     """Compile a small step into the kernels that call it."""
     compiled: F = njit(inline="always", error_model="numpy", _nrt=False)(function)
     return compiled
+
+
+@contextmanager
+def on_compilation(say: Callable[[], object]) -> Iterator[None]:
+    """Call something once, before the first kernel that is compiled inside, if any is."""
+
+    class Listener(event.Listener):
+        spoken = False
+
+        def on_start(self, event: object) -> None:
+            if not self.spoken:
+                self.spoken = True
+                say()
+
+        def on_end(self, event: object) -> None:
+            pass
+
+    with event.install_listener("numba:compile", Listener()):
+        yield
 
 
 def _kept(function: F, compiler: Callable[[Any], Any]) -> F:

@@ -19,6 +19,7 @@ from typing import Self
 __all__ = [
     "GrowingFile",
     "check_whole_file",
+    "check_writable",
     "read_bytes",
     "read_text",
     "refuse_named_pipe",
@@ -121,6 +122,25 @@ def check_whole_file(file: str | os.PathLike[str]) -> None:
         partial.touch(exist_ok=False)
     finally:
         partial.unlink(missing_ok=True)
+
+
+def check_writable(*files: str | None) -> None:
+    """Refuse files that could not be written, before anything is computed; ``-`` is no file."""
+    for file in files:
+        if file is None or file == "-":
+            continue
+        target = Path(file).resolve()
+        if not target.parent.is_dir():
+            raise ValueError(f"cannot write {file}: the folder {target.parent} does not exist")
+        if target.is_dir():
+            raise ValueError(f"cannot write {file}: it is a folder")
+        if target.exists() and not os.access(target, os.W_OK):
+            raise ValueError(f"cannot write {file}: no permission")
+        try:
+            check_whole_file(target)
+        except OSError as problem:
+            why = problem.strerror or str(problem)
+            raise ValueError(f"cannot write {file}: {why[:1].lower()}{why[1:]}") from None
 
 
 class GrowingFile:

@@ -5,14 +5,14 @@ from __future__ import annotations
 import enum
 import math
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from counterprobe.digests import array_digest
 
-__all__ = ["plain"]
+__all__ = ["differences", "plain"]
 
 
 def plain(value: Any, *, digest_arrays: bool = False, most_items: int | None = None) -> Any:
@@ -70,3 +70,39 @@ def plain(value: Any, *, digest_arrays: bool = False, most_items: int | None = N
         return os.fspath(value)
     text = repr(value)
     return type(value).__name__ if " at 0x" in text else text
+
+
+def differences(
+    before: Any,
+    now: Any,
+    tolerance: float = 0.0,
+    apart: Container[str] = (),
+    name: str = "",
+) -> Iterator[tuple[str, tuple[Any, Any]]]:
+    """Give what is not the same in two plain values: where it is, and both of them.
+
+    Parameters
+    ----------
+    before, now : object
+        Only what the first has is compared: a field that a later version adds is no difference.
+    tolerance : float
+        Relative and absolute, of numbers that were not whole.
+    apart : container of str
+        Names whose values may differ.
+    name : str
+        Where both stand in something larger.
+    """
+    if isinstance(before, dict) and isinstance(now, dict):
+        for key, value in before.items():
+            if key not in apart:
+                inner = f"{name}.{key}" if name else key
+                yield from differences(value, now.get(key), tolerance, apart, inner)
+    elif isinstance(before, list) and isinstance(now, list) and len(before) == len(now):
+        for k, (one, other) in enumerate(zip(before, now, strict=True)):
+            yield from differences(one, other, tolerance, apart, f"{name}[{k}]")
+    elif before != now and not (
+        isinstance(before, float)
+        and isinstance(now, (int, float))
+        and math.isclose(before, now, rel_tol=tolerance, abs_tol=tolerance)
+    ):
+        yield name, (before, now)

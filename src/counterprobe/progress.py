@@ -9,54 +9,65 @@ from contextlib import contextmanager
 from typing import Any
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    ProgressColumn,
+    TextColumn,
+    TimeElapsedColumn,
+)
 from rich.progress import Progress as Bar
 
 from counterprobe.run.unmasking import Progress
 
-__all__ = ["budget_progress", "run_progress"]
+__all__ = ["budget_progress", "counting", "run_progress", "study_progress"]
 
 # Seconds after which a run off a terminal says that it is still there.
 PATIENCE = 10.0
 
 
 @contextmanager
-def run_progress(label: str) -> Iterator[Callable[[Progress], None]]:
-    """Show how a run goes: what it yields is called with every :class:`Progress`."""
+def _bar(
+    label: str, *columns: ProgressColumn, total: float | None = None, **words: Any
+) -> Iterator[Callable[..., None]]:
+    """Show a bar on a terminal: what it yields takes what has changed.
+
+    ``say``, where it is given, is what a line off the terminal says once, if it all takes long.
+    """
     console = Console(stderr=True)
     due = math.inf if console.is_terminal else time.monotonic() + PATIENCE
-    bar = Bar(
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TextColumn("masks committed, {task.fields[submissions]}"),
-        TimeElapsedColumn(),
-        console=console,
-        transient=True,
-        disable=not console.is_terminal,
-    )
-    with bar:
-        task = bar.add_task(label, total=None, submissions=_submissions(0))
+    shown = (TextColumn("{task.description}"), BarColumn(), *columns)
+    with Bar(*shown, console=console, transient=True, disable=not console.is_terminal) as bar:
+        task = bar.add_task(label, total=total, **words)
 
-        def update(progress: Progress) -> None:
+        def update(say: Callable[[], str] | None = None, **changed: Any) -> None:
             nonlocal due
-            if time.monotonic() >= due:
+            if say is not None and time.monotonic() >= due:
                 due = math.inf
-                said = f"{progress.committed:,} of {progress.masked:,} masks committed"
-                console.print(
-                    f"counterprobe: {label}: still running, {said}, "
-                    f"{_submissions(progress.ledger.total)}",
-                    soft_wrap=True,
-                    highlight=False,
-                )
-            bar.update(
-                task,
-                total=progress.masked,
-                completed=progress.committed,
-                submissions=_submissions(progress.ledger.total),
-            )
+                console.print(f"counterprobe: {label}: {say()}", soft_wrap=True, highlight=False)
+            bar.update(task, **changed)
 
         yield update
+
+
+@contextmanager
+def run_progress(label: str) -> Iterator[Callable[[Progress], None]]:
+    """Show how a run goes: what it yields is called with every :class:`Progress`."""
+    said = TextColumn("masks committed, {task.fields[submissions]}")
+    columns = (MofNCompleteColumn(), said, TimeElapsedColumn())
+    with _bar(label, *columns, submissions=_submissions(0)) as update:
+
+        def show(progress: Progress) -> None:
+            paid = _submissions(progress.ledger.total)
+            done = f"{progress.committed:,} of {progress.masked:,} masks committed"
+            update(
+                lambda: f"still running, {done}, {paid}",
+                total=progress.masked,
+                completed=progress.committed,
+                submissions=paid,
+            )
+
+        yield show
 
 
 def _submissions(count: int) -> str:
@@ -66,35 +77,70 @@ def _submissions(count: int) -> str:
 @contextmanager
 def budget_progress(label: str) -> Iterator[Callable[[Any], None]]:
     """Show how much of a budget is spent: what it yields is called with every ``Spent``."""
-    console = Console(stderr=True)
-    due = math.inf if console.is_terminal else time.monotonic() + PATIENCE
-    bar = Bar(
-        TextColumn("{task.description}"),
-        BarColumn(),
-        TextColumn("{task.fields[said]}"),
-        TimeElapsedColumn(),
-        console=console,
-        transient=True,
-        disable=not console.is_terminal,
-    )
-    with bar:
-        task = bar.add_task(label, total=1.0, said="")
+    columns = (TextColumn("{task.fields[said]}"), TimeElapsedColumn())
+    with _bar(label, *columns, total=1.0, said="") as update:
 
-        def update(spent: Any) -> None:
-            nonlocal due
+        def show(spent: Any) -> None:
             said = f"{spent.now}: {spent.evaluations:,} of {spent.max_evaluations:,} evaluations"
-            if time.monotonic() >= due:
-                due = math.inf
-                console.print(
-                    f"counterprobe: {label}: still measuring, {said}, "
-                    f"{spent.seconds:.0f} of {spent.max_seconds:g} seconds",
-                    soft_wrap=True,
-                    highlight=False,
-                )
             shares = (
                 spent.evaluations / max(spent.max_evaluations, 1),
                 spent.seconds / max(spent.max_seconds, 1e-9),
             )
-            bar.update(task, completed=min(1.0, max(shares)), said=said)
+            update(
+                lambda: (
+                    f"still measuring, {said}, {spent.seconds:.0f} of {spent.max_seconds:g} "
+                    "seconds"
+                ),
+                completed=min(1.0, max(shares)),
+                said=said,
+            )
 
-        yield update
+        yield show
+
+
+@contextmanager
+def study_progress(label: str, losses: list[str]) -> Iterator[Callable[[Any], None]]:
+    """Show how a study goes: what it yields is called with every ``StudyProgress``.
+
+    Parameters
+    ----------
+    label : str
+    losses : list of str
+        Filled with why workers were lost.
+    """
+    columns = (
+        MofNCompleteColumn(),
+        TextColumn("runs, {task.fields[cells]} cells, {task.fields[left]}"),
+        TimeElapsedColumn(),
+        TextColumn("{task.fields[lost]}", style="red"),
+        TextColumn("{task.fields[running]}", style="dim"),
+    )
+    with _bar(label, *columns, cells="", left="", lost="", running="") as update:
+
+        def show(standing: Any) -> None:
+            left = standing.remaining_seconds
+            losses[:] = standing.losses
+            update(
+                total=standing.expected,
+                completed=standing.done,
+                cells=f"{standing.cells_done}/{standing.num_cells}",
+                left="" if left is None else f"about {_duration(left)} left",
+                lost=f"{len(losses)} workers lost" if losses else "",
+                running="; ".join(f"{t.phase} {t.cell or ''}".strip() for t in standing.running),
+            )
+
+        yield show
+
+
+@contextmanager
+def counting(label: str, total: int) -> Iterator[Callable[[int], None]]:
+    """Show how many of some things are done: what it yields is told how many."""
+    with _bar(label, MofNCompleteColumn(), TimeElapsedColumn(), total=total) as update:
+        yield lambda done: update(completed=done)
+
+
+def _duration(seconds: float) -> str:
+    """Write a duration in the unit that suits it."""
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"

@@ -10,9 +10,9 @@ import command_line
 import counterprobe as cp
 import counterprobe.cli.compare as compare_module
 import counterprobe.evaluation.comparison as comparison_module
-from counterprobe.cli.compare import parse_samplers
 from counterprobe.evaluation import batch_kl
 from counterprobe.samplers import SAMPLERS, LLaDA, OneBatch, RandomBalanced
+from counterprobe.samplers.registry import read_samplers
 
 invoke = partial(command_line.invoke, "compare")
 json_of = partial(command_line.record_of, "compare")
@@ -97,7 +97,7 @@ def test_a_run_of_compare_is_the_run_of_sample():
 
 
 def test_settings_follow_colons():
-    chosen = parse_samplers("one-batch, llada:steps=7:block-length=4 ,random-balanced:batches=3")
+    chosen = read_samplers("one-batch, llada:steps=7:block-length=4 ,random-balanced:batches=3")
     assert chosen == [OneBatch(), LLaDA(7, block_length=4), RandomBalanced(3)]
 
 

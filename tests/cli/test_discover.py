@@ -192,7 +192,7 @@ def test_bad_input_is_refused_before_anything_is_evaluated(unasked, arguments, m
         (["--mode", "bogus"], "mode must be one of auto, exact, soft; got 'bogus'"),
         (["--mode", "exact", "--probes", 16], "soft settings go with mode='soft'"),
         (["--mode", "soft", "--probes", 0], "probes must be at least 1, got 0"),
-        (["--mode", "soft", "--set", "foo=3"], "got foo"),
+        (["--mode", "soft", "--set", "foo=3"], "the soft screen has no setting 'foo'"),
         (["--set", "foo"], "--set takes key=value, got 'foo'"),
         (["--seed", -1], "seed must be a non-negative integer, got -1"),
     ],

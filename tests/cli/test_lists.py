@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-import counterprobe.cli.models as module
+import counterprobe.cli.lists as module
 from command_line import invoke, record_of, said
 from counterprobe.models import registry
 from counterprobe.samplers import SAMPLERS, build_sampler, describe_samplers

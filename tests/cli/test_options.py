@@ -8,7 +8,7 @@ import typer
 from typer.testing import CliRunner
 
 from command_line import refused
-from counterprobe.cli import options, output
+from counterprobe.cli import output
 from counterprobe.cli.options import Text, read_sequence
 
 
@@ -55,16 +55,6 @@ def test_options_of_another_model_are_refused():
 def test_nothing_is_probed_without_a_temperature(temperature):
     with pytest.raises(ValueError, match="--temperature must be above 0"):
         Text("EVX", temperature=temperature).task("sapiens-heavy", is_probed=True)
-
-
-def test_settings_are_key_value_words():
-    words = ["batches=4", "tv-cut = 0.1", "name=a=b", "empty="]
-    assert options.parse_settings(words) == {
-        "batches": "4", "tv_cut": "0.1", "name": "a=b", "empty": "",
-    }  # fmt: skip
-    for word in ("batches", "=4", ""):
-        with pytest.raises(ValueError, match="key=value"):
-            options.parse_settings([word])
 
 
 def test_edges_do_not_mix_with_a_family(tmp_path):

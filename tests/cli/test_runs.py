@@ -1,8 +1,6 @@
 """What stands around a run: nothing unasked, warm kernels, and a word about what it will cost."""
 
-import numba
 import pytest
-from numba.core import event
 
 import counterprobe as cp
 from command_line import invoke, refused
@@ -30,22 +28,6 @@ def test_nothing_is_put_around_an_oracle_unasked(table_law):
 def test_fault_options_are_checked_first(words, message):
     assert message in refused("discover", "--n", 20, *words)
     assert message in refused("infill", "--model", "sapiens-heavy", *words)
-
-
-# ----- Compiling --------------------------------------------------------------------------------
-
-
-def test_compiling_is_said_once_and_only_when_something_is_compiled(capsys):
-    @numba.njit
-    def fresh(x):
-        return x + 1
-
-    with event.install_listener("numba:compile", runs._Announcer()):
-        assert capsys.readouterr().err == ""
-        assert fresh(1) == 2
-        assert fresh(1.5) == 2.5  # another kernel, the same announcement
-    said = capsys.readouterr().err
-    assert said == "counterprobe: compiling, once; later runs find it done\n"
 
 
 def test_a_small_run_of_each_rule_goes_first_and_once(monkeypatch):

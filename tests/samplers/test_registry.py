@@ -15,6 +15,7 @@ from counterprobe.samplers import (
     build_sampler,
     describe_samplers,
 )
+from counterprobe.samplers.registry import read_settings
 
 
 @dataclass(frozen=True)
@@ -148,3 +149,13 @@ def test_every_sampler_is_described(knobs):
     assert described["factor"]["sweep"]["setting"] == "factor"
     assert 1.0 in described["factor"]["sweep"]["values"]
     assert described["centroid-layers"]["knows"] == "its forest"
+
+
+def test_settings_are_key_value_words():
+    words = ["batches=4", "tv-cut = 0.1", "name=a=b", "empty="]
+    assert read_settings(words) == {
+        "batches": "4", "tv_cut": "0.1", "name": "a=b", "empty": "",
+    }  # fmt: skip
+    for word in ("batches", "=4", ""):
+        with pytest.raises(ValueError, match="key=value"):
+            read_settings([word])

@@ -17,12 +17,13 @@ import numpy as np
 import counterprobe as cp
 from attentive import AttentiveLaw
 from counterprobe.cli.options import read_sequence
-from counterprobe.cli.reproduce import differences, read_result
+from counterprobe.cli.reproduce import read_result
 from counterprobe.errors import CounterprobeError
 from counterprobe.models.letters import AMINO_ACIDS, Letters
 from counterprobe.models.proteins.backbones import Backbone
 from counterprobe.models.proteins.structures import read_backbone
 from counterprobe.oracles import reply_file as replies
+from counterprobe.plain import differences
 from counterprobe.study import Store, read_config
 from counterprobe.study.config import config_from_dict
 from counterprobe.study.export import COLUMNS, read_rows, write_rows

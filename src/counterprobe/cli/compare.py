@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Annotated, Any
 
@@ -11,16 +11,23 @@ import typer
 
 from counterprobe.cli import options, output
 from counterprobe.cli.output import Column, number
-from counterprobe.cli.plots import check_plot, plot_quality
 from counterprobe.cli.runs import run_record, say_costs, warm_up
 from counterprobe.evaluation import Trial
 from counterprobe.evaluation.batch_kl import DEFAULT_DRAWS
-from counterprobe.evaluation.comparison import Comparison, compare_on, compare_sampler, swept
+from counterprobe.evaluation.comparison import (
+    Comparison,
+    compare_on,
+    compare_sampler,
+    sweeps_of,
+    swept,
+)
+from counterprobe.plots import check_picture, plot_quality
 from counterprobe.run.ledger import Right
-from counterprobe.samplers import SAMPLERS, Sampler, build_sampler
+from counterprobe.samplers import Sampler
+from counterprobe.samplers.registry import read_samplers
 from counterprobe.targets.law import ForestLaw
 
-__all__ = ["SamplerNames", "compare", "label", "parse_samplers", "sweeps_of"]
+__all__ = ["SamplerNames", "compare"]
 
 DEFAULT = (
     "one-batch,random-balanced,spread,maskgit,llada,threshold,entropy-bounded,punt,"
@@ -95,10 +102,10 @@ def compare(
         if count < 1:
             raise ValueError(f"{name} must be at least 1, got {count}")
     if plot is not None:
-        check_plot(plot)
+        check_picture(plot)
         if not evaluate:
             raise ValueError("--plot draws the batch KL: leave out --no-evaluate")
-    chosen = parse_samplers(samplers or DEFAULT)
+    chosen = read_samplers(samplers or DEFAULT)
     drawn = [replace(target, target_seed=target.target_seed + k) for k in range(targets)]
     laws = [one.build() for one in drawn]
     law = laws[0]
@@ -155,8 +162,8 @@ def compare(
             "targets": targets,
             "seed": seed,
             "runs": runs,
-            "samplers": [_summary(entry) for entry in compared],
-            "sweeps": {name: [_summary(point) for point in line] for name, line in lines.items()},
+            "samplers": [entry.summary() for entry in compared],
+            "sweeps": {name: [point.summary() for point in line] for name, line in lines.items()},
             "records": records,
         },
     )
@@ -171,39 +178,6 @@ def compare(
     if problems:
         output.complain("; ".join(problems))
         raise typer.Exit(output.FAILED)
-
-
-# ----- Samplers by name -----------------------------------------------------------------------
-
-
-def parse_samplers(text: str) -> list[Sampler]:
-    """Read ``name:key=value:key=value,name``; 'all' is every sampler with its defaults."""
-    if text.strip() == "all":
-        # Theory mode is infeasible on the families at any size one would compare at.
-        return [cls() for name, cls in SAMPLERS.items() if name != "packed-theory"]
-    chosen = []
-    for word in text.split(","):
-        name, *settings = word.strip().split(":")
-        if not name:
-            raise ValueError(f"--samplers takes names separated by commas, got {text!r}")
-        chosen.append(build_sampler(name, options.parse_settings(settings)))
-    return chosen
-
-
-def label(sampler: Sampler, besides: str | None = None) -> str:
-    """Return the name, with the settings that differ from the defaults, all or all but one."""
-    default = type(sampler)().settings
-    changed = {k: v for k, v in sampler.settings.items() if v != default[k] and k != besides}
-    return " ".join([sampler.name, *(f"{key}={value}" for key, value in changed.items())])
-
-
-def sweeps_of(samplers: Iterable[Sampler]) -> dict[str, Sampler]:
-    """Return what to sweep, by name: samplers that differ in the swept setting alone are one."""
-    found: dict[str, Sampler] = {}
-    for sampler in samplers:
-        knob = None if sampler.sweep is None else sampler.sweep.setting
-        found.setdefault(label(sampler, knob), sampler)
-    return found
 
 
 # ----- What people and files get --------------------------------------------------------------
@@ -235,7 +209,7 @@ def _cells(entry: Comparison) -> list[str]:
     rights = entry.sampler.rights
     selects = Right.SELECT_AFTER_REPLY in rights
     return [
-        label(entry.sampler),
+        entry.sampler.label(),
         _count(entry.mean("total")),
         _count(entry.mean("total_without_rights")) if selects else "",
         _count(entry.mean("depth")),
@@ -266,25 +240,3 @@ def _records(
             itertools.product(cases, seeds), entry.trials, strict=False
         )  # an error may have ended the trials
     ]
-
-
-def _summary(entry: Comparison) -> dict[str, Any]:
-    sampler = entry.sampler
-    counts = ("depth", "depth_without_rights", "widest_stage", "probes", "commits")
-    return {
-        "sampler": sampler.name,
-        "settings": sampler.settings,
-        "submissions": entry.mean("total"),
-        "submissions_without_rights": entry.mean("total_without_rights"),
-        **{name: entry.mean(name) for name in counts},
-        "tokens_per_forward": entry.tokens_per_forward,
-        "rights": sampler.rights.names(),
-        "knows": sampler.knows,
-        "batch_kl": entry.batch_kl,
-        "batch_kl_se": entry.batch_kl_se,
-        "seconds": entry.seconds,
-        "exact": entry.is_exact,
-        "bound": sampler.bound,
-        "completed": len(entry.completed),
-        "reason": entry.refusal,
-    }

@@ -13,12 +13,12 @@ from rich.console import Console
 
 from counterprobe.arrays import StateArray
 from counterprobe.cli import options, output, runs
-from counterprobe.cli.compare import SamplerNames, label, parse_samplers, sweeps_of
+from counterprobe.cli.compare import SamplerNames
 from counterprobe.cli.output import Column, number
-from counterprobe.evaluation.comparison import swept
+from counterprobe.evaluation.comparison import sweeps_of, swept
 from counterprobe.infilling.comparing import QUALITIES, ModelComparison, SamplerOnModel
 from counterprobe.infilling.task import make_task
-from counterprobe.samplers import Sampler
+from counterprobe.samplers.registry import read_samplers
 from counterprobe.sampling import Orders
 from counterprobe.states import MASK
 
@@ -97,7 +97,7 @@ def compare_models(
         raise ValueError(f"--count must be at least 2, to know an error; got {count}")
     if orders not in get_args(Orders):
         raise ValueError(f"--orders must be one of {', '.join(get_args(Orders))}; got {orders!r}")
-    chosen = parse_samplers(DEFAULT if samplers is None else samplers)
+    chosen = read_samplers(DEFAULT if samplers is None else samplers)
     where = engine.open(faults.timeout)
     task = _masking(text, length).task(model, where)
     if not (task.given == MASK).any():
@@ -106,7 +106,7 @@ def compare_models(
     kind = quality or ("likelihood" if tokens is None else "recovery")
     _check_quality(kind, tokens, sweep, evaluate)
     about = {**output.determining()["options"], "device": None, "length": task.oracle.length}
-    asked = sweeps_of(chosen) if sweep else {label(one): one for one in chosen}
+    asked = sweeps_of(chosen) if sweep else {one.label(): one for one in chosen}
     lines: dict[str, list[SamplerOnModel]] = {}
     interrupted = False
     with runs.oracle_chain(task.oracle, faults, {**about, "given": task.given}, where) as chain:
@@ -193,15 +193,6 @@ def _read_truth(
     return tokens
 
 
-def _point(sampler: Sampler) -> str:
-    """Return the name of one point of a sweep: the value that is tried is always there."""
-    if sampler.sweep is None:
-        return label(sampler)
-    knob = sampler.sweep.setting
-    name, *changed = label(sampler, knob).split(" ")
-    return " ".join([name, f"{knob}={sampler.settings[knob]}", *changed])
-
-
 # ----- What people see ------------------------------------------------------------------------
 
 
@@ -229,7 +220,7 @@ def _notes(shared: ModelComparison, entries: list[SamplerOnModel], recheck: floa
 
 def _cells(entry: SamplerOnModel, *, is_swept: bool) -> list[str]:
     batch, quality = entry.batch, entry.quality
-    name = _point(entry.sampler) if is_swept else label(entry.sampler)
+    name = entry.sampler.label(swept=is_swept or None)
     if batch is None or quality is None:
         return [name] + ["-"] * (len(COLUMNS) - 1)
     kl, test, scored = quality.batch_kl, quality.test, quality.likelihood

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import Annotated, Any
 
 import numpy as np
@@ -12,7 +11,6 @@ from counterprobe.cli import options, output
 from counterprobe.evaluation.dependence import (
     DEFAULT_SAMPLES,
     DependenceProfile,
-    Total,
     dependence_profile,
     estimate_dependence,
 )
@@ -88,19 +86,12 @@ def _rows(profile: DependenceProfile) -> dict[str, Any]:
     places = np.unique(np.linspace(0, count - 1, 5).round().astype(int))
     evaluations = f", {profile.ledger.total:,} evaluations" if profile.ledger.total else ""
     return {
-        "total correlation": _nats(profile.total),
-        "dual total correlation": _nats(profile.dual),
-        "effective total correlation": _nats(profile.effective),
+        "total correlation": str(profile.total),
+        "dual total correlation": str(profile.dual),
+        "effective total correlation": str(profile.effective),
         **{
             f"entropy given {j:,} other{'' if j == 1 else 's'}": f"{profile.curve[j]:.5g}"
             for j in places
         },
         "the curve": METHODS[profile.method] + evaluations,
     }
-
-
-def _nats(total: Total) -> str:
-    value = f"{'at most ' if total.is_bound else ''}{total.value:.6g}"
-    if math.isnan(total.standard_error):
-        return f"{value} (error unknown)"
-    return f"{value} (SE {total.standard_error:.2g})" if total.standard_error else value

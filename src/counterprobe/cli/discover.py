@@ -13,7 +13,6 @@ from rich.text import Text
 
 from counterprobe.cli import options, output, runs
 from counterprobe.cli.output import number
-from counterprobe.cli.plots import check_plot, plot_structure
 from counterprobe.discovery import SoftStructure, Structure
 from counterprobe.discovery import discover as find_structure
 from counterprobe.discovery.soft import SoftSettings
@@ -21,6 +20,8 @@ from counterprobe.engines import ShardedOracle
 from counterprobe.errors import Infeasible
 from counterprobe.infilling.task import Task, about_task, make_task
 from counterprobe.planning import plan_for
+from counterprobe.plots import check_picture, plot_structure
+from counterprobe.samplers.registry import read_settings, settings_of
 from counterprobe.streams import Streams
 from counterprobe.trace import About
 
@@ -88,10 +89,12 @@ def discover(
     """
     output.check_writable(json, out, plot)
     if plot is not None:
-        check_plot(plot)
+        check_picture(plot)
     if out is not None and not out.endswith(".npz"):
         raise ValueError(f"--out must end in .npz, got {out}")
-    chosen = _read_settings(settings, probes)
+    chosen = settings_of(SoftSettings, read_settings(settings), "the soft screen")
+    if probes is not None:
+        chosen["probes"] = probes
     where = engine.open(faults.timeout)
     about_run: dict[str, Any] = {**output.determining()["options"], "device": None}
     if model is not None:
@@ -142,30 +145,6 @@ def discover(
     measured = {"measuring": task.num_measured, "seconds": seconds}
     output.write_result(json, {"target": name, **found.summary(), **measured, **chain.record()})
     output.say_written(console, out, plot, trace.trace)
-
-
-def _read_settings(settings: list[str] | None, probes: int | None) -> dict[str, Any]:
-    """Return the settings of the soft screen."""
-    chosen: dict[str, Any] = {
-        key: _number(value) for key, value in options.parse_settings(settings).items()
-    }
-    unknown = [name for name in chosen if name not in SoftSettings.__slots__]
-    if unknown:
-        raise ValueError(
-            f"--set must name a setting of the soft screen ({', '.join(SoftSettings.__slots__)}); "
-            f"got {unknown[0]}"
-        )
-    return chosen if probes is None else {**chosen, "probes": probes}
-
-
-def _number(text: str) -> Any:
-    """Read a setting: a whole number, a number, or a word."""
-    for kind in (int, float):
-        try:
-            return kind(text)
-        except ValueError:
-            continue
-    return text
 
 
 @contextmanager

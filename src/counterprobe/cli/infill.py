@@ -22,7 +22,7 @@ from counterprobe.infilling.terms import DEFAULT_SAMPLER, infill_record, rule_of
 from counterprobe.infilling.writing import KINDS, check_kind, write_texts
 from counterprobe.run.batches import SampleBatch
 from counterprobe.run.results import StopReason
-from counterprobe.samplers.registry import default_orders, structure_settings
+from counterprobe.samplers.registry import default_orders, read_settings, structure_settings
 from counterprobe.sampling import AT_ONCE
 
 __all__ = ["infill"]
@@ -117,7 +117,7 @@ def infill(
     whole_number("--likelihood-orders", likelihood_orders)
     _check_traced(trace.trace, trace_sequence, count)
     known = None if structure is None else load_structure(structure)
-    named = _checked_settings(known, options.parse_settings(settings), batches)
+    named = _checked_settings(known, read_settings(settings), batches)
     rule = rule_of(sampler, known, named)
     where = engine.open(faults.timeout)
     started = time.perf_counter()

@@ -14,12 +14,11 @@ from counterprobe.cli.compare_models import compare_models
 from counterprobe.cli.dependence import dependence
 from counterprobe.cli.discover import discover
 from counterprobe.cli.infill import infill
-from counterprobe.cli.models import models
+from counterprobe.cli.lists import models, samplers
 from counterprobe.cli.plan import plan
 from counterprobe.cli.reference import reference
 from counterprobe.cli.reproduce import reproduce
 from counterprobe.cli.sample import sample
-from counterprobe.cli.samplers import samplers
 from counterprobe.cli.study import study
 from counterprobe.cli.trace import trace
 from counterprobe.cli.verify import verify

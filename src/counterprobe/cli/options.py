@@ -75,17 +75,6 @@ Order = Annotated[
 ]
 
 
-def parse_settings(pairs: Sequence[str] | None) -> dict[str, str]:
-    """Read ``key=value`` words."""
-    settings = {}
-    for pair in pairs or ():
-        key, separator, value = pair.partition("=")
-        if not separator or not key:
-            raise ValueError(f"--set takes key=value, got {pair!r}")
-        settings[key.strip().replace("-", "_")] = value.strip()
-    return settings
-
-
 def check_draws(kl_draws: int) -> None:
     """Refuse too few draws to know an error."""
     if kl_draws < 2:

@@ -17,13 +17,11 @@ import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, field, fields, is_dataclass
-from pathlib import Path
 from types import UnionType
 from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 
 import typer
 from rich.console import Console, Group
-from rich.progress import Progress as Bar
 from rich.table import Table
 from rich.text import Text
 
@@ -35,9 +33,11 @@ from counterprobe.errors import (
     StructureError,
 )
 from counterprobe.extras import MissingExtra
-from counterprobe.files import check_whole_file, whole_file
+from counterprobe.files import check_writable as check_writable
+from counterprobe.files import whole_file
 from counterprobe.plain import plain
 from counterprobe.progress import budget_progress as budget_progress
+from counterprobe.progress import counting as counting
 from counterprobe.progress import run_progress as run_progress
 from counterprobe.run.results import versions
 
@@ -226,15 +226,6 @@ def announce(text: str) -> None:
         print(f"counterprobe: {text}", file=sys.stderr, flush=True)
 
 
-@contextmanager
-def counting(what: str, total: int) -> Iterator[Callable[[int], None]]:
-    """Show on a terminal how many of some things are done: what it yields is told how many."""
-    console = Console(stderr=True)
-    with Bar(console=console, transient=True, disable=not console.is_terminal) as bar:
-        task = bar.add_task(what, total=total)
-        yield lambda done: bar.update(task, completed=done)
-
-
 def set_verbosity(verbose: bool) -> None:
     """Send the library's log to standard error."""
     if verbose:
@@ -244,25 +235,6 @@ def set_verbosity(verbose: bool) -> None:
 
 
 # ----- Files --------------------------------------------------------------------------------
-
-
-def check_writable(*files: str | None) -> None:
-    """Refuse output files that cannot be written, before anything is computed."""
-    for file in files:
-        if file is None or file == "-":
-            continue
-        target = Path(file).resolve()
-        if not target.parent.is_dir():
-            raise ValueError(f"cannot write {file}: the folder {target.parent} does not exist")
-        if target.is_dir():
-            raise ValueError(f"cannot write {file}: it is a folder")
-        if target.exists() and not os.access(target, os.W_OK):
-            raise ValueError(f"cannot write {file}: no permission")
-        try:
-            check_whole_file(target)
-        except OSError as problem:
-            why = problem.strerror or str(problem)
-            raise ValueError(f"cannot write {file}: {why[:1].lower()}{why[1:]}") from None
 
 
 def write_result(file: str | None, content: dict[str, Any]) -> None:

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from typing import Annotated, Any
 
 import typer
 
 from counterprobe.cli import options, output
-from counterprobe.cli.plots import check_plot, plot_tradeoff
+from counterprobe.plots import check_picture, plot_tradeoff
 from counterprobe.targets import families
 from counterprobe.targets.class_checker import check_class
-from counterprobe.theory import bounds
-from counterprobe.theory.parameters import MIN_CUTOFF, Calibration, calibrate
+from counterprobe.theory import Calibration, Guarantee, guarantee
 
 __all__ = ["plan"]
 
@@ -54,124 +52,64 @@ def plan(
     """
     output.check_writable(json, plot)
     if plot is not None:
-        check_plot(plot)
-    given = {"epsilon": epsilon, **budgets.given()}
-    public, clipped = _at_cutoff(calibrate(n, vocab, degree_cutoff=MIN_CUTOFF, **given), s, cutoff)
-    feasible = bounds.feasibility(public)
-    _, caps = bounds.guarantee_caps(public, s)
-    tight, tight_caps = bounds.guarantee_caps(public, s, tight=True)
-    lower = bounds.lower_bound(
+        check_picture(plot)
+    found = guarantee(
         n,
         vocab,
-        epsilon=epsilon,
         rank_exponent=s,
+        epsilon=epsilon,
+        cutoff=cutoff,
         target_error=target_error,
-        hellinger_radius=public.hellinger_radius,
-        edge_signal=public.edge_signal,
+        **budgets.given(),
     )
-    rule: Any = "best" if cutoff == "best" else "balanced"
-    given.pop("kl_row_budget", None)
-    crossing = bounds.crossing_length(rank_exponent=s, cutoff=rule, **given)
-    record = {
-        "n": n,
-        "vocab": vocab,
-        "s": s,
-        "epsilon": epsilon,
-        "case": public.case,
-        "cutoff_rule": cutoff,
-        "cutoff_clipped": clipped,
-        "parameters": {**asdict(public), "risk_bound": public.risk_bound},
-        "target_risk": public.target_risk,
-        "meets_target": public.meets_target,
-        "feasible_by_lemma": feasible.by_lemma,
-        "feasible_directly": feasible.directly,
-        "infeasible_reason": feasible.reason,
-        "threshold": feasible.threshold,
-        "lower_bound": asdict(lower),
-        "caps": asdict(caps),
-        "tight": {
-            "num_colors": tight.num_colors,
-            "num_colorings": tight.num_colorings,
-            "caps": asdict(tight_caps),
-        },
-        "total_below_n": feasible.directly and caps.total < n,
-        "below_n_from": crossing,
-    }
+    record, public, tight = found.as_dict(), found.public, found.tight_caps
     console = output.console_for(json)
-    console.print(
-        output.key_value_table(
-            f"Public parameters, case {public.case}, N = {n:,}, V = {vocab:,}, s = {s:g}, "
-            f"epsilon = {epsilon:g}",
-            _parameter_rows(public, cutoff, clipped, feasible),
-        )
-    )
+    title = f"Public parameters, case {public.case}, N = {n:,}, V = {vocab:,}, s = {s:g}, "
+    title += f"epsilon = {epsilon:g}"
+    console.print(output.key_value_table(title, _parameter_rows(found)))
     console.print()
-    console.print(
-        output.key_value_table(
-            "Caps that no path exceeds",
-            {
-                "columns": caps.columns,
-                "probes": f"{caps.probes:,} (tight: {tight_caps.probes:,})",
-                "commit rounds": caps.commits,
-                "depth": caps.depth,
-                "total": f"{caps.total:,} (tight: {tight_caps.total:,})",
-                "tight colors, colorings": f"{tight.num_colors:,}, {tight.num_colorings:,}",
-                "proved risk": _risk(public),
-            },
-        )
-    )
+    rows = {
+        "columns": found.caps.columns,
+        "probes": f"{found.caps.probes:,} (tight: {tight.probes:,})",
+        "commit rounds": found.caps.commits,
+        "depth": found.caps.depth,
+        "total": f"{found.caps.total:,} (tight: {tight.total:,})",
+        "tight colors, colorings": f"{found.tight.num_colors:,}, {found.tight.num_colorings:,}",
+        "proved risk": _risk(public),
+    }
+    console.print(output.key_value_table("Caps that no path exceeds", rows))
     console.print()
-    console.print(_lower_line(lower, public))
+    console.print(_lower_line(found))
     if family is not None:
         record["family"] = _check_family(console, family, s, public.edge_signal)
-    console.print(_verdict(n, feasible, caps.total, crossing, rule))
+    console.print(_verdict(found))
     if plot is not None:
-        plot_tradeoff(plot, public, s, lower)
+        plot_tradeoff(plot, public, s, found.lower)
         output.say_written(console, plot)
     output.write_json(json, record)
-    if not feasible.directly:
-        output.complain(f"infeasible: {feasible.reason}")
+    if not found.feasible.directly:
+        output.complain(f"infeasible: {found.feasible.reason}")
         raise typer.Exit(output.INFEASIBLE)
 
 
-def _at_cutoff(public: Calibration, s: float, cutoff: str) -> tuple[Calibration, bool]:
-    """Return the calibration at the cutoff asked for, and whether that was clipped."""
-    if cutoff == "best":
-        return bounds.cheapest_cutoff(public, s), False
-    clipped = False
-    if cutoff == "balanced":
-        chosen, clipped = bounds.balanced_cutoff(public.length, public.edge_signal, s)
-    else:
-        try:
-            chosen = int(cutoff)
-        except ValueError:
-            raise ValueError(
-                f"--cutoff must be a number, 'balanced' or 'best', got {cutoff!r}"
-            ) from None
-    return public.with_cutoff(chosen), clipped
-
-
-def _parameter_rows(
-    public: Calibration, cutoff: str, clipped: bool, feasible: bounds.Feasibility
-) -> dict[str, Any]:
-    note = ", clipped to its domain" if clipped else ""
-    kl_rows = {}
-    if public.kl_row_budget is not None:
-        kl_rows = {
-            "KL tolerance": f"{public.kl_tolerance:.4g}",
-            "KL row budget": f"{public.kl_row_budget:.4g}",
-        }
+def _parameter_rows(found: Guarantee) -> dict[str, Any]:
+    public, feasible = found.public, found.feasible
+    note = ", clipped to its domain" if found.is_clipped else ""
+    values = {
+        "Hellinger radius": public.hellinger_radius,
+        "KL tolerance": public.kl_tolerance if public.kl_row_budget is not None else None,
+        "KL row budget": public.kl_row_budget,
+        "row error": public.row_error,
+        "edge signal": public.edge_signal,
+        "tail tolerance": public.tail_tolerance,
+        "resolution": public.resolution,
+        "failure budget": public.failure_budget,
+    }
     return {
-        "degree cutoff d": f"{public.degree_cutoff:,} ({cutoff}{note})",
+        "degree cutoff d": f"{public.degree_cutoff:,} ({found.cutoff}{note})",
         "chunks J, chunk size": f"{public.chunk_count:,}, {public.chunk_size:,}",
         "colors p, colorings M": f"{public.num_colors:,}, {public.num_colorings:,}",
-        "Hellinger radius": f"{public.hellinger_radius:.4g}",
-        **kl_rows,
-        "row error": f"{public.row_error:.4g}",
-        "edge signal": f"{public.edge_signal:.4g}",
-        "tail tolerance": f"{public.tail_tolerance:.4g}",
-        "resolution": f"{public.resolution:.4g}",
-        "failure budget": f"{public.failure_budget:.4g}",
+        **{name: f"{value:.4g}" for name, value in values.items() if value is not None},
         "peel phases, screens": f"{public.phase_cap:,}, {public.screen_cap:,}",
         "feasible by the lemma": "yes" if feasible.by_lemma else "no",
         "feasible directly": "yes" if feasible.directly else f"no: {feasible.reason}",
@@ -184,8 +122,9 @@ def _risk(public: Calibration) -> str:
     return text if public.meets_target else f"{text}, ABOVE the target {public.target_risk:.4g}"
 
 
-def _lower_line(lower: bounds.LowerBound, public: Calibration) -> str:
-    where = "Lower bound" if public.case == "tv" else "Lower bound (of case tv)"
+def _lower_line(found: Guarantee) -> str:
+    lower = found.lower
+    where = "Lower bound" if found.public.case == "tv" else "Lower bound (of case tv)"
     what = f"{where} for TV error {lower.target_error:.4g}"
     if not lower.applies:
         return f"{what}: does not apply ({lower.reason})."
@@ -213,16 +152,14 @@ def _check_family(console: Any, family: str, s: float, edge_signal: float) -> di
     }
 
 
-def _verdict(
-    n: int, feasible: bounds.Feasibility, total: int, crossing: int | None, rule: str
-) -> str:
-    where = (
-        "at no N up to 10^60"
-        if crossing is None
-        else f"only from about N = {float(crossing):.1e} on"
-    )
-    if feasible.directly and total < n:
+def _verdict(found: Guarantee) -> str:
+    n, total = found.public.length, found.caps.total
+    if found.pays:
         return f"The guarantee's total is below N: {total:,} < {n:,}."
+    where = "at no N up to 10^60"
+    if found.crossing is not None:
+        where = f"only from about N = {float(found.crossing):.1e} on"
+    rule = "best" if found.cutoff == "best" else "balanced"
     return (
         f"The guarantee's total is NOT below N here ({total:,} against {n:,}); with the {rule} "
         f"cutoff and a vocabulary as large as N it would be, {where}. The tuned modes cost far "

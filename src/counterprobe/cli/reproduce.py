@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import json as json_module
-import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Annotated, Any
 
 import typer
@@ -19,8 +18,9 @@ from counterprobe.cli.reference import reference
 from counterprobe.cli.sample import sample
 from counterprobe.cli.verify import verify
 from counterprobe.files import read_text
+from counterprobe.plain import differences
 
-__all__ = ["differences", "read_result", "reproduce"]
+__all__ = ["read_result", "reproduce"]
 
 COMMANDS: dict[str, Callable[..., None]] = {
     "sample": sample,
@@ -64,7 +64,7 @@ def reproduce(
     made = before["made_by"]
     again = output.result_of(COMMANDS[made["command"]], made["options"])
     is_model = made["options"].get("model") is not None
-    changed = dict(differences(before, again, MODEL_TOLERANCE if is_model else TOLERANCE))
+    changed = dict(differences(before, again, MODEL_TOLERANCE if is_model else TOLERANCE, APART))
     now = again["made_by"]["versions"]
     versions = {
         name: (str(then), now.get(name, "none"))
@@ -110,26 +110,3 @@ def read_result(file: str) -> dict[str, Any]:
     output.check_options(COMMANDS[made["command"]], options, file)
     assert isinstance(content, dict)
     return content
-
-
-def differences(
-    before: Any, now: Any, tolerance: float = TOLERANCE, name: str = ""
-) -> Iterator[tuple[str, tuple[Any, Any]]]:
-    """Give what came back otherwise: where it is, and both values.
-
-    Only what the result has is compared: a field that a later version adds is no difference.
-    """
-    if isinstance(before, dict) and isinstance(now, dict):
-        for key, value in before.items():
-            if key not in APART:
-                inner = f"{name}.{key}" if name else key
-                yield from differences(value, now.get(key), tolerance, inner)
-    elif isinstance(before, list) and isinstance(now, list) and len(before) == len(now):
-        for k, (one, other) in enumerate(zip(before, now, strict=True)):
-            yield from differences(one, other, tolerance, f"{name}[{k}]")
-    elif before != now and not (
-        isinstance(before, float)
-        and isinstance(now, (int, float))
-        and math.isclose(before, now, rel_tol=tolerance, abs_tol=tolerance)
-    ):
-        yield name, (before, now)

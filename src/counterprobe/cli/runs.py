@@ -16,10 +16,9 @@ from dataclasses import dataclass, replace
 from types import FrameType
 from typing import Annotated, Any
 
-from numba.core import event
-
 from counterprobe.cli import output
 from counterprobe.cli.options import Law, check_timeout, in_faults, in_output
+from counterprobe.compiled import on_compilation
 from counterprobe.engines import AnyEngine
 from counterprobe.errors import CheckpointError, CounterprobeError, StructureError
 from counterprobe.evaluation import Trial, run_trial
@@ -38,6 +37,16 @@ from counterprobe.trace.recorder import DEFAULT_BYTES
 # Positions of the run that warms up, and submissions after which it has warmed enough.
 SMALL = 64
 ENOUGH = 10_000
+
+
+# What a log counts: its attribute, and its name for people.
+LOGGED = {
+    "lives": ("num_lives", "processes that worked on it"),
+    "replayed": ("num_replayed", "submissions replayed"),
+    "asked": ("num_asked", "submissions of this process"),
+    "asked_again": ("num_again", "of these paid again"),
+    "asked_to_recognise": ("num_recognising", "and to recognise the oracle"),
+}
 
 
 # ----- Faults -------------------------------------------------------------------------------
@@ -108,26 +117,15 @@ class Chain:
         """Return what happened beside the run's own charges, as plain values."""
         counts = {}
         if self.logged is not None:
-            counts["lives"] = self.logged.num_lives
-            counts["replayed"] = self.logged.num_replayed
-            counts["asked"] = self.logged.num_asked
-            counts["asked_again"] = self.logged.num_again
-            counts["asked_to_recognise"] = self.logged.num_recognising
+            counts = {name: getattr(self.logged, place) for name, (place, _) in LOGGED.items()}
         if self.retrying is not None:
             counts["failed_attempts"] = len(self.retrying.failures)
         return counts
 
     def rows(self) -> dict[str, int]:
         """Return the same under names for people."""
-        names = {
-            "lives": "processes that worked on it",
-            "replayed": "submissions replayed",
-            "asked": "submissions of this process",
-            "asked_again": "of these paid again",
-            "asked_to_recognise": "and to recognise the oracle",
-            "failed_attempts": "failed attempts",
-        }
-        return {names[name]: count for name, count in self.report().items()}
+        names = {name: said for name, (_, said) in LOGGED.items()}
+        return {names.get(name, "failed attempts"): n for name, n in self.report().items()}
 
     def record(self) -> dict[str, Any]:
         """Return the report as a field of JSON; none where nothing was put around."""
@@ -276,22 +274,6 @@ class _Enough(Exception):
     """Ends a run that has warmed enough."""
 
 
-class _Announcer(event.Listener):
-    """Says once that something is being compiled."""
-
-    def __init__(self) -> None:
-        self.has_spoken = False
-
-    def on_start(self, event: object) -> None:
-        """Speak at the first compilation."""
-        if not self.has_spoken:
-            self.has_spoken = True
-            output.complain("compiling, once; later runs find it done")
-
-    def on_end(self, event: object) -> None:
-        """Have nothing to add."""
-
-
 _warm: set[tuple[Law, str]] = set()
 
 
@@ -313,7 +295,7 @@ def warm_up(options: Law, sampler: Sampler) -> None:
             raise _Enough
 
     try:
-        with event.install_listener("numba:compile", _Announcer()):
+        with on_compilation(lambda: output.complain("compiling, once; later runs find it done")):
             run_trial(small.build(), sampler, Streams.from_seed(0), progress=watch)
     except (_Enough, ValueError, CounterprobeError):
         pass  # whatever is wrong with it is said by the real run

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import math
 from typing import Annotated, Any
 
 import typer
 from rich.console import Console
 
 from counterprobe.cli import options, output, runs
-from counterprobe.evaluation import BatchKL, Trial, run_trial
+from counterprobe.evaluation import Trial, run_trial
 from counterprobe.evaluation.batch_kl import DEFAULT_DRAWS
 from counterprobe.run.results import StopReason
-from counterprobe.samplers import build_sampler
+from counterprobe.samplers.registry import build_sampler, read_settings
 from counterprobe.streams import Streams
 from counterprobe.targets.law import ForestLaw
 from counterprobe.trace import About
@@ -63,7 +62,7 @@ def sample(
     options.check_draws(kl_draws)
     if json == "-" and tokens == "-":
         raise ValueError("--json - and --tokens - cannot both print to standard output")
-    rule = build_sampler(sampler, options.parse_settings(settings))
+    rule = build_sampler(sampler, read_settings(settings))
     law = target.build()
     runs.say_costs([rule], law)
     runs.warm_up(target, rule)
@@ -109,7 +108,7 @@ def _show(console: Console, law: ForestLaw, trial: Trial) -> None:
         "rows read": ledger.rows_read,
         "tokens per forward": f"{result.tokens_per_forward:.3g}",
         "rights used": ", ".join(result.rights.names()) or "none",
-        "batch KL": _kl(trial.kl),
+        "batch KL": "not measured" if trial.kl is None else str(trial.kl),
         "stop": str(result.stop),
         "seconds": f"{result.seconds:.2f}",
     }
@@ -120,11 +119,3 @@ def _show(console: Console, law: ForestLaw, trial: Trial) -> None:
     console.print(output.key_value_table(title, rows))
     for note in result.notes:
         console.print(f"Note: {note}.")
-
-
-def _kl(kl: BatchKL | None) -> str:
-    if kl is None:
-        return "not measured"
-    if math.isnan(kl.value):
-        return "does not apply"
-    return f"{kl.value:.6g}" + (f" (SE {kl.standard_error:.2g})" if kl.standard_error else "")

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from importlib import resources
 from pathlib import Path
@@ -12,11 +10,10 @@ from typing import Annotated, Any
 
 import typer
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
-from rich.progress import Progress as Bar
 
 from counterprobe.cli import options, output
 from counterprobe.engines import AnyEngine
+from counterprobe.progress import study_progress
 from counterprobe.study.config import (
     PRESETS,
     StudyConfig,
@@ -24,7 +21,7 @@ from counterprobe.study.config import (
     load_preset,
     read_config,
 )
-from counterprobe.study.execute import StudyProgress, run_study
+from counterprobe.study.execute import run_study
 from counterprobe.study.export import check_format as check_data_format
 from counterprobe.study.export import read_rows, rows_of, write_rows
 from counterprobe.study.protocol import PHASES, Study
@@ -127,8 +124,7 @@ def resume(
     """
     output.check_writable(json)
     with Store(store) as opened:
-        config = opened.config(_pick(opened, name))
-        _continue(opened, config, json, engine.open())
+        _continue(opened, Study.from_store(opened, name).config, json, engine.open())
 
 
 @study.command("status")
@@ -142,40 +138,23 @@ def status(
     """
     output.check_writable(json)
     with Store(store) as opened:
-        found = _open(opened, name)
-    cells, rows = [], []
-    families = found.config.families
-    for cell in sorted(found.cells, key=lambda c: (families.index(c.family), c.length)):
-        state = found.state(cell)
-        needed = Counter(task.phase for task in state.tasks)
-        done = Counter(task.phase for task in state.tasks if task.name in found.records)
-        frozen = _in_words(found.config, state.frozen, state.failure)
-        counts = [f"{done[phase]}/{needed[phase] or '?'}" for phase in PHASES[1:]]
-        rows.append([cell.family, f"{cell.length:,}", *counts, frozen])
-        cells.append(
-            {
-                "family": cell.family,
-                "length": cell.length,
-                "done": dict(done),
-                "needed": dict(needed),
-                "frozen": state.frozen,
-                "failure": state.failure,
-            }
-        )
+        found = Study.from_store(opened, name)
+    record = found.status()
+    rows = []
+    for cell in record["cells"]:
+        done, needed, frozen = cell["done"], cell["needed"], cell["frozen"] or {}
+        counts = [f"{done.get(phase, 0)}/{needed.get(phase) or '?'}" for phase in PHASES[1:]]
+        words = [str(frozen.get(key, "default")) for key in found.config.differ_in if frozen]
+        said = f"failed: {cell['failure']}" if cell["failure"] else ", ".join(words)
+        rows.append([cell["family"], f"{cell['length']:,}", *counts, said])
     console = output.console_for(json)
     headings = ("family", "N", "screened", "developed", "evaluated", "searched", "frozen")
     output.print_table(console, f"Study {found.config.name}", headings, rows)
     console.print(f"Frozen: {', '.join(found.config.differ_in)}.")
-    done_runs = sum(task.name in found.records for task in found.all_tasks())
-    expected = max(found.expected(), done_runs)
     finished = sum(found.is_done(cell) for cell in found.cells)
-    console.print(
-        f"{done_runs:,} of {expected:,} runs, {finished} of {len(found.cells)} cells done."
-    )
-    output.write_json(
-        json,
-        {"study": found.config.name, "done": done_runs, "expected": expected, "cells": cells},
-    )
+    runs = f"{record['done']:,} of {record['expected']:,} runs"
+    console.print(f"{runs}, {finished} of {len(found.cells)} cells done.")
+    output.write_json(json, record)
 
 
 @study.command("table")
@@ -273,8 +252,10 @@ def _continue(
 ) -> None:
     """Do what is missing, then show the outcome."""
     try:
-        with _progress(config.name) as show:
+        losses: list[str] = []
+        with study_progress(config.name, losses) as show:
             done = run_study(store, config, engine=where, progress=show)
+        options.say_losses(losses)
     except KeyboardInterrupt:
         output.complain(
             f"interrupted; {len(store)} finished runs are kept. Continue with: counterprobe study "
@@ -323,79 +304,9 @@ def _cells(line: TableLine) -> list[str]:
     return [*place, f"{line.mean:,.1f}", f"{line.least}-{line.most}", kl, passed]
 
 
-def _pick(store: Store, name: str | None) -> str:
-    """Return the study meant: the one named, or the only one."""
-    names = store.studies()
-    if name is not None:
-        store.config(name)
-        return name
-    if len(names) != 1:
-        found = ", ".join(names) or "none"
-        raise ValueError(f"{store.file} holds the studies {found}; choose one with --study NAME")
-    return names[0]
-
-
-def _open(store: Store, name: str | None) -> Study:
-    chosen = _pick(store, name)
-    return Study(store.config(chosen), store.records(), store.tuning(chosen))
-
-
 def _rows(store: str, name: str | None, data: str | None) -> list[dict[str, Any]]:
     """Return a study's rows, from its store or from an exported file."""
     if data is not None:
         return read_rows(data)
     with Store(store) as opened:
-        return rows_of(_open(opened, name))
-
-
-def _in_words(config: StudyConfig, frozen: dict[str, Any] | None, failure: str) -> str:
-    if failure:
-        return f"failed: {failure}"
-    if frozen is None:
-        return ""
-    return ", ".join(str(frozen.get(key, "default")) for key in config.differ_in)
-
-
-@contextmanager
-def _progress(name: str) -> Iterator[Callable[[StudyProgress], None]]:
-    """Show how a study goes, on a terminal; say on standard error whether workers were lost."""
-    console = Console(stderr=True)
-    bar = Bar(
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TextColumn("runs, {task.fields[cells]} cells, {task.fields[left]}"),
-        TimeElapsedColumn(),
-        TextColumn("{task.fields[lost]}", style="red"),
-        TextColumn("{task.fields[running]}", style="dim"),
-        console=console,
-        transient=True,
-        refresh_per_second=2,
-        disable=not console.is_terminal,
-    )
-    with bar:
-        task = bar.add_task(name, total=None, cells="", left="", lost="", running="")
-        losses: tuple[str, ...] = ()
-
-        def show(standing: StudyProgress) -> None:
-            nonlocal losses
-            left, losses = standing.remaining_seconds, standing.losses
-            bar.update(
-                task,
-                total=standing.expected,
-                completed=standing.done,
-                cells=f"{standing.cells_done}/{standing.num_cells}",
-                left="" if left is None else f"about {_duration(left)} left",
-                lost=f"{len(losses)} workers lost" if losses else "",
-                running="; ".join(f"{t.phase} {t.cell or ''}".strip() for t in standing.running),
-            )
-
-        yield show
-    options.say_losses(losses)
-
-
-def _duration(seconds: float) -> str:
-    """Write a duration in the unit that suits it."""
-    if seconds < 90:
-        return f"{seconds:.0f} s"
-    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
+        return rows_of(Study.from_store(opened, name))

@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.text import Text
 
 from counterprobe.cli import options, output
-from counterprobe.trace import Trace, load_trace, replay, thin, write_page, write_trace
+from counterprobe.trace import Trace, load_trace, summary, thin, write_page, write_trace
 from counterprobe.trace.document import kind_of
 from counterprobe.trace.examples import EXAMPLES, load_example
 
@@ -86,7 +86,7 @@ def trace(
     if out is not None:
         write_trace(named[0][1], out)
     output.say_written(console, html, out)
-    records = [_record(name, one) for name, one in named]
+    records = [{"name": name, **summary(one)} for name, one in named]
     output.write_json(json, records if compare else records[0])
     cut = [name for name, one in named if one.is_truncated]
     if cut:
@@ -112,7 +112,7 @@ def _load(files: list[str], example: str | None, compare: bool) -> list[tuple[st
 
 def _show(console: Console, name: str, trace: Trace, *, thinned: bool) -> None:
     """Print what a trace says in a few lines."""
-    record = _record(name, trace)
+    record = summary(trace)
     header = trace.header
     rows: dict[str, Any] = {"positions, tokens": f"{record['n']:,}, {record['vocab']:,}"}
     if record["count"] is not None:
@@ -129,41 +129,6 @@ def _show(console: Console, name: str, trace: Trace, *, thinned: bool) -> None:
         console.print(Text(f"Note: {_printable(said)}."), soft_wrap=True)
     if thinned and not record["thinned"]:
         console.print("Nothing had to be left out.")
-
-
-def _record(name: str, trace: Trace) -> dict[str, Any]:
-    """Return a summary as plain values."""
-    followed, end = replay(trace), trace.end or {}
-    ledger = followed.ledger
-    submissions = sum(ledger[key] for key in ("preprocessing", "probes", "commits"))
-    return {
-        "name": name,
-        "sampler": trace.header.get("sampler"),
-        **_place(trace.header),
-        "n": trace.header["length"],
-        "vocab": trace.header["vocab_size"],
-        **ledger,
-        "total": submissions,
-        "edges": len(followed.edges),
-        "committed": int((followed.round_of_position >= 0).sum()),
-        "events": followed.num_events,
-        "stop": end.get("stop"),
-        "truncated": trace.is_truncated,
-        "thinned": [*_texts(trace.header.get("thinned")), *_texts(end.get("thinned"))],
-    }
-
-
-def _place(header: dict[str, Any]) -> dict[str, int | None]:
-    """Return which sequence of how many it is; nothing where there was one alone."""
-    sequence, count = header.get("sequence"), header.get("count")
-    if type(sequence) is int and type(count) is int and 0 <= sequence < count > 1:
-        return {"sequence": sequence, "count": count}
-    return {"sequence": None, "count": None}
-
-
-def _texts(value: Any) -> list[str]:
-    """Return the texts of a list, whatever else a file has there."""
-    return [one for one in value if isinstance(one, str)] if isinstance(value, list) else []
 
 
 def _printable(value: Any) -> str:

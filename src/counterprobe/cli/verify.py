@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import replace
 from itertools import count
 from typing import Annotated, Any
 
@@ -13,22 +11,8 @@ from rich.console import Console
 from counterprobe.cli import options, output
 from counterprobe.cli.output import Column
 from counterprobe.errors import Infeasible
-from counterprobe.evaluation.verification import (
-    HUB_EPSILON,
-    HUB_VOCAB,
-    ORACLES,
-    Instance,
-    boundary_oracle,
-    exact_risk,
-    family_instance,
-    hypotheses_of,
-    shape_instance,
-)
-from counterprobe.oracles import Oracle
-from counterprobe.samplers import PackedTheory, Sampler, build_sampler
-from counterprobe.targets.law import ForestLaw
-from counterprobe.targets.noise import Metric
-from counterprobe.theory.parameters import Calibration
+from counterprobe.evaluation.verification import ORACLES, Verification, prepare
+from counterprobe.samplers.registry import read_settings
 
 __all__ = ["verify"]
 
@@ -102,62 +86,46 @@ def verify(
     """
     output.check_writable(json)
     names = _check(n, vocab, oracles, noise, seeds)
-    is_hub = family is None and shape == "hub"
-    accuracy = (HUB_EPSILON if is_hub else 0.1) if epsilon is None else epsilon
-    size = (HUB_VOCAB if is_hub else 64) if vocab is None else vocab
-    own = options.parse_settings(settings)
-    given = {"epsilon": accuracy, **budgets.given()}
-    theory = _theory({**given, **(own if sampler == PackedTheory.name else {})})
-    row_error = theory.calibration(n, max(size, 2)).row_error
+    accuracy = {} if epsilon is None else {"epsilon": epsilon}
+    metric: Any = noise
     try:
-        if family is None:
-            instance = shape_instance(shape, n, size, s, row_error)
-        else:
-            needs_theory = sampler == theory.name
-            instance = family_instance(family, n, s, row_error, needs_theory=needs_theory)
+        found = prepare(
+            shape,
+            family=family,
+            length=n,
+            vocab_size=vocab,
+            rank_exponent=s,
+            oracles=names,
+            noise=metric,
+            sampler=sampler,
+            settings=read_settings(settings),
+            seed=seed,
+            **accuracy,
+            **budgets.given(),
+        )
     except Infeasible as problem:
         raise _refuse(json, "infeasible", str(problem)) from None
-    theory = _resolving(theory, instance)
-    law, public = instance.law, theory.calibration(n, instance.law.vocab_size)
-    metric: Metric = "kl" if (noise or public.case) == "kl" else "hellinger"
-    chosen: Sampler = theory
-    if sampler != theory.name:
-        chosen = build_sampler(sampler, own).informed_by(law)
-    tried = {name: boundary_oracle(name, law, public, metric, seed) for name in names}
-    checked = {name: hypotheses_of(public, oracle, chosen) for name, oracle in tried.items()}
-    doubts = [
-        f"oracle {name}: {hypothesis.problem}"
-        for name, hypotheses in checked.items()
-        for hypothesis in hypotheses
-        if not hypothesis.holds
-    ]
-    if doubts and chosen is theory and not theory.waive_guarantee:
+    law, public, doubts = found.instance.law, found.public, found.doubts
+    if found.will_refuse:
         raise _refuse(json, "hypothesis-fails", doubts[0])
-    risks = _measure(law, chosen, tried, public, range(seed, seed + seeds))
-    cases: list[dict[str, Any]] = [
-        {"oracle": name, **risk, "hypotheses": {one.name: one.holds for one in checked[name]}}
-        for name, risk in risks.items()
-    ]
-    violations = instance.constants.violations(
-        public.edge_signal, theory.response_constant, theory.frequency_constant
-    )
-    _show(output.console_for(json), instance, chosen, public, cases, violations)
+    cases = _measure(found, range(seed, seed + seeds))
+    _show(output.console_for(json), found, cases)
     output.write_result(
         json,
         {
             "shape": shape if family is None else family,
             "law": law.name,
             "edges": law.edges,
-            "note": instance.note,
+            "note": found.instance.note,
             "n": n,
             "vocab": law.vocab_size,
             **{name: getattr(public, name) for name in BUDGETS},
-            "sampler": chosen.name,
+            "sampler": found.sampler.name,
             "seeds": seeds,
             "seed": seed,
             "edge_signal": public.edge_signal,
             "tail_tolerance": public.tail_tolerance,
-            "class_violations": violations,
+            "class_violations": found.violations,
             "meets_target": public.meets_target,
             "supremum": "estimated from below by trying adversaries",
             "cases": cases,
@@ -189,22 +157,6 @@ def _check(n: int, vocab: int | None, oracles: str, noise: str | None, seeds: in
     return names
 
 
-def _theory(settings: dict[str, Any]) -> PackedTheory:
-    theory = build_sampler(PackedTheory.name, settings)
-    assert isinstance(theory, PackedTheory)
-    return theory
-
-
-def _resolving(theory: PackedTheory, instance: Instance) -> PackedTheory:
-    """Take signal and tail tolerance from the law, where they were not given."""
-    signal, tail = theory.edge_signal, theory.tail_tolerance
-    return replace(
-        theory,
-        edge_signal=instance.constants.edge_signal if signal is None else signal,
-        tail_tolerance=instance.tail_tolerance if tail is None else tail,
-    )
-
-
 def _refuse(json: str | None, stop: str, reason: str) -> typer.Exit:
     """Report that nothing was computed; return the exit."""
     output.write_result(json, {"stop": stop, "reason": reason, "cases": []})
@@ -212,35 +164,20 @@ def _refuse(json: str | None, stop: str, reason: str) -> typer.Exit:
     return typer.Exit(output.INFEASIBLE)
 
 
-def _measure(
-    law: ForestLaw,
-    sampler: Sampler,
-    oracles: Mapping[str, Oracle],
-    public: Calibration,
-    seeds: range,
-) -> dict[str, dict[str, Any]]:
+def _measure(found: Verification, seeds: range) -> list[dict[str, Any]]:
     """Compute the risk with every oracle, and show how that goes."""
-    total, done = len(oracles) * len(seeds), count(1)
+    total, done = len(found.oracles) * len(seeds), count(1)
     output.announce(
-        f"computing {total} exact output laws of {sampler.name} on {law.name}, which may take "
-        "minutes"
+        f"computing {total} exact output laws of {found.sampler.name} on "
+        f"{found.instance.law.name}, which may take minutes"
     )
     with output.counting("decision seeds", total) as show:
-        return {
-            name: exact_risk(law, sampler, oracle, public, seeds, lambda: show(next(done)))
-            for name, oracle in oracles.items()
-        }
+        return found.measure(seeds, lambda: show(next(done)))
 
 
-def _show(
-    console: Console,
-    instance: Instance,
-    sampler: Sampler,
-    public: Calibration,
-    cases: list[dict[str, Any]],
-    violations: list[str],
-) -> None:
+def _show(console: Console, found: Verification, cases: list[dict[str, Any]]) -> None:
     """Print the table, and what must be said beside it."""
+    instance, public = found.instance, found.public
     rows = []
     for entry in cases:
         verdict = "holds" if all(entry["hypotheses"].values()) else "no claim"
@@ -258,7 +195,7 @@ def _show(
         )
     measure = "TV" if public.case == "tv" else "KL"
     size = f"N = {public.length}, V = {public.vocab_size}"
-    title = f"{sampler.name} on {instance.law.name}, {size}: exact {measure} risk"
+    title = f"{found.sampler.name} on {instance.law.name}, {size}: exact {measure} risk"
     output.print_table(console, title, COLUMNS, rows)
     if instance.note:
         console.print(instance.note)
@@ -276,5 +213,5 @@ def _show(
         "A supremum over oracles is only estimated from below, by trying adversaries. The KL "
         f"identity holds to {max(entry['identity_gap'] for entry in cases):.1e}."
     )
-    if violations:
-        console.print(f"The law is outside the paper's class: {'; '.join(violations)}.")
+    if found.violations:
+        console.print(f"The law is outside the paper's class: {'; '.join(found.violations)}.")

@@ -68,6 +68,13 @@ class BatchKL:
         """Freeze the array."""
         self.per_round.setflags(write=False)
 
+    def __str__(self) -> str:
+        """Return the value and its error in words."""
+        if math.isnan(self.value):
+            return "does not apply"
+        error = f" (SE {self.standard_error:.2g})" if self.standard_error else ""
+        return f"{self.value:.6g}{error}"
+
     def passes(self, threshold: float) -> bool:
         """Whether ``K + 2 SE`` is at most the threshold."""
         return self.value + 2 * self.standard_error <= threshold

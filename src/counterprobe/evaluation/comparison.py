@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -25,7 +25,7 @@ from counterprobe.streams import Streams
 from counterprobe.targets.law import ForestLaw
 from counterprobe.targets.table import TableLaw
 
-__all__ = ["Comparison", "compare_on", "compare_sampler", "swept"]
+__all__ = ["Comparison", "compare_on", "compare_sampler", "sweeps_of", "swept"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +96,28 @@ class Comparison:
         values = np.array([part.value for part in parts])
         return float(values.std(ddof=1) / math.sqrt(len(values)))
 
+    def summary(self) -> dict[str, Any]:
+        """Return means over the trials, and what the sampler claims, as plain values."""
+        sampler = self.sampler
+        counts = ("depth", "depth_without_rights", "widest_stage", "probes", "commits")
+        return {
+            "sampler": sampler.name,
+            "settings": sampler.settings,
+            "submissions": self.mean("total"),
+            "submissions_without_rights": self.mean("total_without_rights"),
+            **{name: self.mean(name) for name in counts},
+            "tokens_per_forward": self.tokens_per_forward,
+            "rights": sampler.rights.names(),
+            "knows": sampler.knows,
+            "batch_kl": self.batch_kl,
+            "batch_kl_se": self.batch_kl_se,
+            "seconds": self.seconds,
+            "exact": self.is_exact,
+            "bound": sampler.bound,
+            "completed": len(self.completed),
+            "reason": self.refusal,
+        }
+
 
 def compare_sampler(
     laws: Law | Sequence[Law],
@@ -160,6 +182,14 @@ def swept(sampler: Sampler, length: int) -> list[Sampler]:
         for value in sampler.sweep.values
         if not isinstance(value, int) or value <= length
     ]
+
+
+def sweeps_of(samplers: Iterable[Sampler]) -> dict[str, Sampler]:
+    """Return what to sweep, by name: samplers that differ in the swept setting alone are one."""
+    found: dict[str, Sampler] = {}
+    for sampler in samplers:
+        found.setdefault(sampler.label(swept=False), sampler)
+    return found
 
 
 # ----- On an engine ------------------------------------------------------------------------

@@ -70,6 +70,13 @@ class Total:
     standard_error: float = 0.0
     is_bound: bool = False
 
+    def __str__(self) -> str:
+        """Return the value and its error in words."""
+        value = f"{'at most ' if self.is_bound else ''}{self.value:.6g}"
+        if math.isnan(self.standard_error):
+            return f"{value} (error unknown)"
+        return f"{value} (SE {self.standard_error:.2g})" if self.standard_error else value
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class DependenceProfile:

@@ -8,8 +8,8 @@ adversaries on the boundary of the class. For every decision seed the whole outp
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -19,7 +19,7 @@ from counterprobe.errors import Infeasible
 from counterprobe.evaluation.output_law import OutputLaw, exact_output_law, seed_averaged_risk
 from counterprobe.oracles import Oracle
 from counterprobe.radii import row_radii
-from counterprobe.samplers import PackedTheory, Sampler
+from counterprobe.samplers import PackedTheory, Sampler, build_sampler
 from counterprobe.samplers.packed import PackedReport
 from counterprobe.targets import families, forests
 from counterprobe.targets.class_checker import ClassConstants, check_class
@@ -30,15 +30,15 @@ from counterprobe.theory.hypotheses import Hypothesis, check_hypotheses
 from counterprobe.theory.parameters import Calibration, threshold_floor
 
 __all__ = [
-    "HUB_EPSILON",
-    "HUB_VOCAB",
     "ORACLES",
     "SHAPES",
     "Instance",
+    "Verification",
     "boundary_oracle",
     "exact_risk",
     "family_instance",
     "hypotheses_of",
+    "prepare",
     "shape_instance",
 ]
 
@@ -132,6 +132,135 @@ def _note(shape: str, leaves: int, vocab: int) -> str:
     return (
         f"The star has {leaves} leaves and not {MOST_LEAVES}: with more, its edges respond by "
         f"less than this accuracy and V = {vocab} resolve."
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Verification:
+    """A sampler, a small law and oracles on the edge of the class, ready to be measured.
+
+    Attributes
+    ----------
+    instance : Instance
+    sampler : Sampler
+    public : Calibration
+        Says which risk, and its bound.
+    oracles : dict of str to Oracle
+    hypotheses : dict of str to tuple of Hypothesis
+        What the theorem assumes, checked with every oracle.
+    violations : list of str
+        What puts the law outside the paper's class.
+    """
+
+    instance: Instance
+    sampler: Sampler
+    public: Calibration
+    oracles: dict[str, Oracle]
+    hypotheses: dict[str, tuple[Hypothesis, ...]]
+    violations: list[str]
+
+    @property
+    def doubts(self) -> list[str]:
+        """Hypotheses that fail, in words."""
+        return [
+            f"oracle {name}: {hypothesis.problem}"
+            for name, hypotheses in self.hypotheses.items()
+            for hypothesis in hypotheses
+            if not hypothesis.holds
+        ]
+
+    @property
+    def will_refuse(self) -> bool:
+        """Whether the sampler is the paper's and runs only where its theorem speaks."""
+        rule = self.sampler
+        return bool(self.doubts) and isinstance(rule, PackedTheory) and not rule.waive_guarantee
+
+    def measure(
+        self, seeds: Iterable[int], on_seed: Callable[[], object] | None = None
+    ) -> list[dict[str, Any]]:
+        """Return the risk with every oracle beside the bound, see :func:`exact_risk`."""
+        decision_seeds = list(seeds)
+        return [
+            {
+                "oracle": name,
+                **exact_risk(
+                    self.instance.law, self.sampler, oracle, self.public, decision_seeds, on_seed
+                ),
+                "hypotheses": {one.name: one.holds for one in self.hypotheses[name]},
+            }
+            for name, oracle in self.oracles.items()
+        ]
+
+
+def prepare(
+    shape: str = "path",
+    *,
+    family: str | None = None,
+    length: int = 10,
+    vocab_size: int | None = None,
+    rank_exponent: float = 1.5,
+    oracles: Sequence[str] = ORACLES,
+    noise: Metric | None = None,
+    sampler: str = PackedTheory.name,
+    settings: Mapping[str, Any] | None = None,
+    seed: int = 0,
+    **theorem: Any,
+) -> Verification:
+    """Build a law, a sampler and oracles; ``Infeasible`` where theory mode cannot begin.
+
+    Parameters
+    ----------
+    shape : str
+        One of ``SHAPES``: a forest under the two-type kernel.
+    family : str, optional
+        A family's law instead.
+    length, vocab_size, rank_exponent
+        N, V (a shape's) and s.
+    oracles : sequence of str
+        Of ``ORACLES``.
+    noise : {"hellinger", "kl"}, optional
+        Metric of the noise; the case's own by default.
+    sampler, settings
+        Any sampler; settings of ``packed-theory`` are the theorem's too.
+    seed : int
+        Of the noise.
+    **theorem
+        ``epsilon``, ``case`` and budgets, as ``PackedTheory`` takes them.
+    """
+    own, is_theory = dict(settings or {}), sampler == PackedTheory.name
+    is_hub = family is None and shape == "hub"
+    accuracy = {"epsilon": HUB_EPSILON if is_hub else 0.1}
+    theory = build_sampler(
+        PackedTheory.name, {**accuracy, **theorem, **(own if is_theory else {})}
+    )
+    assert isinstance(theory, PackedTheory)
+    size = (HUB_VOCAB if is_hub else 64) if vocab_size is None else vocab_size
+    row_error = theory.calibration(length, max(size, 2)).row_error
+    if family is None:
+        instance = shape_instance(shape, length, size, rank_exponent, row_error)
+    else:
+        instance = family_instance(
+            family, length, rank_exponent, row_error, needs_theory=is_theory
+        )
+    law, signal, tail = instance.law, theory.edge_signal, theory.tail_tolerance
+    theory = replace(
+        theory,
+        edge_signal=instance.constants.edge_signal if signal is None else signal,
+        tail_tolerance=instance.tail_tolerance if tail is None else tail,
+    )
+    public = theory.calibration(length, law.vocab_size)
+    metric: Metric = "kl" if (noise or public.case) == "kl" else "hellinger"
+    chosen = theory if is_theory else build_sampler(sampler, own).informed_by(law)
+    tried = {name: boundary_oracle(name, law, public, metric, seed) for name in oracles}
+    return Verification(
+        instance,
+        chosen,
+        public,
+        tried,
+        {name: hypotheses_of(public, oracle, chosen) for name, oracle in tried.items()},
+        instance.constants.violations(
+            public.edge_signal, theory.response_constant, theory.frequency_constant
+        ),
     )
 
 

@@ -177,6 +177,23 @@ class Sampler(ABC):
         """The settings by name."""
         return asdict(self)
 
+    def label(self, *, swept: bool | None = None) -> str:
+        """Return the name and the settings that differ from the defaults.
+
+        Parameters
+        ----------
+        swept : bool, optional
+            Whether the setting that it sweeps is always there, or never; like any other if None.
+        """
+        default = type(self)().settings
+        changed = {key: value for key, value in self.settings.items() if value != default[key]}
+        if swept is not None and self.sweep is not None:
+            knob = self.sweep.setting
+            changed.pop(knob, None)
+            if swept:
+                changed = {knob: self.settings[knob], **changed}
+        return " ".join([self.name, *(f"{key}={value}" for key, value in changed.items())])
+
 
 def require_complete(name: str, num_left: int, length: int) -> None:
     """Refuse a rule that ended too early, which is a mistake of the rule."""

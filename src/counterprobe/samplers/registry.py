@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import MISSING, asdict, fields
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
@@ -39,6 +39,9 @@ __all__ = [
     "build_sampler",
     "default_orders",
     "describe_samplers",
+    "read_samplers",
+    "read_settings",
+    "settings_of",
     "structure_settings",
 ]
 
@@ -108,16 +111,48 @@ def build_sampler(name: str, settings: Mapping[str, Any] | None = None) -> Sampl
             f"unknown sampler {name!r}; known samplers: {', '.join(sorted(SAMPLERS))}"
         )
     cls = SAMPLERS[name]
+    return cls(**settings_of(cls, settings or {}, f"sampler {name!r}", f"{name}."))
+
+
+def settings_of(
+    cls: type[Any], settings: Mapping[str, Any], owner: str, prefix: str = ""
+) -> dict[str, Any]:
+    """Return settings of a dataclass, those that are text by their types; refuse unknown ones."""
     hints = get_type_hints(cls)
     knobs = {knob.name for knob in fields(cls)}
     values = {}
-    for given, value in (settings or {}).items():
+    for given, value in settings.items():
         key = FORMER_NAMES.get(given, given) if given not in knobs else given
         if key not in knobs:
             known = ", ".join(sorted(knobs)) or "none"
-            raise ValueError(f"sampler {name!r} has no setting {given!r}; its settings: {known}")
-        values[key] = _parse(f"{name}.{key}", value, hints[key])
-    return cls(**values)
+            raise ValueError(f"{owner} has no setting {given!r}; its settings: {known}")
+        values[key] = _parse(f"{prefix}{key}", value, hints[key])
+    return values
+
+
+def read_settings(pairs: Sequence[str] | None) -> dict[str, str]:
+    """Read ``key=value`` words of the command line."""
+    settings = {}
+    for pair in pairs or ():
+        key, separator, value = pair.partition("=")
+        if not separator or not key:
+            raise ValueError(f"--set takes key=value, got {pair!r}")
+        settings[key.strip().replace("-", "_")] = value.strip()
+    return settings
+
+
+def read_samplers(text: str) -> list[Sampler]:
+    """Read ``name:key=value:key=value,name``; 'all' is every sampler with its defaults."""
+    if text.strip() == "all":
+        # Theory mode is infeasible on the families at any size one would compare at.
+        return [cls() for name, cls in SAMPLERS.items() if name != PackedTheory.name]
+    chosen = []
+    for word in text.split(","):
+        name, *settings = word.strip().split(":")
+        if not name:
+            raise ValueError(f"--samplers takes names separated by commas, got {text!r}")
+        chosen.append(build_sampler(name, read_settings(settings)))
+    return chosen
 
 
 def as_sampler(

@@ -71,7 +71,7 @@ def run_study(
         engine = Processes(workers)
     elif workers is not None:
         raise ValueError("workers must be settled where the engine is made")
-    study = Study(config, store.records(), store.tuning(config.name))
+    study = Study.from_store(store, config.name)
     if next(study.pending(), None) is None:
         return study
     try:

@@ -12,6 +12,7 @@ anywhere continues from there.
 from __future__ import annotations
 
 import functools
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -28,7 +29,7 @@ from counterprobe.study.screening import (
     groups_needed,
     passes,
 )
-from counterprobe.study.store import Record
+from counterprobe.study.store import Record, Store
 from counterprobe.study.work import reference_key, run_key, search_key
 
 __all__ = ["PHASES", "Candidate", "Cell", "CellState", "Study", "Task", "passes"]
@@ -130,6 +131,19 @@ class Study:
         # Tasks are built once, and a cell is looked at again only when one of its runs is done.
         self._tasks: dict[Any, list[Task]] = {}
         self._states: dict[Cell, CellState] = {}
+
+    @classmethod
+    def from_store(cls, store: Store, name: str | None = None) -> Study:
+        """Return a study that a store holds: the one named, or the only one."""
+        if name is None:
+            names = store.studies()
+            if len(names) != 1:
+                found = ", ".join(names) or "none"
+                raise ValueError(
+                    f"{store.file} holds the studies {found}; choose one with --study NAME"
+                )
+            name = names[0]
+        return cls(store.config(name), store.records(), store.tuning(name))
 
     def add(self, task: Task, record: Record) -> None:
         """Take note of a finished run."""
@@ -277,6 +291,27 @@ class Study:
         """Return how many runs the study takes in all, as far as can be foreseen."""
         references = sum(len(self.reference_tasks(family)) for family in self.config.families)
         return references + sum(self.state(cell).expected for cell in self.cells)
+
+    def status(self) -> dict[str, Any]:
+        """Return where everything stands as plain values: runs done and needed, cell by cell."""
+        cells = []
+        families = self.config.families
+        for cell in sorted(self.cells, key=lambda c: (families.index(c.family), c.length)):
+            state = self.state(cell)
+            done = (task.phase for task in state.tasks if task.name in self.records)
+            cells.append(
+                {
+                    "family": cell.family,
+                    "length": cell.length,
+                    "done": dict(Counter(done)),
+                    "needed": dict(Counter(task.phase for task in state.tasks)),
+                    "frozen": state.frozen,
+                    "failure": state.failure,
+                }
+            )
+        done_runs = sum(task.name in self.records for task in self.all_tasks())
+        expected = max(self.expected(), done_runs)
+        return {"study": self.config.name, "done": done_runs, "expected": expected, "cells": cells}
 
     # ----- Inside --------------------------------------------------------------------------
 

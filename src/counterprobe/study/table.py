@@ -19,14 +19,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from scipy import stats
 
-from counterprobe.extras import load_extra
-from counterprobe.files import whole_file
+from counterprobe.plots import check_picture, empty_figure, save_picture
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 __all__ = [
-    "FORMATS",
     "NOTE",
     "Growth",
     "TableLine",
@@ -53,7 +51,6 @@ HEADINGS = (
     "family", "N", "method", "mean", "min", "max", "mean / N", "largest K", "largest SE", "pass",
     "probes", "commits", "depth", "rows read",
 )  # fmt: skip
-FORMATS = (".png", ".svg", ".pdf")
 # Two colors that stay apart in grey and for color-blind readers, and two marks.
 STYLES = (("#0b5394", "o"), ("#d95f02", "s"), ("#1b7837", "^"), ("#7b3294", "D"))
 TICK = 1024
@@ -303,14 +300,13 @@ def time_spent(rows: Sequence[Row]) -> dict[str, float]:
 
 def draw_figure(rows: Sequence[Row]) -> Figure:
     """Draw means with min-max whiskers, the line Q = N, and ticks in units of 1024."""
-    canvas = load_extra("matplotlib.figure", "study", "a figure")
     lines = [line for line in lines_of(rows) if line.mean is not None]
     if not lines:
         raise ValueError("no evaluated run to draw yet; continue with `counterprobe study resume`")
     families = list(dict.fromkeys(line.family for line in lines))
     methods = list(dict.fromkeys(line.method for line in lines))
     sizes = sorted({line.length for line in lines})
-    figure: Figure = canvas.Figure(figsize=(3.1 * len(families), 3.4), layout="constrained")
+    figure = empty_figure(3.1 * len(families), 3.4)
     panels = figure.subplots(1, len(families), squeeze=False)[0]
     for panel, family in zip(panels, families, strict=True):
         panel.plot(sizes, sizes, ":", color="0.35", label="Q = N")
@@ -334,17 +330,8 @@ def draw_figure(rows: Sequence[Row]) -> Figure:
 
 def save_figure(rows: Sequence[Row], file: str | Path) -> None:
     """Draw into a PNG, SVG or PDF file, by its ending; the same rows give the same bytes."""
-    target = Path(file)
-    if target.suffix not in FORMATS:
-        raise ValueError(f"{target} must end in {', '.join(FORMATS)}")
-    figure = draw_figure(rows)
-    import matplotlib
-
-    # No dates and no random identifiers: a figure that did not change stays the same file.
-    metadata = {".svg": {"Date": None}, ".pdf": {"CreationDate": None}}.get(target.suffix, {})
-    with matplotlib.rc_context({"svg.hashsalt": "counterprobe", "svg.fonttype": "none"}):
-        with whole_file(target) as partial:
-            figure.savefig(partial, format=target.suffix[1:], dpi=200, metadata=metadata)
+    check_picture(file)
+    save_picture(draw_figure(rows), file, dpi=200)
 
 
 def _points(lines: list[TableLine]) -> dict[str, Any]:

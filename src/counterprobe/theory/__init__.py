@@ -1,6 +1,7 @@
 """The paper's public parameters, caps and bounds as functions."""
 
 from counterprobe.theory import bounds
+from counterprobe.theory.costs import Guarantee, guarantee
 from counterprobe.theory.hypotheses import Hypothesis, check_hypotheses
 from counterprobe.theory.parameters import (
     Calibration,
@@ -12,10 +13,12 @@ from counterprobe.theory.parameters import (
 
 __all__ = [
     "Calibration",
+    "Guarantee",
     "Hypothesis",
     "bounds",
     "calibrate",
     "check_hypotheses",
+    "guarantee",
     "peel_phase_cap",
     "probe_cap",
     "round_cap",

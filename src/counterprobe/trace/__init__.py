@@ -5,7 +5,7 @@ from counterprobe.trace.document import Trace, load_trace, thin, write_trace
 from counterprobe.trace.examples import EXAMPLES, load_example
 from counterprobe.trace.page import write_page
 from counterprobe.trace.recorder import Recorder
-from counterprobe.trace.replay import Replay, replay
+from counterprobe.trace.replay import Replay, replay, summary
 
 __all__ = [
     "EXAMPLES",
@@ -16,6 +16,7 @@ __all__ = [
     "load_example",
     "load_trace",
     "replay",
+    "summary",
     "thin",
     "write_page",
     "write_trace",

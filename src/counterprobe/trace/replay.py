@@ -14,7 +14,7 @@ from counterprobe.states import all_masked
 from counterprobe.trace.arrays import unpack
 from counterprobe.trace.document import Trace
 
-__all__ = ["Replay", "replay"]
+__all__ = ["Replay", "replay", "summary"]
 
 COUNTS = ("preprocessing", "probes", "commits", "depth", "rows_read")
 
@@ -81,6 +81,36 @@ def replay(trace: Trace) -> Replay:
     left = np.array([pair for pair, status in edges.items() if status], dtype=np.int64)
     counted = dict(Counter(event["type"] for event in trace.events))
     return Replay(tokens, round_of, ledger, left.reshape(-1, 2), counted)
+
+
+def summary(trace: Trace) -> dict[str, Any]:
+    """Return what a trace says in a few plain values: sizes, the ledger, how it ended.
+
+    Parameters
+    ----------
+    trace : Trace
+        Whatever its header and end hold that is not of the right kind is left out.
+    """
+    header, end = trace.header, trace.end or {}
+    followed = replay(trace)
+    sequence, count = header.get("sequence"), header.get("count")
+    is_one_of_many = type(sequence) is int and type(count) is int and 0 <= sequence < count > 1
+    said = [part for part in (header.get("thinned"), end.get("thinned")) if isinstance(part, list)]
+    return {
+        "sampler": header.get("sampler"),
+        "sequence": sequence if is_one_of_many else None,
+        "count": count if is_one_of_many else None,
+        "n": header["length"],
+        "vocab": header["vocab_size"],
+        **followed.ledger,
+        "total": sum(followed.ledger[key] for key in ("preprocessing", "probes", "commits")),
+        "edges": len(followed.edges),
+        "committed": int((followed.round_of_position >= 0).sum()),
+        "events": followed.num_events,
+        "stop": end.get("stop"),
+        "truncated": trace.is_truncated,
+        "thinned": [one for part in said for one in part if isinstance(one, str)],
+    }
 
 
 def _commit(event: dict[str, Any], k: int, length: int, vocab_size: int) -> tuple[IntArray, Any]:

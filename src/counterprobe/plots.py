@@ -1,6 +1,6 @@
-"""Pictures of the command line: quality against submissions, a structure, a trade-off.
+"""Pictures: quality against submissions, a structure, the guarantee's trade-off.
 
-All need matplotlib, which is checked before anything is computed and imported only here.
+All need matplotlib, which :func:`check_picture` looks for before anything is computed.
 """
 
 from __future__ import annotations
@@ -27,7 +27,14 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-__all__ = ["check_plot", "plot_quality", "plot_structure", "plot_tradeoff"]
+__all__ = [
+    "check_picture",
+    "empty_figure",
+    "plot_quality",
+    "plot_structure",
+    "plot_tradeoff",
+    "save_picture",
+]
 
 FORMATS = (".png", ".svg", ".pdf")
 MARKERS = "osD^v<>PXph*"
@@ -41,29 +48,34 @@ MOST_ARCS = 600
 MEASURED_LENGTH = 16384
 
 
-def check_plot(file: str) -> None:
-    """Refuse a plot that cannot be made, before anything is computed."""
+def check_picture(file: str | Path) -> None:
+    """Refuse a picture that cannot be made, before anything is computed."""
     if Path(file).suffix.lower() not in FORMATS:
-        raise ValueError(f"--plot must end in {', '.join(FORMATS)}; got {file}")
-    load_extra("matplotlib.figure", "study", "--plot")
+        raise ValueError(f"a picture's file must end in {', '.join(FORMATS)}; got {file}")
+    load_extra("matplotlib.figure", "study", "a figure")
 
 
-def _figure(width: float, height: float) -> Figure:
+def empty_figure(width: float, height: float) -> Figure:
     """Return an empty figure, in inches, that no window shows."""
-    canvas = load_extra("matplotlib.figure", "study", "--plot")
+    canvas = load_extra("matplotlib.figure", "study", "a figure")
     figure: Figure = canvas.Figure(figsize=(width, height), layout="constrained")
     return figure
 
 
-def _save(figure: Figure, file: str, *, dpi: int) -> None:
-    """Write a figure whole or not at all; the file's ending says how."""
-    with whole_file(file) as partial:
-        figure.savefig(partial, format=Path(file).suffix.lower()[1:], dpi=dpi)
+def save_picture(figure: Figure, file: str | Path, *, dpi: int) -> None:
+    """Write a figure whole or not at all, by the file's ending; the same one, the same bytes."""
+    rc_context = load_extra("matplotlib", "study", "a figure").rc_context
+    ending = Path(file).suffix.lower()
+    # No dates and no random identifiers: a figure that did not change stays the same file.
+    metadata = {".svg": {"Date": None}, ".pdf": {"CreationDate": None}}.get(ending, {})
+    with rc_context({"svg.hashsalt": "counterprobe", "svg.fonttype": "none"}):
+        with whole_file(file) as partial:
+            figure.savefig(partial, format=ending[1:], dpi=dpi, metadata=metadata)
 
 
 def plot_quality(file: str, lines: Mapping[str, Sequence[Comparison]], title: str) -> None:
     """Draw mean batch KL against mean submissions: labels of samplers, and their points."""
-    figure = _figure(9.5, 5.5)
+    figure = empty_figure(9.5, 5.5)
     axes = figure.subplots()
     drawn = {
         label: [
@@ -104,7 +116,7 @@ def plot_quality(file: str, lines: Mapping[str, Sequence[Comparison]], title: st
     axes.set_title(title, fontsize=10)
     axes.grid(True, which="major", alpha=0.25)
     axes.legend(fontsize=8, loc="center left", bbox_to_anchor=(1.01, 0.5), frameon=False)
-    _save(figure, file, dpi=120)
+    save_picture(figure, file, dpi=120)
 
 
 def plot_structure(
@@ -112,7 +124,7 @@ def plot_structure(
 ) -> None:
     """Draw a structure: strengths as a matrix, and edges as arcs over named positions."""
     if isinstance(structure, SoftStructure):
-        figure = _figure(13, 5.6)
+        figure = empty_figure(13, 5.6)
         left, right = figure.subplots(1, 2, width_ratios=[1, 1.35])
         _matrix(figure, left, structure)
         weights = structure.strength[structure.edges[:, 0], structure.edges[:, 1]]
@@ -121,7 +133,7 @@ def plot_structure(
             f"{structure.false_discovery_rate:.2f}"
         )
     else:
-        figure = _figure(11, 5)
+        figure = empty_figure(11, 5)
         right = figure.subplots()
         weights = np.ones(len(structure.edges))
         right.set_title(f"{len(structure.edges)} edges, certified")
@@ -131,7 +143,7 @@ def plot_structure(
     edges = np.searchsorted(shown, structure.edges)
     _arcs(right, edges, weights, [names[k] for k in shown])
     figure.suptitle(f"{title}: {structure.ledger.total:,} evaluations")
-    _save(figure, file, dpi=150)
+    save_picture(figure, file, dpi=150)
 
 
 def _matrix(figure: Figure, axes: Axes, structure: SoftStructure) -> None:
@@ -144,7 +156,7 @@ def _matrix(figure: Figure, axes: Axes, structure: SoftStructure) -> None:
         axes.text(0.5, 0.5, "none found", ha="center", va="center", transform=axes.transAxes)
         axes.set_axis_off()
         return
-    colors = load_extra("matplotlib.colors", "study", "--plot")
+    colors = load_extra("matplotlib.colors", "study", "a figure")
     largest = float(positive.max())
     smallest = max(min(structure.noise_floor, largest / 10), largest / 1e3, 1e-9)
     shown = axes.imshow(
@@ -166,8 +178,8 @@ def _arcs(
 ) -> None:
     """Draw edges as half circles over named positions, the strongest on top."""
     length = len(names)
-    patches = load_extra("matplotlib.patches", "study", "--plot")
-    maps = load_extra("matplotlib", "study", "--plot").colormaps[COLORS]
+    patches = load_extra("matplotlib.patches", "study", "a figure")
+    maps = load_extra("matplotlib", "study", "a figure").colormaps[COLORS]
     order = np.argsort(-weights, kind="stable")[:MOST_ARCS][::-1]
     largest = float(weights.max(initial=1e-9))
     for k in order:
@@ -215,7 +227,7 @@ def plot_tradeoff(
     """Draw caps over all cutoffs, the lower bound, and where runs of the same size lie."""
     length = public.length
     curves = _cap_curves(public, rank_exponent)
-    figure = _figure(9.5, 5)
+    figure = empty_figure(9.5, 5)
     axes = figure.subplots()
     for (label, points), style in zip(curves.items(), ("-", "--"), strict=True):
         axes.plot(*zip(*points, strict=True), style, label=f"cap, {label}")
@@ -245,7 +257,7 @@ def plot_tradeoff(
     )
     # Beside the axes, where it covers nothing.
     axes.legend(fontsize=8, loc="center left", bbox_to_anchor=(1.01, 0.5), frameon=False)
-    _save(figure, file, dpi=150)
+    save_picture(figure, file, dpi=150)
 
 
 def _runs(length: int) -> list[tuple[str, int, int]]:

@@ -9,7 +9,7 @@ import pytest
 
 import counterprobe as cp
 from command_line import invoke, refused, said
-from counterprobe.cli import plots
+from counterprobe import plots
 from counterprobe.theory import bounds, calibrate
 
 PATH = ("discover", "--family", "path", "--n", 16)
@@ -19,7 +19,7 @@ PATH = ("discover", "--family", "path", "--n", 16)
 def drawn(monkeypatch) -> list:
     """Keep figures in place of writing them."""
     kept: list = []
-    monkeypatch.setattr(plots, "_save", lambda figure, file, *, dpi: kept.append(figure))
+    monkeypatch.setattr(plots, "save_picture", lambda figure, file, *, dpi: kept.append(figure))
     return kept
 
 
@@ -81,11 +81,11 @@ def test_caps_keep_the_given_radius_and_budget():
 
 def test_what_cannot_be_drawn_is_refused_before_anything_runs(tmp_path, monkeypatch):
     for command in ("compare", "discover", "plan"):
-        assert "--plot must end in .png, .svg, .pdf; got q.bmp" in refused(
+        assert "must end in .png, .svg, .pdf; got q.bmp" in refused(
             command, "--n", 20, "--plot", "q.bmp"
         )
     for name in ["matplotlib", *sys.modules]:
         if name.split(".")[0] == "matplotlib":
             monkeypatch.setitem(sys.modules, name, None)
     line = refused("compare", "--n", 20, "--plot", tmp_path / "q.png")
-    assert "--plot needs matplotlib: pip install 'counterprobe[study]'" in line
+    assert "a figure needs matplotlib: pip install 'counterprobe[study]'" in line
