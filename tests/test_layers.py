@@ -21,7 +21,7 @@ LAYERS = [
     "archives plain",
     "states classes",
     "graph rows",
-    "streams",
+    "streams tempered",
     "oracles",
     "radii",
     "run",

@@ -90,9 +90,21 @@ class Rows(ABC):
     def _comparable(self, other: Rows) -> tuple[Array, Array]:
         """Return two arrays whose divergences are those of the rows."""
 
+    @property
+    def own(self) -> Rows:
+        """The rows at temperature 1: these, unless a temperature changed them."""
+        return self
+
     def __len__(self) -> int:
         """Return the number of rows."""
         return int(self.masses.shape[0])
+
+    def joined(self, others: Sequence[Rows]) -> Rows:
+        """Return these rows with others after them."""
+        arrays = [rows.dense() for rows in (self, *others)]
+        joined = array_api_compat.array_namespace(*arrays).concat(arrays, axis=0)
+        # A kind of dense rows stays what it is: joined rows must draw as their parts do.
+        return self.with_masses(joined) if isinstance(self, DenseRows) else DenseRows(joined)
 
     def log_prob(self, tokens: IntArray) -> Array:
         """Return the log-probability of one token a row (minus infinity for a zero)."""
@@ -389,6 +401,17 @@ class ClassedRows(Rows):
         # Within one class map the fixed within-class laws cancel from every divergence.
         return (self.masses, other.masses) if same else (self.dense(), other.dense())
 
+    def joined(self, others: Sequence[Rows]) -> Rows:
+        """Return these rows with others after them; classed where all have the same classes."""
+        classed = [self, *(rows for rows in others if isinstance(rows, ClassedRows))]
+        if len(classed) <= len(others) or any(r.classes is not self.classes for r in classed):
+            return Rows.joined(self, others)
+        return ClassedRows(
+            np.concatenate([rows.class_masses for rows in classed]),
+            self.classes,
+            np.concatenate([rows.positions for rows in classed]),
+        )
+
 
 def concatenate(batches: Sequence[Rows]) -> Rows:
     """Join batches of rows of one representation.
@@ -396,20 +419,6 @@ def concatenate(batches: Sequence[Rows]) -> Rows:
     Parameters
     ----------
     batches : sequence of Rows
-        At least one; all dense, or all classed over the same classes.
+        At least one; all dense, or all classed over the same classes, or all of one temperature.
     """
-    first = batches[0]
-    if len(batches) == 1:
-        return first
-    if isinstance(first, ClassedRows):
-        classed = [rows for rows in batches if isinstance(rows, ClassedRows)]
-        if len(classed) == len(batches) and all(r.classes is first.classes for r in classed):
-            return ClassedRows(
-                np.concatenate([rows.class_masses for rows in classed]),
-                first.classes,
-                np.concatenate([rows.positions for rows in classed]),
-            )
-    arrays = [rows.dense() for rows in batches]
-    joined = array_api_compat.array_namespace(*arrays).concat(arrays, axis=0)
-    # A kind of dense rows stays what it is: joined rows must draw as their parts do.
-    return first.with_masses(joined) if isinstance(first, DenseRows) else DenseRows(joined)
+    return batches[0] if len(batches) == 1 else batches[0].joined(batches[1:])

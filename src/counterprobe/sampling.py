@@ -24,7 +24,7 @@ from counterprobe.errors import BudgetExceeded, Infeasible
 from counterprobe.oracles import Oracle, as_oracle
 from counterprobe.run.batches import SampleBatch
 from counterprobe.run.door import Door
-from counterprobe.run.drawing import ScoredDraw, as_temperature
+from counterprobe.run.drawing import ScoredDraw, as_temperature, room_for_scores
 from counterprobe.run.gathered import Gathering, Tally, Tell
 from counterprobe.run.ledger import Ledger, Right
 from counterprobe.run.listening import Listener
@@ -124,7 +124,8 @@ def sample(
     at_once : int
         Sequences side by side, at most: larger batches for the oracle, and more memory.
     log_probs : bool
-        Keep how probable every token was in the row it was drawn from; it costs no submission.
+        Keep how probable every token was in the row it was drawn from, as it was drawn and at
+        temperature 1; it costs no submission.
     on_step : callable, optional
         Called with a :class:`Step` after every commit round.
     progress : bool or callable
@@ -372,7 +373,9 @@ class _Runs:
         self._check = ReplyCheck(call.oracle)
         self._doors: list[Door] = []
         self._tally = None if tell is None else Tally(tell, call.given, self._whole)
-        self._scores = np.full(call.given.shape, np.nan) if call.log_probs else None
+        self._log_probs, self._scores = room_for_scores(
+            call.given.shape, call.log_probs, call.oracle.info, call.temperature
+        )
 
     def draw(self, oracle: Oracle, sequence: int, memory: Memory | None) -> SampleResult:
         """Draw one sequence."""
@@ -388,9 +391,11 @@ class _Runs:
         self._doors.append(door)
         streams = call.streams_of_group(call.group_of(sequence))
         draw = None
-        if self._scores is not None:
+        if self._log_probs is not None:
             noise = streams.commit_noise(call.given.shape[1], sequence)
-            draw = ScoredDraw(noise, self._scores[sequence], as_temperature(call.temperature))
+            scores = None if self._scores is None else self._scores[sequence]
+            temperature = as_temperature(call.temperature)
+            draw = ScoredDraw(noise, self._log_probs[sequence], scores, temperature)
         heard: list[Tell] = [] if self._tally is None else [self._tally.of(sequence)]
 
         def tell_all(now: Progress) -> None:
@@ -419,6 +424,7 @@ class _Runs:
             self._call.given,
             results,
             self._whole.ledger,
+            self._log_probs,
             self._scores,
             num_rechecked=sum(door.num_rechecked for door in self._doors),
             num_recheck_skipped=sum(door.num_recheck_skipped for door in self._doors),

@@ -295,6 +295,21 @@ def test_torch_rows_lose_no_bit(name):
         assert torch.equal(rows.probabilities, expected.probabilities)
 
 
+def test_tempered_rows_bring_those_of_temperature_one():
+    torch = pytest.importorskip("torch")
+
+    def network(ids):
+        return torch.nn.functional.one_hot(ids, 5).float().cumsum(dim=1)
+
+    oracle = cp.models.TorchOracle(network, length=4, mask_id=4, temperature=0.1, row_error=1e-6)
+    states = np.array([[0, 1, -1, -1], [3, 3, -1, 0]], dtype=np.int32)
+    readouts = cp.Readouts.every_masked(states)
+    expected = oracle.rows(states, readouts)
+    for _, rows in through_messages(oracle, states, readouts):
+        assert torch.equal(rows.own.dense(), expected.own.dense())
+        assert torch.equal(rows.dense(), expected.dense())
+
+
 def test_rows_of_another_kind_travel_whole():
     class Marked(cp.rows.DenseRows):
         __slots__ = ()

@@ -95,6 +95,34 @@ def test_temperature_is_that_of_the_models_law(forest_law, spelled):
     assert warm.token_log_probs[0, 0] == pytest.approx(float(expected[0]))
 
 
+@pytest.mark.parametrize("sampler", ["sequential", "entropy-bounded", "one-batch"])
+@pytest.mark.parametrize("temperature", [0, 0.01, 0.2, 1.0, 4.0])
+def test_scores_are_of_temperature_one(forest_law, spelled, sampler, temperature, tmp_path):
+    model = spelled(forest_law)
+    drawn = cp.infill(model, MASKED, sampler=sampler, count=4, temperature=temperature,
+                      likelihood_orders=1, progress=False)  # fmt: skip
+    exact = np.array([float(forest_law.log_prob(tokens)) for tokens in drawn.sequences])
+    assert drawn.log_likelihoods[:, 0] == pytest.approx(exact)
+    assert drawn.ledger.total == model.network.states - drawn.measuring.total, "they are free"
+    if sampler == "sequential":
+        assert drawn.scores == pytest.approx(-exact / len(MASKED))
+    if sampler == "one-batch":
+        rows = forest_law.oracle().rows(np.full((1, 5), -1, np.int32), cp.Readouts.same(1, [3]))
+        expected = -np.log(rows.dense()[0, drawn.sequences[:, 3]])
+        assert drawn.token_scores[:, 3] == pytest.approx(expected)
+    drawn.save(tmp_path / "drawn.jsonl")
+    assert cp.SampleBatch.load(tmp_path / "drawn.jsonl").scores == pytest.approx(drawn.scores)
+
+
+def test_values_that_were_verified_at_another_temperature_have_no_score(forest_law, spelled):
+    model = spelled(forest_law)
+    cold, plain = (
+        cp.infill(model, MASKED, sampler="assd", count=2, temperature=t, progress=False)
+        for t in (0.5, 1.0)
+    )
+    assert np.isnan(cold.scores).all() and np.isfinite(plain.scores).all()
+
+
 def test_oracles_and_networks_are_taken_too(forest_law, spelled):
     model = spelled(forest_law)
     oracle = model.oracle("XXBXX")

@@ -20,6 +20,7 @@ from counterprobe.oracles.codec import (
     pack,
     unpack,
 )
+from counterprobe.tempered import TemperedRows
 
 POSITIONS = np.array([3, 0, 5])
 
@@ -65,6 +66,16 @@ def test_classed_rows_stay_classed_and_their_classes_are_the_same_bits(forest_la
     assert np.array_equal(kept.draw(uniforms), rows.draw(uniforms))
     elsewhere = cp.rows.ClassedRows(rows.class_masses, rows.classes, POSITIONS[::-1].copy())
     assert np.array_equal(through(elsewhere, [again]).positions, POSITIONS[::-1])
+
+
+@pytest.mark.parametrize("kind", [np.asarray, torch.as_tensor])
+def test_tempered_rows_come_back_with_those_of_temperature_one(kind):
+    masses = kind(np.random.default_rng(1).dirichlet(np.ones(4), size=3))
+    rows = TemperedRows.of(cp.rows.DenseRows(masses), 0.03)
+    again = through(rows)
+    assert isinstance(again, TemperedRows) and again.temperature == 0.03
+    assert np.array_equal(again.own.dense(), rows.own.dense())
+    assert np.array_equal(again.dense(), rows.dense())
 
 
 def test_attention_comes_back_beside_its_rows():

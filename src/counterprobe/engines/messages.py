@@ -23,6 +23,7 @@ from counterprobe.errors import OracleError
 from counterprobe.extras import load_extra
 from counterprobe.oracles import Oracle, OracleInfo, Readouts, as_oracle
 from counterprobe.rows import ClassedRows, DenseRows, Rows
+from counterprobe.tempered import TemperedRows
 
 __all__ = ["Batch", "Declared", "MakeOracle", "Message", "RowReader", "make_replica"]
 
@@ -107,6 +108,11 @@ class _Replica:
             None if readouts.shared is None else _writeable(readouts.shared),
         )
         rows = self._oracle.rows(_writeable(batch.states), mine)
+        if isinstance(rows, TemperedRows):  # those of temperature 1 determine them
+            return Message("tempered", (rows.temperature, self._message(rows.plain, mine, batch)))
+        return self._message(rows, mine, batch)
+
+    def _message(self, rows: Rows, mine: Readouts, batch: Batch) -> Message:
         if type(rows) is ClassedRows and np.array_equal(rows.positions, mine.position):
             digest = self._digest(rows.classes)
             classes = None if digest in batch.known else rows.classes
@@ -146,6 +152,9 @@ class RowReader:
 
     def read(self, reply: Message, readouts: Readouts) -> Rows:
         """Return the rows of a reply to these readouts."""
+        if reply.kind == "tempered":
+            temperature, plain = reply.masses
+            return TemperedRows.of(self.read(plain, readouts), temperature)
         if reply.kind == "classed":
             if reply.digest not in self._classes:
                 assert reply.classes is not None

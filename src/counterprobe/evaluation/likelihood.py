@@ -7,7 +7,8 @@ below which differences between samplers mean little.
 
 A model likes what is ordinary: a sampler that repeats one likely sequence scores higher than one
 that draws from the model's law, whose mean is minus its entropy. So a log-likelihood is read
-beside that of a sequential reference and beside the diversity, never alone.
+beside that of a sequential reference and beside the diversity, never alone. It is of temperature 1
+also where the oracle's law has another one: sequences of two temperatures can be compared.
 """
 
 from __future__ import annotations
@@ -161,7 +162,7 @@ def log_likelihoods(
             s, k, here = sequence[now], index[now], position[now]
             states = np.where(ranks[s, k] < step[now, None], tokens[s], MASK)
             rows = stage.rows(states, Readouts.pairs(np.arange(len(now)), here))
-            log_prob = to_numpy(rows.log_prob(tokens[s, here].astype(np.int64)))
+            log_prob = to_numpy(rows.own.log_prob(tokens[s, here].astype(np.int64)))
             np.add.at(values, (s, k), log_prob.astype(np.float64))
     num_tokens = (contexts == MASK).sum(axis=1).astype(np.int64)
     return LogLikelihoods(values, num_tokens, door.ledger)

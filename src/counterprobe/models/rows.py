@@ -24,6 +24,7 @@ from counterprobe.errors import OracleError
 from counterprobe.extras import load_extra
 from counterprobe.models.template import Template
 from counterprobe.rows import DenseRows, Rows, to_numpy, widened
+from counterprobe.tempered import TemperedRows
 
 if TYPE_CHECKING:
     import torch
@@ -205,6 +206,11 @@ class Softmax:
             self._on_device[device] = vocabulary, forbidden
         return self._on_device[device]
 
+    def rows(self, out: torch.Tensor) -> Rows:
+        """Return what was written as rows of this temperature."""
+        plain = TorchRows(out)
+        return plain if self._temperature == 1 else TemperedRows.of(plain, self._temperature)
+
     def write(
         self,
         logits: torch.Tensor,
@@ -215,7 +221,7 @@ class Softmax:
         *,
         first_state: int = 0,
     ) -> None:
-        """Write one row for each readout.
+        """Write one row for each readout, at temperature 1.
 
         Parameters
         ----------
@@ -245,7 +251,7 @@ class Softmax:
     def write_scores(
         self, scores: torch.Tensor, state_index: IntArray, positions: IntArray, out: torch.Tensor
     ) -> None:
-        """Write one row for each of some scores.
+        """Write one row for each of some scores, at temperature 1.
 
         Parameters
         ----------
@@ -265,7 +271,7 @@ class Softmax:
         vocabulary, forbidden = self._tables(scores.device)
         if len(ids) != width or not (ids == np.arange(width)).all():
             scores = scores[:, vocabulary]
-        scores = scores.to(out.dtype) / self._temperature
+        scores = scores.to(out.dtype)
         if forbidden is not None and self._template.kind is not None:
             kind = torch.as_tensor(self._template.kind[positions], device=scores.device)
             scores = scores.masked_fill(forbidden[kind], -torch.inf)

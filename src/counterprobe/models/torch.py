@@ -20,9 +20,10 @@ from counterprobe.models.calling import Calling
 from counterprobe.models.digests import LastDigest, rows_digest
 from counterprobe.models.memory import BatchSize, is_out_of_memory
 from counterprobe.models.repeatability import Repeatability, measure_repeatability
-from counterprobe.models.rows import Softmax, TorchRows
+from counterprobe.models.rows import Softmax
 from counterprobe.models.template import Allowed, Template, names_tokens
 from counterprobe.oracles import Oracle, OracleInfo, Query, Readouts, Reply
+from counterprobe.rows import Rows
 from counterprobe.states import as_states
 
 if TYPE_CHECKING:
@@ -198,6 +199,7 @@ class TorchOracle(Oracle):
             self.row_error,
             trusted=True,
             offers_attention=self._call.offers_attention,
+            temperature=self.temperature,
         )
 
     @property
@@ -215,7 +217,7 @@ class TorchOracle(Oracle):
             return Reply(self.rows(query.states, query.readouts))
         return Reply(*self._attended_rows(query.states, query.readouts, query.attention_layers))
 
-    def rows(self, states: StateArray, readouts: Readouts) -> TorchRows:
+    def rows(self, states: StateArray, readouts: Readouts) -> Rows:
         """Call the model on every state and return one row per readout, in order."""
         states = as_states(states, self.length, self.vocab_size)
 
@@ -228,7 +230,7 @@ class TorchOracle(Oracle):
 
     def _attended_rows(
         self, states: StateArray, readouts: Readouts, num_layers: int
-    ) -> tuple[TorchRows, FloatArray]:
+    ) -> tuple[Rows, FloatArray]:
         """Call the model once on every state; return rows and attention between positions.
 
         Parameters
@@ -240,7 +242,7 @@ class TorchOracle(Oracle):
 
         Returns
         -------
-        rows : TorchRows
+        rows : Rows
         attention : ndarray of float, shape (B, N, N)
             Entry ``[b, i, j]``: what the place that position i is read at gives to position j.
         """
@@ -266,13 +268,13 @@ class TorchOracle(Oracle):
         batch: BatchSize,
         *,
         by_place: bool = False,
-    ) -> TorchRows:
+    ) -> Rows:
         """Return one row per readout from the logits of consecutive states.
 
         With ``by_place`` logits are asked for where something is read, and nowhere else.
         """
         if len(readouts) == 0:
-            return TorchRows(torch.empty((0, self.vocab_size), device=self.device))
+            return self._softmax.rows(torch.empty((0, self.vocab_size), device=self.device))
         order = np.argsort(readouts.state_index, kind="stable")
         index, position = readouts.state_index[order], readouts.position[order]
         out: list[torch.Tensor] = []
@@ -295,7 +297,7 @@ class TorchOracle(Oracle):
             )
 
         batch.run(len(states), evaluate, name=self._name)
-        rows = TorchRows(out[0])
+        rows = self._softmax.rows(out[0])
         is_sorted = bool((order == np.arange(len(order))).all())
         return rows if is_sorted else rows.take(np.argsort(order, kind="stable"))
 

@@ -25,6 +25,7 @@ from counterprobe.errors import CheckpointError
 from counterprobe.extras import load_extra
 from counterprobe.oracles.query import Reply
 from counterprobe.rows import ClassedRows, DenseRows, Rows
+from counterprobe.tempered import TemperedRows
 
 __all__ = ["decode_classes", "decode_reply", "encode_classes", "encode_reply", "pack", "unpack"]
 
@@ -116,7 +117,10 @@ def encode_reply(
     """
     rows, attention = reply.rows, reply.attention
     arrays: Arrays = {}
-    meta: dict[str, Any] = {"rows": type(rows).__name__}
+    meta: dict[str, Any] = {}
+    if isinstance(rows, TemperedRows):  # those of temperature 1 determine them
+        meta["temperature"], rows = rows.temperature, rows.plain
+    meta["rows"] = type(rows).__name__
     if isinstance(rows, ClassedRows):
         arrays["masses"] = rows.class_masses
         meta["classes"] = classes
@@ -168,6 +172,9 @@ def decode_reply(
             if "device" in meta:
                 masses = _torch_tensor(masses, meta["dtype"], meta["device"])
             rows = _dense_kind(meta["rows"])(masses)
+        temperature = meta.get("temperature", 1.0)
+        if not (isinstance(temperature, float) and 0 < temperature < math.inf):
+            raise ValueError(f"no rows have temperature {temperature!r}")
     except (KeyError, IndexError, TypeError, AttributeError, ValueError) as problem:
         raise CheckpointError(
             f"a reply of the checkpoint cannot be read: {_line(problem)}"
@@ -179,6 +186,8 @@ def decode_reply(
             f"a reply of the checkpoint has shape {shape} where {len(positions)} rows are asked "
             "for"
         )
+    if temperature != 1:
+        rows = TemperedRows.of(rows, temperature)
     return Reply(rows, arrays.get("attention"))
 
 

@@ -81,6 +81,9 @@ class OracleInfo:
         the work.
     recheck : float
         Share of the submitted states that a run is to submit a second time and compare.
+    temperature : float
+        What the logits of its law were divided by. Where it is not 1, rows hold those of
+        temperature 1 beside them (``rows.own``), by which tokens are scored.
     """
 
     name: str
@@ -96,6 +99,7 @@ class OracleInfo:
     offers_attention: bool = False
     ahead: int = 1
     recheck: float = 0.0
+    temperature: float = 1.0
 
     def __post_init__(self) -> None:
         """Check the sizes."""

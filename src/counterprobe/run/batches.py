@@ -29,7 +29,7 @@ FORMAT = "counterprobe samples 1"
 _COUNTS = [count.name for count in fields(Ledger)]
 _ARRAYS = ("sequences", "given", "round_of_position")
 # There only if they were asked for.
-_MEASURED = ("token_log_probs", "log_likelihoods")
+_MEASURED = ("token_log_probs", "tempered_scores", "log_likelihoods")
 # Bytes of a file that is read.
 MOST_BYTES = 1 << 32
 
@@ -52,6 +52,9 @@ class SampleBatch:
     token_log_probs : ndarray of float, shape (count, N), optional
         Log-probability of each token in the row it was drawn from, at its commit; NaN where
         nothing was drawn. None where it was not asked for.
+    tempered_scores : ndarray of float, shape (count, N), optional
+        What ``token_scores`` are at another temperature than 1; None at 1, where they are minus
+        ``token_log_probs``.
     texts : tuple of str, optional
         The sequences spelled out, where there is a template.
     log_likelihoods : ndarray of float, shape (count, orders), optional
@@ -69,6 +72,7 @@ class SampleBatch:
     results: Sequence[SampleResult]
     ledger: Ledger
     token_log_probs: FloatArray | None = None
+    tempered_scores: FloatArray | None = None
     texts: tuple[str, ...] | None = None
     log_likelihoods: FloatArray | None = None
     measuring: Ledger = field(default_factory=Ledger)
@@ -77,7 +81,8 @@ class SampleBatch:
 
     def __post_init__(self) -> None:
         """Freeze the arrays."""
-        for array in (self.sequences, self.given, self.token_log_probs, self.log_likelihoods):
+        measured = [getattr(self, name) for name in _MEASURED]
+        for array in (self.sequences, self.given, *measured):
             if array is not None:
                 array.setflags(write=False)
 
@@ -120,12 +125,44 @@ class SampleBatch:
 
         For a rule that fixes its batches before their replies, this is the log-probability with
         which it draws the sequence; rules that choose among drawn values have no such number, and
-        for them it is a score. None where it was not asked for.
+        for them it is a score. At another temperature than 1 the rows are tempered ones, so that
+        numbers of two temperatures cannot be compared: ``scores`` can. None where it was not asked
+        for.
         """
         if self.token_log_probs is None:
             return None
         total: FloatArray = np.nansum(self.token_log_probs, axis=1)
         return total
+
+    @property
+    def token_scores(self) -> FloatArray | None:
+        """Minus the log-probability of each token at temperature 1, whatever it was drawn at.
+
+        In the row it was drawn from, as ``token_log_probs``; NaN where nothing was drawn, and
+        where a rule that verifies drew at another temperature, and so did not keep it.
+        """
+        if self.token_log_probs is None or self.tempered_scores is not None:
+            return self.tempered_scores
+        negative: FloatArray = -self.token_log_probs
+        return negative
+
+    @property
+    def scores(self) -> FloatArray | None:
+        """Nats per drawn position at temperature 1, lower is better, shape ``(count,)``.
+
+        The mean of ``token_scores`` over the positions that were drawn, as ProteinMPNN defines its
+        score; designs of all temperatures can be ranked by it. NaN for a sequence that is not
+        complete or in which nothing was drawn; None where it was not asked for.
+        """
+        each = self.token_scores
+        if each is None:
+            return None
+        is_drawn = self.given == MASK
+        count = is_drawn.sum(axis=1)
+        is_known = (self.sequences != MASK).all(axis=1) & (count > 0)
+        total = np.where(is_drawn, each, 0).sum(axis=1)
+        mean: FloatArray = np.where(is_known, total, np.nan) / np.maximum(count, 1)
+        return mean
 
     @property
     def histories(self) -> list[StateArray]:
@@ -206,6 +243,7 @@ class SampleBatch:
                 texts=tuple(spelled) if len(spelled) == len(records) else None,
                 measuring=Ledger(**header.get("measuring", {})),
                 token_log_probs=arrays.get("token_log_probs"),
+                tempered_scores=arrays.get("tempered_scores"),
                 log_likelihoods=arrays.get("log_likelihoods"),
             )
         except OSError:
@@ -277,8 +315,7 @@ _LINE_NAMES = {
     "sequences": "tokens",
     "given": "given",
     "round_of_position": "rounds",
-    "token_log_probs": "token_log_probs",
-    "log_likelihoods": "log_likelihoods",
+    **{name: name for name in _MEASURED},
 }
 Parts = tuple[dict[str, Any], list[dict[str, Any]], dict[str, NDArray[Any]]]
 

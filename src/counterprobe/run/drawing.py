@@ -27,7 +27,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from counterprobe.arrays import FloatArray, IntArray, StateArray
-from counterprobe.oracles import Readouts
+from counterprobe.oracles import OracleInfo, Readouts
 from counterprobe.rows import Rows, to_numpy
 from counterprobe.run.transcript import Event, Transcript
 from counterprobe.states import MASK
@@ -42,6 +42,7 @@ __all__ = [
     "as_temperature",
     "check_tokens",
     "promoted_commit",
+    "room_for_scores",
 ]
 
 
@@ -95,28 +96,58 @@ class NoisyDraw:
 class ScoredDraw:
     """Draw by commit noise, and note how probable every drawn token was.
 
-    A position that is drawn several times, as a candidate that is not kept, has the score of its
+    A position that is drawn several times, as a candidate that is not kept, has the numbers of its
     last draw: the one that was committed.
 
     Parameters
     ----------
     noise : CommitNoise
-    scores : ndarray of float, shape (N,)
-        Where the log-probabilities go.
+    log_probs : ndarray of float, shape (N,)
+        Where log-probabilities in the rows that were drawn from go, the tempered ones.
+    scores : ndarray of float, shape (N,), optional
+        Where minus the log-probabilities at temperature 1 go, where that is another number.
     temperature : float
-        They are those of the tempered rows.
     """
 
     noise: CommitNoise
-    scores: FloatArray
+    log_probs: FloatArray
+    scores: FloatArray | None = None
     temperature: float = 1.0
 
     def __call__(self, state: StateArray, positions: IntArray, rows: Rows, index: int) -> IntArray:
         """Return one token a position."""
         drawn_from = rows if self.temperature == 1 else rows.tempered(self.temperature)
         tokens = drawn_from.draw(self.noise.uniforms(positions, index))
-        self.scores[positions] = to_numpy(drawn_from.log_prob(tokens))
+        self.log_probs[positions] = to_numpy(drawn_from.log_prob(tokens))
+        if self.scores is not None:
+            self.scores[positions] = -to_numpy(rows.own.log_prob(tokens))
         return tokens
+
+    def note(self, positions: IntArray, log_probs: ArrayLike) -> None:
+        """Note values that were drawn elsewhere; at another temperature their score is unknown."""
+        self.log_probs[positions] = log_probs
+        if self.scores is not None:
+            self.scores[positions] = math.nan
+
+
+def room_for_scores(
+    shape: tuple[int, ...], is_wanted: bool, info: OracleInfo, temperature: float
+) -> tuple[FloatArray | None, FloatArray | None]:
+    """Return where log-probabilities go, and scores where temperature 1 gives other numbers.
+
+    Parameters
+    ----------
+    shape : tuple of int
+    is_wanted : bool
+    info : OracleInfo
+        Of the oracle whose rows are drawn from.
+    temperature : float
+        Of drawing from them.
+    """
+    if not is_wanted:
+        return None, None
+    is_plain = info.temperature == 1 and temperature == 1
+    return np.full(shape, np.nan), None if is_plain else np.full(shape, np.nan)
 
 
 # ----- Candidates ---------------------------------------------------------------------------

@@ -22,7 +22,7 @@ from counterprobe.oracles import Oracle, Readouts
 from counterprobe.rows import Rows, concatenate, to_numpy
 from counterprobe.run.batches import SampleBatch
 from counterprobe.run.door import Door, Stage, check_budget
-from counterprobe.run.drawing import as_temperature
+from counterprobe.run.drawing import as_temperature, room_for_scores
 from counterprobe.run.history import Histories
 from counterprobe.run.ledger import Ledger
 from counterprobe.run.results import StopReason
@@ -70,7 +70,7 @@ class Lockstep:
         The sequences fall into this many runs of neighbours, nearly equal in size; each may
         commit other positions.
     score : bool
-        Keep the log-probability of every drawn token.
+        Keep the log-probability of every drawn token, as it was drawn and at temperature 1.
 
     Attributes
     ----------
@@ -117,7 +117,9 @@ class Lockstep:
         self._members = np.array_split(np.arange(count), groups)
         self._rounds: list[Round] = []
         self._commits = np.zeros(groups, dtype=np.int64)
-        self._scores = np.full(self._states.shape, np.nan) if score else None
+        self._log_probs, self._scores = room_for_scores(
+            self._states.shape, score, self.door.info, self._temperature
+        )
         self._histories = {
             low: Histories(self._states[low : low + self._at_once])
             for low in range(0, count, self._at_once)
@@ -238,7 +240,8 @@ class Lockstep:
             self._given,
             Results(common),
             self.ledger,
-            token_log_probs=None if self._scores is None else self._scores.copy(),
+            token_log_probs=None if self._log_probs is None else self._log_probs.copy(),
+            tempered_scores=None if self._scores is None else self._scores.copy(),
             num_rechecked=self.door.num_rechecked,
         )
 
@@ -281,9 +284,11 @@ class Lockstep:
         uniforms = self._uniforms[part.sequence, part.position]
         drawn_from = rows if self._temperature == 1 else rows.tempered(self._temperature)
         tokens = drawn_from.draw(uniforms)
+        where = part.sequence, part.position
+        if self._log_probs is not None:
+            self._log_probs[where] = to_numpy(drawn_from.log_prob(tokens))
         if self._scores is not None:
-            scores = to_numpy(drawn_from.log_prob(tokens))
-            self._scores[part.sequence, part.position] = scores
+            self._scores[where] = -to_numpy(rows.own.log_prob(tokens))
         return tokens
 
     def _settle(

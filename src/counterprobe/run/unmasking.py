@@ -513,7 +513,7 @@ class Unmasking:
         self._settle(positions, values)
         self._door.record(event)
         if isinstance(self._draw, ScoredDraw):
-            self._draw.scores[positions] = log_probs
+            self._draw.note(positions, log_probs)
         self._rights_used |= Right.VERIFY
         self._report("commit")
 

@@ -22,9 +22,10 @@ import numpy as np
 from counterprobe.arrays import IntArray, StateArray
 from counterprobe.extras import load_extra
 from counterprobe.models.proteins.message_passing import Decoder
-from counterprobe.models.rows import Softmax, TorchRows
+from counterprobe.models.rows import Softmax
 from counterprobe.models.template import Template
 from counterprobe.oracles import KeptWork, Oracle, OracleInfo, Query, Readouts, Reply
+from counterprobe.rows import Rows
 from counterprobe.states import MASK, as_states
 
 if TYPE_CHECKING:
@@ -81,6 +82,7 @@ class CommitOrderOracle(Oracle):
             keeps_work=True,
             keeps_many=True,
             depends_on_order=True,
+            temperature=self.temperature,
         )
 
     @cached_property
@@ -138,7 +140,7 @@ class CommitOrderOracle(Oracle):
             sessions.push(Readouts.pairs(*where), states[where].astype(np.int64))
         return sessions
 
-    def _rows_in_order(self, states: StateArray, ranks: IntArray, readouts: Readouts) -> TorchRows:
+    def _rows_in_order(self, states: StateArray, ranks: IntArray, readouts: Readouts) -> Rows:
         """Return rows of revealed positions, each given what was committed before it; one pass.
 
         Parameters
@@ -166,7 +168,7 @@ class CommitOrderOracle(Oracle):
         logits = decoder.logits(known, index, position)
         out = torch.empty((len(readouts), self.vocab_size), device=logits.device)
         self._softmax.write_scores(logits, readouts.state_index, readouts.position, out)
-        return TorchRows(out)
+        return self._softmax.rows(out)
 
     def _count(self, evaluated: int) -> None:
         self._num_followed += evaluated
@@ -215,7 +217,7 @@ class CommitOrderSessions:
         nothing = torch.empty(0, dtype=torch.int64, device=decoder.device)
         self._copied = nowhere, nowhere, (nothing, nothing)
 
-    def rows(self, readouts: Readouts) -> TorchRows:
+    def rows(self, readouts: Readouts) -> Rows:
         """Return the rows of masked positions, given what was pushed so far."""
         self._settle()
         self._count(len(np.unique(readouts.state_index)))
@@ -223,7 +225,7 @@ class CommitOrderSessions:
         logits = self._decoder.logits(self._states, *where)
         out = torch.empty((len(readouts), self._softmax.vocab_size), device=logits.device)
         self._softmax.write_scores(logits, readouts.state_index, readouts.position, out)
-        return TorchRows(out)
+        return self._softmax.rows(out)
 
     def push(self, committed: Readouts, tokens: IntArray) -> None:
         """Reveal values: of each (sequence, position) pair, one token.

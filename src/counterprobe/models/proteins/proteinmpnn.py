@@ -26,7 +26,7 @@ from counterprobe.models.proteins.backbones import Backbone, backbone_template
 from counterprobe.models.proteins.commit_order import CommitOrderOracle
 from counterprobe.models.proteins.message_passing import Decoder, DecoderStates
 from counterprobe.models.repeatability import Repeatability, measure_repeatability
-from counterprobe.models.rows import Softmax, TorchRows
+from counterprobe.models.rows import Softmax
 from counterprobe.models.template import Allowed, Template
 from counterprobe.models.weights import (
     default_device,
@@ -36,6 +36,7 @@ from counterprobe.models.weights import (
     tensors_of,
 )
 from counterprobe.oracles import OracleInfo, Readouts, RowOracle
+from counterprobe.rows import Rows
 from counterprobe.states import MASK, as_states
 
 if TYPE_CHECKING:
@@ -246,6 +247,7 @@ class IndexOrderOracle(RowOracle):
             self.template.vocab_size,
             self.row_error,
             trusted=True,
+            temperature=self.temperature,
         )
 
     @property
@@ -261,7 +263,7 @@ class IndexOrderOracle(RowOracle):
         """What tells it from others of its name and size: weights, backbone, temperature."""
         return self._decoder.content_digest(self.template, self.temperature, "by index")
 
-    def rows(self, states: StateArray, readouts: Readouts) -> TorchRows:
+    def rows(self, states: StateArray, readouts: Readouts) -> Rows:
         """Decode every state and return one row per readout, in order."""
         states = as_states(states, self.template.length, self.template.vocab_size)
         out = torch.empty((len(readouts), self.template.vocab_size), device=self._decoder.device)
@@ -275,7 +277,7 @@ class IndexOrderOracle(RowOracle):
                 part = torch.empty((len(mine), self.template.vocab_size), device=out.device)
                 self._softmax.write_scores(logits, index + low, position, part)
                 out[torch.as_tensor(mine, device=out.device)] = part
-        return TorchRows(out)
+        return self._softmax.rows(out)
 
     def _logits(self, states: StateArray, index: IntArray, position: IntArray) -> torch.Tensor:
         decoder = self._decoder
