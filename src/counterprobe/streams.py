@@ -10,13 +10,16 @@ draws were.
 
 from __future__ import annotations
 
+import platform
 import zlib
 from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["STREAMS_VERSION", "CommitNoise", "Decisions", "Streams", "require_streams"]
+from counterprobe.version import __version__
+
+__all__ = ["STREAMS_VERSION", "CommitNoise", "Decisions", "Streams", "require_streams", "versions"]
 
 # Raised whenever a fixed seed would draw different values than before.
 STREAMS_VERSION = 1
@@ -152,3 +155,13 @@ def require_streams(streams: object) -> None:
         raise ValueError(
             f"streams must be a Streams, got {streams!r}; from one seed: Streams.from_seed({seed})"
         )
+
+
+def versions() -> dict[str, str]:
+    """Return what a result depends on: package, stream layout, NumPy, Python."""
+    return {
+        "counterprobe": __version__,
+        "streams": str(STREAMS_VERSION),
+        "numpy": np.__version__,
+        "python": platform.python_version(),
+    }

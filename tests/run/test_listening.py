@@ -24,7 +24,7 @@ class Hearing:
 
     def opened(self, opening: Any) -> None:
         self.heard.append("opened")
-        self.tokens = {k: int(t) for k, t in enumerate(opening.given) if t != cp.MASK}
+        self.tokens = {k: int(t) for k, t in enumerate(opening.record.given) if t != cp.MASK}
 
     def announced(self, purpose: str, facts: dict[str, Any]) -> None:
         self.heard.append(f"announced {purpose}")

@@ -8,6 +8,7 @@ import pytest
 
 import counterprobe as cp
 from counterprobe.run.listening import Opening
+from counterprobe.run.record import OracleIdentity, RunRecord
 from counterprobe.trace import About
 from counterprobe.trace.arrays import unpack
 
@@ -16,16 +17,12 @@ def opening(**changed) -> Opening:
     said = {
         "sampler": "hand",
         "settings": {"epsilon": math.inf, "edges": tuple((k, k + 1) for k in range(100))},
-        "oracle_name": "oracle",
-        "length": 3,
-        "vocab_size": 2,
-        "row_error": 1e-12,
+        "oracle": OracleIdentity("oracle", 3, 2),
         "given": np.array([-1, 1, -1], dtype=np.int32),
         "streams": cp.Streams(2**60 + 1, 7),
-        "sequence": 4,
         "temperature": 0.5,
     }
-    return Opening(**{**said, **changed})
+    return Opening(RunRecord(**{**said, **changed}), row_error=1e-12, sequence=4)
 
 
 def test_a_header_is_plain_json():

@@ -15,6 +15,7 @@ from counterprobe.cli import options, output, runs
 from counterprobe.cli.output import number
 from counterprobe.discovery import SoftStructure, Structure
 from counterprobe.discovery import discover as find_structure
+from counterprobe.discovery.discovering import discovery_record
 from counterprobe.discovery.soft import SoftSettings
 from counterprobe.engines import ShardedOracle
 from counterprobe.errors import Infeasible
@@ -96,7 +97,7 @@ def discover(
     if probes is not None:
         chosen["probes"] = probes
     where = engine.open(faults.timeout)
-    about_run: dict[str, Any] = {**output.determining()["options"], "device": None}
+    known: dict[str, Any] = {}
     if model is not None:
         target.refuse()
         task, name = text.task(model, where, is_probed=True), model
@@ -110,23 +111,21 @@ def discover(
             oracle = output.hold(ShardedOracle.copies_of(oracle, where, on_loss=on_loss))
         task, name = make_task(oracle), law.name
         about = About(family=target.family, true_edges=law.edges)
-        about_run["forest"] = [law.unary, law.edges, law.pair]  # a file counts by its content
+        known["forest"] = [law.unary, law.edges, law.pair]  # a file counts by its content
     started = time.perf_counter()
     console = output.console_for(json)
+    streams = Streams.from_seed(seed)
+    asking: dict[str, Any] = {"mode": mode or ("auto" if model is None else "soft"), **chosen}
+    asking["given"] = task.given
+    determined = discovery_record(task.oracle.rechecking(faults.recheck), streams, **asking)
     with (
         _saying_written(console, trace.trace),
         output.run_progress("discover") as progress,
         trace.recorder(about) as recorder,
-        runs.oracle_chain(task.oracle, faults, {**about_run, "given": task.given}, where) as chain,
+        runs.oracle_chain(task.oracle, faults, {**known, **determined.terms}, where) as chain,
     ):
         found = find_structure(
-            chain.oracle,
-            Streams.from_seed(seed),
-            mode=mode or ("auto" if model is None else "soft"),  # type: ignore[call-overload]
-            given=task.given,
-            progress=progress,
-            listener=recorder,
-            **chosen,
+            chain.oracle, streams, progress=progress, listener=recorder, **asking
         )
     seconds = time.perf_counter() - started
     if out is not None:

@@ -39,7 +39,7 @@ from counterprobe.plain import plain
 from counterprobe.progress import budget_progress as budget_progress
 from counterprobe.progress import counting as counting
 from counterprobe.progress import run_progress as run_progress
-from counterprobe.run.results import versions
+from counterprobe.streams import versions
 
 DONE, FAILED, BAD_INPUT, INFEASIBLE, INTERRUPTED = 0, 1, 2, 3, 130
 # Errors that what the user gave is to blame for.

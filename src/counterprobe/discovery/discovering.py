@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Literal, get_args, overload
 
@@ -23,12 +23,12 @@ from counterprobe.errors import Infeasible
 from counterprobe.oracles import Oracle, as_oracle
 from counterprobe.run.ledger import Ledger, Right
 from counterprobe.run.listening import Listener, Opening
-from counterprobe.run.results import versions
+from counterprobe.run.record import OracleIdentity, RunRecord
 from counterprobe.run.transcript import Event
 from counterprobe.run.unmasking import Progress, Unmasking
-from counterprobe.streams import Streams
+from counterprobe.streams import Streams, versions
 
-__all__ = ["Mode", "discover", "load_structure", "soft_structure"]
+__all__ = ["Mode", "discover", "discovery_record", "load_structure", "soft_structure"]
 
 Mode = Literal["auto", "exact", "soft"]
 
@@ -142,43 +142,58 @@ def discover(
         raise ValueError("soft settings go with mode='soft'; leave them out, or change the mode")
     if mode == "soft" and (isinstance(settings, CompressedSettings) or fallback):
         raise ValueError("mode='soft' takes SoftSettings, and needs no fallback")
-    oracle = as_oracle(oracle)
-    about = {
-        "mode": mode,
-        "settings": settings,
-        "soft": soft,
-        "fallback": fallback,
-        "decision_seed": seeds.decision_seed,
-        "given": None if given is None else np.asarray(given),
-        "recheck": oracle.info.recheck,
-    }
-    with oracle.running(about):
-        return _discovered(
-            oracle, seeds, mode, given, settings, fallback, progress, listener, soft
-        )
-
-
-def _discovered(
-    oracle: Oracle,
-    seeds: Streams,
-    mode: Mode,
-    given: ArrayLike | None,
-    settings: CompressedSettings | SoftSettings | None,
-    fallback: bool,
-    progress: Callable[[Progress], None] | None,
-    listener: Listener | None,
-    soft: dict[str, Any],
-) -> Structure | SoftStructure:
-    """Find the structure; see :func:`discover`."""
-    wants_soft = isinstance(settings, SoftSettings) or bool(soft)
     if mode == "auto" and isinstance(settings, CompressedSettings):
         mode = "exact"
+    oracle = as_oracle(oracle)
+    record = discovery_record(
+        oracle, seeds, mode=mode, given=given, settings=settings, fallback=fallback, **soft
+    )
 
     def new_run(hears: Listener | None) -> Unmasking:
         return Unmasking(oracle, given=given, progress=progress, listener=hears)
 
-    asked = {"mode": mode, **(soft if settings is None else asdict(settings))}
-    runs = _Runs(listener, new_run, seeds, asked)
+    with oracle.running(record.terms):
+        runs = _Runs(listener, new_run, seeds, record.settings)
+        return _discovered(runs, seeds, mode, settings, fallback, soft)
+
+
+def discovery_record(
+    oracle: Oracle,
+    streams: Streams,
+    *,
+    mode: Mode = "auto",
+    given: ArrayLike | None = None,
+    settings: CompressedSettings | SoftSettings | None = None,
+    fallback: bool = False,
+    **soft: Any,
+) -> RunRecord:
+    """Return what determines a discovery, and so every question that it asks.
+
+    Parameters
+    ----------
+    oracle, streams, mode, given, settings, fallback, **soft
+        As in :func:`discover`.
+    """
+    return RunRecord(
+        sampler="discover",
+        settings={"mode": mode, **(soft if settings is None else asdict(settings))},
+        oracle=OracleIdentity.of(oracle),
+        streams=Streams(streams.decision_seed, 0),  # nothing is drawn
+        given=None if given is None else np.asarray(given),
+        more={"fallback": fallback, "recheck": oracle.info.recheck},
+    )
+
+
+def _discovered(
+    runs: _Runs,
+    seeds: Streams,
+    mode: Mode,
+    settings: CompressedSettings | SoftSettings | None,
+    fallback: bool,
+    soft: dict[str, Any],
+) -> Structure | SoftStructure:
+    """Find the structure; see :func:`discover`."""
+    wants_soft = isinstance(settings, SoftSettings) or bool(soft)
     run = runs.run
     if mode == "exact" or (mode == "auto" and not wants_soft and run.row_error <= EXACT_ROWS):
         assert not isinstance(settings, SoftSettings)
@@ -239,7 +254,7 @@ class _Runs:
         listener: Listener | None,
         new_run: Callable[[Listener | None], Unmasking],
         streams: Streams,
-        settings: dict[str, Any],
+        settings: Mapping[str, Any],
     ) -> None:
         self._listener = listener
         self._new_run = new_run

@@ -7,7 +7,7 @@ told all of it in order. It never changes what a run does, and nothing it looks 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
@@ -15,6 +15,7 @@ from counterprobe.arrays import IntArray, StateArray
 from counterprobe.oracles import Readouts
 from counterprobe.rows import Rows
 from counterprobe.run.ledger import Ledger, Right
+from counterprobe.run.record import OracleIdentity, RunRecord
 from counterprobe.streams import Streams
 
 if TYPE_CHECKING:
@@ -30,31 +31,17 @@ class Opening:
 
     Attributes
     ----------
-    sampler : str
-        Its name; ``discover`` where nothing is drawn.
-    settings : dict
-    oracle_name : str
-    length, vocab_size : int
+    record : RunRecord
+        What determines it, with its context.
     row_error : float
-    given : ndarray of int, shape (N,)
-        Context, ``MASK`` elsewhere.
-    streams : Streams
     sequence : int
-    temperature : float
     task : {"sample", "discover"}
         Whether a sequence is drawn, or only what depends on what is looked for.
     """
 
-    sampler: str
-    settings: dict[str, Any]
-    oracle_name: str
-    length: int
-    vocab_size: int
+    record: RunRecord
     row_error: float
-    given: StateArray
-    streams: Streams
-    sequence: int
-    temperature: float
+    sequence: int = 0
     task: Literal["sample", "discover"] = "sample"
 
     @classmethod
@@ -63,23 +50,20 @@ class Opening:
         run: Unmasking,
         streams: Streams,
         sampler: str,
-        settings: dict[str, Any],
+        settings: Mapping[str, Any],
         task: Literal["sample", "discover"] = "sample",
     ) -> Opening:
         """Describe a run that is about to begin."""
-        return cls(
+        record = RunRecord(
             sampler=sampler,
             settings=settings,
-            oracle_name=run.oracle_name,
-            length=run.length,
-            vocab_size=run.vocab_size,
-            row_error=run.row_error,
-            given=run.state,
+            oracle=OracleIdentity(run.oracle_name, run.length, run.vocab_size, run.oracle_content),
             streams=streams,
-            sequence=run.sequence,
+            given=run.state,
             temperature=run.temperature,
-            task=task,
+            rights=run.rights,
         )
+        return cls(record, run.row_error, run.sequence, task)
 
 
 class Ended(Protocol):

@@ -20,9 +20,8 @@ from counterprobe.digests import digest_of
 from counterprobe.oracles import Oracle
 from counterprobe.plain import plain
 from counterprobe.run.ledger import Right
-from counterprobe.run.results import versions
 from counterprobe.states import MASK
-from counterprobe.streams import STREAMS_VERSION, Streams
+from counterprobe.streams import STREAMS_VERSION, Streams, versions
 
 __all__ = ["OracleIdentity", "RunRecord", "canonical", "rights_of"]
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import platform
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any
@@ -15,9 +14,9 @@ from counterprobe.arrays import StateArray
 from counterprobe.run.ledger import Ledger, Right
 from counterprobe.run.transcript import Transcript
 from counterprobe.states import MASK
-from counterprobe.streams import STREAMS_VERSION, Streams
+from counterprobe.streams import Streams
 
-__all__ = ["SampleResult", "StopReason", "first_tokens", "versions"]
+__all__ = ["SampleResult", "StopReason", "first_tokens"]
 
 # Tokens that a summary shows.
 SHOWN = 10
@@ -39,18 +38,6 @@ class StopReason(Enum):
     def __str__(self) -> str:
         """Return the reason's short name."""
         return self.name.lower().replace("_", "-")
-
-
-def versions() -> dict[str, str]:
-    """Return what a result depends on: package, stream layout, NumPy, Python."""
-    from counterprobe.version import __version__
-
-    return {
-        "counterprobe": __version__,
-        "streams": str(STREAMS_VERSION),
-        "numpy": np.__version__,
-        "python": platform.python_version(),
-    }
 
 
 def first_tokens(state: NDArray[Any]) -> str:

@@ -11,10 +11,10 @@ from numpy.typing import NDArray
 
 from counterprobe.arrays import IntArray, StateArray
 from counterprobe.run.ledger import Ledger, Right
-from counterprobe.run.results import SampleResult, StopReason, versions
+from counterprobe.run.results import SampleResult, StopReason
 from counterprobe.run.transcript import Event, Transcript
 from counterprobe.states import MASK
-from counterprobe.streams import Streams
+from counterprobe.streams import Streams, versions
 
 __all__ = ["Common", "Part", "Results", "Round", "common_positions", "every_position", "ledger_of"]
 

@@ -57,29 +57,30 @@ class About:
 
     def header(self, opening: Opening) -> dict[str, Any]:
         """Return the header of a trace."""
-        given = opening.given
+        record = opening.record
+        oracle, given = record.oracle, record.given
         return {
             "library": __version__,
-            "title": self.title or f"{opening.sampler} on {opening.oracle_name}",
+            "title": self.title or f"{record.sampler} on {oracle.name}",
             "task": opening.task,
-            "sampler": opening.sampler,
-            "settings": plain(opening.settings, most_items=MOST_ITEMS),
-            "oracle": opening.oracle_name,
+            "sampler": record.sampler,
+            "settings": plain(record.settings, most_items=MOST_ITEMS),
+            "oracle": oracle.name,
             "family": self.family,
             "model": self.model,
-            "length": opening.length,
-            "vocab_size": opening.vocab_size,
+            "length": oracle.length,
+            "vocab_size": oracle.vocab_size,
             "row_error": plain(float(opening.row_error)),
             "seeds": {
-                "decision": _exact(opening.streams.decision_seed),
-                "commit": _exact(opening.streams.commit_seed),
+                "decision": _exact(record.streams.decision_seed),
+                "commit": _exact(record.streams.commit_seed),
             },
             "sequence": opening.sequence,
             "count": self.count,
-            "temperature": opening.temperature,
-            "given": pack(given) if (given != MASK).any() else None,
-            "tokens": self._names("tokens", opening.vocab_size),
-            "positions": self._names("positions", opening.length),
+            "temperature": record.temperature,
+            "given": None if given is None or (given == MASK).all() else pack(given),
+            "tokens": self._names("tokens", oracle.vocab_size),
+            "positions": self._names("positions", oracle.length),
             "true_edges": self._array("true_edges", 2),
             "coordinates": self._array("coordinates", 3),
             "command": self.command,

@@ -23,7 +23,7 @@ from counterprobe.rows import Rows, to_numpy
 from counterprobe.run.ledger import Ledger
 from counterprobe.run.listening import Ended, Opening
 from counterprobe.run.transcript import Event, Note
-from counterprobe.states import MASK
+from counterprobe.states import MASK, all_masked
 from counterprobe.trace.about import About
 from counterprobe.trace.arrays import pack
 from counterprobe.trace.document import (
@@ -89,7 +89,8 @@ class Recorder:
         self._left_out: Counter[str] = Counter()
         self._told: Counter[str] = Counter()
         # Set when a run opens.
-        self._opening: Opening
+        self._row_error: float
+        self._vocab_size: int
         self._notes: NoteEvents
         self._history: StateArray
         self._reference: Reference | None = None
@@ -111,9 +112,11 @@ class Recorder:
         if self._file is not None:
             raise ValueError("a Recorder follows one run; make a new one for another")
         header = first_line(self._about.header(opening))
-        self._opening = opening
-        self._history = opening.given.copy()
-        self._notes = NoteEvents(opening.length)
+        self._row_error = opening.row_error
+        given, self._vocab_size = opening.record.given, opening.record.oracle.vocab_size
+        length = opening.record.oracle.length
+        self._history = all_masked(length) if given is None else given.astype(np.int32)
+        self._notes = NoteEvents(length)
         self._file = GrowingFile(self._path)
         self._file.write(header)
 
@@ -135,8 +138,8 @@ class Recorder:
             self._stage = OpenStage(
                 self._history,
                 self._reference,
-                self._opening.vocab_size,
-                self._opening.row_error,
+                self._vocab_size,
+                self._row_error,
                 self._facts.get("columns"),
                 self._room(PROBES_SHARE),
             )
