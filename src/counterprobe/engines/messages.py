@@ -1,9 +1,9 @@
 """What travels between a sharded oracle and its replicas: micro-batches there, rows back.
 
-Rows come back bit for bit. Class maps are large and the same in every reply, so a replica sends
-one only while the other side does not know its digest; there, all rows of one map share one
-object, as rows of one oracle do. Torch tensors travel as bytes in the host's memory: they lose
-their device, never a bit.
+Rows come back bit for bit, by the codec that logs use. Class maps are large and the same in every
+reply, so a replica sends one only while the other side does not know its digest; there, all rows
+of one map share one object, as rows of one oracle do. Torch tensors stay in the host's memory:
+they lose their device, never a bit.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from counterprobe.classes import TokenClasses
 from counterprobe.digests import digest_of
 from counterprobe.engines.outcomes import Job
 from counterprobe.errors import OracleError
-from counterprobe.extras import load_extra
-from counterprobe.oracles import Oracle, OracleInfo, Readouts, as_oracle
-from counterprobe.rows import ClassedRows, DenseRows, Rows
+from counterprobe.oracles import Oracle, OracleInfo, Readouts, Reply, as_oracle
+from counterprobe.oracles.codec import decode_reply, encode_reply
+from counterprobe.rows import ClassedRows, Rows
 from counterprobe.tempered import TemperedRows
 
 __all__ = ["Batch", "Declared", "MakeOracle", "Message", "RowReader", "make_replica"]
@@ -36,17 +36,30 @@ class Batch:
 
     states: StateArray
     readouts: Readouts
-    known: frozenset[bytes]
+    known: frozenset[str]
 
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """Rows on their way: ``kind`` says how to put them together again."""
+    """Rows on their way.
 
-    kind: str
-    masses: Any
-    digest: bytes = b""
+    Attributes
+    ----------
+    meta, arrays
+        As ``encode_reply`` made them.
+    kind : type
+        Of the rows, or of those of temperature 1.
+    classes : TokenClasses or None
+        Their class map, where the other side does not know it.
+    whole : Rows or None
+        The rows themselves, where they are of a kind that is not encoded.
+    """
+
+    meta: dict[str, Any]
+    arrays: dict[str, NDArray[Any]]
+    kind: type[Any]
     classes: TokenClasses | None = None
+    whole: Rows | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +110,7 @@ class _Replica:
     def __init__(self, oracle: Oracle) -> None:
         self._oracle = oracle
         self.declared = Declared.of(oracle)
-        self._digests: dict[int, tuple[TokenClasses, bytes]] = {}
+        self._digests: dict[int, tuple[TokenClasses, str]] = {}
 
     def __call__(self, batch: Batch) -> Message:
         """Answer a micro-batch; arrays that came by shared memory are read-only, so copied."""
@@ -108,29 +121,22 @@ class _Replica:
             None if readouts.shared is None else _writeable(readouts.shared),
         )
         rows = self._oracle.rows(_writeable(batch.states), mine)
-        if isinstance(rows, TemperedRows):  # those of temperature 1 determine them
-            return Message("tempered", (rows.temperature, self._message(rows.plain, mine, batch)))
-        return self._message(rows, mine, batch)
+        plain = rows.plain if isinstance(rows, TemperedRows) else rows
+        classes, digest = None, None
+        if isinstance(plain, ClassedRows):
+            digest = self._digest(plain.classes)
+            classes = None if digest in batch.known else plain.classes
+        encoded = encode_reply(Reply(rows), mine.position, digest)
+        if encoded is None:
+            return Message({}, {}, type(plain), whole=rows)
+        return Message(*encoded, type(plain), classes)
 
-    def _message(self, rows: Rows, mine: Readouts, batch: Batch) -> Message:
-        if type(rows) is ClassedRows and np.array_equal(rows.positions, mine.position):
-            digest = self._digest(rows.classes)
-            classes = None if digest in batch.known else rows.classes
-            return Message("classed", rows.class_masses, digest, classes)
-        if type(rows) is DenseRows and isinstance(rows.probabilities, np.ndarray):
-            return Message("dense", rows.probabilities)
-        if _is_torch(rows):
-            tensor = rows.masses.detach().cpu().contiguous()
-            raw = tensor.view(load_extra("torch", "torch", "a torch model").uint8).numpy()
-            return Message("torch", (type(rows), str(tensor.dtype).removeprefix("torch."), raw))
-        return Message("whole", rows)
-
-    def _digest(self, classes: TokenClasses) -> bytes:
+    def _digest(self, classes: TokenClasses) -> str:
         """Return what tells class maps apart; computed once for each."""
         found = self._digests.get(id(classes))
         if found is None:
             digest = digest_of(*(getattr(classes, part.name) for part in fields(classes)))
-            found = self._digests[id(classes)] = classes, digest
+            found = self._digests[id(classes)] = classes, digest.hex()
         return found[1]
 
 
@@ -143,44 +149,24 @@ class RowReader:
     """Puts rows together again; replies of all replicas share their class maps here."""
 
     def __init__(self) -> None:
-        self._classes: dict[bytes, TokenClasses] = {}
+        self._classes: dict[str, TokenClasses] = {}
 
     @property
-    def known(self) -> frozenset[bytes]:
+    def known(self) -> frozenset[str]:
         """Digests of the class maps that need not be sent again."""
         return frozenset(self._classes)
 
     def read(self, reply: Message, readouts: Readouts) -> Rows:
         """Return the rows of a reply to these readouts."""
-        if reply.kind == "tempered":
-            temperature, plain = reply.masses
-            return TemperedRows.of(self.read(plain, readouts), temperature)
-        if reply.kind == "classed":
-            if reply.digest not in self._classes:
-                assert reply.classes is not None
-                # Built anew: unpickled arrays are writeable, for which no kernel is compiled.
-                self._classes[reply.digest] = replace(reply.classes)
-            classes = self._classes[reply.digest]
-            return ClassedRows(_writeable(reply.masses), classes, readouts.position)
-        if reply.kind == "dense":
-            return DenseRows(_writeable(reply.masses))
-        if reply.kind == "torch":
-            kind, name, raw = reply.masses
-            torch = load_extra("torch", "torch", "rows of a torch model", package="PyTorch")
-            tensor = torch.from_numpy(_writeable(raw)).view(getattr(torch, name))
-            rows: Rows = kind(tensor)
-            return rows
-        whole: Rows = reply.masses
-        return whole
-
-
-def _is_torch(rows: Rows) -> bool:
-    """Whether rows are a kind of dense rows that holds a torch tensor and nothing else."""
-    return (
-        isinstance(rows, DenseRows)
-        and [part.name for part in fields(rows)] == ["probabilities"]
-        and type(rows.probabilities).__module__.partition(".")[0] == "torch"
-    )
+        if reply.whole is not None:
+            return reply.whole
+        if reply.classes is not None and reply.meta["classes"] not in self._classes:
+            # Built anew: unpickled arrays are writeable, for which no kernel is compiled.
+            self._classes[reply.meta["classes"]] = replace(reply.classes)
+        arrays = {name: _writeable(array) for name, array in reply.arrays.items()}
+        return decode_reply(
+            reply.meta, arrays, readouts.position, self._classes, kind=reply.kind, on_host=True
+        ).rows
 
 
 def _writeable(array: Any) -> NDArray[Any]:

@@ -1,8 +1,9 @@
-"""Rows as bytes, exactly as they were received, and back.
+"""Rows as plain values and arrays, exactly as they were received, and back.
 
-A log of replies keeps what an oracle returned to the last bit, in the precision it came in:
-classed rows stay classed, half-precision tensors stay tensors on their device. The form is a small
-JSON head that names arrays with their types and shapes, then their bytes; nothing in it is code.
+Whatever keeps replies (a log) or sends them (a replica) keeps what an oracle returned to the last
+bit, in the precision it came in: classed rows stay classed, half-precision tensors stay tensors.
+In a file, a small JSON head names arrays with their types and shapes, then their bytes follow;
+nothing in it is code.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import json
 import math
 import struct
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from typing import Any
 
@@ -103,7 +104,7 @@ def decode_classes(data: bytes) -> TokenClasses:
 
 
 def encode_reply(
-    reply: Reply, positions: IntArray, classes: int | None
+    reply: Reply, positions: IntArray, classes: int | str | None
 ) -> tuple[dict[str, Any], Arrays] | None:
     """Return a reply as plain values and arrays; None for rows of a kind that cannot be kept.
 
@@ -112,8 +113,8 @@ def encode_reply(
     reply : Reply
     positions : ndarray of int
         Of the rows, as they were asked for; kept only where the rows say something else.
-    classes : int, optional
-        The number of the rows' token classes.
+    classes : int or str, optional
+        By what the rows' token classes will be known.
     """
     rows, attention = reply.rows, reply.attention
     arrays: Arrays = {}
@@ -145,7 +146,13 @@ def encode_reply(
 
 
 def decode_reply(
-    meta: dict[str, Any], arrays: Arrays, positions: IntArray, classes: list[TokenClasses]
+    meta: dict[str, Any],
+    arrays: Arrays,
+    positions: IntArray,
+    classes: Sequence[TokenClasses] | Mapping[str, TokenClasses],
+    *,
+    kind: type[Any] | None = None,
+    on_host: bool = False,
 ) -> Reply:
     """Return the reply that :func:`encode_reply` was given.
 
@@ -154,8 +161,12 @@ def decode_reply(
     meta, arrays
     positions : ndarray of int
         Of the rows, as they are asked for now.
-    classes : list of TokenClasses
-        By number.
+    classes : sequence or mapping of TokenClasses
+        By what they were said to be known by.
+    kind : type, optional
+        Of the rows, where it is at hand; a file names one among those that are loaded.
+    on_host : bool
+        Whether tensors stay in the host's memory, not on the device they were on.
 
     Raises
     ------
@@ -165,13 +176,13 @@ def decode_reply(
     try:
         masses: Any = arrays["masses"]
         if meta["rows"] == ClassedRows.__name__:
-            known = classes[meta["classes"]]
+            known: TokenClasses = classes[meta["classes"]]
             where = _positions(arrays.get("positions", positions), known.length)
             rows: Rows = ClassedRows(masses, known, where)
         else:
             if "device" in meta:
-                masses = _torch_tensor(masses, meta["dtype"], meta["device"])
-            rows = _dense_kind(meta["rows"])(masses)
+                masses = _torch_tensor(masses, meta["dtype"], "cpu" if on_host else meta["device"])
+            rows = (kind or _dense_kind(meta["rows"]))(masses)
         temperature = meta.get("temperature", 1.0)
         if not (isinstance(temperature, float) and 0 < temperature < math.inf):
             raise ValueError(f"no rows have temperature {temperature!r}")
