@@ -9,10 +9,6 @@ import pytest
 import counterprobe as cp
 
 SOURCE = Path(cp.__file__).parent
-TREES = {
-    file.relative_to(SOURCE).as_posix(): ast.parse(file.read_text(encoding="utf-8"))
-    for file in sorted(SOURCE.rglob("*.py"))
-}
 
 # Calls by their last name, or by their whole name, and the files that may make them.
 FORBIDDEN: dict[str, set[str]] = {
@@ -47,6 +43,15 @@ BOUNDED = {"read_text", "read_bytes"}
 MAY_WRITE = {"files.py", "oracles/reply_file.py"}
 # The one place where a user may say that code in a model's folder is to be trusted.
 MAY_TRUST = {"models/transformers.py"}
+
+
+@pytest.fixture(scope="module")
+def trees() -> dict[str, ast.Module]:
+    """Every module of the source, parsed."""
+    return {
+        file.relative_to(SOURCE).as_posix(): ast.parse(file.read_text(encoding="utf-8"))
+        for file in sorted(SOURCE.rglob("*.py"))
+    }
 
 
 def name_of(node: ast.expr) -> str:
@@ -120,20 +125,20 @@ def target_of(call: ast.Call) -> str:
     return ast.unparse(func.value)
 
 
-def test_nothing_that_is_read_is_run_and_all_of_it_is_bounded():
-    assert [found for file, tree in TREES.items() for found in offences(file, tree)] == []
+def test_nothing_that_is_read_is_run_and_all_of_it_is_bounded(trees):
+    assert [found for file, tree in trees.items() for found in offences(file, tree)] == []
 
 
-def test_what_is_written_goes_to_a_partial_file_first():
-    for file, tree in TREES.items():
+def test_what_is_written_goes_to_a_partial_file_first(trees):
+    for file, tree in trees.items():
         for call in writes(tree) if file not in MAY_WRITE else ():
             said = f"{file}:{call.lineno} writes without whole_file"
             assert target_of(call) in ("partial", "output"), said
 
 
-def test_no_remote_code_is_trusted_by_default():
+def test_no_remote_code_is_trusted_by_default(trees):
     (file,) = MAY_TRUST
-    for node in ast.walk(TREES[file]):
+    for node in ast.walk(trees[file]):
         if isinstance(node, ast.FunctionDef):
             names = [word.arg for word in node.args.kwonlyargs]
             for name, default in zip(names, node.args.kw_defaults, strict=True):
@@ -160,9 +165,9 @@ def test_what_is_harmless_passes():
     assert target_of(call) == "Path(f)"
 
 
-def test_every_permission_is_needed():
+def test_every_permission_is_needed(trees):
     for name, files in FORBIDDEN.items():
         for file in files:
-            called = {full for full, _ in calls(TREES[file])}
+            called = {full for full, _ in calls(trees[file])}
             short = {full.rpartition(".")[2] for full in called}
             assert name in called | (short if name in BOUNDED else set()), (name, file)

@@ -21,9 +21,11 @@ class Hearing:
         self.rows_read = 0
         self.submissions = 0
         self.result: cp.SampleResult | None = None
+        self.opening: Any = None
 
     def opened(self, opening: Any) -> None:
         self.heard.append("opened")
+        self.opening = opening
         self.tokens = {k: int(t) for k, t in enumerate(opening.record.given) if t != cp.MASK}
 
     def announced(self, purpose: str, facts: dict[str, Any]) -> None:
@@ -65,6 +67,35 @@ def test_a_listener_hears_every_reply_commit_and_ledger(forest_law, sampler):
     assert hearing.submissions == result.ledger.total
     assert hearing.rows_read == result.ledger.rows_read
     assert hearing.tokens == {k: int(t) for k, t in enumerate(result.state)}
+
+
+def test_the_opening_says_what_is_needed_to_draw_the_same_again(forest_law):
+    hearing = Hearing()
+    given = np.full(forest_law.length, cp.MASK)
+    given[1] = 2
+    noisy = cp.FrozenNoise(forest_law.oracle(), radius=0.01, seed=3)
+    run = cp.Unmasking(noisy, given=given, sequence=7, temperature=0.5, listener=hearing)
+    drawn = cp.samplers.RandomBalanced(3)(run, STREAMS)
+    told, record = hearing.opening, hearing.opening.record
+    assert (told.task, told.row_error) == ("sample", noisy.info.row_error)
+    assert (record.oracle.name, record.oracle.length, record.oracle.vocab_size) == (
+        noisy.info.name, forest_law.length, forest_law.vocab_size,
+    )  # fmt: skip
+    again = cp.samplers.build_sampler(record.sampler, record.settings)(
+        cp.Unmasking(
+            noisy, given=record.given, sequence=told.sequence, temperature=record.temperature
+        ),
+        record.streams,
+    )
+    assert again.tokens.tolist() == drawn.tokens.tolist()
+    assert again.settings == drawn.settings
+
+
+def test_a_listener_is_told_that_a_discovery_draws_nothing():
+    hearing = Hearing()
+    cp.discover(cp.families.path(24, target_seed=3).oracle(), listener=hearing)
+    assert (hearing.opening.record.sampler, hearing.opening.task) == ("discover", "discover")
+    assert hearing.heard[0] == "opened" and hearing.heard[-1] == "closed"
 
 
 def test_a_listener_raises_the_level_of_the_transcript_to_trace(law):

@@ -26,9 +26,9 @@ from types import MappingProxyType
 from typing import Literal, get_args
 
 import numpy as np
+import scipy
 from numpy.typing import ArrayLike
 from scipy.sparse import csr_array
-from scipy.spatial.distance import pdist, squareform
 
 from counterprobe.arguments import whole_number
 from counterprobe.arrays import FloatArray, IntArray
@@ -173,13 +173,14 @@ def two_sample_test(
     pooled = np.concatenate([x, y])
     length = pooled.shape[1]
     # Whole numbers, which SciPy gives as shares of the length.
-    distances = np.rint(pdist(pooled, "hamming") * length) if length else _no_distances(pooled)
+    shares = scipy.spatial.distance.pdist(pooled, "hamming") if length else _no_distances(pooled)
+    distances = np.rint(shares * length)
     bandwidth = float(np.median(distances)) or 1.0 if bandwidth is None else float(bandwidth)
     labels = _shuffled_labels(len(x), len(pooled), permutations, seed)
     squared: dict[Kernel, float] = {}
     p_value: dict[Kernel, float] = {}
     for kernel in KERNELS:
-        gram = squareform(_similarity(kernel, distances, length, bandwidth))
+        gram = scipy.spatial.distance.squareform(_similarity(kernel, distances, length, bandwidth))
         values = _squared_mmds(gram, labels)
         tolerance = ROUNDING * max(1.0, float(gram.max()))
         as_far = int((values[1:] >= values[0] - tolerance).sum())

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import functools
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import MISSING, asdict, fields
-from typing import Any, Literal, get_args, get_origin, get_type_hints
+from typing import Any, Literal, cast, get_args, get_origin, get_type_hints
 
 from counterprobe.discovery import SoftStructure, Structure
 from counterprobe.samplers.balanced import OneBatch, RandomBalanced, Spread
@@ -96,6 +97,11 @@ SAMPLERS: dict[str, type[Sampler]] = {
 FORMER_NAMES = {"draft": "filler"}
 
 
+@functools.cache  # resolving annotations takes milliseconds, and a study builds thousands
+def _hints(cls: type) -> dict[str, Any]:
+    return get_type_hints(cls)
+
+
 def build_sampler(name: str, settings: Mapping[str, Any] | None = None) -> Sampler:
     """Build a sampler from its name and settings.
 
@@ -118,7 +124,7 @@ def settings_of(
     cls: type[Any], settings: Mapping[str, Any], owner: str, prefix: str = ""
 ) -> dict[str, Any]:
     """Return settings of a dataclass, those that are text by their types; refuse unknown ones."""
-    hints = get_type_hints(cls)
+    hints = _hints(cast("Hashable", cls))  # mypy denies that a class is hashable
     knobs = {knob.name for knob in fields(cls)}
     values = {}
     for given, value in settings.items():

@@ -17,7 +17,7 @@ from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from scipy import stats
+import scipy
 
 from counterprobe.plots import check_picture, empty_figure, save_picture
 
@@ -108,10 +108,10 @@ def fit_growth(means: Mapping[int, float], *, varies: bool = True) -> Growth:
     if len(means) < 2:
         raise ValueError(f"a growth rate needs at least two sizes, got {sorted(means)}")
     lengths = sorted(means)
-    fit = stats.linregress(np.log(lengths), np.log([means[n] for n in lengths]))
+    fit = scipy.stats.linregress(np.log(lengths), np.log([means[n] for n in lengths]))
     if len(lengths) < 3 or not varies:
         return Growth(float(fit.slope), None, None, len(lengths), varies)
-    reach = stats.t.ppf(0.5 + CONFIDENCE / 2, len(lengths) - 2) * fit.stderr
+    reach = scipy.stats.t.ppf(0.5 + CONFIDENCE / 2, len(lengths) - 2) * fit.stderr
     slope = float(fit.slope)
     return Growth(slope, slope - float(reach), slope + float(reach), len(lengths))
 

@@ -24,8 +24,8 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
+import scipy
 from numpy.typing import ArrayLike, NDArray
-from scipy import stats
 
 from counterprobe.arrays import FloatArray
 from counterprobe.graph import adjacency
@@ -232,7 +232,7 @@ def effective_weights(length: int) -> FloatArray:
         N, at least 1.
     """
     trials = np.arange(2, length + 1)
-    steps = stats.binom.cdf(trials - 1, length, np.exp(-1.0)) / trials
+    steps = scipy.stats.binom.cdf(trials - 1, length, np.exp(-1.0)) / trials
     weights: FloatArray = np.cumsum(steps[::-1])[::-1]
     return weights
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 
-from scipy import stats
+import scipy
 
 from counterprobe.errors import Infeasible
 from counterprobe.theory.lower import (
@@ -198,7 +198,7 @@ def _fewest_colorings(chance: float, log_budget: float) -> int:
         middle = (low + high) // 2
         # Even counts need one vote more than half; odd ones do not. Odd is never worse.
         odd = middle | 1
-        if stats.binom.logcdf(odd // 2, odd, chance) <= log_budget:
+        if scipy.stats.binom.logcdf(odd // 2, odd, chance) <= log_budget:
             high = middle
         else:
             low = middle

@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
-from scipy import stats
+import scipy
 
 from counterprobe.errors import CounterprobeError
 
@@ -58,8 +58,8 @@ def enough_colorings(length: int, num_colors: int, majority_fraction: float) -> 
     for first in range(1, MAX_COLORINGS, 512):
         counts = np.arange(first, first + 512)
         needed = np.floor(majority_fraction * counts)
-        lost = length * np.asarray(stats.binom.cdf(needed, counts, seen))
-        false = length**2 * np.asarray(stats.binom.sf(needed, counts, crowded))
+        lost = length * np.asarray(scipy.stats.binom.cdf(needed, counts, seen))
+        false = length**2 * np.asarray(scipy.stats.binom.sf(needed, counts, crowded))
         good = (lost <= SCREEN_FAILURE) & ((false <= FALSE_PAIRS) | (not rejects))
         if good.any():
             return int(counts[np.argmax(good)])
@@ -105,8 +105,8 @@ def chance_of_outvoting(num_colorings: int, num_colors: int, degree: int) -> flo
     ahead = stranger_rate(num_colors, degree - 1) / num_colors
     behind = apart - stranger_rate(num_colors, degree) + ahead
     steps = np.arange(num_colorings + 1)
-    moves = stats.binom.pmf(steps, num_colorings, ahead + behind)
-    not_behind = stats.binom.sf((steps + 1) // 2 - 1, steps, ahead / (ahead + behind))
+    moves = scipy.stats.binom.pmf(steps, num_colorings, ahead + behind)
+    not_behind = scipy.stats.binom.sf((steps + 1) // 2 - 1, steps, ahead / (ahead + behind))
     return float((moves * not_behind).sum())
 
 
@@ -148,10 +148,10 @@ def enough_votes(
         middle = (low + high) // 2
         low, high = (middle, high) if is_outvoted(middle) else (low, middle)
     for count in range(high, MAX_CANDIDATE_COLORINGS):
-        beaten = int(stats.binom.ppf(level / length, count, seen))
-        while beaten > 0 and length * stats.binom.cdf(beaten, count, seen) > level:
+        beaten = int(scipy.stats.binom.ppf(level / length, count, seen))
+        while beaten > 0 and length * scipy.stats.binom.cdf(beaten, count, seen) > level:
             beaten -= 1
-        if beaten > 0 and length**2 * stats.binom.sf(beaten, count, rate) <= strangers:
+        if beaten > 0 and length**2 * scipy.stats.binom.sf(beaten, count, rate) <= strangers:
             return Votes(count, beaten)
     raise ValueError(
         f"{num_colors} colors cannot tell edges from strangers at degree {degree} with fewer than "

@@ -14,8 +14,8 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy import stats
 
 from counterprobe.arrays import FloatArray, IntArray
 from counterprobe.compiled import kernel
@@ -214,7 +214,7 @@ def _reached_by_noise(residual: FloatArray, rank: int, num_sources: int) -> floa
     trace = float(np.trace(covariance))
     directions = trace**2 / max(float((covariance**2).sum()), 1e-300)
     shape = rank * directions / 2
-    return float(stats.gamma.isf(CHANCE / num_sources, shape)) / shape
+    return float(scipy.stats.gamma.isf(CHANCE / num_sources, shape)) / shape
 
 
 def _orthonormal(columns: FloatArray, basis: FloatArray) -> FloatArray:

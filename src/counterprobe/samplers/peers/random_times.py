@@ -14,7 +14,7 @@ import math
 from dataclasses import dataclass
 from typing import Annotated, ClassVar, Literal
 
-from scipy.optimize import brentq
+import scipy
 
 from counterprobe.samplers.base import Sweep
 from counterprobe.samplers.rules.quotas import POWERS, RandomTimes, chances_to_show
@@ -122,7 +122,7 @@ class ZhaoCai(RandomTimes):
             return (self.steps - 1) * math.log1p(-kappa) - math.log(kappa / count)
 
         # The first term falls, the second rises without bound towards 0: one root between.
-        return float(brentq(excess, 1e-15, 1 - 1e-15))
+        return float(scipy.optimize.brentq(excess, 1e-15, 1 - 1e-15))
 
     def chances(self, count: int) -> list[float]:
         """Return the chance of a masked position in each step, for ``count`` positions."""
