@@ -3,6 +3,8 @@
 from collections.abc import Collection
 from pathlib import Path
 
+import numpy as np
+
 from counterprobe.models import Backbone
 from counterprobe.models.proteins.structures import STANDARD
 
@@ -60,3 +62,26 @@ def pdb_of(
         if (k, name) not in left_out
     ]
     return written(folder, *lines, name=f"{backbone.name}.pdb")
+
+
+def copies(
+    backbone: Backbone, chains: str, apart: tuple[float, float, float] = (0.0, 0.0, 0.0)
+) -> Backbone:
+    """Return a homomer: a chain turned about the z axis, copy by copy, and moved along."""
+    count, length = len(chains), len(backbone)
+    turned = []
+    for k in range(count):
+        turn = 2 * np.pi * k / count
+        cosine, sine = np.cos(turn), np.sin(turn)
+        rotation = np.array([[cosine, -sine, 0], [sine, cosine, 0], [0, 0, 1]])
+        turned.append(backbone.coordinates @ rotation.T + k * np.array(apart))
+    return Backbone(
+        np.concatenate(turned).astype(np.float32),
+        np.concatenate([backbone.residue_index + k * (length + 100) for k in range(count)]),
+        np.repeat(np.arange(1, count + 1), length),
+        backbone.sequence * count,
+        f"{backbone.name} {chains}",
+        np.tile(backbone.numbers, count),
+        backbone.insertions * count,
+        tuple(chains),
+    )

@@ -83,8 +83,7 @@ def advise(
     started = time.perf_counter()
     checked = task.recognise(found)
     pace = (time.perf_counter() - started) / max(checked.total, 1)
-    backbone = getattr(task.model, "backbone", None)
-    distances = None if backbone is None else backbone.distances
+    distances = task.distances
     look: dict[str, Any] = {"counts": counts, "samples": samples, "terms": terms or None}
     foreseen = first_look(found, **look, num_ways=3 if distances is None else 4)
     output.announce(

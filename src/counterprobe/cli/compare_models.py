@@ -178,7 +178,8 @@ def _read_truth(
     """Return the tokens of the text without masks; refuse another text."""
     if truth is None:
         return None
-    tokens = make_task(model, options.read_sequence(truth), **text.named(model)).given
+    whole = replace(text, design=None, fixed=None)
+    tokens = make_task(model, options.read_sequence(truth), **whole.named(model)).given
     if len(tokens) != len(given) or (tokens == MASK).any():
         raise ValueError(
             f"--truth must be the sequence of {len(given)} positions without masks, got "

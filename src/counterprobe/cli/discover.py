@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Annotated, Any
 
+import numpy as np
 import typer
 from rich.console import Console
 from rich.text import Text
@@ -23,6 +24,7 @@ from counterprobe.infilling.task import Task, about_task, make_task
 from counterprobe.planning import plan_for
 from counterprobe.plots import check_picture, plot_structure
 from counterprobe.samplers.registry import read_settings, settings_of
+from counterprobe.states import MASK
 from counterprobe.streams import Streams
 from counterprobe.trace import About
 
@@ -158,12 +160,17 @@ def _saying_written(console: Console, trace: str | None) -> Iterator[None]:
 
 def _spelled(task: Task) -> list[str]:
     """Return a name for every position: its number, and its letter where it is given."""
-    names = [str(k) for k in range(len(task.given))]
-    if task.template is not None:
-        letters = task.template.text(task.given)
-        if len(letters) == len(names):
-            names = [f"{letter}{name}" for letter, name in zip(letters, names, strict=True)]
-    return names
+    labels = task.labels or tuple(str(k) for k in range(len(task.given)))
+    if task.template is None:
+        return list(labels)
+    spell, ids = task.template.spell, task.template.vocabulary
+    mask = spell(np.array([task.template.mask_id]))
+    letters = [mask if k == MASK else spell(ids[k : k + 1]) for k in task.given]
+    if any(len(letter) != 1 for letter in letters):
+        return list(labels)
+    pairs = zip(labels, letters, strict=True)
+    has_chains = not all(label.lstrip("-")[:1].isdigit() for label in labels)
+    return [f"{one} {letter}" if has_chains else f"{letter}{one}" for one, letter in pairs]
 
 
 def _show_exact(console: Console, name: str, found: Structure, seconds: float) -> None:

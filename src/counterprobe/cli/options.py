@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Annotated, Any
 
@@ -22,6 +22,7 @@ from counterprobe.files import read_bytes
 from counterprobe.infilling.task import ModelOracle, Task, make_task
 from counterprobe.models.proteins.backbones import SHIPPED
 from counterprobe.models.registry import options_of
+from counterprobe.models.residues import Choices
 from counterprobe.targets import families
 from counterprobe.targets.law import ForestLaw
 
@@ -184,9 +185,37 @@ class Text:
     download: Annotated[
         bool, in_model("--download", help="Fetch a Hugging Face model that is not here yet.")
     ] = False
+    design: Annotated[
+        str | None,
+        in_model(
+            metavar="RESIDUES",
+            help="What is drawn, by chain and number: A10-25,B7, a whole chain A, or 27-35; all "
+            "else stays as in the text or file.",
+        ),
+    ] = None
+    fixed: Annotated[
+        str | None, in_model(metavar="RESIDUES", help="What stays; all else is drawn.")
+    ] = None
+    tied: Annotated[
+        str | None,
+        in_model(metavar="RESIDUES", help="What has one letter: A10=B10, A1-76=B1-76."),
+    ] = None
+    symmetric: Annotated[
+        str | None,
+        in_model(metavar="CHAINS", help="Chains of a homomer, A,B,C: the same numbers are tied."),
+    ] = None
     allowed: Annotated[str | None, in_model(help="Letters that may be drawn, at every mask.")] = (
         None
     )
+    omit: Annotated[str | None, in_model(help="Letters that are not drawn, at any mask.")] = None
+    rules: Annotated[
+        str | None,
+        in_model(
+            metavar="FILE",
+            help="A line for residues: 'A10-25 AVL' allows, 'A30 -CP' leaves out, 'A7 W:1.5' "
+            "adds to logits.",
+        ),
+    ] = None
     temperature: Annotated[
         float, in_model(help="Logits are divided by it; 0 takes the likeliest tokens.")
     ] = 1.0
@@ -250,9 +279,14 @@ class Text:
         loading["device"] = self.device
         return {
             "allowed": self.allowed,
+            "template_options": {k: v for k, v in self._chosen().items() if v is not None},
             "model_options": {k: value for k, value in loading.items() if value is not None},
             "oracle_options": {} if order is None else {"order": order},
         }
+
+    def _chosen(self) -> dict[str, str | None]:
+        """Return which residues are designed and what may stand where, None where not given."""
+        return {name: getattr(self, name) for name in Choices.__annotations__}
 
     def _loading(self) -> dict[str, Any]:
         """Return what only some models take, None where it was not given."""
@@ -263,7 +297,7 @@ class Text:
         """Refuse what only a model has, where none was named."""
         warm = None if self.temperature == 1 else self.temperature
         given = {name: getattr(self, name) for name in ("sequence", "device", "allowed")}
-        given |= self._loading()
+        given |= self._loading() | self._chosen()
         refuse_given("a model must be named with --model for {}", **given, temperature=warm)
 
 
@@ -377,32 +411,3 @@ def say_losses(losses: Sequence[str]) -> None:
             f"{lost} lost, and what was begun there was done again elsewhere; the last time "
             f"{losses[-1]}"
         )
-
-
-# ----- Theory -------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class Budgets:
-    """What the theorem takes beside an accuracy; the accuracy fixes what is left out."""
-
-    case: Annotated[str, typer.Option(help="'tv' or 'kl': the accuracy case.")] = "tv"
-    hellinger_radius: Annotated[
-        float | None,
-        typer.Option(help="Radius x of the oracle; epsilon/2, or sqrt(KL tolerance/2)."),
-    ] = None
-    kl_tolerance: Annotated[
-        float | None, typer.Option(help="Output KL aimed at, case kl; epsilon^2/2.")
-    ] = None
-    kl_row_budget: Annotated[
-        float | None, typer.Option(help="Forward KL of a row, case kl; KL tolerance/(2N).")
-    ] = None
-    failure_budget: Annotated[
-        float | None, typer.Option(help="Chance that some screen may fail; from epsilon.")
-    ] = None
-
-    def given(self) -> dict[str, Any]:
-        """Return what was given, by the theory's names."""
-        if self.case not in ("tv", "kl"):
-            raise ValueError(f"--case must be 'tv' or 'kl', got {self.case!r}")
-        return {name: value for name, value in asdict(self).items() if value is not None}

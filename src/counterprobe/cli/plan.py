@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict, dataclass
 from typing import Annotated, Any
 
 import typer
@@ -12,12 +13,38 @@ from counterprobe.targets import families
 from counterprobe.targets.class_checker import check_class
 from counterprobe.theory import Calibration, Guarantee, guarantee
 
-__all__ = ["plan"]
+__all__ = ["Budgets", "plan"]
+
+
+@dataclass(frozen=True, slots=True)
+class Budgets:
+    """What the theorem takes beside an accuracy; the accuracy fixes what is left out."""
+
+    case: Annotated[str, typer.Option(help="'tv' or 'kl': the accuracy case.")] = "tv"
+    hellinger_radius: Annotated[
+        float | None,
+        typer.Option(help="Radius x of the oracle; epsilon/2, or sqrt(KL tolerance/2)."),
+    ] = None
+    kl_tolerance: Annotated[
+        float | None, typer.Option(help="Output KL aimed at, case kl; epsilon^2/2.")
+    ] = None
+    kl_row_budget: Annotated[
+        float | None, typer.Option(help="Forward KL of a row, case kl; KL tolerance/(2N).")
+    ] = None
+    failure_budget: Annotated[
+        float | None, typer.Option(help="Chance that some screen may fail; from epsilon.")
+    ] = None
+
+    def given(self) -> dict[str, Any]:
+        """Return what was given, by the theory's names."""
+        if self.case not in ("tv", "kl"):
+            raise ValueError(f"--case must be 'tv' or 'kl', got {self.case!r}")
+        return {name: value for name, value in asdict(self).items() if value is not None}
 
 
 @output.command
 def plan(
-    budgets: options.Budgets,
+    budgets: Budgets,
     n: Annotated[int, typer.Option("--n", help="Number of positions N.")] = 16384,
     vocab: Annotated[int, typer.Option("--vocab", "--v", help="Vocabulary size V.")] = 2048,
     s: Annotated[float, typer.Option("--s", help="Rank-frequency exponent s, above 1.")] = 1.5,

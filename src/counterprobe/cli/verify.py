@@ -10,6 +10,7 @@ from rich.console import Console
 
 from counterprobe.cli import options, output
 from counterprobe.cli.output import Column
+from counterprobe.cli.plan import Budgets
 from counterprobe.errors import Infeasible
 from counterprobe.evaluation.verification import ORACLES, Verification, prepare
 from counterprobe.samplers.registry import read_settings
@@ -29,7 +30,7 @@ COLUMNS = (
 
 @output.command
 def verify(
-    budgets: options.Budgets,
+    budgets: Budgets,
     shape: Annotated[
         str,
         typer.Option(

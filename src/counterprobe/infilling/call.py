@@ -64,6 +64,7 @@ def infill(
     at_once: int = AT_ONCE,
     callback_on_step_end: Callable[[InfillStep], object] | None = None,
     progress: bool | Callable[[Progress], None] = True,
+    template_options: Mapping[str, Any] | None = None,
     model_options: Mapping[str, Any] | None = None,
     oracle_options: Mapping[str, Any] | None = None,
     trace: str | os.PathLike[str] | None = None,
@@ -106,6 +107,9 @@ def infill(
     callback_on_step_end : callable, optional
         Called with an :class:`InfillStep` after every commit round: its ``round``, ``sequences``,
         ``states`` and ``texts``. What it raises ends the call.
+    template_options : mapping, optional
+        Which residues are designed, fixed or tied, as ``model.template`` takes it:
+        ``{"design": "A10-25"}``.
     model_options : mapping, optional
         For loading a model by name: ``device``; ``backbone`` of ProteinMPNN and Frame2seq;
         ``download=True`` for one of the hub.
@@ -155,6 +159,7 @@ def infill(
         template,
         allowed=allowed,
         temperature=temperature,
+        template_options=template_options,
         model_options=model_options,
         oracle_options=oracle_options,
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -12,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from counterprobe.arrays import StateArray
+from counterprobe.arrays import FloatArray, IntArray, StateArray
 from counterprobe.discovery import SoftStructure, Structure, check_oracle
 from counterprobe.errors import StructureError
 from counterprobe.models import MaskedModel, Template, load
@@ -77,6 +78,50 @@ class Task:
                 )
         return check_oracle(structure, self.probed)
 
+    @property
+    def labels(self) -> tuple[str, ...] | None:
+        """What people call every position, where the model has a backbone; of tied ones the first.
+
+        Without the chain where there is but one.
+        """
+        backbone = getattr(self.model, "backbone", None)
+        if backbone is None:
+            return None
+        return tuple(backbone.short_labels[k] for k in self._firsts(len(backbone)))
+
+    @property
+    def coordinates(self) -> FloatArray | None:
+        """Where the alpha carbon of every position is, shape (N, 3); of tied ones the first."""
+        backbone = getattr(self.model, "backbone", None)
+        if backbone is None:
+            return None
+        places: FloatArray = backbone.alpha_carbons[self._firsts(len(backbone))]
+        return places
+
+    @property
+    def distances(self) -> FloatArray | None:
+        """Angstroms between positions, shape (N, N), where the model has a backbone.
+
+        Tied residues are as near to others as the nearest of them.
+        """
+        backbone = getattr(self.model, "backbone", None)
+        if backbone is None:
+            return None
+        apart: FloatArray = backbone.distances
+        tied = None if self.template is None else self.template.tied
+        if tied is None:
+            return apart
+        nearest = np.full((len(self.given), len(self.given)), np.inf)
+        np.minimum.at(nearest, (tied[:, None], tied[None, :]), apart)
+        np.fill_diagonal(nearest, 0.0)
+        return nearest
+
+    def _firsts(self, count: int) -> IntArray:
+        """Return the first residue of every position."""
+        if self.template is None or self.template.tied is None:
+            return np.arange(count)
+        return np.unique(self.template.tied, return_index=True)[1]
+
     def texts(self, states: StateArray) -> tuple[str, ...] | None:
         """Spell states, masks included; None where nothing can spell."""
         return None if self.template is None else tuple(self.template.texts(states))
@@ -103,6 +148,7 @@ def make_task(
     *,
     allowed: Allowed | None = None,
     temperature: float = 1.0,
+    template_options: Mapping[str, Any] | None = None,
     model_options: Mapping[str, Any] | None = None,
     oracle_options: Mapping[str, Any] | None = None,
 ) -> Task:
@@ -121,6 +167,9 @@ def make_task(
         See :meth:`Template.allow`.
     temperature : float
         Of a model's logits; an oracle's law is its own.
+    template_options : mapping, optional
+        For ``model.template``: which residues are designed, ``design``, ``fixed``, ``tied``,
+        ``symmetric``, and what may stand where, ``omit``, ``rules``.
     model_options, oracle_options : mapping, optional
         For loading a model by name, and for ``model.oracle``.
     """
@@ -132,9 +181,13 @@ def make_task(
             raise ValueError(
                 f"{', '.join(sorted(oracle_options))} must be settled where the oracle is made"
             )
-        return _task_of_oracle(model, template, allowed, temperature)
+        return _task_of_oracle(model, template, allowed, temperature, template_options)
     if not isinstance(template, Template):
-        template = _read(known, template, allowed)
+        template = _read(known, template, allowed, template_options or {})
+    elif template_options:
+        raise ValueError(
+            f"{', '.join(sorted(template_options))} must be settled where the template is made"
+        )
     elif allowed is not None:
         template = template.allow(allowed)
     if template.is_complete:
@@ -183,28 +236,37 @@ def as_model(model: Any, options: Mapping[str, Any] | None = None) -> MaskedMode
     return None
 
 
-def _read(model: MaskedModel, text: Any, allowed: Allowed | None) -> Template:
+def _read(
+    model: MaskedModel, text: Any, allowed: Allowed | None, chosen: Mapping[str, Any]
+) -> Template:
     """Let a model read a text."""
-    if text is not None:
-        return model.template(text, allowed=allowed)
-    try:
-        blank: Template = model.template(allowed=allowed)  # type: ignore[call-arg]
-    except TypeError:
+    reads = inspect.signature(model.template).parameters.values()
+    if not any(one.kind is inspect.Parameter.VAR_KEYWORD for one in reads):
+        unread = sorted(set(chosen) - {one.name for one in reads})
+        if unread:
+            raise ValueError(f"model {model.name!r} cannot be told {', '.join(unread)}")
+    if text is None and next(iter(reads)).default is inspect.Parameter.empty:
         raise ValueError(
             f"template must be a text with masks, such as 'EVQL[MASK][MASK]S', for {model.name!r} "
             "(--sequence on the command line)"
-        ) from None
-    return blank
+        )
+    given = () if text is None else (text,)
+    return model.template(*given, allowed=allowed, **chosen)
 
 
 def _task_of_oracle(
-    oracle: Oracle, template: Any, allowed: Allowed | None, temperature: float
+    oracle: Oracle,
+    template: Any,
+    allowed: Allowed | None,
+    temperature: float,
+    chosen: Mapping[str, Any] | None,
 ) -> Task:
     """Make the task of an oracle, which has a template of its own or works with numbers."""
     oracle = as_oracle(oracle)
     own = getattr(oracle, "template", None)
-    if allowed is not None:
-        raise ValueError("allowed must be settled where the oracle is made")
+    settled = [*(() if allowed is None else ("allowed",)), *sorted(chosen or ())]
+    if settled:
+        raise ValueError(f"{', '.join(settled)} must be settled where the oracle is made")
     if isinstance(template, str):
         raise ValueError(
             "an oracle reads no text: make it of the text, as in model.oracle(text), or pass the "
@@ -229,7 +291,16 @@ def _task_of_oracle(
 def _reads_alike(one: Template, other: Template) -> bool:
     """Whether two templates differ at most in what is given."""
     arrays = [
-        (t.slots, t.vocabulary, np.delete(t.frame, t.slots), t.kind, t.permitted)
+        (
+            t.slots,
+            t.vocabulary,
+            np.delete(t.frame, t.slots),
+            t.kind,
+            t.permitted,
+            t.bias,
+            t.tied,
+            t.shares,
+        )
         for t in (one, other)
     ]
     return all(
@@ -251,7 +322,7 @@ class ModelOracle:
         A name that ``counterprobe models`` lists, or a folder that every worker can read.
     text : str, optional
         With masks.
-    allowed, temperature, model_options, oracle_options
+    allowed, temperature, template_options, model_options, oracle_options
         As in :func:`counterprobe.infilling.task.make_task`; at temperature 0 the oracle's law is
         the model's own.
 
@@ -266,6 +337,7 @@ class ModelOracle:
     text: str | None = None
     allowed: Allowed | None = None
     temperature: float = 1.0
+    template_options: Mapping[str, Any] = field(default_factory=dict)
     model_options: Mapping[str, Any] = field(default_factory=dict)
     oracle_options: Mapping[str, Any] = field(default_factory=dict)
 
@@ -276,6 +348,7 @@ class ModelOracle:
             self.text,
             allowed=self.allowed,
             temperature=self.temperature,
+            template_options=self.template_options,
             model_options=self.model_options,
             oracle_options=self.oracle_options,
         ).oracle
@@ -300,12 +373,11 @@ def about_task(task: Task, command: str | None = None, count: int | None = None)
     if template is not None:
         ids = template.vocabulary
         tokens = [template.spell(ids[k : k + 1]) for k in range(len(ids))]
-    backbone = getattr(model, "backbone", None)
     return About(
         model=None if model is None else model.name,
         tokens=tokens,
-        positions=None if backbone is None else backbone.short_labels,
-        coordinates=None if backbone is None else backbone.alpha_carbons,
+        positions=task.labels,
+        coordinates=task.coordinates,
         command=command,
         count=count,
     )

@@ -98,7 +98,9 @@ def _text(task: Task) -> dict[str, Any]:
     allowed = None
     if template.has_restrictions and template.permitted is not None:
         allowed = template.permitted[template.kind]
+    changes = {"bias": template.bias, "tied": template.tied, "shares": template.shares}
     return {
+        **{name: value for name, value in changes.items() if value is not None},
         "frame": np.delete(template.frame, template.slots),
         "slots": template.slots,
         "vocabulary": template.vocabulary,

@@ -71,6 +71,8 @@ def rows_digest(model: Any, template: Template, *others: Any) -> str | None:
         allowed = template.permitted[template.kind]
     frame = np.delete(template.frame, template.slots)
     parts = frame, template.slots, template.vocabulary, template.mask_id, allowed, *others
+    if template.bias is not None:
+        parts = *parts, template.bias
     return digest_of(
         weights, *(x if isinstance(x, np.ndarray) else f"{x!r}\n".encode() for x in parts)
     ).hex()

@@ -13,14 +13,16 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 import numpy as np
 
 from counterprobe.arrays import IntArray
+from counterprobe.models.residues import Choices, choose_in_text
 from counterprobe.models.template import Allowed, Template
 
 if TYPE_CHECKING:
+    from counterprobe.models.tied import TiedOracle
     from counterprobe.models.torch import TorchOracle
 
 __all__ = ["AMINO_ACIDS", "Letters", "SequenceModel"]
@@ -245,14 +247,24 @@ class SequenceModel:
     letters: Letters
     max_length: int
 
-    def template(self, text: str, *, allowed: Allowed | None = None) -> Template:
-        """Read a sequence, with ``X`` or ``[MASK]`` where a letter is to be filled in."""
-        return self.letters.template(text, allowed=allowed, max_length=self.max_length)
+    def template(
+        self, text: str, *, allowed: Allowed | None = None, **choices: Unpack[Choices]
+    ) -> Template:
+        """Read a sequence, with ``X`` or ``[MASK]`` where a letter is to be filled in.
 
-    def oracle(self, template: Template | str, **options: Any) -> TorchOracle:
+        Choices are ``design``, ``fixed``, ``tied``, ``omit`` and ``rules``, see
+        :class:`counterprobe.models.residues.Choices`; residues are numbered from 1.
+        """
+        template = self.letters.template(text, allowed=allowed, max_length=self.max_length)
+        return choose_in_text(template, **choices)
+
+    def oracle(self, template: Template | str, **options: Any) -> TorchOracle | TiedOracle:
         """Return the oracle of one template; options as for :class:`TorchOracle`."""
-        from counterprobe.models.torch import TorchOracle  # torch, when it is needed
+        from counterprobe.models.tied import TiedOracle  # torch, when it is needed
+        from counterprobe.models.torch import TorchOracle
 
         if isinstance(template, str):
             template = self.template(template)
+        if template.tied is not None:
+            return TiedOracle.of(self.oracle, template, **options)
         return TorchOracle(self.network, template, **{"name": self.name, **options})

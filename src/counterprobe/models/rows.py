@@ -35,6 +35,7 @@ __all__ = ["Softmax", "TorchRows"]
 
 # Numbers in a temporary: 2^25 are 256 MB in double precision.
 PIECE = 1 << 25
+Tables = tuple["torch.Tensor", "torch.Tensor | None", "torch.Tensor | None"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,22 +189,24 @@ class Softmax:
         self._template = template
         self._temperature = float(temperature)
         self._name = name
-        self._on_device: dict[Any, tuple[torch.Tensor, torch.Tensor | None]] = {}
+        self._on_device: dict[Any, Tables] = {}
 
     @property
     def vocab_size(self) -> int:
         """Number of tokens V."""
         return self._template.vocab_size
 
-    def _tables(self, device: torch.device) -> tuple[torch.Tensor, torch.Tensor | None]:
-        """Return the vocabulary and the forbidden tokens of each kind of position."""
+    def _tables(self, device: torch.device) -> Tables:
+        """Return the vocabulary, forbidden tokens of kinds of positions, and positions' bias."""
         if device not in self._on_device:
             template = self._template
             vocabulary = torch.as_tensor(template.vocabulary.copy(), device=device)
-            forbidden = None
+            forbidden = bias = None
             if template.has_restrictions and template.permitted is not None:
                 forbidden = torch.as_tensor(~template.permitted, device=device)
-            self._on_device[device] = vocabulary, forbidden
+            if template.bias is not None:
+                bias = torch.as_tensor(template.bias.astype(np.float32), device=device)
+            self._on_device[device] = vocabulary, forbidden, bias
         return self._on_device[device]
 
     def rows(self, out: torch.Tensor) -> Rows:
@@ -268,10 +271,18 @@ class Softmax:
                 f"oracle {self._name!r}: the model gives logits for {width} ids, but the "
                 f"vocabulary reaches id {int(ids.max())}"
             )
-        vocabulary, forbidden = self._tables(scores.device)
         if len(ids) != width or not (ids == np.arange(width)).all():
-            scores = scores[:, vocabulary]
+            scores = scores[:, self._tables(scores.device)[0]]
+        self.write_tokens(scores, state_index, positions, out)
+
+    def write_tokens(
+        self, scores: torch.Tensor, state_index: IntArray, positions: IntArray, out: torch.Tensor
+    ) -> None:
+        """Write one row for each of some scores of the template's tokens, at temperature 1."""
+        _, forbidden, bias = self._tables(scores.device)
         scores = scores.to(out.dtype)
+        if bias is not None:
+            scores = scores + bias[torch.as_tensor(positions, device=scores.device)]
         if forbidden is not None and self._template.kind is not None:
             kind = torch.as_tensor(self._template.kind[positions], device=scores.device)
             scores = scores.masked_fill(forbidden[kind], -torch.inf)

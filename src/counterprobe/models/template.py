@@ -8,6 +8,9 @@ ids for the model, and finished tokens into text.
 
 Special tokens and the mask are no tokens of a template, so that no sampler ever shows or draws
 one; where a token of the vocabulary is not allowed at a position, its probability there is zero.
+
+Several slots may be *tied* into one position: they always show the same token, and their rows are
+combined into one (``tied.py``), so that to a sampler they are one position and cost as much.
 """
 
 from __future__ import annotations
@@ -19,7 +22,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from counterprobe.arrays import BoolArray, IntArray, StateArray
+from counterprobe.arrays import BoolArray, FloatArray, IntArray, StateArray
 from counterprobe.states import MASK, as_states
 
 __all__ = ["Allowed", "Template"]
@@ -54,8 +57,8 @@ class Template:
     ----------
     frame : ndarray of int, shape (L,)
         The model's input ids; what stands at the slots is of no account.
-    slots : ndarray of int, shape (N,)
-        Where in the frame the oracle's positions are.
+    slots : ndarray of int, shape (S,)
+        Where in the frame the oracle's positions are, one slot each unless some are tied.
     given : ndarray of int, shape (N,)
         Tokens known already, ``MASK`` where something is to be filled in.
     vocabulary : ndarray of int, shape (V,)
@@ -70,6 +73,14 @@ class Template:
         Turns the ids of a whole frame into text.
     look_up : callable
         Turns a spelling into the ids it may mean, for :meth:`allow`.
+    names : tuple of str
+        What people call each position, such as ``A52B``; without names, its number from 1.
+    bias : ndarray of float, shape (N, V), optional
+        What is added to logits before they are divided by a temperature.
+    tied : ndarray of int, shape (S,), optional
+        The position that every slot belongs to, where some are tied.
+    shares : ndarray of float, shape (S,), optional
+        By how much the logits of every slot count for its position, where some are tied.
 
     Examples
     --------
@@ -89,14 +100,17 @@ class Template:
     permitted: BoolArray | None = None
     spell: Spell = field(default=_as_numbers)
     look_up: LookUp = field(default=_no_spelling)
+    names: tuple[str, ...] = ()
+    bias: FloatArray | None = None
+    tied: IntArray | None = None
+    shares: FloatArray | None = None
 
     def __post_init__(self) -> None:
         """Freeze the arrays."""
-        for array in (self.frame, self.slots, self.given, self.vocabulary):
-            array.setflags(write=False)
-        if self.permitted is not None and self.kind is not None:
-            self.permitted.setflags(write=False)
-            self.kind.setflags(write=False)
+        always = self.frame, self.slots, self.given, self.vocabulary
+        for array in (*always, self.permitted, self.kind, self.bias, self.tied, self.shares):
+            if array is not None:
+                array.setflags(write=False)
 
     def __repr__(self) -> str:
         """Say how much is to be filled in."""
@@ -190,11 +204,97 @@ class Template:
             kind = kind.reshape(-1).astype(np.int64)
         empty = np.asarray(~rows.any(axis=1))[kind]
         if empty.any():
-            raise ValueError(
-                "allowed must leave a token at every position, got none at position "
-                f"{int(np.argmax(empty))}"
-            )
+            k = int(np.argmax(empty))
+            where = self.names[k] if self.names else f"position {k}"
+            raise ValueError(f"allowed must leave a token at every position, got none at {where}")
         return replace(self, kind=kind, permitted=rows)
+
+    def favour(self, positions: ArrayLike, tokens: Any, bias: float) -> Template:
+        """Return the template with a number added to the logits of some tokens somewhere.
+
+        Parameters
+        ----------
+        positions : array_like of int, shape (n,)
+        tokens
+            One or more, named as in :meth:`allow`.
+        bias : float
+            In nats; above 0 makes tokens likelier. What was added before stays.
+        """
+        if not np.isfinite(bias):
+            raise ValueError(f"bias must be a number, got {bias!r}; leave out tokens with allow")
+        table = np.zeros((self.length, self.vocab_size)) if self.bias is None else self.bias.copy()
+        table[np.ix_(np.asarray(positions), self.which(tokens))] += bias
+        return replace(self, bias=table)
+
+    def tie(self, groups: Iterable[ArrayLike], weights: ArrayLike | None = None) -> Template:
+        """Return the template with positions tied: each group is one position from now on.
+
+        A group's logits are the mean of those of its members, each times its weight, as in
+        ProteinMPNN; its bias is the mean, and what may stand there is what may stand at all of
+        them. Groups stand in the order of their first members.
+
+        Parameters
+        ----------
+        groups : iterable of array_like of int
+            Positions that show the same token; who is in none stays alone.
+        weights : array_like of float, shape (N,), optional
+            By default 1 everywhere. A weight below 0 draws what a member would not have.
+        """
+        if self.tied is not None:
+            raise ValueError("positions must be tied once: name all groups together")
+        first, count = np.arange(self.length), np.zeros(self.length, dtype=np.int64)
+        for group in groups:
+            members = np.asarray(group, dtype=np.int64)
+            np.add.at(count, members, 1)
+            first[members] = members.min()
+        if (count > 1).any():
+            twice = self.name_of(int(np.argmax(count > 1)))
+            raise ValueError(
+                f"a position must be in one group of tied ones, but {twice} is in two"
+            )
+        heads, tied = np.unique(first, return_inverse=True)
+        tied = tied.reshape(-1).astype(np.int64)
+        for k in np.flatnonzero(self.given != self.given[first]):
+            raise ValueError(
+                f"tied positions must be given alike, or all masked; {self.name_of(int(k))} and "
+                f"{self.name_of(int(first[k]))} are not"
+            )
+        sizes = np.bincount(tied)
+        whole = np.ones(self.length) if weights is None else np.asarray(weights, dtype=np.float64)
+        changes: dict[str, Any] = {}
+        if self.bias is not None:
+            changes["bias"] = np.zeros((len(heads), self.vocab_size))
+            np.add.at(changes["bias"], tied, self.bias / sizes[tied, None])
+        plain = replace(
+            self,
+            given=self.given[heads],
+            names=tuple(self.names[k] for k in heads) if self.names else (),
+            kind=None,
+            permitted=None,
+            tied=tied,
+            shares=whole / sizes[tied],
+            **changes,
+        )
+        if self.permitted is None:
+            return plain
+        table = np.ones((len(heads), self.vocab_size), dtype=np.bool_)
+        np.logical_and.at(table, tied, self.permitted[self.kind])
+        return plain.allow(table)
+
+    def untied(self) -> Template:
+        """Return the template of all slots apart, with anything allowed anywhere: what is read."""
+        if self.tied is None:
+            return self
+        return replace(
+            self,
+            given=self.given[self.tied],
+            names=(),
+            kind=None,
+            permitted=None,
+            bias=None,
+            tied=None,
+            shares=None,
+        )
 
     def _allowed_rows(self, allowed: Allowed) -> tuple[IntArray, BoolArray]:
         """Return which set each position uses, and the sets, shape (K, V)."""
@@ -214,18 +314,18 @@ class Template:
                     )
                 kind[position] = k
             anything = np.ones(self.vocab_size, dtype=np.bool_)
-            return kind, np.stack([anything, *(self._row(one) for one in allowed.values())])
+            return kind, np.stack([anything, *(self.which(one) for one in allowed.values())])
         every = [allowed] if isinstance(allowed, str) else list(allowed)
         if names_tokens(every):
-            return kind, self._row(every)[None, :]
+            return kind, self.which(every)[None, :]
         if len(every) != self.length:
             raise ValueError(
                 f"allowed must have one collection for each of {self.length} positions, got "
                 f"{len(every)}"
             )
-        return np.arange(self.length), np.stack([self._row(tokens) for tokens in every])
+        return np.arange(self.length), np.stack([self.which(tokens) for tokens in every])
 
-    def _row(self, tokens: Any) -> BoolArray:
+    def which(self, tokens: Any) -> BoolArray:
         """Return which tokens a collection names, shape (V,)."""
         names = [tokens] if isinstance(tokens, (int, np.integer, str)) else list(tokens)
         ids: list[int] = []
@@ -243,7 +343,7 @@ class Template:
     @property
     def length(self) -> int:
         """Number of positions N."""
-        return len(self.slots)
+        return len(self.given)
 
     @property
     def vocab_size(self) -> int:
@@ -265,12 +365,18 @@ class Template:
         """Whether some token is not allowed at some position."""
         return self.permitted is not None and not self.permitted.all()
 
+    def name_of(self, position: int) -> str:
+        """Return what people call a position."""
+        return self.names[position] if self.names else str(position + 1)
+
     # ----- Back and forth ------------------------------------------------------------------
 
     def fill(self, states: ArrayLike) -> IntArray:
         """Return what the model reads: ids of shape ``(B, L)`` for states of shape ``(B, N)``."""
         tokens = as_states(states, self.length, self.vocab_size)
         ids = np.tile(self.frame, (len(tokens), 1))
+        if self.tied is not None:
+            tokens = tokens[:, self.tied]
         shown = self.vocabulary[np.maximum(tokens, 0)]
         ids[:, self.slots] = np.where(tokens == MASK, self.mask_id, shown)
         return ids

@@ -348,6 +348,10 @@ class TorchOracle(Oracle):
 
 def _check_beside_template(template: Template, length: int | None, mask_id: int | None) -> None:
     """Refuse what contradicts a template."""
+    if template.tied is not None:
+        raise ValueError(
+            "template must have no tied positions here: model.oracle(template) combines their rows"
+        )
     for label, said, known in (
         ("length", length, template.length),
         ("mask_id", mask_id, template.mask_id),

@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -27,7 +27,9 @@ from counterprobe.extras import load_extra
 from counterprobe.models.calling import Calling
 from counterprobe.models.pretrained import is_hub_name, load_pretrained
 from counterprobe.models.proteins.tokenizers import letters_of
+from counterprobe.models.residues import Choices, choose_in_text
 from counterprobe.models.template import Allowed, Template
+from counterprobe.models.tied import TiedOracle
 from counterprobe.models.torch import TorchOracle
 from counterprobe.models.weights import default_device
 
@@ -165,6 +167,7 @@ class LanguageModel:
         *,
         allowed: Allowed | None = None,
         add_special_tokens: bool = True,
+        **choices: Unpack[Choices],
     ) -> Template:
         """Read a text with masks, spelled ``[MASK]`` or as the tokenizer spells them.
 
@@ -178,6 +181,9 @@ class LanguageModel:
             proteins, by letters: ``"AVL"``.
         add_special_tokens : bool
             Whether to frame a text as the tokenizer does; not for a prompt that is framed already.
+        **choices
+            ``design``, ``fixed``, ``tied``, ``omit`` and ``rules``, see
+            :class:`counterprobe.models.residues.Choices`; positions are numbered from 1.
         """
         template = self._read(text, allowed, add_special_tokens)
         if self.max_length is not None and len(template.frame) > self.max_length:
@@ -185,12 +191,14 @@ class LanguageModel:
                 f"text must have at most {self.max_length} tokens, special ones included; got "
                 f"{len(template.frame)}"
             )
-        return template
+        return choose_in_text(template, **choices)
 
-    def oracle(self, template: Template | str, **options: Any) -> TorchOracle:
+    def oracle(self, template: Template | str, **options: Any) -> TorchOracle | TiedOracle:
         """Return the oracle of one template; options as for :class:`TorchOracle`."""
         if not isinstance(template, Template):
             template = self.template(template)
+        if template.tied is not None:
+            return TiedOracle.of(self.oracle, template, **options)
         settings = {
             "shift": self.is_shifted,
             "attention_mask": self._passes_mask,

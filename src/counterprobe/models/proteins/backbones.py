@@ -12,8 +12,11 @@ Every residue is a position, also one of which the file lacks an atom: such a re
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
+from itertools import pairwise
 from pathlib import Path
+from typing import Unpack
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,6 +25,9 @@ from counterprobe.archives import read_arrays
 from counterprobe.arrays import BoolArray, IntArray
 from counterprobe.files import whole_file
 from counterprobe.models.letters import Letters
+from counterprobe.models.proteins.antibody_numbering import BREAK
+from counterprobe.models.residue_names import Names
+from counterprobe.models.residues import Choices, choose
 from counterprobe.models.template import Allowed, Template
 
 __all__ = ["ATOMS", "SHIPPED", "Backbone", "backbone_template"]
@@ -158,13 +164,16 @@ class Backbone:
     def labels(self) -> tuple[str, ...]:
         """Chain, number and insertion code of each residue, such as ``A52`` and ``A52B``."""
         ids = [self.chain_ids[k - 1] for k in self.chain]
-        return tuple(ids[k] + self._number(k) for k in range(len(self)))
+        return tuple(one + code for one, code in zip(ids, self.codes, strict=True))
 
     @property
     def short_labels(self) -> tuple[str, ...]:
         """The same without the chain, where there is but one."""
-        if len(self.chain_ids) > 1:
-            return self.labels
+        return self.labels if len(self.chain_ids) > 1 else self.codes
+
+    @property
+    def codes(self) -> tuple[str, ...]:
+        """Number and insertion code of each residue."""
         return tuple(self._number(k) for k in range(len(self)))
 
     def _number(self, position: int) -> str:
@@ -335,6 +344,7 @@ def backbone_template(
     is_known: BoolArray,
     text: str | None = None,
     allowed: Allowed | None = None,
+    **choices: Unpack[Choices],
 ) -> Template:
     """Read a sequence on a backbone.
 
@@ -346,21 +356,47 @@ def backbone_template(
     is_known : ndarray of bool, shape (N,)
         Whether the network knows where each residue is.
     text : str, optional
-        As long as the backbone, with masks. By default everything is masked but residues that the
-        network knows nothing of: these are as in the file, where it has their letter.
+        As long as the backbone, with masks, and with ``/`` between chains or without. By default
+        everything is masked but residues that the network knows nothing of: these are as in the
+        file, where it has their letter.
     allowed
         See :meth:`Template.allow`.
+    **choices
+        See :class:`counterprobe.models.residues.Choices`.
     """
-    if text is None:
-        shown = zip(backbone.sequence, is_known, strict=True)
-        text = "".join("X" if known else letter for letter, known in shown)
-    template = letters.template(text, allowed=allowed)
+    breaks = np.flatnonzero(np.diff(backbone.chain)) + 1
+    parts = [backbone.sequence] if text is None else text.split(BREAK)
+    if len(parts) > 1:
+        lengths = [letters.template(part).length for part in parts]
+        wanted = np.diff([0, *breaks, len(backbone)]).tolist()
+        if lengths != wanted:
+            raise ValueError(
+                f"chains of backbone {backbone.name!r} have {listed(list(map(str, wanted)))} "
+                f"residues, but the text has {listed(list(map(str, lengths)))} between '{BREAK}'"
+            )
+    template = letters.template("".join(parts), allowed=allowed)
     if template.length != len(backbone):
         raise ValueError(
             f"a sequence on backbone {backbone.name!r} must have {len(backbone)} residues, got "
             f"{template.length}"
         )
-    return template
+    spell = partial(_spell, letters, (0, *breaks.tolist(), len(backbone)))
+    names = Names(
+        backbone.codes,
+        backbone.chain_ids,
+        backbone.chain - 1,
+        spell(template.fill(template.given)[0]),
+    )
+    is_open = is_known if text is None else None
+    return choose(replace(template, spell=spell), names, is_open=is_open, **choices)
+
+
+def _spell(letters: Letters, bounds: tuple[int, ...], ids: IntArray) -> str:
+    """Write ids as letters; a whole sequence with a break between its chains."""
+    text = letters.spell(ids)
+    if len(ids) != bounds[-1]:
+        return text
+    return BREAK.join(text[low:high] for low, high in pairwise(bounds))
 
 
 def _text(array: NDArray[np.str_]) -> str:

@@ -88,7 +88,8 @@ class CommitOrderOracle(Oracle):
     @cached_property
     def digest(self) -> str | None:
         """What tells it from others of its name and size: weights, backbone, temperature."""
-        return self._decoder.content_digest(self.template, self.temperature, "by commit")
+        tied = () if self._probed.index is None else (self._probed.index,)
+        return self._decoder.content_digest(self.template, self.temperature, "by commit", *tied)
 
     def by_index(self) -> Oracle:
         """Return the oracle of the same network that decodes by index."""
@@ -134,7 +135,9 @@ class CommitOrderOracle(Oracle):
         """Decode what was committed, round by round, as if it had been followed."""
         is_shown = states != MASK
         start = np.where(is_shown & (ranks < 0), states, MASK).astype(states.dtype)
-        sessions = CommitOrderSessions(self._decoder, self._softmax, start, self._count)
+        sessions = CommitOrderSessions(
+            self._decoder, self._softmax, start, self._count, self._probed.index
+        )
         for rank in np.unique(ranks[is_shown & (ranks >= 0)]):
             where = np.nonzero(is_shown & (ranks == rank))
             sessions.push(Readouts.pairs(*where), states[where].astype(np.int64))
@@ -190,6 +193,8 @@ class CommitOrderSessions:
         Where they start; what is revealed there counts as decoded by index.
     count : callable
         Told how many histories rows were asked of.
+    index : ndarray of int, shape (N,), optional
+        By what residues that are revealed at the start were decoded; see ``IndexOrderOracle``.
     """
 
     def __init__(
@@ -198,6 +203,7 @@ class CommitOrderSessions:
         softmax: Softmax,
         states: StateArray,
         count: Callable[[int], None],
+        index: IntArray | None = None,
     ) -> None:
         self._count = count
         self._decoder = decoder
@@ -207,7 +213,7 @@ class CommitOrderSessions:
         self._states.revealed.copy_(torch.as_tensor(states != MASK))
         given = self._states.revealed.nonzero(as_tuple=True)
         if len(given[0]):
-            decoder.decode(self._states, *given, ranks=decoder.by_index(len(states)))
+            decoder.decode(self._states, *given, ranks=decoder.by_index(len(states), index))
         # Which residues were decoded after the last commit of their sequence.
         self._is_current = np.zeros(states.shape, dtype=np.bool_)
         self._is_waiting = np.zeros(len(states), dtype=np.bool_)

@@ -20,7 +20,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 import numpy as np
 
@@ -29,7 +29,9 @@ from counterprobe.extras import load_extra
 from counterprobe.models.letters import AMINO_ACIDS, Letters
 from counterprobe.models.proteins.backbones import Backbone, backbone_template
 from counterprobe.models.proteins.point_attention import Frames, Network, Sizes, matrix_precision
+from counterprobe.models.residues import Choices
 from counterprobe.models.template import Allowed, Template
+from counterprobe.models.tied import TiedOracle
 from counterprobe.models.torch import TorchOracle
 from counterprobe.models.weights import (
     default_device,
@@ -122,19 +124,31 @@ class MaskedFolding:
         self.backbone = backbone
         self.network = network
 
-    def template(self, text: str | None = None, *, allowed: Allowed | None = None) -> Template:
-        """Read a sequence as long as the backbone, with masks.
+    def template(
+        self,
+        text: str | None = None,
+        *,
+        allowed: Allowed | None = None,
+        **choices: Unpack[Choices],
+    ) -> Template:
+        """Read a sequence as long as the backbone, with masks, or choose residues of it.
 
         By default everything is masked but unmodelled residues, of which the network knows
-        nothing: these are as in the file, where it has their letter.
+        nothing: these are as in the file, where it has their letter. Choices are ``design``,
+        ``fixed``, ``tied``, ``symmetric``, ``omit`` and ``rules``, see
+        :class:`counterprobe.models.residues.Choices`.
         """
         is_known = _has_frame(self.backbone)
-        return backbone_template(LETTERS, self.backbone, is_known, text, allowed)
+        return backbone_template(LETTERS, self.backbone, is_known, text, allowed, **choices)
 
-    def oracle(self, template: Template | str | None = None, **options: Any) -> TorchOracle:
+    def oracle(
+        self, template: Template | str | None = None, **options: Any
+    ) -> TorchOracle | TiedOracle:
         """Return the oracle of one template; options as for :class:`TorchOracle`."""
         if not isinstance(template, Template):
             template = self.template(template)
+        if template.tied is not None:
+            return TiedOracle.of(self.oracle, template, **options)
         settings = {"name": self.name, "batch_size": self.network.fitting_states()}
         return TorchOracle(self.network, template, **{**settings, **options})
 

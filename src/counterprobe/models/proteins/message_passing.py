@@ -28,6 +28,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from counterprobe.arrays import IntArray
 from counterprobe.extras import load_extra
 from counterprobe.models.digests import rows_digest
 from counterprobe.models.memory import BatchSize
@@ -212,9 +213,18 @@ class Decoder:
             states.append(layer(states[-1][None], message[None], mask)[0])
         return states[1:]
 
-    def by_index(self, count: int) -> torch.Tensor:
-        """Return ranks by index of so many sequences, shape ``(count, N)``."""
-        return torch.arange(self.length, device=self.device).expand(count, -1)
+    def by_index(self, count: int, index: IntArray | None = None) -> torch.Tensor:
+        """Return ranks by index of so many sequences, shape ``(count, N)``.
+
+        Parameters
+        ----------
+        count : int
+        index : ndarray of int, shape (N,), optional
+            By default 0 to N - 1.
+        """
+        if index is None:
+            return torch.arange(self.length, device=self.device).expand(count, -1)
+        return torch.as_tensor(index.copy(), device=self.device).expand(count, -1)
 
     def start(self, count: int) -> DecoderStates:
         """Return the states of sequences of which nothing is known."""

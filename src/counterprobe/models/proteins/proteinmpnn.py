@@ -13,9 +13,9 @@ revealed residues, once it is said in which order those were decoded:
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, Unpack
 
 import numpy as np
 
@@ -26,8 +26,10 @@ from counterprobe.models.proteins.backbones import Backbone, backbone_template
 from counterprobe.models.proteins.commit_order import CommitOrderOracle
 from counterprobe.models.proteins.message_passing import Decoder, DecoderStates
 from counterprobe.models.repeatability import Repeatability, measure_repeatability
+from counterprobe.models.residues import Choices
 from counterprobe.models.rows import Softmax
 from counterprobe.models.template import Allowed, Template
+from counterprobe.models.tied import TiedOracle
 from counterprobe.models.weights import (
     default_device,
     fill_in,
@@ -146,13 +148,22 @@ class InverseFolding:
         self.backbone = backbone
         self.decoder = Decoder(network, backbone, self.name)
 
-    def template(self, text: str | None = None, *, allowed: Allowed | None = None) -> Template:
-        """Read a sequence as long as the backbone, with masks.
+    def template(
+        self,
+        text: str | None = None,
+        *,
+        allowed: Allowed | None = None,
+        **choices: Unpack[Choices],
+    ) -> Template:
+        """Read a sequence as long as the backbone, with masks, or choose residues of it.
 
         By default everything is masked but unmodelled residues, of which the network knows
-        nothing: these are as in the file, where it has their letter.
+        nothing: these are as in the file, where it has their letter. Choices are ``design``,
+        ``fixed``, ``tied``, ``symmetric``, ``omit`` and ``rules``, see
+        :class:`counterprobe.models.residues.Choices`.
         """
-        return backbone_template(LETTERS, self.backbone, self.decoder.is_known, text, allowed)
+        is_known = self.decoder.is_known
+        return backbone_template(LETTERS, self.backbone, is_known, text, allowed, **choices)
 
     def oracle(
         self,
@@ -161,7 +172,7 @@ class InverseFolding:
         order: Literal["index", "commit"] = "index",
         temperature: float = 1.0,
         row_error: float | None = None,
-    ) -> IndexOrderOracle | CommitOrderOracle:
+    ) -> IndexOrderOracle | CommitOrderOracle | TiedOracle:
         """Return the oracle of one template.
 
         Parameters
@@ -179,8 +190,29 @@ class InverseFolding:
             template = self.template(template)
         if order not in ("index", "commit"):
             raise ValueError(f"order must be 'index' or 'commit', got {order!r}")
+        make = partial(self._oracle, order, template.tied)
+        settings: dict[str, Any] = {"temperature": temperature, "row_error": row_error}
+        if template.tied is not None:
+            return TiedOracle.of(make, template, **settings)
+        return make(template, **settings)
+
+    def _oracle(
+        self,
+        order: Literal["index", "commit"],
+        index: IntArray | None,
+        template: Template,
+        *,
+        temperature: float,
+        row_error: float | None,
+    ) -> IndexOrderOracle | CommitOrderOracle:
+        """Return the oracle of a template without ties; residues of one index never meet."""
         by_index = IndexOrderOracle(
-            self.decoder, template, self.name, temperature=temperature, row_error=row_error
+            self.decoder,
+            template,
+            self.name,
+            temperature=temperature,
+            row_error=row_error,
+            index=index,
         )
         if order == "index":
             return by_index
@@ -207,6 +239,9 @@ class IndexOrderOracle(RowOracle):
     temperature : float
     row_error : float, optional
         Measured by default.
+    index : ndarray of int, shape (N,), optional
+        By what residues are decoded; those of one index, which are tied, do not see each other.
+        By default each has its own.
 
     Attributes
     ----------
@@ -222,10 +257,12 @@ class IndexOrderOracle(RowOracle):
         *,
         temperature: float = 1.0,
         row_error: float | None = None,
+        index: IntArray | None = None,
     ) -> None:
         if row_error is not None and not 0 <= row_error <= 1:
             raise ValueError(f"row_error must lie in [0, 1], got {row_error!r}")
         self._name = name
+        self.index = index
         self.template = template
         self.temperature = float(temperature)
         self.num_evaluated = 0
@@ -261,7 +298,8 @@ class IndexOrderOracle(RowOracle):
     @cached_property
     def digest(self) -> str | None:
         """What tells it from others of its name and size: weights, backbone, temperature."""
-        return self._decoder.content_digest(self.template, self.temperature, "by index")
+        tied = () if self.index is None else (self.index,)
+        return self._decoder.content_digest(self.template, self.temperature, "by index", *tied)
 
     def rows(self, states: StateArray, readouts: Readouts) -> Rows:
         """Decode every state and return one row per readout, in order."""
@@ -305,6 +343,6 @@ class IndexOrderOracle(RowOracle):
         needed = is_needed.nonzero(as_tuple=True)
         last = len(known.hidden) - 1
         # What revealed residues compute in the last layer, nobody sees.
-        decode, ranks = self._decoder.decode, self._decoder.by_index(len(is_needed))
+        decode, ranks = self._decoder.decode, self._decoder.by_index(len(is_needed), self.index)
         decode(known, *needed, ranks=ranks, layers=range(last))
         decode(known, index, position, ranks=ranks, layers=range(last, last + 1))
