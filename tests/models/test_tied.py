@@ -250,6 +250,7 @@ def test_a_cold_group_whose_members_disagree_still_has_a_row(heavy):
         temperature=0.05,
     )
     row = dense(oracle.rows(np.array([[MASK]]), Readouts.same(1, [0])))[0]
+    assert oracle.info.temperature == 0.05
     # Half of 60 and of 61, a twentieth apart.
     assert row[1] / row[0] == pytest.approx(np.exp(0.5 / 0.05), rel=1e-4)
 

@@ -116,8 +116,12 @@ class TiedOracle(Wrapper):
     def info(self) -> OracleInfo:
         """What it is: the inner oracle, with a group where that has several residues."""
         inner = self.inner.info
-        error = getattr(self, "_row_error", inner.row_error)
-        return replace(inner, length=self.template.length, row_error=error)
+        return replace(
+            inner,
+            length=self.template.length,
+            row_error=getattr(self, "_row_error", inner.row_error),
+            temperature=self.temperature,
+        )
 
     @property
     def digest(self) -> str | None:
