@@ -39,7 +39,7 @@ from counterprobe.samplers.registry import Orders, as_sampler, default_orders
 from counterprobe.states import MASK, as_contexts
 from counterprobe.streams import Streams
 
-__all__ = ["Orders", "Step", "sample"]
+__all__ = ["Orders", "Step", "sample", "told"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +85,7 @@ def sample(
     progress: bool | Tell = True,
     listener: Listener | None = None,
     listen_to: int = 0,
+    first: int = 0,
     **settings: Any,
 ) -> SampleBatch:
     """Draw sequences.
@@ -115,7 +116,7 @@ def sample(
     orders : {"shared", "fresh"} or int, optional
         Whether all sequences share decision randomness (and so what it costs to decide), or each
         has its own: orders, schedules, screens. A number makes that many groups of neighbouring
-        sequences, of which each shares its own. By default shared, and 16 groups with a plan each
+        sequences, of which each shares its own. By default shared; fresh for ``auto``; 16 groups
         for a soft structure, so that what one plan breaks is not broken in all of them.
     max_submissions : int, optional
         Of each sequence. A submission that would pass it is not made; the sequence stops there.
@@ -135,6 +136,8 @@ def sample(
         Told of everything that one sequence does, such as a ``trace.Recorder``.
     listen_to : int
         The sequence that it hears, from 0; it starts before the others.
+    first : int
+        Number of the first sequence, for a call that goes on where another ended.
     **settings
         Of a sampler given by name, or of a soft structure's plans, such as ``batches=8``.
 
@@ -145,19 +148,18 @@ def sample(
     >>> batch = cp.sample(law.oracle(), "compressed", count=8, progress=False)
     >>> batch.sequences.shape, batch.ledger.preprocessing, batch.results[7].ledger.preprocessing
     ((8, 300), 1, 1)
-    >>> int(batch.results[7].tokens[0]) == int(batch.sequences[7, 0])
-    True
     """
     oracle = as_oracle(oracle)
     count = whole_number("count", count, at_least=1)
     structure = sampler if isinstance(sampler, Structure | SoftStructure) else None
     if given is None and structure is not None:
         given = context_for(structure, oracle)
+    rule = as_sampler(sampler, settings)
     if orders is None:
-        orders = default_orders(structure)
+        orders = default_orders(structure, rule)
     call = _Call(
         oracle=oracle,
-        rule=as_sampler(sampler, settings),
+        rule=rule,
         structure=structure,
         count=count,
         streams=seed if isinstance(seed, Streams) else Streams.from_seed(seed),
@@ -173,8 +175,9 @@ def sample(
         on_step=on_step,
         listener=listener,
         listen_to=_listened(listen_to, count),
+        first=whole_number("first", first),
     )
-    with oracle.running(lambda: call.determined_by.terms), _told(progress, call.rule.name) as tell:
+    with oracle.running(lambda: call.determined_by.terms), told(progress, call.rule.name) as tell:
         checked = Ledger() if structure is None else check_oracle(structure, oracle)
         schedules = _schedules(call)
         if schedules is not None:
@@ -214,6 +217,7 @@ class _Call:
     on_step: OnStep | None
     listener: Listener | None
     listen_to: int
+    first: int
 
     @property
     def determined_by(self) -> RunRecord:
@@ -242,12 +246,14 @@ class _Call:
                 "recheck": info.recheck,
                 **({"listen_to": self.listen_to} if self.listen_to else {}),
                 **({"listened": self.listener is not None} if decides else {}),
+                **({"first": self.first} if self.first else {}),
             },
         )
 
     def streams_of_group(self, group: int) -> Streams:
         """Return the seeds of one group of sequences."""
-        return self.streams if self.is_shared else self.streams.with_fresh_decisions(group)
+        fresh = self.first + group
+        return self.streams if self.is_shared else self.streams.with_fresh_decisions(fresh)
 
     def group_of(self, sequence: int) -> int:
         """Return the group of a sequence: as ``np.array_split`` deals them out."""
@@ -276,7 +282,7 @@ def _groups(orders: Orders | int, count: int) -> int:
 
 
 @contextmanager
-def _told(progress: bool | Tell, label: str) -> Iterator[Tell | None]:
+def told(progress: bool | Tell, label: str) -> Iterator[Tell | None]:
     """Yield whom to tell of progress."""
     if callable(progress):
         yield progress
@@ -335,6 +341,7 @@ def _in_lockstep(
         max_submissions=call.max_submissions,
         groups=call.groups,
         score=call.log_probs,
+        first=call.first,
     )
     masked = int((call.given == MASK).sum())
     stop, reason = StopReason.COMPLETED, None
@@ -349,7 +356,7 @@ def _in_lockstep(
             if call.on_step is not None:
                 moved = [batch is not None for batch in batches]
                 here = np.flatnonzero(np.array(moved)[group_of])
-                call.on_step(Step(number, here, run.states[here]))
+                call.on_step(Step(number, call.first + here, run.states[here]))
             if tell is not None:
                 tell(Progress("commit", masked - run.num_left, masked, run.ledger))
     except BudgetExceeded as outcome:
@@ -392,7 +399,7 @@ class _Runs:
         streams = call.streams_of_group(call.group_of(sequence))
         draw = None
         if self._log_probs is not None:
-            noise = streams.commit_noise(call.given.shape[1], sequence)
+            noise = streams.commit_noise(call.given.shape[1], call.first + sequence)
             scores = None if self._scores is None else self._scores[sequence]
             temperature = as_temperature(call.temperature)
             draw = ScoredDraw(noise, self._log_probs[sequence], scores, temperature)
@@ -407,14 +414,14 @@ class _Runs:
             given=call.given[sequence],
             rights=call.rights,
             temperature=call.temperature,
-            sequence=sequence,
+            sequence=call.first + sequence,
             progress=tell_all if heard or call.on_step else None,
             memory=memory,
             door=door,
             draw=draw,
         )
         if call.on_step is not None:
-            heard.append(_step_teller(call.on_step, run, sequence))
+            heard.append(_step_teller(call.on_step, run, call.first + sequence))
         return call.rule(run, streams)
 
     def joined(self, results: list[SampleResult]) -> SampleBatch:

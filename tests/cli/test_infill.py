@@ -281,7 +281,7 @@ def test_a_folder_of_a_protein_model_reads_the_masks_of_others(tmp_path):
         ([*PROTEIN, "--order", "random"], "order must be 'index' or 'commit', got 'random'"),
         ([*BASE[:2], "--device", "warp", "--sequence", SEQUENCE], "such as 'cpu' or 'cuda'"),
         ([*BASE, "--sampler", "greedy"], "unknown sampler 'greedy'"),
-        ([*BASE, "--set", "gama=2"], "'entropy-bounded' has no setting 'gama'"),
+        ([*BASE, "--set", "gama=2"], "'auto' has no setting 'gama'"),
         ([*BASE, "--set", "gamma"], "--set takes key=value, got 'gamma'"),
         ([*BASE, "--count", 0], "count must be at least 1, got 0"),
         ([*BASE, "--top-k", 0], "top_k must be at least 1, got 0"),

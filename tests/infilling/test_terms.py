@@ -103,7 +103,7 @@ def lives_of(model, path, lasting: int, **options: Any) -> tuple[cp.SampleBatch,
 
 @pytest.mark.parametrize("count", [1, 3])
 @pytest.mark.parametrize("lasting", [1, 3])
-@pytest.mark.parametrize("rule", ["sequential", "random-balanced", "punt", "entropy-bounded"])
+@pytest.mark.parametrize("rule", ["sequential", "random-balanced", "punt", "auto"])
 def test_an_infill_that_died_at_any_call_is_the_one_that_did_not(
     model, rule, count, lasting, tmp_path
 ):
@@ -298,7 +298,7 @@ def test_an_oracle_without_letters_is_resumed_too(forest_law, tmp_path):
 
 
 def test_a_structure_brings_its_sampler_and_groups(soft):
-    assert rule_of(None, None, {}).name == "entropy-bounded"
+    assert rule_of(None, None, {}).name == "auto"
     assert rule_of("spread", None, {"batches": 3}).settings["batches"] == 3
     assert rule_of(None, soft, {"batches": 3}).name == "planned"
     assert default_orders(None) == "shared" and default_orders(soft) == 16

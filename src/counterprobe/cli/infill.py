@@ -126,7 +126,7 @@ def infill(
         "structure": known,
         "count": count,
         "seed": seed,
-        "orders": default_orders(known),
+        "orders": default_orders(known, rule),
         "max_submissions": max_submissions,
         "at_once": AT_ONCE,
         "likelihood_orders": likelihood_orders,
@@ -250,6 +250,8 @@ def _show(
     if scores is not None and masked:
         shown["mean log-likelihood, chain rule"] = number(scores.mean(), ".3f", "none")
     console.print(output.key_value_table(f"{model}, {drawn.results[0].sampler}", shown))
+    if drawn.choice is not None:
+        console.print(Text(str(drawn.choice)))
     texts = list(drawn.texts or ())
     for one in texts[:SHOWN]:
         console.print(Text(one), soft_wrap=True)

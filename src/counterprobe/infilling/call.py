@@ -13,6 +13,7 @@ from numpy.typing import ArrayLike
 from counterprobe.arguments import whole_number
 from counterprobe.discovery import SoftStructure, Structure
 from counterprobe.evaluation.likelihood import log_likelihoods
+from counterprobe.infilling.choosing import draw_chosen
 from counterprobe.infilling.task import Task, make_task, recorder_for
 from counterprobe.infilling.terms import infill_record, rule_of
 from counterprobe.models import Template
@@ -20,6 +21,7 @@ from counterprobe.models.template import Allowed
 from counterprobe.run.batches import SampleBatch
 from counterprobe.run.ledger import Ledger
 from counterprobe.run.unmasking import Progress
+from counterprobe.samplers.auto import Auto
 from counterprobe.samplers.base import Sampler
 from counterprobe.samplers.registry import default_orders
 from counterprobe.sampling import AT_ONCE, Orders, Step, sample
@@ -86,7 +88,9 @@ def infill(
         knows its length masks everything without one. For an oracle: tokens, ``MASK`` elsewhere.
     sampler : str or Sampler, optional
         ``counterprobe samplers`` lists them; settings follow as keywords. By default the
-        structure's own, or ``"entropy-bounded"``.
+        structure's own, or ``"auto"``: never more evaluations than one at a time, at most
+        ``target_kl=0.1`` nats broken by its own estimate; what it chose, and why, is in
+        ``choice`` of the result.
     count : int
         Number of sequences.
     seed : int or Streams
@@ -101,7 +105,7 @@ def infill(
         Score every finished sequence by the chain rule in this many random orders; what that
         evaluates is charged to ``measuring``.
     orders : {"shared", "fresh"} or int, optional
-        As in ``sample``; by default shared, and 16 groups with a plan each for a soft structure.
+        As in ``sample``.
     max_submissions, at_once, progress
         As in ``sample``.
     callback_on_step_end : callable, optional
@@ -166,7 +170,7 @@ def infill(
     terms: dict[str, Any] = {
         "count": count,
         "seed": seed,
-        "orders": default_orders(structure) if orders is None else orders,
+        "orders": default_orders(structure, rule) if orders is None else orders,
         "max_submissions": max_submissions,
         "at_once": at_once,
     }
@@ -187,18 +191,19 @@ def infill(
         if structure is not None and (task.given == MASK).any():
             checked = task.recognise(structure)
         with recorder_for(trace, task, trace_bytes, trace_command, count) as recorder:
-            drawn = sample(
-                task.oracle,
-                rule,
-                given=task.given,
-                temperature=task.temperature,
-                log_probs=True,
-                on_step=_spelled(callback_on_step_end, task),
-                progress=progress,
-                listener=recorder,
-                listen_to=trace_sequence,
+            how: dict[str, Any] = {
                 **terms,
-            )
+                "log_probs": True,
+                "on_step": _spelled(callback_on_step_end, task),
+                "progress": progress,
+                "listener": recorder,
+                "listen_to": trace_sequence,
+            }
+            if isinstance(rule, Auto):
+                drawn = draw_chosen(task, rule, **how)
+            else:
+                context: dict[str, Any] = {"given": task.given, "temperature": task.temperature}
+                drawn = sample(task.oracle, rule, **context, **how)
         if likelihood_orders:
             scored = log_likelihoods(
                 task.probed,

@@ -15,8 +15,7 @@ from counterprobe.streams import Streams
 
 __all__ = ["DEFAULT_SAMPLER", "infill_record", "rule_of"]
 
-# Steady without a structure: it stops adding positions to a batch when they may depend much.
-DEFAULT_SAMPLER = "entropy-bounded"
+DEFAULT_SAMPLER = "auto"
 
 
 def rule_of(

@@ -23,7 +23,7 @@ from counterprobe.run.transcript import Transcript
 from counterprobe.states import MASK
 from counterprobe.streams import Streams
 
-__all__ = ["SampleBatch"]
+__all__ = ["Choice", "SampleBatch"]
 
 FORMAT = "counterprobe samples 1"
 _COUNTS = [count.name for count in fields(Ledger)]
@@ -32,6 +32,41 @@ _ARRAYS = ("sequences", "given", "round_of_position")
 _MEASURED = ("token_log_probs", "tempered_scores", "log_likelihoods")
 # Bytes of a file that is read.
 MOST_BYTES = 1 << 32
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """What ``sampler="auto"`` chose, and why.
+
+    Attributes
+    ----------
+    sampler : str
+        The rule that drew all sequences, or all but the first few.
+    why : str
+        One line for people.
+    ledger : Ledger
+        What it took to find and price a structure; part of the ledger of the whole.
+    one_at_a_time : int
+        Evaluations that one position at a time takes for all sequences.
+    """
+
+    sampler: str
+    why: str
+    ledger: Ledger
+    one_at_a_time: int
+
+    def __str__(self) -> str:
+        """Say it in one line."""
+        return f"auto chose {self.why}"
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return it as plain values."""
+        return {
+            "sampler": self.sampler,
+            "why": self.why,
+            "evaluations": self.ledger.total,
+            "one_at_a_time": self.one_at_a_time,
+        }
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -65,6 +100,8 @@ class SampleBatch:
         Submissions in ``ledger`` that only repeated an earlier one, to compare the replies.
     num_recheck_skipped : int
         States that were to be compared so, and were not for want of budget.
+    choice : Choice, optional
+        What ``sampler="auto"`` of ``infill`` chose, and why.
     """
 
     sequences: StateArray
@@ -78,6 +115,7 @@ class SampleBatch:
     measuring: Ledger = field(default_factory=Ledger)
     num_rechecked: int = 0
     num_recheck_skipped: int = 0
+    choice: Choice | None = None
 
     def __post_init__(self) -> None:
         """Freeze the arrays."""
@@ -177,6 +215,7 @@ class SampleBatch:
             "settings": first.settings,
             "count": len(self),
             "completed": self.num_completed,
+            **({} if self.choice is None else {"choice": self.choice.as_dict()}),
             "tokens_per_forward": self.tokens_per_forward,
             **self.ledger.as_dict(),
         }
@@ -204,6 +243,13 @@ class SampleBatch:
             "ledger": _counts(self.ledger),
             "measuring": _counts(self.measuring),
         }
+        if self.choice is not None:
+            header["choice"] = {
+                "sampler": self.choice.sampler,
+                "why": self.choice.why,
+                "ledger": _counts(self.choice.ledger),
+                "one_at_a_time": self.choice.one_at_a_time,
+            }
         records = [_record(result) for result in self.results]
         for k, text in enumerate(self.texts or ()):
             records[k]["text"] = text
@@ -242,6 +288,7 @@ class SampleBatch:
                 Ledger(**header["ledger"]),
                 texts=tuple(spelled) if len(spelled) == len(records) else None,
                 measuring=Ledger(**header.get("measuring", {})),
+                choice=_choice(header.get("choice")),
                 token_log_probs=arrays.get("token_log_probs"),
                 tempered_scores=arrays.get("tempered_scores"),
                 log_likelihoods=arrays.get("log_likelihoods"),
@@ -259,6 +306,18 @@ class SampleBatch:
 def _check_name(path: str | os.PathLike[str]) -> None:
     if Path(path).suffix != ".jsonl":
         raise ValueError(f"path must end in .jsonl, got {os.fspath(path)!r}")
+
+
+def _choice(content: dict[str, Any] | None) -> Choice | None:
+    """Read what was chosen, where a file says it."""
+    if content is None:
+        return None
+    return Choice(
+        str(content["sampler"]),
+        str(content["why"]),
+        Ledger(**content["ledger"]),
+        int(content["one_at_a_time"]),
+    )
 
 
 def _counts(ledger: Ledger) -> dict[str, int]:

@@ -57,7 +57,7 @@ class Lockstep:
     count : int
         Number of sequences.
     streams : Streams
-        Seeds; sequence k uses the commit noise of sequence index k.
+        Seeds; sequence k uses the commit noise of sequence index ``first + k``.
     given : array_like of int, shape (N,) or (count, N), optional
         Context; which positions are given must be the same in every sequence.
     temperature : float
@@ -71,6 +71,8 @@ class Lockstep:
         commit other positions.
     score : bool
         Keep the log-probability of every drawn token, as it was drawn and at temperature 1.
+    first : int
+        Number of the first sequence.
 
     Attributes
     ----------
@@ -90,6 +92,7 @@ class Lockstep:
         max_submissions: int | None = None,
         groups: int = 1,
         score: bool = False,
+        first: int = 0,
     ) -> None:
         self.door = Door(oracle)
         count = whole_number("count", count, at_least=1)
@@ -104,10 +107,11 @@ class Lockstep:
         self._given = self._states.copy()
         self._prints = fingerprint(self._states)
         self._streams = streams
+        self._first = first
         everywhere = np.arange(length)
         # As much as the runs would hold alone, and drawing from it is one step for all of them.
         self._uniforms = np.stack(
-            [streams.commit_noise(length, k).uniforms(everywhere) for k in range(count)]
+            [streams.commit_noise(length, first + k).uniforms(everywhere) for k in range(count)]
         )
         self._temperature = as_temperature(temperature)
         self._at_once = count if at_once is None else whole_number("at_once", at_once, at_least=1)
@@ -234,6 +238,7 @@ class Lockstep:
             oracle_name=self.door.check.name,
             seconds=time.perf_counter() - self._started,
             temperature=self._temperature,
+            first=self._first,
         )
         return SampleBatch(
             common.states,

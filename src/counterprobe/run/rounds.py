@@ -117,6 +117,7 @@ class Common:
     oracle_name: str
     seconds: float
     temperature: float
+    first: int = 0
 
 
 class Results(Sequence[SampleResult]):
@@ -169,6 +170,6 @@ class Results(Sequence[SampleResult]):
             seconds=common.seconds,
             versions=versions(),
             transcript=Transcript(entries=events),
-            sequence=k,
+            sequence=common.first + k,
             temperature=common.temperature,
         )

@@ -3,6 +3,7 @@
 Ours stand here, other people's in ``peers/``, what several share in ``rules/``.
 """
 
+from counterprobe.samplers.auto import Auto
 from counterprobe.samplers.balanced import OneBatch, RandomBalanced, Spread
 from counterprobe.samplers.base import Sampler, Sweep
 from counterprobe.samplers.centroid_layers import CentroidLayers
@@ -43,6 +44,7 @@ __all__ = [
     "SAMPLERS",
     "WINO",
     "Ancestral",
+    "Auto",
     "Autospeculation",
     "CentroidLayers",
     "ChenCongLi",

@@ -8,6 +8,7 @@ from dataclasses import MISSING, asdict, fields
 from typing import Any, Literal, cast, get_args, get_origin, get_type_hints
 
 from counterprobe.discovery import SoftStructure, Structure
+from counterprobe.samplers.auto import Auto
 from counterprobe.samplers.balanced import OneBatch, RandomBalanced, Spread
 from counterprobe.samplers.base import Sampler
 from counterprobe.samplers.centroid_layers import CentroidLayers
@@ -56,6 +57,7 @@ PLAN_SETTINGS = ("batches", "information_budget", "target_kl", "method")
 SAMPLERS: dict[str, type[Sampler]] = {
     cls.name: cls
     for cls in (
+        Auto,
         Compressed,
         Packed,
         PackedTheory,
@@ -207,12 +209,16 @@ def structure_settings(structure: Structure | SoftStructure) -> list[str]:
     return [] if isinstance(structure, Structure) else list(PLAN_SETTINGS)
 
 
-def default_orders(structure: Structure | SoftStructure | None) -> Orders | int:
+def default_orders(
+    structure: Structure | SoftStructure | None, rule: Sampler | None = None
+) -> Orders | int:
     """Return who shares decisions where nobody says.
 
     Plans of a soft structure are searched anew for each of so many groups, so that what one plan
-    breaks is not broken in all sequences.
+    breaks is not broken in all sequences; ``auto`` begins elsewhere in each of them.
     """
+    if isinstance(rule, Auto):
+        return "fresh"
     return PLANS if isinstance(structure, SoftStructure) else "shared"
 
 

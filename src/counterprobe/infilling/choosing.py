@@ -1,0 +1,318 @@
+"""What ``sampler="auto"`` chooses for so many designs, and why; never more than one at a time.
+
+Every design is drawn by the rule ``auto`` (``samplers/auto.py``), which takes at most one
+evaluation a mask. Where many are wanted, the first few show how many evaluations that takes; a
+structure is looked for and priced if one that halves them would pay for itself on the others. All
+that it costs was saved before: whatever is found, the others may still take so many batches that
+the whole stays below one at a time, and a rule that is held to them draws what is left.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from counterprobe.arrays import FloatArray
+from counterprobe.discovery import SoftStructure, discover
+from counterprobe.evaluation.prices import Price, Pricing
+from counterprobe.infilling.task import Task
+from counterprobe.planning import plan_for
+from counterprobe.run.batches import Choice, SampleBatch
+from counterprobe.run.gathered import Tell
+from counterprobe.run.ledger import Ledger
+from counterprobe.run.listening import Listener
+from counterprobe.run.unmasking import Progress
+from counterprobe.samplers.auto import FEW, Auto
+from counterprobe.samplers.base import Sampler
+from counterprobe.samplers.planned import Planned
+from counterprobe.samplers.registry import PLANS
+from counterprobe.sampling import sample, told
+from counterprobe.states import MASK
+from counterprobe.streams import Streams
+
+__all__ = ["draw_chosen"]
+
+# Designs that show what the rule takes before anything else is asked.
+FIRST = 4
+# Probes of a screen: twice the masks, within these.
+FEWEST_PROBES, MOST_PROBES = 64, 512
+# Sequences that a price is measured on, and steps of each batch that are.
+PRICED, TERMS = 8, 2
+# What designs may take above what the first took, for a structure to be looked for.
+MARGIN = 1.25
+# Above so many masks the matrices of a plan's search are large.
+MOST_MASKS = 2048
+
+
+def draw_chosen(
+    task: Task,
+    rule: Auto,
+    count: int,
+    *,
+    seed: int | Streams,
+    progress: bool | Tell = True,
+    listener: Listener | None = None,
+    listen_to: int = 0,
+    **how: Any,
+) -> SampleBatch:
+    """Draw designs, look for a structure where one pays, and say what was chosen.
+
+    Parameters
+    ----------
+    task : Task
+    rule : Auto
+    count, seed, progress, listener, listen_to
+        As in ``sample``.
+    **how
+        What else ``sample`` takes.
+    """
+    backbone = getattr(task.model, "backbone", None)
+    if backbone is not None and rule.distances is None:
+        rule = replace(rule, distances=backbone.distances)
+    streams = seed if isinstance(seed, Streams) else Streams.from_seed(seed)
+    masked = int((task.given == MASK).sum())
+    with told(progress, rule.name) as tell:
+        account = _Account(masked, count, tell)
+
+        def draw(what: Sampler, number: int, **options: Any) -> SampleBatch:
+            first = account.num_drawn
+            hears = first <= listen_to < first + number
+            drawn = sample(
+                task.oracle,
+                what,
+                number,
+                seed=streams,
+                given=task.given,
+                temperature=task.temperature,
+                progress=account.tell,
+                listener=listener if hears else None,
+                listen_to=listen_to - first if hears else 0,
+                first=first,
+                **{**how, **options},
+            )
+            account.add(drawn)
+            return drawn
+
+        return _drawn(task, rule, streams, account, draw)
+
+
+def _drawn(
+    task: Task, rule: Auto, streams: Streams, account: _Account, draw: Callable[..., SampleBatch]
+) -> SampleBatch:
+    """Draw a few, decide, draw the others."""
+    masked, count = account.masked, account.count
+    may_pay = task.temperature == 1 and _could_pay(account)
+    drawn = [draw(rule, FIRST if may_pay else count)]
+    pace = drawn[0].ledger.total / len(drawn[0])
+    if not account.num_left:
+        why = _why_few(account, rule, drawn[0], pace)
+        return replace(drawn[0], choice=account.choice(rule.name, why))
+    is_worth_it = drawn[0].num_completed == FIRST and _pays(account, pace)
+    price = None
+    if is_worth_it:
+        structure, price = _find(task, rule, streams, account, pace)
+    if price is not None:
+        chosen: Sampler = Planned.of(structure, batches=price.batches)
+        drawn.append(draw(chosen, account.num_left, orders=PLANS))
+        why = _why_planned(account, price, pace)
+    else:
+        chosen = rule
+        if is_worth_it:  # what it cost is not to be paid twice
+            chosen = replace(rule, most_batches=min(masked, account.left // account.num_left))
+        drawn.append(draw(chosen, account.num_left))
+        why = _why_few(account, rule, _joined(drawn), pace)
+        if is_worth_it:
+            why += (
+                f"; a structure was looked for with {account.measured.total:,} evaluations, and "
+                f"no plan by it was measured within {rule.target_kl:g} nats in fewer"
+            )
+    whole = _joined(drawn)
+    return replace(
+        whole,
+        ledger=whole.ledger + account.measured,
+        choice=account.choice(chosen.name, why),
+    )
+
+
+class _Account:
+    """What all designs may take, and what was taken."""
+
+    def __init__(self, masked: int, count: int, tell: Tell | None) -> None:
+        self.masked = masked
+        self.count = count
+        self.spent = Ledger()
+        self.measured = Ledger()
+        self.num_drawn = 0
+        self._tell = tell
+
+    @property
+    def most(self) -> int:
+        """Evaluations of one at a time."""
+        return self.masked * self.count
+
+    @property
+    def left(self) -> int:
+        """Evaluations that are left of those."""
+        return self.most - self.spent.total
+
+    @property
+    def num_left(self) -> int:
+        """Designs that are left."""
+        return self.count - self.num_drawn
+
+    def add(self, drawn: SampleBatch) -> None:
+        """Note what designs took."""
+        self.spent = self.spent + drawn.ledger
+        self.num_drawn += len(drawn)
+
+    def measure(self, ledger: Ledger) -> None:
+        """Note what finding and pricing took."""
+        self.spent = self.spent + ledger
+        self.measured = self.measured + ledger
+
+    def tell(self, now: Progress) -> None:
+        """Tell of a part as a part of the whole."""
+        if self._tell is not None:
+            committed = self.num_drawn * self.masked + now.committed
+            self._tell(Progress(now.operation, committed, self.most, self.spent + now.ledger))
+
+    def choice(self, sampler: str, why: str) -> Choice:
+        """Return what was chosen."""
+        return Choice(sampler, why, self.measured, self.most)
+
+
+# ----- Whether a structure pays -----------------------------------------------------------
+
+
+def _num_probes(masked: int) -> int:
+    return min(MOST_PROBES, max(FEWEST_PROBES, 2 * masked))
+
+
+def _cost_of_structure(masked: int, batches: float) -> int:
+    """Return what finding a structure and pricing plans of so many batches take, at most."""
+    return _num_probes(masked) + 1 + PRICED * min(masked, math.ceil((1 + TERMS) * batches))
+
+
+def _break_even(masked: int, pace: float) -> int | None:
+    """Return from how many designs on a structure that halves the evaluations has paid."""
+    saved = pace - max(1.0, pace / 2)
+    return None if saved <= 0 else math.ceil(_cost_of_structure(masked, pace / 2) / saved)
+
+
+def _could_pay(account: _Account) -> bool:
+    """Whether a structure could pay if designs took one evaluation a mask: known from counts."""
+    masked = account.masked
+    if masked <= FEW or masked > MOST_MASKS or account.count <= FIRST:
+        return False
+    least = _break_even(masked, masked)
+    return least is not None and account.count - FIRST >= least
+
+
+def _pays(account: _Account, pace: float) -> bool:
+    """Whether a structure that halves what the first designs took would pay for itself."""
+    least = _break_even(account.masked, pace)
+    if least is None or account.num_left < least:
+        return False
+    left = account.left - _cost_of_structure(account.masked, pace / 2)
+    return left // account.num_left >= min(account.masked, math.ceil(MARGIN * pace))
+
+
+def _find(
+    task: Task, rule: Auto, streams: Streams, account: _Account, pace: float
+) -> tuple[SoftStructure, Price | None]:
+    """Look for a structure, and for the fewest batches that a price allows."""
+    structure = discover(
+        task.probed,
+        streams,
+        mode="soft",
+        given=task.given,
+        progress=account.tell,
+        probes=_num_probes(account.masked),
+    )
+    account.measure(structure.ledger)
+    seed = int(streams.decisions.generator("priced designs").integers(2**31))
+    pricing = Pricing(structure, task.oracle, terms=TERMS, distances=None, seed=seed)
+    estimated = len(plan_for(structure, target_kl=rule.target_kl, seed=streams))
+    batches = min(estimated, max(1, math.ceil(pace) - 1))
+    while batches < pace:
+        cost = PRICED * _cost_of_sample(task, account.masked, batches)
+        reserve = account.num_left * min(account.masked, math.ceil(MARGIN * pace))
+        if account.left - cost < reserve:
+            break
+        price = pricing.price("planned", batches, PRICED, PRICED)
+        account.measure(price.measured.ledger)
+        if price.measured.value + np.nan_to_num(price.measured.standard_error) <= rule.target_kl:
+            return structure, price
+        batches = min(2 * batches, max(batches + 1, math.ceil(pace) - 1))
+    return structure, None
+
+
+def _cost_of_sample(task: Task, masked: int, batches: int) -> int:
+    """Return what a price of so many batches takes on one sample, at most."""
+    if task.oracle.info.depends_on_order:
+        return batches + 1
+    return min(masked, (1 + TERMS) * batches)
+
+
+# ----- What is said -------------------------------------------------------------------------
+
+
+def _why_few(account: _Account, rule: Auto, drawn: SampleBatch, pace: float) -> str:
+    """Say what designs took, against one at a time, and from how many a structure would pay."""
+    masked = account.masked
+    each = f"{masked} mask{'' if masked == 1 else 's'}"
+    if masked <= FEW:
+        return f"one at a time: {each} leave nothing to save" if masked else "nothing is masked"
+    took = sum(ledger.total for ledger in drawn.ledgers) / len(drawn)
+    if took >= masked:
+        return (
+            f"one at a time: rows moved too much for larger batches at {rule.target_kl:g} nats a "
+            "design"
+        )
+    broken = np.mean([getattr(one.diagnostics, "estimated_kl", math.nan) for one in drawn.results])
+    least = _break_even(masked, pace)
+    later = "" if least is None else f"; a structure may pay from {least + FIRST:,} designs on"
+    if account.count > FIRST and least is not None and account.count - FIRST >= least:
+        later = ""
+    return (
+        f"batches as large as the rows allowed: {took:.3g} evaluations a design in place of "
+        f"{masked}, about {broken:.2g} of {rule.target_kl:g} nats broken, estimated while "
+        f"drawing{later}"
+    )
+
+
+def _why_planned(account: _Account, price: Price, pace: float) -> str:
+    """Say what a plan takes, what it cost to find, and from how many designs on that has paid."""
+    kl, paid = price.measured, account.measured.total
+    least = FIRST + math.ceil(paid / (pace - price.evaluations))
+    return (
+        f"batches planned by a structure: {price.evaluations:.3g} evaluations a design in place "
+        f"of {account.masked}, {kl.value:.2g} ± {kl.standard_error:.1g} nats broken, measured on "
+        f"{kl.samples} sequences; finding and pricing it took {paid:,} "
+        f"evaluations, which pay from {least:,} designs on"
+    )
+
+
+def _joined(parts: list[SampleBatch]) -> SampleBatch:
+    """Return designs that were drawn one part after the other."""
+    if len(parts) == 1:
+        return parts[0]
+
+    def together(name: str) -> FloatArray | None:
+        arrays = [getattr(part, name) for part in parts]
+        return None if any(array is None for array in arrays) else np.concatenate(arrays)
+
+    return SampleBatch(
+        np.concatenate([part.sequences for part in parts]),
+        np.concatenate([part.given for part in parts]),
+        [result for part in parts for result in part.results],
+        sum((part.ledger for part in parts), Ledger()),
+        token_log_probs=together("token_log_probs"),
+        tempered_scores=together("tempered_scores"),
+        num_rechecked=sum(part.num_rechecked for part in parts),
+        num_recheck_skipped=sum(part.num_recheck_skipped for part in parts),
+    )

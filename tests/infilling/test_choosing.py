@@ -1,0 +1,170 @@
+"""What auto chooses: never more than one at a time, in words, the same again."""
+
+import numpy as np
+import pytest
+
+import counterprobe as cp
+from counterprobe.infilling import choosing
+from counterprobe.states import MASK
+
+COUNTS = (1, 3, 20, 200)
+
+
+def laws() -> dict[str, cp.ForestLaw]:
+    rng = np.random.default_rng(4)
+    copies = np.exp(4 * np.eye(3))[None].repeat(11, axis=0)
+    return {
+        "matching": cp.families.matching(16, target_seed=1),
+        "path": cp.families.path(12, target_seed=2),
+        "product": cp.ForestLaw(np.exp(rng.normal(size=(9, 4))), [], np.ones((0, 4, 4))),
+        "copies": cp.ForestLaw(np.ones((12, 3)), [(0, k) for k in range(1, 12)], copies),
+    }
+
+
+@pytest.mark.parametrize("count", COUNTS)
+@pytest.mark.parametrize("name", laws())
+def test_the_whole_never_takes_more_than_one_at_a_time(name, count, counted):
+    law = laws()[name]
+    oracle = counted(law.oracle())
+    designs = cp.infill(oracle, count=count, progress=False)
+    most = law.length * count
+    assert oracle.states == designs.ledger.total <= most
+    assert designs.choice.one_at_a_time == most
+    assert designs.num_completed == count and len(designs.results) == count
+    assert [one.sequence for one in designs.results] == list(range(count))
+    drawn = sum(ledger.total for ledger in designs.ledgers)
+    assert designs.ledger.total == drawn + designs.choice.ledger.total
+    assert "\n" not in str(designs.choice) and str(designs.choice).startswith("auto chose ")
+
+
+def test_many_designs_pay_for_a_structure_and_it_says_so():
+    law = cp.families.matching(16, target_seed=1)
+    designs = cp.infill(law.oracle(), count=200, progress=False)
+    assert designs.choice.sampler == "planned"
+    assert designs.ledger.total < 0.4 * 16 * 200
+    assert "which pay from" in designs.choice.why and "measured on 8" in designs.choice.why
+    assert designs.choice.ledger.total > 64
+    few = cp.infill(law.oracle(), count=3, progress=False)
+    assert few.choice.sampler == "auto" and few.choice.ledger.total == 0
+    assert "a structure may pay from" in few.choice.why
+
+
+def test_what_was_spent_in_vain_is_saved_elsewhere(monkeypatch, counted):
+    """No price is good enough: what looking for one took still comes out of the same total."""
+    monkeypatch.setattr(choosing, "PRICED", 9)
+    law = cp.families.path(12, target_seed=2)
+    monkeypatch.setattr(
+        choosing.Pricing,
+        "price",
+        lambda self, *args, real=choosing.Pricing.price: _dear(real(self, *args)),
+    )
+    oracle = counted(law.oracle())
+    designs = cp.infill(oracle, count=200, progress=False)
+    assert designs.choice.sampler == "auto" and designs.choice.ledger.total > 0
+    assert "no plan by it was measured within 0.1 nats" in designs.choice.why
+    assert oracle.states == designs.ledger.total <= 12 * 200
+    assert designs.results[-1].settings["most_batches"] <= 12
+
+
+def _dear(price):
+    kl = price.measured
+    terms = np.full((kl.samples, 1), 5.0)
+    dear = type(kl).of(terms, kl.direction, kl.ledger, kl.group_of, kl.most)
+    return type(price)(
+        price.way, price.batches, price.evaluations, price.estimated, price.uncovered, dear
+    )
+
+
+@pytest.mark.parametrize("masked", [0, 1, 2, 3])
+def test_few_masks_leave_nothing_to_save(masked, counted):
+    law = cp.families.path(12, target_seed=2)
+    given = np.zeros(12, dtype=np.int64)
+    given[:masked] = MASK
+    oracle = counted(law.oracle())
+    designs = cp.infill(oracle, given, count=20, progress=False)
+    assert designs.ledger.total == 20 * masked
+    said = "one at a time" if masked else "nothing is masked"
+    assert designs.choice.why.startswith(said)
+
+
+def test_rows_that_all_move_are_taken_one_at_a_time_and_it_says_so():
+    """A hidden topic: whatever is known, every position tells about every other."""
+    coins = np.array([[0.8, 0.2], [0.3, 0.7]])
+    topics = [np.ones(1), np.ones(1)]
+    for _ in range(8):
+        topics = [np.multiply.outer(t, coin) for t, coin in zip(topics, coins, strict=True)]
+    law = cp.TableLaw((topics[0] + topics[1])[0] / 2)
+    designs = cp.infill(law.oracle(), count=2, target_kl=1e-6, progress=False)
+    assert designs.ledger.total == 16
+    assert designs.choice.why.startswith("one at a time: rows moved too much")
+
+
+def test_a_seed_says_everything_and_a_log_goes_on(tmp_path):
+    law = cp.families.matching(16, target_seed=1)
+    options = {"count": 200, "seed": 7, "progress": False}
+    first = cp.infill(law.oracle(), **options)
+    log = law.oracle().logged(tmp_path / "run.log")
+    logged = cp.infill(log, **options)
+    replayed = cp.infill(log, **options)
+    assert log.num_replayed == first.ledger.total and log.num_asked == 0
+    for again in (logged, replayed):
+        assert (again.sequences == first.sequences).all()
+        assert again.choice == first.choice and again.ledger.total == first.ledger.total
+    other = cp.infill(law.oracle(), count=200, seed=8, progress=False)
+    assert (other.sequences != first.sequences).any()
+
+
+def test_a_budget_that_ends_early_ends_the_question_too():
+    law = cp.families.matching(16, target_seed=1)
+    designs = cp.infill(law.oracle(), count=200, max_submissions=2, progress=False)
+    assert designs.num_completed == 0 and len(designs) == 200
+    assert designs.choice.ledger.total == 0
+
+
+def test_progress_of_all_parts_is_that_of_the_whole():
+    told: list[cp.run.Progress] = []
+    law = cp.families.matching(16, target_seed=1)
+    designs = cp.infill(law.oracle(), count=200, progress=told.append)
+    assert {now.masked for now in told} == {16 * 200}
+    committed = [now.committed for now in told]
+    assert committed[-1] == 16 * 200 and committed == sorted(committed)
+    assert told[-1].ledger.total == designs.ledger.total
+    assert "probe" in {now.operation for now in told}
+
+
+def test_steps_and_traces_know_the_number_of_a_design(tmp_path):
+    law = cp.families.matching(16, target_seed=1)
+    seen: set[int] = set()
+    cp.infill(
+        law.oracle(),
+        count=200,
+        callback_on_step_end=lambda step: seen.update(step.sequences.tolist()),
+        trace=tmp_path / "run.json",
+        trace_sequence=150,
+        progress=False,
+    )
+    assert seen == set(range(200))
+    assert (tmp_path / "run.json").stat().st_size > 0
+
+
+def test_the_choice_is_kept_in_files_and_summaries(tmp_path):
+    law = cp.families.path(12, target_seed=2)
+    designs = cp.infill(law.oracle(), count=3, progress=False)
+    designs.save(tmp_path / "designs.jsonl")
+    assert cp.SampleBatch.load(tmp_path / "designs.jsonl").choice == designs.choice
+    assert designs.summary()["choice"] == designs.choice.as_dict()
+    named = cp.infill(law.oracle(), sampler="sequential", progress=False)
+    assert named.choice is None and "choice" not in named.summary()
+
+
+def test_parts_draw_what_one_call_would():
+    law = cp.families.path(12, target_seed=2)
+    whole = cp.sample(law.oracle(), "auto", 8, seed=3, log_probs=True, progress=False)
+    parts = [
+        cp.sample(law.oracle(), "auto", n, seed=3, log_probs=True, first=first, progress=False)
+        for first, n in ((0, 3), (3, 5))
+    ]
+    joined = choosing._joined(parts)
+    assert (joined.sequences == whole.sequences).all()
+    assert joined.ledger.total == whole.ledger.total
+    np.testing.assert_array_equal(joined.token_log_probs, whole.token_log_probs)

@@ -1,0 +1,103 @@
+"""The rule that measures its own batches: never more than N, apart, within its target."""
+
+import math
+
+import numpy as np
+import pytest
+
+import counterprobe as cp
+from counterprobe.evaluation import run_kl
+from counterprobe.rows import DenseRows
+from counterprobe.samplers import Auto
+from counterprobe.samplers.auto import CAUTION, _Movements, _Pace
+from counterprobe.states import MASK
+
+
+def drawn(law: cp.ForestLaw, count: int = 12, **settings: object) -> cp.SampleBatch:
+    return cp.sample(law.oracle(), Auto(**settings), count, progress=False)
+
+
+@pytest.mark.parametrize("family", ["path", "matching", "binary_tree", "growing_stars"])
+@pytest.mark.parametrize("target", [0.0, 0.1, 1.0])
+def test_a_run_never_takes_more_than_one_at_a_time(family, target):
+    law = getattr(cp.families, family)(length=20, target_seed=3)
+    batch = drawn(law, target_kl=target)
+    assert all(ledger.total <= 20 for ledger in batch.ledgers)
+    assert batch.ledger.total == sum(ledger.total for ledger in batch.ledgers)
+    if target == 0:
+        assert {ledger.total for ledger in batch.ledgers} == {20}
+
+
+@pytest.mark.parametrize("masked", [1, 2, 3])
+def test_few_masks_go_one_at_a_time(masked):
+    law = cp.families.path(12, target_seed=1)
+    given = np.zeros(12, dtype=np.int64)
+    given[:masked] = MASK
+    run = cp.sample(law.oracle(), "auto", given=given, progress=False)
+    assert run.ledger.total == masked
+    assert run.results[0].diagnostics.estimated_kl == 0
+
+
+def test_independent_positions_double_and_dependent_ones_stay_single():
+    product = cp.ForestLaw(np.ones((40, 3)), [], np.ones((0, 3, 3)))
+    free = drawn(product, 2)
+    assert [len(batch) for batch in free.results[0].batches] == [1, 2, 4, 8, 16, 9]
+    tied = np.full((39, 3, 3), 1e-9) + np.eye(3)
+    copies = cp.ForestLaw(np.ones((40, 3)), [(0, k) for k in range(1, 40)], tied)
+    together = drawn(copies, 4)
+    # The first value decides all others: then nothing moves any more.
+    assert all((row == row[0]).all() for row in together.sequences)
+
+
+# Each of these prices is a mean over 60 sequences; the rule aims at 0.1 by its own estimate.
+@pytest.mark.parametrize("family", ["path", "matching", "binary_tree"])
+def test_what_is_broken_keeps_to_the_target(family):
+    law = getattr(cp.families, family)(length=24, target_seed=5)
+    batch = drawn(law, 60)
+    price = run_kl(law.oracle(), batch)
+    assert batch.ledger.total < 0.7 * 24 * 60
+    assert price.value - 3 * price.standard_error <= 0.1
+    estimates = [one.diagnostics.estimated_kl for one in batch.results]
+    assert np.mean(estimates) <= 0.15
+    assert "the rows beside them moved" in batch.results[0].notes[0]
+
+
+def test_a_run_that_must_do_with_few_batches_does():
+    law = cp.families.path(30, target_seed=2)
+    batch = drawn(law, 5, target_kl=0.0, most_batches=7)
+    assert all(ledger.total <= 7 for ledger in batch.ledgers)
+    with pytest.raises(ValueError, match="most_batches must be at least 1, got 0"):
+        Auto(most_batches=0)
+
+
+def test_positions_of_a_batch_are_far_apart_by_the_distances_given():
+    ring = np.abs(np.arange(12)[:, None] - np.arange(12)[None, :])
+    ring = np.minimum(ring, 12 - ring).astype(float)
+    pace = _Pace(Auto(distances=ring), np.arange(12), np.random.default_rng(1))
+    order = list(pace._farthest_first(np.arange(12)))
+    assert order[0][1] == math.inf and [d for _, d in order[1:4]] == [6.0, 3.0, 3.0]
+    assert sorted(position for position, _ in order) == list(range(12))
+    alone = _Pace(Auto(), np.arange(12), np.random.default_rng(1))
+    assert [d for _, d in alone._farthest_first(np.arange(12))][1] >= 6
+
+
+def test_movements_are_means_of_rows_as_far_away_and_never_forget_the_near_ones():
+    seen = _Movements()
+    assert seen.at(5.0) == math.inf
+    seen.add(np.arange(100, 0, -1.0), np.where(np.arange(100, 0, -1.0) > 50, 0.0, 1.0))
+    assert seen.at(95.0) == 0.0
+    assert seen.at(1.0) == CAUTION * 1.0  # the sixteen nearest, not the half that all are
+    assert seen.at(1000.0) == 0.0  # the farthest stand for it
+    seen.add(np.array([1.0]), np.array([math.inf]))
+    assert seen.at(1.0) == math.inf
+
+
+def test_a_row_that_loses_all_its_mass_ends_larger_batches():
+    """A value that was impossible breaks infinitely much: from then on one at a time."""
+    pace = _Pace(Auto(10.0), np.arange(10), np.random.default_rng(0))
+    first = pace.batch(np.arange(10), DenseRows(np.tile([1.0, 0.0], (10, 1))))
+    left = np.setdiff1d(np.arange(10), first)
+    second = pace.batch(left, DenseRows(np.tile([0.0, 1.0], (9, 1))))
+    assert len(first) == len(second) == 1
+    left = np.setdiff1d(left, second)
+    assert len(pace.batch(left, DenseRows(np.tile([0.0, 1.0], (8, 1))))) == 1
