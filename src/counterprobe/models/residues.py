@@ -194,11 +194,12 @@ def _groups(
 
 def _of_homomer(names: Names, chains: list[str]) -> Iterator[IntArray]:
     """Yield the residues of every number of some chains."""
-    if len(set(chains)) < 2:
-        raise ValueError(f"a homomer must have two chains or more, got {', '.join(chains)}")
-    members = [names.of_chain(chain) for chain in dict.fromkeys(chains)]
+    chains = list(dict.fromkeys(chains))
+    members = [names.of_chain(chain) for chain in chains]
+    if len(chains) < 2:
+        raise ValueError(f"a homomer must have two chains or more, got {chains[0]}")
     numbers = [[names.numbers[k] for k in mine] for mine in members]
-    for chain, mine in zip(chains, numbers, strict=False):
+    for chain, mine in zip(chains, numbers, strict=True):
         if mine != numbers[0]:
             alone = next((n for n in numbers[0] if n not in mine), None)
             where = (chains[0], chain)
