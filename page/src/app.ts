@@ -67,6 +67,7 @@ export class App {
     if (title.length) document.title = `${title.join(" and ")}: counterprobe`;
     window.addEventListener("resize", redraw);
     document.addEventListener("keydown", (event) => this.key(event));
+    if (runs.length === 1) this.transport.go(runs[0].opening);
     this.setTheme(this.theme);
   }
 

@@ -154,7 +154,7 @@ export class BackboneView implements Pick<GraphView, "surface" | "hit" | "draw" 
     const { x, y, depth } = this.at;
     const { context } = this.surface;
     const half = (u: number): [number, number] =>
-      u < 0 || u >= this.run.length || isNaN(x[u]) ? [x[v], y[v]] : [(x[u] + x[v]) / 2, (y[u] + y[v]) / 2];
+      u < 0 || u >= this.run.length || isNaN(x[u]) || this.run.stretches.has(Math.max(u, v)) ? [x[v], y[v]] : [(x[u] + x[v]) / 2, (y[u] + y[v]) / 2];
     context.beginPath();
     context.moveTo(...half(v - 1));
     context.quadraticCurveTo(x[v], y[v], ...half(v + 1));
@@ -167,24 +167,26 @@ export class BackboneView implements Pick<GraphView, "surface" | "hit" | "draw" 
     }
   }
 
-  /** Ties between open residues, under the chain. */
+  /** Ties between open residues, under the chain, wider where stronger. */
   private drawTies(scene: Scene): void {
     const { run, at } = this;
     const { context } = this.surface;
-    const { edges, status, committed } = run;
-    context.globalAlpha = 0.4;
-    context.strokeStyle = scene.palette.voted;
-    context.lineWidth = 1;
-    context.beginPath();
+    const { edges, status, strength, committed } = run;
+    const strongest = run.strongest;
+    context.strokeStyle = scene.palette.response;
     for (let e = 0; e < edges.from.length; e++) {
       const [u, v] = [edges.from[e], edges.to[e]];
       const focus = scene.hovered >= 0 ? scene.hovered : scene.selected;
       const touched = focus === u || focus === v;
       if (status[e] === Status.gone || (!touched && (committed[u] !== OPEN || committed[v] !== OPEN))) continue;
+      const share = strongest > 0 ? (strength[e] || 0) / strongest : 0.1;
+      context.globalAlpha = 0.15 + 0.75 * share;
+      context.lineWidth = 0.8 + 4.2 * share;
+      context.beginPath();
       context.moveTo(at.x[u], at.y[u]);
       context.lineTo(at.x[v], at.y[v]);
+      context.stroke();
     }
-    context.stroke();
     context.globalAlpha = 1;
   }
 }

@@ -12,7 +12,7 @@ export interface Caption {
 }
 
 const nats = (value: number): string =>
-  value === 0 ? "0 nats" : `${value.toFixed(Math.abs(value) < 0.1 ? 4 : 2)} nats`;
+  value === 0 ? "0 nats" : Math.abs(value) < 5e-5 ? "less than 0.0001 nats" : `${value.toFixed(Math.abs(value) < 0.1 ? 4 : 2)} nats`;
 
 /** "position 7", "positions 1, 4 and 9", "12 positions" */
 function named(run: Run, positions: Int32Array): string {
@@ -138,6 +138,19 @@ function commit(run: Run, step: Step): [string, string] {
   return [headline, words + priced + promoted];
 }
 
+/** Pairs of a text that discovery found tied, with their strengths. */
+function ties(run: Run): [string, string] {
+  const { edges, strength, status } = run;
+  const strongest = [...status.keys()].reduce((best, e) => ((strength[e] || 0) > (strength[best] || 0) ? e : best), 0);
+  const [u, v] = [run.label(edges.from[strongest]), run.label(edges.to[strongest])];
+  const spent = run.beside.find(([word]) => word === "discovery")?.[1];
+  const when = spent ? `Found beforehand with ${plural(spent, "evaluation")}, once for any number of sequences. ` : "";
+  return [
+    `${plural(run.numEdges, "pair")} tied, ${u} and ${v} most strongly`,
+    `${when}An arc is as wide as one value moves what is expected at its other end: here up to ${nats(strength[strongest])}. Ends of a strong tie should not be drawn at once.`,
+  ];
+}
+
 function graph(run: Run, step: Step): [string, string] {
   const counts = run.edgeCounts();
   const known = run.numEdges;
@@ -148,6 +161,7 @@ function graph(run: Run, step: Step): [string, string] {
       "Positions in different components do not depend on each other; within a component, its centre goes first.",
     ];
   }
+  if (known && counts[Status.estimated] === known && run.isSequence) return ties(run);
   const parts = [
     [counts[Status.certified], "certified"],
     [counts[Status.voted], "named by one end"],
@@ -173,6 +187,15 @@ function found(run: Run, spent: number, free: number): [string, string] {
   return [`${plural(run.numEdges, "edge")} found after ${plural(spent, "evaluation")}; nothing was drawn`, said.filter(Boolean).join(" ")];
 }
 
+/** What is known of the dependence that a run broke where nobody measured it. */
+function broken(run: Run): string {
+  const alone = run.steps.every(({ type, positions }) => type !== "remask" && (type !== "commit" || positions.length === 1));
+  if (alone) return "Every position was drawn alone: nothing was broken.";
+  const ties = Array.from(run.status.keys()).filter((e) => run.isBroken(e));
+  const known = run.isSequence && run.numEdges ? `; of ${plural(run.numEdges, "known tie")}, ${count(ties.length)} had both ends drawn at once` : "";
+  return `Broken dependence: not measured${known}.`;
+}
+
 function end(run: Run): [string, string] {
   const spent = total(run.finalLedger);
   const free = run.length - run.numGiven;
@@ -185,6 +208,7 @@ function end(run: Run): [string, string] {
   const ratio =
     spent < free ? `${times(free / spent)} times fewer` : spent > free ? `${times(spent / free)} times as many` : "as many";
   const kl = number(run.end?.batch_kl);
+  const discovery = run.beside.find(([word]) => word === "discovery")?.[1];
   const together = run.ignored.length;
   const said = [
     `That is ${ratio}, in ${plural(run.finalLedger.depth, "stage")} one after another, ${count(run.finalLedger.commits)} of them commits.`,
@@ -193,7 +217,8 @@ function end(run: Run): [string, string] {
         ? `${count(together)} of ${plural(run.truth.from.length, "true dependence")} had both ends drawn at once.`
         : "No true dependence had both ends drawn at once."
       : "",
-    kl === null ? "" : `Broken dependence: ${nats(kl)}.`,
+    discovery ? `Discovery took ${count(discovery)} more, once for any number of sequences.` : "",
+    kl === null ? broken(run) : `Broken dependence, measured: ${nats(kl)}.`,
     ...sentences(run.end?.notes).map((note) => sentence(note)),
   ];
   return [`Done after ${plural(spent, "evaluation")}; one at a time takes ${count(free)}`, said.filter(Boolean).join(" ")];

@@ -114,7 +114,7 @@ export class DetailView {
     }
     const row = lastRow(run, v);
     const children: Node[] = [
-      el("h3", { "data-position": String(v) }, `Position ${run.label(v)}${run.label(v) === String(v) ? "" : ` (${v})`}`),
+      el("h3", { "data-position": String(v) }, `Position ${run.label(v)}`),
       el("p", {}, [standing(run, v, row), look ? probed(run, look, v) : ""].filter(Boolean).join(" ")),
     ];
     if (row?.top.length) children.push(...this.bars(row));
@@ -135,22 +135,24 @@ export class DetailView {
   }
 
   private neighbourhood(v: number): Node[] {
-    const { edges, status } = this.run;
-    const found: [number, number][] = [];
+    const { edges, status, strength } = this.run;
+    const found: [number, number, number][] = [];
     for (let e = 0; e < status.length; e++) {
       if (status[e] === Status.gone) continue;
-      if (edges.from[e] === v) found.push([edges.to[e], status[e]]);
-      else if (edges.to[e] === v) found.push([edges.from[e], status[e]]);
+      if (edges.from[e] === v) found.push([edges.to[e], status[e], strength[e]]);
+      else if (edges.to[e] === v) found.push([edges.from[e], status[e], strength[e]]);
     }
+    found.sort(([, , a], [, , b]) => (b || 0) - (a || 0));
     if (!found.length) return [el("p", {}, "No neighbours found so far.")];
     const chips = el("div", { class: "chips" });
-    for (const [u, how] of found.slice(0, MANY)) {
-      const chip = el("button", { type: "button", title: STATUS_WORDS[how] }, this.run.label(u));
+    for (const [u, how, nats] of found.slice(0, MANY)) {
+      const strong = isNaN(nats) ? "" : `: ${nats.toFixed(nats < 0.1 ? 3 : 2)}`;
+      const chip = el("button", { type: "button", title: STATUS_WORDS[how] }, `${this.run.label(u)}${strong}`);
       chip.addEventListener("click", () => this.choose(u));
       chips.append(chip);
     }
     if (found.length > MANY) chips.append(`and ${found.length - MANY} more`);
-    return [el("p", {}, `${plural(found.length, "neighbour")}, ${STATUS_WORDS[found[0][1]]}:`), chips];
+    return [el("p", {}, `${plural(found.length, "neighbour")}, ${STATUS_WORDS[found[0][1]]}${isNaN(found[0][2]) ? "" : ", in nats"}:`), chips];
   }
 
   private ballots(v: number): Node[] {

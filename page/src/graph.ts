@@ -23,18 +23,19 @@ const HEAD = 30;
 
 export class GraphView {
   readonly surface: Surface;
-  private places: Places | null = null;
-  private tree: Quadtree<number> | null = null;
+  protected places: Places | null = null;
+  protected tree: Quadtree<number> | null = null;
   private transform: ZoomTransform = zoomIdentity;
   private readonly behaviour: ZoomBehavior<HTMLCanvasElement, unknown>;
 
   constructor(
-    private readonly run: Run,
+    protected readonly run: Run,
     private readonly redraw: () => void,
     /** A view of the same law, whose places this one shares. */
-    private readonly twin: GraphView | null,
+    private readonly twin: GraphView | null = null,
+    name = "dependence",
   ) {
-    this.surface = new Surface("Dependence graph of the run", "dependence");
+    this.surface = new Surface("Dependence graph of the run", name);
     this.behaviour = zoom<HTMLCanvasElement, unknown>()
       .scaleExtent([0.7, 60])
       .on("zoom", (event: { transform: ZoomTransform }) => {
@@ -75,7 +76,7 @@ export class GraphView {
     return this.tree.find((zx - left) / fit, (zy - top) / fit, reach) ?? -1;
   }
 
-  private frame(): { fit: number; left: number; top: number } {
+  protected frame(): { fit: number; left: number; top: number } {
     const { width, height } = this.places as Places;
     const fit = Math.min(
       (this.surface.width - 2 * MARGIN) / width,
@@ -89,15 +90,18 @@ export class GraphView {
     };
   }
 
-  private arrange(): Places {
+  protected arrange(): Places {
     if (!this.places) {
       const [wide, high] = [this.surface.width - 2 * MARGIN, this.surface.height - 2 * MARGIN - HEAD];
       const aspect = Math.min(5, Math.max(0.4, wide / Math.max(1, high)));
-      this.places = this.twin?.arrange() ?? place(this.run.length, this.run.layoutEdges, aspect);
-      const { x, y } = this.places;
-      this.tree = quadtree<number>().x((v) => x[v]).y((v) => y[v]).addAll([...x.keys()]);
+      this.settle(this.twin?.arrange() ?? place(this.run.length, this.run.layoutEdges, aspect));
     }
-    return this.places;
+    return this.places as Places;
+  }
+
+  protected settle(places: Places): void {
+    const { x, y } = (this.places = places);
+    this.tree = quadtree<number>().x((v) => x[v]).y((v) => y[v]).addAll([...x.keys()]);
   }
 
   draw(scene: Scene): void {
@@ -112,13 +116,14 @@ export class GraphView {
     const screen = {
       x: (v: number): number => (left + places.x[v] * fit) * k + tx,
       y: (v: number): number => (top + places.y[v] * fit) * k + ty,
+      zoom: k,
     };
     const gap = places.unit * scale;
     this.drawEdges(scene, screen, gap);
     this.drawDots(scene, screen, gap);
   }
 
-  private drawEdges(scene: Scene, screen: Screen, gap: number): void {
+  protected drawEdges(scene: Scene, screen: Screen, gap: number): void {
     const { run, palette } = scene;
     const { context } = this.surface;
     const thin = Math.min(4, Math.max(0.5, gap / 9));
@@ -157,7 +162,7 @@ export class GraphView {
     }
   }
 
-  private drawDots(scene: Scene, screen: Screen, gap: number): void {
+  protected drawDots(scene: Scene, screen: Screen, gap: number): void {
     const { run, palette } = scene;
     const { context, width, height } = this.surface;
     const outlined = gap > OUTLINED;
@@ -230,7 +235,8 @@ export class GraphView {
   }
 }
 
-interface Screen {
+export interface Screen {
   x(v: number): number;
   y(v: number): number;
+  zoom: number;
 }

@@ -38,7 +38,14 @@ export class LedgerView {
       el("p", { class: "total" }, sum, this.against),
       this.surface.canvas,
       list,
+      this.beside(),
     );
+  }
+
+  /** What was spent elsewhere for this run's sake. */
+  private beside(): HTMLElement | null {
+    const spent = this.run.beside.map(([word, n]) => `${count(n)} for ${word}`);
+    return spent.length ? el("p", { class: "beside" }, `Beside the run, once: ${spent.join(", ")}.`) : null;
   }
 
   draw(palette: Palette): void {

@@ -43,10 +43,12 @@ const ENTRIES: Record<string, [Sketch, string]> = {
   response: [dot("response", "voted"), "masked and read: deeper, the more its row moved"],
   voted: [line("voted"), "one end names the other"],
   estimated: [line("voted"), "estimated tie"],
+  strength: [line("response"), "tie, wider where stronger (nats)"],
   certified: [line("certified"), "certified: the run relies on it"],
   contradicted: [line("now", [5, 4]), "contradicted: the other end denies it"],
   spent: [line("truth"), "settled: an end is drawn"],
   truth: [line("truth", [2, 3]), "true tie, which the sampler never saw"],
+  broken: [line("broken"), "tie with both ends drawn at once"],
   ignored: [line("broken"), "true tie with both ends drawn at once"],
 };
 

@@ -1,5 +1,6 @@
 // One run on the page: its graph, its strip, its ledger and the position somebody points at.
 import { BackboneView } from "./backbone";
+import { ChainView } from "./chain";
 import { caption } from "./captions";
 import type { Palette } from "./colours";
 import { DetailView } from "./detail";
@@ -14,6 +15,9 @@ import type { Run } from "./run";
 import { HELD, READOUT, SOURCE, Stage } from "./stage";
 import type { Look } from "./stage";
 import { StripView } from "./strip";
+
+/** So few positions to draw fit into a low picture on a narrow screen. */
+const FEW = 24;
 
 /** Whether two runs drew from laws with the same ties, so that one picture serves both. */
 function sameLaw(one: Run, other: Run): boolean {
@@ -51,9 +55,11 @@ export class Panel {
     twin: Panel | null,
     ceiling: number,
   ) {
-    this.graph = new GraphView(run, redraw, twin && sameLaw(run, twin.run) ? twin.graph : null);
+    this.graph = run.isSequence
+      ? new ChainView(run, redraw)
+      : new GraphView(run, redraw, twin && sameLaw(run, twin.run) ? twin.graph : null);
     this.backbone = run.coordinates ? new BackboneView(run, redraw) : null;
-    this.onBackbone = this.backbone !== null;
+    this.onBackbone = this.backbone !== null && !run.isSequence;
     this.showTruth = run.edges.from.length === 0 && run.truth !== null;
     this.strip = new StripView(run);
     this.ledger = new LedgerView(run, ceiling);
@@ -61,7 +67,9 @@ export class Panel {
     this.note = el("p", { class: "note" });
     this.title = this.makeTitle();
     this.lens = this.makeLens();
-    const figure = el("section", { class: "panel graph", "aria-label": "Dependence graph" }, this.graph.surface.canvas);
+    const isLow = run.isSequence && run.length - run.numGiven <= FEW;
+    const isProbed = run.steps.some(({ type }) => type === "probe");
+    const figure = el("section", { class: `panel graph${isLow ? " low" : ""}${isProbed ? " probed" : ""}`, "aria-label": "Dependence graph" }, this.graph.surface.canvas);
     if (this.backbone) figure.append(this.backbone.surface.canvas);
     figure.append(this.makeCorner(), this.lens);
     const strip = el(
@@ -250,12 +258,13 @@ export class Panel {
       [isProbing && (this.state !== null || !this.stage?.isMixed) && has(SOURCE), "source"],
       [isProbing && has(HELD), "held"],
       [counts[Status.voted] > 0, "voted"],
-      [counts[Status.estimated] > 0, "estimated"],
+      [counts[Status.estimated] > 0, run.isSequence ? "strength" : "estimated"],
       [counts[Status.certified] > 0, "certified"],
       [counts[Status.contradicted] > 0, "contradicted"],
       [run.numCommitted > 0 && counts.slice(1).some((n) => n > 0), "spent"],
       [this.showTruth, "truth"],
       [run.numCommitted > 0 && run.ignored.length > 0, "ignored"],
+      [run.isSequence && run.status.some((_, e) => run.isBroken(e)), "broken"],
     ];
     return wanted.filter(([isWanted]) => isWanted).map(([, name]) => name);
   }

@@ -84,6 +84,10 @@ export function rgb(colour: string): [number, number, number] {
   return found;
 }
 
+/** The colour of a letter on a position; what was given is dimmed. */
+export const lettering = ({ run, palette, look }: Scene, v: number, fill: string): string =>
+  run.committed[v] === GIVEN && !look?.role[v] ? palette.soft : readable(fill);
+
 /** Black or white, whichever is read better on a colour of the scale. */
 export function readable(fill: string): string {
   const [r, g, b] = rgb(fill);

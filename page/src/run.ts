@@ -28,6 +28,8 @@ export interface Step {
   /** Edges that change here, by index, and their new statuses. */
   edges: Int32Array;
   statuses: Uint8Array;
+  /** How strong they are, in nats; NaN where nobody estimated it. */
+  strengths: Float32Array;
   messages: string[];
 }
 
@@ -41,6 +43,7 @@ export enum Status {
 
 const EMPTY = new Int32Array(0);
 const NO_STATUS = new Uint8Array(0);
+const NO_STRENGTH = new Float32Array(0);
 const SILENT = new Set(["message"]);
 const KNOWN = new Set([
   "preprocess", "probe", "votes", "hubs", "graph", "candidates", "tests", "plan", "commit", "remask",
@@ -61,6 +64,10 @@ export class Run {
   readonly numGiven: number;
   readonly truth: Edges | null;
   readonly coordinates: Table | null;
+  /** Where unbroken pieces of a chain begin, with the names of their chains. */
+  readonly stretches: Map<number, string>;
+  /** Evaluations that were spent beside this run, by what they were for. */
+  readonly beside: [string, number][];
   readonly edges: Edges;
   /** True edges both of whose ends were drawn in one batch, by index in `truth`. */
   readonly ignored: Int32Array;
@@ -73,6 +80,7 @@ export class Run {
   private readonly given: Int32Array | null;
   private readonly tokenNames: string[] | null;
   private readonly positionNames: string[] | null;
+  private readonly nameLengths: Uint8Array;
   private readonly edgeIndex = new Map<number, number>();
 
   // What is known at `at`.
@@ -81,6 +89,7 @@ export class Run {
   committed: Int32Array;
   token: Int32Array;
   status: Uint8Array;
+  strength: Float32Array;
   standing: Uint8Array;
   hub: Uint8Array;
   numCommitted = 0;
@@ -106,6 +115,8 @@ export class Run {
     const coordinates = table(header.coordinates);
     this.coordinates =
       coordinates && coordinates.data.length === 3 * this.length ? coordinates : null;
+    this.stretches = readStretches(header.stretches, this.length);
+    this.beside = Object.entries(header.beside ?? {}).filter(([, n]) => number(n) !== null);
     const ends: number[][] = [[], []];
     this.readSteps(trace.events, ends);
     this.edges = { from: Int32Array.from(ends[0]), to: Int32Array.from(ends[1]) };
@@ -117,17 +128,19 @@ export class Run {
     this.committed = new Int32Array(this.length);
     this.token = new Int32Array(this.length);
     this.status = new Uint8Array(this.edges.from.length);
+    this.strength = new Float32Array(this.edges.from.length);
     this.standing = new Uint8Array(this.length);
     this.hub = new Uint8Array(this.length);
     this.seek(this.steps.length - 1);
     this.ignored = this.drawnTogether();
+    this.nameLengths = Uint8Array.from(this.token, (token) => (token < 0 ? 1 : Math.min(12, this.tokenName(token).length)));
     this.seek(0);
   }
 
   private readSteps(events: Event[], ends: number[][]): void {
     let ledger: Ledger = { preprocessing: 0, probes: 0, commits: 0, depth: 0 };
     let batch = -1;
-    const blank = { batch: -1, positions: EMPTY, tokens: EMPTY, edges: EMPTY, statuses: NO_STATUS };
+    const blank = { batch: -1, positions: EMPTY, tokens: EMPTY, edges: EMPTY, statuses: NO_STATUS, strengths: NO_STRENGTH };
     this.steps.push({ type: "start", event: { type: "start" }, ledger, ...blank, messages: [] });
     for (const event of events) {
       const last = this.steps[this.steps.length - 1];
@@ -151,9 +164,11 @@ export class Run {
     const found = pairs(step.event.pairs, this.length);
     const kept = table(step.event.kept)?.data;
     const status = table(step.event.status)?.data;
+    const strength = table(step.event.strength)?.data;
     const isVotes = step.type === "votes";
     step.edges = new Int32Array(found.from.length);
     step.statuses = new Uint8Array(found.from.length);
+    step.strengths = Float32Array.from(found.from, (_, e) => strength?.[e] ?? NaN);
     for (let e = 0; e < found.from.length; e++) {
       const [u, v] = [found.from[e], found.to[e]];
       const key = Math.min(u, v) * this.length + Math.max(u, v);
@@ -188,7 +203,7 @@ export class Run {
         this.committed[v] = GIVEN;
         this.token[v] = token;
       });
-      for (const array of [this.status, this.standing, this.hub]) array.fill(0);
+      for (const array of [this.status, this.strength, this.standing, this.hub]) array.fill(0);
       this.numCommitted = 0;
       this.at = 0;
     }
@@ -210,7 +225,10 @@ export class Run {
         this.hub[v] = 1;
       }
     });
-    step.edges.forEach((edge, e) => (this.status[edge] = step.statuses[e]));
+    step.edges.forEach((edge, e) => {
+      this.status[edge] = step.statuses[e];
+      this.strength[edge] = step.strengths[e] ?? NaN;
+    });
     if (step.type === "graph" && step.event.standing) {
       const where = positions(step.event.positions, this.length);
       const standing = table(step.event.standing)?.data ?? [];
@@ -238,6 +256,11 @@ export class Run {
   /** How many edges are known now, by whatever evidence. */
   get numEdges(): number {
     return this.status.reduce((n, status) => n + Number(status !== Status.gone), 0);
+  }
+
+  /** The strength of the strongest edge known now, in nats; 0 where nobody estimated any. */
+  get strongest(): number {
+    return this.strength.reduce((most, s, e) => (this.status[e] !== Status.gone && s > most ? s : most), 0);
   }
 
   /** Of the edges known now: how many are true, and how many are not; null where nobody knows. */
@@ -271,16 +294,44 @@ export class Run {
     return `sequence ${sequence + 1} of ${count}`;
   }
 
+  /** Letters of what stands at a position in the end. */
+  nameLength(position: number): number {
+    return this.nameLengths[position];
+  }
+
   /** Whether tokens are letters that fit into a cell. */
   get hasLetters(): boolean {
     return this.tokenNames !== null;
   }
 
-  /** The position that a search means: a label first, then a number. */
+  /** Whether this is a text or a chain that a model fills in, to be read in its own order. */
+  get isSequence(): boolean {
+    return this.hasLetters && this.truth === null;
+  }
+
+  /** Whether a position is to be drawn: it was not known from the start. */
+  isFree(position: number): boolean {
+    return !this.given || this.given[position] < 0;
+  }
+
+  /** Whether an edge known now had both ends drawn at once. */
+  isBroken(edge: number): boolean {
+    const when = this.committed[this.edges.from[edge]];
+    return this.status[edge] !== Status.gone && when >= 0 && when === this.committed[this.edges.to[edge]];
+  }
+
+  /** The step to open at: the first of a text that shows more than masks. */
+  get opening(): number {
+    if (!this.isSequence) return 0;
+    const tells = ({ type, event, edges }: Step): boolean =>
+      type === "commit" || edges.length > 0 || (type === "probe" && Boolean(event.shown ?? event.screen));
+    return Math.max(0, this.steps.findIndex(tells));
+  }
+
+  /** The position that a search means: by its label, or by its number where it has none. */
   find(query: string): number {
     const wanted = query.trim();
-    const named = this.positionNames?.indexOf(wanted) ?? -1;
-    if (named >= 0) return named;
+    if (this.positionNames) return this.positionNames.indexOf(wanted);
     const value = Number(wanted);
     return wanted && Number.isInteger(value) && value >= 0 && value < this.length ? value : -1;
   }
@@ -309,6 +360,14 @@ function readLedger(value: unknown): Ledger | null {
     return { preprocessing, probes, commits, depth };
   }
   return null;
+}
+
+function readStretches(value: unknown, length: number): Map<number, string> {
+  const found = new Map<number, string>();
+  for (const one of Array.isArray(value) ? value : []) {
+    if (Array.isArray(one) && Number.isInteger(one[0]) && one[0] >= 0 && one[0] < length) found.set(one[0], text(one[1]));
+  }
+  return found;
 }
 
 /** What was left out of the trace. */

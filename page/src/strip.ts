@@ -1,7 +1,7 @@
 // The strip of positions in their own order, wrapped into rows; past one pixel a cell stands for
 // several positions and takes the colour of the one committed last.
 import { el, Surface } from "./dom";
-import { inscription, paint, readable, rgb } from "./picture";
+import { inscription, lettering, paint, rgb } from "./picture";
 import type { Scene } from "./picture";
 import { OPEN } from "./run";
 import type { Run } from "./run";
@@ -9,9 +9,13 @@ import type { Run } from "./run";
 const MAX_CELL = 40;
 const MIN_CELL = 3;
 /** Large cells may take less of the page than small ones need. */
-const MAX_HEIGHT = { large: 104, small: 180 };
+const MAX_HEIGHT = { large: 104, small: 180, lettered: 160 };
 /** Cells too small for an outline are pixels, filled where something happens. */
 const SMALL = 9;
+/** A strip so narrow may be higher, so that a sequence keeps its letters. */
+const NARROW = 500;
+/** Cells that hold a letter. */
+const LETTERED = 15;
 
 interface Grid {
   columns: number;
@@ -26,20 +30,24 @@ export class StripView {
   readonly surface: Surface;
   private readonly pixels = el("canvas");
   private grid: Grid = { columns: 1, cell: 1, rowHeight: 1, group: 1, cells: 1 };
+  /** Room before each row for the number of its first position, where a sequence is read. */
+  private readonly gutter: number;
 
   constructor(private readonly run: Run) {
     this.surface = new Surface("Strip of positions, coloured by when each was committed", "positions");
+    this.gutter = run.isSequence ? 12 + 7 * Math.min(6, run.label(run.length - 1).length) : 0;
   }
 
   /** The largest cells that fit; several positions a cell where even small ones do not. */
   private measure(width: number): Grid {
-    const { length } = this.run;
+    const { length, isSequence } = this.run;
     for (let group = 1; ; group *= 2) {
       const cells = Math.ceil(length / group);
       for (let cell = MAX_CELL; cell >= MIN_CELL; cell -= cell > 12 ? 2 : 1) {
         const columns = Math.max(1, Math.min(cells, Math.floor(width / cell)));
         const rowHeight = cells > columns ? cell : Math.max(cell, Math.min(34, cell * 1.4));
-        const room = cell > SMALL ? MAX_HEIGHT.large : MAX_HEIGHT.small;
+        const isLettered = isSequence && width < NARROW && cell >= LETTERED;
+        const room = isLettered ? MAX_HEIGHT.lettered : cell > SMALL ? MAX_HEIGHT.large : MAX_HEIGHT.small;
         if (Math.ceil(cells / columns) * rowHeight <= room) {
           const stretched = cells <= columns ? Math.min(MAX_CELL * 1.5, width / cells) : width / columns;
           return { columns, cell: stretched, rowHeight, group, cells };
@@ -50,10 +58,10 @@ export class StripView {
 
   hit(px: number, py: number): number {
     const { columns, cell, rowHeight, group } = this.grid;
-    const column = Math.floor(px / cell);
+    const column = Math.floor((px - this.gutter) / cell);
     const index = Math.floor(py / rowHeight) * columns + column;
     const v = index * group;
-    return column < columns && index >= 0 && v < this.run.length ? v : -1;
+    return column >= 0 && column < columns && index >= 0 && v < this.run.length ? v : -1;
   }
 
   /** Positions that one cell stands for. */
@@ -65,21 +73,39 @@ export class StripView {
     const { surface } = this;
     const width = surface.canvas.clientWidth;
     if (width < 10) return;
-    this.grid = this.measure(width);
+    this.grid = this.measure(width - this.gutter);
     const { columns, cell, rowHeight, group, cells } = this.grid;
     const height = Math.ceil(cells / columns) * rowHeight;
     if (surface.canvas.style.height !== `${height}px`) surface.canvas.style.height = `${height}px`;
     surface.fit(width, height);
     surface.clear();
+    const { context } = surface;
+    if (this.gutter) this.number(scene);
+    context.translate(this.gutter, 0);
     if (cell < SMALL) this.drawPixels(scene, height);
     else this.drawCells(scene);
-    const { context } = surface;
     for (const v of [scene.selected, scene.hovered]) {
       if (v < 0) continue;
       const c = Math.floor(v / group);
       context.strokeStyle = scene.palette.ink;
       context.lineWidth = 2;
       context.strokeRect((c % columns) * cell, Math.floor(c / columns) * rowHeight, cell, rowHeight);
+    }
+  }
+
+  /** What the first position of each row is called. */
+  private number({ palette }: Scene): void {
+    const { context } = this.surface;
+    const { columns, rowHeight, group, cells } = this.grid;
+    context.font = "11px ui-sans-serif, system-ui, sans-serif";
+    context.fillStyle = palette.soft;
+    context.textAlign = "right";
+    context.textBaseline = "middle";
+    for (let c = 0, free = 0; c < cells; c += columns) {
+      const y = (Math.floor(c / columns) + 0.5) * rowHeight;
+      if (y < free) continue;
+      context.fillText(this.run.label(c * group), this.gutter - 8, y + 0.5);
+      free = y + 12;
     }
   }
 
@@ -107,7 +133,7 @@ export class StripView {
     const { context } = this.surface;
     const { columns, cell, rowHeight, group, cells } = this.grid;
     const pad = cell > 12 ? 2 : 1;
-    const isLettered = group === 1 && cell >= 15 && (run.length <= 60 || run.hasLetters);
+    const isLettered = group === 1 && cell >= LETTERED && (run.length <= 60 || run.hasLetters);
     context.font = `600 ${Math.min(14, cell * 0.5)}px ui-sans-serif, system-ui, sans-serif`;
     context.textAlign = "center";
     context.textBaseline = "middle";
@@ -120,10 +146,11 @@ export class StripView {
       context.fillStyle = fill;
       context.fillRect(x + pad / 2, y + pad / 2, cell - pad, rowHeight - pad);
       if (isNow) rings.push([x, y, scene.palette.now]);
+      else if (!ring && run.isSequence && run.committed[v] === OPEN) rings.push([x, y, scene.palette.faint]);
       else if (ring) rings.push([x, y, ring]);
       const words = isLettered ? inscription(scene, v, "·") : "";
       if (words && words.length <= Math.max(1, cell / 8)) {
-        context.fillStyle = readable(fill);
+        context.fillStyle = lettering(scene, v, fill);
         context.fillText(words, x + cell / 2, y + rowHeight / 2 + 0.5);
       }
     }

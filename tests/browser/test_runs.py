@@ -25,6 +25,7 @@ def check_steps(watched: Watched, run: trace.Trace) -> None:
     expected = ledgers(run)
     last = len(expected) - 1
     assert watched.last_step == last
+    watched.go(0)  # a text opens at its first telling step
     assert watched.counters() == expected[0]
     nothing_drawn = watched.drawing(".positions")
     first = watched.picture()

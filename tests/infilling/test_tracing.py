@@ -32,7 +32,8 @@ class Spelling:
 def test_letters_and_the_model_are_named():
     about = about_task(make_task(Spelling(), "AXBX"), "counterprobe infill")
     assert list(about.tokens) == ["A", "B", "<"]
-    assert (about.model, about.positions, about.coordinates) == ("spelling", None, None)
+    assert (about.model, about.coordinates, about.stretches) == ("spelling", None, None)
+    assert about.positions == ("1", "2", "3", "4")  # as people count
     assert about.command == "counterprobe infill"
 
 
@@ -51,6 +52,7 @@ def test_a_backbone_gives_residues_their_places_and_numbers():
     task = Task(None, np.full(76, cp.MASK), None, 0, 1.0, Folding())
     about = about_task(task)
     assert about.positions[0] == str(backbone.residue_index[0] + 1)
+    assert about.stretches == ((0, "A"),)
     assert (np.asarray(about.coordinates) == backbone.coordinates[:, 1]).all()
 
 
@@ -65,6 +67,21 @@ def test_infill_writes_what_the_first_sequence_did(tmp_path, name):
     assert followed.tokens.tolist() == batch.sequences[0].tolist()
     assert followed.round_of_position.tolist() == [-1, 0, -1, 1]
     assert "".join(trace.header["tokens"][k] for k in followed.tokens) == batch.texts[0]
+
+
+def test_what_was_spent_beside_the_run_is_told(tmp_path):
+    model, text = Spelling(), "AXBXX"
+    structure = cp.discover(cp.infilling.task.make_task(model, text).oracle, mode="soft",
+                            given=model.template(text).given, probes=8)  # fmt: skip
+    whole = cp.infill(model, text, structure=structure, trace=tmp_path / "run.json",
+                      progress=False)  # fmt: skip
+    beside = load_trace(tmp_path / "run.json").header["beside"]
+    assert beside == {
+        "discovery": structure.ledger.total,
+        "recognition": whole.ledger.total - whole.ledgers[0].total,
+    }
+    cp.infill(model, text, trace=tmp_path / "plain.json", progress=False)
+    assert load_trace(tmp_path / "plain.json").header["beside"] == {}
 
 
 def test_a_finished_text_leaves_a_trace_of_nothing_done(tmp_path):

@@ -54,11 +54,15 @@ def test_what_the_caller_knows_stands_beside_it():
         true_edges=[(0, 1)],
         coordinates=np.arange(9.0).reshape(3, 3),
         command="counterprobe x",
+        stretches=[(0, "A"), (2, "B")],
+        beside={"discovery": 64, "measuring": 0},
     )
     header = about.header(opening())
     assert header["tokens"] == ["a", "b"]
     assert header["positions"] == ["</script>", "1", "2"]
     assert header["true_edges"] == [[0, 1]]
+    assert header["stretches"] == [[0, "A"], [2, "B"]]
+    assert header["beside"] == {"discovery": 64}
     assert unpack(header["coordinates"]).tolist() == np.arange(9.0).reshape(3, 3).tolist()
     assert (header["title"], header["family"], header["model"]) == ("<b>", "path", "m")
 

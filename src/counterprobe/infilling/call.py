@@ -186,11 +186,12 @@ def infill(
         **terms,
     )
     with task.oracle.running(lambda: record().terms):
-        checked = Ledger()
+        checked, beside = Ledger(), {}
         # A finished text has no use for a structure.
         if structure is not None and (task.given == MASK).any():
             checked = task.recognise(structure)
-        with recorder_for(trace, task, trace_bytes, trace_command, count) as recorder:
+            beside = {"discovery": structure.ledger.total, "recognition": checked.total}
+        with recorder_for(trace, task, trace_bytes, trace_command, count, beside) as recorder:
             how: dict[str, Any] = {
                 **terms,
                 "log_probs": True,

@@ -90,6 +90,15 @@ class Task:
         return tuple(backbone.short_labels[k] for k in self._firsts(len(backbone)))
 
     @property
+    def stretches(self) -> tuple[tuple[int, str], ...] | None:
+        """Where pieces of chains begin among the positions, as ``Backbone.stretches`` says it."""
+        backbone = getattr(self.model, "backbone", None)
+        if backbone is None:
+            return None
+        pieces: tuple[tuple[int, str], ...] = backbone.part(self._firsts(len(backbone))).stretches
+        return pieces
+
+    @property
     def coordinates(self) -> FloatArray | None:
         """Where the alpha carbon of every position is, shape (N, 3); of tied ones the first."""
         backbone = getattr(self.model, "backbone", None)
@@ -357,8 +366,15 @@ class ModelOracle:
 # ----- What its trace says -----------------------------------------------------------------
 
 
-def about_task(task: Task, command: str | None = None, count: int | None = None) -> About:
+def about_task(
+    task: Task,
+    command: str | None = None,
+    count: int | None = None,
+    beside: Mapping[str, int] | None = None,
+) -> About:
     """Return what is known of a task that a viewer wants to see.
+
+    Positions are counted from 1, or by the numbers of a backbone's residues.
 
     Parameters
     ----------
@@ -367,19 +383,26 @@ def about_task(task: Task, command: str | None = None, count: int | None = None)
         The command that makes the trace.
     count : int, optional
         Sequences that are drawn.
+    beside : mapping from str to int, optional
+        Evaluations that were spent beside the run; those that measured the oracle are added.
     """
     template, model = task.template, task.model
     tokens = None
     if template is not None:
         ids = template.vocabulary
         tokens = [template.spell(ids[k : k + 1]) for k in range(len(ids))]
+    positions = task.labels
+    if positions is None and template is not None:
+        positions = tuple(str(k + 1) for k in range(len(task.given)))
     return About(
         model=None if model is None else model.name,
         tokens=tokens,
-        positions=task.labels,
+        positions=positions,
+        stretches=task.stretches,
         coordinates=task.coordinates,
         command=command,
         count=count,
+        beside={**(beside or {}), "measuring": task.num_measured},
     )
 
 
@@ -390,10 +413,12 @@ def recorder_for(
     max_bytes: int,
     command: str | None,
     count: int,
+    beside: Mapping[str, int],
 ) -> Iterator[Recorder | None]:
     """Give the recorder of a task; none where no trace is wanted."""
     if file is None:
         yield None
         return
-    with Recorder(file, about_task(task, command, count), max_bytes=max_bytes) as recorder:
+    about = about_task(task, command, count, beside)
+    with Recorder(file, about, max_bytes=max_bytes) as recorder:
         yield recorder

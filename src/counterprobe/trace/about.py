@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -35,6 +35,8 @@ class About:
         What each of the V tokens is called.
     positions : sequence of str, optional
         What each of the N positions is called.
+    stretches : sequence of (int, str), optional
+        Where each unbroken piece of a chain begins, and what its chain is called.
     true_edges : array_like of int, shape (E, 2), optional
         Edges of the hidden law, for comparison; no sampler sees them.
     coordinates : array_like of float, shape (N, 3), optional
@@ -43,6 +45,8 @@ class About:
         The command that makes this trace.
     count : int, optional
         Sequences that are drawn, of which this is one.
+    beside : mapping from str to int, optional
+        Evaluations that were spent beside the run, by what they were for.
     """
 
     title: str = ""
@@ -50,10 +54,12 @@ class About:
     model: str | None = None
     tokens: Sequence[str] | None = None
     positions: Sequence[str] | None = None
+    stretches: Sequence[tuple[int, str]] | None = None
     true_edges: ArrayLike | None = None
     coordinates: ArrayLike | None = None
     command: str | None = None
     count: int | None = None
+    beside: Mapping[str, int] | None = None
 
     def header(self, opening: Opening) -> dict[str, Any]:
         """Return the header of a trace."""
@@ -81,9 +87,11 @@ class About:
             "given": None if given is None or (given == MASK).all() else pack(given),
             "tokens": self._names("tokens", oracle.vocab_size),
             "positions": self._names("positions", oracle.length),
+            "stretches": None if self.stretches is None else [list(one) for one in self.stretches],
             "true_edges": self._array("true_edges", 2),
             "coordinates": self._array("coordinates", 3),
             "command": self.command,
+            "beside": {word: count for word, count in (self.beside or {}).items() if count},
             "thinned": [],
         }
 

@@ -89,6 +89,8 @@ def test_a_chain_is_broken_where_there_is_no_bond(ubiquitin):
     assert len(without(ubiquitin, (20, 2)).breaks) == 0
     two_chains = replace(cut, chain=1 + (np.arange(26) > 9), chain_ids=("A", "B"))
     assert len(two_chains.breaks) == 0
+    pieces = [one.stretches for one in (ubiquitin, cut, two_chains)]
+    assert pieces == [((0, "A"),), ((0, "A"), (10, "A")), ((0, "A"), (10, "B"))]
 
 
 def test_a_part_keeps_names_and_numbers_the_chains_that_are_left(ubiquitin):

@@ -191,6 +191,13 @@ class Backbone:
         return np.flatnonzero(is_apart & (np.diff(self.chain) == 0))
 
     @property
+    def stretches(self) -> tuple[tuple[int, str], ...]:
+        """Where each unbroken piece of a chain begins, and what the file calls its chain."""
+        ends = np.union1d(self.breaks, np.flatnonzero(np.diff(self.chain)))
+        starts = [0, *(int(k) + 1 for k in ends)]
+        return tuple((k, self.chain_ids[self.chain[k] - 1]) for k in starts)
+
+    @property
     def notes(self) -> tuple[str, ...]:
         """What a designer should know: unmodelled residues, breaks, what reading decided."""
         labels, notes = self.labels, []
