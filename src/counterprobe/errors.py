@@ -34,6 +34,10 @@ class InfeasibleWarning(UserWarning):
     """A run made submissions and drew nothing: the text says why, and what to try."""
 
 
+class CostWarning(UserWarning):
+    """A rule takes more evaluations than one position at a time would, or is about to."""
+
+
 class StructureError(CounterprobeError):
     """A saved structure is damaged, or belongs to another oracle."""
 

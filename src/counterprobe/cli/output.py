@@ -27,6 +27,7 @@ from rich.text import Text
 
 from counterprobe.errors import (
     CheckpointError,
+    CostWarning,
     CounterprobeError,
     Infeasible,
     InfeasibleWarning,
@@ -96,6 +97,7 @@ def command(function: Callable[..., None]) -> Callable[..., None]:
         changed = [name for name, value in values.items() if value != defaults[name]]
         with _reporting(), warnings.catch_warnings():
             warnings.simplefilter("ignore", InfeasibleWarning)  # every command says it itself
+            _say_costs()
             _calls.append(_Call(function.__name__.replace("_", "-"), asked, changed))
             try:
                 with _calls[-1].held:
@@ -111,6 +113,20 @@ def command(function: Callable[..., None]) -> Callable[..., None]:
     paragraphs = (function.__doc__ or "").split("\n\n")
     wrapped.__doc__ = "\n\n".join(" ".join(text.split()) for text in paragraphs)
     return wrapped
+
+
+def _say_costs() -> None:
+    """Say warnings of a rule's cost in one line; where in the code they arise helps nobody."""
+    show = warnings.showwarning
+    warnings.simplefilter("always", CostWarning)
+
+    def say(message: Warning | str, category: type[Warning], *where: Any) -> None:
+        if issubclass(category, CostWarning):
+            complain(f"note: {message}")
+        else:
+            show(message, category, *where)
+
+    warnings.showwarning = say
 
 
 def _options_of(group: Any) -> list[inspect.Parameter]:

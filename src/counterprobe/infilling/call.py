@@ -14,6 +14,7 @@ from counterprobe.arguments import whole_number
 from counterprobe.discovery import SoftStructure, Structure
 from counterprobe.evaluation.likelihood import log_likelihoods
 from counterprobe.infilling.choosing import draw_chosen
+from counterprobe.infilling.costs import cost_watched
 from counterprobe.infilling.task import Task, make_task, recorder_for
 from counterprobe.infilling.terms import infill_record, rule_of
 from counterprobe.models import Template
@@ -203,8 +204,11 @@ def infill(
             if isinstance(rule, Auto):
                 drawn = draw_chosen(task, rule, **how)
             else:
-                context: dict[str, Any] = {"given": task.given, "temperature": task.temperature}
-                drawn = sample(task.oracle, rule, **context, **how)
+                how |= {"given": task.given, "temperature": task.temperature}
+                masked = int((task.given == MASK).sum())
+                watched = cost_watched(rule, masked, task.oracle.vocab_size, count, progress)
+                with watched as how["progress"]:
+                    drawn = sample(task.oracle, rule, **how)
         if likelihood_orders:
             scored = log_likelihoods(
                 task.probed,

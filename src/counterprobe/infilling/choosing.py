@@ -70,9 +70,8 @@ def draw_chosen(
     **how
         What else ``sample`` takes.
     """
-    backbone = getattr(task.model, "backbone", None)
-    if backbone is not None and rule.distances is None:
-        rule = replace(rule, distances=backbone.distances)
+    if rule.distances is None and task.distances is not None:
+        rule = replace(rule, distances=task.distances)
     streams = seed if isinstance(seed, Streams) else Streams.from_seed(seed)
     masked = int((task.given == MASK).sum())
     with told(progress, rule.name) as tell:

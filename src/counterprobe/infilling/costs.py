@@ -1,0 +1,65 @@
+"""A rule that takes more evaluations than one mask at a time says so: before, or at once."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from counterprobe.errors import CostWarning
+from counterprobe.run.gathered import Tell
+from counterprobe.run.unmasking import Progress
+from counterprobe.samplers.base import Sampler
+from counterprobe.sampling import told
+
+__all__ = ["cost_watched"]
+
+REMEDY = 'sampler="auto" never does'
+
+
+@contextmanager
+def cost_watched(
+    rule: Sampler, masked: int, vocab_size: int, count: int, progress: bool | Tell
+) -> Iterator[Tell]:
+    """Warn of a rule that will take more than one at a time, or does; yield whom runs tell.
+
+    Parameters
+    ----------
+    rule : Sampler
+    masked, vocab_size, count : int
+        Masks of a sequence, tokens, and sequences.
+    progress : bool or callable
+        As in ``sample``; it is told as well.
+    """
+    most = masked * count
+    is_said = False
+    foreseen = rule.foreseen_submissions(masked, vocab_size) if masked else None
+    if foreseen is not None and foreseen > most:
+        is_said = True
+        _warn(
+            f"{rule.name} will take about {foreseen:,} evaluations or more for {_masks(most)}, "
+            f"more than one at a time, {most:,}; {REMEDY}"
+        )
+    with told(progress, rule.name) as tell:
+
+        def watch(now: Progress) -> None:
+            nonlocal is_said
+            if not is_said and now.ledger.total > most:
+                is_said = True
+                left = now.masked - now.committed
+                _warn(
+                    f"{rule.name} has taken {now.ledger.total:,} evaluations for {_masks(most)}, "
+                    f"more than one at a time, {most:,}, with {_masks(left)} left; {REMEDY}"
+                )
+            if tell is not None:
+                tell(now)
+
+        yield watch
+
+
+def _warn(text: str) -> None:
+    warnings.warn(text, CostWarning, stacklevel=4)
+
+
+def _masks(count: int) -> str:
+    return f"{count:,} mask{'' if count == 1 else 's'}"
