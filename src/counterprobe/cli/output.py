@@ -120,11 +120,11 @@ def _say_costs() -> None:
     show = warnings.showwarning
     warnings.simplefilter("always", CostWarning)
 
-    def say(message: Warning | str, category: type[Warning], *where: Any) -> None:
+    def say(message: Warning | str, category: type[Warning], *where: Any, **more: Any) -> None:
         if issubclass(category, CostWarning):
             complain(f"note: {message}")
         else:
-            show(message, category, *where)
+            show(message, category, *where, **more)
 
     warnings.showwarning = say
 
