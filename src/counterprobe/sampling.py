@@ -22,6 +22,7 @@ from counterprobe.arrays import IntArray, StateArray
 from counterprobe.discovery import SoftStructure, Structure, check_oracle, context_for
 from counterprobe.errors import BudgetExceeded, Infeasible
 from counterprobe.oracles import Oracle, as_oracle
+from counterprobe.oracles.checks import ReplyCheck
 from counterprobe.run.batches import SampleBatch
 from counterprobe.run.door import Door
 from counterprobe.run.drawing import ScoredDraw, as_temperature, room_for_scores
@@ -29,7 +30,6 @@ from counterprobe.run.gathered import Gathering, Tally, Tell
 from counterprobe.run.ledger import Ledger, Right
 from counterprobe.run.listening import Listener
 from counterprobe.run.lockstep import Lockstep
-from counterprobe.run.recheck import ReplyCheck
 from counterprobe.run.record import OracleIdentity, RunRecord
 from counterprobe.run.results import SampleResult, StopReason
 from counterprobe.run.transcript import Level, Whole
@@ -377,7 +377,7 @@ class _Runs:
     def __init__(self, call: _Call, tell: Tell | None) -> None:
         self._call = call
         self._whole = Whole()
-        self._check = ReplyCheck(call.oracle)
+        self._check = ReplyCheck(call.oracle.info)
         self._doors: list[Door] = []
         self._tally = None if tell is None else Tally(tell, call.given, self._whole)
         self._log_probs, self._scores = room_for_scores(

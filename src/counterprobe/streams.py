@@ -1,6 +1,6 @@
 """Randomness, handed out by purpose: decisions, commit draws and evaluation never share a stream.
 
-``Streams`` is what a caller passes to a sampler. Decision randomness (colorings, drafts, orders)
+``Streams`` is what a caller passes to a sampler. Decision randomness (colorings, fillers, orders)
 comes as NumPy generators keyed by purpose and round, so that how much one round drew never
 shifts the next. Commit noise is one uniform for each (commit seed, sequence, position, draw): the
 same noise at every budget, batch split and worker count, which is also how random-budget curves

@@ -36,7 +36,7 @@ def bank(banks: Banks, position: int) -> list[int]:
 
 
 def paper_marginals() -> np.ndarray:
-    """Rows of the paper's example: bank {a, c} and draft a at the first position, else b and b."""
+    """Rows of the paper's example: bank {a, c}, filler a at the first position, else b and b."""
     rows = np.tile([0.05, 0.85, 0.06, 0.04], (15, 1))
     rows[0] = 0.5, 0.06, 0.4, 0.04
     return rows
@@ -177,13 +177,13 @@ def test_columns_of_the_paper_example():
     assert columns.shape == (3, 15)
     assert columns[:, 0].tolist() == [A, C, B]
     for i in range(1, 15):
-        assert columns[:, i].tolist() == [B, B, A]  # the second slot is the draft
+        assert columns[:, i].tolist() == [B, B, A]  # the second slot is the filler
 
 
-def test_a_short_bank_is_padded_by_the_draft_not_by_the_most_likely_token():
+def test_a_short_bank_is_padded_by_the_filler_not_by_the_most_likely_token():
     banks = banks_of(paper_marginals(), 0.3)
     columns = banks.columns(np.full(15, D))
-    assert columns[:, 0].tolist() == [A, C, B]  # a full bank never shows the draft
+    assert columns[:, 0].tolist() == [A, C, B]  # a full bank never shows the filler
     assert columns[:, 4].tolist() == [B, D, A]
 
 
@@ -221,7 +221,7 @@ def test_empty_banks_have_no_columns():
     assert banks.tail.tolist() == banks.most_likely.tolist() == [0] * 5
 
 
-def test_one_empty_bank_shows_the_draft_in_every_slot():
+def test_one_empty_bank_shows_the_filler_in_every_slot():
     banks = banks_of([[0.1, 0.45, 0.45], [0.34, 0.33, 0.33]], 0.4)
     assert banks.sizes.tolist() == [2, 0]
     assert banks.columns(np.array([2, 2])).T.tolist() == [[1, 2, 0], [2, 2, 0]]
@@ -252,8 +252,8 @@ def test_banks_follow_the_definition(seed):
     given = np.where(rng.random(length) < 0.3, rng.integers(vocab_size, size=length), cp.MASK)
     threshold, row_error = rng.uniform(0, 0.6), rng.choice([0.0, 0.05])
     banks = banks_of(rows, threshold, row_error, given=given)
-    draft = rng.integers(vocab_size, size=length)
-    columns = banks.columns(draft)
+    filler = rng.integers(vocab_size, size=length)
+    columns = banks.columns(filler)
     assert columns.shape == (banks.num_columns, length)
     assert {columns.dtype, banks.tail.dtype, banks.most_likely.dtype} == {np.dtype(np.int64)}
     assert banks.threshold == threshold and banks.vocab_size == vocab_size
@@ -271,7 +271,7 @@ def test_banks_follow_the_definition(seed):
         outside = set(range(vocab_size)) - set(expected)
         assert banks.tail[i] == (min(outside) if outside else rows[i].argmax())
         if banks.num_columns:
-            padding = [draft[i]] * (banks.max_size - len(expected))
+            padding = [filler[i]] * (banks.max_size - len(expected))
             assert columns[:, i].tolist() == [*expected, *padding, banks.tail[i]]
 
 

@@ -9,9 +9,9 @@ import pytest
 
 import counterprobe as cp
 from counterprobe import Query, Reply
+from counterprobe.oracles.checks import ReplyCheck
 from counterprobe.run.door import Door, Refusals
 from counterprobe.run.history import History
-from counterprobe.run.recheck import ReplyCheck
 from counterprobe.run.transcript import Event
 from counterprobe.states import fingerprint
 from counterprobe.testing import CountingOracle
@@ -335,7 +335,7 @@ ASKED = Query(np.full((1, 3), MASK, dtype=np.int32), cp.Readouts.same(1, [2, 0])
 
 @pytest.mark.parametrize("trusted", [True, False])
 def test_replies_are_checked_and_copied_unless_the_oracle_is_trusted(uniform_oracle, trusted):
-    check = ReplyCheck(uniform_oracle(3, 2, name="mine", trusted=trusted))
+    check = ReplyCheck(uniform_oracle(3, 2, name="mine", trusted=trusted).info)
     masses = np.full((2, 2), 0.5)
     good, bad = (
         Reply(cp.rows.DenseRows(masses)),
@@ -356,7 +356,7 @@ def test_replies_are_checked_and_copied_unless_the_oracle_is_trusted(uniform_ora
 
 
 def test_a_zero_warns_once_and_only_where_it_is_seen(uniform_oracle):
-    check = ReplyCheck(uniform_oracle(3, 2))
+    check = ReplyCheck(uniform_oracle(3, 2).info)
     plain = Reply(cp.rows.DenseRows(np.full((2, 2), 0.5)))
     zero = Reply(cp.rows.DenseRows(np.array([[0.5, 0.5], [0.0, 1.0]])))
     with warnings.catch_warnings(record=True) as caught:
@@ -364,7 +364,7 @@ def test_a_zero_warns_once_and_only_where_it_is_seen(uniform_oracle):
         for reply, so_far in ((plain, 0), (zero, 1), (zero, 1), (plain, 1)):
             check(reply, ASKED)
             assert len(caught) == so_far
-        ReplyCheck(uniform_oracle(3, 2))(zero, ASKED)
+        ReplyCheck(uniform_oracle(3, 2).info)(zero, ASKED)
     assert [w.category for w in caught] == [cp.errors.ZeroProbabilityWarning] * 2
 
 

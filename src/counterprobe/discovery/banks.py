@@ -85,7 +85,7 @@ class Banks:
     vocab_size: int
 
     def __post_init__(self) -> None:
-        """Freeze the arrays: drafts may look at them."""
+        """Freeze the arrays: fillers may look at them."""
         for array in (self.start, self.tokens, self.tail, self.most_likely):
             array.setflags(write=False)
 
@@ -104,15 +104,15 @@ class Banks:
         """Columns that a screen submits: the largest bank and the tail, or none at all."""
         return self.max_size + 1 if self.max_size else 0
 
-    def columns(self, draft: IntArray) -> IntArray:
-        """Return the source columns for a draft, shape ``(num_columns, N)``.
+    def columns(self, filler: IntArray) -> IntArray:
+        """Return the source columns beside a filler, shape ``(num_columns, N)``.
 
-        Slot k holds each position's k-th bank token, or its draft token when the bank is shorter;
+        Slot k holds each position's k-th bank token, or its filler when the bank is shorter;
         the last column holds the tail representatives.
         """
         if self.max_size == 0:
             return np.empty((0, len(self.tail)), dtype=np.int64)
-        columns = np.tile(draft, (self.max_size + 1, 1))
+        columns = np.tile(filler, (self.max_size + 1, 1))
         owner = np.repeat(np.arange(len(self.tail)), self.sizes)
         columns[np.arange(len(self.tokens)) - self.start[owner], owner] = self.tokens
         columns[-1] = self.tail

@@ -44,12 +44,12 @@ from counterprobe.evaluation.chains import (
 from counterprobe.evaluation.ordered_runs import finished_terms, ordered_terms
 from counterprobe.evaluation.plan_runs import PlanRun, as_plans
 from counterprobe.oracles import Oracle, Readouts, as_oracle
+from counterprobe.oracles.checks import ReplyCheck
 from counterprobe.planning import Plan
 from counterprobe.rows import Rows
 from counterprobe.run.batches import SampleBatch
 from counterprobe.run.door import Door
 from counterprobe.run.ledger import Right
-from counterprobe.run.recheck import ReplyCheck
 from counterprobe.run.results import SampleResult, StopReason
 from counterprobe.run.transcript import Whole
 from counterprobe.states import as_contexts
@@ -125,7 +125,7 @@ def plan_kl(
             )
     samples = whole_number("samples", samples, at_least=1)
     oracle = as_oracle(oracle)
-    check = ReplyCheck(oracle)
+    check = ReplyCheck(oracle.info)
     contexts = as_contexts(given, oracle.length, oracle.vocab_size, samples)
     run = PlanRun(as_plans(plans, contexts), contexts, seed)
     whole = Whole()
@@ -189,7 +189,7 @@ def run_kl(
         terms = whole_number("terms", terms, at_least=1)
     oracle = as_oracle(oracle)
     runs = _runs(results)
-    check = ReplyCheck(oracle)
+    check = ReplyCheck(oracle.info)
     for run in runs:
         _check_run(run, check.name)
     _, plan_of = np.unique([run.streams.decision_seed for run in runs], return_inverse=True)

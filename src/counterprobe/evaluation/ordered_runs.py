@@ -27,11 +27,11 @@ from counterprobe.arrays import FloatArray, IntArray, StateArray
 from counterprobe.evaluation.chains import Limits, in_groups
 from counterprobe.evaluation.plan_runs import PlanRun, Round
 from counterprobe.oracles import Oracle, Query, Readouts
+from counterprobe.oracles.checks import ReplyCheck
 from counterprobe.rows import Rows, kl_divergence, to_numpy
 from counterprobe.run.door import Door
 from counterprobe.run.history import Histories
 from counterprobe.run.ledger import Right
-from counterprobe.run.recheck import ReplyCheck
 from counterprobe.run.results import SampleResult
 from counterprobe.run.transcript import Whole
 from counterprobe.states import MASK

@@ -8,10 +8,20 @@ the logarithmic number of layers, so a path of 200,000 vertices is an ordinary i
 """
 
 from counterprobe.graph.cycles import cycle_vertices, repair_order
-from counterprobe.graph.edges import check_edges
-from counterprobe.graph.layers import centroid_layers, centroids
-from counterprobe.graph.neighbours import Adjacency, adjacency, components, independent_set
-from counterprobe.graph.rooted import RootedForest, check_forest, root_forest
+from counterprobe.graph.neighbours import (
+    Adjacency,
+    adjacency,
+    check_edges,
+    components,
+    independent_set,
+)
+from counterprobe.graph.rooted import (
+    RootedForest,
+    centroid_layers,
+    centroids,
+    check_forest,
+    root_forest,
+)
 
 __all__ = [
     "Adjacency",

@@ -7,8 +7,13 @@ from numpy.typing import ArrayLike
 
 from counterprobe.arrays import BoolArray, IntArray
 from counterprobe.compiled import allocating_kernel
-from counterprobe.graph.edges import check_alive, check_edges, keep_alive
-from counterprobe.graph.neighbours import Adjacency, neighbour_rows
+from counterprobe.graph.neighbours import (
+    Adjacency,
+    check_alive,
+    check_edges,
+    keep_alive,
+    neighbour_rows,
+)
 
 
 def cycle_vertices(num_vertices: int, edges: ArrayLike) -> BoolArray:

@@ -8,17 +8,21 @@ run.
 from __future__ import annotations
 
 import warnings
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import array_api_compat
 import numpy as np
 
 from counterprobe.arrays import FloatArray
 from counterprobe.errors import OracleError, ZeroProbabilityWarning
-from counterprobe.oracles.query import Readouts
+from counterprobe.oracles.query import Query, Readouts, Reply
 from counterprobe.rows import ClassedRows, DenseRows, Rows, to_numpy, widened
 
+if TYPE_CHECKING:
+    from counterprobe.oracles.oracle import OracleInfo
+
 __all__ = [
+    "ReplyCheck",
     "check_attention",
     "check_count",
     "check_rows",
@@ -178,3 +182,34 @@ def own_rows(rows: Rows) -> Rows:
         xp = array_api_compat.array_namespace(rows.masses)
         return rows.with_masses(xp.asarray(rows.masses, copy=True))
     return rows
+
+
+class ReplyCheck:
+    """Checks replies; a zero probability warns once for all who share the check.
+
+    Parameters
+    ----------
+    info : OracleInfo
+        Of the oracle that replies.
+    """
+
+    def __init__(self, info: OracleInfo) -> None:
+        self.name, self._length, self._vocab_size = info.name, info.length, info.vocab_size
+        self._is_trusted = info.trusted
+        self._zero_seen = False
+
+    def __call__(self, reply: Reply, query: Query) -> Reply:
+        """Return a reply that has come, or raise ``OracleError``."""
+        if not isinstance(reply, Reply):
+            raise OracleError(
+                f"oracle {self.name!r} must return a Reply, got {type(reply).__name__}"
+            )
+        if query.attention_layers is not None:
+            check_attention(reply.attention, len(query.states), self._length, self.name)
+        if self._is_trusted:
+            return reply
+        rows = reply.rows
+        self._zero_seen |= check_rows(
+            rows, query.readouts, self._vocab_size, self.name, warn_on_zero=not self._zero_seen
+        )
+        return Reply(own_rows(rows), reply.attention)  # the oracle may write over its rows

@@ -34,9 +34,11 @@ __all__ = [
     "batch_prices",
     "check_positions",
     "check_strength",
+    "frozen_strengths",
     "masked_shares",
     "price_of_batches",
     "priced",
+    "require_known",
 ]
 
 # Steps of the longest walk. On paths of 0.17 nats an edge, eight batches searched with four broke
@@ -305,4 +307,33 @@ def priced(strengths: Strengths, batches: Sequence[IntArray], method: Method) ->
         method=method,
         dropped=0.0,
         length=strengths.length,
+    )
+
+
+# ----- Strengths that a rule is told ----------------------------------------------------------
+
+
+def frozen_strengths(strength: ArrayLike) -> FloatArray:
+    """Return a copy of strengths, shape ``(N, N)``, that nobody can change."""
+    matrix = np.array(strength, dtype=np.float64)
+    if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1]:
+        raise ValueError(f"strength must have shape (N, N), got {matrix.shape}")
+    matrix.setflags(write=False)
+    return matrix
+
+
+def require_known(strength: FloatArray, residual: IntArray) -> None:
+    """Refuse positions that the strengths say nothing about: outside them, or NaN."""
+    if residual.max(initial=-1) >= len(strength):
+        unknown = int(residual.max())
+    else:
+        is_unknown = np.isnan(strength[np.ix_(residual, residual)])
+        np.fill_diagonal(is_unknown, False)
+        if not is_unknown.any():
+            return
+        # A position given at discovery is unknown to all others, each of them only to it.
+        unknown = int(residual[np.argmax(is_unknown.sum(axis=1))])
+    raise ValueError(
+        f"position {unknown} was not masked when this structure was found, which says nothing "
+        "about it; give it as context again, or discover the structure without it"
     )

@@ -22,10 +22,11 @@ from counterprobe.arguments import whole_number
 from counterprobe.arrays import IntArray, StateArray
 from counterprobe.errors import BudgetExceeded, ImpossibleState, OracleError
 from counterprobe.oracles import Oracle, Query, Readouts, Reply, as_oracle
+from counterprobe.oracles.checks import ReplyCheck
 from counterprobe.rows import DenseRows, Rows, concatenate
 from counterprobe.run.ledger import Ledger
 from counterprobe.run.listening import Listener
-from counterprobe.run.recheck import Recheck, ReplyCheck
+from counterprobe.run.recheck import Recheck
 from counterprobe.run.transcript import (
     MAX_FINGERPRINTS,
     Event,
@@ -118,7 +119,7 @@ class Door:
         self.oracle = as_oracle(oracle)
         self.info = info = self.oracle.info
         self.length, self.vocab_size = info.length, info.vocab_size
-        self.check = check or ReplyCheck(self.oracle)
+        self.check = check or ReplyCheck(info)
         self.ledger = Ledger()
         level = Level(record) if listener is None else max(Level(record), Level.TRACE)
         self.transcript = Transcript(level=level, listener=listener)
@@ -329,7 +330,14 @@ class Stage:
                         label, query, refusals = next(reading)
                         before = sum(len(one.states) for _, one, _, _ in waiting)
                         check_budget(self._door.max_submissions, self._needed(query) + before)
-                        waiting.append((label, query, refusals, self._begin(query, refusals)))
+                        self._require_order(query)
+                        try:
+                            reply = self._door.oracle.ask(query)
+                        except ImpossibleState as refusal:  # a reply as well
+                            if refusals is None:
+                                raise
+                            reply = Reply.failed(refusal)
+                        waiting.append((label, query, refusals, reply))
                     except Exception as error:  # also the end; each in its turn
                         problem = error
                 if not waiting:
@@ -347,16 +355,6 @@ class Stage:
                 reply.drop()
         if problem is not None and not isinstance(problem, StopIteration):
             raise problem
-
-    def _begin(self, query: Query, refusals: Refusals | None) -> Reply:
-        """Submit a query whose reply is looked at later; a refusal is a reply as well."""
-        self._require_order(query)
-        try:
-            return self._door.oracle.ask(query)
-        except ImpossibleState as refusal:
-            if refusals is None:
-                raise
-            return Reply.failed(refusal)
 
     def _require_order(self, query: Query) -> None:
         """Refuse to probe an oracle whose rows depend on the order of commits."""

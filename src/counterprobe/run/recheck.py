@@ -1,4 +1,4 @@
-"""Checks of replies: each by itself, and some states twice, to see whether rows are frozen.
+"""Some states twice, to see whether an oracle's rows are frozen.
 
 An oracle must give one (state, position) one row, whatever it is asked beside it and whenever. No
 single reply shows whether it does, so a run that does not trust its oracle pays for a sample of
@@ -14,12 +14,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from counterprobe.errors import OracleError
-from counterprobe.oracles import NUMERICAL_FLOOR, Oracle, Query, Readouts, Reply, as_oracle, join
-from counterprobe.oracles.checks import check_attention, check_rows, own_rows
+from counterprobe.oracles import NUMERICAL_FLOOR, Query, Readouts, join
+from counterprobe.oracles.checks import own_rows
 from counterprobe.rows import Rows, concatenate, to_numpy
 from counterprobe.states import fingerprint, mix64
 
-__all__ = ["Recheck", "ReplyCheck"]
+__all__ = ["Recheck"]
 
 # States of one stage that are submitted again, at most: a screen may have 10^8.
 MOST_STATES = 1024
@@ -116,34 +116,3 @@ class Recheck:
             f"{moved[k]:.3g} in total variation, where {floor:.3g} is declared; fix its "
             "randomness and keep the states of a batch apart, or declare a larger row_error"
         )
-
-
-class ReplyCheck:
-    """Checks replies; a zero probability warns once for all who share the check.
-
-    Parameters
-    ----------
-    oracle : Oracle
-    """
-
-    def __init__(self, oracle: Oracle) -> None:
-        info = as_oracle(oracle).info
-        self.name, self._length, self._vocab_size = info.name, info.length, info.vocab_size
-        self._is_trusted = info.trusted
-        self._zero_seen = False
-
-    def __call__(self, reply: Reply, query: Query) -> Reply:
-        """Return a reply that has come, or raise ``OracleError``."""
-        if not isinstance(reply, Reply):
-            raise OracleError(
-                f"oracle {self.name!r} must return a Reply, got {type(reply).__name__}"
-            )
-        if query.attention_layers is not None:
-            check_attention(reply.attention, len(query.states), self._length, self.name)
-        if self._is_trusted:
-            return reply
-        rows = reply.rows
-        self._zero_seen |= check_rows(
-            rows, query.readouts, self._vocab_size, self.name, warn_on_zero=not self._zero_seen
-        )
-        return Reply(own_rows(rows), reply.attention)  # the oracle may write over its rows

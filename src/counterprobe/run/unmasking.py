@@ -269,10 +269,11 @@ class Unmasking:
         batch = as_states(states, self.length, self.vocab_size)
         if not isinstance(readouts, Readouts):
             readouts = Readouts.same(len(batch), readouts)
-        replies: list[Rows] = []
         request = Request(batch, readouts, refusals=refusals)
-        self.stage([request], lambda _, rows: replies.append(rows))
-        return replies[0]
+        with self._stage("probe") as stage:
+            ((_, rows),) = stage.ask_all(map(self._checked, [request]))
+            self._report("probe", stage.submissions)
+        return rows
 
     # ----- Commits -------------------------------------------------------------------------
 

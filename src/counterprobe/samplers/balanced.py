@@ -6,10 +6,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import ClassVar
 
+from counterprobe.arguments import Count
 from counterprobe.arrays import IntArray
 from counterprobe.samplers.base import Sampler, Sweep
 from counterprobe.samplers.rules.quotas import POWERS, RandomOrder, balanced_sizes
-from counterprobe.samplers.settings import Count
 from counterprobe.streams import Decisions
 
 __all__ = ["OneBatch", "RandomBalanced", "Spread"]

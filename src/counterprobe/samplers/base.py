@@ -16,13 +16,13 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
+from counterprobe.arguments import check_settings
 from counterprobe.arrays import IntArray
 from counterprobe.errors import BudgetExceeded, CounterprobeError, Infeasible, InfeasibleWarning
 from counterprobe.run.ledger import Right
 from counterprobe.run.listening import Opening
 from counterprobe.run.results import SampleResult, StopReason
 from counterprobe.run.unmasking import Unmasking
-from counterprobe.samplers.settings import check_settings
 from counterprobe.streams import Decisions, Streams, require_streams, versions
 
 __all__ = ["Sampler", "Sweep", "require_complete"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import ClassVar
 
 from counterprobe.discovery.compressed import CompressedSettings, Findings, compressed_screen
@@ -93,7 +94,7 @@ class Compressed(CompressedSettings, Sampler):
 
     def unmask(self, run: Unmasking, decisions: Decisions) -> object:
         """Discover, then commit what is unresolved singly and the rest in layers."""
-        findings = run.once("structure", lambda: compressed_screen(run, decisions, self))
+        findings = run.once("structure", partial(compressed_screen, run, decisions, self))
         if not self.fallback:
             refuse_empty(findings, run.residual)
         order = commit_order(findings.edges, findings.is_resolved, run.residual)

@@ -15,6 +15,7 @@ from typing import Annotated, ClassVar, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from counterprobe.arguments import Count, Share, Whole
 from counterprobe.arrays import IntArray
 from counterprobe.discovery.banks import Banks, read_banks
 from counterprobe.discovery.packed.fillers import (
@@ -36,7 +37,6 @@ from counterprobe.errors import CounterprobeError
 from counterprobe.planning.layers import commit_order
 from counterprobe.run.unmasking import Unmasking
 from counterprobe.samplers.base import Sampler
-from counterprobe.samplers.settings import Count, Share, Whole
 from counterprobe.streams import Decisions
 from counterprobe.theory.colorings import enough_colorings
 from counterprobe.theory.parameters import (
@@ -195,7 +195,9 @@ def run_packed(
     selector : RowSelector or SeesTranscript
     """
     # 1. Preprocess: one all-mask readout.
-    banks = run.once("banks", lambda: read_banks(run, setup.bank_threshold, setup.row_error))
+    banks = run.once(
+        "banks", functools.partial(read_banks, run, setup.bank_threshold, setup.row_error)
+    )
     rounds = _Rounds(run, setup.round_cap)
     log = _Log(setup, banks)
     while not run.is_complete:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated, ClassVar
 
+from counterprobe.arguments import NotNegative, Positive, Range
 from counterprobe.discovery.packed.fillers import filler_named
 from counterprobe.discovery.packed.screen import ScreenSettings
 from counterprobe.errors import CounterprobeError
@@ -17,7 +18,6 @@ from counterprobe.samplers.packed import (
     run_packed,
     screen_cost,
 )
-from counterprobe.samplers.settings import NotNegative, Positive, Range
 from counterprobe.streams import Decisions
 from counterprobe.theory.hypotheses import check_hypotheses
 from counterprobe.theory.parameters import Calibration, Case, calibrate, tail_threshold

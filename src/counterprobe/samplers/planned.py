@@ -12,11 +12,15 @@ from counterprobe.arrays import FloatArray, IntArray
 from counterprobe.discovery.structure.soft import SoftStructure
 from counterprobe.planning.make import TARGET_KL, PlanMethod, check_request, make_plan
 from counterprobe.planning.plan import Coverage, Plan
-from counterprobe.planning.strengths import batch_prices, check_strength
+from counterprobe.planning.strengths import (
+    batch_prices,
+    check_strength,
+    frozen_strengths,
+    require_known,
+)
 from counterprobe.run.unmasking import Unmasking
 from counterprobe.samplers.base import Sampler, Sweep
 from counterprobe.samplers.rules.quotas import POWERS
-from counterprobe.samplers.settings import frozen_strengths, require_known
 from counterprobe.streams import Decisions
 
 __all__ = ["Planned", "PlannedReport"]

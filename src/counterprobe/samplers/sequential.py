@@ -61,10 +61,10 @@ class Sequential(Sampler):
 
     def unmask(self, run: Unmasking, decisions: Decisions) -> object:
         """Commit one position per round."""
-        if not self.rights:
-            return super().unmask(run, decisions)
-        for _ in self.rounds(run, decisions):
-            pass
+        for batch in self.schedule(run.residual, decisions) or ():
+            run.commit(batch)
+        while not run.is_complete:
+            run.commit_selected(self._best)
         return None
 
     def rounds(self, run: Unmasking, decisions: Decisions) -> Iterator[None]:

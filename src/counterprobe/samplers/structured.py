@@ -7,6 +7,7 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
+from counterprobe.arguments import Count
 from counterprobe.arrays import BoolArray, IntArray
 from counterprobe.discovery.compressed.findings import ASSUMPTION, Terms
 from counterprobe.discovery.structure.structure import Structure
@@ -16,7 +17,6 @@ from counterprobe.graph import check_edges
 from counterprobe.planning.layers import CommitOrder, commit_order
 from counterprobe.run.unmasking import Unmasking
 from counterprobe.samplers.base import Sampler
-from counterprobe.samplers.settings import Count
 from counterprobe.states import MASK
 from counterprobe.streams import Decisions
 

@@ -55,8 +55,8 @@ class KnownGraph:
         """
         ordered = np.sort(pairs.reshape(-1, 2), axis=1)
         keys = ordered[:, 0] * self._length + ordered[:, 1]
-        order = np.argsort(keys, kind="stable")
-        keys, status = keys[order], status[order].astype(np.uint8)
+        by_key = np.argsort(keys, kind="stable")
+        keys, status = keys[by_key], status[by_key].astype(np.uint8)
         every = np.union1d(self._keys, keys)
         before = _spread(every, self._keys, self._status)
         after = _spread(every, keys, status)

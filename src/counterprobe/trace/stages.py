@@ -242,7 +242,7 @@ def screen_fields(facts: dict[str, Any]) -> dict[str, Any]:
         "num_colorings": screen.num_colorings,
         "chunk_size": screen.chunk_size,
         "cut": screen.tv_cut,
-        "draft": pack(facts["draft"]),
+        "draft": pack(facts["filler"]),
         "columns": pack(facts["columns"]),
         "colors": pack(facts["colors"]),
         "moved": pack(book.unpack()),

@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 import counterprobe as cp
 from counterprobe.discovery.compressed import CompressedSettings, compressed_screen, keeping
 from counterprobe.discovery.compressed.findings import Sample
-from counterprobe.discovery.compressed.keeping import Keeper, pooled
+from counterprobe.discovery.compressed.keeping import ProbeSample, pooled
 from counterprobe.oracles import Readouts
 from counterprobe.rows import DenseRows
 
@@ -16,10 +16,10 @@ def uniform_rows(count: int, width: int, numbers: type = np.float64) -> DenseRow
     return DenseRows(np.full((count, width), 1 / width, dtype=numbers))
 
 
-def keeper_of(length: int, width: int, residual: NDArray[np.int64] | None = None) -> Keeper:
+def keeper_of(length: int, width: int, residual: NDArray[np.int64] | None = None) -> ProbeSample:
     where = np.arange(length) if residual is None else residual
     rows = uniform_rows(len(where), width)
-    return Keeper(length, where, rows, np.random.default_rng(0))
+    return ProbeSample(length, where, rows, np.random.default_rng(0))
 
 
 def random_states(count: int, length: int, rate: float, seed: int) -> NDArray[np.int32]:
@@ -28,7 +28,9 @@ def random_states(count: int, length: int, rate: float, seed: int) -> NDArray[np
     return np.where(rng.random((count, length)) < rate, cp.MASK, tokens).astype(np.int32)
 
 
-def ask(keeper: Keeper, states: NDArray[np.int32], width: int, block: int | None = None) -> None:
+def ask(
+    keeper: ProbeSample, states: NDArray[np.int32], width: int, block: int | None = None
+) -> None:
     """Ask states in two parts; a row's first entry says which state and position it is from."""
     keeper.open(states, block)
     half = len(states) // 2
@@ -44,7 +46,7 @@ def name_of(states: NDArray[np.int32], position: NDArray[np.int64]) -> NDArray[n
     return (states * weights).sum(axis=1) + 1000 * position
 
 
-def kept(keeper: Keeper) -> Sample:
+def kept(keeper: ProbeSample) -> Sample:
     """Return what is kept, after making sure that rows belong to their states."""
     sample = keeper.sample()
     assert sample is not None
@@ -162,7 +164,7 @@ def test_pooled_rows_are_no_further_apart_than_the_rows() -> None:
     [(np.float64, 0, 1e-14), (np.float32, 1e-6, 1e-5), (np.float16, 1e-3, 0.1)],
 )
 def test_precision_follows_the_type_of_the_rows(numbers: type, least: float, most: float) -> None:
-    keeper = Keeper(4, np.arange(4), uniform_rows(4, 2, numbers), np.random.default_rng(0))
+    keeper = ProbeSample(4, np.arange(4), uniform_rows(4, 2, numbers), np.random.default_rng(0))
     ask(keeper, random_states(9, 4, 0.5, seed=9), 2)
     assert least <= kept(keeper).precision <= most
 
@@ -180,7 +182,7 @@ def test_a_screen_that_stops_before_its_validation_still_keeps_every_position() 
 def test_rows_of_any_precision_are_pooled_in_double(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(keeping, "SAMPLE_NUMBERS", 10)
     rows = np.random.default_rng(3).dirichlet(np.ones(50), size=2).astype(np.float32)
-    keeper = Keeper(2, np.arange(2), DenseRows(rows), np.random.default_rng(0))
+    keeper = ProbeSample(2, np.arange(2), DenseRows(rows), np.random.default_rng(0))
     states = np.full((1, 2), cp.MASK, dtype=np.int32)
     keeper.open(states, None)
     keeper.take(0, Readouts.every_masked(states), DenseRows(rows))

@@ -31,16 +31,16 @@ def rng() -> np.random.Generator:
     return np.random.default_rng(1)
 
 
-def test_standard_draft_is_the_most_likely_token_with_ties_to_the_smallest(context, rng):
-    draft = make_filler(most_likely_filler, context, rng, 4)
-    assert draft.tolist() == [1, 3, 1, 0, 0]
-    assert draft.dtype == np.int64
+def test_standard_filler_is_the_most_likely_token_with_ties_to_the_smallest(context, rng):
+    filler = make_filler(most_likely_filler, context, rng, 4)
+    assert filler.tolist() == [1, 3, 1, 0, 0]
+    assert filler.dtype == np.int64
 
 
-def test_committed_positions_take_their_values_whatever_a_draft_says(context, rng):
-    # A draft need not know the history: what it says of a committed position is not even checked.
-    draft = make_filler(lambda c, r: np.array([2, -1, 3, 0, 99]), context, rng, 4)
-    assert draft.tolist() == [2, 3, 3, 0, 0]
+def test_committed_positions_take_their_values_whatever_a_filler_says(context, rng):
+    # A filler need not know the history: what it says of a committed position is not even checked.
+    filler = make_filler(lambda c, r: np.array([2, -1, 3, 0, 99]), context, rng, 4)
+    assert filler.tolist() == [2, 3, 3, 0, 0]
 
 
 @pytest.mark.parametrize(
@@ -55,12 +55,12 @@ def test_committed_positions_take_their_values_whatever_a_draft_says(context, rn
         ([0, 0, cp.MASK, 0, 0], r"lie in 0..3, got -1..3"),
     ],
 )
-def test_bad_drafts_are_refused(reply, complaint, context, rng):
+def test_bad_fillers_are_refused(reply, complaint, context, rng):
     with pytest.raises(ValueError, match=complaint):
         make_filler(lambda c, r: reply, context, rng, 4)
 
 
-def test_a_draft_cannot_change_what_preprocessing_learned(context, rng):
+def test_a_filler_cannot_change_what_preprocessing_learned(context, rng):
     def careless(context, rng):
         context.banks.most_likely[0] = 3
         return context.banks.most_likely
@@ -72,12 +72,12 @@ def test_a_draft_cannot_change_what_preprocessing_learned(context, rng):
 # ----- In a run -------------------------------------------------------------------------------
 
 
-def run_with(draft, law, oracle=None, **settings):
-    """Run the box with a draft of one's own; return the run and its report."""
+def run_with(filler, law, oracle=None, **settings):
+    """Run the box with a filler of one's own; return the run and its report."""
     run = cp.Unmasking(law.oracle() if oracle is None else oracle)
     run.begin(STREAMS)
     plan = Packed(**settings).setup(run.length, run.vocab_size, run.row_error)
-    return run, run_packed(run, STREAMS.decisions, plan, filler=draft)
+    return run, run_packed(run, STREAMS.decisions, plan, filler=filler)
 
 
 @pytest.fixture
@@ -87,22 +87,22 @@ def star() -> cp.ForestLaw:
     return cp.families.from_edges(10, edges, np.full(9, 0.4), 5, relabel=False)
 
 
-def test_a_draft_sees_the_history_and_the_number_of_screens(star):
+def test_a_filler_sees_the_history_and_the_number_of_screens(star):
     seen = []
 
-    def draft(context, rng):
+    def filler(context, rng):
         seen.append((len(context.earlier), context.state))
         return most_likely_filler(context, rng)
 
-    run, report = run_with(draft, star, degree_cutoff=4)
+    run, report = run_with(filler, star, degree_cutoff=4)
     assert [index for index, _ in seen] == [0, 1] == list(range(len(report.screens)))
     assert (seen[0][1] == cp.MASK).all()
     assert np.flatnonzero(seen[1][1] != cp.MASK).tolist() == [0]
     assert seen[1][1][0] == run.state[0]
 
 
-def test_draft_tokens_are_the_background_of_every_probe(star, counted):
-    # Token 77 is in no bank and no tail: it can only come from the draft.
+def test_filler_tokens_are_the_background_of_every_probe(star, counted):
+    # Token 77 is in no bank and no tail: it can only come from the filler.
     oracle = counted(star.oracle())
     _, report = run_with(
         lambda context, rng: np.full(10, 77), star, oracle, degree_cutoff=4, num_colors=8
@@ -114,8 +114,8 @@ def test_draft_tokens_are_the_background_of_every_probe(star, counted):
     assert {cp.MASK, 0, 1, 2, 77} <= values
 
 
-def test_draft_tokens_are_never_committed():
-    # Token 3 has no mass at all, so that it can only come from the draft.
+def test_filler_tokens_are_never_committed():
+    # Token 3 has no mass at all, so that it can only come from the filler.
     marginals = np.array([0.4, 0.3, 0.3, 0.0])
     oracle = cp.CallableOracle(
         lambda s: np.broadcast_to(marginals, (len(s), 6, 4)), 6, 4, trusted=True
@@ -128,14 +128,14 @@ def test_draft_tokens_are_never_committed():
     assert (run.state < 3).all()
 
 
-def test_draft_randomness_is_its_own(star, counted):
-    # A draft that draws a lot leaves the colors alone; another decision seed changes its draws.
+def test_filler_randomness_is_its_own(star, counted):
+    # A filler that draws a lot leaves the colors alone; another decision seed changes its draws.
     draws, colors = [], []
     for greedy in (0, 1000):
         for seed in (1, 2):
             streams = cp.Streams(seed, 3)
 
-            def draft(context, rng, amount=greedy):
+            def filler(context, rng, amount=greedy):
                 rng.random(amount)
                 draws.append(rng.random())
                 return context.banks.most_likely
@@ -143,7 +143,7 @@ def test_draft_randomness_is_its_own(star, counted):
             run = cp.Unmasking(star.oracle(), record=cp.run.Level.STRUCTURE)
             run.begin(streams)
             plan = Packed().setup(run.length, run.vocab_size, run.row_error)
-            run_packed(run, streams.decisions, plan, filler=draft)
+            run_packed(run, streams.decisions, plan, filler=filler)
             notes = [note for note in run.transcript.notes if note.name == "screen"]
             colors.append(notes[0].content["colors"])
     np.testing.assert_array_equal(colors[0], colors[2])
@@ -152,17 +152,17 @@ def test_draft_randomness_is_its_own(star, counted):
     assert len(set(draws)) == len(draws)
 
 
-def test_a_bad_draft_stops_a_run_before_its_first_probe(star):
+def test_a_bad_filler_stops_a_run_before_its_first_probe(star):
     run = cp.Unmasking(star.oracle())
     run.begin(STREAMS)
     plan = Packed().setup(run.length, run.vocab_size, run.row_error)
-    with pytest.raises(ValueError, match="a draft must return 10 tokens"):
+    with pytest.raises(ValueError, match="a filler must return 10 tokens"):
         run_packed(run, STREAMS.decisions, plan, filler=lambda c, r: np.zeros(3, dtype=int))
     assert run.ledger.probes == run.ledger.commits == 0
 
 
 def rare_choices(threshold: float, marginals: list[float]) -> list[set[int]]:
-    """Every token that the rare draft gave each of two positions over many draws."""
+    """Every token that the rare filler gave each of two positions over many draws."""
     law = np.array([marginals, marginals[::-1]])
     size = len(marginals)
     oracle = cp.CallableOracle(lambda s: np.broadcast_to(law, (len(s), 2, size)), 2, size)
@@ -172,19 +172,19 @@ def rare_choices(threshold: float, marginals: list[float]) -> list[set[int]]:
     return [set(column.tolist()) for column in np.array(draws).T]
 
 
-def test_rare_draft_avoids_bank_and_tail_and_reaches_everything_else():
+def test_rare_filler_avoids_bank_and_tail_and_reaches_everything_else():
     # Banks {1, 3} and {2, 4}; tails 0 and 0.
     assert rare_choices(0.2, [0.1, 0.3, 0.1, 0.3, 0.1, 0.1]) == [{2, 4, 5}, {1, 3, 5}]
     # Empty banks: everything but the tail, which is token 0.
     assert rare_choices(0.9, [0.1, 0.3, 0.1, 0.3, 0.1, 0.1]) == [{1, 2, 3, 4, 5}] * 2
 
 
-def test_rare_draft_falls_back_on_the_most_likely_token_where_nothing_is_left():
+def test_rare_filler_falls_back_on_the_most_likely_token_where_nothing_is_left():
     assert rare_choices(0.0, [0.2, 0.5, 0.3]) == [{1}, {1}]  # every token is in the bank
     assert rare_choices(0.25, [0.2, 0.5, 0.3]) == [{1}, {1}]  # the tail takes the last one
 
 
-def test_the_rare_draft_is_a_setting_of_the_tuned_sampler():
+def test_the_rare_filler_is_a_setting_of_the_tuned_sampler():
     law = cp.families.path(96, 5)
     plain = Packed(num_colors=3, num_colorings=2)(cp.Unmasking(law.oracle()), STREAMS)
     rare = Packed(num_colors=3, num_colorings=2, filler="rare")(

@@ -62,7 +62,7 @@ def plain_chunk(colors, residual, chunk_size: int, readout: int) -> list[int]:
     return same[place * chunk_size : (place + 1) * chunk_size]
 
 
-def plain_state(history, draft, column, colors, source_color: int, chunk) -> np.ndarray:
+def plain_state(history, filler, column, colors, source_color: int, chunk) -> np.ndarray:
     """Read the definition of a submitted state, position by position."""
     state = np.empty(len(history), dtype=np.int32)
     for k in range(len(history)):
@@ -73,11 +73,11 @@ def plain_state(history, draft, column, colors, source_color: int, chunk) -> np.
         elif colors[k] == source_color:
             state[k] = column[k]
         else:
-            state[k] = draft[k]
+            state[k] = filler[k]
     return state
 
 
-def plain_votes(oracle, history, screen: ScreenSettings, columns, draft, colors) -> np.ndarray:
+def plain_votes(oracle, history, screen: ScreenSettings, columns, filler, colors) -> np.ndarray:
     """Count every vote of every ordered pair (source, readout) from the paper's formulas."""
     length = len(history)
     residual = [int(i) for i in np.flatnonzero(np.asarray(history) == cp.MASK)]
@@ -88,7 +88,7 @@ def plain_votes(oracle, history, screen: ScreenSettings, columns, draft, colors)
             diameter: dict[int, float] = {}
             for color in set(range(screen.num_colors)) - {int(hue[j])}:
                 states = [
-                    plain_state(history, draft, column, hue, color, chunk) for column in columns
+                    plain_state(history, filler, column, hue, color, chunk) for column in columns
                 ]
                 replies = oracle.rows(np.array(states), cp.Readouts.same(len(states), [j]))
                 dense = np.asarray(replies.dense())
@@ -141,10 +141,10 @@ def test_three_submitted_states_of_the_example(example):
     (chunk,) = [chunk for chunk in chunks if (colors[chunk.readouts] == 1).any()]
     assert chunk.readouts.tolist() == [9, 12]
     assert chunk.sources.tolist() == [0, *range(2, 80)]
-    draft = banks.most_likely
+    filler = banks.most_likely
     one_source = Chunk(0, chunk.readouts, np.array([0]))
     states = probe_states(
-        np.full(15, cp.MASK, dtype=np.int32), draft, banks.columns(draft), colors, one_source
+        np.full(15, cp.MASK, dtype=np.int32), filler, banks.columns(filler), colors, one_source
     )
     assert states[:, [0, 3]].tolist() == [[A, B], [C, B], [B, A]]
     assert (states[:, [9, 12]] == cp.MASK).all()
@@ -163,8 +163,8 @@ def test_every_other_color_is_submitted_whether_occupied_or_not(example, counted
     banks, colors, screen = example
     oracle = counted(nonsense(15, 4, 1))
     run = cp.Unmasking(oracle)
-    draft = banks.most_likely
-    packed_screen(run, screen, banks.columns(draft), draft, colors[None, :])
+    filler = banks.most_likely
+    packed_screen(run, screen, banks.columns(filler), filler, colors[None, :])
     # Eight chunks, three columns, 79 source colors.
     assert oracle.states == run.ledger.probes == 8 * 3 * 79 == 1896
     assert run.ledger.depth == 1
@@ -180,11 +180,11 @@ def test_skipping_empty_colors_submits_the_occupied_ones_only(example, counted):
     oracle = counted(nonsense(15, 4, 1))
     run = cp.Unmasking(oracle)
     skipping = ScreenSettings(80, 1, 9, 2, 0.0, skip_empty_colors=True)
-    draft = banks.most_likely
-    rows = packed_screen(run, skipping, banks.columns(draft), draft, colors[None, :])
+    filler = banks.most_likely
+    rows = packed_screen(run, skipping, banks.columns(filler), filler, colors[None, :])
     assert oracle.states == run.ledger.probes == 8 * 3 * 2
     whole = packed_screen(
-        cp.Unmasking(nonsense(15, 4, 1)), screen, banks.columns(draft), draft, colors[None, :]
+        cp.Unmasking(nonsense(15, 4, 1)), screen, banks.columns(filler), filler, colors[None, :]
     )
     assert rows_by_position(rows) == rows_by_position(whole)  # an empty color has no votes
 
@@ -274,14 +274,14 @@ def test_submitted_states_follow_the_definition(seed):
     length, num_colors, num_columns = (int(k) for k in rng.integers((2, 2, 1), (15, 7, 5)))
     history = np.where(rng.random(length) < 0.3, rng.integers(9, size=length), cp.MASK)
     residual = np.flatnonzero(history == cp.MASK)
-    draft = np.where(history == cp.MASK, rng.integers(9, size=length), history)
+    filler = np.where(history == cp.MASK, rng.integers(9, size=length), history)
     columns = rng.integers(9, size=(num_columns, length))
     colors = rng.integers(num_colors, size=length).astype(np.int32)
     screen = screen_of(num_colors=num_colors, num_colorings=1)
     for chunk in chunks_of(0, colors, residual, screen):
-        states = probe_states(history.astype(np.int32), draft, columns, colors, chunk)
+        states = probe_states(history.astype(np.int32), filler, columns, colors, chunk)
         expected = [
-            plain_state(history, draft, column, colors, color, chunk.readouts.tolist())
+            plain_state(history, filler, column, colors, color, chunk.readouts.tolist())
             for column in columns
             for color in chunk.sources
         ]
@@ -296,18 +296,18 @@ def test_a_whole_screen_submits_exactly_the_states_of_the_definition(skip, count
     oracle = counted(nonsense(8, 3, 2))
     run = cp.Unmasking(oracle, given=history)
     banks = read_banks(run, 0.3, 0.0)
-    draft = np.where(history == cp.MASK, rng.integers(3, size=8), history)
-    columns = banks.columns(draft)
+    filler = np.where(history == cp.MASK, rng.integers(3, size=8), history)
+    columns = banks.columns(filler)
     screen = screen_of(num_colors=5, num_colorings=4, skip_empty_colors=skip)
     colors = draw_colorings(4, 5, 8, rng)
     oracle.seen.clear()
-    packed_screen(run, screen, columns, draft, colors)
+    packed_screen(run, screen, columns, filler, colors)
     expected: Counter[bytes] = Counter()
     for hue in colors:
         sources = set(hue[residual].tolist()) if skip else set(range(5))
         for chunk in {tuple(plain_chunk(hue, residual.tolist(), 2, int(j))) for j in residual}:
             for color, column in itertools.product(sources - {int(hue[chunk[0]])}, columns):
-                state = plain_state(history, draft, column, hue, color, chunk)
+                state = plain_state(history, filler, column, hue, color, chunk)
                 expected[state.tobytes()] += 1
     assert Counter(state.tobytes() for state in np.concatenate(oracle.seen)) == expected
     assert run.ledger.probes == expected.total()
@@ -351,7 +351,7 @@ def check_against_plain(seed: int, **limits) -> int:
     ).astype(np.int32)
     run = cp.Unmasking(oracle, given=history)
     columns = rng.integers(vocab_size, size=(int(rng.integers(1, 4)), length))
-    draft = np.where(history == cp.MASK, rng.integers(vocab_size, size=length), history)
+    filler = np.where(history == cp.MASK, rng.integers(vocab_size, size=length), history)
     screen = ScreenSettings(
         num_colors=int(rng.integers(2, 6)),
         num_colorings=int(rng.integers(1, 6)),
@@ -362,8 +362,8 @@ def check_against_plain(seed: int, **limits) -> int:
         skip_empty_colors=bool(rng.integers(2)),
     )
     colors = draw_colorings(screen.num_colorings, screen.num_colors, length, rng)
-    rows = packed_screen(run, screen, columns, draft, colors)
-    votes = plain_votes(oracle, history, screen, columns, draft, colors)
+    rows = packed_screen(run, screen, columns, filler, colors)
+    votes = plain_votes(oracle, history, screen, columns, filler, colors)
     for k, j in enumerate(rows.residual):
         wins = votes[:, j] > screen.majority_fraction * screen.num_colorings
         sources, totals = rows.candidates.row(k)
@@ -390,7 +390,7 @@ def test_votes_follow_the_definition_many_times():
 def test_positions_of_one_color_never_vote_for_each_other(counted):
     # A coupled pair and two colorings: one gives both ends the same color, one tells them apart.
     law = cp.ForestLaw([[1, 1], [1, 1]], [[0, 1]], [[3, 1], [1, 3]])
-    columns, draft = np.array([[0, 0], [1, 1]]), np.array([0, 0])
+    columns, filler = np.array([[0, 0], [1, 1]]), np.array([0, 0])
 
     def screen(colors, fraction=0.5):
         oracle = counted(law.oracle())
@@ -398,7 +398,7 @@ def test_positions_of_one_color_never_vote_for_each_other(counted):
             num_colors=2, num_colorings=len(colors), majority_fraction=fraction, tv_cut=1e-9
         )
         rows = packed_screen(
-            cp.Unmasking(oracle), settings, columns, draft, np.array(colors, dtype=np.int32)
+            cp.Unmasking(oracle), settings, columns, filler, np.array(colors, dtype=np.int32)
         )
         return rows_by_position(rows), oracle.states
 
@@ -423,14 +423,14 @@ def test_an_edge_needs_one_pair_of_columns_and_not_the_tail():
         return rows
 
     oracle = cp.CallableOracle(function, 2, 3, trusted=True)
-    columns, draft = np.array([[0, 0], [1, 1], [2, 2]]), np.array([0, 0])
+    columns, filler = np.array([[0, 0], [1, 1], [2, 2]]), np.array([0, 0])
     screen = screen_of(num_colors=2, num_colorings=1, tv_cut=0.15)
     colors = np.array([[0, 1]], dtype=np.int32)
-    rows = packed_screen(cp.Unmasking(oracle), screen, columns, draft, colors)
+    rows = packed_screen(cp.Unmasking(oracle), screen, columns, filler, colors)
     assert rows_by_position(rows) == {0: [], 1: [0]}
     for missing in (0, 1):
         rows = packed_screen(
-            cp.Unmasking(oracle), screen, np.delete(columns, missing, axis=0), draft, colors
+            cp.Unmasking(oracle), screen, np.delete(columns, missing, axis=0), filler, colors
         )
         assert rows_by_position(rows) == {0: [], 1: []}
 
@@ -444,13 +444,13 @@ def test_overflowed_rows_and_the_selectors():
         return rows
 
     oracle = cp.CallableOracle(function, 6, 2)
-    columns, draft = np.array([[0] * 6, [1] * 6]), np.zeros(6, dtype=np.int64)
+    columns, filler = np.array([[0] * 6, [1] * 6]), np.zeros(6, dtype=np.int64)
     colors = np.tile(np.arange(6, dtype=np.int32), (3, 1))
     colors[2] = [0, 1, 0, 3, 4, 0]  # the third coloring takes a vote from positions 2 and 5
 
     def row(selector, cutoff=3):
         screen = screen_of(num_colors=6, num_colorings=3, degree_cutoff=cutoff)
-        rows = packed_screen(cp.Unmasking(oracle), screen, columns, draft, colors, selector)
+        rows = packed_screen(cp.Unmasking(oracle), screen, columns, filler, colors, selector)
         assert rows.num_overflowed == (cutoff < 5)
         return rows.row(0).tolist()
 
@@ -476,8 +476,8 @@ def test_a_selector_sees_positions_not_indices():
     banks = read_banks(run, 0.1, 0.0)
     colors = np.arange(6, dtype=np.int32)[None, :]
     screen = screen_of(num_colors=6, num_colorings=1, degree_cutoff=2, tv_cut=1e-9)
-    draft = banks.most_likely
-    rows = packed_screen(run, screen, banks.columns(draft), draft, colors, selector)
+    filler = banks.most_likely
+    rows = packed_screen(run, screen, banks.columns(filler), filler, colors, selector)
     assert asked == [(1, [5]), (3, [5]), (4, [5]), (5, [1, 3, 4])]
     assert rows.row(5).tolist() == [1, 3]
 
@@ -485,10 +485,10 @@ def test_a_selector_sees_positions_not_indices():
 def test_without_columns_nothing_is_submitted(counted):
     oracle = counted(nonsense(5, 3, 1))
     run = cp.Unmasking(oracle)
-    draft = np.zeros(5, dtype=np.int64)
+    filler = np.zeros(5, dtype=np.int64)
     screen = screen_of(num_colors=4, num_colorings=3)
     colors = draw_colorings(3, 4, 5, np.random.default_rng(1))
-    rows = packed_screen(run, screen, np.empty((0, 5), dtype=np.int64), draft, colors)
+    rows = packed_screen(run, screen, np.empty((0, 5), dtype=np.int64), filler, colors)
     assert rows_by_position(rows) == {j: [] for j in range(5)}
     assert oracle.states == run.ledger.total == run.ledger.depth == 0
 
@@ -498,8 +498,8 @@ def test_nothing_residual_nothing_submitted(counted):
     run = cp.Unmasking(oracle, given=np.zeros(4, dtype=np.int64))
     screen = screen_of(num_colors=4, num_colorings=3)
     colors = draw_colorings(3, 4, 4, np.random.default_rng(1))
-    columns, draft = np.ones((2, 4), dtype=np.int64), np.zeros(4, dtype=np.int64)
-    rows = packed_screen(run, screen, columns, draft, colors)
+    columns, filler = np.ones((2, 4), dtype=np.int64), np.zeros(4, dtype=np.int64)
+    rows = packed_screen(run, screen, columns, filler, colors)
     assert len(rows.residual) == len(rows.source) == oracle.states == 0
 
 
@@ -512,8 +512,8 @@ def test_how_states_are_grouped_changes_nothing(monkeypatch):
         banks = read_banks(run, 0.05, 0.0)
         colors = draw_colorings(9, 8, 40, np.random.default_rng(4))
         screen = screen_of(num_colors=8, num_colorings=9, chunk_size=3, tv_cut=1e-9)
-        draft = banks.most_likely
-        rows = packed_screen(run, screen, banks.columns(draft), draft, colors)
+        filler = banks.most_likely
+        rows = packed_screen(run, screen, banks.columns(filler), filler, colors)
         found.append((rows_by_position(rows), rows.candidates.votes.tolist(), run.ledger))
     assert found[0] == found[1] == found[2] == found[3]
     assert len(found[0][1]) > 40
@@ -618,12 +618,12 @@ def test_probe_states_follow_the_definition_position_by_position() -> None:
         length, num_columns, num_colors = (int(k) for k in rng.integers((1, 1, 2), (40, 4, 6)))
         history = np.where(rng.random(length) < 0.3, rng.integers(0, 9, length), MASK)
         history = history.astype(np.int32)
-        draft = np.where(history == MASK, rng.integers(0, 9, length), history)
+        filler = np.where(history == MASK, rng.integers(0, 9, length), history)
         columns = rng.integers(0, 9, (num_columns, length))
         colors = rng.integers(num_colors, size=length).astype(np.int32)
         readable = np.flatnonzero((history == MASK) & (colors == 0))
         chunk = Chunk(0, readable[: len(readable) // 2 + 1], np.arange(1, num_colors))
-        states = probe_states(history, draft, columns, colors, chunk)
+        states = probe_states(history, filler, columns, colors, chunk)
         for k in range(num_columns):
             for s, source in enumerate(chunk.sources):
                 state = states[k * len(chunk.sources) + s]
@@ -635,5 +635,5 @@ def test_probe_states_follow_the_definition_position_by_position() -> None:
                     elif colors[i] == source:
                         expected = columns[k, i]
                     else:
-                        expected = draft[i]
+                        expected = filler[i]
                     assert state[i] == expected

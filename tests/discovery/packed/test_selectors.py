@@ -141,13 +141,13 @@ def test_a_rule_that_overwrites_its_candidates_changes_only_its_copy():
 
 
 def watched(seed: int) -> tuple[list, list, cp.Unmasking]:
-    """Run the box on a path of 24 with few colors, and note what its selector and draft see."""
+    """Run the box on a path of 24 with few colors, and note what its selector and filler see."""
     law = cp.families.path(24, target_seed=seed)
     streams = cp.Streams(seed, 1)
     run = cp.Unmasking(law.oracle(), record=Level.STRUCTURE)
     run.begin(streams)
     plan = Packed(num_colors=4, num_colorings=5, degree_cutoff=2).setup(24, law.vocab_size, 0.0)
-    seen, drafts = [], []
+    seen, fillers = [], []
 
     @SeesTranscript
     def look(readout, row, votes, cutoff, transcript):
@@ -155,20 +155,20 @@ def watched(seed: int) -> tuple[list, list, cp.Unmasking]:
             seen.append(transcript)
         return row[:cutoff]
 
-    def draft(context, rng):
-        drafts.append(context)
+    def filler(context, rng):
+        fillers.append(context)
         return context.banks.most_likely
 
-    run_packed(run, streams.decisions, plan, filler=draft, selector=look)
-    return seen, drafts, run
+    run_packed(run, streams.decisions, plan, filler=filler, selector=look)
+    return seen, fillers, run
 
 
 def test_a_selector_sees_the_past_and_this_screen_and_nothing_later():
-    seen, drafts, run = watched(3)
+    seen, fillers, run = watched(3)
     screens = [note.content for note in run.transcript.notes if note.name == "screen"]
-    assert len(seen) == len(drafts) == len(screens) >= 3
+    assert len(seen) == len(fillers) == len(screens) >= 3
     decisions = cp.Streams(3, 1).decisions
-    for k, (transcript, context, noted) in enumerate(zip(seen, drafts, screens, strict=True)):
+    for k, (transcript, context, noted) in enumerate(zip(seen, fillers, screens, strict=True)):
         # Earlier screens' rows, first to last, and no row of this screen.
         returned = [content["rows"] for content in screens[:k]]
         for earlier in (transcript.earlier, context.earlier):

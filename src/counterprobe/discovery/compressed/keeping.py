@@ -20,7 +20,7 @@ from counterprobe.oracles import Readouts
 from counterprobe.rows import Rows, to_numpy
 from counterprobe.states import MASK, mix64
 
-__all__ = ["Keeper", "pooled"]
+__all__ = ["ProbeSample", "pooled"]
 
 
 # States to keep, if there are so many; there are more where validation has more blocks.
@@ -66,8 +66,8 @@ class _Probes:
         return np.equal(self.states, MASK)
 
 
-class Keeper:
-    """Chooses, before each stage is asked, which of its probes to keep.
+class ProbeSample:
+    """Some probes with their replies, chosen before each stage is asked.
 
     Parameters
     ----------

@@ -140,7 +140,7 @@ class _CompressedScreen(ScreenStages):
             num_choices=self.num_choices,
             reason=reason,
             batches=tuple(self.reports),
-            sample=self.keeper.sample(),
+            sample=self.kept.sample(),
             seconds={"probing": self.seconds, **found.seconds},
             terms=terms,
             num_compared=self.num_compared,

@@ -18,7 +18,7 @@ from counterprobe.discovery.compressed import design
 from counterprobe.discovery.compressed.certify import Certificate, likely_choices
 from counterprobe.discovery.compressed.columns import ABSENT, Columns, default_thresholds
 from counterprobe.discovery.compressed.findings import BatchReport, CompressedSettings
-from counterprobe.discovery.compressed.keeping import Keeper
+from counterprobe.discovery.compressed.keeping import ProbeSample
 from counterprobe.discovery.compressed.knowledge import Knowledge
 from counterprobe.discovery.compressed.neighbourhoods import Neighbourhoods
 from counterprobe.discovery.compressed.readings import Readings
@@ -77,7 +77,7 @@ class ScreenStages:
         self.found = Neighbourhoods(self.readings, self.knowledge)
         self.num_choices = int(self.columns.num_choices[self.residual].max())
         self.reports: list[BatchReport] = []
-        self.keeper = Keeper(run.length, self.residual, rows, decisions.generator("sample"))
+        self.kept = ProbeSample(run.length, self.residual, rows, decisions.generator("sample"))
         self.seconds = 0.0
 
     def _generator(self) -> np.random.Generator:
@@ -103,7 +103,7 @@ class ScreenStages:
                 self._steer(masked, choices, rng)
         states, shown = self._states(masked, choices, rng)
         first = self.readings.open(shown, is_evidence=purpose != "rehearse")
-        self.keeper.open(states, self.num_choices if purpose == "validate" else None)
+        self.kept.open(states, self.num_choices if purpose == "validate" else None)
         readouts = [Readouts.every_masked(part) for part in _parts(states)]
 
         def requests() -> Iterator[Request]:
@@ -114,7 +114,7 @@ class ScreenStages:
             self.readings.take(request.label, request.readouts, rows)
             if certificate is not None:
                 certificate.compare_rehearsal(request.states, request.readouts, rows)
-            self.keeper.take(request.label - first, request.readouts, rows)
+            self.kept.take(request.label - first, request.readouts, rows)
 
         self.run.transcript.announce(purpose, columns=shown)
         started = time.perf_counter()

@@ -30,7 +30,7 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class FillerContext:
-    """What a draft may look at.
+    """What a filler may look at.
 
     Attributes
     ----------
@@ -51,7 +51,7 @@ Filler = Callable[[FillerContext, np.random.Generator], IntArray]
 
 
 def most_likely_filler(context: FillerContext, rng: np.random.Generator) -> IntArray:
-    """Return the standard draft: each position's most likely token under the all-mask rows."""
+    """Return the standard filler: each position's most likely token under the all-mask rows."""
     return context.banks.most_likely
 
 
@@ -59,7 +59,7 @@ def rare_filler(context: FillerContext, rng: np.random.Generator) -> IntArray:
     """Return a uniformly random token outside each position's bank and other than its tail.
 
     In a large vocabulary that is almost surely a rare token, and it differs from every column:
-    a position whose bank is empty still varies between two tokens, draft and tail. Where the bank
+    a position whose bank is empty still varies between two tokens, filler and tail. Where the bank
     and the tail leave nothing over, the most likely token stands in.
     """
     banks = context.banks
@@ -70,8 +70,8 @@ def rare_filler(context: FillerContext, rng: np.random.Generator) -> IntArray:
     free = vocab_size - sizes - 1
     position = np.concatenate([owner, np.arange(len(sizes))])
     token = np.concatenate([banks.tokens, banks.tail])
-    order = np.lexsort((token, position))
-    position, token = position[order], token[order]
+    by_position = np.lexsort((token, position))
+    position, token = position[by_position], token[by_position]
     start = np.arange(len(sizes) + 1) + banks.start
     rank = np.arange(len(token)) - np.repeat(start[:-1], np.diff(start))
     drawn = rng.integers(np.maximum(free, 1))
@@ -85,26 +85,26 @@ FILLERS: dict[str, Filler] = {"most-likely": most_likely_filler, "rare": rare_fi
 
 
 def filler_named(name: str) -> Filler:
-    """Return a draft by its name."""
+    """Return a filler by its name."""
     if name not in FILLERS:
         raise ValueError(f"filler must be one of {', '.join(FILLERS)}; got {name!r}")
     return FILLERS[name]
 
 
 def make_filler(
-    draft: Filler, context: FillerContext, rng: np.random.Generator, vocab_size: int
+    filler: Filler, context: FillerContext, rng: np.random.Generator, vocab_size: int
 ) -> IntArray:
-    """Call a draft and check it; committed positions take their values."""
-    tokens = np.asarray(draft(context, rng))
+    """Call a filler and check it; committed positions take their values."""
+    tokens = np.asarray(filler(context, rng))
     if tokens.shape != context.state.shape or tokens.dtype.kind not in "iu":
         raise ValueError(
-            f"a draft must return {len(context.state)} tokens, got shape {tokens.shape} and dtype "
-            f"{tokens.dtype}"
+            f"a filler must return {len(context.state)} tokens, got shape {tokens.shape} and "
+            f"dtype {tokens.dtype}"
         )
     full = np.where(context.state == MASK, tokens, context.state).astype(np.int64)
     if len(full) and (full.min() < 0 or full.max() >= vocab_size):
         raise ValueError(
-            f"draft tokens must lie in 0..{vocab_size - 1}, got "
+            f"filler tokens must lie in 0..{vocab_size - 1}, got "
             f"{int(full.min())}..{int(full.max())}"
         )
     return full

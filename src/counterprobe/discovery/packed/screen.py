@@ -2,7 +2,7 @@
 
 Appendix "Packed randomized-color screen". Under each random coloring, a probe masks one chunk of
 one color's positions (the readouts), gives all sources of another color one column of tokens, and
-leaves everything else at the draft. A source votes for a readout when the readout's rows move by
+leaves everything else at the filler. A source votes for a readout when the readout's rows move by
 more than the cut, in total variation, between *some* pair of columns. Pairs with a strict majority
 over the colorings become the readout's candidate row, which a selector trims to the cutoff. A
 whole screen is one stage; its states and replies stream.
@@ -111,7 +111,7 @@ def chunks_of(
 
 def probe_states(
     history: StateArray,
-    draft: IntArray,
+    filler: IntArray,
     columns: IntArray,
     colors: NDArray[np.int32],
     chunk: Chunk,
@@ -119,9 +119,9 @@ def probe_states(
     """Build the states of one chunk, shape ``(num_columns * num_sources, N)``, column by column.
 
     Committed positions keep their values, the chunk is masked, residual positions of the source
-    color take the column's tokens, and all other residual positions stay at the draft.
+    color take the column's tokens, and all other residual positions stay at the filler.
     """
-    base = np.where(history == MASK, draft, history).astype(np.int32)
+    base = np.where(history == MASK, filler, history).astype(np.int32)
     base[chunk.readouts] = MASK
     # Committed positions get a color that no source has.
     hues = np.where(history == MASK, colors, -1).astype(np.int32)
@@ -153,7 +153,7 @@ def packed_screen(
     run: Unmasking,
     screen: ScreenSettings,
     columns: IntArray,
-    draft: IntArray,
+    filler: IntArray,
     colors: NDArray[np.int32],
     selector: RowSelector | SeesTranscript = top_votes,
     earlier: tuple[ScreenRows, ...] = (),
@@ -166,9 +166,9 @@ def packed_screen(
     screen : Screen
     columns : ndarray of int, shape (K, N)
         Source columns; none means that no row can be learned, and nothing is submitted.
-    draft : ndarray of int, shape (N,)
+    filler : ndarray of int, shape (N,)
     colors : ndarray of int, shape (M, N)
-        The colorings, drawn after the draft was fixed.
+        The colorings, drawn after the filler was fixed.
     selector : RowSelector or SeesTranscript
     earlier : tuple of ScreenRows
         What the run's earlier screens returned, for a selector that sees the transcript.
@@ -182,7 +182,7 @@ def packed_screen(
             for t in range(screen.num_colorings):
                 for chunk in chunks_of(t, colors[t], residual, screen):
                     for part in _portions(chunk, len(columns)):
-                        states = probe_states(history, draft, columns, colors[t], part)
+                        states = probe_states(history, filler, columns, colors[t], part)
                         yield Request(states, Readouts.same(len(states), part.readouts), part)
 
         def vote(request: Request, rows: Rows) -> None:
@@ -193,14 +193,14 @@ def packed_screen(
             book.record(chunk.coloring, chunk.sources, index, responds)
 
         run.transcript.announce(
-            "screen", screen=screen, residual=residual, columns=columns, draft=draft,
+            "screen", screen=screen, residual=residual, columns=columns, filler=filler,
             colors=colors, book=book,
         )  # fmt: skip
         run.stage(requests(), vote)
     candidates = book.count(colors[:, residual], screen.majority_fraction)
     if isinstance(selector, SeesTranscript):
         seen = ScreenTranscript(
-            history, draft, columns, colors, book, residual, candidates, earlier
+            history, filler, columns, colors, book, residual, candidates, earlier
         )
         selector = selector.given(seen)
     start, source = select_rows(candidates, residual, screen.degree_cutoff, selector)

@@ -88,7 +88,7 @@ class ScreenTranscript:
     ----------
     state : ndarray of int, shape (N,)
         The history during the screen.
-    draft : ndarray of int, shape (N,)
+    filler : ndarray of int, shape (N,)
     columns : ndarray of int, shape (K, N)
     colors : ndarray of int, shape (M, N)
         This screen's colorings; no later one has been drawn.
@@ -102,7 +102,7 @@ class ScreenTranscript:
     """
 
     state: StateArray
-    draft: IntArray
+    filler: IntArray
     columns: IntArray
     colors: NDArray[np.int32]
     votes: VoteBook
@@ -189,9 +189,9 @@ def select_rows(
     kept = np.ones(len(candidates.source), dtype=np.bool_)
     if selector is top_votes:
         # All rows at once: rank by votes within each row; the sort is stable, so ties by index.
-        order = np.lexsort((-candidates.votes, candidates.readout))
-        rank = np.arange(len(order)) - np.repeat(candidates.start[:-1], counts)
-        kept[order] = rank < cutoff
+        by_votes = np.lexsort((-candidates.votes, candidates.readout))
+        rank = np.arange(len(by_votes)) - np.repeat(candidates.start[:-1], counts)
+        kept[by_votes] = rank < cutoff
     elif selector is empty_on_overflow:
         kept = np.repeat(counts <= cutoff, counts)
     else:

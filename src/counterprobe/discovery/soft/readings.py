@@ -116,9 +116,9 @@ def _ranked(masses: FloatArray, shown: int) -> tuple[IntArray, FloatArray, Float
     masses = masses / masses.sum(axis=1, keepdims=True)
     candidates = likeliest(masses, min(shown, masses.shape[1]))
     mine = np.take_along_axis(masses, candidates, axis=1)
-    order = np.argsort(-mine, axis=1, kind="stable")
-    place = np.take_along_axis(candidates, order, axis=1)
-    return place, np.take_along_axis(mine, order, axis=1), (masses**2).sum(axis=1)
+    by_mass = np.argsort(-mine, axis=1, kind="stable")
+    place = np.take_along_axis(candidates, by_mass, axis=1)
+    return place, np.take_along_axis(mine, by_mass, axis=1), (masses**2).sum(axis=1)
 
 
 def likeliest(masses: NDArray[np.floating], count: int) -> IntArray:

@@ -135,14 +135,14 @@ def discoveries(chance: FloatArray, rate: float) -> tuple[BoolArray, float]:
         False discoveries expected among them by chance, as a share; zero if there are none.
     """
     count = len(chance)
-    order = np.argsort(chance, kind="stable")
-    bound = chance[order] * count / np.arange(1, count + 1)
+    by_chance = np.argsort(chance, kind="stable")
+    bound = chance[by_chance] * count / np.arange(1, count + 1)
     passing = np.flatnonzero(bound <= rate)
     is_found = np.zeros(count, dtype=np.bool_)
     if len(passing) == 0:
         return is_found, 0.0
     last = int(passing[-1])
-    is_found[order[: last + 1]] = True
+    is_found[by_chance[: last + 1]] = True
     return is_found, float(min(1.0, bound[last]))
 
 
@@ -186,7 +186,7 @@ class _Directed:
 
 
 def shuffles(readings: Readings, rng: np.random.Generator) -> IntArray:
-    """Draw orders of each readout's reads, shape (2 M, n, R): probes of a batch change places.
+    """Draw shuffles of each readout's reads, shape (2 M, n, R): probes of a batch change places.
 
     Enough for ``SHUFFLED_PAIRS`` in either half.
     """
@@ -212,14 +212,14 @@ def regress(
     """
     columns = indicators(readings.levels, readings.num_levels)
     contrasts = level_contrasts(sources)
-    orders = shuffles(readings, rng)
+    shuffled = shuffles(readings, rng)
     size = len(sources.tokens)
-    directed = _Directed(size, len(orders) // 2)
+    directed = _Directed(size, len(shuffled) // 2)
 
     def work(low: int, high: int) -> None:
         for j in range(low, high):
             _regress_one(
-                j, readings, columns, sources, contrasts, orders[:, j], settings, directed
+                j, readings, columns, sources, contrasts, shuffled[:, j], settings, directed
             )
 
     run_in_parts(work, size)
@@ -232,7 +232,7 @@ def _regress_one(
     columns: FloatArray,
     sources: Sources,
     contrasts: FloatArray,
-    orders: IntArray,
+    shuffled: IntArray,
     settings: SoftSettings,
     out: _Directed,
 ) -> None:
@@ -274,10 +274,10 @@ def _regress_one(
         share[np.setdiff1d(np.arange(len(share)), chosen)] = 0.0
     left = float((control.residual**2).sum())
     whole = centred_gram(mine, group)
-    shuffled_gain = np.zeros((len(orders), len(share)))
-    shuffled_rank = np.zeros((len(orders), len(share)), dtype=np.int64)
-    for m, order in enumerate(orders):
-        inner, inverse, shuffled_rank[m] = _shuffled(mine, control, whole, order)
+    shuffled_gain = np.zeros((len(shuffled), len(share)))
+    shuffled_rank = np.zeros((len(shuffled), len(share)), dtype=np.int64)
+    for m, shuffle in enumerate(shuffled):
+        inner, inverse, shuffled_rank[m] = _shuffled(mine, control, whole, shuffle)
         shuffled_gain[m] = gains(inner, inverse)
         if m == 0:
             by_chance = Effects(inverse @ inner, inverse, covariance)
@@ -313,15 +313,15 @@ def _shares_lost(fit: Fit, lost: FloatArray) -> FloatArray:
 
 
 def _shuffled(
-    columns: FloatArray, fit: Fit, gram: FloatArray, order: IntArray
+    columns: FloatArray, fit: Fit, gram: FloatArray, shuffle: IntArray
 ) -> tuple[FloatArray, FloatArray, IntArray]:
     """Return inner products, inverses and ranks of all sources once shuffled.
 
     Shuffling what every source showed is the same as shuffling what was read back.
     """
     num_sources, group, _ = gram.shape
-    inner = (columns.T @ fit.residual[order]).reshape(num_sources, group, -1)
-    shared = (columns.T @ fit.basis[order]).reshape(num_sources, group, -1)
+    inner = (columns.T @ fit.residual[shuffle]).reshape(num_sources, group, -1)
+    shared = (columns.T @ fit.basis[shuffle]).reshape(num_sources, group, -1)
     inverse, rank = inverted(gram - shared @ shared.transpose(0, 2, 1), len(columns))
     return inner, inverse, rank
 

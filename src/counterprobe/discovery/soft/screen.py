@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 import numpy as np
 
 from counterprobe.arrays import FloatArray, IntArray, StateArray
-from counterprobe.discovery.compressed.keeping import Keeper
+from counterprobe.discovery.compressed.keeping import ProbeSample
 from counterprobe.discovery.soft.findings import (
     SoftBatch,
     SoftFindings,
@@ -83,7 +83,7 @@ class SoftScreen:
         self.sources = shown_tokens(self.rows, settings.shown, settings.floor)
         self.coordinates = Coordinates(self.rows, self.residual, run.length)
         rng = decisions.generator("soft sample")
-        self.keeper = Keeper(run.length, self.residual, self.rows, rng)
+        self.kept = ProbeSample(run.length, self.residual, self.rows, rng)
         width = int(self.rows.masses.shape[1])
         at_once = NUMBERS_AT_ONCE // (width * len(self.residual))
         self.states_at_once = min(max(1, at_once), MOST_STATES_AT_ONCE)
@@ -120,7 +120,7 @@ class SoftScreen:
         levels, masked = draw_levels(self.sources, num_probes, self.settings.mask_rate, rng)
         states = self._states(levels)
         first = readings.open(levels, masked)
-        self.keeper.open(states, None)
+        self.kept.open(states, None)
         step = self.states_at_once
 
         def requests() -> Iterator[Request]:
@@ -130,7 +130,7 @@ class SoftScreen:
 
         def consume(request: Request, rows: Rows) -> None:
             readings.take(first + request.label, request.readouts, rows)
-            self.keeper.take(request.label, request.readouts, rows)
+            self.kept.take(request.label, request.readouts, rows)
 
         self.run.transcript.announce("soft")
         self.run.stage(requests(), consume)
@@ -167,7 +167,7 @@ class SoftScreen:
             explained=explained,
             noise_floor=pairs.noise_floor,
             num_probes=num_probes,
-            sample=self.keeper.sample(),
+            sample=self.kept.sample(),
             batches=tuple(self.batches),
         )
 
@@ -180,8 +180,9 @@ class SoftScreen:
     def _edges(self, pairs: Pairs) -> IntArray:
         """List the discoveries, strongest first."""
         i, j = np.nonzero(np.triu(pairs.is_edge, 1))
-        order = np.argsort(-pairs.strength[i, j], kind="stable")
-        return np.stack([self.residual[i[order]], self.residual[j[order]]], axis=1)
+        by_strength = np.argsort(-pairs.strength[i, j], kind="stable")
+        i, j = i[by_strength], j[by_strength]
+        return np.stack([self.residual[i], self.residual[j]], axis=1)
 
 
 # ----- When to stop --------------------------------------------------------------------------

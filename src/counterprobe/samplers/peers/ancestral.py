@@ -14,13 +14,13 @@ from typing import ClassVar, Literal
 
 import numpy as np
 
+from counterprobe.arguments import Range, Share, Steps, Time
 from counterprobe.arrays import FloatArray, IntArray
 from counterprobe.rows import Rows, to_numpy
 from counterprobe.run.ledger import Right
 from counterprobe.run.unmasking import Unmasking
 from counterprobe.samplers.base import Sampler, Sweep
 from counterprobe.samplers.rules.quotas import POWERS, RandomTimes, cut, reveal_chances
-from counterprobe.samplers.settings import Range, Share, Steps, Time
 from counterprobe.streams import Decisions
 
 __all__ = ["Ancestral", "ReMDM"]

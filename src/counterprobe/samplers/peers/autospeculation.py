@@ -16,6 +16,7 @@ from typing import ClassVar
 
 import numpy as np
 
+from counterprobe.arguments import Count
 from counterprobe.arrays import FloatArray, IntArray, StateArray
 from counterprobe.rows import Rows
 from counterprobe.run.ledger import Right
@@ -23,7 +24,6 @@ from counterprobe.run.unmasking import Unmasking
 from counterprobe.samplers.base import Sampler
 from counterprobe.samplers.rules.drafted_blocks import FixedOrder, in_order, log_probs
 from counterprobe.samplers.rules.waves import Branch, ChainAt, RowsAt, first_kept, run_waves
-from counterprobe.samplers.settings import Count
 from counterprobe.streams import CommitNoise, Decisions
 
 __all__ = ["Autospeculation", "Drawn", "Speculation", "log_ratio"]

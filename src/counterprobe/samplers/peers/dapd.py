@@ -12,13 +12,13 @@ from typing import Annotated, ClassVar, Literal
 
 import numpy as np
 
+from counterprobe.arguments import Range
 from counterprobe.arrays import FloatArray, IntArray
 from counterprobe.graph.neighbours import independent_set
 from counterprobe.run.unmasking import Unmasking
 from counterprobe.samplers.base import Sweep
 from counterprobe.samplers.rules.graph_rule import Choice, GraphRule, Source
 from counterprobe.samplers.rules.stepwise import Reply, best_first
-from counterprobe.samplers.settings import Range
 
 __all__ = ["DAPD"]
 

@@ -13,13 +13,13 @@ from typing import Annotated, ClassVar
 
 import numpy as np
 
+from counterprobe.arguments import Range
 from counterprobe.arrays import BoolArray, FloatArray, IntArray
 from counterprobe.graph.neighbours import independent_set
 from counterprobe.run.unmasking import Unmasking
 from counterprobe.samplers.base import Sweep
 from counterprobe.samplers.rules.graph_rule import Choice, GraphRule, Source
 from counterprobe.samplers.rules.stepwise import Reply, best_first
-from counterprobe.samplers.settings import Range
 from counterprobe.states import MASK
 
 __all__ = ["DAWN"]

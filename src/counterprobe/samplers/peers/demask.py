@@ -19,6 +19,7 @@ from typing import Annotated, ClassVar, Literal
 
 import numpy as np
 
+from counterprobe.arguments import Count, NotNegative, Range
 from counterprobe.arrays import FloatArray, IntArray
 from counterprobe.run.ledger import Right
 from counterprobe.run.unmasking import Unmasking
@@ -31,7 +32,6 @@ from counterprobe.samplers.rules.graph_rule import (
     spread_values,
 )
 from counterprobe.samplers.rules.stepwise import Reply, best_first
-from counterprobe.samplers.settings import Count, NotNegative, Range
 from counterprobe.streams import Decisions
 
 __all__ = ["DEMASK"]

@@ -16,11 +16,11 @@ from typing import Any, ClassVar, Literal, Self, TypeVar
 
 import numpy as np
 
+from counterprobe.arguments import Count, NotNegative, Positive
 from counterprobe.arrays import FloatArray, IntArray
 from counterprobe.compiled import inlined, kernel
 from counterprobe.samplers.base import Sweep
 from counterprobe.samplers.rules.quotas import POWERS, RandomOrder, balanced_sizes
-from counterprobe.samplers.settings import Count, NotNegative, Positive
 from counterprobe.targets.information import dependence, information_curve
 
 __all__ = ["ChenCongLi", "InformationCurve", "LiCai", "best_sizes"]

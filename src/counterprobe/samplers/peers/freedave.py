@@ -14,6 +14,7 @@ from typing import ClassVar, Literal
 
 import numpy as np
 
+from counterprobe.arguments import Count
 from counterprobe.arrays import FloatArray, IntArray, StateArray
 from counterprobe.oracles import Readouts
 from counterprobe.rows import Rows
@@ -25,7 +26,6 @@ from counterprobe.samplers.rules.drafted_blocks import in_order, log_probs, pref
 from counterprobe.samplers.rules.quotas import POWERS
 from counterprobe.samplers.rules.stepwise import best_first, score_rows
 from counterprobe.samplers.sequential import Order
-from counterprobe.samplers.settings import Count
 from counterprobe.states import MASK
 from counterprobe.streams import Decisions
 

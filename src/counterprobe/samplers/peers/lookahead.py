@@ -14,13 +14,13 @@ from typing import Annotated, ClassVar
 
 import numpy as np
 
+from counterprobe.arguments import Count, NotNegative, Positive, Range
 from counterprobe.arrays import IntArray
 from counterprobe.rows import Rows, to_numpy
 from counterprobe.run.ledger import Right
 from counterprobe.run.unmasking import Unmasking
 from counterprobe.samplers.base import Sampler, Sweep
 from counterprobe.samplers.rules.stepwise import Reply, best_first, gumbel, score_rows
-from counterprobe.samplers.settings import Count, NotNegative, Positive, Range
 from counterprobe.streams import Decisions
 
 __all__ = ["InfoGain", "LookUM"]

@@ -14,6 +14,7 @@ from typing import Annotated, ClassVar, Literal
 
 import numpy as np
 
+from counterprobe.arguments import Range
 from counterprobe.arrays import BoolArray, IntArray
 from counterprobe.oracles import Readouts
 from counterprobe.rows import Rows, to_numpy
@@ -22,7 +23,6 @@ from counterprobe.run.ledger import Right
 from counterprobe.run.unmasking import Request, Unmasking
 from counterprobe.samplers.base import Sampler, Sweep
 from counterprobe.samplers.rules.stepwise import best_first, score_rows
-from counterprobe.samplers.settings import Range
 from counterprobe.streams import Decisions
 
 __all__ = ["PUNT"]

@@ -16,9 +16,9 @@ from typing import Annotated, ClassVar, Literal
 
 import scipy
 
+from counterprobe.arguments import Range, Steps
 from counterprobe.samplers.base import Sweep
 from counterprobe.samplers.rules.quotas import POWERS, RandomTimes, chances_to_show
-from counterprobe.samplers.settings import Range, Steps
 
 __all__ = ["EffectiveTC", "ZhaoCai", "time_grid"]
 

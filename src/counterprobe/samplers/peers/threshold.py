@@ -14,6 +14,7 @@ from typing import Annotated, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from counterprobe.arguments import Count, NotNegative, Range
 from counterprobe.arrays import IntArray
 from counterprobe.rows import Rows, to_numpy
 from counterprobe.samplers.base import Sweep
@@ -27,7 +28,6 @@ from counterprobe.samplers.rules.stepwise import (
     prefix,
     score_rows,
 )
-from counterprobe.samplers.settings import Count, NotNegative, Range
 from counterprobe.streams import Decisions
 
 __all__ = ["KLASS", "EntropyBounded", "Factor", "Threshold"]

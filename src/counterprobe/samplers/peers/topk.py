@@ -13,6 +13,7 @@ from typing import ClassVar, Literal
 
 import numpy as np
 
+from counterprobe.arguments import Count, NotNegative, Time
 from counterprobe.arrays import IntArray
 from counterprobe.samplers.base import Sweep
 from counterprobe.samplers.rules.quotas import (
@@ -32,7 +33,6 @@ from counterprobe.samplers.rules.stepwise import (
     gumbel,
     score_rows,
 )
-from counterprobe.samplers.settings import Count, NotNegative, Time
 from counterprobe.streams import Decisions
 
 __all__ = ["Dream", "LLaDA", "MaskGIT"]

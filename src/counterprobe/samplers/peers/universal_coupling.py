@@ -23,12 +23,12 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import ArrayLike
 
+from counterprobe.arguments import Count
 from counterprobe.arrays import FloatArray, IntArray
 from counterprobe.rows import ClassedRows, Rows, to_numpy
 from counterprobe.samplers.base import Sweep
 from counterprobe.samplers.rules.drafted_blocks import DraftedBlocks, FixedOrder, in_order
 from counterprobe.samplers.rules.quotas import POWERS
-from counterprobe.samplers.settings import Count
 from counterprobe.streams import CommitNoise, Decisions
 
 __all__ = ["UniversalCoupling", "balanced_block", "coupling_disagreement", "race"]

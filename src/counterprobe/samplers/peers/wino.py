@@ -17,6 +17,7 @@ from typing import ClassVar
 
 import numpy as np
 
+from counterprobe.arguments import Count, NotNegative, Share
 from counterprobe.arrays import IntArray
 from counterprobe.rows import Rows, to_numpy
 from counterprobe.run.ledger import Right
@@ -24,7 +25,6 @@ from counterprobe.run.unmasking import Unmasking
 from counterprobe.samplers.base import Sampler, Sweep
 from counterprobe.samplers.rules.quotas import block_of
 from counterprobe.samplers.rules.stepwise import Confidence, Reply, best_first
-from counterprobe.samplers.settings import Count, NotNegative, Share
 from counterprobe.streams import Decisions
 
 __all__ = ["WINO"]

@@ -23,14 +23,15 @@ from typing import Any, ClassVar, Literal, Protocol
 
 import numpy as np
 
+from counterprobe.arguments import Count
 from counterprobe.arrays import FloatArray, IntArray
 from counterprobe.oracles import Readouts
+from counterprobe.planning.strengths import frozen_strengths, require_known
 from counterprobe.rows import Rows, to_numpy
 from counterprobe.run.ledger import Right
 from counterprobe.run.unmasking import Request, Unmasking
 from counterprobe.samplers.base import Sampler
 from counterprobe.samplers.rules.stepwise import Reply, best_first
-from counterprobe.samplers.settings import Count, frozen_strengths, require_known
 from counterprobe.streams import Decisions
 
 __all__ = [

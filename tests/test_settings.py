@@ -7,8 +7,8 @@ from typing import Annotated, ClassVar, Literal
 import numpy as np
 import pytest
 
+from counterprobe.arguments import Count, Range, Share, Whole
 from counterprobe.samplers import SAMPLERS, Sampler, build_sampler
-from counterprobe.samplers.settings import Count, Range, Share, Whole
 
 
 @dataclass(frozen=True)
