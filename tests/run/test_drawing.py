@@ -39,7 +39,7 @@ def test_both_draws_take_the_uniform_of_each_position_from_the_tempered_rows(
     expected = tempered.draw(noise.uniforms(POSITIONS, index))
     scores = np.full(LENGTH, np.nan)
     plain = NoisyDraw(noise, temperature)(STATE, POSITIONS, rows, index)
-    scored = ScoredDraw(noise, scores, temperature)(STATE, POSITIONS, rows, index)
+    scored = ScoredDraw(noise, scores, temperature=temperature)(STATE, POSITIONS, rows, index)
     assert plain.tolist() == scored.tolist() == expected.tolist()
     if temperature == 1 and isinstance(rows, ClassedRows):
         assert (

@@ -18,12 +18,13 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from counterprobe.arguments import NotNegative
 from counterprobe.arrays import FloatArray, IntArray
+from counterprobe.planning.strengths import frozen_strengths
 from counterprobe.rows import Rows, to_numpy
 from counterprobe.run.ledger import Right
 from counterprobe.run.unmasking import Unmasking
 from counterprobe.samplers.base import Sampler, Sweep
-from counterprobe.samplers.settings import NotNegative, frozen_strengths
 from counterprobe.streams import Decisions
 
 __all__ = ["Auto", "AutoReport"]
