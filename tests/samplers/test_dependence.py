@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import counterprobe as cp
-from counterprobe.samplers import ChenCongLi, InformationCurve, LiCai
+from counterprobe.samplers import ChenCongLi, InformationCurve, InformationProfile, LiCai
 from counterprobe.samplers.peers.dependence import best_sizes
 from curve_cost import curve_cost
 
@@ -135,3 +135,43 @@ def test_a_curve_must_reach_over_every_position():
     with pytest.raises(ValueError, match="curve must have 5 entropies, got 2"):
         InformationCurve(3, (1.0, 0.5)).sizes(5)
     assert sum(InformationCurve(2, (1.0, 0.9, 0.5, 0.4)).sizes(3)) == 3  # context given
+
+
+# ----- Sizes in closed form -------------------------------------------------------------------
+
+SMOOTH = {
+    "falls at the start": np.exp(-np.arange(2000) / 150),
+    "falls at the end": 1 - (np.arange(2000) / 2000) ** 6,
+    "falls in the middle": 1 / (1 + np.exp((np.arange(2000) - 900) / 60)),
+}
+
+
+@pytest.mark.parametrize("name", list(SMOOTH))
+def test_the_closed_form_is_nearly_the_optimum_on_smooth_curves(name):
+    curve = SMOOTH[name]
+    told = tuple(curve.tolist())
+    for batches in (8, 32, 128):
+        sizes = InformationProfile(batches, told).sizes(len(curve))
+        assert sum(sizes) == len(curve) and len(sizes) <= batches and min(sizes) >= 1
+        best = curve_cost(curve, best_sizes(curve, batches))
+        even = curve_cost(curve, [len(part) for part in np.array_split(curve, batches)])
+        cost = curve_cost(curve, sizes)
+        assert best <= cost * (1 + 1e-9)
+        assert cost < 0.6 * even
+        assert batches < 32 or cost < 1.2 * best  # the form is that of many batches
+
+
+def test_the_closed_form_takes_curves_as_they_are_measured():
+    draw = np.random.default_rng(6)
+    for _ in range(300):
+        count = int(draw.integers(1, 50))
+        curve = random_curve(draw, count) + draw.normal(scale=0.1, size=count)
+        batches = int(draw.integers(1, 20))
+        sizes = InformationProfile(batches, tuple(curve.tolist())).sizes(count)
+        assert sum(sizes) == count and min(sizes) >= 1 and len(sizes) <= max(batches, 1)
+    assert InformationProfile(3, (1.0,) * 9).sizes(9) == [9]
+    assert InformationProfile(3, (3.0, 2.0, 2.0, 2.0, 2.0)).sizes(4) == [4]  # the late part
+    with pytest.raises(ValueError, match="curve must have 9 entropies, got 3"):
+        InformationProfile(2, (1.0, 0.5, 0.2)).sizes(9)
+    with pytest.raises(ValueError, match="finite entropies"):
+        InformationProfile(2, (1.0, math.nan))

@@ -109,6 +109,7 @@ ROW_SELECTED = {
     "klass": s.KLASS(0.3, 0.5, history_length=1),
     "eb": s.EntropyBounded(0.5),
     "eb margin": s.EntropyBounded(0.8, proxy="margin"),
+    "mean-field": s.MeanField(0.4, coupling=0.5),
     "llada": s.LLaDA(2),
     "dream": s.Dream(3, score="margin"),
     "dream tempered": s.Dream(3, position_temperature=1.0),
@@ -238,6 +239,8 @@ COSTS = {
     "li-cai": (s.LiCai(), 1),
     "chen": (s.ChenCongLi(), 1),
     "information-curve": (s.InformationCurve(8), 1),
+    "information-profile": (s.InformationProfile(8), 1),
+    "mean-field": (s.MeanField(2.0), NUM),
     "info-gain one": (s.InfoGain(1, threshold=2.0), NUM),
     "lookum one": (s.LookUM(1), NUM),
     "centroid-layers": (s.CentroidLayers(), 1),
@@ -279,9 +282,12 @@ def test_the_entropy_bound_serialises_copied_and_independent_bits():
 
 @pytest.mark.parametrize(
     "sampler",
-    [s.Threshold(1.5), s.Factor(0.0), s.EntropyBounded(0.0), s.PUNT(-1.0), s.KLASS(1.0)],
+    [
+        s.Threshold(1.5), s.Factor(0.0), s.EntropyBounded(0.0), s.PUNT(-1.0), s.KLASS(1.0),
+        s.MeanField(1.5),
+    ],
     ids=lambda sampler: sampler.name,
-)
+)  # fmt: skip
 def test_the_strictest_knob_commits_one_position_a_step(sampler):
     law = cp.families.path(20, target_seed=1)
     result = sampler(cp.Unmasking(law.oracle()), STREAMS)

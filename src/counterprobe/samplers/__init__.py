@@ -16,9 +16,15 @@ from counterprobe.samplers.peers.autospeculation import Autospeculation
 from counterprobe.samplers.peers.dapd import DAPD
 from counterprobe.samplers.peers.dawn import DAWN
 from counterprobe.samplers.peers.demask import DEMASK
-from counterprobe.samplers.peers.dependence import ChenCongLi, InformationCurve, LiCai
+from counterprobe.samplers.peers.dependence import (
+    ChenCongLi,
+    InformationCurve,
+    InformationProfile,
+    LiCai,
+)
 from counterprobe.samplers.peers.freedave import FreeDave
 from counterprobe.samplers.peers.lookahead import InfoGain, LookUM
+from counterprobe.samplers.peers.mean_field import MeanField
 from counterprobe.samplers.peers.punt import PUNT
 from counterprobe.samplers.peers.random_times import EffectiveTC, ZhaoCai
 from counterprobe.samplers.peers.threshold import KLASS, EntropyBounded, Factor, Threshold
@@ -56,10 +62,12 @@ __all__ = [
     "FreeDave",
     "InfoGain",
     "InformationCurve",
+    "InformationProfile",
     "LLaDA",
     "LiCai",
     "LookUM",
     "MaskGIT",
+    "MeanField",
     "OneBatch",
     "Packed",
     "PackedTheory",

@@ -23,7 +23,7 @@ from counterprobe.samplers.base import Sweep
 from counterprobe.samplers.rules.quotas import POWERS, RandomOrder, balanced_sizes
 from counterprobe.targets.information import dependence, information_curve
 
-__all__ = ["ChenCongLi", "InformationCurve", "LiCai", "best_sizes"]
+__all__ = ["ChenCongLi", "InformationCurve", "InformationProfile", "LiCai", "best_sizes"]
 
 T = TypeVar("T")
 Kind = Literal["tc", "dtc", "both"]
@@ -211,6 +211,76 @@ class InformationCurve(_Told):
                 raise ValueError(f"curve must have {count} entropies, got {len(entropies)}")
             entropies = entropies[len(entropies) - count :]
         return best_sizes(entropies, self.batches)
+
+
+@dataclass(frozen=True)
+class InformationProfile(_Told):
+    """Sizes in closed form from an information profile: steps dense where the curve falls fast.
+
+    A batch of s positions where the curve falls by d each costs about ``d s^2 / 2``; with a given
+    number of batches the sum is least, by the calculus of variations, where s is proportional to
+    ``d^(-1/2)``. So batches cut the running sum of ``d^(1/2)`` into equal parts. For long smooth
+    curves that is what :class:`InformationCurve` finds; a measured curve, whose noise a search
+    would exploit, may be told too: where it rises it is taken to be flat.
+
+    Parameters
+    ----------
+    batches : int
+        Number of batches, at most.
+    curve : tuple of float or None
+        ``h_0 .. h_{N-1}``; ``evaluation.estimate_dependence(oracle).curve`` measures a model's.
+    """
+
+    name: ClassVar[str] = "information-profile"
+    summary: ClassVar[str] = "random-order batch sizes in closed form from an information profile"
+    source: ClassVar[str] = "Lavenant and Zanella, arXiv 2510.25544 (sizes derived here)"
+    bound: ClassVar[str] = "tends to the least E KL(P||Q) of any sizes on long smooth curves"
+    knows: ClassVar[str] = "its information curve"
+    sweep: ClassVar[Sweep | None] = Sweep("batches", POWERS)
+
+    batches: Count = 64
+    curve: tuple[float, ...] | None = None
+
+    def __post_init__(self) -> None:
+        """Check the settings."""
+        super().__post_init__()
+        if self.curve is not None:
+            entropies = np.asarray(self.curve, dtype=np.float64)
+            if entropies.ndim != 1 or not np.isfinite(entropies).all():
+                raise ValueError("curve must be a flat list of finite entropies")
+
+    def exact_for(self, length: int) -> bool:
+        """One position per batch is the chain rule."""
+        return self.batches >= length
+
+    def informed_by(self, law: Any) -> Self:
+        """Take the curve from the law: enumerated on tables, modelled on forests."""
+        if self.curve is not None:
+            return self
+        return replace(self, curve=tuple(map(float, information_curve(law))))
+
+    def sizes(self, count: int) -> list[int]:
+        """Cut the running sum of square roots into equal parts."""
+        if self.batches >= count:
+            return [1] * count
+        told = self._told(
+            "curve",
+            self.curve,
+            "the information profile",
+            "counterprobe.evaluation.estimate_dependence(oracle).curve",
+        )
+        if len(told) < count:
+            raise ValueError(f"curve must have {count} entropies, got {len(told)}")
+        # Given context: what is left has a shorter curve, the late part of the whole one.
+        entropies = np.minimum.accumulate(np.asarray(told, dtype=np.float64))[len(told) - count :]
+        falls = -np.diff(entropies)
+        effort = np.concatenate([[0.0], np.cumsum(np.sqrt(falls))])
+        if effort[-1] == 0:
+            return [count]
+        # A batch may start where its share of the effort is reached; two never start together.
+        targets = effort[-1] * np.arange(1, self.batches) / self.batches
+        starts = np.unique(np.searchsorted(effort, targets, side="left").clip(1, count - 1))
+        return [int(size) for size in np.diff([0, *starts, count])]
 
 
 def best_sizes(curve: FloatArray, batches: int) -> list[int]:
