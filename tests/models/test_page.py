@@ -2,17 +2,31 @@
 
 import re
 import shlex
+from dataclasses import replace
 from pathlib import Path
 
+import pytest
 from typer.testing import CliRunner
 
 from counterprobe.cli.main import app
+from counterprobe.models import Backbone
 from counterprobe.models.registry import BUILT_IN
+from structure_files import copies, pdb_of
 
 PAGE = (Path(__file__).parents[2] / "docs" / "models.md").read_text(encoding="utf-8")
 
 
-def test_the_page_runs(capsys):
+@pytest.fixture
+def dimer(tmp_path, monkeypatch) -> None:
+    """Work where the page's structure file and its rules are."""
+    monkeypatch.chdir(tmp_path)
+    piece = Backbone.shipped("1ubi").part(range(20), "dimer")
+    pdb_of(replace(copies(piece, "AB", (20.0, 20.0, 5.0)), name="dimer"), tmp_path)
+    (rules,) = re.findall(r"```\n(# rules.txt\n.*?)```", PAGE, flags=re.DOTALL)
+    Path("rules.txt").write_text(rules)
+
+
+def test_the_page_runs(capsys, dimer):
     known: dict[str, object] = {"__name__": "page"}
     for block in re.findall(r"```python\n(.*?)```", PAGE, flags=re.DOTALL):
         exec(compile(block, "docs/models.md", "exec"), known)
@@ -21,18 +35,18 @@ def test_the_page_runs(capsys):
     )
 
 
-def test_the_commands_run(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
+def test_the_commands_run(tmp_path, dimer):
     masked = "EVQLVESGGGLVQPGGSLRLSCAASGFXXXXXXXXWVRQAPGKGLEWVAR"
     Path("designs.masked").write_text(masked + "\n")
-    (block,) = re.findall(r"```sh\n(.*?)```", PAGE, flags=re.DOTALL)
-    for line in block.splitlines():
+    blocks = re.findall(r"```sh\n(.*?)```", PAGE, flags=re.DOTALL)
+    for line in "".join(blocks).splitlines():
         program, *arguments = shlex.split(line)
         assert program == "counterprobe"
         result = CliRunner().invoke(app, arguments)
         assert result.exit_code == 0, f"{line}\n{result.stderr}"
     assert {file.name for file in tmp_path.iterdir()} == {
-        "designs.masked", "designs.fasta", "designs.npz", "designs.svg", "designs.csv",
+        "dimer.pdb", "rules.txt", "designs.masked", "designs.fasta", "designs.npz", "designs.svg",
+        "designs.csv",
     }  # fmt: skip
     assert Path("designs.csv").read_text().count("\n") == 1 + 100
 

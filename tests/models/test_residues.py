@@ -229,6 +229,12 @@ def test_bias_moves_odds_by_as_many_nats_at_temperature_one():
         assert np.abs(np.delete(change, [AMINO_ACIDS.index(k) for k in "WC"])).max() < 1e-4
 
 
+def test_a_template_of_another_backbone_is_refused():
+    model = models.load("proteinmpnn", device="cpu")
+    message = refused(model.oracle, on(DIMER))
+    assert "must be of backbone '1ubi', which has 76 residues; got one of 16" in message
+
+
 # ----- Templates ----------------------------------------------------------------------------
 
 

@@ -398,6 +398,15 @@ def backbone_template(
     return choose(replace(template, spell=spell), names, is_open=is_open, **choices)
 
 
+def check_fits(template: Template, backbone: Backbone) -> None:
+    """Refuse a template that was read on another backbone."""
+    if len(template.slots) != len(backbone):
+        raise ValueError(
+            f"template must be of backbone {backbone.name!r}, which has {len(backbone)} residues; "
+            f"got one of {len(template.slots)}"
+        )
+
+
 def _spell(letters: Letters, bounds: tuple[int, ...], ids: IntArray) -> str:
     """Write ids as letters; a whole sequence with a break between its chains."""
     text = letters.spell(ids)

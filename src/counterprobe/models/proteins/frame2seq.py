@@ -27,7 +27,7 @@ import numpy as np
 from counterprobe.arrays import BoolArray
 from counterprobe.extras import load_extra
 from counterprobe.models.letters import AMINO_ACIDS, Letters
-from counterprobe.models.proteins.backbones import Backbone, backbone_template
+from counterprobe.models.proteins.backbones import Backbone, backbone_template, check_fits
 from counterprobe.models.proteins.point_attention import Frames, Network, Sizes, matrix_precision
 from counterprobe.models.residues import Choices
 from counterprobe.models.template import Allowed, Template
@@ -147,6 +147,7 @@ class MaskedFolding:
         """Return the oracle of one template; options as for :class:`TorchOracle`."""
         if not isinstance(template, Template):
             template = self.template(template)
+        check_fits(template, self.backbone)
         if template.tied is not None:
             return TiedOracle.of(self.oracle, template, **options)
         settings = {"name": self.name, "batch_size": self.network.fitting_states()}

@@ -22,7 +22,7 @@ import numpy as np
 from counterprobe.arrays import IntArray, StateArray
 from counterprobe.extras import load_extra
 from counterprobe.models.letters import AMINO_ACIDS, Letters
-from counterprobe.models.proteins.backbones import Backbone, backbone_template
+from counterprobe.models.proteins.backbones import Backbone, backbone_template, check_fits
 from counterprobe.models.proteins.commit_order import CommitOrderOracle
 from counterprobe.models.proteins.message_passing import Decoder, DecoderStates
 from counterprobe.models.repeatability import Repeatability, measure_repeatability
@@ -188,6 +188,7 @@ class InverseFolding:
         """
         if not isinstance(template, Template):
             template = self.template(template)
+        check_fits(template, self.backbone)
         if order not in ("index", "commit"):
             raise ValueError(f"order must be 'index' or 'commit', got {order!r}")
         make = partial(self._oracle, order, template.tied)
