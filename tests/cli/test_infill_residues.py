@@ -1,5 +1,6 @@
 """``counterprobe infill`` on chosen residues: complexes, homomers, gaps, letters by place."""
 
+import json
 from functools import partial
 from pathlib import Path
 
@@ -58,6 +59,16 @@ def test_chains_of_a_homodimer_are_designed_alike_and_charged_once(dimer, order)
         assert first == second
         assert first[:4] + first[14:] == NATIVE[:4] + NATIVE[14:]
     assert len(set(record["texts"])) == 2
+
+
+def test_the_default_sampler_and_a_page_of_what_it_did_know_tied_positions(dimer, tmp_path):
+    page = tmp_path / "page.json"
+    text = record_of(*MODEL, dimer, "--symmetric", "A,B", "--trace", page)["texts"][0]
+    first, second = text.split("/")
+    assert first == second
+    header = json.loads(page.read_text())["header"]
+    assert header["positions"] == [f"A{k}" for k in range(1, 21)]
+    assert header["coordinates"]["shape"] == [20, 3]
 
 
 def test_a_backbone_with_a_gap_and_a_missing_atom_keeps_every_residue(tmp_path):
