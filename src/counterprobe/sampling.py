@@ -12,7 +12,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import Any, get_args
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -28,40 +28,22 @@ from counterprobe.run.door import Door
 from counterprobe.run.drawing import ScoredDraw, as_temperature, room_for_scores
 from counterprobe.run.gathered import Gathering, Tally, Tell
 from counterprobe.run.ledger import Ledger, Right
-from counterprobe.run.listening import Listener
+from counterprobe.run.listening import Listener, Step
 from counterprobe.run.lockstep import Lockstep
 from counterprobe.run.record import OracleIdentity, RunRecord
 from counterprobe.run.results import SampleResult, StopReason
 from counterprobe.run.transcript import Level, Whole
 from counterprobe.run.unmasking import Memory, Progress, Unmasking
 from counterprobe.samplers.base import Sampler, require_complete
-from counterprobe.samplers.registry import Orders, as_sampler, default_orders
+from counterprobe.samplers.registry import Orders, as_groups, as_sampler, default_orders
 from counterprobe.states import MASK, as_contexts
 from counterprobe.streams import Streams
 
 __all__ = ["Orders", "Step", "sample", "told"]
 
 
-@dataclass(frozen=True, slots=True)
-class Step:
-    """What a commit round left behind.
-
-    Attributes
-    ----------
-    round : int
-        Rounds before this one, in each of these sequences.
-    sequences : ndarray of int, shape (k,)
-        Which sequences committed: one, or all that move in lockstep and are not complete.
-    states : ndarray of int, shape (k, N)
-        Their tokens so far, ``MASK`` elsewhere.
-    """
-
-    round: int
-    sequences: IntArray
-    states: StateArray
-
-
 OnStep = Callable[[Step], object]
+OnFinished = Callable[[SampleBatch], object]
 
 # Sequences side by side, by default.
 AT_ONCE = 256
@@ -82,6 +64,7 @@ def sample(
     at_once: int = AT_ONCE,
     log_probs: bool = False,
     on_step: OnStep | None = None,
+    on_finished: OnFinished | None = None,
     progress: bool | Tell = True,
     listener: Listener | None = None,
     listen_to: int = 0,
@@ -129,6 +112,9 @@ def sample(
         temperature 1; it costs no submission.
     on_step : callable, optional
         Called with a :class:`Step` after every commit round.
+    on_finished : callable, optional
+        Called with a ``SampleBatch`` of sequences that came to their end, complete or not, as
+        soon as they did: each once, in no stated order.
     progress : bool or callable
         Show a bar when there is a terminal; or call this with a ``Progress`` of the whole, from
         one thread at a time.
@@ -164,7 +150,7 @@ def sample(
         count=count,
         streams=seed if isinstance(seed, Streams) else Streams.from_seed(seed),
         given=as_contexts(given, oracle.info.length, oracle.info.vocab_size, count),
-        groups=_groups(orders, count),
+        groups=as_groups(orders, count),
         is_shared=orders in ("shared", 1),
         max_submissions=max_submissions,
         temperature=temperature,
@@ -173,6 +159,7 @@ def sample(
         at_once=whole_number("at_once", at_once, at_least=1),
         log_probs=log_probs,
         on_step=on_step,
+        on_finished=on_finished,
         listener=listener,
         listen_to=_listened(listen_to, count),
         first=whole_number("first", first),
@@ -215,6 +202,7 @@ class _Call:
     at_once: int
     log_probs: bool
     on_step: OnStep | None
+    on_finished: OnFinished | None
     listener: Listener | None
     listen_to: int
     first: int
@@ -269,16 +257,6 @@ def _listened(listen_to: int, count: int) -> int:
     if sequence >= count:
         raise ValueError(f"listen_to must be below the count of {count}, got {sequence}")
     return sequence
-
-
-def _groups(orders: Orders | int, count: int) -> int:
-    """Return how many groups of sequences decide on their own."""
-    if isinstance(orders, str):
-        if orders not in get_args(Orders):
-            known = ", ".join(get_args(Orders))
-            raise ValueError(f"orders must be {known} or a number of groups; got {orders!r}")
-        return 1 if orders == "shared" else count
-    return min(whole_number("orders", orders, at_least=1), count)
 
 
 @contextmanager
@@ -365,7 +343,10 @@ def _in_lockstep(
         require_complete(call.rule.name, run.num_left, call.given.shape[1])
     streams = [call.streams_of_group(group) for group in range(call.groups)]
     told = [getattr(schedule, "diagnostics", None) for schedule in schedules]
-    return run.result(call.rule.name, call.rule.settings, stop, reason, streams, told)
+    drawn = run.result(call.rule.name, call.rule.settings, stop, reason, streams, told)
+    if call.on_finished is not None:
+        call.on_finished(drawn)
+    return drawn
 
 
 # ----- Side by side -------------------------------------------------------------------------
@@ -422,19 +403,28 @@ class _Runs:
         )
         if call.on_step is not None:
             heard.append(_step_teller(call.on_step, run, call.first + sequence))
-        return call.rule(run, streams)
+        result = call.rule(run, streams)
+        if call.on_finished is not None:
+            call.on_finished(self._batch([result], np.array([sequence]), result.ledger))
+        return result
 
     def joined(self, results: list[SampleResult]) -> SampleBatch:
         """Return all sequences, with the ledger of the whole."""
-        return SampleBatch(
-            np.stack([result.state for result in results]),
-            self._call.given,
-            results,
-            self._whole.ledger,
-            self._log_probs,
-            self._scores,
+        return replace(
+            self._batch(results, np.arange(len(results)), self._whole.ledger),
             num_rechecked=sum(door.num_rechecked for door in self._doors),
             num_recheck_skipped=sum(door.num_recheck_skipped for door in self._doors),
+        )
+
+    def _batch(self, results: list[SampleResult], chosen: IntArray, ledger: Ledger) -> SampleBatch:
+        """Return some sequences with what is known of their tokens."""
+        return SampleBatch(
+            np.stack([result.state for result in results]),
+            self._call.given[chosen],
+            results,
+            ledger,
+            token_log_probs=None if self._log_probs is None else self._log_probs[chosen],
+            tempered_scores=None if self._scores is None else self._scores[chosen],
         )
 
 

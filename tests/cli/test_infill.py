@@ -10,6 +10,7 @@ import transformers
 
 import command_line
 import counterprobe as cp
+from counterprobe.infilling.fasta import read_fasta
 from counterprobe.models import TorchOracle
 from structure_files import pdb_of
 
@@ -18,6 +19,7 @@ SEQUENCE = "EVQLVXXSGGXX"
 BASE = (*MODEL, "--sequence", SEQUENCE)
 PROTEIN = ("--model", "proteinmpnn", "--backbone", "1ubi", "--device", "cpu")
 CPU = {"device": "cpu"}
+SHIPPED = cp.models.Backbone.shipped("1ubi")
 
 
 invoke, record_of, refused = (
@@ -68,10 +70,12 @@ def test_people_are_shown_the_costs_and_the_first_texts():
     assert result.stderr == ""
     lines = result.stdout.splitlines()
     assert lines[0] == "sapiens-heavy, spread"
-    assert "evaluations, all together            14" in lines
-    assert lines[-1] == "... and 2 more"
-    texts = lines[-6:-1]
+    assert "evaluations, all together     14" in lines
+    assert lines[-1] == "... and 2 more, by score"
+    told, texts = lines[-11:-1:2], lines[-10:-1:2]
     assert all(text.startswith("EVQLV") and text[7:10] == "SGG" for text in texts)
+    scores = [float(line.split()[-1]) for line in told]
+    assert all(line.startswith("design_") for line in told) and scores == sorted(scores)
     assert all("X" not in text for text in texts)
 
 
@@ -81,7 +85,7 @@ def test_a_text_without_a_mask_comes_back_and_nothing_is_asked(unasked):
     assert result.exit_code == 0, result.stderr
     assert "evaluations, all together     0" in result.stdout
     assert "nan" not in result.stdout
-    assert result.stdout.splitlines()[-2:] == ["EVQLV", "EVQLV"]
+    assert result.stdout.splitlines()[-3::2] == ["EVQLV", "EVQLV"]
     record = record_of(*arguments)
     assert (record["total"], record["measuring"], record["texts"]) == (0, 0, ["EVQLV"] * 2)
 
@@ -204,9 +208,111 @@ def test_fasta_and_csv_hold_texts_with_their_scores(files):
     assert [float(row["log_prob"]) for row in rows] == pytest.approx(record["log_probs"], abs=1e-4)
 
 
-def test_the_librarys_own_files_are_read_back(files):
-    batch = cp.SampleBatch.load(files["jsonl"])
-    assert list(batch.texts) == json.loads(files["json"].read_text())["texts"]
+def test_json_lines_are_a_design_each(files):
+    designs = [json.loads(line) for line in files["jsonl"].read_text().splitlines()]
+    record = json.loads(files["json"].read_text())
+    assert [one["sequence"] for one in designs] == record["texts"]
+    assert [one["score"] for one in designs] == pytest.approx(record["scores"])
+
+
+def test_a_file_that_is_there_stays_unless_force_is_given(tmp_path):
+    file = tmp_path / "designs.fasta"
+    file.write_text(">precious\nEVQ\n")
+    assert "is there already: --force replaces it" in refused(*BASE, "--out", file)
+    assert "got 'B'" in refused(*MODEL, "--sequence", "EVQBX", "--out", file, "--force")
+    assert file.read_text() == ">precious\nEVQ\n"
+    assert invoke(*BASE, "--out", file, "--force").exit_code == 0
+    assert file.read_text().startswith(">design_1 score=")
+    assert "--append goes with --out FILE" in refused(*BASE, "--append")
+
+
+# ----- Many inputs ------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def many(tmp_path) -> Path:
+    """Ten antibodies with names."""
+    file = tmp_path / "many.fasta"
+    file.write_text("".join(f">ab{k} made up\n{'EVQLV' * k}XXSG\n" for k in range(1, 11)))
+    return file
+
+
+def test_ten_records_are_filled_in_at_once_and_keep_their_names(many, tmp_path):
+    out, written = tmp_path / "designs.fasta", tmp_path / "designs.json"
+    arguments = (*MODEL, "--sequence", f"@{many}", "--count", 2, "--temperature", 0.7)
+    result = invoke(*arguments, "--out", out, "--json", written)
+    assert result.exit_code == 0, result.stderr
+    records = read_fasta(out)
+    assert [one.name for one in records] == [f"ab{k}_{n}" for k in range(1, 11) for n in (1, 2)]
+    assert all("X" not in one.sequence for one in records)
+    lengths = [5 * k + 4 for k in range(1, 11) for _ in range(2)]
+    assert [len(one.sequence) for one in records] == lengths
+    assert all("temperature=0.7 " in one.description for one in records)
+    assert "ab10" in result.stdout and "lower is better" in result.stdout
+    record = json.loads(written.read_text())
+    assert [one["name"] for one in record["inputs"]] == [f"ab{k}" for k in range(1, 11)]
+    alone = record_of(*MODEL, "--sequence", "EVQLVXXSG", "--count", 2, "--temperature", 0.7)
+    assert alone["texts"] == record["inputs"][0]["texts"], "it is what it would be alone"
+    again = command_line.invoke("reproduce", written)
+    assert again.exit_code == 0, again.stdout
+
+
+def test_a_wrong_record_is_named_before_anything_is_drawn(many, tmp_path):
+    out = tmp_path / "designs.fasta"
+    many.write_text(many.read_text().replace("EVQLVEVQLVEVQLVXXSG", "EVQLBXX"))
+    line = refused(*MODEL, "--sequence", f"@{many}", "--out", out)
+    assert "ab3: sequence must consist of" in line and "got 'B' as letter 5" in line
+    assert not out.exists()
+    assert "must come with one input, got 10" in refused(
+        *MODEL, "--sequence", f"@{many}", "--checkpoint", tmp_path / "log"
+    )
+
+
+def test_what_is_finished_stays_on_ctrl_c_and_is_not_drawn_again(many, tmp_path, monkeypatch):
+    out, whole = tmp_path / "designs.fasta", tmp_path / "whole.fasta"
+    arguments = (*MODEL, "--sequence", f"@{many}", "--sampler", "sequential", "--count", 2)
+    assert invoke(*arguments, "--out", whole).exit_code == 0
+    rows = TorchOracle.rows
+
+    def interrupted(self, states, readouts):
+        if self.length > 5 * 4 + 4:
+            raise KeyboardInterrupt
+        return rows(self, states, readouts)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(TorchOracle, "rows", interrupted)
+        result = invoke(*arguments, "--out", out)
+    assert result.exit_code == 130
+    (line,) = result.stderr.splitlines()
+    assert f"8 finished designs are in {out}: to go on, repeat the command with --append" in line
+    assert len(read_fasta(out)) == 8
+    other = refused(*arguments, "--out", out, "--append", "--seed", 2)
+    assert "holds designs of seed 1, not 2" in other
+    asked = []
+    monkeypatch.setattr(
+        TorchOracle, "rows", lambda self, *a: asked.append(self.length) or rows(self, *a)
+    )
+    assert invoke(*arguments, "--out", out, "--append").exit_code == 0
+    assert min(asked) == 5 * 5 + 4, "what the file has is not drawn again"
+    assert out.read_text() == whole.read_text()
+
+
+def test_several_backbones_are_designed_by_their_names(tmp_path):
+    part = cp.models.Backbone.shipped("1ake").part(range(30), "part")
+    file, out = pdb_of(part, tmp_path), tmp_path / "designs.csv"
+    arguments = ("--model", "proteinmpnn", "--device", "cpu", "--sampler", "one-batch")
+    result = invoke(*arguments, "--backbone", f"{file},1ubi", "--out", out)
+    assert result.exit_code == 0, result.stderr
+    rows = list(csv.DictReader(out.read_text().splitlines()))
+    assert [row["name"] for row in rows] == [f"{file.stem}_1", "1ubi_1"]
+    assert [len(row["sequence"]) for row in rows] == [30, 76]
+    for row, native in zip(rows, (part.sequence, SHIPPED.sequence), strict=True):
+        same = sum(a == b for a, b in zip(row["sequence"], native, strict=True))
+        assert float(row["recovery"]) == pytest.approx(same / len(native), rel=1e-4)
+    assert "two are '1ubi'" in refused(*arguments, "--backbone", "1ubi,1ubi")
+    assert "one backbone, got 2" in refused(
+        *arguments, "--backbone", f"{file},1ubi", "--sequence", "X" * 30
+    )
 
 
 def test_a_budget_stops_it_and_what_was_drawn_is_shown(tmp_path):
@@ -216,10 +322,9 @@ def test_a_budget_stops_it_and_what_was_drawn_is_shown(tmp_path):
     assert result.exit_code == 3
     (line,) = result.stderr.splitlines()
     assert "2 of 2 stopped: max_submissions is 2" in line
-    assert line.endswith(f"{file} was not written")
-    assert not file.exists()
+    assert line.endswith(f"{file} has none")
     assert "nan" not in result.stdout
-    for text in result.stdout.splitlines()[-2:]:
+    for text in result.stdout.splitlines()[-4:-1:2]:
         assert text[7:] == "SGGXX"
         assert "X" not in text[:7]
     printed = invoke(*arguments, "--json", "-")
@@ -297,7 +402,8 @@ def test_bad_input_is_refused(arguments, message):
 def test_files_that_are_no_sequence_are_refused(tmp_path, unasked):
     several = tmp_path / "several.fasta"
     several.write_text(">one\nEVX\n>two\nEVX\n")
-    assert "holds several sequences" in refused(*MODEL, "--sequence", f"@{several}")
+    line = refused(*MODEL, "--sequence", f"@{several}", "--top-k", 2)
+    assert "holds 2 sequences; this command takes one at a time" in line
     binary = tmp_path / "binary"
     binary.write_bytes(b"\xff\xfe\x00")
     assert "must name a text file in UTF-8" in refused(*MODEL, "--sequence", f"@{binary}")
@@ -315,7 +421,7 @@ def test_a_structure_that_does_not_fit_is_refused(structure, tmp_path):
     given = ("--structure", structure)
     other = refused(*MODEL, "--sequence", "EVQLVXXSGAXX", *given)
     assert "found for another text" in other
-    assert "first at position 9" in other
+    assert "first at 10;" in other
     assert "12 positions" in refused(*MODEL, "--sequence", "EVX", *given)
     light = ("--model", "sapiens-light", "--device", "cpu", "--sequence", SEQUENCE)
     assert "does not give the stored replies" in refused(*light, *given)

@@ -203,8 +203,8 @@ def test_a_structure_is_recognised_by_model_and_context(forest_law, spelled):
     drawn = cp.infill(model, "XXBXX", structure=soft, batches=2, progress=False)
     assert drawn.texts[0][2] == "B"
     for text, said in (
-        ("XXAXX", "differs at 1 of 5 positions, first at position 2"),
-        ("B____", "differs at 2 of 5 positions, first at position 0"),
+        ("XXAXX", "differs at 1 of 5 positions, first at 3;"),
+        ("B____", "differs at 2 of 5 positions, first at 1;"),
     ):
         with pytest.raises(cp.StructureError, match=said):
             cp.infill(model, text, structure=soft, batches=2, progress=False)

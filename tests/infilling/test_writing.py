@@ -1,46 +1,178 @@
-"""Files of finished sequences."""
+"""Files of designs: the same columns in every kind, written as designs come, never lost."""
 
 import csv
-from dataclasses import replace
+import json
 
+import numpy as np
 import pytest
 
 import counterprobe as cp
-from counterprobe.infilling.writing import write_texts
+from counterprobe.infilling.fasta import as_fasta, parse_fasta, read_fasta
+from counterprobe.infilling.task import make_task
+from counterprobe.infilling.writing import Design, DesignFile, designs_of, recovery
+
+MASKED = "XXBXX"
 
 
 @pytest.fixture
-def drawn(forest_law, spelled):
-    return cp.infill(spelled(forest_law), "XXBXX", sampler="sequential", count=3, progress=False)
+def task(forest_law, spelled):
+    return make_task(spelled(forest_law), MASKED)
 
 
-def test_fasta_has_a_header_and_the_letters(drawn, tmp_path):
-    write_texts(replace(drawn, texts=("A" * 100, "AB", "C C")), tmp_path / "d.fasta")
-    lines = (tmp_path / "d.fasta").read_text().splitlines()
-    assert lines[0].startswith(f">design_1 log_prob={drawn.log_probs[0]:.6g} evaluations=4")
-    assert lines[1:3] == ["A" * 80, "A" * 20]
-    assert lines[-1] == "CC"
+@pytest.fixture
+def designs(task):
+    drawn = cp.infill(task, sampler="sequential", count=3, progress=False)
+    return designs_of(drawn, task, "mine", temperature=1.0, seed=0)
 
 
-def test_csv_quotes_what_it_must(drawn, tmp_path):
-    texts = ('a, "b"', "two\nlines", "c")
-    write_texts(
-        replace(drawn, texts=texts, log_likelihoods=drawn.token_log_probs), tmp_path / "d.csv"
-    )
-    with (tmp_path / "d.csv").open(newline="") as file:
-        rows = list(csv.DictReader(file))
-    assert [row["sequence"] for row in rows] == list(texts)
-    assert "log_likelihood" in rows[0]
+@pytest.mark.parametrize("kind", ["fasta", "csv", "jsonl"])
+def test_every_kind_has_the_same_columns(designs, tmp_path, kind):
+    file = tmp_path / f"d.{kind}"
+    with DesignFile(file) as opened:
+        opened.write(designs)
+    if kind == "fasta":
+        records = read_fasta(file)
+        rows = [
+            {
+                "name": one.name,
+                "sequence": one.sequence,
+                **dict(word.split("=") for word in one.description.split()),
+            }
+            for one in records
+        ]
+    elif kind == "csv":
+        rows = list(csv.DictReader(file.read_text().splitlines()))
+    else:
+        rows = [json.loads(line) for line in file.read_text().splitlines()]
+    assert [row["name"] for row in rows] == ["mine_1", "mine_2", "mine_3"]
+    assert [row["sequence"] for row in rows] == [one.sequence for one in designs]
+    for row, one in zip(rows, designs, strict=True):
+        assert [*row] == [*one.row]
+        assert float(row["score"]) == pytest.approx(one.columns["score"], rel=1e-5)
+        assert (int(row["seed"]), int(row["evaluations"])) == (0, 4)
+        assert row["model"].replace("_", " ") == "exact letters"
 
 
-def test_the_librarys_own_files_hold_everything(drawn, tmp_path):
-    write_texts(drawn, tmp_path / "d.jsonl")
-    assert cp.SampleBatch.load(tmp_path / "d.jsonl").texts == drawn.texts
+def test_columns_say_what_was_drawn(designs, task):
+    drawn = cp.infill(task, sampler="sequential", count=3, progress=False)
+    assert [one.columns["score"] for one in designs] == pytest.approx(drawn.scores.tolist())
+    assert [one.columns["number"] for one in designs] == [1, 2, 3]
+    assert "recovery" not in designs[0].columns and "price" not in designs[0].columns
 
 
-def test_other_names_and_batches_without_texts_are_refused(drawn, tmp_path):
+def test_designs_are_in_the_file_as_soon_as_they_are_made(task, tmp_path):
+    file, seen = tmp_path / "d.fasta", []
+    with DesignFile(file) as opened:
+
+        def keep(drawn):
+            opened.write(designs_of(drawn, task, "mine", temperature=1.0, seed=0))
+            seen.append(len(read_fasta(file)))
+
+        drawn = cp.infill(task, sampler="threshold", count=4, progress=False, on_finished=keep)
+    assert seen == [1, 2, 3, 4]
+    by_name = {one.name: one.sequence for one in read_fasta(file)}
+    assert [by_name[f"mine_{k}"] for k in range(1, 5)] == list(drawn.texts)
+
+
+def test_a_file_that_is_there_is_neither_replaced_nor_touched(designs, tmp_path):
+    file = tmp_path / "d.fasta"
+    file.write_text(">precious\nABC\n")
+    with pytest.raises(ValueError, match="--force replaces it, --append goes on with it"):
+        DesignFile(file)
+    with DesignFile(file, force=True):
+        pass  # something failed before the first design
+    assert file.read_text() == ">precious\nABC\n"
+    with DesignFile(file, force=True) as opened:
+        opened.write(designs)
+    assert [one.name for one in read_fasta(file)] == ["mine_1", "mine_2", "mine_3"]
+
+
+@pytest.mark.parametrize("kind", ["fasta", "csv", "jsonl"])
+def test_appending_writes_what_is_missing(designs, tmp_path, kind):
+    whole, parts = tmp_path / f"whole.{kind}", tmp_path / f"parts.{kind}"
+    with DesignFile(whole) as opened:
+        opened.write(designs)
+    with DesignFile(parts) as opened:
+        opened.write(designs[:2])
+        assert not opened.has("mine", 3)
+    with DesignFile(parts, append=True) as opened:
+        assert opened.has("mine", 2) and not opened.has("mine", 3)
+        assert opened.write(designs) == 1
+    assert parts.read_bytes() == whole.read_bytes()
+    with DesignFile(parts, append=True) as opened:
+        with pytest.raises(ValueError, match="holds designs of temperature 1, not 0"):
+            opened.check_alike({"temperature": "0.5", "seed": 0})
+        with pytest.raises(ValueError, match="holds designs of seed 0, not 7"):
+            opened.write([Design("mine_9", "ABC", {"seed": 7})])
+
+
+def test_what_is_no_file_of_designs_is_not_gone_on_with(tmp_path):
+    for name, text in (("d.jsonl", "[1]\n"), ("d.fasta", ">\nAB\n"), ("e.csv", "name\n")):
+        (tmp_path / name).write_text(text)
+        with pytest.raises(ValueError, match=name):
+            DesignFile(tmp_path / name, append=True)
+
+
+def test_other_names_and_batches_without_texts_are_refused(tmp_path, forest_law):
     with pytest.raises(ValueError, match=r"must end in \.fasta"):
-        write_texts(drawn, tmp_path / "d.txt")
+        DesignFile(tmp_path / "d.txt")
+    task = make_task(forest_law.oracle())
+    drawn = cp.infill(task, sampler="one-batch", progress=False)
     with pytest.raises(ValueError, match="no texts"):
-        write_texts(replace(drawn, texts=None), tmp_path / "d.csv")
-    assert not list(tmp_path.iterdir())
+        designs_of(drawn, task, "mine", temperature=1.0, seed=0)
+
+
+def test_sequences_that_stopped_are_no_designs(task):
+    drawn = cp.infill(task, sampler="sequential", count=2, max_submissions=2, progress=False)
+    assert designs_of(drawn, task, "mine", temperature=1.0, seed=0) == []
+
+
+def test_recovery_is_over_drawn_positions_of_known_letters():
+    model = cp.models.load("proteinmpnn", backbone="1ubi", device="cpu")
+    native = model.backbone.sequence
+    task = make_task(model, "X" * 4 + native[4:], oracle_options={"row_error": 1e-5})
+    sequences = np.tile(task.given, (2, 1))
+    letters = "ACDEFGHIKLMNPQRSTVWY"
+    sequences[0, :4] = [letters.index(one) for one in native[:4]]
+    sequences[1, :4] = [letters.index(one) for one in native[:2] + "WW"]
+    assert recovery(task, sequences).tolist() == [1.0, 0.5]
+
+
+def test_recovery_counts_every_tied_residue_and_the_letters_of_a_text():
+    sapiens = cp.models.load("sapiens-heavy", device="cpu")
+    chosen = {"design": "3-6", "tied": "5=6"}
+    task = make_task(sapiens, "EVQLVE", template_options=chosen)
+    assert task.given.tolist()[:2] == [3, 17] and len(task.given) == 5
+    sequences = np.tile(task.given, (2, 1))
+    sequences[0, 2:] = ["ACDEFGHIKLMNPQRSTVWY".index(letter) for letter in "QLV"]
+    sequences[1, 2:] = ["ACDEFGHIKLMNPQRSTVWY".index(letter) for letter in "WWE"]
+    assert recovery(task, sequences).tolist() == [0.75, 0.25]
+    assert recovery(make_task(sapiens, "EVQLXX"), sequences) is None
+
+
+# ----- FASTA ------------------------------------------------------------------------------------
+
+
+def test_records_come_back_with_their_names(tmp_path):
+    text = ">one of two\r\nAC DE\r\n\r\n>two\nAC\n"
+    records = parse_fasta(text, "many.fasta")
+    assert [(r.name, r.sequence, r.description) for r in records] == [
+        ("one", "ACDE", "of two"), ("two", "AC", ""),
+    ]  # fmt: skip
+    assert parse_fasta(as_fasta(records), "again") == records
+    assert parse_fasta("AC\nDE\n", "folder/mine.txt")[0].name == "mine"
+    assert max(map(len, as_fasta([records[0].__class__("x", "A" * 100)]).splitlines())) == 80
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("", "many.fasta must hold a sequence"),
+        (">one\nAC\n>\nAC", "record 2 must have a name"),
+        (">one\nAC\n>two\n>three\nAC", "record 2, 'two', must have letters"),
+        (">one\nAC\n>two\nA\n>one\nA", "records 1 and 3 must have names of their own"),
+    ],
+)
+def test_a_record_that_is_none_is_named(text, said):
+    with pytest.raises(ValueError, match=said):
+        parse_fasta(text, "many.fasta")

@@ -4,35 +4,37 @@ from __future__ import annotations
 
 import inspect
 import time
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import replace
+from functools import partial
 from typing import Annotated, Any
 
 import numpy as np
-import typer
 from rich.console import Console
 from rich.text import Text
 
 from counterprobe.arguments import whole_number
-from counterprobe.cli import options, output, runs
-from counterprobe.cli.output import number
+from counterprobe.cli import designs, options, output, runs
+from counterprobe.cli.inputs import Input, inputs_of
 from counterprobe.discovery import SoftStructure, Structure, load_structure
 from counterprobe.infilling import Completions, fill_mask
 from counterprobe.infilling import infill as fill_in
+from counterprobe.infilling.task import Task
 from counterprobe.infilling.terms import DEFAULT_SAMPLER, infill_record, rule_of
-from counterprobe.infilling.writing import KINDS, check_kind, write_texts
+from counterprobe.infilling.writing import KINDS, DesignFile, designs_of
+from counterprobe.models.proteins.backbones import Backbone
 from counterprobe.run.batches import SampleBatch
-from counterprobe.run.results import StopReason
 from counterprobe.samplers.registry import default_orders, read_settings, structure_settings
 from counterprobe.sampling import AT_ONCE
 
 __all__ = ["infill"]
 
-# Finished texts that the terminal shows.
-SHOWN = 5
 # What has no meaning where completions are listed and nothing is drawn.
 DRAWING = (
     "sampler", "settings", "structure", "batches", "count", "temperature", "max_submissions",
-    "likelihood_orders", "out", "trace", "checkpoint", "retries", "timeout", "recheck",
+    "likelihood_orders", "out", "force", "append", "trace", "checkpoint", "retries", "timeout",
+    "recheck",
 )  # fmt: skip
 
 
@@ -77,9 +79,17 @@ def infill(
     out: Annotated[
         str | None,
         options.in_output(
-            metavar="FILE", help=f"Write the sequences, by the name's ending: {', '.join(KINDS)}."
+            metavar="FILE",
+            help=f"Write designs as they are made, by the name's ending: {', '.join(KINDS)}.",
         ),
     ] = None,
+    force: Annotated[
+        bool, options.in_output("--force", help="Replace FILE if it is there.")
+    ] = False,
+    append: Annotated[
+        bool,
+        options.in_output("--append", help="Go on with FILE: what it has is not drawn again."),
+    ] = False,
     trace_sequence: Annotated[
         int,
         options.in_output(metavar="K", help="Which of --count sequences the trace shows, from 1."),
@@ -103,10 +113,9 @@ def infill(
     counterprobe infill --model proteinmpnn --backbone 1ake --count 1000 --checkpoint run.log --out
     designs.fasta
     """
-    output.check_writable(json, out)
-    if out is not None:
-        check_kind(out)
+    output.check_writable(json)
     console = output.console_for(json)
+    inputs = inputs_of(text)
     if top_k is not None:
         _refuse_beside_top_k()
         found = fill_mask(text.task(model, engine.open(), order=order), top_k=top_k)
@@ -116,12 +125,11 @@ def infill(
     whole_number("--count", count, at_least=1)
     whole_number("--likelihood-orders", likelihood_orders)
     _check_traced(trace.trace, trace_sequence, count)
+    _check_files(len(inputs), json, out, append)
     known = None if structure is None else load_structure(structure)
     named = _checked_settings(known, read_settings(settings), batches)
     rule = rule_of(sampler, known, named)
     where = engine.open(faults.timeout)
-    started = time.perf_counter()
-    task = text.task(model, where, order=order)
     asking: dict[str, Any] = {
         "structure": known,
         "count": count,
@@ -132,36 +140,117 @@ def infill(
         "likelihood_orders": likelihood_orders,
         "trace_sequence": trace_sequence - 1,
     }
-    determined = infill_record(
-        replace(task, oracle=task.oracle.rechecking(faults.recheck)),
-        rule,
-        temperature=text.temperature,
-        **{**asking, "trace_sequence": None if trace.trace is None else trace_sequence - 1},
-    )
-    with (
-        output.run_progress(rule.name) as progress,
-        runs.oracle_chain(
-            task.oracle, faults, {"model": model, **determined.terms}, where
-        ) as chain,
-    ):
-        drawn = fill_in(
-            replace(task, oracle=chain.oracle),
-            sampler=sampler,
-            progress=progress,
-            trace=trace.trace,
-            trace_bytes=trace.trace_bytes,
-            trace_command=runs.this_command(),
-            **asking,
-            **named,
-        )
-    seconds = time.perf_counter() - started
-    is_complete = drawn.num_completed == len(drawn)
-    if out is not None and is_complete:
-        write_texts(drawn, out)
-    _show(console, model, drawn, seconds, chain)
-    output.say_written(console, trace.trace, out if is_complete else None)
-    output.write_result(json, {**_record(model, drawn, seconds), **chain.record()})
-    _require_complete(drawn, out)
+    with _opened(out, force, append) as file, _saying_where(file):
+        if file is not None:
+            file.check_alike({"temperature": f"{text.temperature:.6g}", "seed": seed})
+        made: list[designs.Drawn] = []
+        task: Task | None = None
+        for name, one in inputs:
+            if file is not None and name is not None and file.has(name, count):
+                output.complain(f"{name}: {out} has its {count} designs already")
+                continue
+            started = time.perf_counter()
+            with _naming(name if len(inputs) > 1 else None):
+                is_alike = task is not None and one.backbone == made[-1].text.backbone
+                task = one.task(model, where, order=order, like=task if is_alike else None)
+            if not made:
+                _check_all(task, inputs)
+            called = name or getattr(getattr(task.model, "backbone", None), "name", "design")
+            keep = partial(_keep, file, task, str(called), text.temperature, seed)
+            determined = infill_record(
+                replace(task, oracle=task.oracle.rechecking(faults.recheck)),
+                rule,
+                temperature=text.temperature,
+                **{
+                    **asking,
+                    "trace_sequence": None if trace.trace is None else trace_sequence - 1,
+                },
+            )
+            with (
+                output.run_progress(rule.name) as progress,
+                runs.oracle_chain(
+                    task.oracle, faults, {"model": model, **determined.terms}, where
+                ) as chain,
+            ):
+                drawn = fill_in(
+                    replace(task, oracle=chain.oracle),
+                    sampler=sampler,
+                    progress=progress,
+                    on_finished=keep,
+                    trace=trace.trace,
+                    trace_bytes=trace.trace_bytes,
+                    trace_command=runs.this_command(),
+                    **asking,
+                    **named,
+                )
+            seconds = time.perf_counter() - started
+            made.append(designs.Drawn(str(called), one, task, drawn, chain, seconds))
+    if len(inputs) == 1:
+        for only in made:
+            designs.show(console, model, only)
+    else:
+        designs.show_many(console, model, made)
+    output.say_written(console, trace.trace, out)
+    output.write_result(json, designs.record(model, made, len(inputs) > 1))
+    designs.require_complete(made, out)
+
+
+# ----- Around one input -------------------------------------------------------------------------
+
+
+def _opened(
+    out: str | None, force: bool, append: bool
+) -> AbstractContextManager[DesignFile | None]:
+    """Open the file of designs, where one is wanted; before anything is computed."""
+    return nullcontext() if out is None else DesignFile(out, force=force, append=append)
+
+
+def _keep(
+    file: DesignFile | None,
+    task: Task,
+    name: str,
+    temperature: float,
+    seed: int,
+    drawn: SampleBatch,
+) -> None:
+    """Write finished sequences."""
+    if file is not None:
+        file.write(designs_of(drawn, task, name, temperature=temperature, seed=seed))
+
+
+@contextmanager
+def _naming(name: str | None) -> Iterator[None]:
+    """Say which of several inputs is wrong."""
+    try:
+        yield
+    except ValueError as problem:
+        raise problem if name is None else ValueError(f"{name}: {problem}") from None
+
+
+def _check_all(task: Task, inputs: Sequence[Input]) -> None:
+    """Read every further text before the first is filled in: a wrong one is said at once."""
+    for name, one in inputs[1:]:
+        with _naming(name):
+            if one.sequence is not None and task.model is not None:
+                one.template(task.model)
+            elif one.backbone is not None:
+                Backbone.named(one.backbone, one.chains)
+
+
+@contextmanager
+def _saying_where(file: DesignFile | None) -> Iterator[None]:
+    """Say on Ctrl-C what is kept, and how to go on."""
+    try:
+        yield
+    except KeyboardInterrupt as stop:
+        said = str(stop) or "interrupted"
+        if file is not None and file.names:
+            are = "design is" if len(file.names) == 1 else "designs are"
+            said += (
+                f"; {len(file.names)} finished {are} in {file.path}: to go on, repeat the command "
+                "with --append"
+            )
+        raise KeyboardInterrupt(said) from None
 
 
 # ----- What is refused ------------------------------------------------------------------------
@@ -211,66 +300,23 @@ def _checked_settings(
     return named
 
 
-def _require_complete(drawn: SampleBatch, out: str | None) -> None:
-    """End the command with a reason if a sequence stopped before it was complete."""
-    for result in drawn.results:
-        if result.stop is not StopReason.COMPLETED:
-            unwritten = "" if out is None else f"; {out} was not written"
-            output.complain(
-                f"{len(drawn) - drawn.num_completed} of {len(drawn)} stopped: {result.reason}"
-                f"{unwritten}"
-            )
-            raise typer.Exit(output.INFEASIBLE)
+def _check_files(num_inputs: int, json: str | None, out: str | None, append: bool) -> None:
+    """Refuse what does not go with many inputs, and what has no file to be about."""
+    changed = output.changed_options()
+    if append and json is not None:
+        raise ValueError("--json holds all that is drawn: leave it out with --append")
+    if out is None:
+        without = [f"--{name}" for name in ("force", "append") if name in changed]
+        if without:
+            raise ValueError(f"{without[0]} goes with --out FILE")
+    single = [
+        f"--{name}" for name in ("structure", "trace", "checkpoint", "engine") if name in changed
+    ]
+    if num_inputs > 1 and single:
+        raise ValueError(f"{single[0]} must come with one input, got {num_inputs}")
 
 
-# ----- What people and files get ----------------------------------------------------------------
-
-
-def _show(
-    console: Console, model: str, drawn: SampleBatch, seconds: float, chain: runs.Chain
-) -> None:
-    """Print what was drawn and what it cost."""
-    log_probs, scores = drawn.log_probs, drawn.log_likelihoods
-    masked = int((drawn.given[0] == -1).sum())
-    shown = {
-        "sequences": len(drawn),
-        "masks in each": masked,
-        "evaluations, all together": drawn.ledger.total,
-        "of a sequence": f"{np.mean([one.total for one in drawn.ledgers]):.1f}",
-        "tokens per evaluation": number(drawn.tokens_per_forward, ".3g", "none"),
-        "sequential stages": drawn.ledger.depth,
-        "evaluations for measuring": drawn.measuring.total,
-        **({"repeated to compare": drawn.num_rechecked} if drawn.num_rechecked else {}),
-        **({"not repeated": drawn.num_recheck_skipped} if drawn.num_recheck_skipped else {}),
-        **chain.rows(),
-        "seconds": f"{seconds:.1f}",
-    }
-    if log_probs is not None and masked:
-        shown["mean log-probability when drawn"] = f"{log_probs.mean():.3f}"
-    if scores is not None and masked:
-        shown["mean log-likelihood, chain rule"] = number(scores.mean(), ".3f", "none")
-    console.print(output.key_value_table(f"{model}, {drawn.results[0].sampler}", shown))
-    if drawn.choice is not None:
-        console.print(Text(str(drawn.choice)))
-    texts = list(drawn.texts or ())
-    for one in texts[:SHOWN]:
-        console.print(Text(one), soft_wrap=True)
-    if len(texts) > SHOWN:
-        console.print(Text(f"... and {len(texts) - SHOWN} more", style="dim"))
-
-
-def _record(model: str, drawn: SampleBatch, seconds: float) -> dict[str, Any]:
-    return {
-        "model": model,
-        **drawn.summary(),
-        "measuring": drawn.measuring.total,
-        "rechecked": drawn.num_rechecked,
-        "recheck_skipped": drawn.num_recheck_skipped,
-        "seconds": seconds,
-        "texts": drawn.texts,
-        "log_probs": drawn.log_probs,
-        "log_likelihoods": drawn.log_likelihoods,
-    }
+# ----- Completions ------------------------------------------------------------------------------
 
 
 def _show_completions(console: Console, model: str, found: Completions) -> None:

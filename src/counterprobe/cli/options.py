@@ -19,7 +19,9 @@ import typer
 from counterprobe.cli import output
 from counterprobe.engines import ENGINES, AnyEngine, RayCluster, ShardedOracle, engine_named
 from counterprobe.files import read_bytes
+from counterprobe.infilling.fasta import FastaRecord, parse_fasta
 from counterprobe.infilling.task import ModelOracle, Task, make_task
+from counterprobe.models import MaskedModel, Template
 from counterprobe.models.proteins.backbones import SHIPPED
 from counterprobe.models.registry import options_of
 from counterprobe.models.residues import Choices
@@ -158,7 +160,8 @@ class Text:
     sequence: Annotated[
         str | None,
         in_model(
-            help="The text with masks, written [MASK]; X too for proteins. '@FILE' reads a file.",
+            help="The text with masks, written [MASK]; X too for proteins. '@FILE' reads a file, "
+            "also of many FASTA records.",
             show_default="everything masked, where the model knows its length",
         ),
     ] = None
@@ -168,7 +171,8 @@ class Text:
     backbone: Annotated[
         str | None,
         in_model(
-            help="For proteinmpnn and frame2seq: 1ubi, 1ake, or a PDB or mmCIF file.",
+            help="For proteinmpnn and frame2seq: 1ubi, 1ake, or a PDB or mmCIF file; several "
+            "with commas.",
             show_default="1ubi",
         ),
     ] = None
@@ -227,6 +231,7 @@ class Text:
         *,
         order: str | None = None,
         is_probed: bool = False,
+        like: Task | None = None,
     ) -> Task:
         """Load a model for its text, spread over an engine until the command ends.
 
@@ -238,6 +243,8 @@ class Text:
             That of ProteinMPNN.
         is_probed : bool
             Whether dependence is looked for, of which temperature 0 leaves none.
+        like : Task, optional
+            One of the same model on the same backbone, which is then not loaded again.
         """
         if is_probed and not self.temperature > 0:
             raise ValueError(
@@ -252,6 +259,8 @@ class Text:
         text, named = read_sequence(self.sequence), self.named(model, order)
         named["temperature"] = self.temperature
         if engine is None:
+            if like is not None and like.model is not None:
+                return make_task(like.model, text, **{**named, "model_options": {}})
             task = make_task(model, text, **named)
             for note in getattr(getattr(task.model, "backbone", None), "notes", ()):
                 output.complain(f"{self.backbone}: {note}")
@@ -267,6 +276,12 @@ class Text:
         # What is left to do when tokens are drawn: other temperatures are the oracle's own.
         left = 0.0 if self.temperature == 0 else 1.0
         return replace(make_task(sharded), num_measured=sharded.num_measured, temperature=left)
+
+    def template(self, model: MaskedModel) -> Template:
+        """Let a loaded model read the text, with what was chosen of its residues."""
+        assert self.sequence is not None
+        chosen = {name: value for name, value in self._chosen().items() if value is not None}
+        return model.template(self.sequence, allowed=self.allowed, **chosen)
 
     def named(self, model: str, order: str | None = None) -> dict[str, Any]:
         """Return what ``make_task`` takes beside the text; refuse options of another model."""
@@ -305,17 +320,21 @@ def read_sequence(sequence: str | None) -> str | None:
     """Return a text given directly or, after ``@``, in a file: FASTA without its header."""
     if sequence is None or not sequence.startswith("@"):
         return sequence
-    file = sequence[1:]
+    records = read_records(sequence)
+    if len(records) > 1:
+        raise ValueError(
+            f"{sequence[1:]} holds {len(records)} sequences; this command takes one at a time"
+        )
+    return records[0].sequence
+
+
+def read_records(sequence: str) -> list[FastaRecord]:
+    """Return the records of a file that was named after ``@``."""
     try:
-        text = read_bytes(file, MOST_TEXT).decode("utf-8").strip()
+        text = read_bytes(sequence[1:], MOST_TEXT).decode("utf-8")
     except UnicodeDecodeError:
-        raise ValueError(f"--sequence @{file} must name a text file in UTF-8") from None
-    if not text.startswith(">"):
-        return text
-    _, *lines = text.splitlines()
-    if any(line.startswith(">") for line in lines):
-        raise ValueError(f"{file} holds several sequences; one is filled in at a time")
-    return "".join(line.strip() for line in lines)
+        raise ValueError(f"--sequence {sequence} must name a text file in UTF-8") from None
+    return parse_fasta(text, sequence[1:])
 
 
 # ----- Engines ------------------------------------------------------------------------------

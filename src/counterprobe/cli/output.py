@@ -47,8 +47,8 @@ DONE, FAILED, BAD_INPUT, INFEASIBLE, INTERRUPTED = 0, 1, 2, 3, 130
 BAD = (ValueError, OSError, OverflowError, MissingExtra, StructureError, CheckpointError)
 # Options that say where results go and how work is done: what comes out is the same without them.
 BESIDE = frozenset(
-    "json out plot tokens trace trace_bytes trace_sequence verbose checkpoint retries timeout "
-    "engine workers address gpus".split()
+    "json out force append plot tokens trace trace_bytes trace_sequence verbose checkpoint "
+    "retries timeout engine workers address gpus".split()
 )
 # Columns below which a table has narrow gaps.
 NARROW = 60

@@ -66,6 +66,7 @@ def infill(
     max_submissions: int | None = None,
     at_once: int = AT_ONCE,
     callback_on_step_end: Callable[[InfillStep], object] | None = None,
+    on_finished: Callable[[SampleBatch], object] | None = None,
     progress: bool | Callable[[Progress], None] = True,
     template_options: Mapping[str, Any] | None = None,
     model_options: Mapping[str, Any] | None = None,
@@ -115,6 +116,9 @@ def infill(
     template_options : mapping, optional
         Which residues are designed, fixed or tied, as ``model.template`` takes it:
         ``{"design": "A10-25"}``.
+    on_finished : callable, optional
+        Called with a ``SampleBatch`` of sequences, texts included, as soon as they are finished;
+        with ``likelihood_orders`` when all of them are scored.
     model_options : mapping, optional
         For loading a model by name: ``device``; ``backbone`` of ProteinMPNN and Frame2seq;
         ``download=True`` for one of the hub.
@@ -197,6 +201,7 @@ def infill(
                 **terms,
                 "log_probs": True,
                 "on_step": _spelled(callback_on_step_end, task),
+                "on_finished": None if likelihood_orders else _with_texts(on_finished, task),
                 "progress": progress,
                 "listener": recorder,
                 "listen_to": trace_sequence,
@@ -218,13 +223,25 @@ def infill(
                 at_once=at_once,
             )
             scores, measuring = scored.values, measuring + scored.ledger
-    return replace(
+    drawn = replace(
         drawn,
         texts=task.texts(drawn.sequences),
         ledger=drawn.ledger + checked,
         log_likelihoods=scores,
         measuring=measuring,
     )
+    if on_finished is not None and likelihood_orders:
+        on_finished(drawn)
+    return drawn
+
+
+def _with_texts(
+    callback: Callable[[SampleBatch], object] | None, task: Task
+) -> Callable[[SampleBatch], object] | None:
+    """Return what hands finished sequences on with their texts, where somebody wants them."""
+    if callback is None:
+        return None
+    return lambda drawn: callback(replace(drawn, texts=task.texts(drawn.sequences)))
 
 
 def _spelled(

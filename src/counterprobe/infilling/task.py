@@ -20,7 +20,7 @@ from counterprobe.models import MaskedModel, Template, load
 from counterprobe.models.template import Allowed
 from counterprobe.oracles import Oracle, OracleInfo, Query, Reply, as_oracle
 from counterprobe.run.ledger import Ledger
-from counterprobe.states import all_masked, as_states
+from counterprobe.states import MASK, all_masked, as_states
 from counterprobe.trace import About, Recorder
 
 __all__ = ["ModelOracle", "Task", "about_task", "as_model", "make_task", "recorder_for"]
@@ -43,6 +43,9 @@ class Task:
         What is left to do when tokens are drawn: 1 where the oracle's law has it already.
     model : MaskedModel, optional
         What made the oracle; a plain oracle has none.
+    native : tuple of str, optional
+        The letter of every residue, tied ones apart, before any was to be designed: that of the
+        structure file or of the text; empty where it is unknown.
     """
 
     oracle: Oracle
@@ -51,6 +54,7 @@ class Task:
     num_measured: int
     temperature: float
     model: MaskedModel | None = None
+    native: tuple[str, ...] | None = None
 
     @property
     def probed(self) -> Oracle:
@@ -71,10 +75,12 @@ class Task:
         if structure.length == len(self.given):
             differing = np.flatnonzero(structure.given != self.given)
             if len(differing):
+                first = int(differing[0])
+                named = str(first + 1) if self.template is None else self.template.name_of(first)
                 raise StructureError(
                     "this structure was found for another text, which differs at "
-                    f"{len(differing)} of {structure.length} positions, first at position "
-                    f"{differing[0]}; discover one for this text"
+                    f"{len(differing)} of {structure.length} positions, first at {named}; "
+                    "discover one for this text"
                 )
         return check_oracle(structure, self.probed)
 
@@ -191,6 +197,7 @@ def make_task(
                 f"{', '.join(sorted(oracle_options))} must be settled where the oracle is made"
             )
         return _task_of_oracle(model, template, allowed, temperature, template_options)
+    native = _native(known, template, template_options or {})
     if not isinstance(template, Template):
         template = _read(known, template, allowed, template_options or {})
     elif template_options:
@@ -201,14 +208,14 @@ def make_task(
         template = template.allow(allowed)
     if template.is_complete:
         unasked = _Unasked(known.name, template)
-        return Task(unasked, template.given, template, 0, temperature, known)
+        return Task(unasked, template.given, template, 0, temperature, known, native)
     options = dict(oracle_options or {})
     left = temperature
     if temperature > 0:  # 0 is no law of a model: it is how tokens are drawn
         options, left = {"temperature": temperature, **options}, 1.0
     oracle = known.oracle(template, **options)
     num_measured = int(getattr(oracle, "num_evaluated", 0))
-    return Task(oracle, template.given, template, num_measured, left, known)
+    return Task(oracle, template.given, template, num_measured, left, known, native)
 
 
 def as_model(model: Any, options: Mapping[str, Any] | None = None) -> MaskedModel | None:
@@ -261,6 +268,18 @@ def _read(
         )
     given = () if text is None else (text,)
     return model.template(*given, allowed=allowed, **chosen)
+
+
+def _native(model: MaskedModel, text: Any, chosen: Mapping[str, Any]) -> tuple[str, ...] | None:
+    """Return the letters that there were before any was chosen to be designed."""
+    backbone = getattr(model, "backbone", None)
+    if backbone is not None:
+        return tuple(backbone.sequence)
+    if not isinstance(text, str) or not chosen:
+        return None
+    plain = model.template(text)
+    letters = [plain.spell(plain.vocabulary[k : k + 1]) for k in range(plain.vocab_size)]
+    return tuple("" if token == MASK else letters[token] for token in plain.given)
 
 
 def _task_of_oracle(

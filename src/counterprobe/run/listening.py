@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from counterprobe.run.transcript import Event, Note
     from counterprobe.run.unmasking import Unmasking
 
-__all__ = ["Ended", "Listener", "Opening"]
+__all__ = ["Ended", "Listener", "Opening", "Step"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,3 +138,22 @@ class Listener(Protocol):
     def closed(self, result: Ended) -> None:
         """Hear that the run is over."""
         ...
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """What a commit round left behind.
+
+    Attributes
+    ----------
+    round : int
+        Rounds before this one, in each of these sequences.
+    sequences : ndarray of int, shape (k,)
+        Which sequences committed: one, or all that move in lockstep and are not complete.
+    states : ndarray of int, shape (k, N)
+        Their tokens so far, ``MASK`` elsewhere.
+    """
+
+    round: int
+    sequences: IntArray
+    states: StateArray

@@ -7,6 +7,7 @@ from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import MISSING, asdict, fields
 from typing import Any, Literal, cast, get_args, get_origin, get_type_hints
 
+from counterprobe.arguments import whole_number
 from counterprobe.discovery import SoftStructure, Structure
 from counterprobe.samplers.auto import Auto
 from counterprobe.samplers.balanced import OneBatch, RandomBalanced, Spread
@@ -43,6 +44,7 @@ from counterprobe.samplers.structured import Structured
 __all__ = [
     "SAMPLERS",
     "Orders",
+    "as_groups",
     "as_sampler",
     "build_sampler",
     "default_orders",
@@ -278,3 +280,13 @@ def _parse(name: str, value: Any, hint: Any) -> Any:
             kind = "an integer" if hint is int else "a number"
             raise ValueError(f"{name} must be {kind}, got {value!r}") from None
     return value
+
+
+def as_groups(orders: Orders | int, count: int) -> int:
+    """Return how many groups of sequences decide on their own."""
+    if isinstance(orders, str):
+        if orders not in get_args(Orders):
+            known = ", ".join(get_args(Orders))
+            raise ValueError(f"orders must be {known} or a number of groups; got {orders!r}")
+        return 1 if orders == "shared" else count
+    return min(whole_number("orders", orders, at_least=1), count)
