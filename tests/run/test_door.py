@@ -361,7 +361,7 @@ def test_a_zero_warns_once_and_only_where_it_is_seen(uniform_oracle):
     zero = Reply(cp.rows.DenseRows(np.array([[0.5, 0.5], [0.0, 1.0]])))
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        for reply, so_far in ((plain, 0), (zero, 1), (zero, 1), (plain, 1)):
+        for reply, so_far in ((plain, 0), (zero, 1), (zero, 1), (plain, 1), (zero, 1)):
             check(reply, ASKED)
             assert len(caught) == so_far
         ReplyCheck(uniform_oracle(3, 2).info)(zero, ASKED)

@@ -97,6 +97,13 @@ def test_a_run_with_rechecks_is_resumed_with_the_budget_it_had(table_law, tmp_pa
         cp.sample(oracle, "sequential", max_submissions=9, progress=False)
 
 
+@pytest.mark.parametrize("share", [-0.5, 1.0001, 2])
+def test_a_share_outside_of_0_to_1_is_refused(table_law, share):
+    for refusing in (table_law.oracle().rechecking, Recheck):
+        with pytest.raises(ValueError, match=f"submissions, 0 to 1; got {share}"):
+            refusing(share)
+
+
 # ----- What is chosen, what is asked again, what is compared ----------------------------------
 
 

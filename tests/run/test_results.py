@@ -109,3 +109,24 @@ def test_a_result_without_its_transcript_shows_what_stood_in_the_end(result):
     read = replace(result, undone=2, transcript=Transcript())
     assert read.history.tolist() == result.history.tolist()
     assert len(read.history) == 3
+
+
+def test_a_run_that_stopped_early_has_a_state_and_no_sequence_and_its_summary_says_so(law):
+    run = cp.Unmasking(law.oracle(), max_submissions=1)
+    stopped = Sequential()(run, STREAMS)
+    said = stopped.summary()
+    assert stopped.tokens is None and said["first_tokens"] is None
+    assert (said["stop"], said["reason"]) == ("budget-spent", stopped.reason)
+    assert "_" in repr(stopped)
+
+
+def test_what_a_sampler_has_to_say_is_in_the_summary(result):
+    assert result.notes == result.summary()["notes"] == []
+    assert result.summary()["first_tokens"] == result.tokens[:10].tolist()
+
+    @dataclass(frozen=True)
+    class Telling:
+        notes: tuple[str, ...] = ("two positions were committed singly",)
+
+    told = replace(result, diagnostics=Telling())
+    assert told.notes == told.summary()["notes"] == ["two positions were committed singly"]
