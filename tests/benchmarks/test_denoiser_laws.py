@@ -118,8 +118,8 @@ def test_forest_agrees_with_the_library(seed: int) -> None:
     # A random tree, without some of its edges, so that there are several roots.
     edges = np.array([(rng.integers(i), i) for i in range(1, 12)])[rng.random(11) < 0.8]
     edges = rng.permuted(rng.permutation(12)[edges], axis=1)
-    unary = np.exp(rng.normal(0, 1, (12, 5)))
-    pair = np.exp(rng.normal(0, 1, (len(edges), 5, 5)))
+    unary = np.exp(rng.normal(0, 1, (12, 4)))
+    pair = np.exp(rng.normal(0, 1, (len(edges), 4, 4)))
     truth, law = ForestTruth(unary, edges, pair), cp.ForestLaw(unary, edges, pair)
     tokens = law.sample(30, rng)
     np.testing.assert_allclose(

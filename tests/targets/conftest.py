@@ -15,7 +15,7 @@ from counterprobe.arrays import FloatArray, IntArray, StateArray
 from counterprobe.targets import forests, inference
 
 # Vocabulary size and largest length for each number of classes: at most 4,096 sequences.
-SMALL = {1: (2, 9), 2: (3, 7), 3: (5, 5), 4: (6, 4), 5: (7, 4)}
+SMALL = {1: (2, 9), 2: (3, 7), 3: (5, 5), 4: (6, 4), 8: (8, 4)}
 SHAPES = ("isolated", "star", "path", "tree", "forest")
 
 

@@ -360,7 +360,7 @@ def _arrays(law: ForestLaw, tables: FloatArray, shared: bool) -> ForestArrays:
         stack = stack[edge]
         table_of[child] = np.arange(len(child))
     return ForestArrays(
-        class_range=tuple(range(law.num_classes)),
+        class_range=inference.class_range(law.num_classes),
         position=forest.order.astype(np.int32),
         index=forest.index.astype(np.int32),
         parent=forest.parent.astype(np.int32),

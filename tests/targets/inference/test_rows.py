@@ -179,3 +179,23 @@ def test_only_rows_of_the_states_in_a_range_are_written(kernel, low, high, draw_
         for b, j in zip(readouts.state_index, readouts.position, strict=True)
     ]
     np.testing.assert_allclose(out[inside], np.reshape(expected, out.shape)[inside], atol=1e-12)
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_kernels_for_any_number_of_classes_give_the_bits_of_those_for_few(shape, case):
+    rng = np.random.default_rng([44, *shape.encode()])
+    for length, count in ((65, 1), (65, 9), (65, 40)):
+        law, state, positions = case(rng, shape, length, count)
+        shared = law.arrays._replace(class_range=np.arange(3, dtype=np.int32))
+        found = []
+        for arrays in (law.arrays, shared):
+            scratch = fresh_scratch(law)
+            rows = np.full((len(positions), 3), np.nan)
+            inference.rows_of_state(arrays, scratch, state, positions, rows)
+            pairs = np.full((length, 3, 3), np.nan)
+            log_partition = inference.upward_pass(arrays, scratch)
+            above = law.class_marginals[arrays.position]
+            inference.pair_marginals(arrays, scratch.belief, above, pairs)
+            found.append((rows, log_partition, scratch.belief, pairs))
+        for few, any_number in zip(*found, strict=True):
+            np.testing.assert_array_equal(few, any_number)

@@ -16,13 +16,14 @@ than 1e30, so one message entry lies in ``[1e-30, 1]``; products over many child
 binary exponent for each class and are rescaled every eight factors.
 
 Every kernel reads one law, ``ForestArrays``, and writes into the working memory of one thread,
-``Scratch``. The number of classes is a compile-time constant: it is the length of the tuple
-``class_range``, so that the inner loops are unrolled.
+``Scratch``. Few classes are a compile-time constant, the length of the tuple ``class_range``, so
+that the inner loops are unrolled; larger numbers share one compilation.
 """
 
 from counterprobe.targets.inference.arrays import MAX_SPREAD as MAX_SPREAD
 from counterprobe.targets.inference.arrays import ForestArrays as ForestArrays
 from counterprobe.targets.inference.arrays import Scratch as Scratch
+from counterprobe.targets.inference.arrays import class_range as class_range
 from counterprobe.targets.inference.arrays import make_scratch as make_scratch
 from counterprobe.targets.inference.components import collect_component as collect_component
 from counterprobe.targets.inference.rows import rows_of_state as rows_of_state
