@@ -86,6 +86,7 @@ def test_packed_is_tuned_in_several_settings_and_never_dearer_than_its_defaults(
     assert found.comparison.mean("total") < defaults.mean("total") / 2
 
 
+@pytest.mark.slow
 def test_packed_stands_with_its_defaults_where_no_candidate_is_good_enough():
     found = search(LAW, Packed(), SEEDS, accuracy=0.0, max_submissions=300)
     assert not found.meets

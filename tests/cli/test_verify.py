@@ -81,8 +81,8 @@ def invoke(*arguments: str) -> tuple[int, dict, str]:
     ("arguments", "bound", "meets"),
     [
         (["--set", "failure_budget=0.9", "--oracles", "random"], 0.95, False),
-        (["--hellinger-radius", "0.02"], 0.03, True),
-        (["--case", "kl"], 0.005, True),
+        pytest.param(["--hellinger-radius", "0.02"], 0.03, True, marks=pytest.mark.slow),
+        pytest.param(["--case", "kl"], 0.005, True, marks=pytest.mark.slow),
         # 10 * 1e-5 + 10 log(64) * 0.01
         (["--case", "kl", "--kl-row-budget", "1e-5", "--failure-budget", "0.01"], 0.416, False),
         (["--set", "case=kl", "--kl-tolerance", "0.001"], 0.001, True),

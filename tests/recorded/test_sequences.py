@@ -20,7 +20,13 @@ _spec.loader.exec_module(recorder)
 OF_THE_RUN = ("tokens", "rounds", "stop", "whole", "each", "ledgers")
 
 
-@pytest.mark.parametrize(("family", "length"), recorder.TARGETS)
+TARGETS = [
+    pytest.param(*target, marks=[pytest.mark.slow] if target[1] == recorder.LARGE else [])
+    for target in recorder.TARGETS
+]
+
+
+@pytest.mark.parametrize(("family", "length"), TARGETS)
 def test_tokens_stops_and_ledgers_are_as_recorded(family: str, length: int) -> None:
     assert recorder.differences(family, length) == []
 

@@ -931,13 +931,10 @@ def family_run(family: str, length: int, seed: int) -> bool:
     return holds
 
 
-QUICK = {"hard-matching": 1}
-
-
 @pytest.mark.parametrize("family", cp.families.FAMILIES)
 def test_default_settings_on_every_family(family):
-    # A run fails with chance about two percent; these seeds are fixed.
-    assert all(family_run(family, 512, seed) for seed in range(QUICK.get(family, 2)))
+    # A run fails with chance about two percent; the seed is fixed.
+    assert family_run(family, 512, 0)
 
 
 @pytest.mark.slow

@@ -138,11 +138,11 @@ def results_so_far(file: Path) -> dict[str, dict]:
     return results_of(file) if file.exists() and file.stat().st_size else {}
 
 
-@pytest.mark.parametrize("count", [1, pytest.param(6, marks=pytest.mark.slow)])
+@pytest.mark.slow
 def test_workers_that_die_leave_the_table_of_an_undisturbed_study(
-    program, tiny_file, finished_file, tmp_path, count
+    program, tiny_file, finished_file, tmp_path
 ):
-    deaths(count, 3, program, tiny_file, tmp_path / "study.db")
+    deaths(6, 3, program, tiny_file, tmp_path / "study.db")
     assert table_of(tmp_path / "study.db") == table_of(finished_file)
     assert results_of(tmp_path / "study.db") == results_of(finished_file)
 
@@ -239,8 +239,10 @@ def test_a_finished_study_runs_nothing(finished_file, tiny):
     assert all(study.is_done(cell) for cell in study.cells)
 
 
-def test_progress_counts_up_to_what_was_expected(tiny, tmp_path):
-    small = config_from_dict({**tiny.as_dict(), "sizes": [48], "random": False}, "x")
+def test_workers_change_no_result_and_progress_counts_up_to_what_was_expected(
+    finished_file, tiny, tmp_path
+):
+    small = config_from_dict({**tiny.as_dict(), "name": "one", "sizes": [48]}, "x")
     seen = []
     with Store(tmp_path / "study.db", create=True) as store:
         store.register(small)
@@ -251,13 +253,6 @@ def test_progress_counts_up_to_what_was_expected(tiny, tmp_path):
     assert seen[-1].remaining_seconds == 0
     assert (seen[-1].cells_done, seen[-1].num_cells) == (2, 2)
     assert all(1 <= len(s.running) <= 2 for s in seen[:-1])
-
-
-def test_workers_do_not_change_results(finished_file, tiny, tmp_path):
-    small = config_from_dict({**tiny.as_dict(), "name": "one", "sizes": [48]}, "x")
-    with Store(tmp_path / "study.db", create=True) as store:
-        store.register(small)
-        run_study(store, small, workers=2)
     assert results_of(tmp_path / "study.db").items() <= results_of(finished_file).items()
 
 

@@ -123,10 +123,13 @@ def skewed_tree(
     )
 
 
-@pytest.mark.parametrize("kind", ["binary", "recursive"])
 @pytest.mark.parametrize(
-    ("classes", "unary", "pair"), [(3, 3.0, 0.5), (4, 2.0, 0.5), (3, 2.0, 2.0), (3, 0.0, 5.0)]
-)
+    ("kind", "classes", "unary", "pair"),
+    [
+        ("binary", 3, 3.0, 0.5), ("recursive", 4, 2.0, 0.5), ("recursive", 3, 2.0, 2.0),
+        ("binary", 3, 0.0, 5.0),
+    ],
+)  # fmt: skip
 def test_skewed_trees_are_resolved(kind: str, classes: int, unary: float, pair: float) -> None:
     law = skewed_tree(kind, 300, classes, unary, pair)
     findings, _ = screen(law.oracle())
@@ -308,10 +311,9 @@ def test_noise_does_not_certify_that_two_hubs_are_apart(direction: str) -> None:
     # Errors of a hundred and fifty leaves add up at each hub to more than the edge between them.
     law = cp.families.build("double-star", 300, 190, signs="mixed")
     error = smallest_response(law, draws=1) / 10
-    for seed in range(3):
-        noisy = cp.FrozenNoise(law.oracle(), radius=error**2 / 2, direction=direction, seed=seed)
-        findings, _ = screen(noisy, seed)
-        assert missed(law, findings) == set()
+    noisy = cp.FrozenNoise(law.oracle(), radius=error**2 / 2, direction=direction, seed=0)
+    findings, _ = screen(noisy, 0)
+    assert missed(law, findings) == set()
 
 
 def gated_law() -> cp.ForestLaw:
