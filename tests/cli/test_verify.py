@@ -52,7 +52,7 @@ def test_small_vocabularies_are_infeasible() -> None:
         (["--seeds", "0"], "--seeds must be at least 1"),
         (["--case", "x"], "'tv' or 'kl'"),
         (["--sampler", "x"], "known samplers"),
-        (["--noise", "tv"], "--noise must be 'hellinger' or 'kl', got 'tv'"),
+        (["--noise", "tv"], "noise must be 'hellinger' or 'kl', got 'tv'"),
         (["--kl-tolerance", "0.1"], "kl_tolerance belongs to case 'kl'"),
     ],
 )

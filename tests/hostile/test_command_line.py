@@ -137,4 +137,4 @@ def test_a_traceback_would_be_seen():
 def test_a_vocabulary_that_no_law_can_have_is_refused_before_anything_is_made(vocab):
     result = CliRunner().invoke(app, ["verify", "--vocab", vocab])
     assert result.exit_code == 2
-    assert result.stderr == f"counterprobe: --vocab must lie in 1..1048576, got {vocab}\n"
+    assert result.stderr == f"counterprobe: V must lie in 1..1048576, got {vocab}\n"

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Sequence
 from dataclasses import replace
 from typing import Annotated, Any, get_args
 
@@ -11,7 +9,6 @@ import numpy as np
 import typer
 from rich.console import Console
 
-from counterprobe.arrays import StateArray
 from counterprobe.cli import options, output, runs
 from counterprobe.cli.compare import SamplerNames
 from counterprobe.cli.output import Column, number
@@ -20,7 +17,6 @@ from counterprobe.infilling.comparing import QUALITIES, ModelComparison, Sampler
 from counterprobe.infilling.task import make_task
 from counterprobe.samplers.registry import read_samplers
 from counterprobe.sampling import Orders
-from counterprobe.states import MASK
 
 __all__ = ["compare_models"]
 
@@ -100,19 +96,20 @@ def compare_models(
     chosen = read_samplers(DEFAULT if samplers is None else samplers)
     where = engine.open(faults.timeout)
     task = _masking(text, length).task(model, where)
-    if not (task.given == MASK).any():
-        raise ValueError("--sequence must have at least one mask, got none: nothing to compare")
-    tokens = _read_truth(model, text, truth, task.given)
+    tokens = None
+    if truth is not None:
+        tokens = make_task(model, options.read_sequence(truth), **text.named(model)).given
     kind = quality or ("likelihood" if tokens is None else "recovery")
-    _check_quality(kind, tokens, sweep, evaluate)
+    which: Any = orders
+    shared = ModelComparison(task, count, seed, which, evaluate, max_submissions, kind, tokens)
+    if sweep and kind != "recovery" and not evaluate:
+        raise ValueError(f"--sweep with the quality {kind} must evaluate: leave out --no-evaluate")
     about = {**output.determining()["options"], "device": None, "length": task.oracle.length}
     asked = sweeps_of(chosen) if sweep else {one.label(): one for one in chosen}
     lines: dict[str, list[SamplerOnModel]] = {}
     interrupted = False
     with runs.oracle_chain(task.oracle, faults, {**about, "given": task.given}, where) as chain:
-        task = replace(task, oracle=chain.oracle)
-        which: Any = orders
-        shared = ModelComparison(task, count, seed, which, evaluate, max_submissions, kind, tokens)
+        shared.task = replace(task, oracle=chain.oracle)
         with output.run_progress("reference") as progress:
             shared.draw_reference(progress)
         try:
@@ -160,38 +157,6 @@ def _masking(text: options.Text, length: int | None) -> options.Text:
     if length < 1:
         raise ValueError(f"--length must be at least 1, got {length}")
     return replace(text, sequence="[MASK]" * length)
-
-
-def _check_quality(kind: str, truth: StateArray | None, sweep: bool, evaluate: bool) -> None:
-    """Refuse a quality that cannot be measured."""
-    if kind not in QUALITIES:
-        raise ValueError(f"--quality must be one of {', '.join(QUALITIES)}; got {kind!r}")
-    if kind == "recovery" and truth is None:
-        raise ValueError("--quality recovery must come with --truth, the text without masks")
-    if sweep and kind != "recovery" and not evaluate:
-        raise ValueError(f"--sweep with the quality {kind} must evaluate: leave out --no-evaluate")
-
-
-def _read_truth(
-    model: str, text: options.Text, truth: str | None, given: StateArray
-) -> StateArray | None:
-    """Return the tokens of the text without masks; refuse another text."""
-    if truth is None:
-        return None
-    whole = replace(text, design=None, fixed=None)
-    tokens = make_task(model, options.read_sequence(truth), **whole.named(model)).given
-    if len(tokens) != len(given) or (tokens == MASK).any():
-        raise ValueError(
-            f"--truth must be the sequence of {len(given)} positions without masks, got "
-            f"{len(tokens)} positions, {int((tokens == MASK).sum())} of them masked"
-        )
-    differing = np.flatnonzero((given != MASK) & (given != tokens))
-    if len(differing):
-        raise ValueError(
-            "--truth must agree with --sequence where that is given, but differs at position "
-            f"{differing[0]}"
-        )
-    return tokens
 
 
 # ----- What people see ------------------------------------------------------------------------
@@ -245,9 +210,14 @@ def _show_scores(
     console: Console, shared: ModelComparison, lines: dict[str, list[SamplerOnModel]]
 ) -> None:
     """Print one line a sampler, the best first."""
-    scores, points = shared.scores(lines), shared.points(lines)
-    ranked = sorted(scores, key=lambda name: -np.nan_to_num(scores[name], nan=-1.0))
-    rows = [[name, *_score_cells(points[name], scores[name])] for name in ranked]
+    scores = shared.scores(lines)
+    rows = []
+    for name in sorted(scores, key=lambda name: -np.nan_to_num(scores[name], nan=-1.0)):
+        ends = shared.extremes(lines[name])
+        cells = ["-", "-", "-"]
+        if ends is not None:
+            cells = [f"{ends[0]:.1f}", f"{ends[1]:.2f}", f"{scores[name]:.1f}"]
+        rows.append([name, str(len(shared.points(lines)[name])), *cells])
     note = (
         "AUP: area under quality against tokens per forward over a sampler's settings, after the "
         "d3LLM leaderboard; settings more than 5 points below the slowest do not count."
@@ -256,12 +226,3 @@ def _show_scores(
         note += " A model likes what is ordinary: read it beside the diversity."
     title = f"Quality under parallelism, {QUALITIES[shared.kind]}, in percent"
     output.print_table(console, title, SCORES, rows, [note])
-
-
-def _score_cells(line: Sequence[tuple[float, float]], score: float) -> list[str]:
-    known = sorted((p for p in line if not math.isnan(p[1])), key=lambda p: (p[0], -p[1]))
-    if not known:
-        return [str(len(line)), "-", "-", "-"]
-    slowest = known[0][1]
-    fastest = max(speed for speed, quality in known if quality >= slowest - 5)
-    return [str(len(line)), f"{slowest:.1f}", f"{fastest:.2f}", f"{score:.1f}"]

@@ -47,6 +47,8 @@ SHAPES = ("path", "star", "hub", "isolated")
 # Seven leaves move a hub's row by 0.04 at least; these resolve that with some room.
 MOST_LEAVES = 7
 HUB_EPSILON, HUB_VOCAB = 0.02, 256
+# No model has more; the tables of a law of as many take some dozens of megabytes.
+MOST_TOKENS = 1 << 20
 # Of a tail tolerance only what is strictly below signal - 4 row_error keeps edges resolvable.
 JUST_BELOW = 0.999
 
@@ -227,6 +229,15 @@ def prepare(
     **theorem
         ``epsilon``, ``case`` and budgets, as ``PackedTheory`` takes them.
     """
+    if not 10 <= length <= 14:
+        raise ValueError(f"N must lie in 10..14: theory needs 10, exactness few; got {length}")
+    if vocab_size is not None and not 1 <= vocab_size <= MOST_TOKENS:
+        raise ValueError(f"V must lie in 1..{MOST_TOKENS}, got {vocab_size}")
+    unknown = [name for name in oracles if name not in ORACLES]
+    if unknown or not oracles:
+        raise ValueError(f"unknown oracle {unknown}; known oracles: {', '.join(ORACLES)}")
+    if noise not in (None, "hellinger", "kl"):
+        raise ValueError(f"noise must be 'hellinger' or 'kl', got {noise!r}")
     own, is_theory = dict(settings or {}), sampler == PackedTheory.name
     is_hub = family is None and shape == "hub"
     accuracy = {"epsilon": HUB_EPSILON if is_hub else 0.1}

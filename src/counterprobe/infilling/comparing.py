@@ -84,6 +84,29 @@ class ModelComparison:
     truth: StateArray | None = None
     _reference: SampleBatch | None = field(default=None, init=False)
 
+    def __post_init__(self) -> None:
+        """Refuse what cannot be compared, and a truth that is another text."""
+        given, truth = self.task.given, self.truth
+        if not (given == MASK).any():
+            raise ValueError("the text must have at least one mask, got none: nothing to compare")
+        if self.kind not in QUALITIES:
+            raise ValueError(f"quality must be one of {', '.join(QUALITIES)}; got {self.kind!r}")
+        if truth is None:
+            if self.kind == "recovery":
+                raise ValueError("quality recovery must come with the truth: a text without masks")
+            return
+        if len(truth) != len(given) or (truth == MASK).any():
+            raise ValueError(
+                f"the truth must be the text of {len(given)} positions without masks, got "
+                f"{len(truth)} positions, {int((truth == MASK).sum())} of them masked"
+            )
+        differing = np.flatnonzero((given != MASK) & (given != truth))
+        if len(differing):
+            raise ValueError(
+                "the truth must agree with the text where that is given, but differs at position "
+                f"{differing[0]}"
+            )
+
     @property
     def num_masked(self) -> int:
         """Positions that are to be drawn."""
@@ -152,6 +175,18 @@ class ModelComparison:
         if quality.batch_kl is None:
             return math.nan
         return 100 * math.exp(-quality.batch_kl.value / max(1, int(masked[0].sum())))
+
+    def extremes(self, line: list[SamplerOnModel]) -> tuple[float, float] | None:
+        """Return the quality of the slowest setting, and the speed of the fastest within 5 points.
+
+        None where nothing of a line was measured.
+        """
+        points = self.points({"": line})[""]
+        known = sorted((p for p in points if not math.isnan(p[1])), key=lambda p: (p[0], -p[1]))
+        if not known:
+            return None
+        slowest = known[0][1]
+        return slowest, max(speed for speed, quality in known if quality >= slowest - 5)
 
     def points(
         self, lines: dict[str, list[SamplerOnModel]]
