@@ -5,6 +5,7 @@ from functools import partial
 from pathlib import Path
 
 import pytest
+import transformers
 
 import command_line
 from counterprobe.models import Backbone
@@ -83,6 +84,11 @@ def test_a_backbone_with_a_gap_and_a_missing_atom_keeps_every_residue(tmp_path):
     assert len(text) == 18
     fixed = [0, 4, *range(10, 18)]
     assert [text[k] for k in fixed] == [gapped.sequence[k] for k in fixed]
+    filled = record_of(*MODEL, file, "--fill-gaps", "--design", "A2-12,A9,A10")["texts"][0]
+    assert len(filled) == 20 and "X" not in filled
+    assert "A9 must be designed, as no letter of it is known" in refused(
+        *MODEL, file, "--fill-gaps", "--design", "A2-4"
+    )
     missing = refused(*MODEL, file, "--design", "A9")
     assert "chain A has no residue 9; it has 1 to 20, 18 of them" in missing
 
@@ -107,6 +113,19 @@ def test_sequences_are_chosen_from_by_number():
     assert text[2] == text[4] == text[26]
     same = record_of(*HEAVY, "XXQLXX", "--fixed", "3-4")["texts"][0]
     assert same[2:4] == "QL"
+
+
+def test_a_folder_of_a_protein_model_is_chosen_from_too(tmp_path):
+    config = transformers.EsmcConfig(
+        hidden_size=16, num_hidden_layers=1, num_attention_heads=2, intermediate_size=32
+    )
+    transformers.EsmcForMaskedLM(config).save_pretrained(tmp_path)
+    transformers.EsmcTokenizer().save_pretrained(tmp_path)
+    arguments = ("--model", tmp_path, "--device", "cpu", "--sequence", "MKTAYIAKQR")
+    record = record_of(*arguments, "--design", "2-3", "--tied", "2-3=9-10", "--omit", "KRU")
+    text = record["texts"][0]
+    assert text[1:3] == text[8:10] and not set(text[1:3]) & set("KRU")
+    assert text[0] + text[3:8] == "MAYIAK"
 
 
 @pytest.mark.parametrize("weights", ["soluble_v_48_010", "file"])

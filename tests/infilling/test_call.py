@@ -1,10 +1,13 @@
 """One call from a model and a text to finished texts."""
 
+import pickle
+
 import numpy as np
 import pytest
 
 import counterprobe as cp
 from counterprobe import models, testing
+from counterprobe.infilling.task import ModelOracle
 from counterprobe.oracles import as_oracle
 from counterprobe.samplers import SAMPLERS
 
@@ -176,11 +179,51 @@ def test_what_contradicts_an_oracle_is_refused(forest_law, spelled):
         ({"template": "XXBXX"}, "an oracle reads no text"),
         ({"allowed": "AB"}, "allowed must be settled where the oracle is made"),
         ({"template": model.template("XXBXX", allowed="AB")}, "the one that the oracle was made"),
+        ({"template_options": {"design": "2"}}, "design must be settled where the oracle is made"),
         ({"oracle_options": {"row_error": 0.1}}, "row_error must be settled"),
         ({"model_options": {"device": "cpu"}}, "is loaded already"),
     ):
         with pytest.raises(ValueError, match=said):
             cp.infill(oracle, progress=False, **arguments)
+
+
+def test_residues_are_chosen_where_a_model_is_told_so():
+    told = {"template_options": {"design": "2-3", "tied": "2=5", "omit": None}}
+    heavy = models.load("sapiens-heavy", device="cpu")
+    drawn = cp.infill(heavy, "EVQLVES", sampler="sequential", progress=False, **told)
+    assert drawn.ledger.total == 2
+    assert drawn.texts[0][1] == drawn.texts[0][4]
+    with pytest.raises(ValueError, match="design, omit, tied must be settled where the template"):
+        cp.infill(heavy, heavy.template("EVX"), progress=False, **told)
+
+    class Plain:
+        """A model that reads texts and nothing else."""
+
+        name = "plain"
+
+        def template(self, text, *, allowed=None):
+            return heavy.template(text, allowed=allowed)
+
+        def oracle(self, template):
+            return heavy.oracle(template)
+
+    with pytest.raises(ValueError, match="model 'plain' cannot be told design, omit, tied"):
+        cp.infill(Plain(), "EVX", progress=False, **told)
+
+
+def test_the_oracle_of_a_worker_is_tied_too():
+    make = pickle.loads(
+        pickle.dumps(
+            ModelOracle(
+                "sapiens-heavy",
+                "EVXXXES",
+                template_options={"tied": "3=5", "rules": {"3": "-C W:1"}},
+                model_options=CPU,
+            )
+        )
+    )
+    template = pickle.loads(pickle.dumps(make().template))
+    assert make().length == 6 and template.text(np.zeros(6, dtype=int)) == "AAAAAAA"
 
 
 def test_real_antibodies_are_filled_in():

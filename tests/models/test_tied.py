@@ -112,6 +112,39 @@ def test_in_contact_copies_do_not_see_each_other_in_any_order(near):
     np.testing.assert_allclose(dense(finished.rows), alone[order], atol=2e-5)
 
 
+def test_in_contact_the_package_differs_by_what_later_copies_see_of_earlier_ones():
+    """With the first of two shown to the second, without its letter, its rows are found."""
+    backbone = copies(PIECE, "AB", (41.0, 45.0, 0.0))
+    model = models.load("proteinmpnn", backbone=backbone, device="cpu")
+    pairs, omitted = [[k, k + 50] for k in range(50)], np.eye(21)[20]
+    noise = np.tile(1 + np.random.default_rng(1).random(50), 2)
+    theirs = Package(model).tied_sample(
+        noise, np.zeros(100, int), np.ones(100), pairs,
+        weights=np.ones(100), temperature=1.0, omitted=omitted, bias=np.zeros((100, 21)), seed=5,
+    )  # fmt: skip
+    tokens, rows = theirs["S"][0], theirs["probs"][0]
+    template = model.template(symmetric="A,B")
+    run = Followed(model.oracle(template, order="commit", row_error=1e-6), template.given)
+    decoder, sequence, apart = model.decoder, torch.zeros(1, dtype=torch.int64), 0.0
+    states = decoder.start(1)
+    for first in theirs["decoding_order"][0][::2].tolist()[:20]:
+        logits = torch.zeros(20)
+        for one in torch.tensor([[first % 50], [first % 50 + 50]]):
+            decoder.decode(states, sequence, one)
+            logits += decoder.logits(states, sequence, one)[0, :20] / 2
+            for number, parts in list(enumerate(decoder._parts))[1:]:
+                below = states.hidden[number - 1][0, one]
+                states.offered[number][0, one] = below @ parts.inner.T - parts.nodes[one]
+        where, drawn = np.array([first % 50]), tokens[[first % 50]]
+        np.testing.assert_allclose(torch.softmax(logits, dim=0), rows[first, :20], atol=2e-5)
+        mine = dense(run.rows(where))[0]
+        apart = max(apart, float(np.abs(mine - rows[first, :20].numpy()).sum()) / 2)
+        for one in torch.tensor([[first % 50], [first % 50 + 50]]):
+            decoder.reveal(states, sequence, one, drawn)
+        run.push(where, drawn.numpy())
+    assert 0.01 < apart < 0.5
+
+
 # ----- Against a plain reference ------------------------------------------------------------
 
 

@@ -110,6 +110,8 @@ def infill(
 
     counterprobe infill --model sapiens-heavy --sequence EVQLVESGXGLVQPGGSLRXSC --top-k 5
 
+    counterprobe infill --model proteinmpnn --backbone dimer.pdb --symmetric A,B --design A10-25
+
     counterprobe infill --model proteinmpnn --backbone 1ake --count 1000 --checkpoint run.log --out
     designs.fasta
     """

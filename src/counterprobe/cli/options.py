@@ -182,6 +182,10 @@ class Text:
             help="The chains to read from that file, such as B,A.", show_default="all of them"
         ),
     ] = None
+    fill_gaps: Annotated[
+        bool,
+        in_model("--fill-gaps", help="Residues that it leaves out within a chain are given too."),
+    ] = False
     weights: Annotated[
         str | None,
         in_model(help="Which weights a model takes, where it has several, or a file of them."),
@@ -289,8 +293,9 @@ class Text:
         takes = (*options_of(model), *(("order",) if model == "proteinmpnn" else ()))
         others = {k: value for k, value in {**loading, "order": order}.items() if k not in takes}
         refuse_given(f"{{}} must come with a model that takes it, got --model {model}", **others)
-        if self.chains is not None and (self.backbone is None or self.backbone in SHIPPED):
-            raise ValueError("--chains must come with a structure file as --backbone")
+        if self.backbone is None or self.backbone in SHIPPED:
+            of_files = {"chains": self.chains, "fill_gaps": self.fill_gaps or None}
+            refuse_given("{} must come with a structure file as --backbone", **of_files)
         loading["device"] = self.device
         return {
             "allowed": self.allowed,
@@ -306,7 +311,8 @@ class Text:
     def _loading(self) -> dict[str, Any]:
         """Return what only some models take, None where it was not given."""
         given = {name: getattr(self, name) for name in ("backbone", "chains", "weights")}
-        return {**given, "download": self.download or None}
+        flags = {name: getattr(self, name) or None for name in ("fill_gaps", "download")}
+        return given | flags
 
     def refuse(self) -> None:
         """Refuse what only a model has, where none was named."""

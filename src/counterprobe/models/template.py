@@ -114,8 +114,9 @@ class Template:
 
     def __repr__(self) -> str:
         """Say how much is to be filled in."""
+        tied = "" if self.tied is None else f", which {len(self.slots)} residues are tied into"
         return (
-            f"Template({len(self.masked)} of {self.length} positions masked, "
+            f"Template({len(self.masked)} of {self.length} positions masked{tied}, "
             f"{self.vocab_size} tokens: {self.text(self.given)[:60]!r})"
         )
 

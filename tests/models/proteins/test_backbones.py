@@ -135,8 +135,13 @@ def test_everything_comes_back_from_a_file_of_arrays(ubiquitin, tmp_path):
     for name in ("sequence", "name", "insertions", "chain_ids", "remarks", "labels"):
         assert getattr(again, name) == getattr(backbone, name)
     assert again.labels == ("H6A", "H7", "H8")
-    with pytest.raises(ValueError, match="chains are chosen when a structure file is read"):
-        Backbone.named(tmp_path / "small.npz", "H")
+    for name in (tmp_path / "small.npz", "1ubi"):
+        with pytest.raises(
+            ValueError, match="are chosen, and gaps filled, when .* out chains for"
+        ):
+            Backbone.named(name, "H")
+        with pytest.raises(ValueError, match="leave out fill_gaps for"):
+            Backbone.named(name, fill_gaps=True)
 
 
 def test_what_is_no_backbone_is_refused_in_one_line(tmp_path, monkeypatch):

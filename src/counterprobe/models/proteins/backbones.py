@@ -268,15 +268,22 @@ class Backbone:
         return cls.load(_FOLDER / f"{name}.npz")
 
     @classmethod
-    def named(cls, name: str | Path, chains: str | Sequence[str] | None = None) -> Backbone:
+    def named(
+        cls,
+        name: str | Path,
+        chains: str | Sequence[str] | None = None,
+        *,
+        fill_gaps: bool = False,
+    ) -> Backbone:
         """Return a shipped backbone by its name, or read a file: a structure, or a saved one."""
-        if str(name) in SHIPPED:
-            return cls.shipped(str(name))
-        if Path(name).suffix == ".npz":
-            if chains is not None:
-                raise ValueError("chains are chosen when a structure file is read; leave them out")
-            return cls.load(name)
-        return cls.from_file(name, chains)
+        if str(name) in SHIPPED or Path(name).suffix == ".npz":
+            if chains is not None or fill_gaps:
+                raise ValueError(
+                    "chains are chosen, and gaps filled, when a structure file is read; leave out "
+                    f"{'chains' if chains is not None else 'fill_gaps'} for {str(name)!r}"
+                )
+            return cls.shipped(str(name)) if str(name) in SHIPPED else cls.load(name)
+        return cls.from_file(name, chains, fill_gaps=fill_gaps)
 
     @classmethod
     def from_file(

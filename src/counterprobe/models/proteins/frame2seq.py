@@ -70,6 +70,7 @@ def load_frame2seq(
     backbone: Backbone | str | Path = "1ubi",
     *,
     chains: str | Sequence[str] | None = None,
+    fill_gaps: bool = False,
     weights: str | None = None,
     tf32: bool = False,
     device: Any = None,
@@ -81,6 +82,8 @@ def load_frame2seq(
     backbone : Backbone, or path of a PDB or mmCIF file, or "1ubi" or "1ake"
     chains : str or sequence of str, optional
         Names of the chains to read from a file, such as ``"B,A"``; all by default.
+    fill_gaps : bool
+        Whether residues that a file leaves out within a chain are positions too.
     weights : str, optional
         One of its networks, ``model1``, ``model2`` or ``model3``; by default all three, whose
         logits are averaged.
@@ -92,7 +95,7 @@ def load_frame2seq(
         A GPU where there is one, by default.
     """
     if not isinstance(backbone, Backbone):
-        backbone = Backbone.named(backbone, chains)
+        backbone = Backbone.named(backbone, chains, fill_gaps=fill_gaps)
     if weights is not None and weights not in NETWORKS:
         raise ValueError(
             f"weights must be one of {', '.join(NETWORKS)}, or left out for all; got {weights!r}"

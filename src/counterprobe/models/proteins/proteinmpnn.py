@@ -73,6 +73,7 @@ def load_proteinmpnn(
     backbone: Backbone | str | Path = "1ubi",
     *,
     chains: str | Sequence[str] | None = None,
+    fill_gaps: bool = False,
     weights: str | Path = DEFAULT,
     device: Any = None,
 ) -> InverseFolding:
@@ -83,6 +84,8 @@ def load_proteinmpnn(
     backbone : Backbone, or path of a PDB or mmCIF file, or "1ubi" or "1ake"
     chains : str or sequence of str, optional
         Names of the chains to read from a file, such as ``"B,A"``; all by default.
+    fill_gaps : bool
+        Whether residues that a file leaves out within a chain are positions too.
     weights : str or path
         ``v_48_002``, ``v_48_010``, ``v_48_020`` or ``v_48_030``: the last number is the noise of
         training, in hundredths of an angstrom; the same after ``soluble_``, trained on soluble
@@ -92,7 +95,7 @@ def load_proteinmpnn(
         A GPU where there is one, by default.
     """
     if not isinstance(backbone, Backbone):
-        backbone = Backbone.named(backbone, chains)
+        backbone = Backbone.named(backbone, chains, fill_gaps=fill_gaps)
     folder = package_folder("proteinmpnn", INSTALL, "proteinmpnn")
     file = _weights_file(weights, folder / "data")
     utilities = load_extra("proteinmpnn.protein_mpnn_utils", "torch", "proteinmpnn")
