@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
 from typing import Annotated, Any
@@ -31,7 +31,7 @@ from counterprobe.study.table import (
     TableLine,
     growth_of,
     lines_of,
-    time_spent,
+    outcome,
     to_csv,
     to_markdown,
 )
@@ -263,34 +263,20 @@ def _continue(
         )
         raise typer.Exit(output.INTERRUPTED) from None
     rows = rows_of(done)
-    lines = lines_of(rows)
+    lines, record = lines_of(rows), outcome(rows)
     console = output.console_for(json)
     headings = ("family", "N", "method", "mean", "min-max", "largest K", "pass")
     title = f"Study {config.name}: total submissions"
     output.print_table(console, title, headings, [_cells(line) for line in lines])
     console.print(NOTE)
-    growth = growth_of(lines)
-    for (family, method), fit in growth.items():
+    for (family, method), fit in growth_of(lines).items():
         console.print(f"growth exponent, {family}, {method}: {fit}")
-    spent = time_spent(rows)
-    shares = ", ".join(f"{part} {seconds:,.0f} s" for part, seconds in spent.items())
-    console.print(f"worker time: {shares}")
+    spent = record["worker_seconds"].items()
+    console.print(f"worker time: {', '.join(f'{part} {t:,.0f} s' for part, t in spent)}")
     failed = [line for line in lines if line.failure]
     for line in failed:
         output.complain(f"failed cell {line.family}, N = {line.length}: {line.failure}")
-    output.write_json(
-        json,
-        {
-            "study": config.name,
-            "note": NOTE,
-            "lines": [asdict(line) for line in lines],
-            "growth": [
-                {"family": family, "method": method, **asdict(fit)}
-                for (family, method), fit in growth.items()
-            ],
-            "worker_seconds": spent,
-        },
-    )
+    output.write_json(json, {"study": config.name, **record})
     if failed:
         raise typer.Exit(output.INFEASIBLE)
 

@@ -32,6 +32,7 @@ __all__ = [
     "fit_growth",
     "growth_of",
     "lines_of",
+    "outcome",
     "save_figure",
     "time_spent",
     "to_csv",
@@ -208,6 +209,20 @@ def _line(rows: list[Row]) -> TableLine:
 def _largest(values: list[float | None]) -> float | None:
     known = [value for value in values if value is not None]
     return max(known) if len(known) == len(values) else None
+
+
+def outcome(rows: Sequence[Row]) -> dict[str, Any]:
+    """Return the table, the fitted growth and the time that was spent, as plain values."""
+    lines = lines_of(rows)
+    return {
+        "note": NOTE,
+        "lines": [asdict(line) for line in lines],
+        "growth": [
+            {"family": family, "method": method, **asdict(fit)}
+            for (family, method), fit in growth_of(lines).items()
+        ],
+        "worker_seconds": time_spent(rows),
+    }
 
 
 def to_markdown(lines: Sequence[TableLine]) -> str:
