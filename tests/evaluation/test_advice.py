@@ -55,7 +55,13 @@ def test_structure_is_not_advised_where_there_is_none():
 
 
 @pytest.mark.statistical
-@pytest.mark.parametrize("kind", ["chains", "parities", "mixed", "gated"])
+@pytest.mark.parametrize(
+    "kind",
+    [
+        pytest.param("chains", marks=pytest.mark.slow), "parities",
+        pytest.param("mixed", marks=pytest.mark.slow), "gated",
+    ],
+)  # fmt: skip
 def test_what_is_recommended_keeps_to_its_price(kind, seed_of):
     law = law_of(kind)
     found = found_in(law)

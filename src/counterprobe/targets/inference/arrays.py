@@ -13,9 +13,9 @@ IndexArray = NDArray[np.int32]
 
 # Largest ratio of two entries of a unary row or a pair table; see the package docstring.
 MAX_SPREAD = 1e30
-# Classes for which kernels are compiled with unrolled loops. With 5 or 6 classes that saves 15% of
-# the time of rows, from 8 on less than 5%, and a compilation takes as long as a million rows.
-MOST_UNROLLED = 7
+# Classes for which kernels are compiled with unrolled loops. For 5 or 6 that would save 15% of the
+# time of rows, from 8 on less than 5%, and cost a compilation of some 16 s each.
+MOST_UNROLLED = 4
 # A de Bruijn sequence: the top six bits of (sequence << k) differ for every k, so that a table of
 # 64 entries finds the lowest set bit. Numba offers no count-trailing-zeros.
 DE_BRUIJN = np.uint64(0x03F79D71B4CB0A89)
