@@ -4,6 +4,7 @@ import re
 from pathlib import Path
 
 import pytest
+import torch
 
 from small_language import Counted, bert_tokenizer, generating_bert
 
@@ -18,6 +19,14 @@ def test_generate(capsys):
     with Counted(model) as counted:
         exec(compile(BLOCKS["transformers"], "docs/integrations.md", "exec"), known)
     assert capsys.readouterr().out.startswith(f"torch.Size([4, 9]) {counted.states} (")
+
+
+def test_a_pipeline(capsys):
+    model = generating_bert(seed=1)
+    known: dict[str, object] = {"model": model, "tokenizer": bert_tokenizer(), "torch": torch}
+    with Counted(model) as counted:
+        exec(compile(BLOCKS["diffusers"], "docs/integrations.md", "exec"), known)
+    assert f" {counted.calls} [" in capsys.readouterr().out
 
 
 def test_every_page_is_short():
