@@ -109,7 +109,7 @@ def compared(
 def few() -> list[list[Contestant]]:
     """Return every rule once, at a setting that takes few forwards."""
     coarse = {"batches": 4, "steps": 4, "gamma": 300.0, "epsilon": 1e3}
-    coarse.update(factor=1e4, confidence_threshold=0.0)
+    coarse.update(target_kl=1e4, factor=1e4, confidence_threshold=0.0)
     return [
         [Contestant(one.sampler, {k: coarse.get(k, v) for k, v in one.settings.items()})]
         for one in (sweep[0] for sweep in CONTESTANTS)

@@ -63,6 +63,7 @@ CONTESTANTS: list[list[Contestant]] = [
         Contestant("sequential", {"order": "random"}),
         Contestant("sequential", {"order": "entropy"}),
     ],
+    _sweep("auto", "target_kl", 3.0, 10.0, 30.0, 1.0),
     _sweep("random-balanced", "batches", 32, 64, 128, 16),
     _sweep("spread", "batches", 32, 64, 128, 16),
     _sweep("entropy-bounded", "gamma", 1.0, 0.1, 4.0, 0.3),

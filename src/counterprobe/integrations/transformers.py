@@ -31,6 +31,7 @@ from counterprobe.models.template import Allowed
 from counterprobe.models.transformers import LanguageModel
 from counterprobe.run.batches import SampleBatch
 from counterprobe.run.results import StopReason
+from counterprobe.samplers.auto import Auto
 from counterprobe.samplers.base import Sampler
 from counterprobe.streams import Streams
 
@@ -167,7 +168,8 @@ def generate(
         known,
     )
     # Rules that compare no probes have no use for a measured radius, which costs a dozen states.
-    options = {"row_error": 0.0} if structure is None and reads_rows_alone(rule) else {}
+    compares = structure is not None or isinstance(rule, Auto) or not reads_rows_alone(rule)
+    options = {} if compares else {"row_error": 0.0}
     batches = []
     for ids, count in prompts.groups:
         batches.append(

@@ -119,6 +119,13 @@ class Auto(Sampler):
             run.commit_selected(pace.batch)
         return AutoReport(pace.num_batches, pace.broken + pace.pending)
 
+    def rounds(self, run: Unmasking, decisions: Decisions) -> Iterator[None]:
+        """Do as :meth:`unmask`, and stop after every commit."""
+        pace = _Pace(self, run.residual, decisions.generator("order"))
+        while not run.is_complete:
+            run.commit_selected(pace.batch)
+            yield
+
 
 class _Pace:
     """How large the next batch of a run may be, and which positions are in it.
