@@ -1,5 +1,6 @@
 """A missing optional package is asked for in one way, and exits with 2 on the command line."""
 
+import importlib.metadata
 import sys
 import tomllib
 from pathlib import Path
@@ -9,7 +10,7 @@ from typer.testing import CliRunner
 
 import counterprobe as cp
 from counterprobe.cli.main import app
-from counterprobe.extras import MissingExtra, load_extra
+from counterprobe.extras import MissingExtra, install_command, load_extra
 from counterprobe.study.export import COLUMNS, read_rows, write_rows
 from counterprobe.study.table import save_figure
 
@@ -88,3 +89,12 @@ def test_every_command_exits_with_two_and_one_line(
 def test_the_extra_that_is_named_holds_what_is_missing():
     extras = tomllib.loads(PROJECT.read_text())["project"]["optional-dependencies"]
     assert {word.partition(">=")[0] for word in extras["study"]} == {"matplotlib", "pyarrow"}
+
+
+def test_the_remedy_names_the_checkout_where_nothing_is_installed(monkeypatch):
+    def absent(name: str) -> None:
+        raise importlib.metadata.PackageNotFoundError(name)
+
+    monkeypatch.setattr(importlib.metadata, "distribution", absent)
+    said = install_command("torch", "structures")
+    assert said == f"pip install '{PROJECT.parent}[torch,structures]'"

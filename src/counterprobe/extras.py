@@ -6,15 +6,36 @@
 from __future__ import annotations
 
 import importlib
+import importlib.metadata
+from pathlib import Path
 from typing import Any
 
 from counterprobe.errors import CounterprobeError
 
-__all__ = ["MissingExtra", "load_extra"]
+__all__ = ["MissingExtra", "install_command", "load_extra"]
 
 
 class MissingExtra(CounterprobeError, ImportError):
     """An optional package is not installed; the message says how to install it."""
+
+
+def install_command(*extras: str) -> str:
+    """Return the command that installs extras here: by name, or from the checkout that runs.
+
+    ``pip`` finds the extras of an installed package by its name, from a checkout as well; where
+    the sources run without being installed, it is told where they are.
+
+    Examples
+    --------
+    >>> install_command("torch", "structures")
+    "pip install 'counterprobe[torch,structures]'"
+    """
+    try:
+        importlib.metadata.distribution("counterprobe")
+        where = "counterprobe"
+    except importlib.metadata.PackageNotFoundError:
+        where = str(Path(__file__).parents[2])
+    return f"pip install '{where}[{','.join(extras)}]'"
 
 
 def load_extra(
@@ -47,5 +68,5 @@ def load_extra(
         return importlib.import_module(module)
     except ImportError as problem:
         name = package or module.partition(".")[0]
-        remedy = f"pip install 'counterprobe[{extra}]'" + (f", or {instead}" if instead else "")
+        remedy = install_command(extra) + (f", or {instead}" if instead else "")
         raise MissingExtra(f"{purpose} needs {name}: {remedy}") from problem

@@ -22,6 +22,7 @@ def test_json_lists_every_sampler_with_defaults_that_build_it(tmp_path):
 @pytest.mark.parametrize("width", [60, 200])
 def test_the_list_for_people_names_samplers_and_settings(width):
     text = said("samplers", width=width)
+    assert text.startswith("Designs from a model, few or many: auto")
     for entry in describe_samplers():
         assert f"{entry['name']} - {entry['summary']}" in text
         assert all(setting in text for setting in entry["settings"])

@@ -32,12 +32,12 @@ def test_it_says_itself_in_one_line() -> None:
 
 
 def test_the_summary_names_sizes_price_and_what_layers_ignore() -> None:
-    lines = plan_of([[0, 1], [2]], se=0.03).summary().splitlines()
+    lines = str(plan_of([[0, 1], [2]], se=0.03)).splitlines()
     assert lines == [
         "2 batches for 3 positions (1 to 2 a batch), by search",
         "estimated batch KL: about 0.25 ± 0.03 nats",
     ]
-    layered = plan_of([[0, 1], [2]], method="layers", dropped=0.25).summary()
+    layered = str(plan_of([[0, 1], [2]], method="layers", dropped=0.25))
     assert layered.endswith("strength of the pairs that layers ignore: 0.25 nats")
 
 
@@ -92,7 +92,7 @@ def test_a_plan_of_nothing_is_a_plan() -> None:
     plan = plan_of([])
     assert (len(plan), plan.sizes, plan.positions.tolist()) == (0, [], [])
     assert plan.positions.dtype == np.int64
-    assert plan.summary().startswith("0 batches for 0 positions (0 a batch), by search")
+    assert str(plan).startswith("0 batches for 0 positions (0 a batch), by search")
 
 
 # ----- Positions that pairs are not trusted with -----------------------------------------------

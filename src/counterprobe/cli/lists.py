@@ -13,13 +13,21 @@ from counterprobe.samplers import describe_samplers
 
 __all__ = ["models", "samplers"]
 
+RECOMMENDED = (
+    "Designs from a model, few or many: auto, infill's default, never more than one at a time.",
+    "Laws with exact rows: compressed; for many sequences, discover once and draw by --structure.",
+    "Exact whatever it costs: sequential. Most others are published rules to compare with.",
+)
+
 
 @output.command
 def samplers(json: options.JsonFile = None) -> None:
-    """List every sampler with its settings, rights, bound and source."""
+    """Say which sampler to use when, then list all with settings, rights, bound and source."""
     output.check_writable(json)
     described = describe_samplers()
     console = output.console_for(json)
+    for line in RECOMMENDED:
+        console.print(Text(line), soft_wrap=True)
     for entry in described:
         settings = ", ".join(f"{key} ({value})" for key, value in entry["settings"].items())
         details = {

@@ -68,6 +68,13 @@ class Price:
         kl = self.measured
         return f"{kl.value:.3f} ± {kl.standard_error:.3f} < {kl.interval[1]:.2g}"
 
+    def __str__(self) -> str:
+        """Say it in one line."""
+        return (
+            f"{self.way}, {self.batches} batches: {self.evaluations:.3g} evaluations a sequence, "
+            f"{self.measured}"
+        )
+
     def joined(self, other: Price) -> Price:
         """Return the price by the samples of both."""
         counts = np.array([self.measured.samples, other.measured.samples])

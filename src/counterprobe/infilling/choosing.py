@@ -21,10 +21,11 @@ from counterprobe.discovery import SoftStructure, discover
 from counterprobe.evaluation.prices import Price, Pricing
 from counterprobe.infilling.task import Task
 from counterprobe.planning import plan_for
-from counterprobe.run.batches import Choice, SampleBatch
+from counterprobe.run.batches import SampleBatch
 from counterprobe.run.gathered import Tell
 from counterprobe.run.ledger import Ledger
 from counterprobe.run.listening import Listener
+from counterprobe.run.results import Choice, StopReason
 from counterprobe.run.unmasking import Progress
 from counterprobe.samplers.auto import FEW, Auto
 from counterprobe.samplers.base import Sampler
@@ -266,13 +267,16 @@ def _why_few(account: _Account, rule: Auto, drawn: SampleBatch, pace: float) -> 
     each = f"{masked} mask{'' if masked == 1 else 's'}"
     if masked <= FEW:
         return f"one at a time: {each} leave nothing to save" if masked else "nothing is masked"
-    took = sum(ledger.total for ledger in drawn.ledgers) / len(drawn)
+    finished = [one for one in drawn.results if one.stop is StopReason.COMPLETED]
+    if not finished:
+        return "nothing: no design was finished"
+    took = sum(one.ledger.total for one in finished) / len(finished)
     if took >= masked:
         return (
             f"one at a time: rows moved too much for larger batches at {rule.target_kl:g} nats a "
             "design"
         )
-    broken = np.mean([getattr(one.diagnostics, "estimated_kl", math.nan) for one in drawn.results])
+    broken = np.mean([getattr(one.diagnostics, "estimated_kl", math.nan) for one in finished])
     least = _break_even(masked, pace)
     later = "" if least is None else f"; a structure may pay from {least + FIRST:,} designs on"
     if account.count > FIRST and least is not None and account.count - FIRST >= least:

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Unpack
 import numpy as np
 
 from counterprobe.arrays import IntArray
+from counterprobe.models.described import Described, letter_facts, network_facts
 from counterprobe.models.residues import Choices, choose_in_text
 from counterprobe.models.template import Allowed, Template
 
@@ -228,8 +229,8 @@ def _unread(text: str, place: int) -> str:
 # ----- A network over letters --------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class SequenceModel:
+@dataclass(frozen=True, slots=True, repr=False)
+class SequenceModel(Described):
     """A network over letters.
 
     Attributes
@@ -246,6 +247,10 @@ class SequenceModel:
     network: Callable[..., Any]
     letters: Letters
     max_length: int
+
+    def facts(self) -> list[str]:
+        """Return what it draws, and how large its network is."""
+        return [*letter_facts(self.letters, self.max_length), *network_facts(self.network)]
 
     def template(
         self, text: str, *, allowed: Allowed | None = None, **choices: Unpack[Choices]

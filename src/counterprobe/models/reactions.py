@@ -14,7 +14,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from counterprobe.extras import load_extra
+from counterprobe.extras import install_command, load_extra
 from counterprobe.files import read_bytes
 from counterprobe.models.letters import Letters, SequenceModel
 from counterprobe.models.weights import (
@@ -27,7 +27,7 @@ from counterprobe.models.weights import (
 
 __all__ = ["INSTALL", "load_rxnmapper"]
 
-INSTALL = "pip install 'counterprobe[transformers]' && pip install --no-deps rxnmapper==0.4.3"
+INSTALL = f"{install_command('transformers')} && pip install --no-deps rxnmapper==0.4.3"
 FOLDER = "models/transformers/albert_heads_8_uspto_all_1310k"
 # Bytes of its settings and of its vocabulary: a few kilobytes.
 MOST_BYTES = 1 << 20

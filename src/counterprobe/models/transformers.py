@@ -25,6 +25,7 @@ from numpy.typing import ArrayLike
 from counterprobe.arrays import IntArray
 from counterprobe.extras import load_extra
 from counterprobe.models.calling import Calling
+from counterprobe.models.described import Described, letter_facts, network_facts
 from counterprobe.models.pretrained import is_hub_name, load_pretrained
 from counterprobe.models.proteins.tokenizers import letters_of
 from counterprobe.models.residues import Choices, choose_in_text
@@ -48,7 +49,7 @@ MASK_MARK = "[MASK]"
 SHIFTED = ("dream",)
 
 
-class LanguageModel:
+class LanguageModel(Described):
     """A masked language model with its tokenizer.
 
     Parameters
@@ -114,6 +115,14 @@ class LanguageModel:
         self.max_length = _longest_input(model, tokenizer)
         if not is_masked_lm and len(self.vocabulary) > 1:
             self._check_both_sides()
+
+    def facts(self) -> list[str]:
+        """Return what it draws, and how large its network is."""
+        if self.letters is not None:
+            return [*letter_facts(self.letters, self.max_length), *network_facts(self.model)]
+        longest = "" if self.max_length is None else f", up to {self.max_length:,} in a text"
+        drawn = f"draws {len(self.vocabulary):,} tokens; a mask is spelled {MASK_MARK}{longest}"
+        return [drawn, *network_facts(self.model)]
 
     @classmethod
     def from_pretrained(

@@ -25,6 +25,7 @@ from counterprobe.arguments import whole_number
 from counterprobe.arrays import StateArray
 from counterprobe.oracles.query import Query, Readouts, Reply, RunKey, Runs
 from counterprobe.rows import Rows
+from counterprobe.states import MASK
 
 if TYPE_CHECKING:
     import os
@@ -143,6 +144,28 @@ class Oracle(ABC):
         yield self
 
     # ----- Conveniences --------------------------------------------------------------------
+
+    def __repr__(self) -> str:
+        """Say in one line what it is."""
+        info = self.info
+        kind = type(self).__name__
+        return f"{kind}({info.name!r}: {info.length} positions, {info.vocab_size} tokens)"
+
+    def __str__(self) -> str:
+        """Say in a few lines what it is, and what is known of its rows."""
+        info = self.info
+        given = getattr(getattr(self, "template", None), "given", None)
+        masked = "" if given is None else f", {int((given == MASK).sum())} of them masked"
+        lines = [
+            f"{info.name}: an oracle of {info.length:,} positions{masked}, over "
+            f"{info.vocab_size:,} tokens",
+            f"rows are within {info.row_error:.2g} of themselves in total variation",
+        ]
+        if info.depends_on_order:
+            lines.append("rows depend on the order of commits; by_index() can be probed")
+        if info.temperature != 1:
+            lines.append(f"logits are divided by a temperature of {info.temperature:g}")
+        return "\n".join(lines)
 
     @property
     def name(self) -> str:

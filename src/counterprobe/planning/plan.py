@@ -152,8 +152,8 @@ class Plan:
         beside = "" if math.isnan(self.uncovered) else f", {self.uncovered:.2g} not covered"
         return f"about {self.estimated_kl:.3g}{error} nats{beside}"
 
-    def summary(self) -> str:
-        """Return a few lines for people: how many batches, how large, at what price."""
+    def __str__(self) -> str:
+        """Say in a few lines how many batches there are, how large, at what price."""
         sizes = self.sizes
         spread = f"{min(sizes)} to {max(sizes)}" if sizes else "0"
         lines = [

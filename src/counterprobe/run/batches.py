@@ -18,55 +18,22 @@ from counterprobe.files import read_text, whole_file
 from counterprobe.plain import plain
 from counterprobe.run.ledger import Ledger
 from counterprobe.run.record import rights_of
-from counterprobe.run.results import SampleResult, StopReason, first_tokens
+from counterprobe.run.results import Choice, SampleResult, StopReason, first_tokens
 from counterprobe.run.transcript import Transcript
 from counterprobe.states import MASK
 from counterprobe.streams import Streams
 
-__all__ = ["Choice", "SampleBatch"]
+__all__ = ["SampleBatch"]
 
 FORMAT = "counterprobe samples 1"
 _COUNTS = [count.name for count in fields(Ledger)]
 _ARRAYS = ("sequences", "given", "round_of_position")
 # There only if they were asked for.
 _MEASURED = ("token_log_probs", "tempered_scores", "log_likelihoods")
+# Sequences that are printed.
+SHOWN = 3
 # Bytes of a file that is read.
 MOST_BYTES = 1 << 32
-
-
-@dataclass(frozen=True, slots=True)
-class Choice:
-    """What ``sampler="auto"`` chose, and why.
-
-    Attributes
-    ----------
-    sampler : str
-        The rule that drew all sequences, or all but the first few.
-    why : str
-        One line for people.
-    ledger : Ledger
-        What it took to find and price a structure; part of the ledger of the whole.
-    one_at_a_time : int
-        Evaluations that one position at a time takes for all sequences.
-    """
-
-    sampler: str
-    why: str
-    ledger: Ledger
-    one_at_a_time: int
-
-    def __str__(self) -> str:
-        """Say it in one line."""
-        return f"auto chose {self.why}"
-
-    def as_dict(self) -> dict[str, Any]:
-        """Return it as plain values."""
-        return {
-            "sampler": self.sampler,
-            "why": self.why,
-            "evaluations": self.ledger.total,
-            "one_at_a_time": self.one_at_a_time,
-        }
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -129,17 +96,49 @@ class SampleBatch:
         return len(self.sequences)
 
     def __repr__(self) -> str:
-        """Say in a few lines what was drawn and what it cost."""
+        """Say in one line what was drawn and what it cost."""
         count, length = self.sequences.shape
         first = self.results[0]
         done = self.num_completed
-        state = "all completed" if done == count else f"{done} completed, {first.stop}"
+        state = "all completed" if done == count else f"{done} completed, {self._stopped.stop}"
+        shown = f"; first: {first_tokens(self.sequences[0])}" if done == count else ""
         return (
             f"SampleBatch({count} x {length} by {first.sampler}, {state}; "
             f"{self.ledger.total} submissions, depth {self.ledger.depth}, "
-            f"{self.tokens_per_forward:.3g} tokens per forward; "
-            f"first: {first_tokens(self.sequences[0])})"
+            f"{self.tokens_per_forward:.3g} tokens per forward{shown})"
         )
+
+    def __str__(self) -> str:
+        """Say in a few lines what was drawn, why so, and what it cost; unfinished ones are none.
+
+        Of sequences that stopped, only why.
+        """
+        count, length = self.sequences.shape
+        done = self.num_completed
+        first = self.results[0].sampler
+        later = first if self.choice is None else self.choice.sampler
+        how = first if later == first else f"{first} ({later})"
+        lines = [
+            f"{count:,} sequence{'' if count == 1 else 's'} of {length:,} positions by {how}: "
+            f"{self.ledger.total:,} evaluations in {self.ledger.depth:,} stages"
+        ]
+        if self.choice is not None:
+            lines.append(str(self.choice))
+        if done < count:
+            lines.append(f"{count - done:,} stopped before they were finished: ")
+            lines[-1] += self._stopped.reason
+        finished = np.flatnonzero((self.sequences != MASK).all(axis=1))
+        for k in finished[:SHOWN].tolist():
+            lines.append(self.texts[k] if self.texts else first_tokens(self.sequences[k]))
+        if len(finished) > SHOWN:
+            lines.append(f"... and {len(finished) - SHOWN:,} more")
+        return "\n".join(lines)
+
+    @property
+    def _stopped(self) -> SampleResult:
+        """The first result that is not complete, or the first."""
+        unfinished = np.flatnonzero((self.sequences == MASK).any(axis=1))
+        return self.results[int(unfinished[0])] if len(unfinished) else self.results[0]
 
     @property
     def ledgers(self) -> list[Ledger]:

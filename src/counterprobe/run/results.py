@@ -16,7 +16,7 @@ from counterprobe.run.transcript import Transcript
 from counterprobe.states import MASK
 from counterprobe.streams import Streams
 
-__all__ = ["SampleResult", "StopReason", "first_tokens"]
+__all__ = ["Choice", "SampleResult", "StopReason", "first_tokens"]
 
 # Tokens that a summary shows.
 SHOWN = 10
@@ -44,6 +44,41 @@ def first_tokens(state: NDArray[Any]) -> str:
     """Return the first tokens of a state for people, ``_`` where it is masked."""
     shown = " ".join("_" if token < 0 else str(int(token)) for token in state[:SHOWN])
     return shown + (" ..." if len(state) > SHOWN else "")
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """What ``sampler="auto"`` chose, and why.
+
+    Attributes
+    ----------
+    sampler : str
+        The rule that drew all sequences, or all but the first few.
+    why : str
+        One line for people.
+    ledger : Ledger
+        What it took to find and price a structure; part of the ledger of the whole.
+    one_at_a_time : int
+        Evaluations that one position at a time takes for all sequences.
+    """
+
+    sampler: str
+    why: str
+    ledger: Ledger
+    one_at_a_time: int
+
+    def __str__(self) -> str:
+        """Say it in one line."""
+        return f"auto chose {self.why}"
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return it as plain values."""
+        return {
+            "sampler": self.sampler,
+            "why": self.why,
+            "evaluations": self.ledger.total,
+            "one_at_a_time": self.one_at_a_time,
+        }
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -119,12 +154,24 @@ class SampleResult:
                 array.setflags(write=False)
 
     def __repr__(self) -> str:
-        """Say in one line what was drawn and what it cost."""
+        """Say in one line what was drawn and what it cost; of a run that stopped, no tokens."""
+        shown = f": {first_tokens(self.state)}" if self.stop is StopReason.COMPLETED else ""
         return (
-            f"SampleResult({self.sampler}, {len(self.state)} positions: "
-            f"{first_tokens(self.state)}; {self.ledger.total} submissions, depth "
-            f"{self.ledger.depth}, {self.stop})"
+            f"SampleResult({self.sampler}, {len(self.state)} positions{shown}; "
+            f"{self.ledger.total} submissions, depth {self.ledger.depth}, {self.stop})"
         )
+
+    def __str__(self) -> str:
+        """Say in a few lines what was drawn and what it cost, or why nothing was."""
+        masked = int((self.given == MASK).sum())
+        cost = f"{self.ledger.total:,} evaluations in {self.ledger.depth:,} stages"
+        if self.stop is not StopReason.COMPLETED:
+            return (
+                f"{self.sampler} stopped with {self.num_committed:,} of {masked:,} positions "
+                f"committed, after {cost}: {self.reason}"
+            )
+        first = f"{self.sampler}: {masked:,} of {len(self.state):,} positions drawn, {cost}"
+        return "\n".join([first, first_tokens(self.state), *self.notes])
 
     @property
     def batches(self) -> list[NDArray[np.int64]]:

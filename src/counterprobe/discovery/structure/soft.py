@@ -62,7 +62,7 @@ VALUES = (
 )
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class SoftStructure(Found):
     """Strengths between the positions of an oracle, found once.
 
@@ -166,6 +166,26 @@ class SoftStructure(Found):
     def same_row(self) -> float:
         """Total variation up to which a reply counts as the stored one."""
         return SAME_ROW + 2 * max(self.row_error, self.precision)
+
+    def lines(self) -> list[str]:
+        """Return what was estimated, what pairs leave out, and what it cost."""
+        strongest = np.argsort(-self.pair_strength, kind="stable")[:3]
+        named = ", ".join(
+            f"{i + 1}-{j + 1} ({nats:.2g})"
+            for (i, j), nats in zip(
+                self.pairs[strongest].tolist(), self.pair_strength[strongest], strict=True
+            )
+        )
+        untrusted = len(self.untrusted)
+        return [
+            f"{len(self.edges)} pairs among {len(self.residual)} masked positions, "
+            f"{float(self.pair_strength.sum()):.3g} nats together",
+            f"strongest, counted from 1, in nats: {named or 'none'}",
+            "pairs explain every position that moved"
+            if untrusted == 0
+            else f"pairs do not explain {untrusted} positions, which plans commit alone",
+            f"finding this took {self.ledger.total:,} evaluations",
+        ]
 
     def summary(self) -> dict[str, Any]:
         """Return the structure as plain values, without its arrays."""

@@ -90,6 +90,18 @@ class Found:
         """Positions that were not given."""
         return np.flatnonzero(self.given == MASK)
 
+    def lines(self) -> list[str]:
+        """Return what it found, a line each."""
+        raise NotImplementedError
+
+    def __repr__(self) -> str:
+        """Say in one line what was found."""
+        return f"{type(self).__name__}({self.lines()[0]})"
+
+    def __str__(self) -> str:
+        """Say in a few lines what was found, what is left, and what it cost."""
+        return "\n".join(self.lines())
+
     @property
     def digest(self) -> str:
         """What tells a structure from others: a hash over all of its arrays."""
@@ -98,7 +110,7 @@ class Found:
         return file.digest("", arrays)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Structure(Found):
     """The dependence graph of an oracle, found once.
 
@@ -208,6 +220,17 @@ class Structure(Found):
     def assumption(self) -> str:
         """What no test of it sees, in plain words."""
         return ASSUMPTION
+
+    def lines(self) -> list[str]:
+        """Return what was certified, what was not, and what it cost."""
+        open_positions = len(self.unresolved)
+        left = f"{open_positions} unresolved, committed singly: {self.reason}"
+        return [
+            f"{len(self.edges)} certified pairs among {len(self.residual)} masked positions",
+            "every position resolved" if open_positions == 0 else left,
+            f"a sequence takes {len(self.order.batches)} evaluations; finding this took "
+            f"{self.ledger.total:,}",
+        ]
 
     def summary(self) -> dict[str, Any]:
         """Return the structure as plain values, without its arrays."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from counterprobe.extras import load_extra
+from counterprobe.extras import install_command, load_extra
 from counterprobe.models.letters import AMINO_ACIDS, Letters, SequenceModel
 from counterprobe.models.weights import (
     default_device,
@@ -22,7 +22,7 @@ from counterprobe.models.weights import (
 
 __all__ = ["INSTALL", "load_antiberty"]
 
-INSTALL = "pip install 'counterprobe[antiberty]'"
+INSTALL = install_command("antiberty")
 # Padding, unknown, start, end, mask, then the residues alphabetically.
 START, END, MASK_ID = 2, 3, 4
 LETTERS = Letters(AMINO_ACIDS, tuple(range(5, 25)), MASK_ID, prefix=(START,), suffix=(END,))

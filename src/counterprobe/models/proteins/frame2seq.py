@@ -26,6 +26,7 @@ import numpy as np
 
 from counterprobe.arrays import BoolArray
 from counterprobe.extras import load_extra
+from counterprobe.models.described import Described, letter_facts, network_facts
 from counterprobe.models.letters import AMINO_ACIDS, Letters
 from counterprobe.models.proteins.backbones import Backbone, backbone_template, check_fits
 from counterprobe.models.proteins.point_attention import Frames, Network, Sizes, matrix_precision
@@ -110,7 +111,7 @@ def load_frame2seq(
     )
 
 
-class MaskedFolding:
+class MaskedFolding(Described):
     """Frame2seq on one backbone: reads templates and makes oracles.
 
     Parameters
@@ -126,6 +127,14 @@ class MaskedFolding:
         self.name = f"{name} {backbone.name}"
         self.backbone = backbone
         self.network = network
+
+    def facts(self) -> list[str]:
+        """Return what it draws, for which backbone, and how large its network is."""
+        return [
+            *letter_facts(LETTERS, len(self.backbone)),
+            *network_facts(self.network),
+            f"for the backbone of {self.backbone}",
+        ]
 
     def template(
         self,

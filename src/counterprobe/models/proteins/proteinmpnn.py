@@ -21,6 +21,7 @@ import numpy as np
 
 from counterprobe.arrays import IntArray, StateArray
 from counterprobe.extras import load_extra
+from counterprobe.models.described import Described, letter_facts, network_facts
 from counterprobe.models.letters import AMINO_ACIDS, Letters
 from counterprobe.models.proteins.backbones import Backbone, backbone_template, check_fits
 from counterprobe.models.proteins.commit_order import CommitOrderOracle
@@ -134,7 +135,7 @@ def _weights_file(weights: str | Path, data: Path) -> Path:
     return data / WEIGHTS[str(weights)]
 
 
-class InverseFolding:
+class InverseFolding(Described):
     """ProteinMPNN on one backbone: reads templates and makes oracles.
 
     Parameters
@@ -150,6 +151,14 @@ class InverseFolding:
         self.name = f"{name} {backbone.name}"
         self.backbone = backbone
         self.decoder = Decoder(network, backbone, self.name)
+
+    def facts(self) -> list[str]:
+        """Return what it draws, for which backbone, and how large its network is."""
+        return [
+            *letter_facts(LETTERS, len(self.backbone)),
+            *network_facts(self.decoder.network),
+            f"for the backbone of {self.backbone}",
+        ]
 
     def template(
         self,
