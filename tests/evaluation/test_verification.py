@@ -9,6 +9,7 @@ from counterprobe.evaluation.verification import (
     MOST_LEAVES,
     SHAPES,
     family_instance,
+    prepare,
     shape_instance,
 )
 from counterprobe.theory.parameters import threshold_floor
@@ -46,3 +47,33 @@ def test_what_cannot_be_resolved_is_infeasible():
         family_instance("growing-stars", 10, 1.5, row_error(0.5), needs_theory=True)
     other = family_instance("growing-stars", 10, 1.5, row_error(0.5), needs_theory=False)
     assert other.tail_tolerance == other.constants.edge_signal / 2
+
+
+def test_what_is_prepared_is_measured_and_refuses_where_no_theorem_speaks():
+    found = prepare(oracles=["exact"], sampler="centroid-layers")
+    (case,) = found.measure([3])
+    assert case["oracle"] == "exact" and case["risk"] < 1e-12 and case["holds"]
+    assert case["hypotheses"] == {one.name: one.holds for one in found.hypotheses["exact"]}
+    assert not found.doubts and not found.will_refuse
+    # A Hellinger radius bounds no KL.
+    doubtful = prepare(oracles=["random"], noise="hellinger", case="kl")
+    assert doubtful.doubts and doubtful.will_refuse
+    waived = prepare(
+        oracles=["random"], noise="hellinger", case="kl", settings={"waive_guarantee": "true"}
+    )
+    assert waived.doubts and not waived.will_refuse
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        ({"length": 9}, "N must lie in 10..14"),
+        ({"vocab_size": 0}, "V must lie in 1.."),
+        ({"oracles": ["kind"]}, "unknown oracle"),
+        ({"oracles": []}, "known oracles"),
+        ({"noise": "tv"}, "noise must be"),
+    ],
+)
+def test_what_cannot_be_verified_is_refused(wrong, said):
+    with pytest.raises(ValueError, match=said):
+        prepare(**wrong)

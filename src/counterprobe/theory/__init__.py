@@ -1,7 +1,7 @@
 """The paper's public parameters, caps and bounds as functions."""
 
 from counterprobe.theory import bounds
-from counterprobe.theory.costs import Guarantee, guarantee
+from counterprobe.theory.guarantees import Guarantee, guarantee
 from counterprobe.theory.hypotheses import Hypothesis, check_hypotheses
 from counterprobe.theory.parameters import (
     Calibration,
