@@ -29,7 +29,7 @@ from counterprobe.errors import (
     OracleError,
     StructureError,
 )
-from counterprobe.infilling import fill_mask, infill
+from counterprobe.infilling import fill_mask, infill, score
 from counterprobe.oracles import CallableOracle, Oracle, OracleInfo, Query, Readouts, Reply
 from counterprobe.run.batches import SampleBatch
 from counterprobe.run.ledger import Ledger, Right
@@ -84,6 +84,7 @@ __all__ = [
     "run",
     "sample",
     "samplers",
+    "score",
     "theory",
     "threads",
     "trace",

@@ -19,6 +19,7 @@ from counterprobe.cli.plan import plan
 from counterprobe.cli.reference import reference
 from counterprobe.cli.reproduce import reproduce
 from counterprobe.cli.sample import sample
+from counterprobe.cli.score import score
 from counterprobe.cli.study import study
 from counterprobe.cli.trace import trace
 from counterprobe.cli.verify import verify
@@ -58,7 +59,7 @@ def _options(
 
 
 for one in (
-    sample, infill, discover, advise, models, compare, compare_models, reproduce, reference,
+    sample, infill, score, discover, advise, models, compare, compare_models, reproduce, reference,
     dependence, samplers, trace, plan, verify,
 ):  # fmt: skip
     app.command()(one)

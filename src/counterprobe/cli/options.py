@@ -77,6 +77,33 @@ Order = Annotated[
     ),
 ]
 
+Device = Annotated[
+    str | None, in_model(help="Where the model runs.", show_default="a GPU where there is one")
+]
+BackboneFile = Annotated[
+    str | None,
+    in_model(
+        help="For proteinmpnn and frame2seq: 1ubi, 1ake, or a PDB or mmCIF file; 'infill' takes "
+        "several, with commas.",
+        show_default="1ubi",
+    ),
+]
+Chains = Annotated[
+    str | None,
+    in_model(help="The chains to read from that file, such as B,A.", show_default="all of them"),
+]
+FillGaps = Annotated[
+    bool,
+    in_model("--fill-gaps", help="Residues that it leaves out within a chain are given too."),
+]
+Weights = Annotated[
+    str | None,
+    in_model(help="Which weights a model takes, where it has several, or a file of them."),
+]
+Download = Annotated[
+    bool, in_model("--download", help="Fetch a Hugging Face model that is not here yet.")
+]
+
 
 def check_draws(kl_draws: int) -> None:
     """Refuse too few draws to know an error."""
@@ -165,34 +192,12 @@ class Text:
             show_default="everything masked, where the model knows its length",
         ),
     ] = None
-    device: Annotated[
-        str | None, in_model(help="Where the model runs.", show_default="a GPU where there is one")
-    ] = None
-    backbone: Annotated[
-        str | None,
-        in_model(
-            help="For proteinmpnn and frame2seq: 1ubi, 1ake, or a PDB or mmCIF file; several "
-            "with commas.",
-            show_default="1ubi",
-        ),
-    ] = None
-    chains: Annotated[
-        str | None,
-        in_model(
-            help="The chains to read from that file, such as B,A.", show_default="all of them"
-        ),
-    ] = None
-    fill_gaps: Annotated[
-        bool,
-        in_model("--fill-gaps", help="Residues that it leaves out within a chain are given too."),
-    ] = False
-    weights: Annotated[
-        str | None,
-        in_model(help="Which weights a model takes, where it has several, or a file of them."),
-    ] = None
-    download: Annotated[
-        bool, in_model("--download", help="Fetch a Hugging Face model that is not here yet.")
-    ] = False
+    device: Device = None
+    backbone: BackboneFile = None
+    chains: Chains = None
+    fill_gaps: FillGaps = False
+    weights: Weights = None
+    download: Download = False
     design: Annotated[
         str | None,
         in_model(

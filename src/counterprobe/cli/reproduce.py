@@ -16,6 +16,7 @@ from counterprobe.cli.discover import discover
 from counterprobe.cli.infill import infill
 from counterprobe.cli.reference import reference
 from counterprobe.cli.sample import sample
+from counterprobe.cli.score import score
 from counterprobe.cli.verify import verify
 from counterprobe.files import read_text
 from counterprobe.plain import differences
@@ -27,6 +28,7 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "compare": compare,
     "compare-models": compare_models,
     "infill": infill,
+    "score": score,
     "discover": discover,
     "dependence": dependence,
     "reference": reference,

@@ -22,6 +22,7 @@ from counterprobe.evaluation.dependence import estimate_dependence as estimate_d
 from counterprobe.evaluation.likelihood import LogLikelihoods as LogLikelihoods
 from counterprobe.evaluation.likelihood import OrderDisagreement as OrderDisagreement
 from counterprobe.evaluation.likelihood import log_likelihoods as log_likelihoods
+from counterprobe.evaluation.likelihood import pseudo_log_likelihoods as pseudo_log_likelihoods
 from counterprobe.evaluation.output_law import OutputLaw as OutputLaw
 from counterprobe.evaluation.output_law import draw_tree_law as draw_tree_law
 from counterprobe.evaluation.output_law import exact_output_law as exact_output_law

@@ -1,9 +1,14 @@
-"""How probable the oracle finds given sequences, by the chain rule in stated random orders.
+"""How probable an oracle finds sequences: by the chain rule in random orders, or one by one.
 
 ``log p(x) = sum_k log q_{o_k}(x_{o_k} | context, x_{o_1} .. x_{o_(k-1)})`` for an order o of the
 masked positions. With the rows of an exact law every order gives the same number. A learned model
 is consistent with no law, and its orders disagree; by how much is a measure of the model itself,
-below which differences between samplers mean little.
+below which differences between samplers mean little. An oracle whose rows depend on the order of
+commits is asked for whole sequences at once: one evaluation an order.
+
+The *pseudo-log-likelihood* ``sum_i log q_i(x_i | x without i)`` is no probability of a sequence,
+but ranks the outputs of masked models (Salazar and others, "Masked Language Model Scoring", ACL
+2020): every position is masked alone, and everything else is shown.
 
 A model likes what is ordinary: a sampler that repeats one likely sequence scores higher than one
 that draws from the model's law, whose mean is minus its entropy. So a log-likelihood is read
@@ -21,14 +26,14 @@ from numpy.typing import ArrayLike
 
 from counterprobe.arguments import whole_number
 from counterprobe.arrays import FloatArray, IntArray, StateArray
-from counterprobe.oracles import Oracle, Readouts, as_oracle
+from counterprobe.oracles import Oracle, Query, Readouts, as_oracle
 from counterprobe.rows import to_numpy
 from counterprobe.run.door import Door
 from counterprobe.run.ledger import Ledger
 from counterprobe.states import MASK, as_contexts, as_states
 from counterprobe.streams import keyed_generator
 
-__all__ = ["LogLikelihoods", "OrderDisagreement", "log_likelihoods"]
+__all__ = ["LogLikelihoods", "OrderDisagreement", "log_likelihoods", "pseudo_log_likelihoods"]
 
 # States in one call, by default.
 AT_ONCE = 256
@@ -119,8 +124,8 @@ def log_likelihoods(
     Parameters
     ----------
     oracle : Oracle
-        Its rows must be a function of the state alone: one whose rows depend on the order of
-        commits refuses.
+        One state a position and order is submitted; where rows depend on the order of commits
+        (ProteinMPNN with ``order="commit"``), one an order, given context decoded first.
     sequences : array_like of int, shape (count, N) or (N,)
         Tokens; a sequence that still has a mask is not scored.
     given : array_like of int, shape (N,) or (count, N), optional
@@ -152,6 +157,10 @@ def log_likelihoods(
     door = Door(oracle)
     ranks = _ranks(contexts, orders, seed)
     ranks[~is_complete] = -1
+    num_tokens = (contexts == MASK).sum(axis=1).astype(np.int64)
+    if oracle.info.depends_on_order:
+        _score_in_one_pass(door, tokens, ranks, values, at_once)
+        return LogLikelihoods(values, num_tokens, door.ledger)
     # Order after order of sequence after sequence, each from its first position on.
     sequence, index, position = np.nonzero(ranks >= 0)
     step = ranks[sequence, index, position]
@@ -164,6 +173,88 @@ def log_likelihoods(
             rows = stage.rows(states, Readouts.pairs(np.arange(len(now)), here))
             log_prob = to_numpy(rows.own.log_prob(tokens[s, here].astype(np.int64)))
             np.add.at(values, (s, k), log_prob.astype(np.float64))
+    return LogLikelihoods(values, num_tokens, door.ledger)
+
+
+def _score_in_one_pass(
+    door: Door, tokens: StateArray, ranks: IntArray, values: FloatArray, at_once: int
+) -> None:
+    """Add up what every position has given those before it; one submission an order.
+
+    Parameters
+    ----------
+    door : Door
+        Of an oracle whose rows depend on the order.
+    tokens : ndarray of int, shape (count, N)
+    ranks : ndarray of int, shape (count, orders, N)
+        When each position is scored, -1 for context.
+    values : ndarray of float, shape (count, orders)
+        Where sums go.
+    """
+    every = np.argwhere((ranks >= 0).any(axis=2))
+    with door.stage("probe") as stage:
+        for low in range(0, len(every), at_once):
+            s, k = every[low : low + at_once].T
+            mine = ranks[s, k]
+            # One after another, context first and by index.
+            turns = np.argsort(np.argsort(mine, axis=1, kind="stable"), axis=1)
+            index, position = np.nonzero(mine >= 0)
+            query = Query(tokens[s], Readouts.pairs(index, position), turns)
+            rows = stage.ask(query).rows
+            log_prob = to_numpy(rows.own.log_prob(tokens[s[index], position].astype(np.int64)))
+            np.add.at(values, (s[index], k[index]), log_prob.astype(np.float64))
+
+
+def pseudo_log_likelihoods(
+    oracle: Oracle,
+    sequences: ArrayLike,
+    *,
+    given: ArrayLike | None = None,
+    at_once: int = AT_ONCE,
+) -> LogLikelihoods:
+    """Score sequences position by position, each masked alone and everything else shown.
+
+    Parameters
+    ----------
+    oracle : Oracle
+    sequences : array_like of int, shape (count, N) or (N,)
+        Tokens; a sequence that still has a mask is not scored.
+    given : array_like of int, shape (N,) or (count, N), optional
+        Context, ``MASK`` at the positions to score: everything by default.
+    at_once : int
+        States in one call of the oracle, at most.
+
+    Returns
+    -------
+    LogLikelihoods
+        With one column; a position costs one evaluation.
+
+    Examples
+    --------
+    >>> import numpy as np, counterprobe as cp
+    >>> law = cp.TableLaw(np.array([[0.5, 0.1], [0.1, 0.3]]))
+    >>> scored = pseudo_log_likelihoods(law.oracle(), [[0, 0]])
+    >>> np.exp(scored.values).round(3).tolist(), scored.ledger.total  # 5/6 squared
+    ([[0.694]], 2)
+    """
+    oracle = as_oracle(oracle).by_index()
+    at_once = whole_number("at_once", at_once, at_least=1)
+    tokens = as_states(sequences, oracle.length, oracle.vocab_size, name="sequences")
+    contexts = as_contexts(given, oracle.length, oracle.vocab_size, len(tokens))
+    _check_context(tokens, contexts)
+    is_complete = (tokens != MASK).all(axis=1)
+    values = np.where(is_complete, 0.0, np.nan)[:, None]
+    door = Door(oracle)
+    sequence, position = np.nonzero((contexts == MASK) & is_complete[:, None])
+    with door.stage("probe") as stage:
+        for low in range(0, len(sequence), at_once):
+            s, here = sequence[low : low + at_once], position[low : low + at_once]
+            each = np.arange(len(s))
+            states = tokens[s].copy()
+            states[each, here] = MASK
+            rows = stage.rows(states, Readouts.pairs(each, here))
+            log_prob = to_numpy(rows.own.log_prob(tokens[s, here].astype(np.int64)))
+            np.add.at(values[:, 0], s, log_prob.astype(np.float64))
     num_tokens = (contexts == MASK).sum(axis=1).astype(np.int64)
     return LogLikelihoods(values, num_tokens, door.ledger)
 
@@ -174,7 +265,7 @@ def _check_context(tokens: StateArray, contexts: StateArray) -> None:
         row, column = (int(k) for k in np.argwhere(wrong)[0])
         raise ValueError(
             f"sequences must agree with given, got {int(tokens[row, column])} and not "
-            f"{int(contexts[row, column])} in sequence {row} at position {column}"
+            f"{int(contexts[row, column])} in sequence {row + 1} at position {column + 1}"
         )
 
 

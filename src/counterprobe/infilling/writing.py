@@ -38,6 +38,11 @@ from counterprobe.states import MASK
 __all__ = ["KINDS", "Design", "DesignFile", "check_kind", "designs_of", "recovery"]
 
 KINDS = (".fasta", ".fa", ".csv", ".jsonl")
+# What may be known of a design that was drawn, beside its name and sequence.
+COLUMNS = (
+    "score", "recovery", "seed", "number", "temperature", "sampler", "evaluations", "price",
+    "log_prob", "log_likelihood", "model",
+)  # fmt: skip
 # What a design drawn by another command may not differ in, where one file holds both.
 TOLD_BY = ("temperature", "seed")
 
@@ -148,6 +153,12 @@ def _is_unknown(value: Any) -> bool:
     return value is None or (isinstance(value, float) and math.isnan(value))
 
 
+def _columns_of(designs: Sequence[Design]) -> list[str]:
+    """Return the columns of a table whose later designs may know what the first do not."""
+    known = [*dict.fromkeys(key for one in designs for key in one.columns)]
+    return ["name", "sequence", *(COLUMNS if {*known} <= {*COLUMNS} else known)]
+
+
 def check_kind(path: str | os.PathLike[str]) -> str:
     """Return the kind of a file by its name, or refuse it."""
     kind = Path(path).suffix.lower()
@@ -218,6 +229,9 @@ class DesignFile:
         stream = self._stream
         if stream is None:
             self._stream = stream = open(self.path, self._mode, encoding="utf-8", newline="")
+        if self._kind == ".csv" and self._columns is None and fresh:
+            self._columns = _columns_of(fresh)
+            csv.DictWriter(stream, self._columns, lineterminator="\n").writeheader()
         for one in fresh:
             self.check_alike(one.row)
             stream.write(self._text(one))
@@ -235,9 +249,7 @@ class DesignFile:
             told = " ".join(f"{key}={value}" for key, value in [*plain.items()][2:])
             return as_fasta([FastaRecord(design.name, design.sequence, told)])
         out = io.StringIO()
-        if self._columns is None:
-            self._columns = [*row]
-            csv.DictWriter(out, self._columns, lineterminator="\n").writeheader()
+        assert self._columns is not None
         extra = [key for key in row if key not in self._columns]
         if extra:
             raise ValueError(f"{self.path} has no column {extra[0]!r}; write to another file")

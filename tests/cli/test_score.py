@@ -1,0 +1,64 @@
+"""``counterprobe score``: a ranked table, a ranked file, and what is refused."""
+
+import csv
+import json
+from functools import partial
+
+import pytest
+
+import command_line
+import counterprobe as cp
+from counterprobe.infilling.fasta import read_fasta
+
+invoke, record_of, refused = (
+    partial(getattr(command_line, name), "score") for name in ("invoke", "record_of", "refused")
+)
+MODEL = ("--model", "sapiens-heavy", "--device", "cpu")
+
+
+@pytest.fixture
+def fasta(tmp_path):
+    file = tmp_path / "mine.fasta"
+    file.write_text(">odd\nEVQWWESGG\n>good score=9 temperature=0.5 note\nEVQLVESGG\n")
+    return file
+
+
+def test_the_best_comes_first_and_headers_keep_what_they_said(fasta, tmp_path):
+    out = tmp_path / "ranked.fasta"
+    result = invoke(fasta, *MODEL, "--out", out)
+    assert result.exit_code == 0, result.stderr
+    lines = result.stdout.splitlines()
+    assert lines[0] == "sapiens-heavy, pseudo"
+    assert [line.split()[0] for line in lines[3:5]] == ["good", "odd"]
+    assert "2 sequences, 18 evaluations" in result.stdout and "lower is better" in result.stdout
+    records = read_fasta(out)
+    assert [one.name for one in records] == ["good", "odd"]
+    expected = cp.score("sapiens-heavy", [records[0].sequence], model_options={"device": "cpu"})
+    assert f"rank=1 score={expected.mean[0]:.6g} " in records[0].description
+    assert "drawn_score=9 temperature=0.5" in records[0].description
+    assert "--force replaces it" in refused(fasta, *MODEL, "--out", out)
+    table = tmp_path / "ranked.csv"
+    assert invoke(fasta, *MODEL, "--out", table).exit_code == 0
+    rows = list(csv.DictReader(table.read_text().splitlines()))
+    assert [(row["name"], row["temperature"]) for row in rows] == [("good", "0.5"), ("odd", "")]
+
+
+def test_its_json_is_made_again(fasta, tmp_path):
+    file = tmp_path / "scores.json"
+    arguments = (*MODEL, "--method", "chain-rule", "--orders", 2, "--design", "4-5")
+    assert invoke(fasta, *arguments, "--json", file).exit_code == 0
+    record = json.loads(file.read_text())
+    assert record["total"] == 2 * 2 * 2 and record["orders"] == 2
+    assert [one["scored"] for one in record["scores"]] == [2, 2]
+    assert all(one["error"] >= 0 for one in record["scores"])
+    again = command_line.invoke("reproduce", file)
+    assert again.exit_code == 0 and "score: the same" in again.stdout
+
+
+def test_what_is_wrong_is_said_with_the_record(fasta, tmp_path):
+    fasta.write_text(fasta.read_text() + ">bad\nEVJ\n")
+    assert "bad: sequence must consist of" in refused(fasta, *MODEL)
+    assert "No such file" in refused(tmp_path / "none.fasta", *MODEL)
+    assert "--backbone must come with a model that takes it" in refused(
+        fasta, *MODEL, "--backbone", "1ubi"
+    )
