@@ -77,17 +77,17 @@ def test_every_block_is_what_infill_draws_with_its_seeds(sampler, settings, mode
     assert sum(block.ledgers[0].total for block in scheduler.blocks) == counted.calls
 
 
-def test_the_rule_that_paces_itself_is_that_of_sample(model):
-    # Infill may leave it for another where many sequences pay for that.
+def test_the_rule_that_paces_itself_is_that_of_a_run(model):
+    # Infill may leave it for another where many sequences pay for that, and shares no order.
     scheduler = UnmaskingScheduler("auto", {"target_kl": 3.0}, never_drawn=SPECIAL)
     out, _ = drawn(model, scheduler, gen_length=5)
     (block,) = scheduler.blocks
     template = Template.from_ids([*PROMPT, *[MASK_ID] * 5], MASK_ID, block.template.vocabulary)
     oracle = cp.models.TorchOracle(model, template, row_error=0.0)
-    alone = cp.sample(
-        oracle, "auto", seed=block.streams, given=template.given, target_kl=3.0, progress=False
-    )
-    assert template.fill(alone.sequences)[:, 3:].tolist() == out.sequences.tolist()
+    run = cp.Unmasking(oracle, given=template.given)
+    alone = samplers.Auto(3.0)(run, block.streams)
+    assert template.fill(alone.tokens)[:, 3:].tolist() == out.sequences.tolist()
+    assert block.ledgers == (alone.ledger,)
 
 
 def test_rules_that_probe_are_refused_with_a_reason():
