@@ -2,6 +2,8 @@
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from counterprobe.models.letters import AMINO_ACIDS, Letters
 from counterprobe.models.residue_names import Names
@@ -109,3 +111,27 @@ def test_regions_of_antibodies_are_found_by_their_names():
     found = "".join(heavy[k] for k in text.find("CDR-H3"))
     assert found == "SRWGGDGFYAMDY"
     assert set(text.find("CDR-H1,CDR-H3")) > set(text.find("CDR-H3"))
+
+
+@settings(derandomize=True, database=None, deadline=None, max_examples=60)
+@given(
+    st.dictionaries(
+        st.sampled_from(["A", "B", "AA", "H1", "7", "x"]),
+        st.lists(st.tuples(st.integers(-9, 30), st.sampled_from(" AB")), min_size=1, unique=True),
+        min_size=1,
+    ),
+    st.data(),
+)
+def test_every_residue_and_range_is_found_by_its_name(chains, data):
+    """With a colon behind the chain nothing is ambiguous, whatever a file calls its chains."""
+    spelled = {c: [f"{n}{i}".strip() for n, i in found] for c, found in chains.items()}
+    every = names(**{chain: " ".join(one) for chain, one in spelled.items()})
+    chain = data.draw(st.sampled_from(sorted(spelled)))
+    mine = every.of_chain(chain)
+    low = data.draw(st.integers(0, len(mine) - 1))
+    high = data.draw(st.integers(low, len(mine) - 1))
+    first, last = spelled[chain][low], spelled[chain][high]
+    assert every.find(f"{chain}:{first}").tolist() == [mine[low]]
+    assert every.find(f"{chain}:{first}-{chain}:{last}").tolist() == mine[low : high + 1].tolist()
+    assert every.find(f"{chain}:").tolist() == mine.tolist()
+    assert every.label(mine[low]) == chain + first

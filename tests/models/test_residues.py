@@ -243,7 +243,9 @@ def test_templates_refuse_ties_and_bias_that_make_no_sense():
     assert "given alike, or all masked; 2 and 1 are not" in refused(template.tie, [[0, 1]])
     assert "tied once: name all groups" in refused(template.tie([[1, 2]]).tie, [[1, 2]])
     assert "but 2 is in two" in refused(template.tie, [[1, 2], [2, 1]])
-    assert "bias must be a number, got inf" in refused(template.favour, [1], "A", np.inf)
+    assert "bias must be a number of nats, at most 1,000,000 either way, got inf" in refused(
+        template.favour, [1], "A", np.inf
+    )
     tied = template.tie([[1, 2]])
     assert tied.fill([[0, 3, 1]]).tolist() == [[0, 3, 3, 1]]
     assert tied.masked.tolist() == [1]

@@ -22,6 +22,7 @@ from counterprobe.errors import CounterprobeError
 from counterprobe.models.letters import AMINO_ACIDS, Letters
 from counterprobe.models.proteins.backbones import Backbone
 from counterprobe.models.proteins.structures import read_backbone
+from counterprobe.models.residues import choose_in_text
 from counterprobe.oracles import reply_file as replies
 from counterprobe.plain import differences
 from counterprobe.study import Store, read_config
@@ -148,6 +149,13 @@ def _read_fasta(file: Path) -> None:
     assert len(template.given) >= 1
 
 
+def _read_rules(file: Path) -> None:
+    letters = Letters(AMINO_ACIDS, tuple(range(20)), mask_id=20)
+    template = choose_in_text(letters.template("EVQLXXSX"), rules=file)
+    assert template.permitted is None or template.permitted.any(axis=1).all()
+    assert template.bias is None or np.isfinite(template.bias.astype(np.float32)).all()
+
+
 def _read_record(file: Path) -> None:
     result = read_result(str(file))
     assert not dict(differences(result, result))
@@ -243,6 +251,7 @@ def valid_files(folder: Path) -> dict[str, bytes]:
         "rows csv": _written(".csv", lambda file: write_rows(rows, file), folder),
         "rows parquet": _written(".parquet", lambda file: write_rows(rows, file), folder),
         "store": _written(".db", _valid_store, folder),
+        "rules": b"# where, what\n2-4 AVL # few\n5,7 -CP W:0.5\n*\tDE:-1e1\n",
         "fasta": b">a chain\nEVQLVESX\n[MASK]GG\n",
         "record": plain,
         "structure": _valid_structure(),
@@ -288,6 +297,7 @@ READERS: dict[str, tuple[str, Callable[[Path], None]]] = {
     "rows csv": (".csv", _read_rows),
     "rows parquet": (".parquet", _read_rows),
     "store": (".db", _read_store),
+    "rules": (".txt", _read_rules),
     "fasta": (".fa", _read_fasta),
     "record": (".json", _read_record),
     "replies": (".log", _read_replies),

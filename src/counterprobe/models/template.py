@@ -29,6 +29,8 @@ __all__ = ["Allowed", "Template"]
 
 # Characters of a text that are printed.
 SHOWN = 400
+# Nats that may be added to a logit: far above what any model says, far below what overflows.
+MOST_BIAS = 1_000_000
 
 Spell = Callable[[IntArray], str]
 LookUp = Callable[[str], Sequence[int]]
@@ -235,8 +237,11 @@ class Template:
         bias : float
             In nats; above 0 makes tokens likelier. What was added before stays.
         """
-        if not np.isfinite(bias):
-            raise ValueError(f"bias must be a number, got {bias!r}; leave out tokens with allow")
+        if not abs(bias) <= MOST_BIAS:
+            raise ValueError(
+                f"bias must be a number of nats, at most {MOST_BIAS:,} either way, got {bias!r}; "
+                "leave tokens out to forbid them"
+            )
         table = np.zeros((self.length, self.vocab_size)) if self.bias is None else self.bias.copy()
         table[np.ix_(np.asarray(positions), self.which(tokens))] += bias
         return replace(self, bias=table)
