@@ -61,7 +61,7 @@ def test_structures_plans_and_prices_say_what_was_found_and_what_it_cost():
     plan = cp.planning.plan_for(soft, batches=4)
     assert str(plan).startswith("4 batches for 12 positions")
     (price,) = price_plans(law.oracle(), soft, [4], samples=2, ways=["spread"]).prices
-    assert str(price).startswith("spread, 4 batches: 4 evaluations a sequence, ")
+    assert str(price).startswith("spread, 4 batches: 4 evaluations per sequence, ")
 
 
 def test_results_say_what_was_drawn_what_it_cost_and_why_so(sapiens):

@@ -94,7 +94,7 @@ def sample(
     seed : int or Streams
         Sets decision and commit seeds.
     given : array_like of int, shape (N,) or (count, N), optional
-        Context, ``MASK`` elsewhere: for all, or one a sequence, which may mask other positions.
+        Context, ``MASK`` elsewhere: for all, or one per sequence, which may mask other positions.
         By default that of a structure, or none.
     orders : {"shared", "fresh"} or int, optional
         Whether all sequences share decision randomness (and so what it costs to decide), or each

@@ -136,7 +136,7 @@ def test_other_qualities_take_the_place_of_accuracy(kind):
     assert entry["quality_percent"] == pytest.approx(100 * expected)
     assert found["aup"]["one-batch"] == pytest.approx(4 * 100 * expected)
     shown = " ".join(invoke(*BASE, "--samplers", "one-batch", "--sweep").stdout.split())
-    assert "Quality under parallelism, exp of the log-likelihood a token" in shown
+    assert "Quality under parallelism, exp of the log-likelihood per token" in shown
 
 
 def test_the_table_names_everything_and_fits():

@@ -65,7 +65,7 @@ def test_classed_rows_are_checked_by_their_masses():
     [
         (GOOD, "must return Rows, got ndarray"),
         (None, "must return Rows, got NoneType"),
-        (cp.rows.DenseRows(GOOD[:2]), "one row a readout: 3 asked, 2 returned"),
+        (cp.rows.DenseRows(GOOD[:2]), "one row per readout: 3 asked, 2 returned"),
         (cp.rows.DenseRows(np.ones((3, 4)) / 4), r"rows over 2 tokens, got 4$"),
         (cp.rows.DenseRows(np.ones((3, 3)) / 3), "got 3; one too many: leave the mask token out"),
         (cp.rows.DenseRows(np.ones(3)), r"rows of shape \(n, V\), got \(3,\)"),

@@ -232,7 +232,7 @@ def test_groups_commit_batches_of_their_own(law, counted, at_once):
 
 def test_a_round_needs_a_batch_a_group_and_something_to_commit(law):
     run = cp.run.Lockstep(law.oracle(), 4, STREAMS, groups=2)
-    with pytest.raises(ValueError, match="batches must be 2, one a group; got 1"):
+    with pytest.raises(ValueError, match="batches must be 2, one per group; got 1"):
         run.commit_groups([[0]])
     with pytest.raises(ValueError, match="every batch is None"):
         run.commit_groups([None, None])

@@ -117,7 +117,7 @@ def short(oracle, states, readouts, rows):
         (mix, "moved by .* when asked alone"),
         (write, "wrote into the states"),
         (unnormalised, "sums to 2"),
-        (short, "one row a readout"),
+        (short, "one row per readout"),
     ],
 )
 def test_a_broken_oracle_is_caught(spoil, message):

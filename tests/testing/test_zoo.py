@@ -14,7 +14,7 @@ MESSAGES = {
     "not a number": r"'not a number': the row at state 0, position \d holds a value that is not",
     "unnormalised": r"'unnormalised': the row at state 0, position \d sums to 2 instead of 1",
     "logits": r"'logits': the row at state 0, position \d .* if these are logits",
-    "a row too many": r"'a row too many' must return one row a readout: 6 asked, 7 returned",
+    "a row too many": r"'a row too many' must return one row per readout: 6 asked, 7 returned",
     "flat": r"'flat' must return rows of shape \(n, V\), got \(24,\)",
     "complex": r"'complex' must return rows of real numbers, got dtype complex128",
     "objects": r"'objects' must return rows of real numbers, got dtype object",

@@ -26,7 +26,7 @@ DEFAULT = (
 )
 COLUMNS = (
     Column("sampler"), Column("evaluations each"), Column("tokens per forward", 5),
-    Column("batch KL"), Column("SE", 1), Column("log-lik. a token", 2), Column("log-lik. SE", 6),
+    Column("batch KL"), Column("SE", 1), Column("log-lik. per token", 2), Column("log-lik. SE", 6),
     Column("orders apart", 7), Column("MMD p", 3), Column("pairs p", 8),
     Column("mean distance", 4), Column("distinct", 9),
 )  # fmt: skip
@@ -166,9 +166,9 @@ def _notes(shared: ModelComparison, entries: list[SamplerOnModel], recheck: floa
     measured = shared.task.num_measured
     measured += sum(e.quality.ledger.total for e in entries if e.quality is not None)
     notes = [
-        "Batch KL: nats a sequence that product commits break, by the chain rule. MMD p: shuffles "
-        "that put the sequences as far from a sequential reference; with several samplers, small "
-        "ones are expected by chance. Distance: Hamming, over masked positions.",
+        "Batch KL: nats per sequence that product commits break, by the chain rule. MMD p: "
+        "shuffles that put the sequences as far from a sequential reference; with several "
+        "samplers, small ones are expected by chance. Distance: Hamming, over masked positions.",
         f"Beside the evaluations shown, the reference took {shared.reference.ledger.total:,} and "
         f"measuring {measured:,}.",
     ]
@@ -209,7 +209,7 @@ def _cells(entry: SamplerOnModel, *, is_swept: bool) -> list[str]:
 def _show_scores(
     console: Console, shared: ModelComparison, lines: dict[str, list[SamplerOnModel]]
 ) -> None:
-    """Print one line a sampler, the best first."""
+    """Print one line per sampler, the best first."""
     scores = shared.scores(lines)
     rows = []
     for name in sorted(scores, key=lambda name: -np.nan_to_num(scores[name], nan=-1.0)):

@@ -46,7 +46,7 @@ PlotFile = Annotated[
     in_output(metavar="FILE", help="Draw it (.png, .svg or .pdf; needs the extra 'study')."),
 ]
 Evaluate = Annotated[bool, in_output(help="Measure the batch KL.")]
-KlDraws = Annotated[int, in_output(help="Monte Carlo draws a large factor of the KL.")]
+KlDraws = Annotated[int, in_output(help="Monte Carlo draws per large factor of the KL.")]
 SamplerName = Annotated[str, in_sampler(help="See 'counterprobe samplers'.")]
 Settings = Annotated[
     list[str] | None,
@@ -363,7 +363,7 @@ class Engine:
         int | None,
         in_engine(
             help="Workers of the engine.",
-            show_default="one a core, or all that a cluster has room for",
+            show_default="one per core, or all that a cluster has room for",
         ),
     ] = None
     address: Annotated[

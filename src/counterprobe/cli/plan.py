@@ -68,7 +68,7 @@ def plan(
 
     Nothing is sampled. The caps hold on every path; the tight line has the same guarantee with
     colors and colorings from the exact binomial tail. The last lines say plainly whether the
-    guarantee costs less than one submission a position, and from which N on it would. Epsilon
+    guarantee costs less than one submission per position, and from which N on it would. Epsilon
     fixes radius, tolerances and budgets; each can be given by itself, and the proved risk follows.
 
     For example:

@@ -27,7 +27,7 @@ def reference(
 ) -> None:
     """Compute the reference KL L_0 of a family: one product batch of all positions.
 
-    It is KL(product of the marginals || joint), exactly, one value a target draw. Accuracy
+    It is KL(product of the marginals || joint), exactly, one value per target draw. Accuracy
     thresholds are stated as multiples of it.
 
     Example: counterprobe reference --family matching --n 2048 --draws 8

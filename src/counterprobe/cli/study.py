@@ -190,7 +190,7 @@ def figure(
     name: StudyName = None,
     data: DataFile = None,
 ) -> None:
-    """Draw totals against N, one panel a family: means, min-max whiskers, and the line Q = N.
+    """Draw totals against N, one panel per family: means, min-max whiskers, and the line Q = N.
 
     Example: counterprobe study figure --store paper.db --output study.svg
     """

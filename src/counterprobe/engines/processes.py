@@ -37,7 +37,7 @@ class Processes(Closing):
     Parameters
     ----------
     workers : int, optional
-        How many; one a core by default.
+        How many; one per core by default.
     attempts : int
         How often a task is begun before its losses end the run.
     task_seconds : float, optional

@@ -124,7 +124,7 @@ def log_likelihoods(
     Parameters
     ----------
     oracle : Oracle
-        One state a position and order is submitted; where rows depend on the order of commits
+        One state per position and order is submitted; where rows depend on the order of commits
         (ProteinMPNN with ``order="commit"``), one an order, given context decoded first.
     sequences : array_like of int, shape (count, N) or (N,)
         Tokens; a sequence that still has a mask is not scored.

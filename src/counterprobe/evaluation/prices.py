@@ -71,8 +71,8 @@ class Price:
     def __str__(self) -> str:
         """Say it in one line."""
         return (
-            f"{self.way}, {self.batches} batches: {self.evaluations:.3g} evaluations a sequence, "
-            f"{self.measured}"
+            f"{self.way}, {self.batches} batches: {self.evaluations:.3g} evaluations per "
+            f"sequence, {self.measured}"
         )
 
     def joined(self, other: Price) -> Price:

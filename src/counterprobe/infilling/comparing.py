@@ -31,7 +31,7 @@ __all__ = ["QUALITIES", "ModelComparison", "SamplerOnModel"]
 
 # What may stand in the place of accuracy, in percent.
 QUALITIES = {
-    "likelihood": "exp of the log-likelihood a token",
+    "likelihood": "exp of the log-likelihood per token",
     "batch-kl": "exp of minus the batch KL a token",
     "recovery": "masked positions that agree with --truth",
 }

@@ -227,7 +227,7 @@ class UnmaskingScheduler(_Scheduler):  # type: ignore[misc]
 
 
 class _Block:
-    """The runs of one block, one a sequence."""
+    """The runs of one block, one per sequence."""
 
     def __init__(
         self,

@@ -27,7 +27,7 @@ __all__ = ["Stepping", "reads_rows_alone", "require_rows_alone"]
 
 
 def reads_rows_alone(rule: Sampler) -> bool:
-    """Whether a rule makes one submission a round and needs nothing but its rows."""
+    """Whether a rule makes one submission per round and needs nothing but its rows."""
     return type(rule).rounds is not Sampler.rounds or type(rule).schedule is not Sampler.schedule
 
 

@@ -56,7 +56,7 @@ def _was_single(masses: Any) -> bool:
 
 
 def check_count(rows: object, readouts: Readouts, name: str) -> Rows:
-    """Return a reply that is one row a readout; raise ``OracleError`` for any other.
+    """Return a reply that is one row per readout; raise ``OracleError`` for any other.
 
     Parameters
     ----------
@@ -74,7 +74,7 @@ def check_count(rows: object, readouts: Readouts, name: str) -> Rows:
         raise OracleError(f"oracle {name!r} must return rows of shape (n, V), got {shape}")
     if len(rows) != len(readouts):
         raise OracleError(
-            f"oracle {name!r} must return one row a readout: {len(readouts)} asked, "
+            f"oracle {name!r} must return one row per readout: {len(readouts)} asked, "
             f"{len(rows)} returned"
         )
     return rows

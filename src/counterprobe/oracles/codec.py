@@ -171,7 +171,7 @@ def decode_reply(
     Raises
     ------
     CheckpointError
-        If it is no reply, or not one row a position.
+        If it is no reply, or not one row per position.
     """
     try:
         masses: Any = arrays["masses"]

@@ -142,7 +142,7 @@ class SampleBatch:
 
     @property
     def ledgers(self) -> list[Ledger]:
-        """One ledger a sequence."""
+        """One ledger per sequence."""
         return [result.ledger for result in self.results]
 
     @property

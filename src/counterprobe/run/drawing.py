@@ -244,7 +244,7 @@ def check_tokens(tokens: ArrayLike, count: int, vocab_size: int) -> IntArray:
     values = np.atleast_1d(np.asarray(tokens))
     if values.shape != (count,) or values.dtype.kind not in "iu":
         raise ValueError(
-            f"tokens must be {count} integers, one a position of the batch, got {tokens!r}"
+            f"tokens must be {count} integers, one per position of the batch, got {tokens!r}"
         )
     if values.min() < 0 or values.max() >= vocab_size:
         raise ValueError(

@@ -1,4 +1,4 @@
-"""Runs side by side whose submissions meet at the oracle: one batch of states a step.
+"""Runs side by side whose submissions meet at the oracle: one batch of states per step.
 
 Rules that adapt to replies cannot share a schedule, but while one waits for its reply another can
 ask. Every run has a thread of its own, so samplers stay as they are; only one of them moves at a

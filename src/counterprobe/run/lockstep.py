@@ -152,7 +152,7 @@ class Lockstep:
 
     @property
     def ledgers(self) -> list[Ledger]:
-        """One ledger a sequence, of its commits alone."""
+        """One ledger per sequence, of its commits alone."""
         return [
             ledger
             for group, members in enumerate(self._members)
@@ -196,7 +196,9 @@ class Lockstep:
             Uncommitted positions, chosen before the replies.
         """
         if len(batches) != self.num_groups:
-            raise ValueError(f"batches must be {self.num_groups}, one a group; got {len(batches)}")
+            raise ValueError(
+                f"batches must be {self.num_groups}, one per group; got {len(batches)}"
+            )
         self._commit(batches, None)
 
     def result(

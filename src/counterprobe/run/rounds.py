@@ -34,7 +34,7 @@ def every_position(chosen: Sequence[IntArray | None]) -> IntArray:
 
 
 def ledger_of(rounds: Sequence[Round], group: int) -> Ledger:
-    """Return what a sequence of a group was charged: one submission a round."""
+    """Return what a sequence of a group was charged: one submission per round."""
     sizes = [len(batch) for batch in (one.chosen[group] for one in rounds) if batch is not None]
     commits = len(sizes)
     return Ledger(

@@ -53,7 +53,7 @@ class Guarantee:
 
     @property
     def pays(self) -> bool:
-        """Whether it is feasible and its total is below one submission a position."""
+        """Whether it is feasible and its total is below one submission per position."""
         return self.feasible.directly and self.caps.total < self.public.length
 
     def as_dict(self) -> dict[str, Any]:

@@ -125,7 +125,7 @@ def test_nothing_probed_is_nothing_kept() -> None:
 def test_what_is_kept_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(keeping, "SAMPLE_NUMBERS", 4000)
     states = random_states(64, 100, 0.5, seed=7)
-    # Room for 13 reads a position: all of a few states.
+    # Room for 13 reads per position: all of a few states.
     wide = keeper_of(100, 3)
     ask(wide, states, 3, block=1)
     sample = kept(wide)
