@@ -43,6 +43,16 @@ def test_the_best_comes_first_and_headers_keep_what_they_said(fasta, tmp_path):
     assert [(row["name"], row["temperature"]) for row in rows] == [("good", "0.5"), ("odd", "")]
 
 
+def test_several_files_are_ranked_together(fasta, tmp_path):
+    other = tmp_path / "theirs.fasta"
+    other.write_text(">odd\nEVQLVESGGGL\n>third\nWWWWWWWWW\n")
+    record = record_of(fasta, other, *MODEL)
+    names = [one["name"] for one in record["scores"]]
+    assert sorted(names) == ["good", "mine/odd", "theirs/odd", "third"]
+    assert names[-1] == "third"
+    assert "two are mine/odd" in refused(fasta, fasta, *MODEL)
+
+
 def test_its_json_is_made_again(fasta, tmp_path):
     file = tmp_path / "scores.json"
     arguments = (*MODEL, "--method", "chain-rule", "--orders", 2, "--design", "4-5")

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from typing import Annotated, Any
 
 import numpy as np
@@ -142,13 +143,14 @@ def infill(
         "likelihood_orders": likelihood_orders,
         "trace_sequence": trace_sequence - 1,
     }
-    with _opened(out, force, append) as file, _saying_where(file):
+    goes_on = append or (faults.checkpoint is not None and Path(faults.checkpoint).exists())
+    with _opened(out, force, goes_on) as file, _saying_where(file):
         if file is not None:
             file.check_alike({"temperature": f"{text.temperature:.6g}", "seed": seed})
         made: list[designs.Drawn] = []
         task: Task | None = None
         for name, one in inputs:
-            if file is not None and name is not None and file.has(name, count):
+            if file is not None and append and name is not None and file.has(name, count):
                 output.complain(f"{name}: {out} has its {count} designs already")
                 continue
             started = time.perf_counter()
@@ -248,9 +250,9 @@ def _saying_where(file: DesignFile | None) -> Iterator[None]:
         said = str(stop) or "interrupted"
         if file is not None and file.names:
             are = "design is" if len(file.names) == 1 else "designs are"
-            said += (
-                f"; {len(file.names)} finished {are} in {file.path}: to go on, repeat the command "
-                "with --append"
+            said = (
+                f"{said.removesuffix(': to go on, repeat the command')}; {len(file.names)} "
+                f"finished {are} in {file.path}: to go on, repeat the command with --append"
             )
         raise KeyboardInterrupt(said) from None
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -20,8 +23,8 @@ SHOWN = 20
 
 @output.command
 def score(
-    file: Annotated[
-        str, typer.Argument(metavar="FASTA", help="Finished sequences, one or many records.")
+    files: Annotated[
+        list[str], typer.Argument(metavar="FASTA...", help="Files of finished sequences.")
     ],
     *,
     model: options.Model,
@@ -71,7 +74,7 @@ def score(
 
     For example:
 
-    counterprobe score designs.fasta --model proteinmpnn --backbone 1ubi --out ranked.fasta
+    counterprobe score cold.fasta warm.fasta --model proteinmpnn --backbone 1ubi --out ranked.fasta
 
     counterprobe score antibodies.fasta --model sapiens-heavy --design CDR-H3
     """
@@ -87,7 +90,7 @@ def score(
     )
     loading = text.named(model)["model_options"]
     written = None if out is None else DesignFile(out, force=force)
-    records = read_fasta(file)
+    records = _read(files)
     found = score_sequences(
         model,
         records,
@@ -114,6 +117,20 @@ def score(
             "scores": found.records(),
         },
     )
+
+
+def _read(files: list[str]) -> list[FastaRecord]:
+    """Read all records; where two files have one of the same name, it tells its file too."""
+    found = [(Path(file).stem, one) for file in files for one in read_fasta(file)]
+    counts = Counter(one.name for _, one in found)
+    named = [
+        one if counts[one.name] == 1 else replace(one, name=f"{stem}/{one.name}")
+        for stem, one in found
+    ]
+    again = [name for name, count in Counter(one.name for one in named).items() if count > 1]
+    if again:
+        raise ValueError(f"files must differ in their names or their records', two are {again[0]}")
+    return named
 
 
 def _designs(found: Scores, records: list[FastaRecord], model: str) -> list[Design]:
