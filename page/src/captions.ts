@@ -143,8 +143,7 @@ function ties(run: Run): [string, string] {
   const { edges, strength, status } = run;
   const strongest = [...status.keys()].reduce((best, e) => ((strength[e] || 0) > (strength[best] || 0) ? e : best), 0);
   const [u, v] = [run.label(edges.from[strongest]), run.label(edges.to[strongest])];
-  const spent = run.beside.find(([word]) => word === "discovery")?.[1];
-  const when = spent ? `Found beforehand with ${plural(spent, "evaluation")}, once for any number of sequences. ` : "";
+  const when = run.discovery ? `Found beforehand with ${plural(run.discovery, "evaluation")}, once for any number of sequences. ` : "";
   return [
     `${plural(run.numEdges, "pair")} tied, ${u} and ${v} most strongly`,
     `${when}An arc is as wide as one value moves what is expected at its other end: here up to ${nats(strength[strongest])}. Ends of a strong tie should not be drawn at once.`,
@@ -208,7 +207,7 @@ function end(run: Run): [string, string] {
   const ratio =
     spent < free ? `${times(free / spent)} times fewer` : spent > free ? `${times(spent / free)} times as many` : "as many";
   const kl = number(run.end?.batch_kl);
-  const discovery = run.beside.find(([word]) => word === "discovery")?.[1];
+  const error = number(run.end?.batch_kl_se);
   const together = run.ignored.length;
   const said = [
     `That is ${ratio}, in ${plural(run.finalLedger.depth, "stage")} one after another, ${count(run.finalLedger.commits)} of them commits.`,
@@ -217,8 +216,8 @@ function end(run: Run): [string, string] {
         ? `${count(together)} of ${plural(run.truth.from.length, "true dependence")} had both ends drawn at once.`
         : "No true dependence had both ends drawn at once."
       : "",
-    discovery ? `Discovery took ${count(discovery)} more, once for any number of sequences.` : "",
-    kl === null ? broken(run) : `Broken dependence, measured: ${nats(kl)}.`,
+    run.discovery ? `Discovery took ${count(run.discovery)} more, once for any number of sequences.` : "",
+    kl === null ? broken(run) : `Broken dependence, measured: ${nats(kl)}${error ? ` (standard error ${error.toPrecision(1)})` : ""}.`,
     ...sentences(run.end?.notes).map((note) => sentence(note)),
   ];
   return [`Done after ${plural(spent, "evaluation")}; one at a time takes ${count(free)}`, said.filter(Boolean).join(" ")];

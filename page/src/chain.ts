@@ -11,14 +11,14 @@ import type { Run } from "./run";
 
 /** Pixels: margins, the head with its buttons, and what the ruler takes below a row. */
 const [SIDE, HEAD, RULER] = [18, 46, 44];
-/** Widths of cells in pixels; below the smallest, a letter is not read, and the line is wrapped. */
-const [LARGEST, READABLE] = [44, 11];
+/** Widths of cells in pixels: below the last, no letter is read; arcs want one line, letters wide cells. */
+const [LARGEST, EASY, READABLE] = [44, 22, 11];
 /** Given positions so near to a free one are drawn large enough to be read. */
 const NEAR = 4;
 /** Given positions narrower than this are but part of the line. */
 const SPECK = 5;
-/** Gap before a new stretch of chain, in cells. */
-const GAP = 0.8;
+/** Gap before a new stretch of chain, in cells, and in pixels where positions are small. */
+const [GAP, SLIT] = [0.8, 6];
 const FONT = "ui-sans-serif, system-ui, sans-serif";
 /** Strengths that are written on arcs, unless somebody points at a position. */
 const WRITTEN = 5;
@@ -44,7 +44,7 @@ export function layLine(run: Run, width: number, height: number): Line {
   for (const v of free) {
     for (let u = Math.max(0, v - NEAR); u <= Math.min(length - 1, v + NEAR); u++) {
       const share = run.isFree(u) ? 1 : 0.8;
-      cells[u] = share * Math.max(1, 0.45 + 0.3 * run.nameLength(u)) + (u && run.stretches.has(u) ? GAP : 0);
+      cells[u] = share * Math.max(1, 0.5 + 0.34 * run.nameLength(u)) + (u && run.stretches.has(u) ? GAP : 0);
     }
   }
   if (!free.length) cells.fill(1);
@@ -54,14 +54,16 @@ export function layLine(run: Run, width: number, height: number): Line {
   const isInner = (v: number): boolean => v >= large && v < beyond;
   const numInner = cells.reduce((n, cell, v) => n + Number(cell === 0 && isInner(v)), 0);
   const [before, after] = [large, length - beyond];
-  const room = width - 2 * SIDE;
+  const slits = [...run.stretches.keys()].filter((v) => v && !cells[v]).length;
+  const room = width - 2 * SIDE - SLIT * Math.min(20, slits);
   const inner = Math.min(6 * numInner, 0.3 * room);
   const flanks = 0.14 * room * (Number(before > 0) + Number(after > 0));
   let unit = Math.min(LARGEST, (room - inner - flanks) / wanted);
+  const enough = run.edges.from.length ? READABLE : EASY;
   const most = Math.max(1, Math.floor((height - HEAD) / (RULER + 2 * READABLE)));
   const small = before + after + numInner;
   let rows = 1;
-  while (unit < READABLE && rows < most) {
+  while (unit < enough && rows < most) {
     rows++;
     unit = Math.min(LARGEST, (rows * room - Math.min(6 * small, 0.3 * rows * room)) / (wanted + rows));
   }
@@ -81,10 +83,14 @@ export function layLine(run: Run, width: number, height: number): Line {
   };
   let x = rows > 1 ? SIDE : (width - span) / 2 - (before ? before * little(0) : 0);
   let row = 0;
+  let chain = run.stretches.get(0);
   for (let v = 0; v < length; v++) {
-    const slot = cells[v] ? cells[v] * unit : little(v);
-    if (rows > 1 && x + Math.max(slot, blockAt(v)) > width - SIDE) [x, row] = [SIDE, row + 1];
-    line.size[v] = slot - (cells[v] && v && run.stretches.has(v) ? GAP * unit : 0);
+    const gap = v && run.stretches.has(v) ? (cells[v] ? GAP * unit : SLIT) : 0;
+    const slot = cells[v] ? cells[v] * unit : little(v) + gap;
+    const isNewChain = gap > 0 && run.stretches.get(v) !== chain && x > 0.6 * width;
+    if (rows > 1 && (isNewChain || x + Math.max(slot, blockAt(v)) > width - SIDE)) [x, row] = [SIDE, row + 1];
+    chain = run.stretches.get(v) ?? chain;
+    line.size[v] = slot - gap;
     line.x[v] = x + slot - line.size[v] / 2;
     line.row[v] = row;
     x += slot;
@@ -315,7 +321,8 @@ export class ChainView extends GraphView {
     context.textAlign = "left";
     let last: string | undefined;
     for (const [v, name] of run.stretches) {
-      if (name !== last && name) context.fillText(`chain ${name}`, screen.x(v) - 4, screen.y(v) + high / 2 + 24);
+      const left = Math.min(screen.x(v) - 4, this.surface.width - 56);
+      if (name !== last && name) context.fillText(`chain ${name}`, left, screen.y(v) + high / 2 + 24);
       last = name;
     }
   }

@@ -116,12 +116,14 @@ export class Run {
     this.coordinates =
       coordinates && coordinates.data.length === 3 * this.length ? coordinates : null;
     this.stretches = readStretches(header.stretches, this.length);
-    this.beside = Object.entries(header.beside ?? {}).filter(([, n]) => number(n) !== null);
     const ends: number[][] = [[], []];
     this.readSteps(trace.events, ends);
     this.edges = { from: Int32Array.from(ends[0]), to: Int32Array.from(ends[1]) };
     this.numBatches = this.steps.reduce((n, step) => n + Number(step.type === "commit"), 0);
     this.end = trace.events.find((event) => event.type === "end") ?? null;
+    this.beside = [header.beside, this.end?.beside]
+      .flatMap((spent) => Object.entries(spent ?? {}))
+      .filter(([, n]) => number(n) !== null) as [string, number][];
     this.preprocessed = this.steps.findIndex((step) => step.type === "preprocess");
     this.finalLedger = this.steps[this.steps.length - 1].ledger;
 
@@ -302,6 +304,11 @@ export class Run {
   /** Whether tokens are letters that fit into a cell. */
   get hasLetters(): boolean {
     return this.tokenNames !== null;
+  }
+
+  /** What it took to find the structure that it commits by; 0 where there is none. */
+  get discovery(): number {
+    return this.beside.find(([word]) => word.startsWith("discovery"))?.[1] ?? 0;
   }
 
   /** Whether this is a text or a chain that a model fills in, to be read in its own order. */

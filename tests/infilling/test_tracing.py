@@ -84,6 +84,20 @@ def test_what_was_spent_beside_the_run_is_told(tmp_path):
     assert load_trace(tmp_path / "plain.json").header["beside"] == {}
 
 
+def test_a_plan_that_auto_priced_is_traced_with_what_it_was_measured_to_break(tmp_path):
+    oracle = cp.families.matching(16, target_seed=1).oracle()
+    options = {"count": 200, "trace": tmp_path / "run.json", "progress": False}
+    choice = cp.infill(oracle, trace_sequence=100, **options).choice
+    end = load_trace(tmp_path / "run.json").end
+    assert choice.sampler == "planned" and choice.batch_kl < 0.1
+    assert (end["batch_kl"], end["batch_kl_se"]) == (choice.batch_kl, choice.batch_kl_se)
+    assert end["beside"] == {"discovery and pricing": choice.ledger.total}
+    # The first designs are drawn before anything is looked for.
+    cp.infill(oracle, trace_sequence=0, **options)
+    end = load_trace(tmp_path / "run.json").end
+    assert end["batch_kl"] is None and "beside" not in end
+
+
 def test_a_finished_text_leaves_a_trace_of_nothing_done(tmp_path):
     cp.infill(Spelling(), "AB", trace=tmp_path / "run.json", progress=False)
     trace = load_trace(tmp_path / "run.json")

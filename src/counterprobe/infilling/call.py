@@ -208,6 +208,10 @@ def infill(
             }
             if isinstance(rule, Auto):
                 drawn = draw_chosen(task, rule, **how)
+                choice = drawn.choice
+                if recorder and choice and drawn.results[trace_sequence].sampler != rule.name:
+                    spent = {"discovery and pricing": choice.ledger.total}
+                    recorder.measured(choice.batch_kl, choice.batch_kl_se, spent)
             else:
                 how |= {"given": task.given, "temperature": task.temperature}
                 masked = int((task.given == MASK).sum())

@@ -20,6 +20,7 @@ from counterprobe.arrays import FloatArray
 from counterprobe.discovery import SoftStructure, discover
 from counterprobe.evaluation.prices import Price, Pricing
 from counterprobe.infilling.task import Task
+from counterprobe.plain import plain
 from counterprobe.planning import plan_for
 from counterprobe.run.batches import SampleBatch
 from counterprobe.run.gathered import Tell
@@ -134,7 +135,7 @@ def _drawn(
     return replace(
         whole,
         ledger=whole.ledger + account.measured,
-        choice=account.choice(chosen.name, why),
+        choice=account.choice(chosen.name, why, price),
     )
 
 
@@ -180,9 +181,10 @@ class _Account:
             committed = self.num_drawn * self.masked + now.committed
             self._tell(Progress(now.operation, committed, self.most, self.spent + now.ledger))
 
-    def choice(self, sampler: str, why: str) -> Choice:
+    def choice(self, sampler: str, why: str, price: Price | None = None) -> Choice:
         """Return what was chosen."""
-        return Choice(sampler, why, self.measured, self.most)
+        said = () if price is None else (price.measured.value, price.measured.standard_error)
+        return Choice(sampler, why, self.measured, self.most, *map(plain, said))
 
 
 # ----- Whether a structure pays -----------------------------------------------------------

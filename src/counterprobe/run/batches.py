@@ -248,6 +248,8 @@ class SampleBatch:
                 "why": self.choice.why,
                 "ledger": _counts(self.choice.ledger),
                 "one_at_a_time": self.choice.one_at_a_time,
+                "batch_kl": self.choice.batch_kl,
+                "batch_kl_se": self.choice.batch_kl_se,
             }
         records = [_record(result) for result in self.results]
         for k, text in enumerate(self.texts or ()):
@@ -316,6 +318,8 @@ def _choice(content: dict[str, Any] | None) -> Choice | None:
         str(content["why"]),
         Ledger(**content["ledger"]),
         int(content["one_at_a_time"]),
+        content.get("batch_kl"),
+        content.get("batch_kl_se"),
     )
 
 

@@ -60,12 +60,16 @@ class Choice:
         What it took to find and price a structure; part of the ledger of the whole.
     one_at_a_time : int
         Evaluations that one position at a time takes for all sequences.
+    batch_kl, batch_kl_se : float, optional
+        Nats that a plan was measured to break, where one was chosen.
     """
 
     sampler: str
     why: str
     ledger: Ledger
     one_at_a_time: int
+    batch_kl: float | None = None
+    batch_kl_se: float | None = None
 
     def __str__(self) -> str:
         """Say it in one line."""
@@ -78,6 +82,8 @@ class Choice:
             "why": self.why,
             "evaluations": self.ledger.total,
             "one_at_a_time": self.one_at_a_time,
+            "batch_kl": self.batch_kl,
+            "batch_kl_se": self.batch_kl_se,
         }
 
 

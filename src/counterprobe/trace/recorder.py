@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
+from collections.abc import Mapping
 from types import TracebackType
 from typing import Any, Self
 
@@ -85,7 +86,7 @@ class Recorder:
         self._max_bytes = max_bytes
         self._file: GrowingFile | None = None
         self._result: Ended | None = None
-        self._measured: dict[str, float | None] = {"batch_kl": None, "batch_kl_se": None}
+        self._measured: dict[str, Any] = {"batch_kl": None, "batch_kl_se": None}
         self._left_out: Counter[str] = Counter()
         self._told: Counter[str] = Counter()
         # Set when a run opens.
@@ -101,9 +102,15 @@ class Recorder:
         self._history_reply: tuple[Readouts, Rows] | None = None
         self._drawn: tuple[IntArray, IntArray, Rows | None] | None = None
 
-    def measured(self, batch_kl: float, standard_error: float) -> None:
-        """Say what was measured of the run afterwards."""
+    def measured(
+        self,
+        batch_kl: float | None,
+        standard_error: float | None,
+        beside: Mapping[str, int] | None = None,
+    ) -> None:
+        """Say what was measured of the run, and what was spent beside it, once it has ended."""
         self._measured = {"batch_kl": plain(batch_kl), "batch_kl_se": plain(standard_error)}
+        self._measured["beside"] = dict(beside or {})
 
     # ----- Listening -----------------------------------------------------------------------
 
