@@ -137,6 +137,8 @@ def sample(
     """
     oracle = as_oracle(oracle)
     count = whole_number("count", count, at_least=1)
+    if whole_number("listen_to", listen_to) >= count:
+        raise ValueError(f"listen_to must be below the count of {count}, got {listen_to}")
     structure = sampler if isinstance(sampler, Structure | SoftStructure) else None
     if given is None and structure is not None:
         given = context_for(structure, oracle)
@@ -161,7 +163,7 @@ def sample(
         on_step=on_step,
         on_finished=on_finished,
         listener=listener,
-        listen_to=_listened(listen_to, count),
+        listen_to=listen_to,
         first=whole_number("first", first),
     )
     with oracle.running(lambda: call.determined_by.terms), told(progress, call.rule.name) as tell:
@@ -251,14 +253,6 @@ class _Call:
         return larger + (sequence - larger * (small + 1)) // small
 
 
-def _listened(listen_to: int, count: int) -> int:
-    """Return the sequence that is listened to, if there is one of that number."""
-    sequence = whole_number("listen_to", listen_to)
-    if sequence >= count:
-        raise ValueError(f"listen_to must be below the count of {count}, got {sequence}")
-    return sequence
-
-
 @contextmanager
 def told(progress: bool | Tell, label: str) -> Iterator[Tell | None]:
     """Yield whom to tell of progress."""
@@ -288,9 +282,10 @@ def _schedules(call: _Call) -> list[Iterable[IntArray]] | None:
     follows_many = call.oracle.info.keeps_many
     has_session = call.oracle.info.keeps_work and not follows_many
     is_watched = call.record != Level.LEDGER or call.listener is not None
-    if call.count == 1 or not is_common or has_session or is_watched:
+    if not is_common or has_session or is_watched:
         return None
-    if call.groups == call.count and not follows_many:
+    is_few = call.count == 1 or (call.groups == call.count and not follows_many)
+    if is_few and not call.oracle.info.draws:
         return None
     residual = np.flatnonzero(masked[0])
     schedules = []
@@ -323,8 +318,14 @@ def _in_lockstep(
     )
     masked = int((call.given == MASK).sum())
     stop, reason = StopReason.COMPLETED, None
-    rounds = [iter(schedule) for schedule in schedules]
-    group_of = np.array([call.group_of(sequence) for sequence in range(call.count)])
+    told = [getattr(schedule, "diagnostics", None) for schedule in schedules]
+    is_drawn = False
+    if call.oracle.info.draws and call.on_step is None:
+        schedules = [tuple(schedule) for schedule in schedules]
+        is_drawn = run.commit_rounds(list(itertools.zip_longest(*schedules)))
+        if tell is not None and is_drawn:
+            tell(Progress("commit", masked - run.num_left, masked, run.ledger))
+    rounds = [] if is_drawn else [iter(schedule) for schedule in schedules]
     try:
         for number in itertools.count():
             batches = [next(schedule, None) for schedule in rounds]
@@ -332,8 +333,8 @@ def _in_lockstep(
                 break
             run.commit_groups(batches)
             if call.on_step is not None:
-                moved = [batch is not None for batch in batches]
-                here = np.flatnonzero(np.array(moved)[group_of])
+                moved = np.array([batch is not None for batch in batches])
+                here = np.flatnonzero(moved[run.group_of])
                 call.on_step(Step(number, call.first + here, run.states[here]))
             if tell is not None:
                 tell(Progress("commit", masked - run.num_left, masked, run.ledger))
@@ -342,7 +343,6 @@ def _in_lockstep(
     if stop is StopReason.COMPLETED:
         require_complete(call.rule.name, run.num_left, call.given.shape[1])
     streams = [call.streams_of_group(group) for group in range(call.groups)]
-    told = [getattr(schedule, "diagnostics", None) for schedule in schedules]
     drawn = run.result(call.rule.name, call.rule.settings, stop, reason, streams, told)
     if call.on_finished is not None:
         call.on_finished(drawn)
@@ -353,7 +353,7 @@ def _in_lockstep(
 
 
 class _Runs:
-    """Lets every sequence run as it would alone, and adds them up."""
+    """Every sequence runs as it would alone; all are added up."""
 
     def __init__(self, call: _Call, tell: Tell | None) -> None:
         self._call = call

@@ -17,9 +17,18 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
+from counterprobe.philox import keyed_uniforms
 from counterprobe.version import __version__
 
-__all__ = ["STREAMS_VERSION", "CommitNoise", "Decisions", "Streams", "require_streams", "versions"]
+__all__ = [
+    "STREAMS_VERSION",
+    "CommitNoise",
+    "Decisions",
+    "Streams",
+    "commit_uniforms",
+    "require_streams",
+    "versions",
+]
 
 # Raised whenever a fixed seed would draw different values than before.
 STREAMS_VERSION = 1
@@ -146,6 +155,13 @@ class Streams:
     def commit_noise(self, length: int, sequence: int = 0) -> CommitNoise:
         """Return the other half: the uniforms that turn rows into tokens."""
         return CommitNoise(self.commit_seed, sequence, length)
+
+
+def commit_uniforms(
+    streams: Streams, length: int, sequences: NDArray[np.int64]
+) -> NDArray[np.float64]:
+    """Return the first commit uniforms of every position of many sequences, shape ``(n, N)``."""
+    return keyed_uniforms(streams.commit_seed, (_COMMIT_KEY,), sequences, (0,), length)
 
 
 def require_streams(streams: object) -> None:

@@ -115,7 +115,7 @@ class TiedOracle(Wrapper):
     @property
     def info(self) -> OracleInfo:
         """What it is: the inner oracle, with a group where that has several residues."""
-        inner = self.inner.info
+        inner = self.inner_info
         return replace(
             inner,
             length=self.template.length,

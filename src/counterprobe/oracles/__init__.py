@@ -9,6 +9,8 @@ from counterprobe.oracles.oracle import OracleInfo as OracleInfo
 from counterprobe.oracles.oracle import RowOracle as RowOracle
 from counterprobe.oracles.oracle import Wrapper as Wrapper
 from counterprobe.oracles.oracle import as_oracle as as_oracle
+from counterprobe.oracles.query import Drawing as Drawing
+from counterprobe.oracles.query import Drawn as Drawn
 from counterprobe.oracles.query import Query as Query
 from counterprobe.oracles.query import Readouts as Readouts
 from counterprobe.oracles.query import Reply as Reply

@@ -15,7 +15,7 @@ import numpy as np
 
 from counterprobe.arrays import FloatArray
 from counterprobe.errors import OracleError, ZeroProbabilityWarning
-from counterprobe.oracles.query import Query, Readouts, Reply
+from counterprobe.oracles.query import Drawn, Query, Readouts, Reply
 from counterprobe.rows import ClassedRows, DenseRows, Rows, to_numpy, widened
 
 if TYPE_CHECKING:
@@ -25,6 +25,7 @@ __all__ = [
     "ReplyCheck",
     "check_attention",
     "check_count",
+    "check_drawn",
     "check_rows",
     "own_rows",
 ]
@@ -182,6 +183,21 @@ def own_rows(rows: Rows) -> Rows:
         xp = array_api_compat.array_namespace(rows.masses)
         return rows.with_masses(xp.asarray(rows.masses, copy=True))
     return rows
+
+
+def check_drawn(reply: Reply, query: Query, vocab_size: int, name: str) -> Drawn:
+    """Return what an oracle drew by itself: a token, of some probability, wherever it was to."""
+    drawn = reply.drawn
+    if drawn is None or query.drawing is None:
+        raise OracleError(f"oracle {name!r} was to draw tokens, and returned none")
+    is_due = query.drawing.rounds >= 0
+    is_token = (drawn.tokens >= 0) & (drawn.tokens < vocab_size)
+    if ((is_token != is_due) | (np.isnan(drawn.log_probs) & is_due)).any():
+        raise OracleError(
+            f"oracle {name!r} drew what is no token; check the weights, or load them in a wider "
+            "precision"
+        )
+    return drawn
 
 
 class ReplyCheck:

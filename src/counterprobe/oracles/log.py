@@ -112,7 +112,7 @@ class Log(Wrapper):
         A model measures its own row error, never quite the same. What is replayed is asked for
         one by one.
         """
-        info = self.inner.info
+        info = self.inner_info
         if self._file is None:
             return info
         ahead = 1 if self._is_replaying else info.ahead

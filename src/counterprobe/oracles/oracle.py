@@ -77,6 +77,8 @@ class OracleInfo:
         are answered as if positions had been committed by index.
     offers_attention : bool
         Whether attention can be asked for together with rows.
+    draws : bool
+        Whether it draws rounds that were fixed beforehand by itself, where a query asks for that.
     ahead : int
         How many queries may wait for their replies at once; more than one where replicas share
         the work.
@@ -98,6 +100,7 @@ class OracleInfo:
     keeps_many: bool = False
     depends_on_order: bool = False
     offers_attention: bool = False
+    draws: bool = False
     ahead: int = 1
     recheck: float = 0.0
     temperature: float = 1.0
@@ -302,7 +305,13 @@ class Wrapper(Oracle):
     @property
     def info(self) -> OracleInfo:
         """What the inner oracle is."""
-        return self.inner.info
+        return self.inner_info
+
+    @property
+    def inner_info(self) -> OracleInfo:
+        """What the inner oracle is, to whoever sees each of its replies."""
+        info = self.inner.info
+        return replace(info, draws=False) if info.draws else info
 
     @property
     def digest(self) -> str | None:
@@ -332,11 +341,11 @@ class _Declaring(Wrapper):
     def __init__(self, oracle: Oracle, changes: dict[str, Any]) -> None:
         super().__init__(oracle)
         self._changes = changes
-        replace(self.inner.info, **changes)  # an unknown word is refused here
+        replace(self.inner_info, **changes)  # an unknown word is refused here
 
     @property
     def info(self) -> OracleInfo:
-        return replace(self.inner.info, **self._changes)
+        return replace(self.inner_info, **self._changes)
 
 
 class _ByIndex(Wrapper):
@@ -344,7 +353,8 @@ class _ByIndex(Wrapper):
 
     @property
     def info(self) -> OracleInfo:
-        return replace(self.inner.info, depends_on_order=False, keeps_work=False, keeps_many=False)
+        info = self.inner_info
+        return replace(info, depends_on_order=False, keeps_work=False, keeps_many=False)
 
     @property
     def digest(self) -> str | None:

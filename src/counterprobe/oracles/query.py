@@ -21,7 +21,7 @@ from counterprobe.digests import digest_of
 from counterprobe.rows import Rows
 from counterprobe.states import MASK
 
-__all__ = ["Query", "Readouts", "Reply", "RunKey", "Runs", "join"]
+__all__ = ["Drawing", "Drawn", "Query", "Readouts", "Reply", "RunKey", "Runs", "join"]
 
 # Rows of an example, at most: a state may have very many, and few tell oracles apart.
 MOST_EXAMPLE_ROWS = 64
@@ -154,6 +154,45 @@ class Runs:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class Drawing:
+    """Rounds that an oracle is to draw by itself: all of them are fixed before any reply.
+
+    Attributes
+    ----------
+    rounds : ndarray of int, shape (B, N)
+        The round in which each position is to be committed, from 0 on without a gap; below 0 for
+        what is not.
+    uniforms : ndarray of float, shape (B, N)
+        One per token: the inverse of the distribution function, in token order, turns it into one.
+    temperature : float
+        Above 0; tokens are drawn from rows proportional to ``p ** (1 / temperature)``.
+    """
+
+    rounds: IntArray
+    uniforms: FloatArray
+    temperature: float = 1.0
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Drawn:
+    """What an oracle drew.
+
+    Attributes
+    ----------
+    tokens : ndarray of int, shape (B, N)
+        ``MASK`` where nothing was drawn.
+    log_probs : ndarray of float, shape (B, N)
+        Of each token in the row that it was drawn from.
+    scores : ndarray of float, shape (B, N)
+        Minus that at temperature 1, whatever it was drawn at.
+    """
+
+    tokens: IntArray
+    log_probs: FloatArray
+    scores: FloatArray
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class Query:
     """What an oracle is asked.
 
@@ -173,6 +212,9 @@ class Query:
     attention_layers : int, optional
         Return attention beside the rows: weights averaged over all heads of the last so many
         layers, for oracles whose ``info.offers_attention`` holds.
+    drawing : Drawing, optional
+        Draw these rounds and return tokens in place of rows, for oracles whose ``info.draws``
+        holds; ``readouts`` are then of no account.
     """
 
     states: StateArray
@@ -180,6 +222,7 @@ class Query:
     ranks: IntArray | None = None
     runs: Runs | None = None
     attention_layers: int | None = None
+    drawing: Drawing | None = None
 
     @property
     def digest(self) -> bytes:
@@ -236,21 +279,29 @@ def _joined(parts: Sequence[Readouts], num_states: Sequence[int]) -> Readouts:
 
 
 class Reply:
-    """What an oracle answers: rows, and attention where it was asked for.
+    """What an oracle answers: rows, and attention or drawn tokens where these were asked for.
 
     Parameters
     ----------
     rows : Rows
-        One per readout, in order.
+        One per readout, in order; none where tokens were drawn.
     attention : ndarray of float, shape (B, N, N), optional
         Entry ``[b, i, j]``: the share of what predicts position i that is looked for at position
         j. What special tokens receive is missing from the sums over j.
+    drawn : Drawn, optional
+
+    Attributes
+    ----------
+    drawn : Drawn or None
+        Tokens, where the query asked for them.
     """
 
-    __slots__ = ("_attention", "_drop", "_rows", "_wait")
+    __slots__ = ("_attention", "_drop", "_rows", "_wait", "drawn")
 
-    def __init__(self, rows: Rows, attention: FloatArray | None = None) -> None:
-        self._rows, self._attention = rows, attention
+    def __init__(
+        self, rows: Rows, attention: FloatArray | None = None, drawn: Drawn | None = None
+    ) -> None:
+        self._rows, self._attention, self.drawn = rows, attention, drawn
         self._wait: Callable[[], Reply] | None = None
         self._drop: Callable[[], None] | None = None
 
@@ -266,7 +317,7 @@ class Reply:
             Called instead if nobody is going to look.
         """
         reply = cls.__new__(cls)
-        reply._wait, reply._drop = wait, drop
+        reply._wait, reply._drop, reply.drawn = wait, drop, None
         return reply
 
     @classmethod

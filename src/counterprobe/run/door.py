@@ -21,8 +21,8 @@ from numpy.typing import ArrayLike, NDArray
 from counterprobe.arguments import whole_number
 from counterprobe.arrays import IntArray, StateArray
 from counterprobe.errors import BudgetExceeded, ImpossibleState, OracleError
-from counterprobe.oracles import Oracle, Query, Readouts, Reply, as_oracle
-from counterprobe.oracles.checks import ReplyCheck
+from counterprobe.oracles import Drawn, Oracle, Query, Readouts, Reply, as_oracle
+from counterprobe.oracles.checks import ReplyCheck, check_drawn
 from counterprobe.rows import DenseRows, Rows, concatenate
 from counterprobe.run.ledger import Ledger
 from counterprobe.run.listening import Listener
@@ -172,6 +172,10 @@ class Door:
         with self.stage("probe") as stage:
             return stage.rows(batch, readouts)
 
+    def draw(self, query: Query) -> Drawn:
+        """Have an oracle draw rounds that are fixed, and check the tokens; charging is apart."""
+        return check_drawn(self.oracle.ask(query), query, self.vocab_size, self.check.name)
+
     def ask_again(self) -> None:
         """Submit once more what is to be compared: a stage of probes, charged like any other.
 
@@ -301,6 +305,10 @@ class Stage:
         check_budget(self._door.max_submissions, self._needed(query))
         self._require_order(query)
         return self._receive(self._door.oracle.ask(query), query, prints)
+
+    def count_drawn(self, num_states: int, num_rows: int, prints: NDArray[np.uint64]) -> None:
+        """Count submissions whose tokens :meth:`Door.draw` returned."""
+        self._count(num_states, num_rows, prints, None)
 
     def rows(self, states: StateArray, readouts: Readouts) -> Rows:
         """Submit probes and return their rows, checked."""

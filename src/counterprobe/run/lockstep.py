@@ -18,7 +18,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from counterprobe.arguments import whole_number
 from counterprobe.arrays import IntArray, StateArray
-from counterprobe.oracles import Oracle, Readouts
+from counterprobe.oracles import Drawing, Oracle, Query, Readouts
 from counterprobe.rows import Rows, concatenate, to_numpy
 from counterprobe.run.batches import SampleBatch
 from counterprobe.run.door import Door, Stage, check_budget
@@ -31,6 +31,7 @@ from counterprobe.run.rounds import (
     Part,
     Results,
     Round,
+    add_changes,
     common_positions,
     every_position,
     ledger_of,
@@ -43,7 +44,7 @@ from counterprobe.states import (
     fingerprint,
     fingerprint_weights,
 )
-from counterprobe.streams import Streams, require_streams
+from counterprobe.streams import Streams, commit_uniforms, require_streams
 
 __all__ = ["Lockstep"]
 
@@ -78,6 +79,8 @@ class Lockstep:
     ----------
     door : Door
         What asks, checks and charges; its ledger is that of the whole.
+    group_of : ndarray of int, shape (count,)
+        The group of each sequence.
     """
 
     def __init__(
@@ -108,17 +111,15 @@ class Lockstep:
         self._prints = fingerprint(self._states)
         self._streams = streams
         self._first = first
-        everywhere = np.arange(length)
         # As much as the runs would hold alone, and drawing from it is one step for all of them.
-        self._uniforms = np.stack(
-            [streams.commit_noise(length, first + k).uniforms(everywhere) for k in range(count)]
-        )
+        self._uniforms = commit_uniforms(streams, length, np.arange(first, first + count))
         self._temperature = as_temperature(temperature)
         self._at_once = count if at_once is None else whole_number("at_once", at_once, at_least=1)
         if max_submissions is not None:
             max_submissions = whole_number("max_submissions", max_submissions)
         self._max_rounds = max_submissions
         self._members = np.array_split(np.arange(count), groups)
+        self.group_of = np.repeat(np.arange(groups), [len(members) for members in self._members])
         self._rounds: list[Round] = []
         self._commits = np.zeros(groups, dtype=np.int64)
         self._log_probs, self._scores = room_for_scores(
@@ -201,6 +202,45 @@ class Lockstep:
             )
         self._commit(batches, None)
 
+    def commit_rounds(self, rounds: Sequence[Sequence[ArrayLike | None]]) -> bool:
+        """Commit rounds of one batch per group, all fixed before, where the oracle draws them.
+
+        Tokens and ledgers are those of committing round by round.
+
+        Parameters
+        ----------
+        rounds : sequence of sequence of array_like of int
+            For each round what :meth:`commit_groups` takes.
+
+        Returns
+        -------
+        bool
+            False, and nothing done, where it has to be done round by round.
+        """
+        info = self.door.info
+        moves = np.array([[batch is not None for batch in one] for one in rounds])
+        most = int((self._commits + moves.sum(axis=0)).max(initial=0))
+        is_over = self._max_rounds is not None and most > self._max_rounds
+        if not info.draws or info.recheck or self._temperature == 0 or is_over or not len(rounds):
+            return False
+        checked, round_of = self._checked(rounds)
+        mine = round_of[self.group_of]
+        tokens = np.empty(self._states.shape, dtype=np.int64)
+        for low in range(0, len(self._states), self._at_once):
+            here = slice(low, low + self._at_once)
+            drawing = Drawing(mine[here], self._uniforms[here], self._temperature)
+            states = self._states[here]
+            nothing = Readouts.same(0, [])
+            query = Query(states, nothing, np.where(states == MASK, -2, -1), drawing=drawing)
+            drawn = self.door.draw(query)
+            tokens[here] = drawn.tokens
+            if self._log_probs is not None:
+                self._log_probs[here] = drawn.log_probs
+            if self._scores is not None:
+                self._scores[here] = drawn.scores
+        self._settle_rounds(checked, mine, tokens)
+        return True
+
     def result(
         self,
         sampler: str = "lockstep",
@@ -229,7 +269,7 @@ class Lockstep:
         common = Common(
             given=self._given,
             states=self.states,
-            group_of=np.repeat(np.arange(self.num_groups), [len(m) for m in self._members]),
+            group_of=self.group_of,
             rounds=tuple(self._rounds),
             stop=stop,
             reason=reason or stop.value,
@@ -253,6 +293,55 @@ class Lockstep:
         )
 
     # ----- Inside --------------------------------------------------------------------------
+
+    def _checked(
+        self, rounds: Sequence[Sequence[ArrayLike | None]]
+    ) -> tuple[list[tuple[IntArray | None, ...]], IntArray]:
+        """Check batches that are committed one after another; return also each group's rounds."""
+        round_of = np.full((self.num_groups, self._states.shape[1]), -1, dtype=np.int64)
+        checked: list[list[IntArray | None]] = [[] for _ in rounds]
+        for group, members in enumerate(self._members):
+            # All at once, and one by one where something is wrong: there may be hundreds.
+            mine = [None if one[group] is None else np.asarray(one[group]) for one in rounds]
+            state = self._states[members[0]].copy()
+            if not _is_disjoint([one for one in mine if one is not None], state):
+                for number, batch in enumerate(mine):
+                    if batch is not None:
+                        mine[number] = positions = check_batch(batch, state)
+                        state[positions] = 0
+            for number, batch in enumerate(mine):
+                if batch is not None:
+                    round_of[group, batch] = number
+                checked[number].append(batch)
+        return [tuple(one) for one in checked], round_of
+
+    def _settle_rounds(
+        self,
+        checked: Sequence[tuple[IntArray | None, ...]],
+        round_of: IntArray,
+        tokens: IntArray,
+    ) -> None:
+        """Charge rounds that were drawn at once, and move the histories."""
+        sizes = np.array([len(members) for members in self._members])
+        is_drawn = round_of >= 0
+        moved = np.zeros((len(checked), len(tokens)), dtype=np.uint64)
+        weights = fingerprint_weights(tokens.shape[1])
+        add_changes(np.where(is_drawn, tokens - MASK, 0), round_of, weights, moved)
+        for low, histories in self._histories.items():
+            here = slice(low, low + self._at_once)
+            histories.commit_rounds(round_of[here], len(self._rounds))
+        for chosen, change in zip(checked, moved, strict=True):
+            widths = np.array([0 if positions is None else len(positions) for positions in chosen])
+            moves = widths > 0
+            shared = common_positions(chosen)
+            with self.door.stage("probe") as stage:
+                prints = self._prints if moves.all() else self._prints[moves[self.group_of]]
+                stage.count_drawn(len(prints), int(sizes @ widths), prints)
+                stage.commit(every_position(chosen) if shared is None else shared)
+            self._rounds.append(Round(chosen, self._prints))
+            self._prints = self._prints + change
+            self._commits += moves
+        self._states[is_drawn] = tokens[is_drawn]
 
     def _commit(self, batches: Sequence[ArrayLike | None], seen: list[Rows] | None) -> None:
         """Commit one batch a group."""
@@ -313,3 +402,13 @@ class Lockstep:
             self._states[where] = tokens
             here = part.sequence - part.low
             self._histories[part.low].commit(here, part.position, len(self._rounds) - 1)
+
+
+def _is_disjoint(batches: Sequence[IntArray], state: StateArray) -> bool:
+    """Whether batches are flat arrays of masked positions, none empty and no position twice."""
+    if not all(one.ndim == 1 and one.size and one.dtype == np.int64 for one in batches):
+        return False
+    every = np.concatenate([np.empty(0, dtype=np.int64), *batches])
+    if every.min(initial=0) < 0 or every.max(initial=0) >= len(state):
+        return False
+    return bool((state[every] == MASK).all()) and np.bincount(every, minlength=1).max() <= 1

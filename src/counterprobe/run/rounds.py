@@ -10,13 +10,23 @@ import numpy as np
 from numpy.typing import NDArray
 
 from counterprobe.arrays import IntArray, StateArray
+from counterprobe.compiled import kernel
 from counterprobe.run.ledger import Ledger, Right
 from counterprobe.run.results import SampleResult, StopReason
 from counterprobe.run.transcript import Event, Transcript
 from counterprobe.states import MASK
 from counterprobe.streams import Streams, versions
 
-__all__ = ["Common", "Part", "Results", "Round", "common_positions", "every_position", "ledger_of"]
+__all__ = [
+    "Common",
+    "Part",
+    "Results",
+    "Round",
+    "add_changes",
+    "common_positions",
+    "every_position",
+    "ledger_of",
+]
 
 
 def common_positions(chosen: Sequence[IntArray | None]) -> IntArray | None:
@@ -40,6 +50,31 @@ def ledger_of(rounds: Sequence[Round], group: int) -> Ledger:
     return Ledger(
         commits=commits, depth=commits, rows_read=sum(sizes), widest_stage=min(1, commits)
     )
+
+
+@kernel
+def add_changes(
+    change: IntArray,
+    round_of: IntArray,
+    weights: NDArray[np.uint64],
+    moved: NDArray[np.uint64],
+) -> None:
+    """Add up by how much each round moves the fingerprint of each sequence.
+
+    Parameters
+    ----------
+    change : ndarray of int, shape (count, N)
+        By how much values of positions rise.
+    round_of : ndarray of int, shape (count, N)
+        When; below 0 for never.
+    weights : ndarray of uint64, shape (N,)
+    moved : ndarray of uint64, shape (rounds, count)
+        Added to.
+    """
+    for k in range(change.shape[0]):
+        for i in range(change.shape[1]):
+            if round_of[k, i] >= 0:
+                moved[round_of[k, i], k] += np.uint64(change[k, i]) * weights[i]
 
 
 @dataclass(frozen=True, slots=True)

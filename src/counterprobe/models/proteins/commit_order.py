@@ -24,13 +24,22 @@ from counterprobe.extras import load_extra
 from counterprobe.models.proteins.message_passing import Decoder
 from counterprobe.models.rows import Softmax
 from counterprobe.models.template import Template
-from counterprobe.oracles import KeptWork, Oracle, OracleInfo, Query, Readouts, Reply
-from counterprobe.rows import Rows
+from counterprobe.oracles import (
+    Drawing,
+    KeptWork,
+    Oracle,
+    OracleInfo,
+    Query,
+    Readouts,
+    Reply,
+)
+from counterprobe.rows import DenseRows, Rows
 from counterprobe.states import MASK, as_states
 
 if TYPE_CHECKING:
     import torch
 
+    from counterprobe.models.proteins.device_draws import DeviceDraws
     from counterprobe.models.proteins.proteinmpnn import IndexOrderOracle
 else:
     torch = load_extra("torch", "torch", "a torch model", package="PyTorch")
@@ -67,6 +76,7 @@ class CommitOrderOracle(Oracle):
         self._num_followed = 0
         self._decoder = decoder
         self._softmax = Softmax(template, temperature, name)
+        self._draws: DeviceDraws | None = None
         # Decoder states of runs, and which of them belongs to which member.
         self._kept: KeptWork[tuple[CommitOrderSessions, IntArray]] = KeptWork()
 
@@ -83,6 +93,7 @@ class CommitOrderOracle(Oracle):
             keeps_many=True,
             depends_on_order=True,
             temperature=self.temperature,
+            draws=self._decoder.fused is not None,
         )
 
     @cached_property
@@ -105,6 +116,8 @@ class CommitOrderOracle(Oracle):
         if query.ranks is None:
             return self._probed.ask(query)
         states = as_states(query.states, self.length, self.vocab_size)
+        if query.drawing is not None:
+            return self._drawn(states, query.drawing)
         readouts, runs = query.readouts, query.runs
         if (states[readouts.state_index, readouts.position] != MASK).any():
             return Reply(self._rows_in_order(states, query.ranks, readouts))
@@ -130,6 +143,16 @@ class CommitOrderOracle(Oracle):
         if runs is not None:
             self._kept.put(runs, (sessions, place))
         return Reply(rows)
+
+    def _drawn(self, states: StateArray, drawing: Drawing) -> Reply:
+        """Draw rounds on the device."""
+        if self._draws is None:
+            from counterprobe.models.proteins.device_draws import DeviceDraws
+
+            self._draws = DeviceDraws(self._decoder, self.template, self.temperature)
+        drawn = self._draws.draw(states, drawing)
+        self._count(int((drawing.rounds.max(axis=1) + 1).sum()))
+        return Reply(DenseRows(np.empty((0, self.vocab_size))), drawn=drawn)
 
     def _sessions(self, states: StateArray, ranks: IntArray) -> CommitOrderSessions:
         """Decode what was committed, round by round, as if it had been followed."""
@@ -208,12 +231,7 @@ class CommitOrderSessions:
         self._count = count
         self._decoder = decoder
         self._softmax = softmax
-        self._states = decoder.start(len(states))
-        self._states.tokens.copy_(torch.as_tensor(np.maximum(states, 0)))
-        self._states.revealed.copy_(torch.as_tensor(states != MASK))
-        given = self._states.revealed.nonzero(as_tuple=True)
-        if len(given[0]):
-            decoder.decode(self._states, *given, ranks=decoder.by_index(len(states), index))
+        self._states = decoder.begin(states, index)
         # Which residues were decoded after the last commit of their sequence.
         self._is_current = np.zeros(states.shape, dtype=np.bool_)
         self._is_waiting = np.zeros(len(states), dtype=np.bool_)

@@ -22,21 +22,26 @@ row is the same whatever stands around it.
 from __future__ import annotations
 
 import warnings
+from copy import copy
 from dataclasses import dataclass
 from functools import partial
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from counterprobe.arrays import IntArray
+from counterprobe.arrays import IntArray, StateArray
 from counterprobe.extras import load_extra
 from counterprobe.models.digests import rows_digest
 from counterprobe.models.memory import BatchSize
 from counterprobe.models.proteins.backbones import Backbone
 from counterprobe.models.template import Template
+from counterprobe.states import MASK
 
 if TYPE_CHECKING:
     import torch
+
+    from counterprobe.models.proteins.fused import FusedLayers
 else:
     torch = load_extra("torch", "torch", "a torch model", package="PyTorch")
 
@@ -123,14 +128,18 @@ class Decoder:
     backbone : Backbone
     name : str
         For messages about memory.
+    tf32 : bool
+        Whether products on a GPU round their factors to TF32.
 
     Attributes
     ----------
+    fused : FusedLayers or None
+        The layers as kernels, on a GPU that Triton compiles for.
     is_known : ndarray of bool, shape (N,)
         Whether the backbone has every atom of a residue that the network reads.
     """
 
-    def __init__(self, network: Any, backbone: Backbone, name: str) -> None:
+    def __init__(self, network: Any, backbone: Backbone, name: str, *, tf32: bool = True) -> None:
         self.network = network
         self.device = next(network.parameters()).device
         self.backbone = backbone
@@ -143,16 +152,18 @@ class Decoder:
         read = backbone.coordinates[:, self._atoms]
         self.is_known = np.asarray(np.isfinite(read).all(axis=(1, 2)))
         known = torch.as_tensor(self.is_known, device=self.device, dtype=torch.float32)
-        self._mask = None if self.is_known.all() else known[:, None]
+        self.mask = None if self.is_known.all() else known[:, None]
         with torch.no_grad():
             self._encode(backbone, known)
-            self._parts = [self._take_apart(layer) for layer in network.decoder_layers]
+            self.parts = [self._take_apart(layer) for layer in network.decoder_layers]
             self._bare = self._decode_bare()
+            self.fused = self._fuse(tf32)
 
     def content_digest(self, template: Template, *others: Any) -> str | None:
         """Return what weights, backbone, template and whatever else is named determine."""
         places = self.backbone.coordinates, self.backbone.residue_index, self.backbone.chain
-        return rows_digest(self.network, template, *places, *others)
+        short = ("tf32",) if self.fused is not None and self.fused.tf32 else ()
+        return rows_digest(self.network, template, *places, *others, *short)
 
     def _encode(self, backbone: Backbone, known: torch.Tensor) -> None:
         """Read the backbone: states of residues, of pairs of neighbours, and who is one."""
@@ -203,15 +214,39 @@ class Decoder:
             )
         )
 
+    def without_fusing(self) -> Decoder:
+        """Return the same decoder, with layers of plain tensors in full precision."""
+        plain = copy(self)
+        plain.fused = None
+        return plain
+
+    def _fuse(self, tf32: bool) -> FusedLayers | None:
+        """Return the layers as kernels, where there is what compiles them."""
+        if self.device.type != "cuda" or find_spec("triton") is None:
+            return None
+        from counterprobe.models.proteins.fused import FusedLayers, fits
+
+        return FusedLayers(self, tf32=tf32) if fits(self) else None
+
     def _decode_bare(self) -> list[torch.Tensor]:
         """Return the states of all residues when nothing is revealed, by the layers themselves."""
         nobody = torch.zeros((*self.neighbours.shape, self.nodes.shape[1]), device=self.device)
         message = torch.cat([self.pairs, nobody, self.nodes[self.neighbours]], dim=-1)
         states = [self.nodes]
-        mask = None if self._mask is None else self._mask[None, :, 0]
+        mask = None if self.mask is None else self.mask[None, :, 0]
         for layer in self.network.decoder_layers:
             states.append(layer(states[-1][None], message[None], mask)[0])
         return states[1:]
+
+    def begin(self, states: StateArray, index: IntArray | None = None) -> DecoderStates:
+        """Return the states of sequences of which some context is known, decoded by index."""
+        known = self.start(len(states))
+        known.tokens.copy_(torch.as_tensor(np.maximum(states, 0)))
+        known.revealed.copy_(torch.as_tensor(states != MASK))
+        given = known.revealed.nonzero(as_tuple=True)
+        if len(given[0]):
+            self.decode(known, *given, ranks=self.by_index(len(states), index))
+        return known
 
     def by_index(self, count: int, index: IntArray | None = None) -> torch.Tensor:
         """Return ranks by index of so many sequences, shape ``(count, N)``.
@@ -232,7 +267,7 @@ class Decoder:
         width = self.nodes.shape[1]
 
         def of_every_layer() -> list[torch.Tensor]:
-            return [torch.zeros((*shape, width), device=self.device) for _ in self._parts]
+            return [torch.zeros((*shape, width), device=self.device) for _ in self.parts]
 
         return DecoderStates(
             torch.zeros(shape, dtype=torch.int64, device=self.device),
@@ -260,7 +295,7 @@ class Decoder:
         states.tokens[where] = tokens
         states.revealed[where] = True
         with torch.no_grad():
-            for number, parts in enumerate(self._parts):
+            for number, parts in enumerate(self.parts):
                 offer = parts.letters[tokens]
                 if number > 0:
                     below = states.hidden[number - 1][where]
@@ -293,7 +328,7 @@ class Decoder:
         is_bare : bool
             Whether nothing is revealed in any of these sequences.
         """
-        numbers = layers or range(len(self._parts))
+        numbers = layers or range(len(self.parts))
         if is_bare:
             for number in numbers:
                 states.hidden[number][index, position] = self._bare[number][position]
@@ -325,7 +360,7 @@ class Decoder:
 
     def _offer_all(self, states: DecoderStates, number: int) -> None:
         """Compute what all revealed residues offer to a layer, from the states below it."""
-        parts = self._parts[number]
+        parts = self.parts[number]
         offer = parts.letters[states.tokens]
         if number > 0:
             offer = offer + (states.hidden[number - 1] @ parts.inner.T - parts.nodes)
@@ -335,9 +370,22 @@ class Decoder:
         self, states: DecoderStates, places: Places, number: int, low: int, high: int
     ) -> None:
         """Compute one layer of the residues from ``low`` to ``high``."""
-        parts, layer = self._parts[number], self.network.decoder_layers[number]
+        parts, layer = self.parts[number], self.network.decoder_layers[number]
         width = self.nodes.shape[1]
         position, flat = places.position[low:high], places.flat[low:high]
+        if self.fused is not None:
+            before = None if places.before is None else places.before[low:high]
+            below = None if number == 0 else states.hidden[number - 1].view(-1, width)
+            self.fused.layer(
+                number,
+                states.hidden[number].view(-1, width),
+                states.offered[number],
+                below,
+                flat,
+                position,
+                before,
+            )
+            return
         senders = places.senders[low:high]
         message = gather(states.offered[number].view(-1, width), senders)
         if places.before is not None:
@@ -352,8 +400,8 @@ class Decoder:
         change = total @ layer.W3.weight.T + senders.shape[1] * layer.W3.bias
         found = layer.norm1(mine + change / layer.scale)
         found = layer.norm2(found + layer.dense(found))
-        if self._mask is not None:
-            found *= gather(self._mask, position)
+        if self.mask is not None:
+            found *= gather(self.mask, position)
         states.hidden[number].view(-1, width)[flat] = found
 
     def logits(
