@@ -144,6 +144,7 @@ def test_histories_side_by_side_each_hear_of_their_own_commits_when_they_are_ask
     commit([0, 2, 2], [1, 1, 3], 0)
     second = ask([2])
     assert told(second.runs) == ([2], [(0, 1), (0, 3)])  # counted in what is asked
+    assert second.readouts.position.tolist() == [2]
     assert second.states.tolist() == [[1, 2, MASK, 2]]
     assert second.ranks.tolist() == [[-1, 0, -2, 0]]
     commit([1], [2], 5)

@@ -62,10 +62,10 @@ def kill_and_resume(rounds: int, seed: int, program, tiny_file: Path, folder: Pa
 
 
 @pytest.mark.slow
-def test_twenty_kills_leave_the_table_of_an_undisturbed_study(
+def test_ten_kills_leave_the_table_of_an_undisturbed_study(
     program, tiny_file, finished_file, tmp_path
 ):
-    for file in kill_and_resume(20, 9, program, tiny_file, tmp_path):
+    for file in kill_and_resume(10, 9, program, tiny_file, tmp_path):
         assert table_of(file) == table_of(finished_file)
         assert results_of(file) == results_of(finished_file)
 

@@ -96,7 +96,7 @@ class Scratch(NamedTuple):
 
 def class_range(num_classes: int) -> tuple[int, ...] | IndexArray:
     """Return the classes as kernels are told of them."""
-    if num_classes <= MOST_UNROLLED:
+    if 1 < num_classes <= MOST_UNROLLED:
         return tuple(range(num_classes))
     return np.arange(num_classes, dtype=np.int32)
 
