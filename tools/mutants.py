@@ -55,6 +55,8 @@ PATIENCE, LEAST_SECONDS = 8.0, 90.0
 SHARED = ("numba", "scipy.stats", "scipy.sparse", "pytest", "hypothesis.strategies")
 QUIET = ("-W", "ignore::pytest.PytestAssertRewriteWarning")
 CAUGHT, SURVIVED, HUNG = "caught", "survived", "hung"
+# The function that raises an error of the text that it is given.
+REFUSES = "refuse"
 # The share of faults that quick tests should catch.
 GOAL = 0.9
 # What compiles a function (``compiled.py``).
@@ -66,6 +68,8 @@ class FaultVisitor(MutationVisitor):
 
     def _skip_node_and_children(self, node: cst.CSTNode) -> bool:
         if isinstance(node, (cst.Raise, cst.Assert, cst.Decorator, cst.Annotation, cst.Import)):
+            return True
+        if isinstance(node, cst.Call) and getattr(node.func, "value", None) == REFUSES:
             return True
         if isinstance(node, cst.FunctionDef):
             return False
