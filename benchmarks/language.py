@@ -33,8 +33,8 @@ from transformers import AutoModelForCausalLM
 from counterprobe.models.transformers import LanguageModel
 
 # Of all seconds: the small model, the judge, the large model; the contest has the rest.
-SHARES = {"small": 0.12, "judge": 0.16, "large": 0.36}
-COUNT = 32
+SHARES = {"small": 0.08, "judge": 0.14, "large": 0.36}
+COUNT = 24
 # Of a contest that only shows that everything runs.
 TINY_SECONDS = 3600.0
 # Rules that take a forward a token from rows that nobody trained, or thousands before the first.
@@ -52,6 +52,10 @@ def everything(options: argparse.Namespace) -> int:
     content["text"] = json.loads((options.text / "text.json").read_text())
     content["training"], networks = {}, {}
     for name, share in SHARES.items():
+        if name == "small" and options.small is not None:
+            networks[name] = LanguageModel.from_pretrained(options.small).model.float()
+            networks[name].to(options.device)
+            continue
         size = SIZES[names[name] if options.tiny else name]
         networks[name], content["training"][name] = train(
             size,
@@ -67,7 +71,7 @@ def everything(options: argparse.Namespace) -> int:
             networks[name].float()
         write_results(options.json, content)
     deadline = started + options.seconds
-    for name, part in (("large", 0.8), ("small", 1.0)):
+    for name, part in (("large", 0.85), ("small", 1.0)):
         left = TINY_SECONDS if options.tiny else deadline - time.perf_counter()
         until = time.perf_counter() + part * left
         compared(networks[name], networks["judge"], corpus, options, until, content, name)
@@ -145,6 +149,7 @@ def parse(words: Sequence[str] | None) -> argparse.Namespace:
     whole = commands.add_parser("all", help="train everything and compare")
     whole.add_argument("--tiny", action="store_true")
     whole.add_argument("--out", type=Path, required=True)
+    whole.add_argument("--small", type=Path, help="a small model that was trained before")
     whole.set_defaults(run=everything)
     again = commands.add_parser("evaluate", help="compare on a trained model")
     again.add_argument("--model", type=Path, required=True)

@@ -42,6 +42,8 @@ class Size:
         Of attention.
     parts : tuple of str
         The texts it learns.
+    share : float
+        Of blocks from the first of them, which is the one it is judged by.
     is_judge : bool
         Whether it reads from left to right.
     """
@@ -53,16 +55,17 @@ class Size:
     batch: int
     rate: float
     parts: tuple[str, ...]
+    share: float = 1.0
     dropout: float = 0.0
     is_judge: bool = False
 
 
 SIZES = {
     "small": Size(176, 4, 4, 448, 256, 3e-3, ("python",)),
-    "large": Size(512, 8, 8, 1408, 128, 8e-4, ("python", "linux")),
-    "judge": Size(384, 8, 6, 1024, 128, 1e-3, ("python", "linux"), 0.1, True),
-    "tiny": Size(32, 2, 2, 64, 8, 3e-3, ("python",)),
-    "tiny-judge": Size(32, 2, 2, 64, 8, 3e-3, ("python",), 0.1, True),
+    "large": Size(384, 8, 6, 1024, 128, 1.5e-3, ("python", "linux"), 0.7),
+    "judge": Size(384, 8, 6, 1024, 128, 1e-3, ("python", "linux"), 0.4, 0.1, True),
+    "tiny": Size(32, 2, 2, 64, 8, 3e-3, ("python", "linux"), 0.5),
+    "tiny-judge": Size(32, 2, 2, 64, 8, 3e-3, ("python",), 1.0, 0.1, True),
 }
 
 
@@ -102,9 +105,9 @@ def train(
     torch.manual_seed(seed)
     rng = np.random.default_rng(seed)
     network = build(size, corpus).to(device)
-    tokens = torch.as_tensor(
-        np.concatenate([corpus.parts[part] for part in size.parts]).astype(np.int64), device=device
-    )
+    texts = [corpus.parts[part] for part in size.parts]
+    first = len(texts[0])
+    tokens = torch.as_tensor(np.concatenate(texts).astype(np.int64), device=device)
     held = torch.as_tensor(blocks_of(corpus.parts["held"], HELD_BLOCKS, 1), device=device)
     decayed = [p for p in network.parameters() if p.ndim > 1]
     others = [p for p in network.parameters() if p.ndim <= 1]
@@ -112,6 +115,7 @@ def train(
         [{"params": decayed, "weight_decay": 0.1}, {"params": others, "weight_decay": 0.0}],
         lr=size.rate,
         betas=(0.9, 0.95),
+        fused=device.startswith("cuda"),
     )
     best, kept, curve = math.inf, None, []
     started, step, looked = time.perf_counter(), 0, 0.0
@@ -126,7 +130,7 @@ def train(
         warm = min(1.0, (step + 1) / 200)
         for group in optimizer.param_groups:
             group["lr"] = size.rate * warm * max(0.02, 0.5 * (1 + math.cos(math.pi * share)))
-        starts = torch.as_tensor(rng.integers(0, len(tokens) - BLOCK, size.batch), device=device)
+        starts = torch.as_tensor(_starts(rng, first, len(tokens), size), device=device)
         loss = _loss(network, tokens[starts[:, None] + reach], size, corpus, device)
         optimizer.zero_grad(set_to_none=True)
         loss.backward()
@@ -155,6 +159,15 @@ def train(
     }
 
 
+def _starts(rng: np.random.Generator, first: int, total: int, size: Size) -> np.ndarray:
+    """Return where the blocks of a batch begin: in the first text with the share that is asked."""
+    in_first = rng.integers(0, first - BLOCK, size.batch)
+    if total == first:
+        return in_first
+    beyond = rng.integers(first, total - BLOCK, size.batch)
+    return np.where(rng.random(size.batch) < size.share, in_first, beyond)
+
+
 def _loss(network: Any, blocks: torch.Tensor, size: Size, corpus: Corpus, device: str) -> Any:
     """Return the loss of one batch, in nats a token."""
     with torch.autocast(device.partition(":")[0], dtype=torch.bfloat16):
@@ -168,11 +181,11 @@ def _loss(network: Any, blocks: torch.Tensor, size: Size, corpus: Corpus, device
         shares = LEAST_SHARE + (1 - LEAST_SHARE) * shares / len(blocks)
         masked = torch.rand(blocks.shape, device=device) < shares[:, None]
         shown = torch.where(masked, corpus.tokenizer.mask_token_id, blocks)
-        logits = network(shown).logits[masked]
-        losses = torch.nn.functional.cross_entropy(
-            logits.float(), blocks[masked], reduction="none"
-        )
-        weights = (1 / shares)[:, None].expand(blocks.shape)[masked]
+        logits = network(shown).logits
+        flat = logits.float().reshape(-1, logits.shape[-1])
+        # Of every place, weighed by nothing where it is shown: the host never waits for a count.
+        losses = torch.nn.functional.cross_entropy(flat, blocks.reshape(-1), reduction="none")
+        weights = (masked / shares[:, None]).reshape(-1)
         return (losses * weights).sum() / blocks.numel()
 
 
