@@ -96,7 +96,7 @@ def test_pairs_are_named_by_letter_and_place(monkeypatch):
     monkeypatch.setattr(module, "find_structure", coupled)
     said = shown(*MODEL, "--sequence", "______")
     for i, j in np.sort(law.edges, axis=1).tolist():
-        assert f" X{i} - X{j} " in said
+        assert f" X{i + 1} - X{j + 1} " in said, "from 1"
 
 
 def test_settings_of_the_screen_are_read_as_numbers():

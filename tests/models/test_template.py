@@ -77,9 +77,9 @@ def test_restrictions_add_up():
 @pytest.mark.parametrize(
     ("allowed", "problem"),
     [
-        ("", "leave a token at every position, got none at position 0"),
-        ([], "leave a token at every position, got none at position 0"),
-        ({2: []}, "leave a token at every position, got none at position 2"),
+        ("", "leave a token at every position, got none at number 1, from 1"),
+        ([], "leave a token at every position, got none at number 1, from 1"),
+        ({2: []}, "leave a token at every position, got none at number 3, from 1"),
         ({3: "A"}, r"positions of allowed must lie in 0..2, got 3"),
         ("AB", "letters must be among ACDEFGHIKLMNPQRSTVWY, got 'B'"),
         ([99], "must be in the vocabulary, got id 99"),

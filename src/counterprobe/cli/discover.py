@@ -159,8 +159,12 @@ def _saying_written(console: Console, trace: str | None) -> Iterator[None]:
 
 
 def _spelled(task: Task) -> list[str]:
-    """Return a name for every position: its number, and its letter where it is given."""
-    labels = task.labels or tuple(str(k) for k in range(len(task.given)))
+    """Return a name for every position: its number, and its letter where it is given.
+
+    Texts are numbered from 1; a hidden law has the numbers of its edges, from 0.
+    """
+    first = 0 if task.template is None else 1
+    labels = task.labels or tuple(str(first + k) for k in range(len(task.given)))
     if task.template is None:
         return list(labels)
     spell, ids = task.template.spell, task.template.vocabulary

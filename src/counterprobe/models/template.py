@@ -222,7 +222,7 @@ class Template:
         empty = np.asarray(~rows.any(axis=1))[kind]
         if empty.any():
             k = int(np.argmax(empty))
-            where = self.names[k] if self.names else f"position {k}"
+            where = self.names[k] if self.names else f"number {k + 1}, from 1"
             raise ValueError(f"allowed must leave a token at every position, got none at {where}")
         return replace(self, kind=kind, permitted=rows)
 
