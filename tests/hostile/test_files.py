@@ -218,11 +218,11 @@ def records(valid, tmp_path_factory) -> list[Record]:
     file.write_bytes(valid["replies"])
     with file.open("rb") as stream:
         stream.seek(len(replies.MAGIC))
-        return list(replies._records(stream, len(valid["replies"])))
+        return list(replies.read_records(stream, len(valid["replies"])))
 
 
 def sealed(records: list[Record]) -> bytes:
-    return replies.MAGIC + b"".join(replies._record(*one) for one in records)
+    return replies.MAGIC + b"".join(replies.encode_record(*one) for one in records)
 
 
 def test_the_log_that_is_spoilt_has_every_kind_of_record(records, tmp_path):

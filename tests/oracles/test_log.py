@@ -80,13 +80,13 @@ def records_of(path):
     """The records of a log, after the one that says what run it is."""
     with path.open("rb") as file:
         file.seek(len(reply_file.MAGIC))
-        first, *rest = reply_file._records(file, path.stat().st_size)
+        first, *rest = reply_file.read_records(file, path.stat().st_size)
     return first, rest
 
 
 def write_records(path, records):
     path.write_bytes(
-        reply_file.MAGIC + b"".join(reply_file._record(*record) for record in records)
+        reply_file.MAGIC + b"".join(reply_file.encode_record(*record) for record in records)
     )
 
 
@@ -481,7 +481,7 @@ def test_a_damaged_tail_is_cut_in_one_line_and_asked_for_again(table_law, tmp_pa
     path.write_bytes(data)
     file = io.BytesIO(data)
     file.seek(len(reply_file.MAGIC))
-    for _ in reply_file._records(file, len(data)):
+    for _ in reply_file.read_records(file, len(data)):
         end = file.tell()
     with caplog.at_level(logging.WARNING, "counterprobe"):
         resumed = cp.sample(oracle.logged(path), "sequential", progress=False)

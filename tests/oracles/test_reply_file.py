@@ -82,7 +82,7 @@ def test_a_damaged_byte_cuts_from_its_record_on(tmp_path):
 def test_a_damaged_byte_in_the_first_record_is_refused_and_every_reply_left_in_the_file(tmp_path):
     path = tmp_path / "run.log"
     whole = written(path)
-    first = len(MAGIC) + len(replies._record(Kind.ABOUT, replies._json(WRITTEN)))
+    first = len(MAGIC) + len(replies.encode_record(Kind.ABOUT, replies._json(WRITTEN)))
     for place in range(len(MAGIC), first):
         damaged = bytearray(whole)
         damaged[place] ^= 0x10
@@ -94,7 +94,7 @@ def test_a_damaged_byte_in_the_first_record_is_refused_and_every_reply_left_in_t
 
 def test_only_a_beginning_of_this_very_run_is_begun_anew(tmp_path):
     path = tmp_path / "run.log"
-    start = MAGIC + replies._record(Kind.ABOUT, replies._json(WRITTEN))
+    start = MAGIC + replies.encode_record(Kind.ABOUT, replies._json(WRITTEN))
     for size in range(len(start)):
         path.write_bytes(start[:size])
         log = ReplyFile(path, ABOUT, FACTS)
@@ -129,7 +129,7 @@ def test_a_name_that_somebody_made_up_stays_in_its_line(tmp_path):
     path = tmp_path / "run.log"
     for name, shown in (("a\nb", r"its a\nb is 1"), ("x" * 99, f"its {'x' * 56}... is 1")):
         written = {"run": {**ABOUT, name: 1}, "facts": FACTS}
-        path.write_bytes(MAGIC + replies._record(Kind.ABOUT, json.dumps(written).encode()))
+        path.write_bytes(MAGIC + replies.encode_record(Kind.ABOUT, json.dumps(written).encode()))
         with pytest.raises(cp.CheckpointError) as refused:
             ReplyFile(path, ABOUT, FACTS)
         assert shown in str(refused.value) and "\n" not in str(refused.value)
@@ -159,7 +159,7 @@ def test_a_file_of_another_kind_is_refused_and_left_as_it_was(tmp_path, content)
 )
 def test_a_beginning_that_says_nothing_of_the_run_is_refused(tmp_path, kind, content):
     path = tmp_path / "run.log"
-    path.write_bytes(MAGIC + replies._record(kind, content))
+    path.write_bytes(MAGIC + replies.encode_record(kind, content))
     with pytest.raises(cp.CheckpointError, match="does not begin with what run it belongs to"):
         ReplyFile(path, ABOUT, FACTS)
 

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import counterprobe as cp
+from counterprobe.run.record import OracleIdentity
 from counterprobe.run.transcript import Event, Note
 
 STREAMS = cp.Streams(3, 4)
@@ -78,9 +79,9 @@ def test_the_opening_says_what_is_needed_to_draw_the_same_again(forest_law):
     drawn = cp.samplers.RandomBalanced(3)(run, STREAMS)
     told, record = hearing.opening, hearing.opening.record
     assert (told.task, told.row_error) == ("sample", noisy.info.row_error)
-    assert (record.oracle.name, record.oracle.length, record.oracle.vocab_size) == (
-        noisy.info.name, forest_law.length, forest_law.vocab_size,
-    )  # fmt: skip
+    assert record.oracle == OracleIdentity(
+        noisy.info.name, forest_law.length, forest_law.vocab_size, noisy.digest
+    )
     again = cp.samplers.build_sampler(record.sampler, record.settings)(
         cp.Unmasking(
             noisy, given=record.given, sequence=told.sequence, temperature=record.temperature

@@ -195,7 +195,7 @@ def resealed(content: bytes) -> bytes:
     while len(rest) >= replies.RECORD.size:
         kind, length, _ = replies.RECORD.unpack_from(rest)
         inside = rest[replies.RECORD.size :][:length]
-        done += replies._record(replies.Kind(kind % len(replies.Kind)), inside)
+        done += replies.encode_record(replies.Kind(kind % len(replies.Kind)), inside)
         rest = rest[replies.RECORD.size + len(inside) :]
     return done
 

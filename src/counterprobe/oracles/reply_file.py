@@ -33,7 +33,7 @@ try:
 except ImportError:  # no file locks on this system: two processes on one log are not told apart
     fcntl = None  # type: ignore[assignment]
 
-__all__ = ["Kind", "ReplyFile"]
+__all__ = ["Kind", "ReplyFile", "encode_record", "read_records"]
 
 MAGIC = b"counterprobe replies 1\n"
 # What of a run is compared only where both sides know it: not every oracle can tell.
@@ -107,7 +107,7 @@ class ReplyFile:
 
     def append(self, kind: Kind, content: bytes) -> None:
         """Write a record; it is whole in the file when this returns."""
-        self._write(_record(kind, content))
+        self._write(encode_record(kind, content))
 
     def close(self) -> None:
         """Bring everything to disk, and let others open the log."""
@@ -149,7 +149,7 @@ class ReplyFile:
                 return self._begin(about, size)
             self._require_same(first, about)
             whole = found.tell()
-            for kind, _ in _records(found, size):
+            for kind, _ in read_records(found, size):
                 self.num_lives += kind is Kind.LIFE
                 whole = found.tell()
         self.num_cut = size - whole
@@ -159,7 +159,7 @@ class ReplyFile:
 
     def _begin(self, about: dict[str, Any], size: int) -> int:
         """Write the beginning of an empty log, or of one whose process died while writing it."""
-        start = MAGIC + _record(Kind.ABOUT, _json({"run": about, "facts": self.facts}))
+        start = MAGIC + encode_record(Kind.ABOUT, _json({"run": about, "facts": self.facts}))
         with open(self.path, "rb") as found:
             written = found.read(len(start))
         # Whatever else stands there may be followed by replies that were paid for.
@@ -222,7 +222,7 @@ def _short(value: Any) -> str:
     return text if len(text) <= 60 else text[:57] + "..."
 
 
-def _record(kind: Kind, content: bytes) -> bytes:
+def encode_record(kind: Kind, content: bytes) -> bytes:
     """Return a record: its head, then its content."""
     return RECORD.pack(kind, len(content), _checksum(kind, content)) + content
 
@@ -245,7 +245,7 @@ def _read(file: BinaryIO, end: int) -> tuple[Kind, bytes] | None:
     return Kind(kind), content
 
 
-def _records(file: BinaryIO, end: int) -> Iterator[tuple[Kind, bytes]]:
+def read_records(file: BinaryIO, end: int) -> Iterator[tuple[Kind, bytes]]:
     """Read whole records to the first that is not."""
     while (record := _read(file, end)) is not None:
         yield record
