@@ -47,7 +47,7 @@ from designs.package import package_designs
 from designs.pricing import WAYS, Dealt, Precision, make_plans, measure_kl
 from designs.record import Record, device_name, read_tasks
 from designs.report import sentences
-from designs.speed import agreement, design_speed, seconds_to_encode
+from designs.speed import agreement, design_speed, designs_on_disk, seconds_to_encode
 from substitution import find_by
 
 import counterprobe as cp
@@ -56,6 +56,7 @@ from counterprobe.evaluation.chain_rule_kl import standard_error
 from counterprobe.models.letters import AMINO_ACIDS
 from counterprobe.models.proteins.proteinmpnn import InverseFolding
 from counterprobe.planning import Plan
+from counterprobe.rows import to_numpy
 
 # Numbers of batches that are timed, and priced in commit order.
 TIMED = (8, 16)
@@ -77,6 +78,7 @@ class Sizes:
     in_commit_order : Precision
         Of prices in commit order.
     at_once, repeats : sequences at once that are timed, and how often
+    on_disk : designs that are written to a file, and how many at once
     effort : Effort
     contested : tuple of int
         Numbers of batches at which samplers are measured.
@@ -95,6 +97,7 @@ class Sizes:
     in_commit_order: Precision
     at_once: tuple[int, ...]
     repeats: int
+    on_disk: tuple[int, int]
     effort: Effort
     contested: tuple[int, ...]
     sweeps: Sweeps
@@ -109,8 +112,9 @@ FULL = Sizes(
     planned={"product": Precision(0.005, most=512), "joint": Precision(0.015, most=256)},
     others={"product": Precision(0.05, most=128), "joint": Precision(0.1, least=64, most=64)},
     in_commit_order=Precision(least=512, most=512),
-    at_once=(1, 64, 256, 1024),
+    at_once=(1, 64, 256, 1024, 4096),
     repeats=3,
+    on_disk=(262_144, 4096),
     effort=Effort(128, 256, 48, orders=1, terms=1),
     contested=(8, 16),
     sweeps={
@@ -142,6 +146,7 @@ QUICK = Sizes(
     others=FEW,
     in_commit_order=Precision(least=32, most=32),
     at_once=(1, 8),
+    on_disk=(16, 8),
     repeats=1,
     effort=Effort(8, 12, 4, orders=1, terms=1, permutations=199),
     contested=(8,),
@@ -285,6 +290,32 @@ def speed_part(bench: Bench) -> None:
                 bench.model, plans(), at_once, bench.sizes.repeats, rival=rival
             ),
         )
+    bench.measure(
+        "on_disk",
+        str(max(TIMED)),
+        lambda: designs_on_disk(
+            bench.model, bench.plans("planned", max(TIMED)), *bench.sizes.on_disk
+        ),
+    )
+    bench.measure("precision", "tf32", lambda: moved_by_tf32(bench.model))
+
+
+def moved_by_tf32(model: InverseFolding, count: int = 64) -> dict[str, Any]:
+    """Return what factors of ten bits change: nats a design, and the most that a row moves."""
+    kept, exact = model.oracle(order="commit"), model.exact().oracle(order="commit")
+    drawn = cp.sample(exact, cp.samplers.Sequential("random"), count, orders=count, progress=False)
+    ranks = np.stack([result.round_of_position for result in drawn.results])
+    everywhere = cp.Readouts.same(count, np.arange(exact.length))
+    query = cp.Query(drawn.sequences.astype(np.int32), everywhere, ranks)
+    p, q = exact.ask(query).rows, kept.ask(query).rows
+    apart = to_numpy(p.total_variation(q))
+    return {
+        "designs": count,
+        "nats a design": float(to_numpy(p.kl(q)).sum() / count),
+        "row_tv_mean": float(apart.mean()),
+        "row_tv_max": float(apart.max()),
+        "declared row error": kept.row_error,
+    }
 
 
 def sampler_part(bench: Bench) -> None:

@@ -13,6 +13,7 @@ revealed residues, once it is said in which order those were decoded:
 from __future__ import annotations
 
 from collections.abc import Sequence
+from copy import copy
 from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Unpack
@@ -172,6 +173,12 @@ class InverseFolding(Described):
             *network_facts(self.decoder.network),
             f"for the backbone of {self.backbone}",
         ]
+
+    def exact(self) -> InverseFolding:
+        """Return the same model, with products of full precision and layers of plain tensors."""
+        plain = copy(self)
+        plain.decoder = self.decoder.without_fusing()
+        return plain
 
     def template(
         self,
