@@ -24,6 +24,8 @@ __all__ = ["SIZES", "Size", "build", "held_out_loss", "save", "train"]
 
 LEAST_SHARE = 0.02
 HELD_BLOCKS = 128
+# Over which the learning rate rises.
+WARM_STEPS = 200
 
 
 @dataclass(frozen=True)
@@ -127,7 +129,7 @@ def train(
             share = min(share, step / least_steps)
         if share >= 1:
             break
-        warm = min(1.0, (step + 1) / 200)
+        warm = min(1.0, (step + 1) / (least_steps // 4 or WARM_STEPS))
         for group in optimizer.param_groups:
             group["lr"] = size.rate * warm * max(0.02, 0.5 * (1 + math.cos(math.pi * share)))
         starts = torch.as_tensor(_starts(rng, first, len(tokens), size), device=device)

@@ -34,6 +34,7 @@ __all__ = [
 EPSILON, RANK_EXPONENT = 0.5, 1.5
 RECONSTRUCTED = (
     "punt", "chen-cong-li", "effective-tc", "universal-coupling", "autospeculation", "lookum",
+    "mean-field", "information-profile",
 )  # fmt: skip
 PROXIES = ("zhao-cai", "dapd", "demask")
 

@@ -29,6 +29,16 @@ def test_overlap_is_one_of_equal_rows_and_none_of_disjoint_ones():
     assert overlap[0, 3] == pytest.approx(1 - (mixed - 0.5))
 
 
+@pytest.mark.parametrize("family", ["path", "hard-matching"])
+def test_classes_overlap_as_their_tokens_do(family):
+    law = cp.families.build(family, 12, target_seed=1)
+    state = np.full(12, cp.MASK, dtype=np.int32)
+    state[0] = 1
+    rows = law.oracle().rows(state[None], cp.Readouts.same(1, np.arange(1, 12)))
+    dense = row_overlaps(DenseRows(np.asarray(rows.dense())))
+    assert row_overlaps(rows) == pytest.approx(dense, abs=1e-12)
+
+
 def test_the_coins_solve_their_equation_and_symmetric_rivals_settle():
     rng = np.random.default_rng(5)
     repulsion = rng.random((6, 6))

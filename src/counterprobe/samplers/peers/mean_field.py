@@ -22,7 +22,7 @@ import numpy as np
 
 from counterprobe.arguments import Count, NotNegative, Range
 from counterprobe.arrays import FloatArray, IntArray
-from counterprobe.rows import Rows, to_numpy
+from counterprobe.rows import ClassedRows, Rows, to_numpy
 from counterprobe.samplers.base import Sweep
 from counterprobe.samplers.rules.stepwise import Reply, Stepwise
 
@@ -88,7 +88,7 @@ def row_overlaps(rows: Rows) -> FloatArray:
     -------
     ndarray of float, shape (m, m)
     """
-    p = np.asarray(to_numpy(rows.dense()), dtype=np.float64)
+    p = _masses(rows)
     entropy = _entropies(p)
     overlap = np.zeros((len(p), len(p)))
     for i in range(len(p) - 1):
@@ -96,6 +96,15 @@ def row_overlaps(rows: Rows) -> FloatArray:
         divergence = (mixed - (entropy[i] + entropy[i + 1 :]) / 2) / np.log(2)
         overlap[i, i + 1 :] = overlap[i + 1 :, i] = 1 - np.clip(divergence, 0, 1)
     return overlap
+
+
+def _masses(rows: Rows) -> FloatArray:
+    """Return probabilities; of classes where all rows share them, which changes no divergence."""
+    if isinstance(rows, ClassedRows):
+        kinds = rows.classes.kind[rows.positions]
+        if (kinds == kinds[0]).all():
+            return rows.class_masses
+    return np.asarray(to_numpy(rows.dense()), dtype=np.float64)
 
 
 def commit_chances(field: FloatArray, repulsion: FloatArray, iterations: int) -> FloatArray:
