@@ -315,7 +315,7 @@ def test_several_backbones_are_designed_by_their_names(tmp_path):
     )
 
 
-def test_a_budget_stops_it_and_what_was_drawn_is_shown(tmp_path):
+def test_a_budget_stops_it_and_nothing_is_shown_that_looks_like_a_design(tmp_path):
     file = tmp_path / "designs.fasta"
     arguments = (*BASE, "--sampler", "sequential", "--count", 2, "--max-submissions", 2)
     result = invoke(*arguments, "--likelihood-orders", 1, "--out", file)
@@ -324,9 +324,7 @@ def test_a_budget_stops_it_and_what_was_drawn_is_shown(tmp_path):
     assert "2 of 2 stopped: max_submissions is 2" in line
     assert line.endswith(f"{file} has none")
     assert "nan" not in result.stdout
-    for text in result.stdout.splitlines()[-4:-1:2]:
-        assert text[7:] == "SGGXX"
-        assert "X" not in text[:7]
+    assert "SGG" not in result.stdout and "auto chose" not in result.stdout
     printed = invoke(*arguments, "--json", "-")
     assert printed.exit_code == 3
     assert [text.count("X") for text in json.loads(printed.stdout)["texts"]] == [2, 2]
@@ -431,3 +429,20 @@ def test_a_structure_that_does_not_fit_is_refused(structure, tmp_path):
     broken = tmp_path / "broken.npz"
     broken.write_bytes(structure.read_bytes()[:-50])
     assert "not a structure file, or is damaged" in refused(*BASE, "--structure", broken)
+
+
+def test_what_auto_chose_is_one_line_on_the_terminal_and_stands_in_the_json():
+    arguments = ("--model", "sapiens-heavy", "--device", "cpu", "--sequence", "EVQLXXXXXXXXSGG")
+    result = invoke(*arguments, "--count", 20)
+    (line,) = [one for one in result.stdout.splitlines() if one.startswith("auto chose ")]
+    chosen = record_of(*arguments, "--count", 20)
+    assert line == f"auto chose {chosen['choice']['why']}"
+    assert chosen["sampler"] == "auto" and chosen["choice"]["one_at_a_time"] == 160
+    assert chosen["total"] <= 160
+
+
+def test_a_rule_that_costs_more_than_one_at_a_time_says_so_on_standard_error():
+    result = invoke(*BASE, "--sampler", "compressed", "--set", "fallback=true")
+    first = result.stderr.splitlines()[0]
+    assert first.startswith("counterprobe: note: compressed will take about ")
+    assert "more than one at a time" in first

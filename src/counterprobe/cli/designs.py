@@ -19,6 +19,7 @@ from counterprobe.infilling.task import Task
 from counterprobe.infilling.writing import recovery
 from counterprobe.run.batches import SampleBatch
 from counterprobe.run.results import StopReason
+from counterprobe.states import MASK
 
 __all__ = ["Drawn", "record", "require_complete", "show", "show_many"]
 
@@ -56,7 +57,7 @@ def show(console: Console, model: str, made: Drawn) -> None:
     drawn = made.batch
     log_probs, scores, likelihoods = drawn.log_probs, drawn.scores, drawn.log_likelihoods
     recoveries = recovery(made.task, drawn.sequences)
-    masked = int((drawn.given[0] == -1).sum())
+    masked = int((drawn.given[0] == MASK).sum())
     shown = {
         "sequences": len(drawn),
         "masks in each": masked,
@@ -80,11 +81,12 @@ def show(console: Console, model: str, made: Drawn) -> None:
     if recoveries is not None and masked:
         shown["mean recovery"] = f"{recoveries.mean():.3f}"
     console.print(output.key_value_table(f"{model}, {drawn.results[0].sampler}", shown))
-    if drawn.choice is not None:
-        console.print(Text(str(drawn.choice)))
+    if drawn.choice is not None and drawn.num_completed:
+        console.print(Text(str(drawn.choice)), soft_wrap=True)
     order = np.arange(len(drawn)) if scores is None else np.argsort(scores, kind="stable")
-    texts = [(drawn.texts or ())[k] for k in order] if drawn.texts else []
-    for k, one in list(zip(order, texts, strict=False))[:SHOWN]:
+    finished = [k for k in order if (drawn.sequences[k] != MASK).all()]  # others are no designs
+    texts = [drawn.texts[k] for k in finished] if drawn.texts else []
+    for k, one in list(zip(finished, texts, strict=False))[:SHOWN]:
         known = [f"{made.name}_{k + 1}"]
         if scores is not None and np.isfinite(scores[k]):
             known.append(f"score {scores[k]:.4g}")
@@ -106,7 +108,7 @@ def show_many(console: Console, model: str, made: Sequence[Drawn]) -> None:
             [
                 one.name,
                 f"{one.batch.num_completed}",
-                f"{(one.batch.given[0] == -1).sum()}",
+                f"{(one.batch.given[0] == MASK).sum()}",
                 f"{known.min():.4g}" if len(known) else "-",
                 f"{known.mean():.4g}" if len(known) else "-",
                 "-" if recoveries is None else f"{recoveries.mean():.3f}",
