@@ -66,6 +66,17 @@ def test_what_was_spent_in_vain_is_saved_elsewhere(monkeypatch, counted):
     assert designs.results[-1].settings["most_batches"] <= 12
 
 
+def test_what_a_structure_cost_is_said_to_pay_only_where_it_did():
+    account = choosing._Account(8, 200, None)
+    account.measure(cp.Ledger(probes=120))
+    law = cp.families.path(8, target_seed=2)
+    structure = cp.discover(law.oracle(), mode="soft", probes=64)
+    pricing = choosing.Pricing(structure, law.oracle(), terms=2, distances=None, seed=0)
+    price = pricing.price("planned", 3, 4, 4)
+    assert "which pay from 64 designs on" in choosing._why_planned(account, price, 5.0)
+    assert "more than it saved here" in choosing._why_planned(account, price, 3.1)
+
+
 def _dear(price):
     kl = price.measured
     terms = np.full((kl.samples, 1), 5.0)
@@ -168,3 +179,30 @@ def test_parts_draw_what_one_call_would():
     assert (joined.sequences == whole.sequences).all()
     assert joined.ledger.total == whole.ledger.total
     np.testing.assert_array_equal(joined.token_log_probs, whole.token_log_probs)
+
+
+# ----- Learned models ---------------------------------------------------------------------------
+
+
+def test_a_loop_of_an_antibody_is_drawn_in_fewer_evaluations_or_it_says_that_it_is_not():
+    text = "EVQLVESGGGLVQPGGSLRLSCAASGFXXXXXXXXWVRQAPGKGLEWVAR"
+    options = {"count": 20, "progress": False, "model_options": {"device": "cpu"}}
+    designs = cp.infill("sapiens-heavy", text, **options)
+    assert designs.num_completed == 20
+    if designs.ledger.total < 160:
+        assert "in place of 8" in designs.choice.why
+    else:
+        assert designs.ledger.total == 160
+        assert designs.choice.why.startswith("one at a time")
+
+
+@pytest.mark.parametrize("order", ["index", "commit"])
+def test_a_backbone_spreads_batches_in_space_whatever_the_order_of_its_rows(order):
+    model = cp.models.load("proteinmpnn", backbone="1ubi", device="cpu")
+    text = model.backbone.sequence[:60] + "X" * 16
+    designs = cp.infill(
+        model, text, count=3, progress=False, oracle_options={"order": order, "row_error": 1e-4}
+    )
+    assert designs.ledger.total < 48 and designs.num_completed == 3
+    assert {one.settings["target_kl"] for one in designs.results} == {0.1}
+    assert all(text[:60] in one for one in designs.texts)

@@ -239,17 +239,18 @@ def _find(
     seed = int(streams.decisions.generator("priced designs").integers(2**31))
     pricing = Pricing(structure, task.oracle, terms=TERMS, distances=None, seed=seed)
     estimated = len(plan_for(structure, target_kl=rule.target_kl, seed=streams))
-    batches = min(estimated, max(1, math.ceil(pace) - 1))
+    batches = min(estimated, math.ceil(pace / 2))
     while batches < pace:
         cost = PRICED * _cost_of_sample(task, account.masked, batches)
         reserve = account.num_left * min(account.masked, math.ceil(MARGIN * pace))
-        if account.left - cost < reserve:
+        saved = account.num_left * (pace - batches)
+        if account.left - cost < reserve or cost >= saved:
             break
         price = pricing.price("planned", batches, PRICED, PRICED)
         account.measure(price.measured.ledger)
         if price.measured.value + np.nan_to_num(price.measured.standard_error) <= rule.target_kl:
             return structure, price
-        batches = min(2 * batches, max(batches + 1, math.ceil(pace) - 1))
+        batches = math.ceil((batches + 1 + pace) / 2)
     return structure, None
 
 
@@ -293,12 +294,15 @@ def _why_few(account: _Account, rule: Auto, drawn: SampleBatch, pace: float) -> 
 def _why_planned(account: _Account, price: Price, pace: float) -> str:
     """Say what a plan takes, what it cost to find, and from how many designs on that has paid."""
     kl, paid = price.measured, account.measured.total
-    least = FIRST + math.ceil(paid / (pace - price.evaluations))
+    least = FIRST + math.ceil(paid / max(pace - price.evaluations, 1e-9))
+    pays = f"which pay from {least:,} designs on"
+    if least > account.count:
+        pays = "more than it saved here"
     return (
         f"batches planned by a structure: {price.evaluations:.3g} evaluations a design in place "
         f"of {account.masked}, {kl.value:.2g} ± {kl.standard_error:.1g} nats broken, measured on "
         f"{kl.samples} sequences; finding and pricing it took {paid:,} "
-        f"evaluations, which pay from {least:,} designs on"
+        f"evaluations, {pays}"
     )
 
 
