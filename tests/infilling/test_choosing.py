@@ -42,7 +42,7 @@ def test_many_designs_pay_for_a_structure_and_it_says_so():
     designs = cp.infill(law.oracle(), count=200, progress=False)
     assert designs.choice.sampler == "planned"
     assert designs.ledger.total < 0.4 * 16 * 200
-    assert "which pay from" in designs.choice.why and "measured on 8" in designs.choice.why
+    assert "which pay from" in designs.choice.why and "measured on 16" in designs.choice.why
     assert designs.choice.ledger.total > 64
     few = cp.infill(law.oracle(), count=3, progress=False)
     assert few.choice.sampler == "auto" and few.choice.ledger.total == 0

@@ -43,7 +43,9 @@ FIRST = 4
 # Probes of a screen: twice the masks, within these.
 FEWEST_PROBES, MOST_PROBES = 64, 512
 # Sequences that a price is measured on, and steps of each batch that are.
-PRICED, TERMS = 8, 2
+PRICED, TERMS = 16, 2
+# Standard errors that a price must keep below the target: the lowest of several is looked for.
+ERRORS = 2.0
 # What designs may take above what the first took, for a structure to be looked for.
 MARGIN = 1.25
 # Above so many masks the matrices of a plan's search are large.
@@ -248,7 +250,8 @@ def _find(
             break
         price = pricing.price("planned", batches, PRICED, PRICED)
         account.measure(price.measured.ledger)
-        if price.measured.value + np.nan_to_num(price.measured.standard_error) <= rule.target_kl:
+        high = price.measured.value + ERRORS * np.nan_to_num(price.measured.standard_error)
+        if high <= rule.target_kl:
             return structure, price
         batches = math.ceil((batches + 1 + pace) / 2)
     return structure, None
