@@ -5,7 +5,7 @@ import pytest
 
 import counterprobe as cp
 from counterprobe import Query, Readouts, samplers, testing
-from counterprobe.oracles import NUMERICAL_FLOOR
+from counterprobe.oracles import NUMERICAL_FLOOR, OracleInfo, Reply
 from counterprobe.run.door import Door
 from counterprobe.run.recheck import MOST_STATES, Recheck
 from counterprobe.states import fingerprint
@@ -97,6 +97,23 @@ def test_a_run_with_rechecks_is_resumed_with_the_budget_it_had(table_law, tmp_pa
         cp.sample(oracle, "sequential", max_submissions=9, progress=False)
 
 
+class OfTheOrder(cp.Oracle):
+    """Rows tell in which round their first position was committed."""
+
+    info = OracleInfo("of the order", 3, 2, depends_on_order=True)
+
+    def ask(self, query):
+        share = 0.1 * (3 + query.ranks[query.readouts.state_index, 0])
+        return Reply(cp.rows.DenseRows(np.stack([share, 1 - share], axis=1)))
+
+
+def test_states_are_submitted_again_with_the_order_in_which_they_were_committed():
+    alone = samplers.Sequential()(cp.Unmasking(OfTheOrder()), STREAMS)
+    run = cp.Unmasking(OfTheOrder().rechecking(1.0))
+    assert samplers.Sequential()(run, STREAMS).tokens.tolist() == alone.tokens.tolist()
+    assert run.num_rechecked >= 3
+
+
 @pytest.mark.parametrize("share", [-0.5, 1.0001, 2])
 def test_a_share_outside_of_0_to_1_is_refused(table_law, share):
     for refusing in (table_law.oracle().rechecking, Recheck):
@@ -136,6 +153,10 @@ def test_what_is_due_is_asked_last_first_with_the_first_of_the_run_at_the_end():
     recheck.skip()
     assert (recheck.num_states, recheck.num_skipped) == (5, 2)
     assert recheck.due() is None
+    recheck.take(Query(np.full((1, 3), MASK, dtype=np.int32), Readouts.same(1, [0])), coin(1))
+    recheck.due()
+    recheck.skip()
+    assert recheck.num_skipped == 4
 
 
 @pytest.mark.parametrize(
