@@ -8,7 +8,7 @@ import pytest
 from counterprobe import MASK, models
 from counterprobe.models import Backbone
 from counterprobe.models.letters import AMINO_ACIDS, Letters
-from counterprobe.models.proteins.backbones import backbone_template
+from counterprobe.models.proteins.on_backbone import BackboneModel
 from counterprobe.models.residues import choose_in_text, read_rules
 from counterprobe.oracles import Readouts
 from structure_files import copies
@@ -19,7 +19,7 @@ DIMER = copies(Backbone.shipped("1ubi").part(range(8)), "AB")  # MQIFVKTL twice
 
 def on(backbone: Backbone, text: str | None = None, known: np.ndarray | None = None, **choices):
     is_known = backbone.is_modelled if known is None else known
-    return backbone_template(PROTEIN, backbone, is_known, text, **choices)
+    return BackboneModel("none", None, PROTEIN, backbone, is_known).template(text, **choices)
 
 
 def shown(template) -> str:

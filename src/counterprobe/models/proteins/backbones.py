@@ -12,11 +12,8 @@ Every residue is a position, also one of which the file lacks an atom: such a re
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from functools import partial
-from itertools import pairwise
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Unpack
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,13 +21,8 @@ from numpy.typing import NDArray
 from counterprobe.archives import read_arrays
 from counterprobe.arrays import BoolArray, IntArray
 from counterprobe.files import whole_file
-from counterprobe.models.letters import Letters
-from counterprobe.models.proteins.antibody_numbering import BREAK
-from counterprobe.models.residue_names import Names
-from counterprobe.models.residues import Choices, choose
-from counterprobe.models.template import Allowed, Template
 
-__all__ = ["ATOMS", "SHIPPED", "Backbone", "backbone_template"]
+__all__ = ["ATOMS", "SHIPPED", "Backbone", "listed"]
 
 FloatArray = NDArray[np.float32]
 
@@ -350,76 +342,6 @@ class Backbone:
         values |= {name: "\n".join(values[name]) for name in ("chain_ids", "remarks")}
         with whole_file(file) as partial, partial.open("wb") as stream:
             np.savez_compressed(stream, allow_pickle=False, **values)
-
-
-def backbone_template(
-    letters: Letters,
-    backbone: Backbone,
-    is_known: BoolArray,
-    text: str | None = None,
-    allowed: Allowed | None = None,
-    **choices: Unpack[Choices],
-) -> Template:
-    """Read a sequence on a backbone.
-
-    Parameters
-    ----------
-    letters : Letters
-        Those of the network.
-    backbone : Backbone
-    is_known : ndarray of bool, shape (N,)
-        Whether the network knows where each residue is.
-    text : str, optional
-        As long as the backbone, with masks, and with ``/`` between chains or without. By default
-        everything is masked but residues that the network knows nothing of: these are as in the
-        file, where it has their letter.
-    allowed
-        See :meth:`Template.allow`.
-    **choices
-        See :class:`counterprobe.models.residues.Choices`.
-    """
-    breaks = np.flatnonzero(np.diff(backbone.chain)) + 1
-    parts = [backbone.sequence] if text is None else text.split(BREAK)
-    if len(parts) > 1:
-        lengths = [letters.template(part).length for part in parts]
-        wanted = np.diff([0, *breaks, len(backbone)]).tolist()
-        if lengths != wanted:
-            raise ValueError(
-                f"chains of backbone {backbone.name!r} have {listed(list(map(str, wanted)))} "
-                f"residues, but the text has {listed(list(map(str, lengths)))} between '{BREAK}'"
-            )
-    template = letters.template("".join(parts), allowed=allowed)
-    if template.length != len(backbone):
-        raise ValueError(
-            f"a sequence on backbone {backbone.name!r} must have {len(backbone)} residues, got "
-            f"{template.length}"
-        )
-    spell = partial(_spell, letters, (0, *breaks.tolist(), len(backbone)))
-    names = Names(
-        backbone.codes,
-        backbone.chain_ids,
-        backbone.chain - 1,
-        spell(template.fill(template.given)[0]),
-    )
-    is_open = is_known if text is None else None
-    return choose(replace(template, spell=spell), names, is_open=is_open, **choices)
-
-
-def check_fits(template: Template, backbone: Backbone) -> None:
-    """Refuse a template that was read on another backbone."""
-    if len(template.slots) != len(backbone):
-        raise ValueError(
-            f"template must be of backbone {backbone.name!r}, which has {len(backbone)} residues; "
-            f"got one of {len(template.slots)}"
-        )
-
-
-def _spell(letters: Letters, bounds: tuple[int, ...], ids: IntArray) -> str:
-    """Write ids as letters; a whole sequence with a break between its chains."""
-    text = letters.spell(ids)
-    if len(ids) != bounds[-1]:
-        return text
-    return BREAK.join(text[low:high] for low, high in pairwise(bounds))
 
 
 def _text(array: NDArray[np.str_]) -> str:

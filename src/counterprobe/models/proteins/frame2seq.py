@@ -20,18 +20,17 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Unpack
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from counterprobe.arrays import BoolArray
 from counterprobe.extras import load_extra
-from counterprobe.models.described import Described, letter_facts, network_facts
 from counterprobe.models.letters import AMINO_ACIDS, Letters
-from counterprobe.models.proteins.backbones import Backbone, backbone_template, check_fits
+from counterprobe.models.proteins.backbones import Backbone
+from counterprobe.models.proteins.on_backbone import BackboneModel
 from counterprobe.models.proteins.point_attention import Frames, Network, Sizes, matrix_precision
-from counterprobe.models.residues import Choices
-from counterprobe.models.template import Allowed, Template
+from counterprobe.models.template import Template
 from counterprobe.models.tied import TiedOracle
 from counterprobe.models.torch import TorchOracle
 from counterprobe.models.weights import (
@@ -111,7 +110,7 @@ def load_frame2seq(
     )
 
 
-class MaskedFolding(Described):
+class MaskedFolding(BackboneModel):
     """Frame2seq on one backbone: reads templates and makes oracles.
 
     Parameters
@@ -123,43 +122,16 @@ class MaskedFolding(Described):
         Of the network.
     """
 
+    network: Frame2Seq
+
     def __init__(self, network: Frame2Seq, backbone: Backbone, name: str = "frame2seq") -> None:
-        self.name = f"{name} {backbone.name}"
-        self.backbone = backbone
-        self.network = network
-
-    def facts(self) -> list[str]:
-        """Return what it draws, for which backbone, and how large its network is."""
-        return [
-            *letter_facts(LETTERS, len(self.backbone)),
-            *network_facts(self.network),
-            f"for the backbone of {self.backbone}",
-        ]
-
-    def template(
-        self,
-        text: str | None = None,
-        *,
-        allowed: Allowed | None = None,
-        **choices: Unpack[Choices],
-    ) -> Template:
-        """Read a sequence as long as the backbone, with masks, or choose residues of it.
-
-        By default everything is masked but unmodelled residues, of which the network knows
-        nothing: these are as in the file, where it has their letter. Choices are ``design``,
-        ``fixed``, ``tied``, ``symmetric``, ``omit`` and ``rules``, see
-        :class:`counterprobe.models.residues.Choices`.
-        """
-        is_known = _has_frame(self.backbone)
-        return backbone_template(LETTERS, self.backbone, is_known, text, allowed, **choices)
+        super().__init__(name, network, LETTERS, backbone, _has_frame(backbone))
 
     def oracle(
         self, template: Template | str | None = None, **options: Any
     ) -> TorchOracle | TiedOracle:
         """Return the oracle of one template; options as for :class:`TorchOracle`."""
-        if not isinstance(template, Template):
-            template = self.template(template)
-        check_fits(template, self.backbone)
+        template = self.read(template)
         if template.tied is not None:
             return TiedOracle.of(self.oracle, template, **options)
         settings = {"name": self.name, "batch_size": self.network.fitting_states()}

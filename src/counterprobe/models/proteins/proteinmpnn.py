@@ -16,21 +16,20 @@ from collections.abc import Sequence
 from copy import copy
 from functools import cached_property, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Unpack
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
 from counterprobe.arrays import IntArray, StateArray
 from counterprobe.extras import load_extra
-from counterprobe.models.described import Described, letter_facts, network_facts
 from counterprobe.models.letters import AMINO_ACIDS, Letters
-from counterprobe.models.proteins.backbones import Backbone, backbone_template, check_fits
+from counterprobe.models.proteins.backbones import Backbone
 from counterprobe.models.proteins.commit_order import CommitOrderOracle
 from counterprobe.models.proteins.message_passing import Decoder, DecoderStates
+from counterprobe.models.proteins.on_backbone import BackboneModel
 from counterprobe.models.repeatability import Repeatability, measure_repeatability
-from counterprobe.models.residues import Choices
 from counterprobe.models.rows import Softmax
-from counterprobe.models.template import Allowed, Template
+from counterprobe.models.template import Template
 from counterprobe.models.tied import TiedOracle
 from counterprobe.models.weights import (
     default_device,
@@ -141,7 +140,7 @@ def _weights_file(weights: str | Path, data: Path) -> Path:
     return data / WEIGHTS[str(weights)]
 
 
-class InverseFolding(Described):
+class InverseFolding(BackboneModel):
     """ProteinMPNN on one backbone: reads templates and makes oracles.
 
     Parameters
@@ -162,40 +161,14 @@ class InverseFolding(Described):
         *,
         tf32: bool = True,
     ) -> None:
-        self.name = f"{name} {backbone.name}"
-        self.backbone = backbone
-        self.decoder = Decoder(network, backbone, self.name, tf32=tf32)
-
-    def facts(self) -> list[str]:
-        """Return what it draws, for which backbone, and how large its network is."""
-        return [
-            *letter_facts(LETTERS, len(self.backbone)),
-            *network_facts(self.decoder.network),
-            f"for the backbone of {self.backbone}",
-        ]
+        self.decoder = Decoder(network, backbone, f"{name} {backbone.name}", tf32=tf32)
+        super().__init__(name, network, LETTERS, backbone, self.decoder.is_known)
 
     def exact(self) -> InverseFolding:
         """Return the same model, with products of full precision and layers of plain tensors."""
         plain = copy(self)
         plain.decoder = self.decoder.without_fusing()
         return plain
-
-    def template(
-        self,
-        text: str | None = None,
-        *,
-        allowed: Allowed | None = None,
-        **choices: Unpack[Choices],
-    ) -> Template:
-        """Read a sequence as long as the backbone, with masks, or choose residues of it.
-
-        By default everything is masked but unmodelled residues, of which the network knows
-        nothing: these are as in the file, where it has their letter. Choices are ``design``,
-        ``fixed``, ``tied``, ``symmetric``, ``omit`` and ``rules``, see
-        :class:`counterprobe.models.residues.Choices`.
-        """
-        is_known = self.decoder.is_known
-        return backbone_template(LETTERS, self.backbone, is_known, text, allowed, **choices)
 
     def oracle(
         self,
@@ -218,9 +191,7 @@ class InverseFolding(Described):
         row_error : float, optional
             Total-variation radius to declare; measured by default.
         """
-        if not isinstance(template, Template):
-            template = self.template(template)
-        check_fits(template, self.backbone)
+        template = self.read(template)
         if order not in ("index", "commit"):
             raise ValueError(f"order must be 'index' or 'commit', got {order!r}")
         make = partial(self._oracle, order, template.tied)
