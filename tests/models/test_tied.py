@@ -132,7 +132,7 @@ def test_in_contact_the_package_differs_by_what_later_copies_see_of_earlier_ones
         for one in torch.tensor([[first % 50], [first % 50 + 50]]):
             decoder.decode(states, sequence, one)
             logits += decoder.logits(states, sequence, one)[0, :20] / 2
-            for number, parts in list(enumerate(decoder._parts))[1:]:
+            for number, parts in list(enumerate(decoder.parts))[1:]:
                 below = states.hidden[number - 1][0, one]
                 states.offered[number][0, one] = below @ parts.inner.T - parts.nodes[one]
         where, drawn = np.array([first % 50]), tokens[[first % 50]]
