@@ -4,130 +4,18 @@ import type { Palette } from "./colours";
 import { GraphView } from "./graph";
 import type { Screen } from "./graph";
 import type { Places } from "./layout";
+import { arch, layLine } from "./line";
+import type { Line } from "./line";
 import { inscription, lettering, paint } from "./picture";
 import type { Scene } from "./picture";
 import { OPEN, Status } from "./run";
 import type { Run } from "./run";
 
-/** Pixels: margins, the head with its buttons, and what the ruler takes below a row. */
-const [SIDE, HEAD, RULER] = [18, 46, 44];
-/** Widths of cells in pixels: below the last, no letter is read; arcs want one line, letters wide cells. */
-const [LARGEST, EASY, READABLE] = [44, 22, 11];
-/** Given positions so near to a free one are drawn large enough to be read. */
-const NEAR = 4;
 /** Given positions narrower than this are but part of the line. */
 const SPECK = 5;
-/** Gap before a new stretch of chain, in cells, and in pixels where positions are small. */
-const [GAP, SLIT] = [0.8, 6];
 const FONT = "ui-sans-serif, system-ui, sans-serif";
 /** Strengths that are written on arcs, unless somebody points at a position. */
 const WRITTEN = 5;
-
-interface Line extends Places {
-  /** Width of each position, in pixels. */
-  size: Float32Array;
-  row: Int32Array;
-  /** How high arcs may rise above a row. */
-  rise: number;
-}
-
-/** Where everything stands in a picture of this size. */
-export function layLine(run: Run, width: number, height: number): Line {
-  const { length } = run;
-  const line: Line = {
-    x: new Float32Array(length), y: new Float32Array(length), size: new Float32Array(length), row: new Int32Array(length),
-    width, height, unit: 0, rise: 0,
-  };
-  const free = [...line.x.keys()].filter((v) => run.isFree(v));
-  // In cells: 0 for a position that takes what room is left.
-  const cells = new Float32Array(length);
-  for (const v of free) {
-    for (let u = Math.max(0, v - NEAR); u <= Math.min(length - 1, v + NEAR); u++) {
-      const share = run.isFree(u) ? 1 : 0.8;
-      cells[u] = share * Math.max(1, 0.5 + 0.34 * run.nameLength(u)) + (u && run.stretches.has(u) ? GAP : 0);
-    }
-  }
-  if (!free.length) cells.fill(1);
-  const large = cells.findIndex((n) => n > 0);
-  const beyond = length - [...cells].reverse().findIndex((n) => n > 0);
-  const wanted = cells.reduce((sum, n) => sum + n, 0);
-  const isInner = (v: number): boolean => v >= large && v < beyond;
-  const numInner = cells.reduce((n, cell, v) => n + Number(cell === 0 && isInner(v)), 0);
-  const [before, after] = [large, length - beyond];
-  const slits = [...run.stretches.keys()].filter((v) => v && !cells[v]).length;
-  const room = width - 2 * SIDE - SLIT * Math.min(20, slits);
-  const inner = Math.min(6 * numInner, 0.3 * room);
-  const flanks = 0.14 * room * (Number(before > 0) + Number(after > 0));
-  let unit = Math.min(LARGEST, (room - inner - flanks) / wanted);
-  const enough = run.edges.from.length ? READABLE : EASY;
-  const most = Math.max(1, Math.floor((height - HEAD) / (RULER + 2 * READABLE)));
-  const small = before + after + numInner;
-  let rows = 1;
-  while (unit < enough && rows < most) {
-    rows++;
-    unit = Math.min(LARGEST, (rows * room - Math.min(6 * small, 0.3 * rows * room)) / (wanted + rows));
-  }
-  line.unit = unit;
-  // One row: what is free in the middle, each flank in half of what is left.
-  const span = unit * wanted + inner;
-  const little = (v: number): number => {
-    if (rows > 1) return Math.min(6, (0.3 * rows * room) / small);
-    return Math.min(0.6 * unit, isInner(v) ? inner / numInner : (room - span) / 2 / (v < large ? before : after));
-  };
-  /** The width of the large cells that begin here, which a row keeps together where it can. */
-  const blockAt = (v: number): number => {
-    if (!cells[v] || (v && cells[v - 1])) return 0;
-    let wide = 0;
-    for (let u = v; u < length && cells[u]; u++) wide += cells[u] * unit;
-    return wide > room ? 0 : wide;
-  };
-  let x = rows > 1 ? SIDE : (width - span) / 2 - (before ? before * little(0) : 0);
-  let row = 0;
-  let chain = run.stretches.get(0);
-  for (let v = 0; v < length; v++) {
-    const gap = v && run.stretches.has(v) ? (cells[v] ? GAP * unit : SLIT) : 0;
-    const slot = cells[v] ? cells[v] * unit : little(v) + gap;
-    const isNewChain = gap > 0 && run.stretches.get(v) !== chain && x > 0.6 * width;
-    if (rows > 1 && (isNewChain || x + Math.max(slot, blockAt(v)) > width - SIDE)) [x, row] = [SIDE, row + 1];
-    chain = run.stretches.get(v) ?? chain;
-    line.size[v] = slot - gap;
-    line.x[v] = x + slot - line.size[v] / 2;
-    line.row[v] = row;
-    x += slot;
-  }
-  if (rows > 1 && small) centre(line);
-  raise(run, line, row + 1);
-  return line;
-}
-
-/** Every row in the middle. */
-function centre({ x, size, row, width }: Line): void {
-  for (let from = 0, until = 0; from < x.length; from = until) {
-    while (until < x.length && row[until] === row[from]) until++;
-    const [left, right] = [x[from] - size[from] / 2, x[until - 1] + size[until - 1] / 2];
-    for (let v = from; v < until; v++) x[v] += (width - left - right) / 2;
-  }
-}
-
-/** Rows at heights that leave room for the arcs between them, the whole in the middle. */
-function raise(run: Run, line: Line, rows: number): void {
-  const { edges } = run;
-  const cell = line.unit;
-  const band = (line.height - HEAD) / rows;
-  line.rise = Math.max(0, band - cell - RULER);
-  let tallest = 0;
-  for (let e = 0; e < edges.from.length; e++) {
-    const [u, v] = [edges.from[e], edges.to[e]];
-    if (line.row[u] === line.row[v]) tallest = Math.max(tallest, arch(line.rise, Math.abs(line.x[u] - line.x[v])));
-    else tallest = line.rise;
-  }
-  const each = Math.min(band, tallest + cell + RULER + 8);
-  const top = HEAD + (line.height - HEAD - rows * each) / 2;
-  line.row.forEach((row, v) => (line.y[v] = top + (row + 1) * each - RULER - cell / 2));
-}
-
-/** How high an arc rises over so wide a gap: as high as it is wide, and never out of the picture. */
-const arch = (rise: number, wide: number): number => rise * (1 - Math.exp(-wide / (1.3 * Math.max(1, rise))));
 
 export class ChainView extends GraphView {
   private line: Line | null = null;

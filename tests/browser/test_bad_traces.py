@@ -145,10 +145,18 @@ def test_file_opened_on_an_empty_page_is_shown(
     assert watched.counters()["total"] == end["ledger"]["total"]
 
 
+@pytest.mark.parametrize("is_sequence", [False, True])
 def test_text_of_a_trace_is_shown_as_text(
-    document: dict[str, Any], page_of: Callable[..., Path], watch: Callable[..., Watched]
+    is_sequence: bool,
+    document: dict[str, Any],
+    page_of: Callable[..., Path],
+    watch: Callable[..., Watched],
 ) -> None:
     header = document["header"]
+    if is_sequence:  # drawn as a line
+        header["true_edges"] = None
+    header["stretches"] = [[0, HOSTILE], [99, "A"], ["A", 3], 7, None]
+    header["beside"] = {HOSTILE: 3, "discovery": [HOSTILE], "more": None}
     header.update(title=HOSTILE, sampler=HOSTILE, family=HOSTILE)
     header["tokens"] = [HOSTILE] * header["vocab_size"]
     header["positions"] = [HOSTILE] * header["length"]
@@ -161,7 +169,8 @@ def test_text_of_a_trace_is_shown_as_text(
     assert HOSTILE in watched.page.locator(".title h2").inner_text()
     assert HOSTILE + "2" in watched.page.locator(".title").inner_text()
     assert HOSTILE in watched.page.locator(".caption").inner_text()
-    watched.page.locator(".positions").click(position={"x": 10, "y": 10})
+    assert watched.page.locator(".beside").inner_text().endswith(f": 3 for {HOSTILE}.")
+    watched.page.locator(".positions").click(position={"x": 80, "y": 10})
     watched.settle()
     assert watched.page.locator(".detail").inner_text().count(HOSTILE) >= 3
     assert watched.page.locator("img").count() == 0

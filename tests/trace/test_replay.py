@@ -3,6 +3,7 @@
 import pytest
 
 from counterprobe.trace import Trace, replay
+from counterprobe.trace.replay import summary
 
 HEADER = {"length": 4, "vocab_size": 3, "given": [-1, 2, -1, -1]}
 
@@ -67,3 +68,10 @@ def test_contradictions_are_refused_with_the_event_that_has_them(events):
 def test_context_of_another_length_is_refused():
     with pytest.raises(ValueError, match="given must have shape"):
         replay(Trace({**HEADER, "given": [0, 1]}, []))
+
+
+def test_what_was_spent_beside_a_run_is_summed_up_whatever_else_a_file_says():
+    end = {"type": "end", "beside": {"discovery and pricing": 70, "words": "many"}}
+    spent = {**HEADER, "beside": {"measuring": 16, "nothing": None}}
+    assert summary(Trace(spent, [end]))["beside"] == {"measuring": 16, "discovery and pricing": 70}
+    assert summary(Trace({**HEADER, "beside": [3]}, []))["beside"] == {}

@@ -119,6 +119,8 @@ def _show(console: Console, name: str, trace: Trace, *, thinned: bool) -> None:
         rows["sequence"] = f"{record['sequence'] + 1:,} of {record['count']:,}"
     for key in ("preprocessing", "probes", "commits", "total", "depth", "rows_read"):
         rows[key.replace("_", " ")] = record[key]
+    for word, spent in record["beside"].items():
+        rows[f"beside it, {_printable(word)}"] = spent
     rows["edges known at the end"] = record["edges"]
     rows["events"] = len(trace.events)
     stop = record["stop"]

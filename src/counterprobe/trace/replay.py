@@ -95,6 +95,7 @@ def summary(trace: Trace) -> dict[str, Any]:
     followed = replay(trace)
     sequence, count = header.get("sequence"), header.get("count")
     is_one_of_many = type(sequence) is int and type(count) is int and 0 <= sequence < count > 1
+    parts = [one for one in (header.get("beside"), end.get("beside")) if isinstance(one, dict)]
     said = [part for part in (header.get("thinned"), end.get("thinned")) if isinstance(part, list)]
     return {
         "sampler": header.get("sampler"),
@@ -104,6 +105,7 @@ def summary(trace: Trace) -> dict[str, Any]:
         "vocab": header["vocab_size"],
         **followed.ledger,
         "total": sum(followed.ledger[key] for key in ("preprocessing", "probes", "commits")),
+        "beside": {k: n for part in parts for k, n in part.items() if type(n) is int},
         "edges": len(followed.edges),
         "committed": int((followed.round_of_position >= 0).sum()),
         "events": followed.num_events,

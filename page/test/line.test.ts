@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { caption } from "../src/captions";
-import { layLine } from "../src/chain";
+import { layLine } from "../src/line";
 import { readTraces } from "../src/decode";
 import type { Event } from "../src/decode";
 import { Run } from "../src/run";
@@ -52,10 +52,12 @@ test("what is free stands in the middle, where a letter can be read", () => {
       for (const v of where) assert.ok(size[v] >= 11);
     }
     // Loops stay whole, one to a row where they must be wrapped.
-    const [length, free] = SHAPES[6];
-    const { row, size } = layLine(makeRun(length, free), width, height);
-    for (const [from, until] of [[25, 33], [50, 58], [96, 107]]) {
-      for (let v = from; v < until; v++) assert.ok(row[v] === row[from] && size[v] >= 11);
+    const loops: [number, number[][]][] = [[0, [[98, 106]]], [6, [[25, 33], [50, 58], [96, 107]]]];
+    for (const [shape, places] of loops) {
+      const { row, size } = layLine(makeRun(...SHAPES[shape]), width, height);
+      for (const [from, until] of places) {
+        for (let v = from; v < until; v++) assert.ok(row[v] === row[from] && size[v] >= 11);
+      }
     }
   }
 });
