@@ -377,11 +377,20 @@ class FusedLayers:
         )  # the first of the bounds, 0, is also the number of the round
         total = torch.empty((count, WIDTH), device=self.device)
         mine = total if below is None else below.index_select(0, place)
-        own = total if below is None else mine @ self.parts[number].own.T
+        own = total if below is None else self.steady(mine, self.parts[number].own)
         if before is not None:
             before = before.reshape(count, -1).to(torch.uint8).contiguous()
         self.messages(number, total, offered, where, own=own, before=before)
         self.update(number, found, total, where, mine=mine, to_place=True)
+
+    @staticmethod
+    def steady(states: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
+        """Return ``states @ weight.T``, the same of every row whatever stands beside it.
+
+        A library multiplies few rows and many in different ways; in double precision what that
+        moves is rounded away.
+        """
+        return (states.double() @ weight.T.double()).float()
 
     def draw(self, work: Buffers, where: Rounds) -> None:
         """Draw the residues of a round from their states, and let later ones see them."""

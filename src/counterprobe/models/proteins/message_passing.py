@@ -298,8 +298,8 @@ class Decoder:
             for number, parts in enumerate(self.parts):
                 offer = parts.letters[tokens]
                 if number > 0:
-                    below = states.hidden[number - 1][where]
-                    offer = offer + (below @ parts.inner.T - parts.nodes[position])
+                    below = self._times(states.hidden[number - 1][where], parts.inner)
+                    offer = offer + (below - parts.nodes[position])
                 states.offered[number][where] = offer
 
     def decode(
@@ -363,7 +363,8 @@ class Decoder:
         parts = self.parts[number]
         offer = parts.letters[states.tokens]
         if number > 0:
-            offer = offer + (states.hidden[number - 1] @ parts.inner.T - parts.nodes)
+            below = self._times(states.hidden[number - 1], parts.inner)
+            offer = offer + (below - parts.nodes)
         states.offered[number] = offer * states.revealed[:, :, None]
 
     def _layer(
@@ -409,8 +410,19 @@ class Decoder:
     ) -> torch.Tensor:
         """Return the logits of residues that were decoded, shape (n, 21)."""
         with torch.no_grad():
-            logits: torch.Tensor = self.network.W_out(states.hidden[-1][index, position])
+            found, last = states.hidden[-1][index, position], self.network.W_out
+            logits: torch.Tensor = (
+                last(found)
+                if self.fused is None
+                else self.fused.steady(found, last.weight) + last.bias
+            )
         return logits
+
+    def _times(self, states: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
+        """Multiply by a matrix; beside kernels, steadily."""
+        if self.fused is None:
+            return states @ weight.T
+        return self.fused.steady(states, weight)
 
 
 def gather(table: torch.Tensor, index: torch.Tensor) -> torch.Tensor:
