@@ -9,7 +9,7 @@ import pytest
 
 import counterprobe as cp
 from counterprobe.digests import array_digest, content_digest, digest_of
-from counterprobe.plain import plain
+from counterprobe.plain import differences, plain
 
 
 class Thing:
@@ -58,3 +58,18 @@ def test_digests_tell_types_and_shapes_apart():
 def test_contents_are_compared_in_single_precision():
     one = np.array([0.1, 0.2])
     assert content_digest(one) == content_digest(one + 1e-12) != content_digest(one + 1e-3)
+
+
+def test_differences_say_where_both_values_are():
+    before = {"a": [1, {"b": 2.0}], "seconds": 3, "gone": 1, "same": "x"}
+    now = {"a": [1, {"b": 2.5}], "seconds": 9, "same": "x", "new": 4}
+    found = dict(differences(before, now, apart={"seconds"}))
+    assert found == {"a[1].b": (2.0, 2.5), "gone": (1, None)}
+    assert dict(differences([1, 2], [1, 2, 3])) == {"": ([1, 2], [1, 2, 3])}
+
+
+def test_numbers_that_were_not_whole_may_differ_by_the_tolerance():
+    assert not dict(differences({"x": 2.0}, {"x": 2.0 + 1e-10}, 1e-9))
+    assert not dict(differences({"x": 2.0}, {"x": 2}, 1e-9))
+    assert dict(differences({"x": 2.0}, {"x": 2.0 + 1e-8}, 1e-9))
+    assert dict(differences({"x": 2}, {"x": 2.0000000001}, 1e-9)), "a count is exact"

@@ -218,3 +218,14 @@ def test_a_plain_seed_in_place_of_streams_is_refused(law, counted):
     with pytest.raises(ValueError, match="streams must be a Streams, got None"):
         cp.Unmasking(oracle).begin(None)
     assert oracle.calls == 0
+
+
+def test_a_label_has_what_differs_from_the_defaults_and_the_swept_setting_as_asked():
+    usual, changed = cp.samplers.LLaDA(), cp.samplers.LLaDA(steps=7, block_length=4)
+    assert usual.sweep is not None and usual.sweep.setting == "steps"
+    assert usual.label() == usual.label(swept=False) == "llada"
+    assert usual.label(swept=True) == f"llada steps={usual.steps}"
+    assert changed.label() == "llada steps=7 block_length=4"
+    assert changed.label(swept=False) == "llada block_length=4"
+    assert changed.label(swept=True) == "llada steps=7 block_length=4"
+    assert cp.samplers.Sequential("random").label(swept=True) == "sequential order=random"

@@ -3,12 +3,14 @@
 import os
 import sqlite3
 import threading
+from dataclasses import replace
 
 import pytest
 
 from counterprobe.errors import CounterprobeError
 from counterprobe.run.record import canonical
 from counterprobe.study.config import config_from_dict
+from counterprobe.study.protocol import Study
 from counterprobe.study.store import Store, StoreError
 
 CONFIG = config_from_dict({"name": "mine", "families": ["path"], "sizes": [64]}, "here")
@@ -247,3 +249,17 @@ def test_text_that_is_no_text_is_damage_told_in_one_line(file):
     with Store(file) as store, pytest.raises(StoreError, match="is damaged") as problem:
         store.records()
     assert "\n" not in str(problem.value)
+
+
+def test_a_study_is_found_by_its_name_or_by_being_the_only_one(file):
+    with Store(file, create=True) as store:
+        with pytest.raises(ValueError, match="holds the studies none; choose one with --study"):
+            Study.from_store(store)
+        store.register(CONFIG)
+        assert (
+            Study.from_store(store).config == Study.from_store(store, CONFIG.name).config == CONFIG
+        )
+        store.register(replace(CONFIG, name="other"))
+        with pytest.raises(ValueError, match=f"{CONFIG.name}, other; choose one with --study"):
+            Study.from_store(store)
+        assert Study.from_store(store, "other").config.name == "other"

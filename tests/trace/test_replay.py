@@ -2,8 +2,7 @@
 
 import pytest
 
-from counterprobe.trace import Trace, replay
-from counterprobe.trace.replay import summary
+from counterprobe.trace import Trace, replay, summary
 
 HEADER = {"length": 4, "vocab_size": 3, "given": [-1, 2, -1, -1]}
 
@@ -75,3 +74,31 @@ def test_what_was_spent_beside_a_run_is_summed_up_whatever_else_a_file_says():
     spent = {**HEADER, "beside": {"measuring": 16, "nothing": None}}
     assert summary(Trace(spent, [end]))["beside"] == {"measuring": 16, "discovery and pricing": 70}
     assert summary(Trace({**HEADER, "beside": [3]}, []))["beside"] == {}
+
+
+@pytest.mark.parametrize(
+    ("header", "place"),
+    [
+        ({"sequence": 2, "count": 4}, (2, 4)),
+        ({"sequence": 0, "count": 1}, (None, None)),
+        ({"sequence": 4, "count": 4}, (None, None)),
+        ({"sequence": True, "count": 4}, (None, None)),
+        ({"sequence": "2", "count": 4}, (None, None)),
+        ({}, (None, None)),
+    ],
+)
+def test_a_summary_names_a_sequence_among_many_and_nothing_else(header, place):
+    told = summary(Trace({**HEADER, **header}, []))
+    assert (told["sequence"], told["count"]) == place
+
+
+def test_a_summary_adds_up_and_leaves_out_what_is_no_text():
+    events = [commit([2, 0], [1, 0], ledger=[1, 5, 1, 3, 9])]
+    end = {"type": "end", "stop": "completed", "thinned": ["rows left out", 3, None]}
+    header = {**HEADER, "thinned": "no list", "sampler": "punt"}
+    told = summary(Trace(header, [*events, end]))
+    assert (told["total"], told["committed"], told["edges"]) == (7, 2, 0)
+    assert (told["n"], told["vocab"], told["sampler"], told["stop"]) == (4, 3, "punt", "completed")
+    assert told["thinned"] == ["rows left out"] and not told["truncated"]
+    cut = summary(Trace(HEADER, events, is_truncated=True))
+    assert cut["truncated"] and cut["stop"] is None
