@@ -8,6 +8,8 @@ from counterprobe.infilling import choosing
 from counterprobe.states import MASK
 
 COUNTS = (1, 3, 20, 200)
+# Designs for which a structure of the matching below pays.
+MANY = 90
 
 
 def laws() -> dict[str, cp.ForestLaw]:
@@ -37,14 +39,19 @@ def test_the_whole_never_takes_more_than_one_at_a_time(name, count, counted):
     assert "\n" not in str(designs.choice) and str(designs.choice).startswith("auto chose ")
 
 
-def test_many_designs_pay_for_a_structure_and_it_says_so():
-    law = cp.families.matching(16, target_seed=1)
-    designs = cp.infill(law.oracle(), count=200, progress=False)
+@pytest.fixture
+def matching(counted):
+    """Return an oracle of pairs that are far apart."""
+    return counted(cp.families.matching(16, target_seed=1).oracle())
+
+
+def test_many_designs_pay_for_a_structure_and_it_says_so(matching):
+    designs = cp.infill(matching, count=MANY, progress=False)
     assert designs.choice.sampler == "planned"
-    assert designs.ledger.total < 0.4 * 16 * 200
+    assert designs.ledger.total < 0.4 * 16 * MANY
     assert "which pay from" in designs.choice.why and "measured on 16" in designs.choice.why
     assert designs.choice.ledger.total > 64
-    few = cp.infill(law.oracle(), count=3, progress=False)
+    few = cp.infill(matching, count=3, progress=False)
     assert few.choice.sampler == "auto" and few.choice.ledger.total == 0
     assert "a structure may pay from" in few.choice.why
 
@@ -110,51 +117,48 @@ def test_rows_that_all_move_are_taken_one_at_a_time_and_it_says_so():
     assert designs.choice.why.startswith("one at a time: rows moved too much")
 
 
-def test_a_seed_says_everything_and_a_log_goes_on(tmp_path):
-    law = cp.families.matching(16, target_seed=1)
-    options = {"count": 200, "seed": 7, "progress": False}
-    first = cp.infill(law.oracle(), **options)
-    log = law.oracle().logged(tmp_path / "run.log")
+def test_a_seed_says_everything_and_a_log_goes_on(matching, tmp_path):
+    options = {"count": MANY, "seed": 7, "progress": False}
+    first = cp.infill(matching, **options)
+    assert first.choice.sampler == "planned"
+    log = matching.logged(tmp_path / "run.log")
     logged = cp.infill(log, **options)
     replayed = cp.infill(log, **options)
     assert log.num_replayed == first.ledger.total and log.num_asked == 0
     for again in (logged, replayed):
         assert (again.sequences == first.sequences).all()
         assert again.choice == first.choice and again.ledger.total == first.ledger.total
-    other = cp.infill(law.oracle(), count=200, seed=8, progress=False)
+    other = cp.infill(matching, count=MANY, seed=8, progress=False)
     assert (other.sequences != first.sequences).any()
 
 
-def test_a_budget_that_ends_early_ends_the_question_too():
-    law = cp.families.matching(16, target_seed=1)
-    designs = cp.infill(law.oracle(), count=200, max_submissions=2, progress=False)
-    assert designs.num_completed == 0 and len(designs) == 200
+def test_a_budget_that_ends_early_ends_the_question_too(matching):
+    designs = cp.infill(matching, count=MANY, max_submissions=2, progress=False)
+    assert designs.num_completed == 0 and len(designs) == MANY
     assert designs.choice.ledger.total == 0
 
 
-def test_progress_of_all_parts_is_that_of_the_whole():
+def test_progress_of_all_parts_is_that_of_the_whole(matching):
     told: list[cp.run.Progress] = []
-    law = cp.families.matching(16, target_seed=1)
-    designs = cp.infill(law.oracle(), count=200, progress=told.append)
-    assert {now.masked for now in told} == {16 * 200}
+    designs = cp.infill(matching, count=MANY, progress=told.append)
+    assert {now.masked for now in told} == {16 * MANY}
     committed = [now.committed for now in told]
-    assert committed[-1] == 16 * 200 and committed == sorted(committed)
+    assert committed[-1] == 16 * MANY and committed == sorted(committed)
     assert told[-1].ledger.total == designs.ledger.total
     assert "probe" in {now.operation for now in told}
 
 
-def test_steps_and_traces_know_the_number_of_a_design(tmp_path):
-    law = cp.families.matching(16, target_seed=1)
+def test_steps_and_traces_know_the_number_of_a_design(matching, tmp_path):
     seen: set[int] = set()
     cp.infill(
-        law.oracle(),
-        count=200,
+        matching,
+        count=MANY,
         callback_on_step_end=lambda step: seen.update(step.sequences.tolist()),
         trace=tmp_path / "run.json",
-        trace_sequence=150,
+        trace_sequence=MANY - 10,
         progress=False,
     )
-    assert seen == set(range(200))
+    assert seen == set(range(MANY))
     assert (tmp_path / "run.json").stat().st_size > 0
 
 
