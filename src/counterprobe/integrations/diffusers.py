@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from counterprobe.extras import load_extra
-from counterprobe.integrations.stepping import Stepping, require_rows_alone
-from counterprobe.models.rows import Softmax, TorchRows
+from counterprobe.integrations.blocks import DrawnIds, SteppedBlock
+from counterprobe.integrations.stepping import require_rows_alone
 from counterprobe.models.template import Template
 from counterprobe.run.ledger import Ledger
 from counterprobe.samplers.base import Sampler
@@ -37,8 +37,6 @@ _scheduling = load_extra(
 _Scheduler: Any = _scheduling.BlockRefinementScheduler
 
 __all__ = ["BlockRecord", "UnmaskingScheduler"]
-
-NAME = "diffusers"
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +110,7 @@ class UnmaskingScheduler(_Scheduler):  # type: ignore[misc]
         self._seed = seed
         self._generator: Any = None
         self._block: _Block | None = None
+        self._drawn: tuple[tuple[int, int], DrawnIds] | None = None
         self.evaluations = 0
         self._done: list[BlockRecord] = []
 
@@ -220,54 +219,40 @@ class UnmaskingScheduler(_Scheduler):  # type: ignore[misc]
         source = self._generator if generator is None else generator
         where = getattr(source, "device", "cpu")
         number = torch.randint(2**31 - 1, (1,), generator=source, device=where)
-        vocabulary = [k for k in range(width) if k not in self._never_drawn and k != mask_id]
-        self._block = _Block(
-            self._rule, sample, vocabulary, mask_id, temperature, Streams.from_seed(int(number))
-        )
+        key = (width, mask_id)
+        if self._drawn is None or self._drawn[0] != key:
+            self._drawn = key, DrawnIds(width, mask_id, self._never_drawn)
+        streams = Streams.from_seed(int(number))
+        self._block = _Block(self._rule, sample, self._drawn[1], temperature, streams)
 
 
 class _Block:
-    """The runs of one block, one per sequence."""
+    """One block of every sequence."""
 
     def __init__(
-        self,
-        rule: Sampler,
-        sample: Any,
-        vocabulary: list[int],
-        mask_id: int,
-        temperature: float,
-        streams: Streams,
+        self, rule: Sampler, sample: Any, drawn: DrawnIds, temperature: float, streams: Streams
     ) -> None:
         self._streams = streams
         ids = np.asarray(sample.detach().cpu().numpy(), dtype=np.int64)
-        # What may not be drawn may stand in a prompt: it is no position, as in every template.
-        self._templates = [Template.from_ids(row, mask_id, vocabulary) for row in ids]
-        self._softmax = [Softmax(one, temperature or 1.0, NAME) for one in self._templates]
-        self._steppings = [
-            Stepping(
-                rule,
-                template.given,
-                template.vocab_size,
-                streams,
-                sequence=k,
-                temperature=1.0 if temperature > 0 else 0.0,
-                name=NAME,
+        self._blocks = [
+            SteppedBlock(
+                rule, row, drawn, streams, sequence=k, temperature=temperature, name="diffusers"
             )
-            for k, template in enumerate(self._templates)
+            for k, row in enumerate(ids)
         ]
         self._finished = np.zeros(len(ids), dtype=bool)
 
     @property
     def record(self) -> BlockRecord:
         """What was done so far."""
-        ledgers = tuple(one.ledger for one in self._steppings)
-        return BlockRecord(self._streams, self._templates[0], ledgers)
+        ledgers = tuple(one.ledger for one in self._blocks)
+        return BlockRecord(self._streams, self._blocks[0].template, ledgers)
 
     def goes_on(self, finished: Any) -> bool:
         """Note which sequences have ended; whether any other has masks."""
         self._finished = np.asarray(finished.cpu().numpy(), dtype=bool)
         return any(
-            not one.is_complete and not self._finished[k] for k, one in enumerate(self._steppings)
+            not one.is_complete and not self._finished[k] for k, one in enumerate(self._blocks)
         )
 
     def step(self, logits: Any, sample: Any) -> tuple[Any, Any, Any]:
@@ -275,26 +260,14 @@ class _Block:
         filled = sample.clone()
         transfer = torch.zeros_like(sample, dtype=torch.bool)
         chances = torch.zeros(sample.shape, dtype=torch.float32, device=sample.device)
-        for k, stepping in enumerate(self._steppings):
-            if stepping.is_complete or self._finished[k]:
+        for k, block in enumerate(self._blocks):
+            if block.is_complete or self._finished[k]:
                 continue
-            template, residual = self._templates[k], stepping.residual
-            places = template.slots[residual]
-            dtype = torch.float64 if logits.dtype == torch.float64 else torch.float32
-            out = torch.empty(
-                (len(places), template.vocab_size), dtype=dtype, device=logits.device
-            )
-            same = np.full(len(places), k)
-            self._softmax[k].write(logits, same, places, residual, out)
-            rows = TorchRows(out)
-            positions, tokens = stepping.step(rows)
-            here = torch.as_tensor(template.slots[positions], device=sample.device)
-            filled[k, here] = torch.as_tensor(
-                template.vocabulary[tokens], device=sample.device, dtype=sample.dtype
-            )
+            places, ids, drawn = block.step(logits[k])
+            here = torch.as_tensor(places, device=sample.device)
+            filled[k, here] = torch.as_tensor(ids, device=sample.device, dtype=sample.dtype)
             transfer[k, here] = True
-            chosen = rows.take(np.searchsorted(residual, positions))
-            chances[k, here] = chosen.prob(tokens).to(chances)
+            chances[k, here] = torch.as_tensor(drawn).to(chances)
         return filled, transfer, chances
 
 
