@@ -186,11 +186,17 @@ class _Pace:
         self.broken += sum(k * self._seen.at(apart[k]) for k in range(1, len(batch)))
 
     def _forced(self, num_left: int) -> int:
-        """Return how many positions must go now to do with the batches that are left."""
+        """Return how many positions must go now to do with the batches that are left.
+
+        As late as possible: by then less is masked, so that less depends on the others, and rules
+        that are well below what is permitted are never forced. The batches after this one may
+        have twice the positions that they would have if all were alike.
+        """
         most = self._rule.most_batches
         if most is None or most >= self._masked:
             return 1
-        return math.ceil(num_left / max(1, most - self.num_batches))
+        largest = 2 * math.ceil(self._masked / most)
+        return max(1, num_left - largest * (most - self.num_batches - 1))
 
     def _room(self) -> int:
         """Return how many positions a batch may have: twice those of the one before."""
