@@ -31,11 +31,11 @@ def test_survivors_of_a_report_are_judged_again(tmp_path):
 
 @pytest.mark.parametrize("kernels", [False, True])
 def test_kernels_are_chosen_alone_or_not_at_all(kernels):
-    file = "graph/rooted.py"
+    file = "graph/cycles.py"
     text = (mutants.ROOT / mutants.PACKAGE / file).read_text()
     chosen, left_out = mutants_in_memory.chosen_faults(file, None, 1, 5, kernels=kernels)
     assert len(chosen) == 5 and left_out >= 0
-    assert all((fault.functions == {"_number_breadth_first"}) == kernels for fault in chosen)
+    assert all((fault.functions == {"_search_bridges"}) == kernels for fault in chosen)
     assert all(fault.file == file and fault.source != text for fault in chosen)
     numbers = [fault.number for fault in chosen]
     same, _ = mutants_in_memory.chosen_faults(file, numbers[::-1], 7, 3, kernels=kernels)
