@@ -42,6 +42,14 @@ def test_every_term_is_part_of_the_key(changed):
     assert record(**changed) != record() == record() and len({record(), record()}) == 1
 
 
+def test_an_oracle_is_told_from_others_by_its_name_its_size_and_what_is_in_it():
+    assert ORACLE == OracleIdentity(
+        LAW.oracle().name, LAW.length, LAW.vocab_size, LAW.oracle().digest
+    )
+    other = cp.families.path(LAW.length, target_seed=7)
+    assert OracleIdentity.of(other.oracle()).digest != ORACLE.digest is not None
+
+
 def test_what_does_not_determine_a_run_is_no_part_of_the_key():
     assert record(versions={"python": "2.7"}) == record()
     wide = np.array([-1, 1, -1], dtype=np.int64)

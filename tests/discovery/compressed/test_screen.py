@@ -316,6 +316,17 @@ def test_noise_does_not_certify_that_two_hubs_are_apart(direction: str) -> None:
     assert missed(law, findings) == set()
 
 
+@pytest.mark.parametrize("given", [[], [0, 1, 2]])
+def test_two_positions_that_are_left_are_enough_to_find_their_edge(given: list[int]) -> None:
+    length = 2 + len(given)
+    law = cp.ForestLaw(np.ones((length, 3)), [[0, 1]], 1 + 2 * np.eye(3))
+    context = np.array([cp.MASK, cp.MASK, *given])
+    run = cp.Unmasking(law.oracle(), given=context)
+    findings = compressed_screen(run, cp.Streams.from_seed(1).decisions, CompressedSettings())
+    assert pairs(findings.edges) == {(0, 1)}
+    assert findings.is_resolved[:2].all()
+
+
 def gated_law() -> cp.ForestLaw:
     """Two positions that interact through one token, which closed gates suppress at each end.
 
