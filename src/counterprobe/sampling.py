@@ -27,6 +27,7 @@ from counterprobe.run.batches import SampleBatch
 from counterprobe.run.door import Door
 from counterprobe.run.drawing import ScoredDraw, as_temperature, room_for_scores
 from counterprobe.run.gathered import Gathering, Tally, Tell
+from counterprobe.run.joining import draw_in_portions
 from counterprobe.run.ledger import Ledger, Right
 from counterprobe.run.listening import Listener, Step
 from counterprobe.run.lockstep import Lockstep
@@ -169,7 +170,9 @@ def sample(
     with oracle.running(lambda: call.determined_by.terms), told(progress, call.rule.name) as tell:
         checked = Ledger() if structure is None else check_oracle(structure, oracle)
         schedules = _schedules(call)
-        if schedules is not None:
+        if schedules is not None and on_finished is not None and count > call.at_once:
+            drawn = draw_in_portions(_in_lockstep, call, schedules, tell)
+        elif schedules is not None:
             drawn = _in_lockstep(call, schedules, tell)
         else:
             runs = _Runs(call, tell)
@@ -208,6 +211,7 @@ class _Call:
     listener: Listener | None
     listen_to: int
     first: int
+    first_group: int = 0  # of a portion, less the sequences before it
 
     @property
     def determined_by(self) -> RunRecord:
@@ -242,7 +246,7 @@ class _Call:
 
     def streams_of_group(self, group: int) -> Streams:
         """Return the seeds of one group of sequences."""
-        fresh = self.first + group
+        fresh = self.first + self.first_group + group
         return self.streams if self.is_shared else self.streams.with_fresh_decisions(fresh)
 
     def group_of(self, sequence: int) -> int:

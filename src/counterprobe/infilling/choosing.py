@@ -16,7 +16,6 @@ from typing import Any
 
 import numpy as np
 
-from counterprobe.arrays import FloatArray
 from counterprobe.discovery import SoftStructure, discover
 from counterprobe.evaluation.prices import Price, Pricing
 from counterprobe.infilling.task import Task
@@ -24,6 +23,7 @@ from counterprobe.plain import plain
 from counterprobe.planning import plan_for
 from counterprobe.run.batches import SampleBatch
 from counterprobe.run.gathered import Tell
+from counterprobe.run.joining import joined
 from counterprobe.run.ledger import Ledger
 from counterprobe.run.listening import Listener
 from counterprobe.run.results import Choice, StopReason
@@ -127,13 +127,13 @@ def _drawn(
         if is_worth_it:  # what it cost is not to be paid twice
             chosen = replace(rule, most_batches=min(masked, account.left // account.num_left))
         drawn.append(draw(chosen, account.num_left))
-        why = _why_few(account, rule, _joined(drawn), pace)
+        why = _why_few(account, rule, joined(drawn), pace)
         if is_worth_it:
             why += (
                 f"; a structure was looked for with {account.measured.total:,} evaluations, and "
                 f"no plan by it was measured within {rule.target_kl:g} nats in fewer"
             )
-    whole = _joined(drawn)
+    whole = joined(drawn)
     return replace(
         whole,
         ledger=whole.ledger + account.measured,
@@ -306,25 +306,4 @@ def _why_planned(account: _Account, price: Price, pace: float) -> str:
         f"of {account.masked}, {kl.value:.2g} ± {kl.standard_error:.1g} nats broken, measured on "
         f"{kl.samples} sequences; finding and pricing it took {paid:,} "
         f"evaluations, {pays}"
-    )
-
-
-def _joined(parts: list[SampleBatch]) -> SampleBatch:
-    """Return designs that were drawn one part after the other."""
-    if len(parts) == 1:
-        return parts[0]
-
-    def together(name: str) -> FloatArray | None:
-        arrays = [getattr(part, name) for part in parts]
-        return None if any(array is None for array in arrays) else np.concatenate(arrays)
-
-    return SampleBatch(
-        np.concatenate([part.sequences for part in parts]),
-        np.concatenate([part.given for part in parts]),
-        [result for part in parts for result in part.results],
-        sum((part.ledger for part in parts), Ledger()),
-        token_log_probs=together("token_log_probs"),
-        tempered_scores=together("tempered_scores"),
-        num_rechecked=sum(part.num_rechecked for part in parts),
-        num_recheck_skipped=sum(part.num_recheck_skipped for part in parts),
     )
