@@ -62,20 +62,6 @@ def test_what_is_broken_keeps_to_the_target(family):
     assert "the rows beside them moved" in batch.results[0].notes[0]
 
 
-def test_a_run_that_must_do_with_few_batches_does():
-    law = cp.families.path(30, target_seed=2)
-    batch = drawn(law, 5, target_kl=0.0, most_batches=7)
-    assert all(ledger.total == 7 for ledger in batch.ledgers)
-    sizes = [len(one) for one in batch.results[0].batches]
-    assert sizes == [1, 1, 1, 1, 6, 10, 10]  # late, when most is known
-    one = drawn(law, 2, target_kl=0.0, most_batches=1)
-    assert {ledger.total for ledger in one.ledgers} == {1}
-    free, held = (drawn(law, 4, most_batches=most) for most in (None, 29))
-    assert (free.sequences == held.sequences).all()
-    with pytest.raises(ValueError, match="most_batches must be at least 1, got 0"):
-        Auto(most_batches=0)
-
-
 def test_positions_of_a_batch_are_far_apart_by_the_distances_given():
     ring = np.abs(np.arange(12)[:, None] - np.arange(12)[None, :])
     ring = np.minimum(ring, 12 - ring).astype(float)

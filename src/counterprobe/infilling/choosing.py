@@ -1,10 +1,10 @@
 """What ``sampler="auto"`` chooses for so many designs, and why; never more than one at a time.
 
 Every design is drawn by the rule ``auto`` (``samplers/auto.py``), which takes at most one
-evaluation a mask. Where many are wanted, the first few show how many evaluations that takes; a
-structure is looked for and priced if one that halves them would pay for itself on the others. All
-that it costs was saved before: whatever is found, the others may still take so many batches that
-the whole stays below one at a time, and a rule that is held to them draws what is left.
+evaluation a mask. Where many are wanted, the first few show how many evaluations that takes. If a
+structure that halves them would pay for itself, designs are drawn until they have saved, against
+one at a time, what looking for one costs; then it is looked for and priced, and the cheaper way
+draws the others. So whatever is found, the whole stays below one at a time.
 """
 
 from __future__ import annotations
@@ -46,8 +46,8 @@ FEWEST_PROBES, MOST_PROBES = 64, 512
 PRICED, TERMS = 16, 2
 # Standard errors that a price must keep below the target: the lowest of several is looked for.
 ERRORS = 2.0
-# What designs may take above what the first took, for a structure to be looked for.
-MARGIN = 1.25
+# Share of the masks that designs take where a structure pays soonest.
+BEST_PACE = 0.6
 # Above so many masks the matrices of a plan's search are large.
 MOST_MASKS = 2048
 
@@ -107,15 +107,20 @@ def _drawn(
     task: Task, rule: Auto, streams: Streams, account: _Account, draw: Callable[..., SampleBatch]
 ) -> SampleBatch:
     """Draw a few, decide, draw the others."""
-    masked, count = account.masked, account.count
     may_pay = task.temperature == 1 and _could_pay(account)
-    drawn = [draw(rule, FIRST if may_pay else count)]
+    drawn = [draw(rule, FIRST if may_pay else account.count)]
     pace = drawn[0].ledger.total / len(drawn[0])
     if not account.num_left:
         why = _why_few(account, rule, drawn[0], pace)
         return replace(drawn[0], choice=account.choice(rule.name, why))
     is_worth_it = drawn[0].num_completed == FIRST and _pays(account, pace)
     price = None
+    if is_worth_it:
+        more = _designs_before(account.masked, pace) - FIRST
+        if more > 0:
+            drawn.append(draw(rule, more))
+            pace = account.spent.total / account.num_drawn
+        is_worth_it = account.saved >= _cost_of_structure(account.masked, pace / 2)
     if is_worth_it:
         structure, price = _find(task, rule, streams, account, pace)
     if price is not None:
@@ -124,8 +129,6 @@ def _drawn(
         why = _why_planned(account, price, pace)
     else:
         chosen = rule
-        if is_worth_it:  # what it cost is not to be paid twice
-            chosen = replace(rule, most_batches=min(masked, account.left // account.num_left))
         drawn.append(draw(chosen, account.num_left))
         why = _why_few(account, rule, joined(drawn), pace)
         if is_worth_it:
@@ -149,7 +152,7 @@ class _Account:
         self.count = count
         self.spent = Ledger()
         self.measured = Ledger()
-        self.num_drawn = 0
+        self.num_drawn = self.num_found_after = 0
         self._tell = tell
 
     @property
@@ -158,9 +161,9 @@ class _Account:
         return self.masked * self.count
 
     @property
-    def left(self) -> int:
-        """Evaluations that are left of those."""
-        return self.most - self.spent.total
+    def saved(self) -> int:
+        """Evaluations that one at a time would have taken more for what was drawn."""
+        return self.masked * self.num_drawn - self.spent.total
 
     @property
     def num_left(self) -> int:
@@ -176,6 +179,7 @@ class _Account:
         """Note what finding and pricing took."""
         self.spent = self.spent + ledger
         self.measured = self.measured + ledger
+        self.num_found_after = self.num_drawn
 
     def tell(self, now: Progress) -> None:
         """Tell of a part as a part of the whole."""
@@ -201,28 +205,33 @@ def _cost_of_structure(masked: int, batches: float) -> int:
     return _num_probes(masked) + 1 + PRICED * min(masked, math.ceil((1 + TERMS) * batches))
 
 
+def _designs_before(masked: int, pace: float) -> int:
+    """Return after how many designs enough is saved to look for a structure, with some room."""
+    return max(FIRST, math.ceil(1.1 * _cost_of_structure(masked, pace / 2) / (masked - pace)))
+
+
 def _break_even(masked: int, pace: float) -> int | None:
     """Return from how many designs on a structure that halves the evaluations has paid."""
     saved = pace - max(1.0, pace / 2)
-    return None if saved <= 0 else math.ceil(_cost_of_structure(masked, pace / 2) / saved)
+    if saved <= 0 or pace >= masked:
+        return None
+    after = math.ceil(_cost_of_structure(masked, pace / 2) / saved)
+    return _designs_before(masked, pace) + after
 
 
 def _could_pay(account: _Account) -> bool:
-    """Whether a structure could pay if designs took one evaluation a mask: known from counts."""
+    """Whether a structure could pay if designs took what is best for one: known from counts."""
     masked = account.masked
     if masked <= FEW or masked > MOST_MASKS or account.count <= FIRST:
         return False
-    least = _break_even(masked, masked)
-    return least is not None and account.count - FIRST >= least
+    least = _break_even(masked, BEST_PACE * masked)
+    return least is not None and account.count >= least
 
 
 def _pays(account: _Account, pace: float) -> bool:
     """Whether a structure that halves what the first designs took would pay for itself."""
     least = _break_even(account.masked, pace)
-    if least is None or account.num_left < least:
-        return False
-    left = account.left - _cost_of_structure(account.masked, pace / 2)
-    return left // account.num_left >= min(account.masked, math.ceil(MARGIN * pace))
+    return least is not None and account.count >= least
 
 
 def _find(
@@ -244,9 +253,7 @@ def _find(
     batches = min(estimated, math.ceil(pace / 2))
     while batches < pace:
         cost = PRICED * _cost_of_sample(task, account.masked, batches)
-        reserve = account.num_left * min(account.masked, math.ceil(MARGIN * pace))
-        saved = account.num_left * (pace - batches)
-        if account.left - cost < reserve or cost >= saved:
+        if cost > account.saved or cost >= account.num_left * (pace - batches):
             break
         price = pricing.price("planned", batches, PRICED, PRICED)
         account.measure(price.measured.ledger)
@@ -284,9 +291,9 @@ def _why_few(account: _Account, rule: Auto, drawn: SampleBatch, pace: float) -> 
         )
     broken = np.mean([getattr(one.diagnostics, "estimated_kl", math.nan) for one in finished])
     least = _break_even(masked, pace)
-    later = "" if least is None else f"; a structure may pay from {least + FIRST:,} designs on"
-    if account.count > FIRST and least is not None and account.count - FIRST >= least:
-        later = ""
+    later = ""
+    if least is not None and least > account.count:
+        later = f"; a structure may pay from {least:,} designs on"
     return (
         f"batches as large as the rows allowed: {took:.3g} evaluations a design in place of "
         f"{masked}, about {broken:.2g} of {rule.target_kl:g} nats broken, estimated while "
@@ -297,7 +304,8 @@ def _why_few(account: _Account, rule: Auto, drawn: SampleBatch, pace: float) -> 
 def _why_planned(account: _Account, price: Price, pace: float) -> str:
     """Say what a plan takes, what it cost to find, and from how many designs on that has paid."""
     kl, paid = price.measured, account.measured.total
-    least = FIRST + math.ceil(paid / max(pace - price.evaluations, 1e-9))
+    before = account.num_found_after
+    least = before + math.ceil(paid / max(pace - price.evaluations, 1e-9))
     pays = f"which pay from {least:,} designs on"
     if least > account.count:
         pays = "more than it saved here"

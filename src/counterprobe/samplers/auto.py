@@ -72,8 +72,6 @@ class Auto(Sampler):
     ----------
     target_kl : float
         Nats of dependence that a sequence may break; 0 commits one position at a time.
-    most_batches : int or None
-        Batches that a run must do with, whatever they break; none by default.
     distances : ndarray of float, shape (N, N), optional
         How far positions are from each other; by default along the sequence. Not part of the
         settings that results show.
@@ -86,14 +84,11 @@ class Auto(Sampler):
     sweep: ClassVar[Sweep | None] = Sweep("target_kl", (0.01, 0.03, 0.1, 0.3, 1.0, 3.0))
 
     target_kl: NotNegative = 0.1
-    most_batches: int | None = None
     distances: FloatArray | None = field(default=None, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         """Check the settings; freeze a copy of the distances."""
         super().__post_init__()
-        if self.most_batches is not None and self.most_batches < 1:
-            raise ValueError(f"most_batches must be at least 1, got {self.most_batches!r}")
         if self.distances is not None:
             object.__setattr__(self, "distances", frozen_strengths(self.distances))
 
@@ -110,7 +105,7 @@ class Auto(Sampler):
 
     def exact_for(self, length: int) -> bool:
         """Claim the chain rule where positions go one at a time."""
-        return self.most_batches is None and (length <= FEW or self.target_kl == 0)
+        return length <= FEW or self.target_kl == 0
 
     def unmask(self, run: Unmasking, decisions: Decisions) -> AutoReport:
         """Read, look at what moved, commit as many as there is room for."""
@@ -150,17 +145,15 @@ class _Pace:
     def batch(self, residual: IntArray, rows: Rows) -> IntArray:
         """Return the positions to commit, at least one."""
         self._look_back(residual, rows)
-        forced = self._forced(len(residual))
-        most = forced if self._is_single else max(forced, self._room())
+        most = 1 if self._is_single or self._last is None else 2 * len(self._last[0])
         chosen: list[int] = []
         apart: list[float] = []
         price = 0.0
         for position, distance in self._farthest_first(residual):
             joined = len(chosen) * self._seen.at(distance) if chosen else 0.0
-            if len(chosen) >= forced:
-                share = (self._known + len(chosen) + 1) / self._masked
-                if not self.broken + price + joined <= self._rule.target_kl * share:
-                    break
+            share = (self._known + len(chosen) + 1) / self._masked
+            if chosen and not self.broken + price + joined <= self._rule.target_kl * share:
+                break
             chosen.append(position)
             apart.append(distance)
             price += joined
@@ -184,23 +177,6 @@ class _Pace:
             near = np.minimum(near, self._distances(int(position), residual))
         self._seen.add(near, np.maximum(moved, 0.0) / len(batch))
         self.broken += sum(k * self._seen.at(apart[k]) for k in range(1, len(batch)))
-
-    def _forced(self, num_left: int) -> int:
-        """Return how many positions must go now to do with the batches that are left.
-
-        As late as possible: by then less is masked, so that less depends on the others, and rules
-        that are well below what is permitted are never forced. The batches after this one may
-        have twice the positions that they would have if all were alike.
-        """
-        most = self._rule.most_batches
-        if most is None or most >= self._masked:
-            return 1
-        largest = 2 * math.ceil(self._masked / most)
-        return max(1, num_left - largest * (most - self.num_batches - 1))
-
-    def _room(self) -> int:
-        """Return how many positions a batch may have: twice those of the one before."""
-        return 1 if self._last is None else 2 * len(self._last[0])
 
     def _farthest_first(self, residual: IntArray) -> Iterator[tuple[int, float]]:
         """Yield positions, each the farthest from those before, with how far that is."""
