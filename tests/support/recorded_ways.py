@@ -455,7 +455,8 @@ def filled_in(folder):
 
     for name in SOME_RULES:
         filled(name, sampler=name)
-    filled("by default, measured", oracle_options=None)
+    filled("by default, measured", oracle_options=None, sampler="entropy-bounded")
+    filled("auto, measured", oracle_options=None)
     filled("sequential tempered", sampler="sequential", temperature=0.5)
     filled("sequential scored", sampler="sequential", likelihood_orders=2)
     filled("random-balanced in groups", sampler="random-balanced", batches=3, orders=2, count=5)
