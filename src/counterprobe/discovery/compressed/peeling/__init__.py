@@ -1,0 +1,1 @@
+"""Forests from a third of the probes: read masked neighbours too, and peel from the leaves."""
