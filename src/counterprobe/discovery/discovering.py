@@ -327,7 +327,7 @@ def _exact(
     run.transcript.note("terminal", edges=findings.edges, is_resolved=findings.is_resolved)
     num_open = len(run.residual) - int(findings.is_resolved[run.residual].sum())
     reason = f"edges certified: {len(findings.edges)}; positions left unresolved: {num_open}"
-    runs.close("discovered", reason, *([findings.reason] if findings.reason else []))
+    runs.close("discovered", reason, *filter(None, [findings.reason, findings.handover]))
     sample = findings.sample or Sample.empty(run.length)
     return Structure(
         given=run.state,
@@ -347,7 +347,7 @@ def _exact(
         row_error=run.row_error,
         precision=sample.precision,
         tolerance=findings.tolerance,
-        about=_about(run, settings, seeds),
+        about={**_about(run, settings, seeds), **_decoder(findings)},
         **_terms(findings),
     )
 
@@ -364,6 +364,12 @@ def _about(
         "versions": versions(),
         **({"rechecked": run.num_rechecked} if run.num_rechecked else {}),
     }
+
+
+def _decoder(findings: Findings) -> dict[str, str]:
+    """Say which screen found a structure, and why if it was not the decoder."""
+    handover = {"handover": findings.handover} if findings.handover else {}
+    return {"decoder": findings.decoder, **handover}
 
 
 def _terms(findings: Findings) -> dict[str, NDArray[Any]]:

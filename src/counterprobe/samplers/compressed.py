@@ -9,6 +9,8 @@ from typing import ClassVar
 from counterprobe.discovery.compressed import CompressedSettings, Findings, compressed_screen
 from counterprobe.discovery.compressed.certify import rehearsal_cost
 from counterprobe.discovery.compressed.findings import refuse_empty
+from counterprobe.discovery.compressed.peeling.design import first_batch
+from counterprobe.discovery.compressed.peeling.screen import half_states
 from counterprobe.discovery.compressed.screen import LEAST_BLOCKS
 from counterprobe.discovery.structure.watch import CommitWatch, commit_in_order, left_singly
 from counterprobe.planning.layers import commit_order
@@ -57,6 +59,8 @@ class CompressedReport:
                 f"the recovered graph has cycles; {self.num_repaired} of their positions were "
                 "committed singly"
             )
+        if self.findings.handover:
+            said.append(f"the regression screen took over: {self.findings.handover}")
         said.extend(left_singly(self.num_left))
         if self.findings.terms is None and self.findings.batches:
             said.append("rows of many tokens were sketched, so commits were compared with nothing")
@@ -73,7 +77,8 @@ class Compressed(CompressedSettings, Sampler):
 
     Parameters
     ----------
-    failure_budget, first_batch, mask_rate, max_probes, bank_threshold, tolerance, patience
+    failure_budget, first_batch, mask_rate, max_probes, bank_threshold, tolerance, patience, \
+    assume, method
         As in ``CompressedSettings``.
     fallback : bool
         Commit every position singly when nothing could be resolved, instead of stopping.
@@ -88,8 +93,13 @@ class Compressed(CompressedSettings, Sampler):
 
     def foreseen_submissions(self, length: int, vocab_size: int) -> int | None:
         """Return what discovery costs at least: a first batch, validation and rehearsals."""
-        least = self.first_batch + 2 * LEAST_BLOCKS
-        least += rehearsal_cost(length, self.failure_budget)
+        rehearsals = rehearsal_cost(length, self.failure_budget)
+        if self.method == "regression":
+            least = self.first_batch + 2 * LEAST_BLOCKS + rehearsals
+        else:
+            least = first_batch(length, 2)
+            if self.assume == "tested":
+                least += half_states(self.failure_budget) + rehearsals
         return 1 + (least if self.max_probes is None else min(least, self.max_probes))
 
     def unmask(self, run: Unmasking, decisions: Decisions) -> object:

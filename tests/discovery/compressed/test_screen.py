@@ -535,7 +535,7 @@ def test_a_false_non_edge_on_a_path_is_reopened() -> None:
 
 def test_what_a_budget_certifies_has_all_its_evidence() -> None:
     law = cp.families.build("path", 100, 196)
-    findings, ledger = screen(law.oracle(), max_probes=140)
+    findings, ledger = screen(law.oracle(), max_probes=140, method="regression")
     assert ledger.probes <= 140
     assert "140 probes" in findings.reason
     assert findings.is_resolved.any()
@@ -557,7 +557,7 @@ def test_a_hub_may_rest_on_leaves_that_lack_their_evidence(
     # When the budget ends, a hub has its evidence and some leaf, whose terms it took over, has
     # not: their edge belongs to what is certified, since the hub moves with the leaf.
     law = cp.families.build(family, 40, 196)
-    findings, _ = screen(law.oracle(), seed, max_probes=most)
+    findings, _ = screen(law.oracle(), seed, max_probes=most, method="regression")
     assert findings.num_refuted == 0 and findings.num_compared > 0
     assert 0 < findings.is_resolved.sum() < 40
     assert findings.terms is not None
@@ -580,7 +580,7 @@ def test_the_first_batch_keeps_to_the_budget(most: int) -> None:
 
 def test_validation_is_kept_in_reserve() -> None:
     law = cp.families.build("path", 512, 196)
-    findings, ledger = screen(law.oracle(), max_probes=150)
+    findings, ledger = screen(law.oracle(), max_probes=150, method="regression")
     assert ledger.probes <= 150
     # Resolving more would have taken every probe, and left nothing to certify it by.
     assert not findings.is_resolved.all()

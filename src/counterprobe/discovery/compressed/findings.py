@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,12 +17,15 @@ from counterprobe.oracles import Readouts
 
 __all__ = [
     "ASSUMPTION",
+    "GENERIC",
+    "Assume",
     "BatchReport",
     "CompressedSettings",
     "Findings",
     "Sample",
     "Terms",
     "arbitrary_tokens",
+    "assumption_of",
     "default_max_probes",
     "needed_evidence",
     "nothing_to_find",
@@ -34,6 +38,21 @@ ASSUMPTION = (
     "third of the sequences that the edges describe, with 1, 2, 4, ... or half of their positions "
     "shown, or all but one in 8 to 64 (a parity of two hundred positions does not)"
 )
+
+
+# What is assumed where nothing was rehearsed.
+GENERIC = (
+    "assumed, not tested: the law is a forest of pairs, and whatever a neighbour shows, any of "
+    "its choices or the mask, acts differently from whatever else it shows"
+)
+
+Assume = Literal["tested", "generic"]
+Method = Literal["auto", "regression"]
+
+
+def assumption_of(assume: str) -> str:
+    """Return what no test sees, in plain words."""
+    return GENERIC if assume == "generic" else ASSUMPTION
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +77,12 @@ class CompressedSettings:
         Total variation that counts as explained; three row errors by default.
     patience : int
         Batches without progress after which unresolved positions are given up.
+    assume : {"tested", "generic"}
+        ``generic`` takes it for granted that the law is a forest of pairs of which every choice
+        acts, masked included, and leaves the rehearsals out; only the decoder uses it.
+    method : {"auto", "regression"}
+        ``auto`` decodes exact rows by peeling, and lets the regression screen take over where that
+        fails; ``regression`` uses the latter from the start.
     """
 
     failure_budget: float = 0.01
@@ -67,6 +92,8 @@ class CompressedSettings:
     bank_threshold: float | None = None
     tolerance: float | None = None
     patience: int = 12
+    assume: Assume = "tested"
+    method: Method = "auto"
 
     def __post_init__(self) -> None:
         """Check the settings."""
@@ -82,6 +109,10 @@ class CompressedSettings:
             value = getattr(self, name)
             if value is not None and not 0 <= value <= 1:
                 raise ValueError(f"{name} must lie in [0, 1], got {value!r}")
+        for name, allowed in (("assume", get_args(Assume)), ("method", get_args(Method))):
+            value = getattr(self, name)
+            if value not in allowed:
+                raise ValueError(f"{name} must be {' or '.join(allowed)}, got {value!r}")
 
 
 def needed_evidence(
@@ -209,6 +240,12 @@ class Findings:
         to bound the number of columns.
     tolerance : float
         Total variation that counted as explained.
+    decoder : str
+        Which screen found it: ``"peeling"`` or ``"regression"``.
+    handover : str
+        Why the regression screen took over from the decoder; empty if it did not.
+    assume : str
+        As in the settings; what the regression screen finds is always tested.
     """
 
     edges: IntArray
@@ -228,6 +265,9 @@ class Findings:
     bank_threshold: float = 0.0
     usual_threshold: float = 0.0
     tolerance: float = 0.0
+    decoder: str = "regression"
+    handover: str = ""
+    assume: str = "tested"
 
     @property
     def column_note(self) -> str:
@@ -243,7 +283,7 @@ class Findings:
     @property
     def assumption(self) -> str:
         """What no test of this screen sees, in plain words."""
-        return ASSUMPTION
+        return assumption_of(self.assume)
 
 
 def nothing_to_find(length: int) -> Findings:

@@ -164,7 +164,10 @@ class Readings:
     def take(self, first: int, readouts: Readouts, rows: Rows) -> None:
         """Keep the rows read from the batch that begins at probe ``first``."""
         masses = np.asarray(to_numpy(rows.masses), dtype=np.float64)
-        position, probe = readouts.position, first + readouts.state_index
+        self.put(readouts.position, first + readouts.state_index, masses)
+
+    def put(self, position: IntArray, probe: IntArray, masses: FloatArray) -> None:
+        """Keep rows that were read at positions in probes."""
         logs, weight = self.coordinates(position, masses)
         self._logs[position, probe] = logs
         self._weight[position, probe] = weight

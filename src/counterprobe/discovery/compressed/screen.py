@@ -33,6 +33,7 @@ from counterprobe.discovery.compressed.findings import (
 )
 from counterprobe.discovery.compressed.implied import fitted_terms
 from counterprobe.discovery.compressed.neighbourhoods import Validated
+from counterprobe.discovery.compressed.peeling.screen import PeelingScreen
 from counterprobe.discovery.compressed.stages import ScreenStages
 from counterprobe.run.unmasking import Unmasking
 from counterprobe.streams import Decisions
@@ -117,14 +118,17 @@ class _CompressedScreen(ScreenStages):
     def discover(self) -> Findings:
         """Run batches until every position is resolved, validated and has its evidence."""
         found = self.found
+        handover = ""
         if self.num_choices >= 2:
-            rng = self._generator()
-            size = min(self.settings.first_batch, self.max_probes)
-            masked = np.zeros((size, self.run.length), dtype=np.bool_)
-            masked[:, self.residual] = (
-                rng.random((len(masked), len(self.residual))) < self.settings.mask_rate
-            )
-            self._submit("first", masked, rng)
+            if self.settings.method == "auto":
+                peeling = PeelingScreen(self, self.max_probes)
+                decoded = peeling.discover()
+                if decoded is not None:
+                    return decoded
+                handover = peeling.handover
+                peeling.replay()
+                self.num_layered += peeling.num_rehearsed
+            self._begin()
             self._run_batches()
             self._certify()
         else:
@@ -149,7 +153,22 @@ class _CompressedScreen(ScreenStages):
             bank_threshold=self.columns.banks.threshold,
             usual_threshold=float(self.usual_threshold or 0.0),
             tolerance=self.readings.tolerance,
+            handover=handover,
         )
+
+    def _begin(self) -> None:
+        """Mask at random, as far as the first batch was not made by the decoder."""
+        rng = self._generator()
+        made = self.readings.num_probes
+        size = max(min(self.settings.first_batch - made, self.max_probes - self.num_probes), 0)
+        masked = np.zeros((size, self.run.length), dtype=np.bool_)
+        masked[:, self.residual] = (
+            rng.random((len(masked), len(self.residual))) < self.settings.mask_rate
+        )
+        if size:
+            self._submit("first", masked, rng)
+        else:
+            self._learn()
 
     def _run_batches(self) -> None:
         """Run batches until nothing is left to do; what lacks evidence then is not resolved."""

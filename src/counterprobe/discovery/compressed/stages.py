@@ -120,11 +120,14 @@ class ScreenStages:
         started = time.perf_counter()
         self.run.stage(requests(), consume)
         self.seconds += time.perf_counter() - started
-        found = self.found
-        reopened = found.recheck()
+        self._report(purpose, len(states), self._learn())
+
+    def _learn(self) -> int:
+        """Look again at what all readings say; return how many positions they reopened."""
+        reopened = self.found.recheck()
         self._improve()
         self.knowledge.take_back()
-        self._report(purpose, len(states), reopened)
+        return reopened
 
     def _report(self, purpose: str, probes: int, num_reopened: int) -> None:
         """Note where the screen stands after a stage of probes."""

@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from counterprobe.arrays import BoolArray, FloatArray, IntArray, StateArray
-from counterprobe.discovery.compressed.findings import ASSUMPTION, Terms
+from counterprobe.discovery.compressed.findings import Terms, assumption_of
 from counterprobe.discovery.structure import file
 from counterprobe.discovery.structure.file import (
     MOST_COUNT,
@@ -219,7 +219,9 @@ class Structure(Found):
     @property
     def assumption(self) -> str:
         """What no test of it sees, in plain words."""
-        return ASSUMPTION
+        settings = self.about.get("settings")
+        assume = settings.get("assume") if isinstance(settings, dict) else None
+        return assumption_of(str(assume))
 
     def lines(self) -> list[str]:
         """Return what was certified, what was not, and what it cost."""

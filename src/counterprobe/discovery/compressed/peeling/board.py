@@ -21,9 +21,9 @@ __all__ = [
     "READ",
     "UNREAD",
     "VISIBLE",
+    "Bits",
     "Board",
     "Boards",
-    "Bits",
     "log_tolerance",
     "remember",
 ]

@@ -22,7 +22,6 @@ __all__ = [
     "cluster",
     "constant_positions",
     "equal_pairs",
-    "has",
     "is_candidate",
     "lowest",
     "new_clusters",
@@ -124,7 +123,7 @@ def equal_pairs(num_clusters: int, clusters: Clusters) -> int:
 
 @kernel
 def constant_positions(
-    board: Board, num_clusters: int, clusters: Clusters, keep: Bits, part: Bits
+    board: Board, num_clusters: int, clusters: Clusters, keep: Bits, part: Bits, same: Bits
 ) -> None:
     """Find the open positions that show one thing, or the mask, all over every cluster.
 
@@ -133,46 +132,42 @@ def constant_positions(
     board : Board
     num_clusters : int
     clusters : Clusters
-    keep, part : ndarray of uint64, shape (L,)
-        Positions, one bit each: the first is written, the second is working room.
+    keep, part, same : ndarray of uint64, shape (L,)
+        Positions, one bit each: the first is written, the others are working room.
     """
-    places = len(keep)
-    for w in range(places):
+    for w in range(len(keep)):
         keep[w] = board.is_open[w]
+    low = 0
     for c in range(num_clusters):
-        if clusters.size[c] < 2:
-            continue
-        first = second = -1
-        for t in range(board.num_probes):
-            if has(clusters.members[c], t):
-                if first < 0:
-                    first = t
-                else:
-                    second = t
-                    break
-        for w in range(places):
-            part[w] = np.uint64(0)
-        for s in range(board.displays.shape[1]):
-            for w in range(places):
-                both = board.displays[first, s, w] & board.displays[second, s, w] & keep[w]
-                if both:
-                    for t in range(second + 1, board.num_probes):
-                        if has(clusters.members[c], t):
-                            both &= board.displays[t, s, w]
-                    part[w] |= both
-        for w in range(places):
-            keep[w] = part[w]
+        high = low + clusters.size[c]
+        if high - low > 1:
+            part[:] = np.uint64(0)
+            for s in range(board.displays.shape[1]):
+                _keep_constant(board.displays, s, clusters.probe[low:high], keep, part, same)
+            for w in range(len(keep)):
+                keep[w] = part[w]
+        low = high
 
 
 @kernel
-def has(bits: Bits, place: int) -> bool:
-    """Say whether the bit at a place is set."""
-    return bool((bits[place >> 6] >> np.uint64(place & 63)) & np.uint64(1))
+def _keep_constant(
+    displays: Bits, s: int, probes: IntArray, keep: Bits, part: Bits, same: Bits
+) -> None:
+    """Add to ``part`` what of ``keep`` shows s in all of some probes; plain loops vectorise."""
+    first, second = displays[probes[0], s], displays[probes[1], s]
+    for w in range(len(keep)):
+        same[w] = keep[w] & first[w] & second[w]
+    for n in range(2, len(probes)):
+        row = displays[probes[n], s]
+        for w in range(len(keep)):
+            same[w] &= row[w]
+    for w in range(len(keep)):
+        part[w] |= same[w]
 
 
 @kernel
 def is_candidate(board: Board, i: int, k: int, clusters: Clusters) -> bool:
-    """Say whether the probes in which k shows a coordinate are a cluster of i, for each of them."""
+    """Say whether the probes in which k shows a coordinate are a cluster of i, for each one."""
     words = board.reading.shape[1]
     is_shown = False
     for n in range(board.num_choices[k]):
@@ -246,9 +241,7 @@ def chance_of_candidate(
 def ones(bits: np.uint64) -> int:
     """Count the ones of a word."""
     v = bits - ((bits >> np.uint64(1)) & np.uint64(0x5555555555555555))
-    v = (v & np.uint64(0x3333333333333333)) + (
-        (v >> np.uint64(2)) & np.uint64(0x3333333333333333)
-    )
+    v = (v & np.uint64(0x3333333333333333)) + ((v >> np.uint64(2)) & np.uint64(0x3333333333333333))
     v = (v + (v >> np.uint64(4))) & np.uint64(0x0F0F0F0F0F0F0F0F)
     return int((v * np.uint64(0x0101010101010101)) >> np.uint64(56))
 

@@ -17,25 +17,26 @@ from counterprobe.compiled import kernel
 from counterprobe.discovery.compressed.findings import Terms
 from counterprobe.discovery.compressed.peeling.board import READ, Board, Boards
 from counterprobe.discovery.compressed.peeling.clusters import ones
-from counterprobe.discovery.compressed.peeling.messages import remove_message
-from counterprobe.discovery.compressed.peeling.peel import (
+from counterprobe.discovery.compressed.peeling.graph import (
+    DONE,
     EDGES,
-    LEAST_PAIRS,
     NUM_OPEN,
     OPEN,
     WISHES,
     Graph,
     Room,
-    count_pairs,
-    drain,
     link,
     new_graph,
     new_room,
-    plant,
 )
+from counterprobe.discovery.compressed.peeling.messages import remove_message
+from counterprobe.discovery.compressed.peeling.peel import drain
+from counterprobe.discovery.compressed.peeling.seeds import LEAST_PAIRS, count_pairs, plant
 
 __all__ = ["Decoder", "blind_chance", "needed_reads"]
 
+# Another round over the same probes must have found this many edges for every open position.
+WORTHWHILE = 0.02
 # Edges with both ends open are dropped once no more than this share of the positions is open.
 FEW_OPEN = 0.2
 
@@ -44,7 +45,7 @@ def blind_chance(num_choices: int, mask_rate: float, *, generic: bool) -> float:
     """Return the chance q that one more read of a position does not show a missed neighbour.
 
     Its residual stays what it was only if what the neighbour shows, a coordinate or the mask, acts
-    as it did in the first read: q is the largest chance of displays that act alike. If all displays
+    as it did in the first read: q is the largest chance of displays that act alike. If all of them
     act differently (``generic``) that is one display, ``max(m, (1 - m) / K)``. Otherwise some two
     of the K coordinates act differently. The message of a masked neighbour is a mixture of theirs
     with positive weights, so it is none of two; it can be one of three or more, and then at
@@ -109,7 +110,7 @@ class Decoder:
         length, width = is_present.shape
         self._boards = Boards(is_present, reference, tolerance, mask_rate, capacity)
         self.graph: Graph = new_graph(length, width)
-        self.graph.status[~is_present.any(axis=1)] = OPEN + 1
+        self.graph.status[~is_present.any(axis=1)] = DONE
         self.graph.count[NUM_OPEN] = int(is_present.any(axis=1).sum())
         self._room: Room = new_room(self.board)
         self._is_present = is_present
@@ -181,7 +182,7 @@ class Decoder:
             before = graph.count[EDGES]
             self._plant()
             self._drain_open()
-            if graph.count[EDGES] == before:
+            if graph.count[EDGES] - before <= WORTHWHILE * self.num_open:
                 break
 
     def _drain_open(self) -> None:
@@ -194,7 +195,11 @@ class Decoder:
         count_pairs(self.board, self.graph, self._room, pairs)
         enough = np.flatnonzero(pairs >= LEAST_PAIRS)
         order = enough[np.argsort(-pairs[enough], kind="stable")]
-        plant(self.board, self.graph, self._room, order, np.zeros(3, dtype=np.int64))
+        hit, tried = np.zeros(3, dtype=np.int64), 0
+        while tried < len(order):
+            tried = plant(self.board, self.graph, self._room, order, tried, hit)
+            if hit[0] >= 0:
+                drain(self.board, self.graph, self._room, hit)
 
     def _drop_doubtful(self) -> None:
         """Drop the edges with both ends open, and restore what their messages were taken from."""
@@ -382,9 +387,10 @@ def _spread(board: Board, widest: FloatArray) -> None:
             low, high = np.inf, -np.inf
             for t in range(board.num_probes):
                 if board.shown[i, t] == READ:
-                    low, high = min(low, board.residual[i, t, c]), max(high, board.residual[i, t, c])
+                    low, high = (
+                        min(low, board.residual[i, t, c]),
+                        max(high, board.residual[i, t, c]),
+                    )
             if high >= low:
                 here = (high - low) / 2
                 widest[i] = here if np.isnan(widest[i]) else max(widest[i], here)
-
-

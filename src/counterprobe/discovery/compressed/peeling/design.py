@@ -90,7 +90,8 @@ def grant_wishes(
     is_claimed: BoolArray = np.zeros(shown.shape, dtype=np.bool_)
     is_granted = np.zeros(len(wishes), dtype=np.bool_)
     _grant(shown, wishes, rng.integers(0, len(shown), len(wishes)), is_claimed, is_granted)
-    return wishes[is_granted, 0].astype(np.int64)
+    readouts: IntArray = wishes[is_granted, 0].astype(np.int64)
+    return readouts
 
 
 @kernel

@@ -2,8 +2,8 @@
 
 If neighbour ``k`` shows ``b``, its message to ``i`` is ``log psi(., b)``. If both are masked, the
 edge splits their component in two, so the pair's joint law in that probe is ``alpha(a) psi(a, b)
-beta(b)`` with the rows of ``i`` and ``k``, which the same probe returned, as its marginals. Scaling
-``psi`` to these marginals (Sinkhorn) gives ``alpha`` and ``beta``, and the messages are what the
+beta(b)`` with the rows of ``i`` and ``k``, which the same probe returned, as its marginals.
+Scaling ``psi`` to these (Sinkhorn) gives ``alpha`` and ``beta``, and the messages are what the
 rows have beyond them. On a forest that is exact.
 """
 

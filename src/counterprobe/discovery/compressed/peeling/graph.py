@@ -1,0 +1,219 @@
+"""The graph that is being found, the working room of its kernels, and how an edge enters it."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from counterprobe.arrays import BoolArray, FloatArray, IntArray
+from counterprobe.compiled import kernel
+from counterprobe.discovery.compressed.peeling.board import Bits, Board
+from counterprobe.discovery.compressed.peeling.clusters import (
+    Clusters,
+    cluster,
+    equal_pairs,
+    new_clusters,
+)
+from counterprobe.discovery.compressed.peeling.messages import remove_message
+
+__all__ = [
+    "DONE",
+    "EDGES",
+    "GAIN",
+    "MOST_CANDIDATES",
+    "NUM_OPEN",
+    "OPEN",
+    "PAIRED",
+    "WISHES",
+    "Graph",
+    "Room",
+    "add_edge",
+    "are_joined",
+    "close",
+    "gain",
+    "link",
+    "new_graph",
+    "new_room",
+]
+
+# Standings of a position.
+OPEN, DONE = 0, 1
+# Slots of ``Graph.count``.
+EDGES, WISHES, NUM_OPEN = 0, 1, 2
+# Candidates of one readout that are looked at; a longer list says too little.
+MOST_CANDIDATES = 16
+# Positions that are paired with each other as the two neighbours of a seed.
+PAIRED = 24
+# Bits of the count of equal pairs that a position shows the same in.
+PLANES = 4
+# Equal pairs that the other end of an edge must gain.
+GAIN = 3
+
+
+class Graph(NamedTuple):
+    """What was found so far.
+
+    Attributes
+    ----------
+    count : ndarray of int, shape (3,)
+        Edges, wishes and open positions.
+    edges : ndarray of int32, shape (M, 2)
+    tables : ndarray of float, shape (M, C, C)
+        Log-tables, the first end's coordinates in rows.
+    head, following : ndarray of int32, shape (N,), (2 M,)
+        Lists of the ends at each position: twice the edge, plus one for its second end; -1 ends.
+    num_own : ndarray of int32, shape (N,)
+        Edges whose table was read off the residuals of a position.
+    status : ndarray of int8, shape (N,)
+    is_stuck, is_barren : ndarray of bool, shape (N,)
+        Nothing to find here, as a leaf or as a seed, until something changes.
+    wishes : ndarray of int32, shape (P, 3)
+        Readout, neighbour, and the coordinate that was never shown beside it.
+    """
+
+    count: IntArray
+    edges: NDArray[np.int32]
+    tables: FloatArray
+    head: NDArray[np.int32]
+    following: NDArray[np.int32]
+    num_own: NDArray[np.int32]
+    status: NDArray[np.int8]
+    is_stuck: BoolArray
+    is_barren: BoolArray
+    wishes: NDArray[np.int32]
+
+
+class Room(NamedTuple):
+    """Working room of the kernels."""
+
+    mine: Clusters
+    other: Clusters
+    keep: Bits
+    part: Bits
+    same: Bits
+    planes: Bits
+    found: IntArray
+    left_i: FloatArray
+    left_k: FloatArray
+    table: FloatArray
+    best: FloatArray
+    fitted: FloatArray
+    is_fitted: BoolArray
+    psi: FloatArray
+    alpha: FloatArray
+    beta: FloatArray
+    chance: FloatArray
+    queue: IntArray
+    is_queued: BoolArray
+
+
+def new_graph(length: int, width: int) -> Graph:
+    """Return a graph without edges."""
+    most = 2 * length + 4
+    return Graph(
+        np.zeros(3, dtype=np.int64),
+        np.zeros((most, 2), dtype=np.int32),
+        np.zeros((most, width, width)),
+        np.full(length, -1, dtype=np.int32),
+        np.full(2 * most, -1, dtype=np.int32),
+        np.zeros(length, dtype=np.int32),
+        np.zeros(length, dtype=np.int8),
+        np.zeros(length, dtype=np.bool_),
+        np.zeros(length, dtype=np.bool_),
+        np.zeros((length + 64, 3), dtype=np.int32),
+    )
+
+
+def new_room(board: Board) -> Room:
+    """Return working room for a board."""
+    length, capacity, width = board.masses.shape
+    words, places = board.reading.shape[1], len(board.is_open)
+    return Room(
+        new_clusters(capacity, words),
+        new_clusters(capacity, words),
+        np.zeros(places, dtype=np.uint64),
+        np.zeros(places, dtype=np.uint64),
+        np.zeros(places, dtype=np.uint64),
+        np.zeros((PLANES, places), dtype=np.uint64),
+        np.zeros(max(MOST_CANDIDATES, PAIRED) + 1, dtype=np.int64),
+        np.zeros((capacity, width)),
+        np.zeros((capacity, width)),
+        np.zeros((width, width)),
+        np.zeros((width, width)),
+        np.zeros((2, width, width)),
+        np.zeros((2, width), dtype=np.bool_),
+        np.zeros((width, width)),
+        np.zeros(width),
+        np.zeros(width),
+        np.zeros((width + 1, capacity + 1)),
+        np.zeros(length, dtype=np.int64),
+        np.zeros(length, dtype=np.bool_),
+    )
+
+
+# ----- Edges --------------------------------------------------------------------------------
+
+
+@kernel
+def are_joined(graph: Graph, i: int, k: int) -> bool:
+    """Say whether an edge between two positions was found."""
+    end = graph.head[i]
+    while end >= 0:
+        if graph.edges[end >> 1, 1 - (end & 1)] == k:
+            return True
+        end = graph.following[end]
+    return False
+
+
+@kernel
+def add_edge(board: Board, graph: Graph, room: Room, i: int, k: int, table: FloatArray) -> bool:
+    """Add an edge whose table was read at i, and take its messages away at both ends."""
+    e = graph.count[EDGES]
+    if e >= len(graph.edges):
+        return False
+    graph.count[EDGES] = e + 1
+    graph.edges[e, 0], graph.edges[e, 1] = i, k
+    for a in range(table.shape[0]):
+        for b in range(table.shape[1]):
+            graph.tables[e, a, b] = table[a, b]
+    graph.num_own[i] += 1
+    link(graph, e)
+    graph.is_stuck[i] = graph.is_barren[i] = False
+    graph.is_stuck[k] = graph.is_barren[k] = False
+    remove_message(
+        board, i, k, graph.tables[e], 0, board.residual[i], board.residual[k], True, True,
+        room.psi, room.alpha, room.beta,
+    )  # fmt: skip
+    return True
+
+
+@kernel
+def link(graph: Graph, e: int) -> None:
+    """Enter an edge in the lists of its ends."""
+    for side in range(2):
+        position = graph.edges[e, side]
+        graph.following[2 * e + side] = graph.head[position]
+        graph.head[position] = 2 * e + side
+
+
+@kernel
+def gain(board: Board, room: Room, i: int, k: int, table: FloatArray) -> int:
+    """Return how many equal pairs k gains if the message over an edge is taken away."""
+    remove_message(
+        board, i, k, table, 0, room.left_i, room.left_k, False, True,
+        room.psi, room.alpha, room.beta,
+    )  # fmt: skip
+    before = equal_pairs(cluster(board, k, board.residual[k], room.other), room.other)
+    after = equal_pairs(cluster(board, k, room.left_k, room.other), room.other)
+    return after - before
+
+
+@kernel
+def close(board: Board, graph: Graph, i: int) -> None:
+    """Note that nothing is left to explain at a position."""
+    if graph.status[i] == OPEN:
+        graph.status[i] = DONE
+        graph.count[NUM_OPEN] -= 1
+        board.is_open[i >> 6] &= ~(np.uint64(1) << np.uint64(i & 63))
