@@ -13,9 +13,10 @@ import argparse
 import json
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import counterprobe as cp
+from counterprobe.discovery.compressed.findings import Assume
 from counterprobe.samplers import Compressed, Packed
 
 sys.path.append(str(Path(__file__).parents[1] / "benchmarks"))
@@ -31,16 +32,18 @@ TARGET, STREAM = 196, 292
 DRAWS, STREAMS, STUDIED = (196, 197, 198), (292, 293), 16384
 
 
-def measure(family: str, length: int, target: int, stream: int) -> dict[str, Any]:
+def measure(family: str, length: int, target: int, stream: int, assume: Assume) -> dict[str, Any]:
     """Draw one sequence, everything counted."""
     law = cp.families.build(family, length, target)
-    result = Compressed()(cp.Unmasking(law.oracle()), cp.Streams.from_seed(stream))
+    sampler = Compressed(assume=assume)
+    result = sampler(cp.Unmasking(law.oracle()), cp.Streams.from_seed(stream))
     ledger = result.ledger
     row = {
         "family": family,
         "n": length,
         "draw": target,
         "stream": stream,
+        "assume": assume,
         "total": ledger.total,
         "probes": ledger.probes,
         "commits": ledger.commits,
@@ -71,10 +74,13 @@ def main() -> None:
     told = parser.parse_args()
     if told.command == "run":
         sizes = [length for length in SIZES if length <= told.most]
-        places = [(family, length, TARGET, STREAM) for length in sizes for family in FAMILIES]
+        places = [
+            (family, length, TARGET, STREAM, "tested") for length in sizes for family in FAMILIES
+        ]
     else:
         places = [
-            (family, STUDIED, target, stream)
+            (family, STUDIED, target, stream, assume)
+            for assume in get_args(Assume)
             for target in DRAWS
             for stream in STREAMS
             for family in FAMILIES
@@ -83,7 +89,9 @@ def main() -> None:
     if told.more and told.json.is_file():
         known = json.loads(told.json.read_text(encoding="utf-8"))
     rows: list[dict[str, Any]] = known["rows"]
-    done = {tuple(row[name] for name in ("family", "n", "draw", "stream")) for row in rows}
+    done = {
+        tuple(row[name] for name in ("family", "n", "draw", "stream", "assume")) for row in rows
+    }
     for place in places:
         if place in done:
             continue

@@ -80,6 +80,7 @@ def test_a_loop_is_repaired_and_the_law_kept() -> None:
     assert result.diagnostics.num_repaired == 1
     assert result.notes == [
         "the recovered graph has cycles; 1 of their positions were committed singly",
+        f"the regression screen took over: {result.diagnostics.findings.handover}",
         result.diagnostics.findings.assumption,
     ]
 
@@ -91,8 +92,9 @@ def test_unresolved_positions_are_committed_singly_and_the_law_kept() -> None:
     law = cp.TableLaw(table / table.sum())
     result = Compressed()(cp.Unmasking(law.oracle()), STREAMS)
     assert result.diagnostics.num_singles == 3
-    note, assumption = result.notes
+    note, handover, assumption = result.notes
     assert assumption == ASSUMPTION
+    assert handover.startswith("the regression screen took over: 3 positions were left")
     assert note.startswith("3 of 5 positions were committed singly: no neighbourhood explains")
     outcome = exact_output_law(law, Compressed(), decision_seed=61)
     assert outcome is not None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -112,13 +113,16 @@ def _each(cell: Mapping[str, Any], asked: int) -> str:
 
 def _draws(measured: Mapping[str, Any]) -> str:
     rows = []
-    for family in FAMILIES:
-        runs = [row for row in measured["rows"] if row["family"] == family]
+    for assume, family in itertools.product(("tested", "generic"), FAMILIES):
+        runs = [
+            row for row in measured["rows"] if row["family"] == family and row["assume"] == assume
+        ]
         totals = [row["total"] for row in runs]
         means = [np.mean([row[name] for row in runs]) for name in ("probes", "commits", "depth")]
         exact = sum(row["batch_kl"] == 0 for row in runs)
         rows.append(
             [
+                assume,
                 family,
                 f"{np.mean(totals):.1f}",
                 f"{min(totals)}-{max(totals)}",
@@ -126,7 +130,8 @@ def _draws(measured: Mapping[str, Any]) -> str:
                 f"{exact} of {len(runs)}",
             ]
         )
-    heading = ["family", "mean total", "range", "probes", "commits", "depth", "batch KL 0"]
+    heading = ["assumed", "family", "mean total", "range", "probes", "commits", "depth"]
+    heading.append("batch KL 0")
     return markdown(heading, rows)
 
 

@@ -347,7 +347,7 @@ def _exact(
         row_error=run.row_error,
         precision=sample.precision,
         tolerance=findings.tolerance,
-        about={**_about(run, settings, seeds), **_decoder(findings)},
+        about={**_about(run, settings, seeds), **findings.found_by},
         **_terms(findings),
     )
 
@@ -364,12 +364,6 @@ def _about(
         "versions": versions(),
         **({"rechecked": run.num_rechecked} if run.num_rechecked else {}),
     }
-
-
-def _decoder(findings: Findings) -> dict[str, str]:
-    """Say which screen found a structure, and why if it was not the decoder."""
-    handover = {"handover": findings.handover} if findings.handover else {}
-    return {"decoder": findings.decoder, **handover}
 
 
 def _terms(findings: Findings) -> dict[str, NDArray[Any]]:

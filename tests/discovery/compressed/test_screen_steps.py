@@ -35,7 +35,9 @@ def test_requests_are_small_and_everything_is_reported(counted) -> None:
     oracle = counted(cp.families.build("path", 40, 196).oracle())
     run = cp.Unmasking(oracle, record=cp.run.Level.STRUCTURE)
     decisions = cp.Streams.from_seed(1).decisions
-    findings = compressed_screen(run, decisions, CompressedSettings(first_batch=35))
+    findings = compressed_screen(
+        run, decisions, CompressedSettings(first_batch=35, method="regression")
+    )
     sizes = [len(states) for states in oracle.seen[1:]]
     assert sizes[:3] == [16, 16, 3] and max(sizes) == 16
     purposes = [batch.purpose for batch in findings.batches]
@@ -52,7 +54,9 @@ def test_requests_are_small_and_everything_is_reported(counted) -> None:
     assert min(findings.seconds.values()) > 0
     assert findings.num_choices == 3 and findings.num_compared == 40
     run = cp.Unmasking(cp.families.build("path", 40, 196).oracle())
-    quiet = compressed_screen(run, decisions, CompressedSettings(first_batch=35))
+    quiet = compressed_screen(
+        run, decisions, CompressedSettings(first_batch=35, method="regression")
+    )
     np.testing.assert_array_equal(quiet.edges, findings.edges)
 
 
@@ -62,7 +66,9 @@ def test_the_first_batch_masks_at_its_rate_and_given_positions_never(counted) ->
     for rate in (0.1, 0.8):
         oracle = counted(cp.families.build("path", 40, 196).oracle())
         run = cp.Unmasking(oracle, given=given)
-        settings = CompressedSettings(first_batch=200, max_probes=200, mask_rate=rate)
+        settings = CompressedSettings(
+            first_batch=200, max_probes=200, mask_rate=rate, method="regression"
+        )
         compressed_screen(run, cp.Streams.from_seed(1).decisions, settings)
         masked = np.concatenate(oracle.seen[1:]) == cp.MASK
         assert masked.shape == (200, 40) and not masked[:, [3, 4]].any()

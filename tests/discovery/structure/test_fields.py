@@ -157,8 +157,8 @@ def test_another_shape_is_refused(file: Path, edited: Edit, name: str) -> None:
         ("sample_states", (0, 0), 2048, "sample_states must lie in -1..2047"),
         ("sample_states", (0, 0), -5, "sample_states must lie in -1..2047"),
         ("sample_states", (0, 3), cp.MASK, "sample_states must agree with given"),
-        ("sample_index", 0, -1, "sample_index must lie in 0..9"),
-        ("sample_index", 0, 12, "sample_index must lie in 0..9"),
+        ("sample_index", 0, -1, "sample_index must lie in 0..11"),
+        ("sample_index", 0, 12, "sample_index must lie in 0..11"),
         ("sample_position", 0, -1, "sample_position must lie in 0..11"),
         ("sample_position", 0, 12, "sample_position must lie in 0..11"),
         ("sample_position", 0, 3, "stored replies must be those of masked positions"),
@@ -205,11 +205,11 @@ def test_more_edges_than_pairs_and_more_replies_than_positions_are_refused(
     said = refusal(edited(file, edges=many, **no_terms(12, 67)))
     assert "12 positions cannot have 67 edges" in said
     file.write_bytes(small)
-    reads = np.zeros(121, dtype=np.int64)
+    reads = np.zeros(145, dtype=np.int64)
     said = refusal(
-        edited(file, sample_index=reads, sample_position=reads, sample_rows=np.zeros((121, 3)))
+        edited(file, sample_index=reads, sample_position=reads, sample_rows=np.zeros((145, 3)))
     )
-    assert "10 states of 12 positions cannot have 121 replies" in said
+    assert "12 states of 12 positions cannot have 145 replies" in said
 
 
 def test_other_byte_orders_are_understood(file: Path, edited: Edit) -> None:

@@ -281,6 +281,12 @@ class Findings:
         )
 
     @property
+    def found_by(self) -> dict[str, str]:
+        """Which screen it was, and why if the decoder was left."""
+        handover = {"handover": self.handover} if self.handover else {}
+        return {"decoder": self.decoder, **handover}
+
+    @property
     def assumption(self) -> str:
         """What no test of this screen sees, in plain words."""
         return assumption_of(self.assume)

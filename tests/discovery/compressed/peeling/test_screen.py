@@ -152,7 +152,7 @@ def test_rows_of_unknown_classes_are_left_to_the_regression_screen(classed_law) 
         return dense
 
     oracle = cp.CallableOracle(probabilities, 40, 48)
-    findings, _ = screen(oracle)
+    findings, _ = screen(oracle, bank_threshold=0.0, max_probes=60)
     assert findings.decoder == "regression" and "sketch" in findings.handover
 
 

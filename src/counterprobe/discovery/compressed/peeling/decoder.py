@@ -111,7 +111,7 @@ class Decoder:
         self._boards = Boards(is_present, reference, tolerance, mask_rate, capacity)
         self.graph: Graph = new_graph(length, width)
         self.graph.status[~is_present.any(axis=1)] = DONE
-        self.graph.count[NUM_OPEN] = int(is_present.any(axis=1).sum())
+        self.graph.totals[NUM_OPEN] = int(is_present.any(axis=1).sum())
         self._room: Room = new_room(self.board)
         self._is_present = is_present
         self._num_wished = np.zeros(length, dtype=np.int64)
@@ -131,17 +131,17 @@ class Decoder:
     @property
     def num_open(self) -> int:
         """How many these are."""
-        return int(self.graph.count[NUM_OPEN])
+        return int(self.graph.totals[NUM_OPEN])
 
     @property
     def edges(self) -> NDArray[np.int32]:
         """The edges found so far, shape (E, 2), in the order they were found."""
-        return self.graph.edges[: self.graph.count[EDGES]]
+        return self.graph.edges[: self.graph.totals[EDGES]]
 
     @property
     def wishes(self) -> NDArray[np.int32]:
         """Readout, neighbour and coordinate of showings that open ends still lack."""
-        wishes = np.unique(self.graph.wishes[: self.graph.count[WISHES]], axis=0)
+        wishes = np.unique(self.graph.wishes[: self.graph.totals[WISHES]], axis=0)
         return wishes[self.is_open[wishes[:, :2]].all(axis=1)]
 
     def open(self, coordinates: NDArray[np.int8], wished: IntArray) -> int:
@@ -171,7 +171,7 @@ class Decoder:
         board, graph, room = self.board, self.graph, self._room
         _remove_found(board, graph, room, self._first_new)
         self._first_new = board.num_probes
-        graph.count[WISHES] = 0
+        graph.totals[WISHES] = 0
         graph.is_stuck[:] = False
         graph.is_barren[:] = False
         self.num_reopened += _reopen(board, graph)
@@ -179,10 +179,10 @@ class Decoder:
             self._drop_doubtful()
         self._drain_open()
         while self.num_open:
-            before = graph.count[EDGES]
+            before = graph.totals[EDGES]
             self._plant()
             self._drain_open()
-            if graph.count[EDGES] - before <= WORTHWHILE * self.num_open:
+            if graph.totals[EDGES] - before <= WORTHWHILE * self.num_open:
                 break
 
     def _drain_open(self) -> None:
@@ -214,7 +214,7 @@ class Decoder:
         kept = np.flatnonzero(~is_bad)
         graph.edges[: len(kept)] = graph.edges[kept]
         graph.tables[: len(kept)] = graph.tables[kept]
-        graph.count[EDGES] = len(kept)
+        graph.totals[EDGES] = len(kept)
         graph.head[:] = -1
         _relink(graph)
         _restore(self.board, graph, self._room, touched)
@@ -226,7 +226,8 @@ class Decoder:
         reads = _count_reads(self.board) - self._num_wished
         own = self.edges[:, 0]
         taken = np.bincount(own, self.board.num_choices[self.edges[:, 1]] - 1, len(reads))
-        return np.maximum(reads - 1 - taken.astype(np.int64), 0)
+        spare: IntArray = np.maximum(reads - 1 - taken.astype(np.int64), 0)
+        return spare
 
     def failure_bound(self, blind: float) -> float:
         """Bound the chance that an edge is missing.
@@ -285,7 +286,7 @@ class Decoder:
 @kernel
 def _remove_found(board: Board, graph: Graph, room: Room, first: int) -> None:
     """Take the messages over all edges away from new probes."""
-    for e in range(graph.count[EDGES]):
+    for e in range(graph.totals[EDGES]):
         i, k = int(graph.edges[e, 0]), int(graph.edges[e, 1])
         remove_message(
             board, i, k, graph.tables[e], first, board.residual[i], board.residual[k], True, True,
@@ -302,7 +303,7 @@ def _reopen(board: Board, graph: Graph) -> int:
             continue
         if not _is_constant(board, i):
             graph.status[i] = OPEN
-            graph.count[NUM_OPEN] += 1
+            graph.totals[NUM_OPEN] += 1
             board.is_open[i >> 6] |= np.uint64(1) << np.uint64(i & 63)
             reopened += 1
     return reopened
@@ -325,7 +326,7 @@ def _is_constant(board: Board, i: int) -> bool:
 
 @kernel
 def _relink(graph: Graph) -> None:
-    for e in range(graph.count[EDGES]):
+    for e in range(graph.totals[EDGES]):
         link(graph, e)
 
 

@@ -40,7 +40,7 @@ __all__ = [
 
 # Standings of a position.
 OPEN, DONE = 0, 1
-# Slots of ``Graph.count``.
+# Slots of ``Graph.totals``.
 EDGES, WISHES, NUM_OPEN = 0, 1, 2
 # Candidates of one readout that are looked at; a longer list says too little.
 MOST_CANDIDATES = 16
@@ -57,7 +57,7 @@ class Graph(NamedTuple):
 
     Attributes
     ----------
-    count : ndarray of int, shape (3,)
+    totals : ndarray of int, shape (3,)
         Edges, wishes and open positions.
     edges : ndarray of int32, shape (M, 2)
     tables : ndarray of float, shape (M, C, C)
@@ -73,7 +73,7 @@ class Graph(NamedTuple):
         Readout, neighbour, and the coordinate that was never shown beside it.
     """
 
-    count: IntArray
+    totals: IntArray
     edges: NDArray[np.int32]
     tables: FloatArray
     head: NDArray[np.int32]
@@ -170,10 +170,10 @@ def are_joined(graph: Graph, i: int, k: int) -> bool:
 @kernel
 def add_edge(board: Board, graph: Graph, room: Room, i: int, k: int, table: FloatArray) -> bool:
     """Add an edge whose table was read at i, and take its messages away at both ends."""
-    e = graph.count[EDGES]
+    e = graph.totals[EDGES]
     if e >= len(graph.edges):
         return False
-    graph.count[EDGES] = e + 1
+    graph.totals[EDGES] = e + 1
     graph.edges[e, 0], graph.edges[e, 1] = i, k
     for a in range(table.shape[0]):
         for b in range(table.shape[1]):
@@ -215,5 +215,5 @@ def close(board: Board, graph: Graph, i: int) -> None:
     """Note that nothing is left to explain at a position."""
     if graph.status[i] == OPEN:
         graph.status[i] = DONE
-        graph.count[NUM_OPEN] -= 1
+        graph.totals[NUM_OPEN] -= 1
         board.is_open[i >> 6] &= ~(np.uint64(1) << np.uint64(i & 63))

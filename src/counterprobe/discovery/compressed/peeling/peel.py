@@ -92,10 +92,10 @@ def _wish(board: Board, graph: Graph, i: int, k: int) -> None:
         is_seen = False
         for w in range(board.reading.shape[1]):
             is_seen = is_seen or (board.showing[k, b, w] & board.reading[i, w]) != 0
-        at = graph.count[WISHES]
+        at = graph.totals[WISHES]
         if not is_seen and at < len(graph.wishes):
             graph.wishes[at, 0], graph.wishes[at, 1], graph.wishes[at, 2] = i, k, b
-            graph.count[WISHES] = at + 1
+            graph.totals[WISHES] = at + 1
 
 
 @kernel
@@ -125,9 +125,9 @@ def _is_vague(board: Board, graph: Graph, room: Room, num_clusters: int, num_rea
     """Say whether chance alone would produce too many candidates."""
     most = board.masses.shape[2]
     chance = chance_of_candidate(
-        num_clusters, room.mine, num_reads, most, np.int64(1), board.mask_rate, room.chance
+        num_clusters, room.mine, num_reads, most, 1, board.mask_rate, room.chance
     )
-    return chance * graph.count[NUM_OPEN] > VAGUE
+    return bool(chance * graph.totals[NUM_OPEN] > VAGUE)
 
 
 @inlined
@@ -164,7 +164,7 @@ def peel_one(board: Board, graph: Graph, room: Room, i: int) -> int:
             num_clusters, room.mine, num_reads, board.num_choices[k], _num_shown(board, i, k),
             board.mask_rate, room.chance,
         )  # fmt: skip
-        if chance * max(graph.count[NUM_OPEN], 1) * 2.0**SURE_BITS < 1:
+        if chance * max(graph.totals[NUM_OPEN], 1) * 2.0**SURE_BITS < 1:
             num_good, good = 1, k
     if num_good != 1:
         return -1

@@ -156,7 +156,7 @@ class PeelingScreen:
             num_choices=self.num_choices,
             reason="",
             batches=tuple(stages.reports),
-            sample=stages.keeper.sample(),
+            sample=stages.kept.sample(),
             seconds=self.seconds,
             terms=terms,
             num_compared=size,
@@ -264,7 +264,7 @@ class PeelingScreen:
             states[low : low + len(part)] = np.where(part < 0, MASK, tokens)
         given = stages.knowledge.is_settled
         states[:, given] = stages.history[given]
-        stages.keeper.open(states, block)
+        stages.kept.open(states, block)
 
         def requests() -> Iterator[Request]:
             for low in range(0, len(states), STATES_AT_ONCE):
@@ -273,7 +273,7 @@ class PeelingScreen:
 
         def consume(request: Request, rows: Rows) -> None:
             observe(request, rows)
-            stages.keeper.take(request.label, request.readouts, rows)
+            stages.kept.take(request.label, request.readouts, rows)
 
         if run.transcript.listener is not None:
             run.transcript.announce(purpose, columns=self._choices(shown))

@@ -161,7 +161,7 @@ def fit_two(board: Board, room: Room, i: int, j: int, k: int) -> int:
                 widest = max(widest, abs(apart))
         if widest < 10 * board.tolerance:
             return -1
-    return spare
+    return int(spare)
 
 
 @inlined
