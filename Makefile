@@ -9,7 +9,7 @@ PIP := $(BIN)/pip --disable-pip-version-check
 CHECKED := $(wildcard src tests benchmarks examples tools)
 # Those of learned models have commands of their own, for a GPU, and the page needs a browser.
 BENCHMARKS := $(filter-out benchmarks/compare.py benchmarks/denoiser.py \
-  benchmarks/proteins.py benchmarks/masked_folding.py benchmarks/antibodies.py benchmarks/page.py benchmarks/_%.py,$(wildcard benchmarks/*.py))
+  benchmarks/language.py benchmarks/proteins.py benchmarks/masked_folding.py benchmarks/antibodies.py benchmarks/page.py benchmarks/_%.py,$(wildcard benchmarks/*.py))
 RESULTS := benchmarks/results
 
 # Weights whose packages pin old versions; nothing of them is needed but their files.

@@ -24,6 +24,7 @@ from pages.comparisons import comparison_tables
 from pages.denoisers import denoiser_tables, denoiser_values
 from pages.exact_laws import law_tables, law_values
 from pages.filling import fill
+from pages.language import language_tables
 from pages.proteins import protein_tables, protein_values
 from pages.sources import ROOT, read_sources, result_files
 from pages.strengths import planning_tables, soft_tables
@@ -53,6 +54,7 @@ def contents() -> tuple[dict[str, str], dict[str, Any]]:
         **two_sample_tables(sources["two-sample"]),
         **planning_tables(sources["planning-prices"]),
         **soft_tables(sources["soft"]["figures"]),
+        **language_tables(sources["language"]),
     }
     values = {
         **sources,
