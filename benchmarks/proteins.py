@@ -112,7 +112,7 @@ FULL = Sizes(
     planned={"product": Precision(0.005, most=512), "joint": Precision(0.015, most=256)},
     others={"product": Precision(0.05, most=128), "joint": Precision(0.1, least=64, most=64)},
     in_commit_order=Precision(least=512, most=512),
-    at_once=(1, 64, 256, 1024, 4096),
+    at_once=(1, 64, 256, 1024),
     repeats=3,
     on_disk=(262_144, 4096),
     effort=Effort(128, 256, 48, orders=1, terms=1),

@@ -67,6 +67,9 @@ def protein_values(timed: Tasks) -> dict[str, Any]:
                 found.setdefault(name, {})[rival] = {"least": min(ratios), "most": max(ratios)}
     compiling = [entry["colabdesign seconds to compile"] for entry in speed]
     found["compiling"] = {"least": min(compiling), "most": max(compiling)}
+    found["waiting"] = {
+        str(entry["at_once"]): entry["cached 16"] / entry["sequential"] for entry in speed
+    }
     return found
 
 
