@@ -293,8 +293,8 @@ class OneAtATime(SoftScreen):
         )
 
     def _watch(self, states: StateArray, readouts: Readouts, rows: Rows) -> None:
-        self.keeper.open(states, None)
-        self.keeper.take(0, readouts, rows)
+        self.kept.open(states, None)
+        self.kept.take(0, readouts, rows)
 
 
 def estimate(
