@@ -22,8 +22,6 @@ def test_a_text_given_directly_is_left_alone(text):
     [
         ("EVQXX\n", "EVQXX"),
         (">chain H of something\nEVQ\n XX \n\n", "EVQXX"),
-        (">no letters", ""),
-        ("", ""),
         # Words on two lines stay two words.
         ("paris is the\n[MASK] of it\n", "paris is the\n[MASK] of it"),
         # Only a first line that starts so makes it FASTA.
@@ -34,6 +32,16 @@ def test_a_file_is_fasta_or_plain_text(tmp_path, content, text):
     file = tmp_path / "text"
     file.write_text(content, encoding="utf-8")
     assert read_sequence(f"@{file}") == text
+
+
+@pytest.mark.parametrize(
+    ("content", "said"), [("", "it is empty"), (">no letters", "'no', must have letters")]
+)
+def test_a_file_without_a_sequence_is_refused(tmp_path, content, said):
+    file = tmp_path / "text"
+    file.write_text(content, encoding="utf-8")
+    with pytest.raises(ValueError, match=said):
+        read_sequence(f"@{file}")
 
 
 def test_only_what_was_given_is_passed_to_a_loader():

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -340,11 +341,13 @@ def read_sequence(sequence: str | None) -> str | None:
 
 
 def read_records(sequence: str) -> list[FastaRecord]:
-    """Return the records of a file that was named after ``@``."""
+    """Return the records of a file that was named after ``@``; other text is one, as it is."""
     try:
         text = read_bytes(sequence[1:], MOST_TEXT).decode("utf-8")
     except UnicodeDecodeError:
         raise ValueError(f"--sequence {sequence} must name a text file in UTF-8") from None
+    if text.strip() and not text.lstrip().startswith(">"):
+        return [FastaRecord(Path(sequence[1:]).stem, text.strip())]
     return parse_fasta(text, sequence[1:])
 
 
