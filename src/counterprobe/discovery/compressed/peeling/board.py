@@ -46,8 +46,8 @@ def log_tolerance(row_error: float) -> float:
 
     Examples
     --------
-    >>> log_tolerance(1e-12), log_tolerance(1e-9)
-    (2e-08, 2e-05)
+    >>> f"{log_tolerance(1e-12):.0e} {log_tolerance(1e-9):.0e}"
+    '2e-08 2e-05'
     """
     return max(LOG_ROUNDING, 2 * row_error / VISIBLE)
 
