@@ -117,7 +117,7 @@ def test_a_run_that_stopped_early_has_a_state_and_no_sequence_and_its_summary_sa
     said = stopped.summary()
     assert stopped.tokens is None and said["first_tokens"] is None
     assert (said["stop"], said["reason"]) == ("budget-spent", stopped.reason)
-    assert "_" in repr(stopped)
+    assert "budget-spent" in repr(stopped) and stopped.reason in str(stopped)
 
 
 def test_what_a_sampler_has_to_say_is_in_the_summary(result):
