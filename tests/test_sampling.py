@@ -502,12 +502,13 @@ def test_a_budget_stops_each_sequence_where_it_would_alone(law, counted, most):
             assert spent == bool((result.state == MASK).any())
 
 
-def test_a_budget_spent_in_a_shared_screen_is_charged_once(counted):
+@pytest.mark.parametrize(("method", "spent"), [("auto", 29), ("regression", 17)])
+def test_a_budget_spent_in_a_shared_screen_is_charged_once(counted, method, spent):
     oracle = counted(cp.families.path(40, target_seed=5).oracle())
-    batch = draw(oracle, "compressed", 4, max_submissions=30)
+    batch = draw(oracle, cp.samplers.Compressed(method=method), 4, max_submissions=30)
     assert {result.stop for result in batch.results} == {cp.StopReason.BUDGET_SPENT}
-    assert [ledger.total for ledger in batch.ledgers] == [17] * 4
-    assert oracle.states == batch.ledger.total == 17
+    assert [ledger.total for ledger in batch.ledgers] == [spent] * 4
+    assert oracle.states == batch.ledger.total == spent
 
 
 # ----- The call -------------------------------------------------------------------------------

@@ -181,7 +181,7 @@ def test_a_text_without_a_mask_has_an_empty_checkpoint(model, tmp_path):
         ({"temperature": 0.5}, "temperature"),
         ({"temperature": 0}, "temperature"),
         ({"sampler": "sequential"}, "sampler"),
-        ({"batches": 3}, "settings"),
+        ({"batches": 3}, "batches"),
         ({"count": 3}, "count"),
         ({"seed": cp.Streams(4, 3)}, "decision_seed"),
         ({"seed": cp.Streams(3, 4)}, "commit_seed"),

@@ -263,7 +263,7 @@ def test_only_replies_that_were_waited_for_are_written_once(table_law, tmp_path)
         ({"seed": cp.Streams(3, 2)}, "its decision_seed is 1, this run's is 3"),
         ({"seed": cp.Streams(1, 3)}, "its commit_seed is 2, this run's is 3"),
         ({"sampler": "one-batch"}, 'its sampler is "sequential", this run\'s is "one-batch"'),
-        ({"order": "random"}, "its settings is"),
+        ({"order": "random"}, 'its order is "index", this run\'s is "random"'),
         ({"count": 2}, "its count is 1, this run's is 2"),
         ({"temperature": 0.5}, "its temperature is 1.0, this run's is 0.5"),
         ({"given": [0, MASK, MASK, MASK]}, "its given is null, this run's is"),

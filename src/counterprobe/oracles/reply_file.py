@@ -187,16 +187,25 @@ class ReplyFile:
                 f"{self.path} does not begin with what run it belongs to; name another file"
             ) from None
         now = json.loads(_json(about))
-        for name in [*now, *(name for name in then if name not in now)]:
-            if name == CONTENT and None in (then.get(name), now.get(name)):
-                continue
-            if then.get(name) != now.get(name):
-                raise CheckpointError(
-                    f"{self.path} belongs to another run: its {_plain(name)} is "
-                    f"{_short(then.get(name))}, "
-                    f"this run's is {_short(now.get(name))}; resume with the same settings, or "
-                    "name another file"
-                )
+        if (difference := _first_difference(then, now)) is not None:
+            name, before, after = difference
+            raise CheckpointError(
+                f"{self.path} belongs to another run: its {_plain(name)} is {_short(before)}, "
+                f"this run's is {_short(after)}; resume with the same settings, or name another "
+                "file"
+            )
+
+
+def _first_difference(then: dict[str, Any], now: dict[str, Any]) -> tuple[str, Any, Any] | None:
+    """Return the name and both values of the first term that differs, inside mappings too."""
+    for name in [*now, *(name for name in then if name not in now)]:
+        before, after = then.get(name), now.get(name)
+        if before == after or (name == CONTENT and None in (before, after)):
+            continue
+        if isinstance(before, dict) and isinstance(after, dict):
+            return _first_difference(before, after) or (name, before, after)
+        return name, before, after
+    return None
 
 
 def _json(about: dict[str, Any]) -> bytes:

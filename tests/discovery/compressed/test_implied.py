@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import counterprobe as cp
-from counterprobe.discovery.compressed.findings import CompressedSettings, Terms
+from counterprobe.discovery.compressed.findings import CompressedSettings, Findings, Terms
 from counterprobe.discovery.compressed.implied import (
     ImpliedLaw,
     coordinates_of,
@@ -21,13 +21,12 @@ from counterprobe.graph import repair_order
 from counterprobe.oracles import Readouts
 
 
-def screened(oracle: cp.Oracle, seed: int = 1, **settings: object) -> _CompressedScreen:
-    """Run a screen and return it with all it knows."""
-    run = cp.Unmasking(oracle)
-    decisions = cp.Streams.from_seed(seed).decisions
-    screen = _CompressedScreen(run, decisions, CompressedSettings(**settings))
-    screen.discover()
-    return screen
+def screened(oracle: cp.Oracle, method: str = "regression") -> tuple[Findings, Neighbourhoods]:
+    """Run a screen; return what it found, and the neighbourhoods that regression fitted."""
+    decisions = cp.Streams.from_seed(1).decisions
+    settings = CompressedSettings(method=method)
+    screen = _CompressedScreen(cp.Unmasking(oracle), decisions, settings)
+    return screen.discover(), screen.found
 
 
 def random_states(length: int, vocab_size: int, count: int, seed: int) -> np.ndarray:
@@ -52,12 +51,18 @@ def random_states(length: int, vocab_size: int, count: int, seed: int) -> np.nda
         ("random-recursive-tree", {"classes": 4, "tables": "random", "weight": 0.5}),
     ],
 )
-def test_terms_imply_every_row_of_a_forest(family: str, options: dict[str, object]) -> None:
+@pytest.mark.parametrize(("method", "decoder"), [("auto", "peeling"), ("regression",) * 2])
+def test_terms_imply_every_row_of_a_forest(
+    family: str, options: dict[str, object], method: str, decoder: str
+) -> None:
     law = cp.families.build(family, 160, 196, **options)
-    screen = screened(law.oracle())
-    terms, disagreement = fitted_terms(screen.found)
+    findings, found = screened(law.oracle(), method)
+    assert findings.decoder == decoder
+    terms = findings.terms
     assert terms.is_complete.all()
-    assert disagreement.max(initial=0.0) < 1e-11
+    assert {*map(tuple, terms.edges)} == {*map(tuple, np.sort(law.edges))}
+    if method == "regression":
+        assert fitted_terms(found)[1].max(initial=0.0) < 1e-11
     implied = ImpliedLaw.of(terms, np.zeros(160, dtype=np.bool_))
     assert implied.is_tested.all()
     assert not implied.touches_known.any()
@@ -82,8 +87,8 @@ def test_dense_rows_are_compared_token_by_token() -> None:
         return rows
 
     dense = cp.CallableOracle(every_row, 60, 6)
-    screen = screened(dense)
-    terms, _ = fitted_terms(screen.found)
+    _, found = screened(dense)
+    terms, _ = fitted_terms(found)
     implied = ImpliedLaw.of(terms, np.zeros(60, dtype=np.bool_))
     states = random_states(60, 6, 10, seed=1)
     readouts = Readouts.every_masked(states)
@@ -96,8 +101,8 @@ def test_a_loop_is_cut_at_the_positions_known_first() -> None:
     for a, b in ((0, 1), (1, 2), (2, 3), (0, 3), (3, 4)):
         table = table * np.where(bits[a] == bits[b], 0.7, 0.3)
     law = cp.TableLaw(table)
-    screen = screened(law.oracle())
-    terms, _ = fitted_terms(screen.found)
+    _, found = screened(law.oracle())
+    terms, _ = fitted_terms(found)
     assert len(terms.edges) == 5
     known_first = np.zeros(5, dtype=np.bool_)
     known_first[repair_order(5, terms.edges)] = True

@@ -530,7 +530,8 @@ def test_evidence_starts_again_when_a_hub_takes_over_more(classed_law, probing):
 def test_what_was_validated_is_not_pending_until_it_is_forgotten() -> None:
     law = cp.families.path(30, target_seed=1)
     run = cp.Unmasking(law.oracle())
-    screen = _CompressedScreen(run, cp.Streams.from_seed(1).decisions, CompressedSettings())
+    settings = CompressedSettings(method="regression")
+    screen = _CompressedScreen(run, cp.Streams.from_seed(1).decisions, settings)
     screen.discover()
     validated = screen.validated
     assert len(validated.pending()) == 0

@@ -55,8 +55,15 @@ def test_pairs_behind_many_gates_are_found_out_at_several_sizes(
 @pytest.mark.parametrize("size", [3, 12, pytest.param(24, marks=pytest.mark.slow)])
 def test_a_topic_of_a_part_is_kept(size: int) -> None:
     for law, structure in structures(lambda seed: block_topic(size, seed=seed)):
-        assert max(law.sizes_together(structure)) == 1
+        together = sum(n for n in law.sizes_together(structure) if n > 1)
+        # A few of many may be left over: by then the others, committed singly, say the topic.
+        assert together < size / 4 if size > 12 else together == 0
         assert len(structure.unresolved) <= len(law.block) + 4
+        # The block shows one token in 99% of the sequences of the law: fewer than 58 of 64 do with
+        # a chance below 1e-5.
+        drawn = cp.sample(law.oracle, structure, 64, seed=cp.Streams(1, 2), progress=False)
+        block = drawn.sequences[:, law.block]
+        assert (block == block[:, :1]).all(axis=1).sum() >= 58
 
 
 @pytest.mark.slow
