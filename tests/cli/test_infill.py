@@ -12,6 +12,7 @@ import command_line
 import counterprobe as cp
 from counterprobe.infilling.fasta import read_fasta
 from counterprobe.models import TorchOracle
+from small_language import SMALL, bert_tokenizer
 from structure_files import pdb_of
 
 MODEL = ("--model", "sapiens-heavy", "--device", "cpu")
@@ -226,6 +227,90 @@ def test_a_file_that_is_there_stays_unless_force_is_given(tmp_path):
     assert "--append goes with --out FILE" in refused(*BASE, "--append")
 
 
+def test_what_another_text_model_or_rule_drew_is_not_gone_on_with(tmp_path):
+    file = tmp_path / "designs.fasta"
+    rule = ("--sampler", "sequential", "--out", file, "--append", "--count")
+    assert invoke(*BASE, *rule, 2).exit_code == 0
+    before = file.read_text()
+    for text in ("EVQLVXXSGAXX", "EVQLVXXSGGX"):
+        for count in (2, 3):
+            line = refused(*MODEL, "--sequence", text, *rule, count)
+            assert "holds design_1 of another text: repeat the command" in line
+    light = ("--model", "sapiens-light", "--device", "cpu", "--sequence", SEQUENCE)
+    assert "holds design_1 of model sapiens-heavy, not sapiens-light" in refused(*light, *rule, 2)
+    other = refused(*BASE, "--out", file, "--append", "--count", 3)
+    assert "holds designs of sampler sequential, not auto" in other
+    line = invoke(*BASE, *rule, 3, "--allowed", "W").stderr
+    assert "holds another design_1 than was drawn now" in line
+    assert file.read_text() == before
+    result = invoke(*BASE, *rule, 3)
+    assert result.exit_code == 0 and result.stdout.splitlines()[-1] == f"Wrote {file}."
+    assert file.read_text().startswith(before)
+    assert [one.name for one in read_fasta(file)] == ["design_1", "design_2", "design_3"]
+
+
+def test_a_finished_command_that_is_repeated_says_that_nothing_is_left(tmp_path, monkeypatch):
+    masked, file = tmp_path / "mine.fasta", tmp_path / "designs.fasta"
+    masked.write_text(f">mine\n{SEQUENCE}\n")
+    for arguments in (BASE, (*MODEL, "--sequence", f"@{masked}")):
+        file.unlink(missing_ok=True)
+        assert invoke(*arguments, "--count", 2, "--out", file).exit_code == 0
+        before = file.read_text()
+        with monkeypatch.context() as patch:
+            patch.setattr(TorchOracle, "rows", lambda *_: pytest.fail("the model was asked"))
+            result = invoke(*arguments, "--count", 2, "--out", file, "--append")
+        assert (result.exit_code, result.stderr) == (0, "")
+        assert result.stdout == f"Nothing to draw: {file} has every design.\n"
+        assert file.read_text() == before
+
+
+def test_force_replaces_a_file_beside_a_checkpoint_too(tmp_path):
+    file, log = tmp_path / "designs.fasta", tmp_path / "run.log"
+    arguments = (*BASE, "--out", file, "--checkpoint", log)
+    assert invoke(*arguments).exit_code == 0
+    whole = file.read_text()
+    file.write_text(">precious\nEVQ\n")
+    assert invoke(*arguments, "--force").exit_code == 0
+    assert file.read_text() == whole
+    assert "leave one of them out" in refused(*BASE, "--out", file, "--append", "--force")
+
+
+def test_force_leaves_the_file_alone_where_no_design_is_finished(tmp_path):
+    file = tmp_path / "designs.fasta"
+    file.write_text(">precious\nEVQ\n")
+    result = invoke(
+        *BASE, "--sampler", "sequential", "--max-submissions", 2, "--out", file, "--force"
+    )
+    assert result.exit_code == 3 and "Wrote" not in result.stdout
+    assert file.read_text() == ">precious\nEVQ\n"
+
+
+def test_a_record_that_was_cut_off_is_drawn_again_and_that_is_said(tmp_path):
+    file = tmp_path / "designs.fasta"
+    assert invoke(*BASE, "--count", 2, "--out", file).exit_code == 0
+    whole = file.read_text()
+    file.write_text(whole[:-4])
+    result = invoke(*BASE, "--count", 2, "--out", file, "--append")
+    assert result.exit_code == 0
+    assert result.stderr == f"counterprobe: {file}: the last record was cut off and is left out\n"
+    assert file.read_text() == whole
+
+
+def test_words_keep_their_spaces(tmp_path):
+    model = transformers.BertForMaskedLM(transformers.BertConfig(vocab_size=17, **SMALL))
+    model.save_pretrained(tmp_path)
+    bert_tokenizer().save_pretrained(tmp_path)
+    arguments = ("--model", tmp_path, "--device", "cpu", "--sequence", "the cat [MASK] on [MASK]")
+    file = tmp_path / "designs.jsonl"
+    assert invoke(*arguments, "--out", file).exit_code == 0
+    (line,) = file.read_text().splitlines()
+    words = json.loads(line)["sequence"].split(" ")
+    assert words[:2] == ["the", "cat"] and words[3] == "on" and len(words) == 5
+    fasta = tmp_path / "designs.fasta"
+    assert "ends in .csv or .jsonl" in refused(*arguments, "--out", fasta)
+    assert not fasta.exists()
+
+
 # ----- Many inputs ------------------------------------------------------------------------------
 
 
@@ -322,7 +407,7 @@ def test_a_budget_stops_it_and_nothing_is_shown_that_looks_like_a_design(tmp_pat
     assert result.exit_code == 3
     (line,) = result.stderr.splitlines()
     assert "2 of 2 stopped: max_submissions is 2" in line
-    assert line.endswith(f"{file} has none")
+    assert line.endswith(f"{file} has none of them") and not file.exists()
     assert "nan" not in result.stdout
     assert "SGG" not in result.stdout and "auto chose" not in result.stdout
     printed = invoke(*arguments, "--json", "-")

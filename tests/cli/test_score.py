@@ -43,6 +43,14 @@ def test_the_best_comes_first_and_headers_keep_what_they_said(fasta, tmp_path):
     assert [(row["name"], row["temperature"]) for row in rows] == [("good", "0.5"), ("odd", "")]
 
 
+def test_a_header_cannot_rename_a_record_or_replace_its_sequence(tmp_path):
+    file, out = tmp_path / "mine.fasta", tmp_path / "ranked.csv"
+    file.write_text(">good name=other sequence=WWW note=kept\nEVQLVESGG\n")
+    assert invoke(file, *MODEL, "--out", out).exit_code == 0
+    (row,) = csv.DictReader(out.read_text().splitlines())
+    assert (row["name"], row["sequence"], row["note"]) == ("good", "EVQLVESGG", "kept")
+
+
 def test_several_files_are_ranked_together(fasta, tmp_path):
     other = tmp_path / "theirs.fasta"
     other.write_text(">odd\nEVQLVESGGGL\n>third\nWWWWWWWWW\n")

@@ -2,14 +2,19 @@
 
 import csv
 import json
+from contextlib import nullcontext
+from dataclasses import replace
 
 import numpy as np
 import pytest
+import transformers
 
 import counterprobe as cp
+from counterprobe.infilling import fasta
 from counterprobe.infilling.fasta import as_fasta, parse_fasta, read_fasta
 from counterprobe.infilling.task import make_task
 from counterprobe.infilling.writing import Design, DesignFile, designs_of, recovery
+from small_language import SMALL, bert_tokenizer
 
 MASKED = "XXBXX"
 
@@ -107,6 +112,137 @@ def test_appending_writes_what_is_missing(designs, tmp_path, kind):
             opened.write([Design("mine_9", "ABC", {"seed": 7})])
 
 
+def test_an_earlier_design_of_the_same_name_must_be_the_same_again(designs, tmp_path):
+    file = tmp_path / "d.csv"
+    with DesignFile(file) as opened:
+        opened.write(designs[:2])
+    before = file.read_bytes()
+    other = replace(designs[0], sequence="CCBCC")
+    with DesignFile(file, append=True) as opened:
+        assert opened.write(designs[:2]) == 0
+        with pytest.raises(ValueError, match="holds another mine_1 than was drawn now"):
+            opened.write([other, designs[2]])
+    assert file.read_bytes() == before
+
+
+@pytest.mark.parametrize("kind", ["fasta", "csv", "jsonl"])
+def test_designs_of_another_model_text_or_sampler_are_not_gone_on_with(
+    designs, task, spelled, forest_law, tmp_path, kind
+):
+    file = tmp_path / f"d.{kind}"
+    with DesignFile(file) as opened:
+        opened.write(designs)
+    with DesignFile(file, append=True) as opened:
+        opened.check_alike({"seed": 0, "temperature": 1.0, "sampler": "sequential"})
+        with pytest.raises(ValueError, match="holds designs of sampler sequential, not auto"):
+            opened.check_alike({"sampler": "auto"})
+        opened.check_input("mine", "exact letters", task.template)
+        with pytest.raises(ValueError, match="holds mine_1 of model exact_letters, not other"):
+            opened.check_input("mine", "other", task.template)
+        for text in ("XXAXX", "XXBX"):
+            template = replace(spelled(forest_law), max_length=None).template(text)
+            with pytest.raises(ValueError, match="holds mine_1 of another text"):
+                opened.check_input("mine", "exact letters", template)
+        opened.check_input("yours", "other", task.template)
+
+
+def test_auto_goes_on_with_the_designs_that_it_planned(designs, tmp_path):
+    file = tmp_path / "d.jsonl"
+    planned = [replace(one, columns={**one.columns, "sampler": "planned"}) for one in designs]
+    with DesignFile(file) as opened:
+        opened.write(planned)
+    with DesignFile(file, append=True) as opened:
+        opened.check_alike({"sampler": "auto"})
+        opened.check_alike({"sampler": "planned"})
+
+
+@pytest.mark.parametrize("kind", ["fasta", "csv", "jsonl"])
+def test_a_record_that_was_cut_off_is_left_out_and_written_again(designs, tmp_path, kind):
+    """Wherever an earlier command was ended, the file becomes what it would have been."""
+    designs = [replace(one, sequence=one.sequence * 20) for one in designs]
+    if kind != "fasta":
+        designs[2] = replace(designs[2], sequence='two "words\n\u00e9\nand" a third')
+    whole, cut = tmp_path / f"whole.{kind}", tmp_path / f"cut.{kind}"
+    with DesignFile(whole) as opened:
+        opened.write(designs)
+    data = whole.read_bytes()
+    last = data.rindex(b"mine_3") - (kind == "fasta")
+    for stop in range(1, len(data)):
+        if kind == "fasta" and data[stop - 1 : stop] == b"\n" and data[stop] != ord(">"):
+            continue  # a line of letters is whole, or a header that is tried below
+        if kind == "csv" and data[:stop].count(b"\n") == 1 and data[stop - 1 : stop] == b"\n":
+            continue  # a table without a design is refused
+        cut.write_bytes(data[:stop])
+        with DesignFile(cut, append=True) as opened:
+            assert opened.cut_off or data[stop - 1 : stop] == b"\n"
+            assert ("mine_2" in opened.names) == (stop >= last - (kind == "jsonl") * 10)
+            assert "mine_3" not in opened.names
+            assert cut.read_bytes() == data[:stop], "nothing goes before something is written"
+            opened.write(designs)
+        assert cut.read_bytes() == data, stop
+
+
+def test_a_header_without_letters_was_cut_off(designs, tmp_path):
+    file = tmp_path / "d.fasta"
+    with DesignFile(file) as opened:
+        opened.write(designs[:1])
+    file.write_text(file.read_text() + ">mine_2 score=1\n")
+    with DesignFile(file, append=True) as opened:
+        assert opened.cut_off and opened.names == {"mine_1"}
+
+
+def test_a_file_is_not_emptied_where_nothing_is_finished(tmp_path):
+    file = tmp_path / "d.fasta"
+    file.write_text(">precious\nABC\n")
+    with DesignFile(file, force=True) as opened:
+        assert opened.write([]) == 0
+    assert file.read_text() == ">precious\nABC\n"
+
+
+def test_white_space_stays_in_tables_and_is_refused_in_fasta(tmp_path):
+    design = Design("mine_1", "the cat  sat\non a mat", {"score": 1.0})
+    for kind in ("csv", "jsonl"):
+        with DesignFile(tmp_path / f"d.{kind}") as opened:
+            opened.write([design])
+    with (tmp_path / "d.csv").open(newline="") as opened:
+        assert next(csv.DictReader(opened))["sequence"] == design.sequence
+    assert json.loads((tmp_path / "d.jsonl").read_text())["sequence"] == design.sequence
+    with DesignFile(tmp_path / "d.fasta") as opened:
+        with pytest.raises(ValueError, match=r"ends in \.csv or \.jsonl"):
+            opened.write([design])
+    assert not (tmp_path / "d.fasta").exists()
+
+
+def test_no_column_takes_the_place_of_a_name_or_sequence():
+    row = Design("mine_1", "ABC", {"name": "other", "sequence": "X", "score": 1.0}).row
+    assert row == {"name": "mine_1", "sequence": "ABC", "score": "1"}
+
+
+@pytest.mark.parametrize(
+    ("text", "fits"),
+    [
+        ("paris is the capital of france", True),
+        ("paris is the cat of france", True),
+        ("paris of france", False),
+        ("paris is a capital of france .", False),
+        ("the cat sat on a mat", False),
+    ],
+)
+def test_a_text_of_words_is_known_by_what_stands_around_its_masks(tmp_path, text, fits):
+    model = cp.models.LanguageModel(
+        transformers.BertForMaskedLM(transformers.BertConfig(vocab_size=17, **SMALL)).eval(),
+        bert_tokenizer(),
+        name="words",
+    )
+    template = model.template("paris is [MASK] [MASK] of france")
+    file = tmp_path / "d.jsonl"
+    with DesignFile(file) as opened:
+        opened.write([Design("mine_1", text)])
+    with DesignFile(file, append=True) as opened:
+        with nullcontext() if fits else pytest.raises(ValueError, match="of another text"):
+            opened.check_input("mine", "words", template)
+
+
 def test_a_table_has_room_for_what_later_designs_know(designs, tmp_path):
     file = tmp_path / "d.csv"
     with DesignFile(file) as opened:
@@ -188,3 +324,22 @@ def test_records_come_back_with_their_names(tmp_path):
 def test_a_record_that_is_none_is_named(text, said):
     with pytest.raises(ValueError, match=said):
         parse_fasta(text, "many.fasta")
+
+
+def test_names_of_many_records_are_compared_in_one_pass(monkeypatch):
+    """Every name is hashed or compared a few times, however many others there are."""
+    count, compared = 2_000, 0
+
+    class Name(str):
+        __slots__ = ()
+        __hash__ = str.__hash__
+
+        def __eq__(self, other):
+            nonlocal compared
+            compared += 1
+            return str.__eq__(self, other)
+
+    plain = fasta.FastaRecord
+    monkeypatch.setattr(fasta, "FastaRecord", lambda name, *more: plain(Name(name), *more))
+    parse_fasta("".join(f">r{k}\nAC\n" for k in range(count)), "many.fasta")
+    assert compared < 4 * count

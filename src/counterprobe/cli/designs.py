@@ -46,7 +46,11 @@ def require_complete(made: Sequence[Drawn], out: str | None) -> None:
     if stopped:
         left = len(every) - len(stopped)
         kept = (
-            "" if out is None else f"; {out} has the other {left}" if left else f"; {out} has none"
+            ""
+            if out is None
+            else f"; {out} has the other {left}"
+            if left
+            else f"; {out} has none of them"
         )
         output.complain(f"{len(stopped)} of {len(every)} stopped: {stopped[0].reason}{kept}")
         raise typer.Exit(output.INFEASIBLE)

@@ -17,7 +17,7 @@ from rich.text import Text
 
 from counterprobe.arguments import whole_number
 from counterprobe.cli import designs, options, output, runs
-from counterprobe.cli.inputs import Input, inputs_of
+from counterprobe.cli.inputs import Input, Tasks, inputs_of
 from counterprobe.discovery import SoftStructure, Structure, load_structure
 from counterprobe.infilling import Completions, fill_mask
 from counterprobe.infilling import infill as fill_in
@@ -89,7 +89,10 @@ def infill(
     ] = False,
     append: Annotated[
         bool,
-        options.in_output("--append", help="Go on with FILE: what it has is not drawn again."),
+        options.in_output(
+            "--append",
+            help="Go on with FILE: an input whose designs are all there is not drawn again.",
+        ),
     ] = False,
     trace_sequence: Annotated[
         int,
@@ -146,24 +149,25 @@ def infill(
         "likelihood_orders": likelihood_orders,
         "trace_sequence": trace_sequence - 1,
     }
-    goes_on = append or (faults.checkpoint is not None and Path(faults.checkpoint).exists())
+    has_log = faults.checkpoint is not None and Path(faults.checkpoint).exists()
+    goes_on = append or (has_log and not force)
     with _opened(out, force, goes_on) as file, _saying_where(file):
+        if file is not None and file.cut_off:
+            output.complain(f"{out}: the last record was cut off and is left out")
         if file is not None:
-            file.check_alike({"temperature": f"{text.temperature:.6g}", "seed": seed})
+            file.check_alike({"temperature": text.temperature, "seed": seed, "sampler": rule.name})
         made: list[designs.Drawn] = []
-        task: Task | None = None
+        tasks = Tasks(model, where, order, file, count if append else None)
         for name, one in inputs:
-            if file is not None and append and name is not None and file.has(name, count):
-                output.complain(f"{name}: {out} has its {count} designs already")
-                continue
             started = time.perf_counter()
             with _naming(name if len(inputs) > 1 else None):
-                is_alike = task is not None and one.backbone == made[-1].text.backbone
-                task = one.task(model, where, order=order, like=task if is_alike else None)
+                to_draw = tasks.of(name, one)
+            if to_draw is None:
+                continue
+            called, task = to_draw
             if not made:
                 _check_all(task, inputs)
-            called = name or getattr(getattr(task.model, "backbone", None), "name", "design")
-            keep = partial(_keep, file, task, str(called), text.temperature, seed)
+            keep = partial(_keep, file, task, called, text.temperature, seed)
             determined = infill_record(
                 replace(task, oracle=task.oracle.rechecking(faults.recheck)),
                 rule,
@@ -191,13 +195,18 @@ def infill(
                     **named,
                 )
             seconds = time.perf_counter() - started
-            made.append(designs.Drawn(str(called), one, task, drawn, chain, seconds))
+            made.append(designs.Drawn(called, one, task, drawn, chain, seconds))
+    if not made:
+        console.print(Text(f"Nothing to draw: {out} has every design."), soft_wrap=True)
+        return
+    if len(made) < len(inputs):
+        there = len(inputs) - len(made)
+        output.complain(f"{out} has all designs of {there} of {len(inputs)} inputs already")
     if len(inputs) == 1:
-        for only in made:
-            designs.show(console, model, only)
+        designs.show(console, model, made[0])
     else:
         designs.show_many(console, model, made)
-    output.say_written(console, trace.trace, out)
+    output.say_written(console, trace.trace, out if file and file.num_written else None)
     output.write_result(json, designs.record(model, made, len(inputs) > 1))
     designs.require_complete(made, out)
 
@@ -312,6 +321,8 @@ def _check_files(num_inputs: int, json: str | None, out: str | None, append: boo
     changed = output.changed_options()
     if append and json is not None:
         raise ValueError("--json holds all that is drawn: leave it out with --append")
+    if append and "force" in changed:
+        raise ValueError("--append goes on with FILE, --force replaces it: leave one of them out")
     if out is None:
         without = [f"--{name}" for name in ("force", "append") if name in changed]
         if without:

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 from counterprobe.cli.options import Text, read_records
+from counterprobe.engines import AnyEngine
+from counterprobe.infilling.task import Task, as_model
+from counterprobe.infilling.writing import DesignFile
+from counterprobe.models import MaskedModel
 
-__all__ = ["Input", "inputs_of"]
+__all__ = ["Input", "Tasks", "inputs_of"]
 
 # Its name, and the text with everything that goes with it.
 Input = tuple[str | None, Text]
@@ -52,3 +57,69 @@ def _check_names(names: Sequence[str], option: str) -> None:
     for name in names:
         if names.count(name) > 1:
             raise ValueError(f"{option} must name inputs that can be told apart, two are {name!r}")
+
+
+@dataclass(slots=True)
+class Tasks:
+    """Makes the task of one input after another; a model is loaded once for a backbone.
+
+    Attributes
+    ----------
+    model : str
+    engine : engine, optional
+    order : str, optional
+        That of ProteinMPNN.
+    file : DesignFile, optional
+        What designs are written to: designs there of the same name must be of the same input.
+    wanted : int, optional
+        An input of which the file has so many designs is left out.
+    """
+
+    model: str
+    engine: AnyEngine | None
+    order: str | None
+    file: DesignFile | None
+    wanted: int | None
+    _loaded: MaskedModel | None = None
+    _backbone: str | None = None
+
+    def of(self, name: str | None, text: Text) -> tuple[str, Task] | None:
+        """Return what designs of an input are called, and its task; None if all are there."""
+        if text.backbone != self._backbone:
+            self._loaded, self._backbone = None, text.backbone
+        if self.engine is None and self._are_there(name, text):
+            return None
+        task = text.task(self.model, self.engine, order=self.order, like=self._loaded)
+        self._loaded = task.model
+        called, file, template = _called(name, task.model), self.file, task.template
+        if file is not None:
+            file.check_input(called, task.oracle.info.name, template)
+            if self.wanted is not None and file.has(called, self.wanted):
+                return None
+            if template is not None:
+                file.check_spelling(partial(template.spell, template.vocabulary))
+        return called, task
+
+    def _are_there(self, name: str | None, text: Text) -> bool:
+        """Whether the file has all designs of an input, as far as no evaluation can tell."""
+        if self.file is None or self.wanted is None or not self.file.goes_on:
+            return False
+        loading = text.named(self.model, self.order)["model_options"]
+        loaded = self._loaded or as_model(self.model, loading)
+        assert loaded is not None  # a name is never an oracle's
+        if self._loaded is None:
+            text.tell_notes(loaded)
+            self._loaded = loaded
+        called = _called(name, loaded)
+        if not self.file.has(called, self.wanted):
+            return False
+        template = text.template(loaded)
+        in_order = self.order == "commit" and not template.is_complete
+        maker = f"{loaded.name}, commit order" if in_order else loaded.name
+        self.file.check_input(called, maker, template)
+        return True
+
+
+def _called(name: str | None, model: MaskedModel | None) -> str:
+    """Return what designs of an input are called: by its name, or by that of its backbone."""
+    return str(name or getattr(getattr(model, "backbone", None), "name", "design"))

@@ -21,7 +21,7 @@ from counterprobe.cli import output
 from counterprobe.engines import ENGINES, AnyEngine, RayCluster, ShardedOracle, engine_named
 from counterprobe.files import read_bytes
 from counterprobe.infilling.fasta import FastaRecord, parse_fasta
-from counterprobe.infilling.task import ModelOracle, Task, make_task
+from counterprobe.infilling.task import ModelOracle, Task, as_template, make_task
 from counterprobe.models import MaskedModel, Template
 from counterprobe.models.proteins.backbones import SHIPPED
 from counterprobe.models.registry import options_of
@@ -241,7 +241,7 @@ class Text:
         *,
         order: str | None = None,
         is_probed: bool = False,
-        like: Task | None = None,
+        like: MaskedModel | None = None,
     ) -> Task:
         """Load a model for its text, spread over an engine until the command ends.
 
@@ -253,8 +253,8 @@ class Text:
             That of ProteinMPNN.
         is_probed : bool
             Whether dependence is looked for, of which temperature 0 leaves none.
-        like : Task, optional
-            One of the same model on the same backbone, which is then not loaded again.
+        like : MaskedModel, optional
+            The same model on the same backbone, which is then not loaded again.
         """
         if is_probed and not self.temperature > 0:
             raise ValueError(
@@ -269,11 +269,10 @@ class Text:
         text, named = read_sequence(self.sequence), self.named(model, order)
         named["temperature"] = self.temperature
         if engine is None:
-            if like is not None and like.model is not None:
-                return make_task(like.model, text, **{**named, "model_options": {}})
+            if like is not None:
+                return make_task(like, text, **{**named, "model_options": {}})
             task = make_task(model, text, **named)
-            for note in getattr(getattr(task.model, "backbone", None), "notes", ()):
-                output.complain(f"{self.backbone}: {note}")
+            self.tell_notes(task.model)
             return task
         device = self.device or ""
         if isinstance(engine, RayCluster) and device.startswith("cuda") and not engine.gpus:
@@ -289,9 +288,13 @@ class Text:
 
     def template(self, model: MaskedModel) -> Template:
         """Let a loaded model read the text, with what was chosen of its residues."""
-        assert self.sequence is not None
         chosen = {name: value for name, value in self._chosen().items() if value is not None}
-        return model.template(self.sequence, allowed=self.allowed, **chosen)
+        return as_template(model, self.sequence, self.allowed, chosen)
+
+    def tell_notes(self, model: MaskedModel | None) -> None:
+        """Say what is odd about the backbone of a model."""
+        for note in getattr(getattr(model, "backbone", None), "notes", ()):
+            output.complain(f"{self.backbone}: {note}")
 
     def named(self, model: str, order: str | None = None) -> dict[str, Any]:
         """Return what ``make_task`` takes beside the text; refuse options of another model."""

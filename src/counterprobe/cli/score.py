@@ -139,7 +139,8 @@ def _designs(found: Scores, records: list[FastaRecord], model: str) -> list[Desi
     designs = []
     for row in found.records():
         told = [word.partition("=") for word in known[row["name"]].description.split()]
-        before = {key: value for key, separator, value in told if separator}
+        said = {key: value for key, separator, value in told if separator}
+        before = {key: said[key] for key in said if key not in ("name", "sequence")}
         drawn = {"drawn_score": before.pop("score")} if "score" in before else {}
         own = {key: row[key] for key in row if key not in ("name", "sequence")}
         columns = {**own, "scored_by": f"{model} {found.method}", **drawn}

@@ -74,12 +74,12 @@ def parse_fasta(text: str, source: str) -> list[FastaRecord]:
         if not letters:
             raise ValueError(f"{source}: record {number}, {words[0]!r}, must have letters")
         records.append(FastaRecord(words[0], letters, "".join(words[1:]).strip()))
-    names = [one.name for one in records]
-    for number, name in enumerate(names, start=1):
-        if names.index(name) + 1 < number:
+    first: dict[str, int] = {}
+    for number, one in enumerate(records, start=1):
+        if first.setdefault(one.name, number) < number:
             raise ValueError(
-                f"{source}: records {names.index(name) + 1} and {number} must have names of their "
-                f"own, both are {name!r}"
+                f"{source}: records {first[one.name]} and {number} must have names of their own, "
+                f"both are {one.name!r}"
             )
     return records
 

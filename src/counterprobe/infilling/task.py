@@ -23,7 +23,9 @@ from counterprobe.run.ledger import Ledger
 from counterprobe.states import MASK, all_masked, as_states
 from counterprobe.trace import About, Recorder
 
-__all__ = ["ModelOracle", "Task", "about_task", "as_model", "make_task", "recorder_for"]
+__all__ = [
+    "ModelOracle", "Task", "about_task", "as_model", "as_template", "make_task", "recorder_for",
+]  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,7 +201,7 @@ def make_task(
         return _task_of_oracle(model, template, allowed, temperature, template_options)
     native = _native(known, template, template_options or {})
     if not isinstance(template, Template):
-        template = _read(known, template, allowed, template_options or {})
+        template = as_template(known, template, allowed, template_options or {})
     elif template_options:
         raise ValueError(
             f"{', '.join(sorted(template_options))} must be settled where the template is made"
@@ -252,7 +254,7 @@ def as_model(model: Any, options: Mapping[str, Any] | None = None) -> MaskedMode
     return None
 
 
-def _read(
+def as_template(
     model: MaskedModel, text: Any, allowed: Allowed | None, chosen: Mapping[str, Any]
 ) -> Template:
     """Let a model read a text."""

@@ -20,7 +20,7 @@ import io
 import json
 import math
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
@@ -29,9 +29,10 @@ from typing import IO, Any, Self
 import numpy as np
 
 from counterprobe.arrays import FloatArray, StateArray
-from counterprobe.files import check_writable, read_text
+from counterprobe.files import check_writable, read_bytes
 from counterprobe.infilling.fasta import FastaRecord, as_fasta, parse_fasta
 from counterprobe.infilling.task import Task
+from counterprobe.models import Template
 from counterprobe.run.batches import SampleBatch
 from counterprobe.states import MASK
 
@@ -44,7 +45,10 @@ COLUMNS = (
     "log_prob", "log_likelihood", "model",
 )  # fmt: skip
 # What a design drawn by another command may not differ in, where one file holds both.
-TOLD_BY = ("temperature", "seed")
+TOLD_BY = ("temperature", "seed", "sampler")
+# Names that a rule's designs may have beside its own.
+ALSO_NAMED = {"auto": ("planned",)}
+REPEAT = "repeat the command that wrote it, or write to another file"
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,8 +71,13 @@ class Design:
     @property
     def row(self) -> dict[str, Any]:
         """Name, sequence and columns, for people: numbers have six digits."""
-        shown = {key: _shown(value) for key, value in self.columns.items()}
-        return {"name": self.name, "sequence": self.sequence, **shown}
+        return {key: _shown(value) for key, value in self.whole.items()}
+
+    @property
+    def whole(self) -> dict[str, Any]:
+        """Name, sequence and columns as they are; no column takes the place of the former."""
+        own = {"name": self.name, "sequence": self.sequence}
+        return {**own, **self.columns, **own}
 
 
 def designs_of(
@@ -112,7 +121,7 @@ def designs_of(
             "model": result.oracle_name,
         }
         known = {key: value for key, value in columns.items() if not _is_unknown(value)}
-        designs.append(Design(f"{name}_{result.sequence + 1}", "".join(text.split()), known))
+        designs.append(Design(f"{name}_{result.sequence + 1}", text, known))
     return designs
 
 
@@ -183,6 +192,11 @@ class DesignFile:
     ----------
     names : set of str
         Designs that the file has: those of an earlier command are not written again.
+    num_written : int
+        Designs that were written since it was opened.
+    cut_off : bool
+        Whether an earlier command was ended in the middle of a record, which is left out: it goes
+        when the first design is written.
     """
 
     def __init__(
@@ -190,9 +204,15 @@ class DesignFile:
     ) -> None:
         self.path = os.fspath(path)
         self._kind = check_kind(path)
+        self._is_fasta = self._kind in (".fasta", ".fa")
         check_writable(self.path)
         self.names: set[str] = set()
+        self.num_written = 0
+        self.cut_off = False
         self._told: dict[str, Any] = {}
+        self._stored: dict[str, dict[str, Any]] = {}
+        self._of_input: dict[str, list[str]] = {}
+        self._num_bytes = 0  # of complete records
         self._columns: list[str] | None = None
         self._stream: IO[str] | None = None
         is_there = Path(path).exists() and Path(path).stat().st_size > 0
@@ -224,51 +244,109 @@ class DesignFile:
         return all(f"{name}_{k}" in self.names for k in range(1, count + 1))
 
     def write(self, designs: Sequence[Design]) -> int:
-        """Write designs that the file has not yet; they are on disk when this returns."""
+        """Write designs that the file has not yet; they are on disk when this returns.
+
+        One that an earlier command wrote must be the same again.
+        """
         fresh = [one for one in designs if one.name not in self.names]
-        stream = self._stream
-        if stream is None:
-            self._stream = stream = open(self.path, self._mode, encoding="utf-8", newline="")
-        if self._kind == ".csv" and self._columns is None and fresh:
+        for one in designs:
+            self._check_same(one)
+        if not fresh:
+            return 0
+        heading = ""
+        if self._kind == ".csv" and self._columns is None:
             self._columns = _columns_of(fresh)
-            csv.DictWriter(stream, self._columns, lineterminator="\n").writeheader()
-        for one in fresh:
-            self.check_alike(one.row)
-            stream.write(self._text(one))
-            self.names.add(one.name)
+            heading = self._csv_line(dict(zip(self._columns, self._columns, strict=True)))
+        texts = [self._text(one) for one in fresh]
+        stream = self._opened()
+        stream.write(heading + "".join(texts))
         stream.flush()
+        self.names |= {one.name for one in fresh}
+        self.num_written += len(fresh)
         return len(fresh)
+
+    def _opened(self) -> IO[str]:
+        """Open the file when there is something to write, after its last complete record."""
+        if self._stream is None:
+            if self.cut_off:
+                os.truncate(self.path, self._num_bytes)
+            self._stream = open(self.path, self._mode, encoding="utf-8", newline="")
+        return self._stream
+
+    def check_spelling(self, spell: Callable[[], str]) -> None:
+        """Refuse what this kind of file cannot hold: FASTA has no white space in a sequence."""
+        if self._is_fasta and any(map(str.isspace, spell())):
+            raise ValueError(
+                f"{self.path}: FASTA has no room for white space, which this model's texts have; "
+                "write to a name that ends in .csv or .jsonl"
+            )
 
     def _text(self, design: Design) -> str:
         if self._kind == ".jsonl":
-            whole = {"name": design.name, "sequence": design.sequence, **design.columns}
-            return json.dumps(whole, allow_nan=False) + "\n"
+            return json.dumps(design.whole, allow_nan=False) + "\n"
         row = design.row
         if self._kind != ".csv":
+            self.check_spelling(lambda: design.sequence)
             plain = {key: "_".join(str(value).split()) for key, value in row.items()}
             told = " ".join(f"{key}={value}" for key, value in [*plain.items()][2:])
             return as_fasta([FastaRecord(design.name, design.sequence, told)])
-        out = io.StringIO()
         assert self._columns is not None
         extra = [key for key in row if key not in self._columns]
         if extra:
             raise ValueError(f"{self.path} has no column {extra[0]!r}; write to another file")
-        csv.DictWriter(out, self._columns, restval="", lineterminator="\n").writerow(row)
+        return self._csv_line(row)
+
+    def _csv_line(self, row: Mapping[str, Any]) -> str:
+        out = io.StringIO()
+        csv.DictWriter(out, self._columns or (), lineterminator="\n").writerow(row)
         return out.getvalue()
 
     # ----- A file that is there already ------------------------------------------------------
 
+    @property
+    def goes_on(self) -> bool:
+        """Whether an earlier command wrote designs here that stay."""
+        return bool(self._stored)
+
     def _take_over(self) -> None:
         """Learn which designs the file has, and what made them."""
-        for row in self._rows():
-            self.names.add(str(row.get("name")))
-            told = {key: str(_shown(row[key])) for key in TOLD_BY if key in row}
+        for row in self._rows(self._complete_records()):
+            name = str(row.get("name"))
+            self._stored[name] = row
+            self._of_input.setdefault(name.rpartition("_")[0], []).append(name)
+            told = {key: _plain(row[key]) for key in TOLD_BY if row.get(key) not in (None, "")}
             self._told = self._told or told
-        if not self.names:
+        self.names = {*self._stored}
+        if not self.names and not self.cut_off:
             raise ValueError(f"{self.path} holds no designs to go on from")
 
-    def _rows(self) -> Iterator[dict[str, Any]]:
-        text = read_text(self.path)
+    def _complete_records(self) -> str:
+        """Return the file's text up to the end of its last complete record."""
+        data = read_bytes(self.path)
+        lines = data.splitlines(keepends=True)
+        if not data.endswith(b"\n"):
+            rest = lines.pop()
+            if self._is_fasta and not rest.startswith(b">"):
+                while lines and not lines.pop().startswith(b">"):
+                    pass
+        # A header without letters, and a row whose quotation is not closed, are incomplete too.
+        if self._is_fasta:
+            while lines and lines[-1].startswith(b">"):
+                lines.pop()
+        elif self._kind == ".csv":
+            quotes = sum(line.count(b'"') for line in lines)
+            while quotes % 2:
+                quotes -= lines.pop().count(b'"')
+        self._num_bytes = sum(map(len, lines))
+        self.cut_off = self._num_bytes < len(data)
+        try:
+            return b"".join(lines).decode("utf-8")
+        except UnicodeDecodeError:
+            raise ValueError(f"{self.path} must be a text file in UTF-8") from None
+
+    def _rows(self, text: str) -> Iterator[dict[str, Any]]:
+        if not text:
+            return
         try:
             if self._kind == ".jsonl":
                 yield from (dict(json.loads(line)) for line in text.splitlines())
@@ -279,15 +357,77 @@ class DesignFile:
             else:
                 for record in parse_fasta(text, self.path):
                     told = (word.split("=", 1) for word in record.description.split())
-                    yield {"name": record.name, **dict(one for one in told if len(one) == 2)}
+                    said = dict(one for one in told if len(one) == 2)
+                    yield {**said, "name": record.name, "sequence": record.sequence}
         except (ValueError, TypeError) as problem:
             raise ValueError(f"{self.path} cannot be gone on with: {problem}") from None
 
     def check_alike(self, columns: Mapping[str, Any]) -> None:
-        """Refuse to mix designs of other seeds or temperatures in one file."""
+        """Refuse to mix designs of other seeds, temperatures or samplers in one file."""
         for key, before in self._told.items():
-            if key in columns and str(columns[key]) != before:
+            now = _plain(columns.get(key, before))
+            if before not in (now, *ALSO_NAMED.get(now, ())):
                 raise ValueError(
-                    f"{self.path} holds designs of {key} {before}, not {columns[key]}: repeat the "
-                    "command that wrote it, or write to another file"
+                    f"{self.path} holds designs of {key} {before}, not {now}: {REPEAT}"
                 )
+
+    def check_input(self, name: str, model: str, template: Template | None) -> None:
+        """Refuse an input whose name the file has, if its designs there are of another.
+
+        Parameters
+        ----------
+        name : str
+            That of the input.
+        model : str
+            The name of its oracle.
+        template : Template, optional
+            What is to be filled in.
+        """
+        for key in self._of_input.get(name, ()):
+            row = self._stored[key]
+            before = _plain(row.get("model") or model)
+            if before != _plain(model):
+                raise ValueError(
+                    f"{self.path} holds {key} of model {before}, not {_plain(model)}: {REPEAT}"
+                )
+            if template is not None and not _could_be(str(row.get("sequence")), template):
+                raise ValueError(f"{self.path} holds {key} of another text: {REPEAT}")
+
+    def _check_same(self, design: Design) -> None:
+        """Refuse a design that is not what the file says, or not drawn alike."""
+        stored = self._stored.get(design.name)
+        if stored is None:
+            self.check_alike({k: v for k, v in design.row.items() if k != "sampler"})
+        elif stored.get("sequence") != design.sequence:
+            raise ValueError(
+                f"{self.path} holds another {design.name} than was drawn now, so that text or "
+                f"settings differ: {REPEAT}"
+            )
+
+
+def _plain(value: Any) -> str:
+    """Return a value as every kind of file can have it."""
+    return "_".join(str(_shown(value)).split())
+
+
+def _could_be(text: str, template: Template) -> bool:
+    """Whether a finished text has the known parts of a template, in their places."""
+    # Tokens of words may be spelled with a space or without, by what stands beside them.
+    text, known = ("".join(one.split()) for one in (text, template.text(template.given)))
+    mask = template.spell(np.array([template.mask_id]))
+    if "\ufffd" in known:  # a mask in the middle of a character: nothing can be said
+        return True
+    if len(mask) == 1:
+        pairs = zip(text, known, strict=False)
+        return len(text) == len(known) and all(b in (a, mask) for a, b in pairs)
+    first, *others = known.split(mask)
+    if not others:
+        return text == known
+    place, end = len(first), len(text) - len(others[-1])
+    if place > end or not (text.startswith(first) and text.endswith(others[-1])):
+        return False
+    for piece in others[:-1]:
+        place = text.find(piece, place, end) + len(piece)
+        if place < len(piece):
+            return False
+    return True
