@@ -26,5 +26,10 @@ def test_sequences_have_the_noise_that_each_would_have_alone() -> None:
         np.testing.assert_array_equal(row, alone)
 
 
+def test_a_number_too_large_for_its_word_is_refused() -> None:
+    with pytest.raises(ValueError, match="index must lie in"):
+        commit_uniforms(Streams(1, 2), 5, np.array([2**32]))
+
+
 def test_nobody_has_no_noise() -> None:
     assert commit_uniforms(Streams(1, 2), 5, np.arange(0)).shape == (0, 5)

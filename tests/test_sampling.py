@@ -685,3 +685,20 @@ def test_groups_of_unequal_length_stop_and_step_each_for_itself(forest_law, coun
     for step in steps:
         assert step.sequences.tolist() == [k for k in range(12) if lengths[k] > step.round]
         assert len(step.states) == len(step.sequences)
+
+
+def test_a_log_says_that_sequences_are_finished_some_at_a_time(tmp_path):
+    oracle = cp.families.path(length=6, target_seed=1).oracle().declaring(keeps_work=False)
+    finished: list[cp.SampleBatch] = []
+
+    def some_at_a_time(path, **options):
+        return cp.sample(
+            oracle.logged(path), "sequential", 5, at_once=2, progress=False, **options
+        )
+
+    drawn = some_at_a_time(tmp_path / "run.log", on_finished=finished.append)
+    assert [len(batch) for batch in finished] == [2, 2, 1]
+    again = some_at_a_time(tmp_path / "run.log", on_finished=finished.append)
+    assert again.sequences.tolist() == drawn.sequences.tolist()
+    with pytest.raises(cp.errors.CheckpointError, match="portions"):
+        some_at_a_time(tmp_path / "run.log")

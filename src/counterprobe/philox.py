@@ -53,6 +53,8 @@ def keyed_uniforms(
         Row k is ``Generator(Philox(SeedSequence(seed, spawn_key=(*before, index[k],
         *after)))).random(count)``.
     """
+    if len(index) and not 0 <= int(index.min()) <= int(index.max()) <= WORD:
+        raise ValueError(f"index must lie in 0..{WORD}, got {index.min()}..{index.max()}")
     entropy = _words(seed)
     entropy += [0] * (POOL - len(entropy))
     for part in before:

@@ -145,7 +145,7 @@ def sample(
         given = context_for(structure, oracle)
     rule = as_sampler(sampler, settings)
     if orders is None:
-        orders = default_orders(structure, rule)
+        orders = default_orders(structure)
     call = _Call(
         oracle=oracle,
         rule=rule,
@@ -170,7 +170,7 @@ def sample(
     with oracle.running(lambda: call.determined_by.terms), told(progress, call.rule.name) as tell:
         checked = Ledger() if structure is None else check_oracle(structure, oracle)
         schedules = _schedules(call)
-        if schedules is not None and on_finished is not None and count > call.at_once:
+        if schedules is not None and call.in_portions:
             drawn = draw_in_portions(_in_lockstep, call, schedules, tell)
         elif schedules is not None:
             drawn = _in_lockstep(call, schedules, tell)
@@ -214,6 +214,11 @@ class _Call:
     first_group: int = 0  # of a portion, less the sequences before it
 
     @property
+    def in_portions(self) -> bool:
+        """Whether sequences in lockstep are finished some at a time, for whoever waits."""
+        return self.on_finished is not None and self.count > self.at_once
+
+    @property
     def determined_by(self) -> RunRecord:
         """What determines the run, and so every question that it asks."""
         info = self.oracle.info
@@ -241,6 +246,7 @@ class _Call:
                 **({"listen_to": self.listen_to} if self.listen_to else {}),
                 **({"listened": self.listener is not None} if decides else {}),
                 **({"first": self.first} if self.first else {}),
+                **({"portions": True} if self.in_portions else {}),
             },
         )
 

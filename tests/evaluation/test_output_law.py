@@ -196,7 +196,7 @@ def test_theory_mode_stays_within_the_finite_theorems(case, shape, selector) -> 
 def by_fingerprint(readout, row, votes, cutoff, transcript):
     """Order a row by all that a selector may see: a rule as contrary as the definition admits."""
     seen = (
-        transcript.state, transcript.draft, transcript.columns, transcript.colors,
+        transcript.state, transcript.filler, transcript.columns, transcript.colors,
         transcript.votes.words, transcript.candidates.source, transcript.candidates.votes,
         *(rows.source for rows in transcript.earlier),
     )  # fmt: skip

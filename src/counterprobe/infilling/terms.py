@@ -44,6 +44,7 @@ def infill_record(
     at_once: int,
     likelihood_orders: int,
     trace_sequence: int | None,
+    is_waited_for: bool = False,
 ) -> RunRecord:
     """Return what determines an infill, and so every question that it asks.
 
@@ -59,6 +60,8 @@ def infill_record(
         Where one is, sequences are drawn side by side and not in lockstep: another order of
         questions only where a sequence has a session of its own or waits for its turn, and where
         some states are submitted twice.
+    is_waited_for : bool
+        Whether somebody is handed designs as they are finished, and so some at a time.
     """
     info = task.oracle.info
     in_turn = count > 1 and (count > at_once or info.keeps_work)
@@ -72,6 +75,8 @@ def infill_record(
     }
     if in_turn or (count > 1 and info.recheck):
         more["traced"] = trace_sequence is not None
+    if is_waited_for and count > at_once:
+        more["portions"] = True
     if trace_sequence:
         more["traced_sequence"] = f"number {trace_sequence + 1}"
     return RunRecord(

@@ -192,7 +192,7 @@ def check_drawn(reply: Reply, query: Query, vocab_size: int, name: str) -> Drawn
         raise OracleError(f"oracle {name!r} was to draw tokens, and returned none")
     is_due = query.drawing.rounds >= 0
     is_token = (drawn.tokens >= 0) & (drawn.tokens < vocab_size)
-    if ((is_token != is_due) | (np.isnan(drawn.log_probs) & is_due)).any():
+    if ((is_token != is_due) | (~np.isfinite(drawn.log_probs) & is_due)).any():
         raise OracleError(
             f"oracle {name!r} drew what is no token; check the weights, or load them in a wider "
             "precision"

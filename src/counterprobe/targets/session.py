@@ -25,7 +25,7 @@ from counterprobe.targets.inference import (
 
 
 class ForestSession:
-    """Rows of a forest law along one history; see :class:`counterprobe.oracles.Session`."""
+    """Rows of a forest law along one history."""
 
     def __init__(self, forest: ForestArrays, classes: TokenClasses, state: StateArray) -> None:
         length, num_classes = forest.unary.shape
