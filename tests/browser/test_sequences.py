@@ -94,7 +94,9 @@ def test_page_opens_on_ties_and_counts_their_discovery_beside(
     assert f"{run.header['beside']['discovery']} for discovery" in beside
     assert watched.counters()["total"] == 0
     watched.page.get_by_role("searchbox").fill(strongest[0])
-    chips = watched.page.locator(".detail .chips button").all_inner_texts()
+    listed = watched.page.locator(".detail .chips button")
+    listed.first.wait_for()
+    chips = listed.all_inner_texts()
     assert chips[0].startswith(f"{strongest[1]}: ")
     nats = [float(chip.split(": ")[1]) for chip in chips]
     assert nats == sorted(nats, reverse=True)
