@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 import os
 import reprlib
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import Field, dataclass, fields
 from typing import Any, ClassVar
@@ -73,7 +74,7 @@ VALUES = (
 )
 
 
-class Found:
+class Found(ABC):
     """What every structure has: the context it was found in."""
 
     __slots__ = ()
@@ -90,9 +91,9 @@ class Found:
         """Positions that were not given."""
         return np.flatnonzero(self.given == MASK)
 
+    @abstractmethod
     def lines(self) -> list[str]:
         """Return what it found, a line each."""
-        raise NotImplementedError
 
     def __repr__(self) -> str:
         """Say in one line what was found."""

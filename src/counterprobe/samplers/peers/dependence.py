@@ -150,7 +150,36 @@ class ChenCongLi(_Told):
 
 
 @dataclass(frozen=True)
-class InformationCurve(_Told):
+class _Curved(_Told):
+    """Sizes that follow from an information curve."""
+
+    knows: ClassVar[str] = "its information curve"
+    sweep: ClassVar[Sweep | None] = Sweep("batches", POWERS)
+
+    batches: Count = 64
+    curve: tuple[float, ...] | None = None
+
+    def __post_init__(self) -> None:
+        """Check the settings."""
+        super().__post_init__()
+        if self.curve is not None:
+            entropies = np.asarray(self.curve, dtype=np.float64)
+            if entropies.ndim != 1 or not np.isfinite(entropies).all():
+                raise ValueError("curve must be a flat list of finite entropies")
+
+    def exact_for(self, length: int) -> bool:
+        """One position per batch is the chain rule."""
+        return self.batches >= length
+
+    def informed_by(self, law: Any) -> Self:
+        """Take the curve from the law: enumerated on tables, modelled on forests."""
+        if self.curve is not None:
+            return self
+        return replace(self, curve=tuple(map(float, information_curve(law))))
+
+
+@dataclass(frozen=True)
+class InformationCurve(_Curved):
     """The best sizes for a known information curve, by dynamic programming.
 
     No schedule in random order has a smaller expected KL with as many batches; nobody has the
@@ -168,31 +197,12 @@ class InformationCurve(_Told):
     summary: ClassVar[str] = "the best random-order batch sizes for a known information curve"
     source: ClassVar[str] = "counterprobe: optimum of Chen, Cong and Li's objective"
     bound: ClassVar[str] = "the least E KL(P||Q) of any sizes in random order"
-    knows: ClassVar[str] = "its information curve"
-    sweep: ClassVar[Sweep | None] = Sweep("batches", POWERS)
-
-    batches: Count = 64
-    curve: tuple[float, ...] | None = None
 
     def __post_init__(self) -> None:
         """Check the settings."""
         super().__post_init__()
-        if self.curve is not None:
-            entropies = np.asarray(self.curve, dtype=np.float64)
-            if entropies.ndim != 1 or not np.isfinite(entropies).all():
-                raise ValueError("curve must be a flat list of finite entropies")
-            if (np.diff(entropies) > 1e-9).any():
-                raise ValueError("curve must not increase: more context never adds entropy")
-
-    def exact_for(self, length: int) -> bool:
-        """One position per batch is the chain rule."""
-        return self.batches >= length
-
-    def informed_by(self, law: Any) -> Self:
-        """Take the curve from the law: enumerated on tables, modelled on forests."""
-        if self.curve is not None:
-            return self
-        return replace(self, curve=tuple(map(float, information_curve(law))))
+        if self.curve is not None and (np.diff(self.curve) > 1e-9).any():
+            raise ValueError("curve must not increase: more context never adds entropy")
 
     def sizes(self, count: int) -> list[int]:
         """Solve for this many positions."""
@@ -214,7 +224,7 @@ class InformationCurve(_Told):
 
 
 @dataclass(frozen=True)
-class InformationProfile(_Told):
+class InformationProfile(_Curved):
     """Sizes in closed form from an information profile: steps dense where the curve falls fast.
 
     A batch of s positions where the curve falls by d each costs about ``d s^2 / 2``; with a given
@@ -235,29 +245,6 @@ class InformationProfile(_Told):
     summary: ClassVar[str] = "random-order batch sizes in closed form from an information profile"
     source: ClassVar[str] = "Lavenant and Zanella, arXiv 2510.25544 (sizes derived here)"
     bound: ClassVar[str] = "tends to the least E KL(P||Q) of any sizes on long smooth curves"
-    knows: ClassVar[str] = "its information curve"
-    sweep: ClassVar[Sweep | None] = Sweep("batches", POWERS)
-
-    batches: Count = 64
-    curve: tuple[float, ...] | None = None
-
-    def __post_init__(self) -> None:
-        """Check the settings."""
-        super().__post_init__()
-        if self.curve is not None:
-            entropies = np.asarray(self.curve, dtype=np.float64)
-            if entropies.ndim != 1 or not np.isfinite(entropies).all():
-                raise ValueError("curve must be a flat list of finite entropies")
-
-    def exact_for(self, length: int) -> bool:
-        """One position per batch is the chain rule."""
-        return self.batches >= length
-
-    def informed_by(self, law: Any) -> Self:
-        """Take the curve from the law: enumerated on tables, modelled on forests."""
-        if self.curve is not None:
-            return self
-        return replace(self, curve=tuple(map(float, information_curve(law))))
 
     def sizes(self, count: int) -> list[int]:
         """Cut the running sum of square roots into equal parts."""
