@@ -1,18 +1,24 @@
-"""One sequence as N grows: submissions, depth, memory and seconds of samplers on exact laws.
+"""One sequence as N grows: submissions, depth, rows, memory and seconds of samplers on exact laws.
 
     .venv/bin/python benchmarks/scale.py --json benchmarks/results/scale.json
-    .venv/bin/python benchmarks/scale.py --families path matching --least 9 --most 20
+    .venv/bin/python benchmarks/scale.py --families path --most 16 --seconds 60 --json scale.json
 
-Sizes are powers of two. Each sampler goes on to the next size while a run took less than
-``--seconds`` (ten minutes); every run is a process of its own, so that its memory is its own, and
-warms up on a small law first. ``compressed`` is the decoder under both assumptions and the
-regression screen; old and new stand side by side in one run.
+Sizes are powers of two, the small ones first. Each sampler goes on to the next size until a run
+would take longer than ``--seconds`` (ten minutes). Every run is a process of its own, so that its
+memory is its own; it warms up on a small law before its clock starts. The file is written after
+each run, and the same command goes on where it was stopped: what is in the file is not measured
+again, unless it was cut off by a lower limit than now. ``make tables`` writes docs/scale.md.
+
+``compressed`` stands here three times: the decoder under both assumptions, and the regression
+screen. ``packed`` is the cheapest of the grids that were made by hand for each family (preset
+``tuned-by-hand`` of the study, which knows degrees and response sizes).
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import os
 import resource
 import subprocess
 import sys
@@ -20,38 +26,74 @@ import time
 from pathlib import Path
 from typing import Any
 
-from _made import made_now
+from _made import made_again
 
 import counterprobe as cp
+from counterprobe.oracles import Query, Reply
+from counterprobe.oracles.oracle import Wrapper
+from counterprobe.samplers import Packed
 from counterprobe.samplers.registry import build_sampler
+from counterprobe.study.config import load_preset
+from counterprobe.study.screening import least_total
 
 SAMPLERS: dict[str, tuple[str, dict[str, Any]]] = {
     "compressed": ("compressed", {}),
     "compressed, generic": ("compressed", {"assume": "generic"}),
     "compressed, regression": ("compressed", {"method": "regression"}),
     "punt": ("punt", {"epsilon": 1e-9}),
+    "packed": ("packed", {}),
     "random-balanced, N/4 batches": ("random-balanced", {}),
     "sequential": ("sequential", {}),
 }
+FAMILIES = ("path", "matching", "binary-tree", "growing-stars")
 TARGET, STREAM = 196, 292
 WARM = 256
+# Beside the run: starting, compiling, building the law and judging what was drawn.
+BESIDE = 120.0
+
+Row = dict[str, Any]
 
 
-def measure(family: str, length: int, name: str) -> dict[str, Any]:
-    """Draw one sequence in this process, everything counted."""
-    kind, settings = SAMPLERS[name]
+class _Timed(Wrapper):
+    """An oracle that knows how long its answers took."""
 
-    def sampled(size: int) -> tuple[Any, cp.ForestLaw, float]:
-        law = cp.families.build(family, size, TARGET)
-        told = {**settings, **({"batches": size // 4} if kind == "random-balanced" else {})}
+    seconds = 0.0
+
+    def ask(self, query: Query) -> Reply:
+        """Answer, and add up the time."""
         started = time.perf_counter()
-        result = build_sampler(kind, told)(
-            cp.Unmasking(law.oracle()), cp.Streams.from_seed(STREAM)
-        )
-        return result, law, time.perf_counter() - started
+        reply = self.inner.ask(query)
+        self.seconds += time.perf_counter() - started
+        return reply
 
-    sampled(WARM)
-    result, law, seconds = sampled(length)
+
+def settings_at(name: str, family: str, length: int) -> dict[str, Any]:
+    """Return the settings of a sampler of this list for one law."""
+    kind, settings = SAMPLERS[name]
+    if kind == "random-balanced":
+        return {"batches": max(1, length // 4)}
+    if kind == "packed":
+        grid = load_preset("tuned-by-hand").candidate_settings(family, length)
+        return min(grid, key=lambda one: least_total(Packed(**one), length))
+    return settings
+
+
+def draw(family: str, length: int, name: str) -> tuple[cp.ForestLaw, cp.SampleResult, Row]:
+    """Draw one sequence; return it with what it took."""
+    law = cp.families.build(family, length, TARGET)
+    sampler = build_sampler(SAMPLERS[name][0], settings_at(name, family, length))
+    oracle = _Timed(law.oracle())
+    started = time.perf_counter()
+    result = sampler(cp.Unmasking(oracle), cp.Streams.from_seed(STREAM))
+    seconds = time.perf_counter() - started
+    return law, result, {"seconds": seconds, "oracle_seconds": oracle.seconds}
+
+
+def measure(family: str, length: int, name: str) -> Row:
+    """Draw one sequence in this process, everything counted."""
+    draw(family, WARM, name)
+    law, result, took = draw(family, length, name)
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
     ledger = result.ledger
     return {
         "family": family,
@@ -59,56 +101,88 @@ def measure(family: str, length: int, name: str) -> dict[str, Any]:
         "sampler": name,
         "submissions": ledger.total,
         "depth": ledger.depth,
+        "widest_stage": ledger.widest_stage,
         "rows_read": ledger.rows_read,
-        "seconds": seconds,
-        "peak_memory_gib": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20,
+        **took,
+        "peak_memory_gib": peak,
+        "stop": str(result.stop),
         "batch_kl": cp.evaluation.batch_kl(law, result).value,
     }
 
 
-def apart(family: str, length: int, name: str, most: float) -> dict[str, Any] | None:
-    """Measure in a process of its own; None if that takes too long."""
+def apart(family: str, length: int, name: str, most: float) -> Row:
+    """Measure in a process of its own; a run that takes too long, or dies, says only that."""
     command = [sys.executable, __file__, "--one", family, str(length), name]
+    cell: Row = {"family": family, "n": length, "sampler": name, "limit": most}
     try:
-        # Warming up, and judging what was drawn, take their own time.
-        done = subprocess.run(
-            command, capture_output=True, text=True, check=True, timeout=2 * most + 120
-        )
+        done = subprocess.run(command, capture_output=True, text=True, timeout=most + BESIDE)
     except subprocess.TimeoutExpired:
-        return None
-    row: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
-    return row
+        return {**cell, "stop": "over the limit"}
+    if done.returncode != 0:
+        last = (done.stderr.strip().splitlines() or [""])[-1]
+        return {**cell, "stop": f"ended with {done.returncode}: {last}"}
+    row: Row = json.loads(done.stdout.splitlines()[-1])
+    if row["seconds"] > most:
+        row["stop"] = "over the limit"
+    return {**row, "limit": most}
+
+
+def is_known(row: Row, most: float) -> bool:
+    """Say whether a row stands: measured, or cut off by a limit that is no lower than now."""
+    return bool(row["stop"] == "completed" or row["limit"] >= most)
+
+
+def continued(file: Path | None) -> list[Row]:
+    """Return what a file has already."""
+    if file is None or not file.is_file():
+        return []
+    rows: list[Row] = json.loads(file.read_text(encoding="utf-8"))["rows"]
+    return rows
+
+
+def write(file: Path | None, rows: list[Row]) -> None:
+    """Write what there is, whole or not at all."""
+    if file is None:
+        return
+    partial = file.with_name(f".{file.name}.partial")
+    written = {"made": made_again(file), "target": TARGET, "stream": STREAM, "rows": rows}
+    partial.write_text(json.dumps(written, indent=1) + "\n", encoding="utf-8")
+    os.replace(partial, file)
 
 
 def main() -> None:
     """Measure sizes in turn, and write after every run."""
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--one", nargs=3, metavar=("FAMILY", "N", "SAMPLER"))
-    parser.add_argument("--families", nargs="+", default=["path", "matching"])
+    parser.add_argument("--families", nargs="+", default=FAMILIES, choices=FAMILIES)
     parser.add_argument("--samplers", nargs="+", default=list(SAMPLERS), choices=list(SAMPLERS))
     parser.add_argument("--least", type=int, default=9, help="smallest N, as a power of two")
-    parser.add_argument("--most", type=int, default=17, help="largest N, as a power of two")
-    parser.add_argument("--seconds", type=float, default=600.0)
-    parser.add_argument("--json", type=Path)
+    parser.add_argument("--most", type=int, default=20, help="largest N, as a power of two")
+    parser.add_argument("--seconds", type=float, default=600.0, help="limit of a run")
+    parser.add_argument("--json", type=Path, help="write here, and go on with what is there")
     told = parser.parse_args()
     if told.one:
         family, length, name = told.one
         print(json.dumps(measure(family, int(length), name)))
         return
-    rows: list[dict[str, Any]] = []
-    for family in told.families:
-        for name in told.samplers:
-            for power in range(told.least, told.most + 1):
-                row = apart(family, 2**power, name, told.seconds)
-                if row is None:
-                    break
-                rows.append(row)
-                print(row, flush=True)
-                if told.json:
-                    written = {"made": [made_now()], "rows": rows}
-                    told.json.write_text(json.dumps(written, indent=1) + "\n", encoding="utf-8")
-                if row["seconds"] > told.seconds:
-                    break
+    rows = continued(told.json)
+    over: set[tuple[str, str]] = set()
+    for power in range(told.least, told.most + 1):
+        for family in told.families:
+            for name in told.samplers:
+                if (family, name) in over:
+                    continue
+                place = (family, 2**power, name)
+                found = [row for row in rows if (row["family"], row["n"], row["sampler"]) == place]
+                if found and is_known(found[0], told.seconds):
+                    row = found[0]
+                else:
+                    row = apart(*place, told.seconds)
+                    rows = [*(one for one in rows if one not in found), row]
+                    print(row, flush=True)
+                    write(told.json, rows)
+                if row["stop"] != "completed":
+                    over.add((family, name))
 
 
 if __name__ == "__main__":
