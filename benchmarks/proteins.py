@@ -48,6 +48,7 @@ from designs.pricing import WAYS, Dealt, Precision, make_plans, measure_kl
 from designs.record import Record, device_name, read_tasks
 from designs.report import sentences
 from designs.speed import agreement, design_speed, designs_on_disk, seconds_to_encode
+from designs.twelve import backbone_named, spelled_out
 from substitution import find_by
 
 import counterprobe as cp
@@ -167,7 +168,8 @@ class Bench:
 
     def __post_init__(self) -> None:
         """Load the model, and keep what is made once."""
-        self.model = cp.models.load("proteinmpnn", backbone=self.name, device=self.device)
+        backbone = backbone_named(self.name)
+        self.model = cp.models.load("proteinmpnn", backbone=backbone, device=self.device)
         self.oracle = self.model.oracle()
         self.task = self.model.backbone.name
         self.structure = cache(self._structure)
@@ -408,7 +410,7 @@ def parse(words: Sequence[str] | None = None) -> argparse.Namespace:
     )
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--quick", action="store_true", help="one small backbone, few samples")
-    parser.add_argument("--backbones", help="names or PDB files, separated by commas")
+    parser.add_argument("--backbones", help="names or PDB files; 'twelve' are twelve names")
     parser.add_argument("--parts", default=",".join(PARTS), help="some of them, in their order")
     parser.add_argument("--json", type=Path, help="write the measurements here, after each")
     parser.add_argument("--folder", type=Path, help="write proteins.json here, in place of --json")
@@ -426,7 +428,7 @@ def run(options: argparse.Namespace) -> int:
         draw_proteins(read_tasks(options.draw), options.figure)
         return 0
     sizes = QUICK if options.quick else FULL
-    names = options.backbones.split(",") if options.backbones else sizes.backbones
+    names = spelled_out(options.backbones) if options.backbones else sizes.backbones
     wanted = options.parts.split(",")
     unknown = [part for part in wanted if part not in PARTS]
     if unknown:

@@ -2,8 +2,10 @@ from __future__ import annotations
 
 import pytest
 from designs.tasks import TASKS, masked_at, tasks_named
+from designs.twelve import TWELVE, backbone_named, spelled_out
 
 import counterprobe as cp
+from counterprobe.models import Backbone
 
 
 def test_masks_stand_where_they_were_put():
@@ -43,3 +45,13 @@ def test_tasks_are_found_by_name_and_others_refused():
     ]
     with pytest.raises(ValueError, match="tasks must be among"):
         tasks_named("antiberty loop")
+
+
+def test_the_twelve_are_named_and_one_that_was_not_fetched_says_how(tmp_path, monkeypatch):
+    monkeypatch.setenv("BACKBONES", str(tmp_path))
+    assert len(TWELVE) == 12 and spelled_out("1ubi,twelve") == ("1ubi", *TWELVE)
+    assert len(backbone_named("1ubi")) == 76
+    with pytest.raises(ValueError, match=r"3enl must lie in .*python tools/backbones\.py"):
+        backbone_named("3enl")
+    Backbone.shipped("1ubi").save(tmp_path / "3enl.npz")
+    assert len(backbone_named("3enl")) == 76
