@@ -198,3 +198,17 @@ def test_an_infill_on_the_gpu_keeps_its_context():
         many.commit([position])
     for text in template.texts(many.states):
         assert text[:30] == HEAVY[:30] and text[35:] == HEAVY[35:] and "X" not in text
+
+
+def test_pairs_of_frame2seq_updated_by_one_kernel_are_those_of_the_plain_network():
+    plain, fused = (models.load("frame2seq", tf32=tf32).network for tf32 in (False, True))
+    assert fused._is_fused
+    ids = torch.as_tensor(some_states(76, 20, 12)).cuda()
+    ids[ids == MASK] = 20
+    with torch.no_grad():
+        for places in (None, torch.tensor([3, 40, 75], device="cuda")):
+            known, fast = (one(ids, places=places)[..., :20] for one in (plain, fused))
+            moved = (known.softmax(-1) - fast.softmax(-1)).abs().sum(-1) / 2
+            assert 1e-5 < moved.max() < 0.01  # factors of ten bits
+            alone = torch.cat([fused(one[None], places=places)[..., :20] for one in ids])
+            assert (alone - fast).abs().max() < 0.05

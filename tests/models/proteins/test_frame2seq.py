@@ -1,5 +1,6 @@
 """Frame2seq: our network against the package's own, and as an oracle."""
 
+import sys
 from dataclasses import replace
 
 import numpy as np
@@ -224,6 +225,14 @@ def test_as_many_states_go_at_once_as_fit(folding, monkeypatch):
     monkeypatch.setattr(frame2seq, "HOST_BYTES", 1)
     assert folding.oracle(row_error=1e-5).batch_size == 1
     assert folding.oracle(row_error=1e-5, batch_size=7).batch_size == 7
+
+
+def test_without_triton_pairs_are_updated_as_tensors(single, monkeypatch):
+    monkeypatch.setitem(sys.modules, "triton", None)
+    monkeypatch.delitem(sys.modules, "counterprobe.models.proteins.fused_pairs", raising=False)
+    monkeypatch.delitem(sys.modules, "counterprobe.models.proteins.fused", raising=False)
+    assert not frame2seq._fuse(single.network.networks)
+    assert all(block.fused is None for block in single.network.networks[0].blocks)
 
 
 def test_the_precision_of_products_is_put_back():

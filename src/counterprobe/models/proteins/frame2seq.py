@@ -88,9 +88,9 @@ def load_frame2seq(
         One of its networks, ``model1``, ``model2`` or ``model3``; by default all three, whose
         logits are averaged.
     tf32 : bool
-        Whether a GPU updates pairs of residues with its matrix units, in numbers of ten bits:
-        faster, and less exact (``benchmarks/masked_folding.py`` measures both). It is part of the
-        digest.
+        Whether a GPU updates pairs of residues with its matrix units, in numbers of ten bits: by
+        one kernel where Triton is there. Faster, and less exact
+        (``benchmarks/masked_folding.py`` measures both). It is part of the digest.
     device : optional
         A GPU where there is one, by default.
     """
@@ -162,6 +162,7 @@ class Frame2Seq(nn.Module):
         self.register_buffer("is_known", is_known.to(like.device))
         self.register_buffer("tf32", torch.tensor(tf32, device=like.device))
         self._fast, self._num_heads = tf32, networks[0].sizes.num_heads
+        self._is_fused = tf32 and like.is_cuda and _fuse(networks)
         with torch.no_grad(), matrix_precision(short=False):
             self._frames = _frames_of(atoms, is_known, like)
             single = single_features(atoms, networks[0].sizes.width)
@@ -207,11 +208,21 @@ class Frame2Seq(nn.Module):
         """Return a number of states whose pairs are sure to fit into memory."""
         pairs = self._terms[0][2]
         # Pairs, and scores of every head in three stages.
-        per_state = pairs[..., 0].nbytes * (pairs.shape[-1] + 3 * self._num_heads)
+        width = pairs.shape[-1] // 2 if self._is_fused else pairs.shape[-1]
+        per_state = pairs[..., 0].nbytes * (width + 3 * self._num_heads)
         room = HOST_BYTES
         if pairs.device.type == "cuda":
             room = min(DEVICE_BYTES, torch.cuda.mem_get_info(pairs.device)[0] // 3)
         return max(1, room // int(per_state))
+
+
+def _fuse(networks: Sequence[Network]) -> bool:
+    """Let networks on a GPU update pairs by one kernel; return whether they do."""
+    try:
+        from counterprobe.models.proteins.fused_pairs import fuse
+    except ImportError:  # no Triton
+        return False
+    return all([fuse(one) for one in networks])
 
 
 # ----- What a backbone says -----------------------------------------------------------------

@@ -33,7 +33,7 @@ else:
     import triton
     import triton.language as tl
 
-__all__ = ["TOKENS", "WIDTH", "FusedLayers", "Rounds", "fits"]
+__all__ = ["TOKENS", "WIDTH", "FusedLayers", "Rounds", "fits", "normal", "on_device"]
 
 F = TypeVar("F", bound=Callable[..., object])
 
@@ -125,7 +125,7 @@ def _messages(
 
 
 @on_device
-def _normal(x, scale, shift, width):
+def normal(x, scale, shift, width):
     """Normalise each row, as a layer of that name does."""
     mean = tl.sum(x, axis=1) / width
     x = x - mean[:, None]
@@ -159,7 +159,7 @@ def _update(
         summed = tl.load(total + here, mask=is_row, other=0.0)
         change = _times(summed, tl.load(w3 + square), precision)
         x += (change + degree * tl.load(b3 + column)[None, :]) / scale
-        x = _normal(x, tl.load(norm1 + column), tl.load(shift1 + column), width)
+        x = normal(x, tl.load(norm1 + column), tl.load(shift1 + column), width)
         change = tl.zeros((rows, width), dtype=tl.float32) + tl.load(b_out + column)[None, :]
         for part in range(4):
             inside = part * width + column
@@ -168,7 +168,7 @@ def _update(
             hidden = _gelu(hidden + tl.load(b_in + inside)[None, :])
             matrix = tl.load(w_out + inside[:, None] * width + column[None, :])
             change += _times(hidden, matrix, precision)
-        x = _normal(x + change, tl.load(norm2 + column), tl.load(shift2 + column), width)
+        x = normal(x + change, tl.load(norm2 + column), tl.load(shift2 + column), width)
         if has_known:
             x *= tl.load(known + where)[:, None]
         if to_place:

@@ -19,10 +19,9 @@ j, or belong to j alone; what belongs to i alone is nothing to a softmax over j.
 product gives the scores. Offsets are a few angstroms, so that nothing large is subtracted from
 something large.
 
-Nearly all of the work is in updating pairs: the first map of that update is applied to what comes
-from the pair, from i and from j apart, and everything goes through in pieces, so that besides the
-states of all pairs only a piece is held. Where only some residues are read, the last block and the
-last update of pairs are computed for those alone.
+Nearly all of the work is in updating pairs: maps of that update are applied to what comes from the
+pair, from i and from j apart, and everything goes through in pieces, or by the one kernel of
+``fused_pairs.py``. The last block and update are computed only for residues that are read.
 """
 
 from __future__ import annotations
@@ -39,6 +38,8 @@ if TYPE_CHECKING:
     import torch
     from torch import nn
     from torch.nn import functional
+
+    from counterprobe.models.proteins.fused_pairs import FusedUpdate
 else:
     torch = load_extra("torch", "torch", "a torch model", package="PyTorch")
     nn, functional = torch.nn, torch.nn.functional
@@ -127,6 +128,7 @@ class PointAttention(nn.Module):
         pairs: torch.Tensor,
         frames: Frames,
         rows: torch.Tensor | None = None,
+        bias: torch.Tensor | None = None,
     ) -> tuple[torch.Tensor, torch.Tensor]:
         """Return what residues read, shape ``(B, R, width)``, and attention, ``(B, H, R, L)``.
 
@@ -138,6 +140,8 @@ class PointAttention(nn.Module):
         frames : Frames
         rows : Tensor of int, shape (R,), optional
             The residues that read; all of them by default, R = L.
+        bias : Tensor, shape (B, H, R, L), optional
+            What pairs add to scores, where it is known already.
         """
         batch, _, width = hidden.shape
         share = width // self.heads
@@ -167,7 +171,8 @@ class PointAttention(nn.Module):
         keys = [key, offered.flatten(-2), there, total, own[..., None]]
         scores = torch.cat(queries, -1).transpose(1, 2) @ torch.cat(keys, -1).permute(0, 2, 3, 1)
         scores -= (NUM_POINTS / 2) * weight[:, None] * readers.square
-        scores += self.pair_bias(pairs).movedim(-1, -3) / math.sqrt(3)
+        bias = self.pair_bias(pairs).movedim(-1, -3) if bias is None else bias
+        scores.add_(bias, alpha=1 / math.sqrt(3))
         if readers.barred is not None:
             scores.masked_fill_(readers.barred, -torch.inf)
         weights = scores.softmax(dim=-1)
@@ -195,7 +200,8 @@ def _read_pairs(weights: torch.Tensor, pairs: torch.Tensor) -> torch.Tensor:
     """Return the pairs of each residue, averaged by attention: shape (B, R, H, pair_width)."""
     batch, heads, num_rows, length = weights.shape
     if pairs.ndim == 4:
-        return weights.transpose(1, 2) @ pairs
+        read = weights.to(pairs.dtype).transpose(1, 2) @ pairs
+        return read.to(weights.dtype)
     # All states share them: as one product a residue, without a copy for each state.
     by_row = weights.permute(2, 0, 1, 3).reshape(num_rows, batch * heads, length)
     return (by_row @ pairs).view(num_rows, batch, heads, pairs.shape[-1]).transpose(0, 1)
@@ -249,15 +255,8 @@ class PairUpdate(nn.Module):
         num_rows, length, width = pairs.shape[-3:]
         is_shared = pairs.ndim == 3
         updated = pairs.new_empty((batch, *pairs.shape)) if is_shared else pairs
-        embedded = self.embed(hidden)
-        half = embedded.shape[-1]
         first, last = self.first.weight, self.last.weight
-        # What both residues add to the first map and to the last, each by itself.
-        own = embedded if rows is None else embedded[:, rows]
-        mine = functional.linear(own, first[:, width : width + half], self.first.bias)
-        others = functional.linear(embedded, first[:, width + half :])
-        mine_last = functional.linear(own, last[:, width : width + half], self.last.bias)
-        others_last = functional.linear(embedded, last[:, width + half :])
+        mine, others, mine_last, others_last = self.by_residue(hidden, rows)
         most = HOST_PAIRS if hidden.device.type == "cpu" else DEVICE_PAIRS
         for states, piece in _pieces(batch, num_rows, length, most):
             old = pairs[None, piece] if is_shared else pairs[states, piece]
@@ -269,6 +268,19 @@ class PairUpdate(nn.Module):
             _add_map(new, inner, last)
             updated[states, piece] = self.norm(new)
         return updated
+
+    def by_residue(
+        self, hidden: torch.Tensor, rows: torch.Tensor | None
+    ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
+        """Return what both residues add to the first map and to the last, each by itself."""
+        embedded, half = self.embed(hidden), self.embed.out_features
+        own = embedded if rows is None else embedded[:, rows]
+        maps = (self.first, self.last)
+        mine, mine_last = (
+            functional.linear(own, one.weight[:, -2 * half : -half], one.bias) for one in maps
+        )
+        others, others_last = (functional.linear(embedded, one.weight[:, -half:]) for one in maps)
+        return mine, others, mine_last, others_last
 
 
 def _add_map(total: torch.Tensor, part: torch.Tensor, weight: torch.Tensor) -> None:
@@ -300,6 +312,7 @@ class Block(nn.Module):
         self.transition = Transition(wide)
         self.narrow = nn.Linear(wide, sizes.width) if sizes.widening > 1 else nn.Identity()
         self.pairs = None if is_last else PairUpdate(sizes)
+        self.fused: FusedUpdate | None = None
 
     def forward(
         self,
@@ -308,27 +321,31 @@ class Block(nn.Module):
         frames: Frames,
         *,
         rows: torch.Tensor | None,
+        bias: torch.Tensor | None,
         next_rows: torch.Tensor | None,
         fast_pairs: bool,
-    ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-        """Return the next hidden states of residues and of pairs, and attention.
+    ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor | None, torch.Tensor]:
+        """Return the next states of residues and of pairs, the next bias if known, attention.
 
         Parameters
         ----------
-        hidden, pairs, frames, rows
+        hidden, pairs, frames, rows, bias
             As for :class:`PointAttention`.
         next_rows : Tensor of int, shape (R,), optional
             The residues that the next block reads; all of them by default.
         fast_pairs : bool
             See :class:`Network`.
         """
-        seen, weights = self.attention(hidden, pairs, frames, rows)
+        seen, weights = self.attention(hidden, pairs, frames, rows, bias)
+        bias = None
         hidden = self.norm((hidden if rows is None else hidden[:, rows]) + seen)
         hidden = self.narrow(self.transition(self.widen(hidden)))
-        if self.pairs is not None:
+        if self.fused is not None:
+            pairs, bias = self.fused(hidden, pairs, next_rows)
+        elif self.pairs is not None:
             with matrix_precision(short=fast_pairs):
                 pairs = self.pairs(hidden, pairs, next_rows)
-        return hidden, pairs, weights
+        return hidden, pairs, bias, weights
 
 
 class Network(nn.Module):
@@ -380,19 +397,21 @@ class Network(nn.Module):
         fast_pairs : bool
             Whether pairs are updated in the shorter format of a GPU's matrix units.
         rows : Tensor of int, shape (R,), optional
-            The residues whose logits are wanted; all of them by default, R = L.
+            The residues whose logits are wanted; all of them by default.
         attention : list, optional
             Where the attention of every block goes, shape (B, H, L, L), where it is wanted.
         """
         last = len(self.blocks) - 1
         if last == 0 and rows is not None:
             pairs = pairs[rows]
+        bias = None
         for number, block in enumerate(self.blocks):
-            hidden, pairs, weights = block(
+            hidden, pairs, bias, weights = block(
                 hidden,
                 pairs,
                 frames,
                 rows=rows if number == last else None,
+                bias=bias,
                 next_rows=rows if number == last - 1 else None,
                 fast_pairs=fast_pairs,
             )
