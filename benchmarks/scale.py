@@ -5,9 +5,10 @@
 
 Sizes are powers of two, the small ones first. Each sampler goes on to the next size until a run
 would take longer than ``--seconds`` (ten minutes). Every run is a process of its own, so that its
-memory is its own; it warms up on a small law before its clock starts. The file is written after
-each run, and the same command goes on where it was stopped: what is in the file is not measured
-again, unless it was cut off by a lower limit than now. ``make tables`` writes docs/scale.md.
+memory is its own; everything is compiled before, and it warms up on a small law before its clock
+starts. The file is written after each run, and the same command goes on where it was stopped: what
+is in the file is not measured again, unless it was cut off by a lower limit than now. ``make
+tables`` writes docs/scale.md.
 
 ``compressed`` stands here three times: the decoder under both assumptions, and the regression
 screen. ``packed`` is the cheapest of the grids that were made by hand for each family (preset
@@ -165,6 +166,9 @@ def main() -> None:
         family, length, name = told.one
         print(json.dumps(measure(family, int(length), name)))
         return
+    for name in told.samplers:  # what is compiled is kept on disk, whoever compiles it
+        subprocess.run([sys.executable, __file__, "--one", told.families[0], str(WARM), name],
+                       capture_output=True, check=True)  # fmt: skip
     rows = continued(told.json)
     over: set[tuple[str, str]] = set()
     for power in range(told.least, told.most + 1):

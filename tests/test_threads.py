@@ -114,3 +114,29 @@ def test_children_get_one_thread_and_the_environment_comes_back(monkeypatch) -> 
     assert child.stdout.split() == ["1", "1"]
     assert os.environ["OMP_NUM_THREADS"] == "7"
     assert "MKL_NUM_THREADS" not in os.environ
+
+
+def test_work_is_watched_and_ended_by_ctrl_c():
+    begun, ended = threading.Event(), threading.Event()
+    looks = []
+
+    def work() -> None:
+        begun.set()
+        assert ended.wait(30)
+
+    def look() -> None:
+        looks.append(threading.current_thread())
+        if len(looks) == 2:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        threads.run_watched(work, look, ended.set)
+    assert begun.is_set() and looks == [threading.current_thread()] * 2
+
+
+def test_what_watched_work_raises_is_raised_here():
+    def work() -> None:
+        raise ValueError("no")
+
+    with pytest.raises(ValueError, match="no"):
+        threads.run_watched(work, lambda: None, lambda: None)

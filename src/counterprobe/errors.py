@@ -30,6 +30,20 @@ class Infeasible(CounterprobeError):
     """A rule cannot start or go on; it becomes a result's stop, not a crash."""
 
 
+class Interrupted(KeyboardInterrupt):
+    """Ctrl-C ended a search; what was found until then is kept.
+
+    Attributes
+    ----------
+    found : object
+        Of ``discover``, a structure of which nothing is certified; of a screen, its findings.
+    """
+
+    def __init__(self, message: str, found: object) -> None:
+        super().__init__(message)
+        self.found = found
+
+
 class InfeasibleWarning(UserWarning):
     """A run made submissions and drew nothing: the text says why, and what to try."""
 

@@ -53,21 +53,35 @@ def _bar(
 @contextmanager
 def run_progress(label: str) -> Iterator[Callable[[Progress], None]]:
     """Show how a run goes: what it yields is called with every :class:`Progress`."""
-    said = TextColumn("masks committed, {task.fields[submissions]}")
-    columns = (MofNCompleteColumn(), said, TimeElapsedColumn())
-    with _bar(label, *columns, submissions=_submissions(0)) as update:
+    columns = (MofNCompleteColumn(), TextColumn("{task.fields[said]}"), TimeElapsedColumn())
+    with _bar(label, *columns, said=_submissions(0)) as update:
 
         def show(progress: Progress) -> None:
+            done, what = _standing(progress)
             paid = _submissions(progress.ledger.total)
-            done = f"{progress.committed:,} of {progress.masked:,} masks committed"
             update(
-                lambda: f"still running, {done}, {paid}",
+                lambda: f"still running, {done:,} of {progress.masked:,} {what}, {paid}",
                 total=progress.masked,
-                completed=progress.committed,
-                submissions=paid,
+                completed=done,
+                said=f"{what}, {paid}",
             )
 
         yield show
+
+
+def _standing(progress: Progress) -> tuple[int, str]:
+    """Return how many masks are done, and what that means: committed, or explained so far."""
+    standing = progress.standing
+    if standing is None:
+        return progress.committed, "masks committed"
+    left = standing.seconds_left
+    said = [
+        f"stage {standing.stage!r}",
+        *([] if left is None else [f"about {_duration(left)} left"]),
+    ]
+    if standing.resolved is None:
+        return progress.committed, ", ".join(["masks committed", *said])
+    return standing.resolved, ", ".join(["positions explained", *said])
 
 
 def _submissions(count: int) -> str:

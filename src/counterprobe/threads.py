@@ -10,11 +10,20 @@ from __future__ import annotations
 import itertools
 import os
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from functools import lru_cache
 
-__all__ = ["num_threads", "one_thread_for_children", "run_in_parts", "set_num_threads"]
+__all__ = [
+    "num_threads",
+    "one_thread_for_children",
+    "run_in_parts",
+    "run_watched",
+    "set_num_threads",
+]
+
+# Seconds between two looks at work that another thread does.
+LOOK = 0.5
 
 _limit: list[int] = []
 
@@ -84,3 +93,30 @@ def run_in_parts(work: Callable[[int, int], None], num_items: int, *, least: int
     work(bounds[0], bounds[1])
     for future in futures:
         future.result()
+
+
+def run_watched(
+    work: Callable[[], None], look: Callable[[], None], stop: Callable[[], None]
+) -> None:
+    """Do long compiled work in another thread, while this one looks on and hears Ctrl-C.
+
+    A kernel does not return to Python before it is done, so that a signal would wait for it.
+
+    Parameters
+    ----------
+    work : callable
+        Releases the interpreter lock most of the time.
+    look : callable
+        Called now and then, in this thread.
+    stop : callable
+        Asks the work to end early; called once, before a ``KeyboardInterrupt`` is passed on.
+    """
+    with ThreadPoolExecutor(max_workers=1, thread_name_prefix="counterprobe work") as pool:
+        done = pool.submit(work)
+        try:
+            while not wait([done], timeout=LOOK).done:
+                look()
+        except KeyboardInterrupt:
+            stop()
+            raise
+        done.result()

@@ -1,6 +1,9 @@
 """``counterprobe discover``: what it finds, keeps and draws, and what it refuses."""
 
 import json
+import signal
+import subprocess
+import sys
 from functools import partial
 
 import numpy as np
@@ -9,6 +12,7 @@ import pytest
 import command_line
 import counterprobe as cp
 import counterprobe.cli.discover as module
+from counterprobe.discovery import load_structure
 from counterprobe.models import TorchOracle
 
 MODEL = ("--model", "sapiens-heavy", "--device", "cpu")
@@ -199,3 +203,87 @@ def test_bad_input_is_refused_before_anything_is_evaluated(unasked, arguments, m
 )
 def test_settings_that_a_screen_does_not_have_are_refused(arguments, message):
     assert message in refused(*PATH, *arguments)
+
+
+# ----- Ctrl-C -------------------------------------------------------------------------------
+
+# The command line, standing still at the end of the stage of probes that its first word counts.
+STANDING_STILL = """
+import os, signal, sys, time
+from counterprobe.cli.main import main
+from counterprobe.run.unmasking import Unmasking
+
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a background shell may ignore it
+plain, left = Unmasking.stage, [int(sys.argv.pop(1))]
+
+def stage(run, requests, consume):
+    left[0] -= 1
+    plain(run, requests, consume)
+    if left[0] == 0:
+        print("standing still", file=sys.stderr, flush=True)
+        time.sleep(300)
+
+Unmasking.stage = stage
+sys.exit(main())
+"""
+
+
+def interrupted(stage: int, *words: object) -> str:
+    """Send a real SIGINT to a command that stands still; return what it said at its end."""
+    command = [sys.executable, "-c", STANDING_STILL, str(stage), *map(str, words)]
+    running = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    try:
+        for line in running.stderr:
+            if "standing still" in line:
+                break
+        else:
+            pytest.fail("the command ended before it was interrupted")
+        running.send_signal(signal.SIGINT)
+        output, errors = running.communicate(timeout=120)
+    finally:
+        running.kill()
+        running.wait()
+    assert running.returncode == 130
+    assert "Traceback" not in errors and output == ""
+    return errors.strip().splitlines()[-1]
+
+
+@pytest.mark.parametrize("method", ["exact", "soft"])
+def test_what_was_found_before_ctrl_c_is_kept(tmp_path, method):
+    file, log = tmp_path / "found.npz", tmp_path / "found.log"
+    words = ["--family", "path", "--n", 300, "--target-seed", 196, "--mode", method]
+    words += ["--probes", 256, "--n", 40] if method == "soft" else []
+    words += ["--out", file, "--checkpoint", log]
+    said = interrupted(4 if method == "exact" else 2, "discover", *words)
+    assert said.startswith("counterprobe: interrupted")
+    assert f"what was found is in {file}" in said and "repeat the command" in said
+    found = load_structure(file)
+    law = cp.families.path(300, 196)
+    true = {tuple(edge) for edge in np.sort(law.edges, axis=1).tolist()}
+    assert found.ledger.probes > 0 and found.ledger.commits == 0
+    if method == "exact":
+        # Edges are there, and nothing is certified by them: all is committed singly.
+        assert "nothing is certified" in found.reason
+        assert len(found.unresolved) == 300 and len(found.order.batches) == 300
+        assert len(true & {tuple(edge) for edge in found.edges.tolist()}) > 100
+        assert "uncertified" in found.lines()[0]
+        drawn = cp.sample(law.oracle(), found, 1, seed=1, progress=False)
+        assert cp.evaluation.batch_kl(law, drawn.results[0]).value == 0
+    else:
+        assert 0 < found.num_probes < found.ledger.probes
+    # The same command goes on with the replies that were kept, and pays for none of them again.
+    whole = record_of(*words)
+    assert whole["faults"]["replayed"] == found.ledger.total
+    assert whole["faults"]["asked"] > 0
+    assert whole["total"] == whole["faults"]["replayed"] + whole["faults"]["asked"]
+    assert method == "soft" or (whole["unresolved"], whole["edges"]) == (0, 299)
+
+
+def test_where_nothing_is_to_be_kept_ctrl_c_says_how_it_would_be(monkeypatch):
+    def stage(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(cp.Unmasking, "stage", stage)
+    result = invoke(*PATH, "--mode", "exact")
+    assert result.exit_code == 130
+    assert result.stderr.strip().endswith("--out would have kept what was found")

@@ -7,6 +7,7 @@ import stat
 import subprocess
 import sys
 import threading
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -166,6 +167,22 @@ def test_an_unwatched_run_says_once_that_it_is_still_going(capsys, monkeypatch):
     assert captured.out == ""
     (line,) = captured.err.splitlines()
     assert line == "counterprobe: packed: still running, 1 of 4 masks committed, 1 submission"
+
+
+@pytest.mark.parametrize(
+    ("standing", "said"),
+    [
+        (("first", 3, 200.0), "3 of 4 positions explained, stage 'first', about 3 min left"),
+        (("first", 0, None), "0 of 4 positions explained, stage 'first'"),
+        (("soft", None, 7.0), "0 of 4 masks committed, stage 'soft', about 7 s left"),
+    ],
+)
+def test_an_unwatched_search_says_how_far_it_is(capsys, monkeypatch, standing, said):
+    monkeypatch.setattr(progress, "PATIENCE", 0.0)
+    with output.run_progress("discover") as update:
+        update(replace(progress_of(0), standing=cp.run.Standing(*standing)))
+    line = capsys.readouterr().err.strip()
+    assert line == f"counterprobe: discover: still running, {said}, 0 submissions"
 
 
 def test_a_short_run_says_nothing(capsys):

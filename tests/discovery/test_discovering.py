@@ -140,3 +140,51 @@ def test_too_little_to_screen_is_told_as_nothing(tmp_path, law, mode):
     trace, found = told(tmp_path, law.oracle(), mode=mode, given=given)
     assert not events(trace, "preprocess") and not events(trace, "probe")
     assert trace.end["ledger"]["total"] == found.ledger.total == 0
+
+
+# ----- Progress, and Ctrl-C ------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("method", ["auto", "regression"])
+def test_a_search_says_its_stage_what_it_has_resolved_and_the_time_left(method):
+    law = cp.families.path(200, 196)
+    heard: list[cp.run.Progress] = []
+    settings = cp.discovery.CompressedSettings(method=method)
+    found = cp.discover(law.oracle(), settings=settings, progress=heard.append)
+    standings = [now.standing for now in heard if now.standing is not None]
+    assert {"first", "rehearse"} <= {now.stage for now in standings}
+    assert standings[0].resolved == 0 and standings[0].seconds_left is None
+    assert standings[-1].resolved == 200 and standings[-1].seconds_left < 1
+    assert heard[-1].ledger == found.ledger
+    # A sampler that commits afterwards says how much of it is committed.
+    heard.clear()
+    run = cp.Unmasking(law.oracle(), progress=heard.append)
+    cp.samplers.Compressed(method=method)(run, STREAMS)
+    assert heard[-1].standing is None and heard[-1].committed == 200
+    assert any(now.standing is not None for now in heard)
+
+
+@pytest.mark.parametrize("probes", [0, 30, 60])
+@pytest.mark.parametrize("mode", ["exact", "soft"])
+def test_ctrl_c_keeps_what_was_found(mode, probes):
+    law = cp.families.matching(100, 196)
+
+    def stop(now: cp.run.Progress) -> None:
+        if now.ledger.probes >= max(probes, 1) or (probes == 0 and now.standing is not None):
+            raise KeyboardInterrupt
+
+    soft = {"probes": 128, "first": 16} if mode == "soft" else {}
+    with pytest.raises(KeyboardInterrupt) as raised:
+        cp.discover(law.oracle(), STREAMS, mode=mode, progress=stop, **soft)
+    if mode == "soft" and probes == 0:
+        assert not isinstance(raised.value, cp.errors.Interrupted)  # nothing was read to its end
+        return
+    found = raised.value.found
+    true = {tuple(edge) for edge in np.sort(law.edges, axis=1).tolist()}
+    right = [tuple(edge) in true for edge in found.edges.tolist()]
+    if mode == "soft":
+        assert found.num_probes == {30: 16, 60: 32}[probes] <= found.ledger.probes
+        return
+    assert len(found.unresolved) == 100 and found.ledger.probes >= probes
+    assert f"interrupted after {found.ledger.probes} probes" in found.reason
+    assert sum(right) == {0: 0, 30: 50, 60: 50}[probes]

@@ -19,7 +19,7 @@ from counterprobe.discovery import discover as find_structure
 from counterprobe.discovery.discovering import discovery_record
 from counterprobe.discovery.soft import SoftSettings
 from counterprobe.engines import ShardedOracle
-from counterprobe.errors import Infeasible
+from counterprobe.errors import Infeasible, Interrupted
 from counterprobe.infilling.task import Task, about_task, make_task
 from counterprobe.planning import plan_for
 from counterprobe.plots import check_picture, plot_structure
@@ -126,9 +126,12 @@ def discover(
         trace.recorder(about) as recorder,
         runs.oracle_chain(task.oracle, faults, {**known, **determined.terms}, where) as chain,
     ):
-        found = find_structure(
-            chain.oracle, streams, progress=progress, listener=recorder, **asking
-        )
+        try:
+            found = find_structure(
+                chain.oracle, streams, progress=progress, listener=recorder, **asking
+            )
+        except Interrupted as stop:
+            raise KeyboardInterrupt(_kept(stop, out)) from None
     seconds = time.perf_counter() - started
     if out is not None:
         found.save(out)
@@ -156,6 +159,15 @@ def _saying_written(console: Console, trace: str | None) -> Iterator[None]:
     except Infeasible:
         output.say_written(console, trace)
         raise
+
+
+def _kept(stop: Interrupted, out: str | None) -> str:
+    """Write what an interrupted search had found, if it is to be kept; say what and where."""
+    if out is None:
+        return f"{stop}; --out would have kept what was found"
+    assert isinstance(stop.found, (Structure, SoftStructure))
+    stop.found.save(out)
+    return f"{stop}; what was found is in {out}"
 
 
 def _spelled(task: Task) -> list[str]:

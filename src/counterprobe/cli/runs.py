@@ -165,9 +165,10 @@ def oracle_chain(
         kept = kept_in(faults)
         try:
             yield Chain(logged, retrying, logged)
-        except KeyboardInterrupt:
+        except KeyboardInterrupt as stop:
             done = logged.num_replayed + logged.num_asked
-            raise KeyboardInterrupt(f"interrupted after {done:,} submissions{kept}") from None
+            said = str(stop) or f"interrupted after {done:,} submissions"
+            raise KeyboardInterrupt(f"{said}{kept}") from None
         except (CheckpointError, StructureError):
             raise  # nothing to go on from
         except Exception:

@@ -3,28 +3,26 @@
 from __future__ import annotations
 
 import os
-import time
-from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
+from collections.abc import Callable
+from dataclasses import asdict
 from typing import Any, Literal, get_args, overload
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from counterprobe.arrays import StateArray
 from counterprobe.discovery.compressed import CompressedSettings, Findings, compressed_screen
 from counterprobe.discovery.compressed.findings import Sample, arbitrary_tokens, refuse_empty
+from counterprobe.discovery.running import DiscoveryRuns
 from counterprobe.discovery.soft import SoftFindings, SoftSettings, soft_screen
 from counterprobe.discovery.soft.screen import EnoughForPlans
 from counterprobe.discovery.structure import file
 from counterprobe.discovery.structure.soft import SOFT_KIND, SoftStructure
 from counterprobe.discovery.structure.structure import KIND, Structure, no_terms
-from counterprobe.errors import Infeasible
+from counterprobe.errors import Infeasible, Interrupted
 from counterprobe.oracles import Oracle, as_oracle
-from counterprobe.run.ledger import Ledger, Right
-from counterprobe.run.listening import Listener, Opening
+from counterprobe.run.ledger import Ledger
+from counterprobe.run.listening import Listener
 from counterprobe.run.record import OracleIdentity, RunRecord
-from counterprobe.run.transcript import Event
 from counterprobe.run.unmasking import Progress, Unmasking
 from counterprobe.streams import Streams, versions
 
@@ -123,6 +121,12 @@ def discover(
         Soft mode: settings by name, such as ``probes=128``. Without a number of ``probes`` or
         whole settings, more are submitted while they make plans cheaper, 512 at most.
 
+    Raises
+    ------
+    Interrupted
+        Ctrl-C; a ``KeyboardInterrupt`` whose ``found`` is the structure so far: strengths by the
+        probes that were read, or edges of which none is certified.
+
     Examples
     --------
     >>> import counterprobe as cp
@@ -153,8 +157,13 @@ def discover(
         return Unmasking(oracle, given=given, progress=progress, listener=hears)
 
     with oracle.running(record.terms):
-        runs = _Runs(listener, new_run, seeds, record.settings)
-        return _discovered(runs, seeds, mode, settings, fallback, soft)
+        runs = DiscoveryRuns(listener, new_run, seeds, record.settings)
+        try:
+            return _discovered(runs, seeds, mode, settings, fallback, soft)
+        except Interrupted as stop:
+            raise Interrupted(
+                str(stop), _cut_short(runs, stop.found, settings, soft, seeds)
+            ) from None
 
 
 def discovery_record(
@@ -185,7 +194,7 @@ def discovery_record(
 
 
 def _discovered(
-    runs: _Runs,
+    runs: DiscoveryRuns,
     seeds: Streams,
     mode: Mode,
     settings: CompressedSettings | SoftSettings | None,
@@ -219,98 +228,10 @@ def load_structure(path: str | os.PathLike[str]) -> Structure | SoftStructure:
     return SoftStructure(**values) if kind is SOFT_KIND else Structure(**values)
 
 
-# ----- Runs, one after the other ------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class _Ended:
-    """How a discovery ended, as listeners hear it."""
-
-    ledger: Ledger
-    stop: str
-    reason: str
-    seconds: float
-    state: StateArray
-    notes: tuple[str, ...]
-    rights: Right = Right.NONE
-
-
-class _Runs:
-    """Opens the runs of one discovery, and tells whoever listens how it begins and ends.
-
-    Nothing is committed, so no sampler speaks for the run. Where a second screen follows a first
-    that was in vain, it has a run of its own, whose account goes on where that of the first ended.
-
-    Attributes
-    ----------
-    run : Unmasking
-        Of the screen at hand.
-    spent : Ledger
-        What earlier screens were charged.
-    """
-
-    def __init__(
-        self,
-        listener: Listener | None,
-        new_run: Callable[[Listener | None], Unmasking],
-        streams: Streams,
-        settings: Mapping[str, Any],
-    ) -> None:
-        self._listener = listener
-        self._new_run = new_run
-        self._started = time.perf_counter()
-        self.spent = Ledger()
-        self.run = new_run(listener)
-        if listener is not None:
-            listener.opened(Opening.of(self.run, streams, "discover", settings, "discover"))
-
-    @property
-    def ledger(self) -> Ledger:
-        """What all screens were charged."""
-        return self.spent + self.run.ledger
-
-    def start_again(self, why: str) -> None:
-        """Open another run, for another screen.
-
-        Parameters
-        ----------
-        why : str
-            A sentence for people.
-        """
-        self.run.transcript.note("message", text=why)
-        self.spent = self.ledger
-        listener = self._listener
-        self.run = self._new_run(None if listener is None else _Continued(listener, self.spent))
-
-    def close(self, stop: str, reason: str, *notes: str) -> None:
-        """Say how it ended."""
-        if self._listener is not None:
-            seconds = time.perf_counter() - self._started
-            self._listener.closed(
-                _Ended(self.ledger, stop, reason, seconds, self.run.state, notes)
-            )
-
-
-class _Continued:
-    """A listener that follows a later screen, whose account is added to what was spent."""
-
-    def __init__(self, listener: Listener, spent: Ledger) -> None:
-        self._listener = listener
-        self._spent = spent
-        # Everything but the account is told as it is.
-        self.opened, self.closed = listener.opened, listener.closed
-        self.announced, self.noted = listener.announced, listener.noted
-        self.replied, self.settled = listener.replied, listener.settled
-
-    def charged(self, event: Event, ledger: Ledger) -> None:
-        """Hear that a stage has closed, after all that was spent before."""
-        self._listener.charged(event, self._spent + ledger)
-
-
 # ----- Exact --------------------------------------------------------------------------------
 
 
-def _require_something(findings: Findings, runs: _Runs) -> None:
+def _require_something(findings: Findings, runs: DiscoveryRuns) -> None:
     """Refuse findings that certify nothing; whoever listens hears why."""
     try:
         refuse_empty(findings, runs.run.residual)
@@ -320,14 +241,40 @@ def _require_something(findings: Findings, runs: _Runs) -> None:
 
 
 def _exact(
-    runs: _Runs, findings: Findings, settings: CompressedSettings, seeds: Streams
+    runs: DiscoveryRuns, findings: Findings, settings: CompressedSettings, seeds: Streams
 ) -> Structure:
-    """Return what a compressed screen certified."""
+    """Return what a compressed screen certified, and say that it is over."""
     run = runs.run
     run.transcript.note("terminal", edges=findings.edges, is_resolved=findings.is_resolved)
     num_open = len(run.residual) - int(findings.is_resolved[run.residual].sum())
     reason = f"edges certified: {len(findings.edges)}; positions left unresolved: {num_open}"
     runs.close("discovered", reason, *filter(None, [findings.reason, findings.handover]))
+    return _structure(run, findings, settings, seeds)
+
+
+def _cut_short(
+    runs: DiscoveryRuns,
+    found: object,
+    settings: CompressedSettings | SoftSettings | None,
+    soft: dict[str, Any],
+    seeds: Streams,
+) -> Structure | SoftStructure:
+    """Return what an interrupted screen had found, and say that it is over."""
+    run = runs.run
+    if isinstance(found, SoftFindings):
+        about = _about(run, _soft_settings(settings, soft), seeds)
+        runs.close("interrupted", f"edges estimated: {len(found.edges)}")
+        return soft_structure(run, found, runs.ledger, about)
+    assert isinstance(found, Findings)
+    assert not isinstance(settings, SoftSettings)
+    runs.close("interrupted", found.reason)
+    return _structure(run, found, settings or CompressedSettings(), seeds)
+
+
+def _structure(
+    run: Unmasking, findings: Findings, settings: CompressedSettings, seeds: Streams
+) -> Structure:
+    """Return what a compressed screen found, as a structure."""
     sample = findings.sample or Sample.empty(run.length)
     return Structure(
         given=run.state,
@@ -395,7 +342,9 @@ def _soft_settings(
     return SoftSettings(**{"probes": 512, **named})
 
 
-def _soft(runs: _Runs, settings: SoftSettings, is_fixed: bool, seeds: Streams) -> SoftStructure:
+def _soft(
+    runs: DiscoveryRuns, settings: SoftSettings, is_fixed: bool, seeds: Streams
+) -> SoftStructure:
     """Run the soft screen and return what it found."""
     run = runs.run
     is_enough = None if is_fixed else EnoughForPlans(run, seeds.decisions)

@@ -185,7 +185,8 @@ class _Account:
         """Tell of a part as a part of the whole."""
         if self._tell is not None:
             committed = self.num_drawn * self.masked + now.committed
-            self._tell(Progress(now.operation, committed, self.most, self.spent + now.ledger))
+            ledger = self.spent + now.ledger
+            self._tell(replace(now, committed=committed, masked=self.most, ledger=ledger))
 
     def choice(self, sampler: str, why: str, price: Price | None = None) -> Choice:
         """Return what was chosen."""

@@ -9,3 +9,4 @@ from counterprobe.run.lockstep import Lockstep as Lockstep
 from counterprobe.run.transcript import Level as Level
 from counterprobe.run.unmasking import Progress as Progress
 from counterprobe.run.unmasking import Request as Request
+from counterprobe.run.unmasking import Standing as Standing

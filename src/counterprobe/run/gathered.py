@@ -388,6 +388,8 @@ class Tally:
             self._committed += progress.committed - int(self._known[sequence])
             self._known[sequence] = progress.committed
             ledger = self._whole.ledger
-            self._tell(Progress(progress.operation, self._committed, self._masked, ledger))
+            self._tell(
+                replace(progress, committed=self._committed, masked=self._masked, ledger=ledger)
+            )
 
         return update

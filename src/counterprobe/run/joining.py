@@ -17,7 +17,6 @@ from counterprobe.arrays import FloatArray, IntArray
 from counterprobe.run.batches import SampleBatch
 from counterprobe.run.gathered import Tell
 from counterprobe.run.ledger import Ledger
-from counterprobe.run.unmasking import Progress
 from counterprobe.states import MASK
 
 __all__ = ["Portion", "draw_in_portions", "joined", "portions"]
@@ -108,7 +107,7 @@ def draw_in_portions(
 def _shifted(tell: Tell, done: int, masked: int, before: Ledger) -> Tell:
     """Return what tells of a portion as a part of the whole."""
     return lambda now: tell(
-        Progress(now.operation, done + now.committed, masked, before + now.ledger)
+        replace(now, committed=done + now.committed, masked=masked, ledger=before + now.ledger)
     )
 
 

@@ -34,11 +34,12 @@ from counterprobe.run.drawing import (
 from counterprobe.run.history import History
 from counterprobe.run.ledger import Ledger, Right
 from counterprobe.run.listening import Listener
+from counterprobe.run.standing import Progress, Standing
 from counterprobe.run.transcript import Event, Level, Operation, Transcript
 from counterprobe.states import MASK, as_states, check_batch
 from counterprobe.streams import CommitNoise, Streams, require_streams
 
-__all__ = ["Consume", "Memory", "Observe", "Progress", "Request", "Unmasking"]
+__all__ = ["Consume", "Memory", "Observe", "Progress", "Request", "Standing", "Unmasking"]
 
 T = TypeVar("T")
 Observe = Callable[[IntArray, Rows], object]
@@ -64,27 +65,6 @@ class Request:
     readouts: Readouts
     label: Any = None
     refusals: Refusals | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Progress:
-    """Where a run stands; what a progress callback receives.
-
-    Attributes
-    ----------
-    operation : str
-        ``"preprocess"``, ``"probe"``, ``"commit"`` or ``"remask"``.
-    committed, masked : int
-        Positions that the run has committed (fewer after masking again), of those that were
-        masked when it began; given context is in neither. Of many sequences, their sums.
-    ledger : Ledger
-        Charges so far.
-    """
-
-    operation: str
-    committed: int
-    masked: int
-    ledger: Ledger
 
 
 Consume = Callable[[Request, Rows], None]
@@ -157,6 +137,7 @@ class Unmasking:
         self._temperature = as_temperature(temperature)
         self._sequence = whole_number("sequence", sequence)
         self._progress = progress
+        self._standing: Standing | None = None
         self._streams: Streams | None = None
         self._draw = draw
         self._memory = memory
@@ -728,9 +709,16 @@ class Unmasking:
         tell = None if self._progress is None else self._report
         return self._door.stage(operation, tell, self._history.fingerprint)
 
+    def stand(self, standing: Standing) -> None:
+        """Say where a search for structure stands; whoever follows the progress hears it."""
+        self._standing = standing
+        self._report("probe")
+
     def _report(self, operation: Operation, open_probes: int = 0) -> None:
+        if operation not in ("preprocess", "probe"):
+            self._standing = None  # a search ends with the first commit
         if self._progress is not None:
             ledger = self.ledger.charge(probes=open_probes)
             committed = self._history.num_known - self._history.num_given
             masked = self.length - self._history.num_given
-            self._progress(Progress(operation, committed, masked, ledger))
+            self._progress(Progress(operation, committed, masked, ledger, self._standing))

@@ -10,6 +10,8 @@ that was missed; ``docs/compressed.md`` has the argument.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from counterprobe.arrays import BoolArray, IntArray
@@ -35,6 +37,7 @@ from counterprobe.discovery.compressed.implied import fitted_terms
 from counterprobe.discovery.compressed.neighbourhoods import Validated
 from counterprobe.discovery.compressed.peeling.screen import PeelingScreen
 from counterprobe.discovery.compressed.stages import ScreenStages
+from counterprobe.errors import Interrupted
 from counterprobe.run.unmasking import Unmasking
 from counterprobe.streams import Decisions
 
@@ -74,11 +77,18 @@ def compressed_screen(
     ------
     Infeasible
         If the oracle refuses a probe as impossible.
+    Interrupted
+        If Ctrl-C ends it; the findings so far are kept.
     """
     if len(run.residual) < 2 or run.vocab_size == 1:
         return nothing_to_find(run.length)
     with arbitrary_tokens():
-        return _CompressedScreen(run, decisions, settings).discover()
+        screen = _CompressedScreen(run, decisions, settings)
+        try:
+            return screen.discover()
+        except KeyboardInterrupt:
+            found = screen.cut_short()
+            raise Interrupted(found.reason, found) from None
 
 
 class _CompressedScreen(ScreenStages):
@@ -98,6 +108,7 @@ class _CompressedScreen(ScreenStages):
         self.is_spent = False
         self.num_compared = self.num_layered = 0
         self.is_rough = np.zeros(run.length, dtype=np.bool_)
+        self.peeling: PeelingScreen | None = None
 
     @property
     def num_probes(self) -> int:
@@ -121,13 +132,14 @@ class _CompressedScreen(ScreenStages):
         handover = ""
         if self.num_choices >= 2:
             if self.settings.method == "auto":
-                peeling = PeelingScreen(self, self.max_probes)
+                self.peeling = peeling = PeelingScreen(self, self.max_probes)
                 decoded = peeling.discover()
                 if decoded is not None:
                     return decoded
                 handover = peeling.handover
                 peeling.replay()
                 self.num_layered += peeling.num_rehearsed
+                self.peeling = None
             self._begin()
             self._run_batches()
             self._certify()
@@ -154,6 +166,26 @@ class _CompressedScreen(ScreenStages):
             usual_threshold=float(self.usual_threshold or 0.0),
             tolerance=self.readings.tolerance,
             handover=handover,
+        )
+
+    def cut_short(self) -> Findings:
+        """Return what is known in the middle of it: edges, of which none is certified."""
+        edges, explained = self.found.edges(), self.knowledge.is_found
+        if self.peeling is not None:
+            edges, explained = self.peeling.so_far()
+        size = len(self.residual)
+        return replace(
+            nothing_to_find(self.run.length),
+            edges=edges,
+            is_resolved=self.knowledge.is_settled.copy(),
+            num_choices=self.num_choices,
+            reason=f"interrupted after {self.run.ledger.probes:,} probes, when {len(edges):,} "
+            f"pairs explained {int(explained.sum()):,} of {size:,} positions; nothing is "
+            "certified before the end",
+            batches=tuple(self.reports),
+            sample=self.kept.sample(),
+            advice="let it finish",
+            decoder="regression" if self.peeling is None else "peeling",
         )
 
     def _begin(self) -> None:

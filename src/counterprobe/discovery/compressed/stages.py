@@ -24,7 +24,7 @@ from counterprobe.discovery.compressed.neighbourhoods import Neighbourhoods
 from counterprobe.discovery.compressed.readings import Readings
 from counterprobe.oracles import Readouts
 from counterprobe.rows import Rows
-from counterprobe.run.unmasking import Request, Unmasking
+from counterprobe.run.unmasking import Request, Standing, Unmasking
 from counterprobe.states import MASK
 from counterprobe.streams import Decisions
 
@@ -79,6 +79,26 @@ class ScreenStages:
         self.reports: list[BatchReport] = []
         self.kept = ProbeSample(run.length, self.residual, rows, decisions.generator("sample"))
         self.seconds = 0.0
+        self._began = time.perf_counter()
+
+    def tell(self, stage: str, num_open: int, probes_ahead: int) -> None:
+        """Say where the screen stands; the time that is left is by the pace so far.
+
+        Parameters
+        ----------
+        stage : str
+            What the probes at hand are for.
+        num_open : int
+            Positions that are not explained yet.
+        probes_ahead : int
+            Probes that follow when all are.
+        """
+        taken, probes = time.perf_counter() - self._began, max(self.run.ledger.probes, 1)
+        resolved = len(self.residual) - num_open
+        left = None
+        if resolved > 0:
+            left = taken * num_open / resolved + probes_ahead * self.seconds / probes
+        self.run.stand(Standing(stage, resolved, left))
 
     def _generator(self) -> np.random.Generator:
         return self.decisions.generator("compressed", len(self.reports))
@@ -117,6 +137,7 @@ class ScreenStages:
             self.kept.take(request.label - first, request.readouts, rows)
 
         self.run.transcript.announce(purpose, columns=shown)
+        self._tell(purpose)
         started = time.perf_counter()
         self.run.stage(requests(), consume)
         self.seconds += time.perf_counter() - started
@@ -134,9 +155,14 @@ class ScreenStages:
         edges, num_resolved = self.found.edges(), int(self.knowledge.is_resolved.sum())
         report = BatchReport(purpose, probes, num_resolved, num_reopened, len(edges))
         self.reports.append(report)
+        self._tell(purpose)
         if self.run.transcript.level:
             known = self.found.account()
             self.run.transcript.note("compressed", purpose=purpose, probes=probes, **known)
+
+    def _tell(self, purpose: str) -> None:
+        """Say where the regression screen stands; what is ahead of it is not foreseen."""
+        self.tell(purpose, int((~self.knowledge.is_resolved).sum()), 0)
 
     def _improve(self) -> None:
         """Search neighbourhoods until nothing more is resolved."""

@@ -305,6 +305,14 @@ class Readings:
         self.logs = np.concatenate([self.logs, room], axis=1)
         return first
 
+    def drop_last(self) -> None:
+        """Forget the last batch, which was not read to its end."""
+        kept = int((self.batch < self.num_batches - 1).sum())
+        self.levels, self.batch = self.levels[:kept], self.batch[:kept]
+        self._slot = self._slot[:kept]
+        reads = int((self.probe[0] < kept).sum())
+        self.probe, self.logs = self.probe[:, :reads], self.logs[:, :reads]
+
     def take(self, first: int, readouts: Readouts, rows: Rows) -> None:
         """Keep the rows read from the probes from ``first`` on."""
         masses = self._coordinates.reduce(rows, readouts.position)

@@ -9,6 +9,7 @@ batches that double the total until the caller has enough.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
 
 import numpy as np
@@ -24,10 +25,11 @@ from counterprobe.discovery.soft.findings import (
 from counterprobe.discovery.soft.movement import Movement, held_out_movement
 from counterprobe.discovery.soft.readings import Coordinates, Readings, draw_levels, shown_tokens
 from counterprobe.discovery.soft.regression import Pairs, regress
+from counterprobe.errors import Interrupted
 from counterprobe.oracles import Readouts
 from counterprobe.planning import Plan, make_plan, price_of_batches
 from counterprobe.rows import Rows
-from counterprobe.run.unmasking import Request, Unmasking
+from counterprobe.run.unmasking import Request, Standing, Unmasking
 from counterprobe.states import MASK
 from counterprobe.streams import Decisions
 
@@ -88,6 +90,7 @@ class SoftScreen:
         at_once = NUMBERS_AT_ONCE // (width * len(self.residual))
         self.states_at_once = min(max(1, at_once), MOST_STATES_AT_ONCE)
         self.batches: list[SoftBatch] = []
+        self._began = time.perf_counter()
 
     def discover(self, is_enough: IsEnough | None) -> SoftFindings:
         """Probe until enough is known or everything is spent."""
@@ -101,18 +104,34 @@ class SoftScreen:
         readings = Readings(self.coordinates, self.residual, self.sources.num_levels)
         total = min(settings.first, settings.probes)
         while True:
-            self._submit(readings, total - readings.num_probes)
+            try:
+                self._submit(readings, total - readings.num_probes)
+            except KeyboardInterrupt:
+                self._cut_short(readings)
+                raise
             is_last = total >= settings.probes
             if is_last or is_enough is not None:
-                batch = readings.num_batches
-                rng = self.decisions.generator("soft shuffles", batch)
-                pairs = regress(readings, self.sources, settings, rng)
-                rng = self.decisions.generator("soft held out", batch)
-                movement = held_out_movement(readings, settings, rng)
-                found = self.findings(pairs, movement, readings.num_probes)
+                found = self._estimated(readings)
                 if is_last or (is_enough is not None and is_enough(found)):
                     return found
             total = min(2 * total, settings.probes)
+
+    def _estimated(self, readings: Readings) -> SoftFindings:
+        """Return what the batches so far say."""
+        batch = readings.num_batches
+        rng = self.decisions.generator("soft shuffles", batch)
+        pairs = regress(readings, self.sources, self.settings, rng)
+        rng = self.decisions.generator("soft held out", batch)
+        movement = held_out_movement(readings, self.settings, rng)
+        return self.findings(pairs, movement, readings.num_probes)
+
+    def _cut_short(self, readings: Readings) -> None:
+        """Raise what the batches that were read to their end say, if there are any."""
+        readings.drop_last()
+        if readings.num_probes:
+            found = self._estimated(readings)
+            said = f"interrupted: {found.num_probes:,} of {self.settings.probes:,} probes count"
+            raise Interrupted(said, found) from None
 
     def _submit(self, readings: Readings, num_probes: int) -> None:
         """Submit a batch of probes, one stage."""
@@ -133,7 +152,16 @@ class SoftScreen:
             self.kept.take(request.label, request.readouts, rows)
 
         self.run.transcript.announce("soft")
+        self._tell()
         self.run.stage(requests(), consume)
+
+    def _tell(self) -> None:
+        """Say how long the probes that are left would take at most, at the pace so far."""
+        made, left = self.run.ledger.probes, None
+        if made:
+            pace = (time.perf_counter() - self._began) / made
+            left = max(0, self.settings.probes - made) * pace
+        self.run.stand(Standing("soft", None, left))
 
     def _states(self, levels: IntArray) -> StateArray:
         """Return the states that show some levels, beside what is given."""

@@ -227,9 +227,10 @@ class Structure(Found):
     def lines(self) -> list[str]:
         """Return what was certified, what was not, and what it cost."""
         open_positions = len(self.unresolved)
+        said = "certified" if self.is_resolved[self.residual].any() else "uncertified"
         left = f"{open_positions} unresolved, committed singly: {self.reason}"
         return [
-            f"{len(self.edges)} certified pairs among {len(self.residual)} masked positions",
+            f"{len(self.edges)} {said} pairs among {len(self.residual)} masked positions",
             "every position resolved" if open_positions == 0 else left,
             f"a sequence takes {len(self.order.batches)} evaluations; finding this took "
             f"{self.ledger.total:,}",

@@ -281,6 +281,15 @@ def test_new_probes_contradict_what_was_found_too_early() -> None:
     assert pairs(decoder.edges) == pairs(law.edges)
 
 
+def test_a_decoder_that_is_told_to_stop_looks_at_nothing_more() -> None:
+    law = cp.families.build("binary-tree", 100, 196)
+    probing = Probing(random_law(law.edges, 100, 3))
+    probing.probe(40)
+    probing.decoder.stop()
+    probing.decoder.decode()
+    assert (len(probing.decoder.edges), probing.decoder.num_open) == (0, 100)
+
+
 def test_evidence_is_counted_without_what_tables_took() -> None:
     law = random_law(np.array([[0, 1]]), 3, 3)
     probing = Probing(law)

@@ -22,6 +22,7 @@ from counterprobe.discovery.compressed.peeling.graph import (
     EDGES,
     NUM_OPEN,
     OPEN,
+    STOPPED,
     WISHES,
     Graph,
     Room,
@@ -178,12 +179,16 @@ class Decoder:
         if board.num_probes and 0 < self.num_open < FEW_OPEN * len(graph.status):
             self._drop_doubtful()
         self._drain_open()
-        while self.num_open:
+        while self.num_open and not graph.totals[STOPPED]:
             before = graph.totals[EDGES]
             self._plant()
             self._drain_open()
             if graph.totals[EDGES] - before <= WORTHWHILE * self.num_open:
                 break
+
+    def stop(self) -> None:
+        """Let a decoding that another thread is at end early; nothing it says then is whole."""
+        self.graph.totals[STOPPED] = 1
 
     def _drain_open(self) -> None:
         open_now = np.flatnonzero(self.is_open)
@@ -196,7 +201,7 @@ class Decoder:
         enough = np.flatnonzero(pairs >= LEAST_PAIRS)
         order = enough[np.argsort(-pairs[enough], kind="stable")]
         hit, tried = np.zeros(3, dtype=np.int64), 0
-        while tried < len(order):
+        while tried < len(order) and not self.graph.totals[STOPPED]:
             tried = plant(self.board, self.graph, self._room, order, tried, hit)
             if hit[0] >= 0:
                 drain(self.board, self.graph, self._room, hit)

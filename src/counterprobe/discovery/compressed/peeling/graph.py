@@ -26,6 +26,7 @@ __all__ = [
     "NUM_OPEN",
     "OPEN",
     "PAIRED",
+    "STOPPED",
     "WISHES",
     "Graph",
     "Room",
@@ -41,7 +42,7 @@ __all__ = [
 # Standings of a position.
 OPEN, DONE = 0, 1
 # Slots of ``Graph.totals``.
-EDGES, WISHES, NUM_OPEN = 0, 1, 2
+EDGES, WISHES, NUM_OPEN, STOPPED = 0, 1, 2, 3
 # Candidates of one readout that are looked at; a longer list says too little.
 MOST_CANDIDATES = 16
 # Positions that are paired with each other as the two neighbours of a seed.
@@ -57,8 +58,8 @@ class Graph(NamedTuple):
 
     Attributes
     ----------
-    totals : ndarray of int, shape (3,)
-        Edges, wishes and open positions.
+    totals : ndarray of int, shape (4,)
+        Edges, wishes, open positions, and 1 where somebody asked to stop.
     edges : ndarray of int32, shape (M, 2)
     tables : ndarray of float, shape (M, C, C)
         Log-tables, the first end's coordinates in rows.
@@ -113,7 +114,7 @@ def new_graph(length: int, width: int) -> Graph:
     """Return a graph without edges."""
     most = 2 * length + 4
     return Graph(
-        np.zeros(3, dtype=np.int64),
+        np.zeros(4, dtype=np.int64),
         np.zeros((most, 2), dtype=np.int32),
         np.zeros((most, width, width)),
         np.full(length, -1, dtype=np.int32),

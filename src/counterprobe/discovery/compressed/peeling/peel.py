@@ -25,6 +25,7 @@ from counterprobe.discovery.compressed.peeling.graph import (
     MOST_CANDIDATES,
     NUM_OPEN,
     OPEN,
+    STOPPED,
     WISHES,
     Graph,
     Room,
@@ -191,7 +192,7 @@ def drain(board: Board, graph: Graph, room: Room, first: IntArray) -> None:
             room.queue[waiting] = first[n]
             room.is_queued[first[n]] = True
             waiting += 1
-    while waiting:
+    while waiting and graph.totals[STOPPED] == 0:
         i = room.queue[start]
         start = (start + 1) % size
         waiting -= 1

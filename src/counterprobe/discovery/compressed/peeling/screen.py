@@ -16,7 +16,12 @@ from numpy.typing import NDArray
 
 from counterprobe.arrays import BoolArray, FloatArray, IntArray
 from counterprobe.discovery.compressed import design as masks
-from counterprobe.discovery.compressed.certify import hidden_shares, show_few, shown_sizes
+from counterprobe.discovery.compressed.certify import (
+    hidden_shares,
+    rehearsal_cost,
+    show_few,
+    shown_sizes,
+)
 from counterprobe.discovery.compressed.columns import ABSENT
 from counterprobe.discovery.compressed.findings import BatchReport, Findings
 from counterprobe.discovery.compressed.implied import ImpliedLaw
@@ -39,6 +44,7 @@ from counterprobe.oracles import Readouts
 from counterprobe.rows import Rows, to_numpy
 from counterprobe.run.unmasking import Request
 from counterprobe.states import MASK
+from counterprobe.threads import run_watched
 
 __all__ = ["PeelingScreen", "half_states"]
 
@@ -232,7 +238,7 @@ class PeelingScreen:
         self._stage(purpose, shown, rng, take, block=None)
         reopened = decoder.num_reopened
         started = time.perf_counter()
-        decoder.decode()
+        run_watched(decoder.decode, lambda: self._tell(purpose), decoder.stop)
         self.seconds["decoding"] += time.perf_counter() - started
         self._report(purpose, size, decoder.num_reopened - reopened)
         return True
@@ -277,18 +283,30 @@ class PeelingScreen:
 
         if run.transcript.listener is not None:
             run.transcript.announce(purpose, columns=self._choices(shown))
+        self._tell(purpose)
         started = time.perf_counter()
         run.stage(requests(), consume)
         self.seconds["probing"] += time.perf_counter() - started
+        stages.seconds = self.seconds["probing"]
 
     def _choices(self, shown: NDArray[np.int8]) -> IntArray:
         """Return what is shown as choices of columns, -1 where masked or given."""
         choices = self.stages.columns.choices_of(np.maximum(shown, 0))
         return np.where((shown < 0) | self.stages.knowledge.is_settled, -1, choices)
 
+    def _tell(self, purpose: str) -> None:
+        """Say where the decoder stands, also in the middle of its work."""
+        stages = self.stages
+        ahead = 0
+        if stages.settings.assume == "tested":
+            budget = stages.settings.failure_budget
+            ahead = half_states(budget) + rehearsal_cost(len(stages.residual), budget)
+        stages.tell(purpose, self.decoder.num_open, ahead - self.num_rehearsed)
+
     def _report(self, purpose: str, probes: int, num_reopened: int) -> None:
         """Note where the decoder stands."""
         stages, decoder = self.stages, self.decoder
+        self._tell(purpose)
         is_resolved = ~decoder.is_open
         stages.reports.append(
             BatchReport(purpose, probes, int(is_resolved.sum()), num_reopened, len(decoder.edges))
@@ -371,7 +389,15 @@ class PeelingScreen:
         self._report(purpose, len(masked), 0)
         return sum(wrong)
 
-    # ----- What the regression screen goes on with ------------------------------------------
+    # ----- In the middle, and what the regression screen goes on with -------------------------
+
+    def so_far(self) -> tuple[IntArray, BoolArray]:
+        """Return the edges found so far and the positions that they explain."""
+        length = self.stages.run.length
+        if not hasattr(self, "decoder"):
+            return np.empty((0, 2), dtype=np.int64), np.zeros(length, dtype=np.bool_)
+        edges = np.sort(self.decoder.edges.astype(np.int64), axis=1)
+        return np.unique(edges, axis=0), ~self.decoder.is_open & self.is_present.any(axis=1)
 
     def replay(self) -> None:
         """Enter the decoder's probes in the readings of the regression screen."""
