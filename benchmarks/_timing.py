@@ -6,7 +6,7 @@ import argparse
 import json
 import platform
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Any
 
@@ -33,16 +33,22 @@ class TimedOracle:
         return rows
 
 
-def alternate(works: dict[str, Callable[[], object]], *, repeats: int = 15) -> dict[str, float]:
+def alternate(
+    works: dict[str, Callable[[], object]], *, repeats: int = 15, once: Collection[str] = ()
+) -> dict[str, float]:
     """Time several pieces of work turn by turn and return the best time of each, in seconds.
 
-    Turn by turn, so that a slow spell of the machine hits all of them alike.
+    Turn by turn, so that a slow spell of the machine hits all of them alike. What is in ``once``
+    was warmed up before, and takes part in the first turn only.
     """
     best = dict.fromkeys(works, float("inf"))
-    for work in works.values():
-        work()  # compile and warm up
-    for _ in range(repeats):
+    for name, work in works.items():
+        if name not in once:
+            work()  # compile and warm up
+    for turn in range(repeats):
         for name, work in works.items():
+            if turn and name in once:
+                continue
             started = time.perf_counter()
             work()
             best[name] = min(best[name], time.perf_counter() - started)

@@ -9,7 +9,7 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-__all__ = ["antibody_claims", "differs", "is_larger", "protein_claims"]
+__all__ = ["antibody_claims", "backbone_claims", "differs", "is_larger", "protein_claims"]
 
 Entry = Mapping[str, Any]
 Tasks = Mapping[str, Mapping[str, Mapping[str, Entry]]]
@@ -105,6 +105,78 @@ def _price_claims(prices: Mapping[str, Entry], direction: str) -> list[Claim]:
                 }
             )
     return found
+
+
+# ----- Twelve backbones -------------------------------------------------------------------
+
+# Nats that sixteen planned batches are to break at most, and how many times ColabDesign's rate
+# they are to reach, by sequences at once.
+MOST_BROKEN = 0.1
+TIMES_COLABDESIGN = {64: 4, 1024: 3}
+
+
+def backbone_claims(tasks: Tasks) -> list[Claim]:
+    """Judge what is claimed of every backbone; one that was not measured bears nothing out."""
+    found: list[Claim] = []
+    for part in ("commit 1", "commit 0.1"):
+        priced = {name: _measured(parts.get(part, {})) for name, parts in tasks.items()}
+        temperature = part.split()[1]
+        for batches in (8, 16):
+            for way in ("random", "distance"):
+                lower, higher = (
+                    [name for name, one in priced.items() if _is_lower(one, *pair)]
+                    for pair in (
+                        (f"planned {batches}", f"{way} {batches}"),
+                        (f"{way} {batches}", f"planned {batches}"),
+                    )
+                )
+                found.append(
+                    {
+                        "claim": f"temperature {temperature}: planned in {batches} breaks less "
+                        f"than {way} batches, on every backbone",
+                        "backbones": len(tasks),
+                        "less": len(lower),
+                        "more": len(higher),
+                        "more on": ", ".join(higher),
+                        "holds": bool(tasks) and len(lower) == len(tasks),
+                    }
+                )
+        within = [n for n, one in priced.items() if _is_within(one.get("planned 16"))]
+        found.append(
+            {
+                "claim": f"temperature {temperature}: planned in 16 breaks at most {MOST_BROKEN} "
+                "nats, on every backbone",
+                "backbones": len(tasks),
+                "within": len(within),
+                "holds": bool(tasks) and len(within) == len(tasks),
+            }
+        )
+    for at_once, times in TIMES_COLABDESIGN.items():
+        timed = {name: _measured(parts.get("speed", {})) for name, parts in tasks.items()}
+        ratios = [
+            one.get(str(at_once), {}).get("cached 16 to colabdesign ratio")
+            for one in timed.values()
+        ]
+        known = [ratio for ratio in ratios if ratio is not None]
+        found.append(
+            {
+                "claim": f"planned in 16, {at_once} at once: at least {times} times ColabDesign's "
+                "rate, on every backbone",
+                "measured on": len(known),
+                "least": min(known, default=None),
+                "most": max(known, default=None),
+                "holds": len(known) == len(tasks) > 0 and min(known) >= times,
+            }
+        )
+    return found
+
+
+def _is_lower(prices: Mapping[str, Entry], one: str, other: str) -> bool:
+    return one in prices and other in prices and is_larger(prices[other], prices[one], "kl")
+
+
+def _is_within(price: Entry | None) -> bool:
+    return price is not None and bool(price["kl"] <= MOST_BROKEN)
 
 
 # ----- Antibodies ---------------------------------------------------------------------------

@@ -16,6 +16,7 @@ import sys
 import time
 import types
 import warnings
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -119,6 +120,7 @@ class ColabDesign:
 
         self._every = self.jax.jit(self.jax.vmap(one))
         self._tokens = self.jax.jit(self.jax.vmap(lambda key: one(key)[0]))
+        self._compiled: dict[int, Any] = {}
         self.seconds_to_compile: dict[int, float] = {}
 
     @property
@@ -126,12 +128,22 @@ class ColabDesign:
         """What JAX runs on."""
         return str(self.jax.devices()[0])
 
+    def lowered(self, count: int) -> Callable[[], None]:
+        """Trace the sampler of so many sequences; what is returned compiles it, on any thread."""
+        traced = self._tokens.lower(self._keys(count, 0))
+
+        def compile_it() -> None:
+            self._compiled[count] = traced.compile()
+
+        return compile_it
+
     def designs(self, count: int, seed: int) -> np.ndarray:
         """Draw sequences at temperature 1, shape (count, N); a count's first call compiles."""
-        started = time.perf_counter()
-        tokens = np.asarray(self._tokens(self._keys(count, seed)))
-        self.seconds_to_compile.setdefault(count, time.perf_counter() - started)
-        return tokens
+        if count not in self._compiled:
+            started = time.perf_counter()
+            self.lowered(count)()
+            self.seconds_to_compile[count] = time.perf_counter() - started
+        return np.asarray(self._compiled[count](self._keys(count, seed)))
 
     def in_full(self, count: int, seed: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Return tokens, rows of the amino acids they were drawn from, and the orders."""

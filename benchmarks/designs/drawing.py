@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-__all__ = ["draw_antibodies", "draw_proteins"]
+__all__ = ["draw_antibodies", "draw_backbones", "draw_proteins"]
 
 Entry = Mapping[str, Any]
 Tasks = Mapping[str, Mapping[str, Mapping[str, Entry]]]
@@ -124,6 +124,59 @@ def _draw_rates(panel: Any, rates: list[Entry]) -> None:
     _mark_sizes(panel, {one["at_once"] for one in rates})
     panel.set_xlabel("sequences at once")
     panel.legend(frameon=False, fontsize=8)
+
+
+# ----- Twelve backbones -------------------------------------------------------------------
+
+
+def draw_backbones(tasks: Tasks, file: Path) -> None:
+    """Draw what sixteen batches break against length, at two temperatures, and designs a second.
+
+    Parameters
+    ----------
+    tasks : mapping
+        As ``Record`` keeps them.
+    file : Path
+    """
+    from matplotlib.figure import Figure
+
+    panels_of = {
+        "commit 1": "16 batches, temperature 1",
+        "commit 0.1": "16 batches, temperature 0.1",
+        "speed": "1,024 at once",
+    }
+    shown = [part for part in panels_of if any(_known(parts, part) for parts in tasks.values())]
+    if not shown:
+        raise ValueError("there is nothing to draw: nothing was priced or timed")
+    figure = Figure(figsize=(4.2 * len(shown), 3.9), layout="constrained")
+    panels = figure.subplots(1, len(shown), squeeze=False)[0]
+    for panel, part in zip(panels, shown, strict=True):
+        _plain_axes(panel)
+        panel.set_title(panels_of[part], fontsize=10)
+        panel.set_xlabel("residues")
+        styles, key = (RATES, "1024") if part == "speed" else (WAYS, "{} 16")
+        for name, (color, mark, label) in styles.items():
+            points = []
+            for parts in tasks.values():
+                entry = _known(parts, part).get(key.format(name))
+                residues = parts.get("structure", {}).get("planned", {}).get("residues")
+                if entry is not None and residues and name in (*entry, entry.get("way")):
+                    value = entry["kl"] if part != "speed" else entry[name]
+                    error = 2 * (entry["kl_se"] or 0.0) if part != "speed" else 0.0
+                    points.append((residues, value, error))
+            if points:
+                x, y, errors = zip(*sorted(points), strict=True)
+                line = "-" if part == "speed" else ""
+                panel.errorbar(
+                    x, y, errors, color=color, marker=mark, label=label, linestyle=line,
+                    markersize=5, elinewidth=1, linewidth=1.2,
+                )  # fmt: skip
+        panel.set_xticks([36, 72, 144, 288, 576])
+        panel.minorticks_off()
+        panel.legend(frameon=False, fontsize=8)
+        is_price = part != "speed"
+        panel.set_ylabel("broken dependence, nats a design" if is_price else "designs a second")
+    figure.savefig(file, dpi=150)
 
 
 # ----- Antibodies ---------------------------------------------------------------------------

@@ -71,12 +71,15 @@ def speed_table(parts: Mapping[str, Mapping[str, Entry]]) -> str:
     return "\n".join(lines)
 
 
+SHOWN = ("prices", "commit", "speed", "samplers", "designs")
+
+
 def sentences(record: Record) -> str:
     """Return the tables of every task, the claims, and what could not be measured."""
     lines = []
     for task, parts in record.tasks.items():
-        for part in ("prices", "commit", "speed", "samplers", "designs"):
-            if parts.get(part):
+        for part in parts:
+            if part.split()[0] in SHOWN and parts[part]:
                 shown = speed_table(parts) if part == "speed" else table(parts[part])
                 lines += [f"== {task}, {part}", shown]
     for claim in record.claims:

@@ -16,10 +16,12 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
+import torch
 from _timing import alternate
 
 import counterprobe as cp
 from counterprobe.models.letters import AMINO_ACIDS
+from counterprobe.models.memory import is_out_of_memory
 from counterprobe.models.proteins.proteinmpnn import InverseFolding
 from counterprobe.planning import Plan
 from counterprobe.rows import to_numpy
@@ -27,7 +29,13 @@ from designs.colab import ColabDesign
 from designs.package import package_designs
 from designs.pricing import Dealt
 
-__all__ = ["agreement", "design_speed", "designs_on_disk", "seconds_to_encode"]
+__all__ = [
+    "agreement",
+    "design_speed",
+    "designs_on_disk",
+    "held_at_once",
+    "seconds_to_encode",
+]
 
 # Groups of sequences with a plan each.
 GROUPS = 16
@@ -43,7 +51,7 @@ def design_speed(
     *,
     rival: ColabDesign | None = None,
 ) -> dict[str, Any]:
-    """Time designs, so many sequences at once.
+    """Time designs, so many sequences at once; the package's in parts where memory runs out.
 
     Parameters
     ----------
@@ -64,13 +72,17 @@ def design_speed(
     """
     kept = model.oracle(order="commit")
     seeds = numbers(1)
-    works: dict[str, Callable[[], object]] = {"package": lambda: package_designs(model, at_once)}
-    found: dict[str, Any] = {"at_once": at_once}
+    package_size = most_of_package(model, at_once)
+    works: dict[str, Callable[[], object]] = {
+        "package": lambda: package_designs(model, package_size)
+    }
+    found: dict[str, Any] = {"at_once": at_once, "package at once": package_size}
     if rival is not None:
         try:
             rival.designs(at_once, 0)  # compiled here, so that a refusal costs only itself
             works["colabdesign"] = lambda: rival.designs(at_once, next(seeds))
-            found["colabdesign seconds to compile"] = rival.seconds_to_compile[at_once]
+            if at_once in rival.seconds_to_compile:
+                found["colabdesign seconds to compile"] = rival.seconds_to_compile[at_once]
         except Exception as problem:
             found["colabdesign refused"] = f"{type(problem).__name__}: {problem}"[:200]
 
@@ -82,7 +94,11 @@ def design_speed(
     works["sequential"] = designs(cp.samplers.Sequential("random"))
     for name, mine in plans.items():
         works[f"cached {name}"] = designs(Dealt(tuple(mine)))
-    rates = {name: at_once / best for name, best in alternate(works, repeats=repeats).items()}
+    best = alternate(works, repeats=repeats, once=("package",))  # by far the slowest
+    rates = {
+        name: (package_size if name == "package" else at_once) / seconds
+        for name, seconds in best.items()
+    }
     found |= rates
     found |= {f"{n} ratio": rate / rates["package"] for n, rate in rates.items() if n != "package"}
     if "colabdesign" in rates:
@@ -92,6 +108,24 @@ def design_speed(
             if name not in REFERENCES
         }
     return found
+
+
+def most_of_package(model: InverseFolding, at_once: int) -> int:
+    """Return how many sequences the package's sampler holds at once, after a first draw of them.
+
+    It keeps the features of every pair of neighbours of every sequence: of the longest backbones
+    a thousand do not fit, and half as many are tried.
+    """
+    size = at_once
+    while True:
+        try:
+            package_designs(model, size)
+            return size
+        except RuntimeError as problem:
+            if size == 1 or not is_out_of_memory(problem):
+                raise
+        torch.cuda.empty_cache()
+        size //= 2
 
 
 def designs_on_disk(
@@ -125,6 +159,31 @@ def designs_on_disk(
         "designs a second": count / seconds,
         "seconds for a million": 1e6 * seconds / count,
     }
+
+
+def held_at_once(
+    model: InverseFolding, rule: cp.samplers.Sampler, count: int, parts: int = 16
+) -> dict[str, Any]:
+    """Draw many sequences at once: what they hold, how fast they come, and that they are theirs.
+
+    Drawn again in parts, every sequence must be the same.
+    """
+    kept = model.oracle(order="commit", row_error=0.01)
+    draw = partial(cp.sample, kept, orders=GROUPS, progress=False)
+    is_on_gpu = model.decoder.device.type == "cuda"
+    found: dict[str, Any] = {"at_once": count, "residues": len(model.backbone)}
+    for name, one in (("planned", rule), ("sequential", cp.samplers.Sequential("random"))):
+        draw(one, count, at_once=count)  # compiled and captured before
+        if is_on_gpu:
+            torch.cuda.reset_peak_memory_stats()
+        started = time.perf_counter()
+        whole = draw(one, count, at_once=count)
+        found[f"{name} designs a second"] = count / (time.perf_counter() - started)
+        if is_on_gpu:
+            found[f"{name} bytes"] = torch.cuda.max_memory_allocated()
+        again = draw(one, count, at_once=max(1, count // parts))
+        found[f"{name} same in parts"] = bool((whole.sequences == again.sequences).all())
+    return found
 
 
 def seconds_to_encode(model: InverseFolding) -> float:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from counterprobe.models.proteins.backbones import SHIPPED, Backbone
 
-__all__ = ["TWELVE", "backbone_named", "spelled_out"]
+__all__ = ["TWELVE", "backbone_named", "folder", "spelled_out"]
 
 ROOT = Path(__file__).parents[2]
 TWELVE: tuple[str, ...] = tuple(
@@ -21,11 +21,16 @@ TWELVE: tuple[str, ...] = tuple(
 )
 
 
+def folder() -> Path:
+    """Return where the twelve lie."""
+    return Path(os.environ.get("BACKBONES", ROOT / "carried-backbones"))
+
+
 def backbone_named(name: str) -> Backbone:
     """Return one of the twelve, a shipped backbone, or that of a file."""
     if name not in TWELVE:
         return Backbone.named(name)
-    file = Path(os.environ.get("BACKBONES", ROOT / "carried-backbones")) / f"{name}.npz"
+    file = folder() / f"{name}.npz"
     if not file.is_file():
         raise ValueError(
             f"{name} must lie in {file}; fetch the twelve with: python tools/backbones.py "

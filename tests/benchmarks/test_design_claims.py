@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import pytest
-from designs.claims import antibody_claims, differs, is_larger, protein_claims
+from designs.claims import antibody_claims, backbone_claims, differs, is_larger, protein_claims
 
 
 def price(kl: float, se: float = 0.01) -> dict:
@@ -136,3 +136,29 @@ def test_every_random_half_is_judged_in_every_direction_that_was_priced():
     claims = antibody_claims(halves)
     assert len(claims) == 4
     assert not any(verdicts(claims))
+
+
+def backbone(planned: float, *, random: float = 1.0, ratio: float = 5.0) -> dict:
+    ways = {"planned": planned, "random": random, "distance": 0.3}
+    prices = {f"{way} {n}": price(kl) for way, kl in ways.items() for n in (8, 16)}
+    timed = {str(n): {"cached 16 to colabdesign ratio": ratio} for n in (64, 1024)}
+    return {"commit 1": prices, "commit 0.1": prices, "speed": timed}
+
+
+def test_what_is_claimed_of_every_backbone_takes_every_backbone():
+    good = {"a": backbone(0.05), "b": backbone(0.09)}
+    assert all(verdicts(backbone_claims(good)))
+    claims = backbone_claims({**good, "c": backbone(0.5, ratio=2.0)})
+    by_text = {claim["claim"]: claim for claim in claims}
+    dearer = by_text[
+        "temperature 1: planned in 8 breaks less than distance batches, on every backbone"
+    ]
+    assert (dearer["less"], dearer["more"], dearer["more on"]) == (2, 1, "c")
+    assert verdicts(claims) == [True, False] * 2 + [False] + [True, False] * 2 + [False] * 3
+    assert claims[-1]["least"] == 2.0
+
+
+def test_a_backbone_that_was_not_measured_bears_out_nothing():
+    failed = {"a": backbone(0.05), "b": {"commit 1": {"planned 8": {"error": "no"}}}}
+    assert not any(verdicts(backbone_claims(failed)))
+    assert not any(verdicts(backbone_claims({})))

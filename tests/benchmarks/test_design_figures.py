@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import pytest
-from designs.drawing import draw_antibodies, draw_proteins
+from designs.drawing import draw_antibodies, draw_backbones, draw_proteins
 
 
 def price(way: str, batches: int) -> dict:
@@ -39,7 +39,16 @@ def test_antibodies_are_drawn_without_a_batch_kl_or_a_reference(tmp_path):
     assert is_png(tmp_path / "figure.png")
 
 
-@pytest.mark.parametrize("draw", [draw_proteins, draw_antibodies])
+def test_backbones_are_drawn_with_what_there_is(tmp_path):
+    known = {"structure": {"planned": {"residues": 76}}}
+    priced = {"commit 1": {"planned 16": price("planned", 16), "random 16": {"error": "no"}}}
+    timed = {"speed": {"1024": {"at_once": 1024, "package": 1.0, "cached 16": 15.0}}}
+    tasks = {"a": known | priced | timed, "b": {"task": {"begun": {"error": "no"}}}}
+    draw_backbones(tasks, tmp_path / "figure.png")
+    assert is_png(tmp_path / "figure.png")
+
+
+@pytest.mark.parametrize("draw", [draw_proteins, draw_antibodies, draw_backbones])
 def test_nothing_to_draw_is_said(tmp_path, draw):
     with pytest.raises(ValueError, match="nothing to draw"):
         draw({"1ubi": {"prices": {"a": {"error": "no"}}}}, tmp_path / "figure.png")

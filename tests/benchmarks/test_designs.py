@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 from typing import ClassVar
 
 import numpy as np
@@ -11,10 +12,11 @@ from _timing import alternate
 from designs.colab import is_there
 from designs.contest import Contestant, Effort, Field, baselines, joint_p_value, peers, recovery
 from designs.package import package_designs
+from designs.prepared import FREE, OWN, PLANNED, Prepared
 from designs.pricing import Dealt, Precision, make_plans, measure_kl
 from designs.record import Record
 from designs.report import sentences, speed_table, table
-from designs.speed import design_speed, seconds_to_encode
+from designs.speed import design_speed, held_at_once, seconds_to_encode
 
 import counterprobe as cp
 from counterprobe.evaluation import reference_kl, two_sample_test
@@ -200,6 +202,10 @@ def test_work_is_done_turn_by_turn_after_a_round_to_warm_up():
     done = []
     best = alternate({"a": lambda: done.append("a"), "b": lambda: done.append("b")}, repeats=2)
     assert done == ["a", "b"] * 3
+    done.clear()
+    works = {name: partial(done.append, name) for name in "ab"}
+    assert set(alternate(works, repeats=2, once=("a",))) == {"a", "b"}
+    assert done == ["b", "a", "b", "b"]
     assert set(best) == {"a", "b"} and all(seconds >= 0 for seconds in best.values())
 
 
@@ -256,6 +262,29 @@ def test_designs_are_timed_beside_a_rival_and_without_one(short):
     alone = design_speed(short, plans, 2, 1, rival=Refusing())
     assert alone["colabdesign refused"] == "MemoryError: too many"
     assert alone["cached 16"] > 0 and not any("to colabdesign" in name for name in alone)
+
+
+def test_plans_are_prepared_once_and_read_again(short, tmp_path):
+    made = Prepared.make(short, probes=16, count=2, batches=(3,))
+    assert set(made.structures) == {PLANNED, OWN}
+    assert set(made.rounds) == {f"{way} 3" for way in (PLANNED, OWN, *FREE)}
+    made.save(tmp_path / "plans.json")
+    again = Prepared.load(tmp_path / "plans.json")
+    for way in (PLANNED, OWN, *FREE):
+        one, other = made.plans(way, 3), again.plans(way, 3)
+        assert len(one) == 2 and all(len(plan) <= 3 for plan in one)
+        for plan, read in zip(one, other, strict=True):
+            assert np.array_equal(plan.positions, np.arange(12))
+            assert all(map(np.array_equal, plan.batches, read.batches))
+            assert read.estimated_kl == pytest.approx(plan.estimated_kl, rel=1e-5)
+
+
+def test_what_is_held_at_once_is_drawn_again_in_parts(short):
+    plan = Plan((np.arange(6), np.arange(6, 12)), math.nan, math.nan, "random", 0.0, 12)
+    found = held_at_once(short, Dealt((plan,)), 4, parts=2)
+    assert found["at_once"] == 4 and found["residues"] == 12
+    for name in ("planned", "sequential"):
+        assert found[f"{name} same in parts"] and found[f"{name} designs a second"] > 0
 
 
 def test_speed_is_shown_with_what_is_done_once():

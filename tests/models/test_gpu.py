@@ -1,5 +1,7 @@
 """The same models on a GPU: rows stay there, and say the same."""
 
+import gc
+
 import numpy as np
 import pytest
 import torch
@@ -79,6 +81,65 @@ def test_a_design_does_not_depend_on_how_many_are_drawn_at_once(tf32):
         _, few = designs(model, count, at_once=at_once)
         np.testing.assert_array_equal(few.sequences, many.sequences[:count])
         np.testing.assert_array_equal(few.log_probs, many.log_probs[:count])
+
+
+def test_designs_that_do_not_fit_together_are_drawn_in_parts_and_are_the_same(caplog):
+    model = models.load("proteinmpnn")
+    _, whole = designs(model, 4096, at_once=4096)
+    gc.collect()  # the buffers of that oracle
+    torch.cuda.empty_cache()
+    allowed = torch.cuda.memory_reserved() + (256 << 20)  # of half a gigabyte that they take
+    torch.cuda.set_per_process_memory_fraction(allowed / torch.cuda.mem_get_info()[1])
+    try:
+        _, parts = designs(model, 4096, at_once=4096)
+    finally:
+        torch.cuda.set_per_process_memory_fraction(1.0)
+    assert "out of memory with 4096 states" in caplog.text
+    np.testing.assert_array_equal(parts.sequences, whole.sequences)
+    np.testing.assert_array_equal(parts.log_probs, whole.log_probs)
+    assert parts.ledger == whole.ledger
+
+
+# Twelve residues that are one with others, one of them by half.
+TIED = "1-10=21-30,40=50*0.5"
+
+
+@pytest.mark.parametrize("order", ["index", "commit"])
+def test_tied_rows_on_the_gpu_agree_with_the_host_s_within_their_row_error(order):
+    here, there, full = (
+        models.load("proteinmpnn", **options)
+        for options in ({"device": "cpu"}, {"device": "cuda"}, {"device": "cuda", "tf32": False})
+    )
+    one, other, exact = (
+        model.oracle(model.template(tied=TIED), order=order, temperature=0.5)
+        for model in (here, there, full)
+    )
+    states = some_states(other.length, 20, 20)
+    readouts = Readouts.every_masked(states)
+    known, short, near = (to_numpy(o.rows(states, readouts).dense()) for o in (one, other, exact))
+    moved = np.abs(short - known).sum(axis=1) / 2
+    assert 1e-5 < moved.max() < other.row_error < 0.02
+    assert np.abs(near - known).sum(axis=1).max() / 2 < max(2e-4, exact.row_error)
+    assert exact.row_error < other.row_error
+    assert not other.info.draws  # rows are combined before anything is drawn
+    testing.check_oracle(other)
+
+
+def test_tied_designs_on_the_gpu_are_the_plain_decoder_s_however_many_at_once():
+    model = models.load("proteinmpnn", device="cuda", tf32=False)
+
+    def drawn(model, count, at_once):
+        template = model.template(tied=TIED, allowed={30: "AVL"})
+        oracle = model.oracle(template, order="commit", row_error=0.01)
+        settings = {"batches": 7, "orders": 3, "at_once": at_once, "seed": 5}
+        return cp.sample(oracle, "random-balanced", count, **settings)
+
+    whole = drawn(model, 24, 24)
+    np.testing.assert_array_equal(whole.sequences, drawn(model.exact(), 24, 24).sequences)
+    np.testing.assert_array_equal(whole.sequences, drawn(model, 24, 5).sequences)
+    texts = model.template(tied=TIED).texts(whole.sequences)
+    assert all(len(text) == 76 and text[:10] == text[20:30] for text in texts)
+    assert len(set(texts)) == 24
 
 
 def test_contexts_that_differ_are_decoded_each_for_itself():

@@ -53,6 +53,9 @@ class TiedOracle(Wrapper):
     temperature : float
     row_error : float, optional
         Measured by default.
+    moved : float
+        By how much a row is known to be off apart from what is measured, such as by products of
+        few bits.
     """
 
     def __init__(
@@ -62,6 +65,7 @@ class TiedOracle(Wrapper):
         *,
         temperature: float = 1.0,
         row_error: float | None = None,
+        moved: float = 0.0,
     ) -> None:
         super().__init__(oracle)
         assert template.tied is not None and template.shares is not None
@@ -83,7 +87,7 @@ class TiedOracle(Wrapper):
                 largest_batch=6 if on_host else 64,
                 name=self.inner.name,
             )
-            row_error = self.repeatability.row_error
+            row_error = max(self.repeatability.row_error, moved)
         self._row_error = row_error
 
     @classmethod
@@ -94,6 +98,7 @@ class TiedOracle(Wrapper):
         *,
         temperature: float = 1.0,
         row_error: float | None = None,
+        moved: float = 0.0,
         **options: Any,
     ) -> TiedOracle:
         """Make one of what makes the oracle of a template without ties.
@@ -103,14 +108,14 @@ class TiedOracle(Wrapper):
         make : callable
             Takes a template, a temperature, a row error and ``options``.
         template : Template
-        temperature, row_error
+        temperature, row_error, moved
             As above.
         **options
         """
         if row_error is not None and not 0 <= row_error <= 1:
             raise ValueError(f"row_error must lie in [0, 1], got {row_error!r}")
         apart = make(template.untied(), temperature=1.0, row_error=0.0, **options)
-        return cls(apart, template, temperature=temperature, row_error=row_error)
+        return cls(apart, template, temperature=temperature, row_error=row_error, moved=moved)
 
     @property
     def info(self) -> OracleInfo:

@@ -149,7 +149,7 @@ class CommitOrderOracle(Oracle):
         if self._draws is None:
             from counterprobe.models.proteins.device_draws import DeviceDraws
 
-            self._draws = DeviceDraws(self._decoder, self.template, self.temperature)
+            self._draws = DeviceDraws(self._decoder, self.template, self.temperature, self._name)
         drawn = self._draws.draw(states, drawing)
         self._count(int((drawing.rounds.max(axis=1) + 1).sum()))
         return Reply(DenseRows(np.empty((0, self.vocab_size))), drawn=drawn)

@@ -5,18 +5,23 @@ the host between its rounds: the tokens of one round are drawn and revealed wher
 decoded. All rounds run the same six kernels (``fused.py``), which find their residues by the
 number of the round; they are captured once for each number of sequences and then only started,
 which takes microseconds.
+
+What a sequence draws rests on its own noise and numbers alone, so that sequences which do not fit
+into memory together are drawn in parts.
 """
 
 from __future__ import annotations
 
 from collections import OrderedDict
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from counterprobe.arrays import IntArray, StateArray
 from counterprobe.extras import load_extra
+from counterprobe.models.memory import BatchSize
 from counterprobe.models.proteins import fused
 from counterprobe.models.template import Template
 from counterprobe.oracles import Drawing, Drawn
@@ -33,6 +38,9 @@ __all__ = ["Buffers", "DeviceDraws"]
 
 # Buffers and captured rounds that are kept, of different numbers of sequences.
 MOST_KEPT = 4
+# Residues of all sequences together: kernels count what a round writes, 128 numbers of each, in 32
+# bits, and a round may hold all of them.
+MOST_RESIDUES = 1 << 23
 
 
 class DeviceDraws:
@@ -44,11 +52,21 @@ class DeviceDraws:
     template : Template
     temperature : float
         Of the law.
+    name : str
+        For messages about memory.
+
+    Attributes
+    ----------
+    size : BatchSize
+        Sequences that are drawn together, at most.
     """
 
-    def __init__(self, decoder: Decoder, template: Template, temperature: float) -> None:
+    def __init__(
+        self, decoder: Decoder, template: Template, temperature: float, name: str
+    ) -> None:
         self._decoder = decoder
-        self._length = decoder.length
+        self._name = name
+        self.size = BatchSize(max(1, MOST_RESIDUES // decoder.length))
         self._temperature = temperature
         assert decoder.fused is not None
         self._layers = decoder.fused
@@ -64,6 +82,23 @@ class DeviceDraws:
             Given context, which counts as decoded by index, and masks.
         drawing : Drawing
         """
+        work = partial(self._draw_part, states, drawing)
+        parts = self.size.run(len(states), work, name=self._name)
+        if len(parts) == 1:
+            return parts[0]
+        return Drawn(
+            *(
+                np.concatenate([getattr(part, name) for part in parts])
+                for name in ("tokens", "log_probs", "scores")
+            )
+        )
+
+    def _draw_part(self, states: StateArray, drawing: Drawing, low: int, high: int) -> Drawn:
+        """Draw the sequences from ``low`` to ``high``."""
+        states = states[low:high]
+        drawing = replace(
+            drawing, rounds=drawing.rounds[low:high], uniforms=drawing.uniforms[low:high]
+        )
         sizes = np.bincount(drawing.rounds.ravel() + 1)[1:]  # of what is not below 0
         work = self._buffers(len(states), int(sizes.max(initial=1)))
         work.load(states, drawing, sizes, self._decoder, self._temperature)
@@ -82,9 +117,19 @@ class DeviceDraws:
         if key not in self._kept:
             while len(self._kept) >= MOST_KEPT:
                 self._kept.popitem(last=False)
-            self._kept[key] = Buffers(self._layers, self._out, count, size)
+            self._kept[key] = self._new_buffers(count, size)
         self._kept.move_to_end(key)
         return self._kept[key]
+
+    def _new_buffers(self, count: int, size: int) -> Buffers:
+        """Make buffers; those that are kept give way where memory is short."""
+        while self._kept:
+            try:
+                return Buffers(self._layers, self._out, count, size)
+            except torch.OutOfMemoryError:
+                self._kept.popitem(last=False)
+            torch.cuda.empty_cache()
+        return Buffers(self._layers, self._out, count, size)
 
 
 @dataclass(frozen=True, slots=True)

@@ -38,7 +38,7 @@ from counterprobe.models.weights import (
     read_checkpoint,
     tensors_of,
 )
-from counterprobe.oracles import OracleInfo, Readouts, RowOracle
+from counterprobe.oracles import Oracle, OracleInfo, Readouts, RowOracle
 from counterprobe.rows import Rows
 from counterprobe.states import MASK, as_states
 
@@ -196,9 +196,17 @@ class InverseFolding(BackboneModel):
             raise ValueError(f"order must be 'index' or 'commit', got {order!r}")
         make = partial(self._oracle, order, template.tied)
         settings: dict[str, Any] = {"temperature": temperature, "row_error": row_error}
-        if template.tied is not None:
-            return TiedOracle.of(make, template, **settings)
-        return make(template, **settings)
+        if template.tied is None:
+            return make(template, **settings)
+        moved = 0.0
+        if row_error is None and self.decoder.fused is not None:
+            plain = partial(self.exact()._oracle, order, template.tied)
+            rounded, exact = (
+                TiedOracle.of(one, template, temperature=temperature, row_error=0.0)
+                for one in (make, plain)
+            )
+            moved = moved_by_precision(rounded, exact, template)
+        return TiedOracle.of(make, template, moved=moved, **settings)
 
     def _oracle(
         self,
@@ -280,7 +288,10 @@ class IndexOrderOracle(RowOracle):
                 self.rows, template.given, template.vocab_size, largest_batch=6, name=name
             )
             if decoder.fused is not None:
-                self._shortened = self._moved_by_precision()
+                plain = decoder.without_fusing()
+                settings: dict[str, Any] = {"temperature": temperature, "row_error": 0.0}
+                exact = IndexOrderOracle(plain, template, name, index=index, **settings)
+                self._shortened = moved_by_precision(self, exact, template)
 
     @property
     def info(self) -> OracleInfo:
@@ -301,25 +312,6 @@ class IndexOrderOracle(RowOracle):
             return self._row_error
         assert self.repeatability is not None
         return max(self.repeatability.row_error, self._shortened)
-
-    def _moved_by_precision(self) -> float:
-        """Return twice the most that products of a GPU move a row of some states."""
-        choose = np.random.default_rng(0)
-        states = np.tile(self.template.given, (4, 1))
-        for shown, state in enumerate(states):
-            masked = np.flatnonzero(state == MASK)
-            some = choose.choice(masked, len(masked) * shown // 4, replace=False)
-            state[some] = choose.integers(self.template.vocab_size, size=len(some))
-        readouts = Readouts.every_masked(states)
-        if not len(readouts):
-            return 0.0
-        plain = self._decoder.without_fusing()
-        before, self._decoder = self._decoder, plain
-        try:
-            exact = self.rows(states, readouts)
-        finally:
-            self._decoder = before
-        return 2 * float(self.rows(states, readouts).total_variation(exact).max())
 
     @cached_property
     def digest(self) -> str | None:
@@ -372,3 +364,18 @@ class IndexOrderOracle(RowOracle):
         decode, ranks = self._decoder.decode, self._decoder.by_index(len(is_needed), self.index)
         decode(known, *needed, ranks=ranks, layers=range(last))
         decode(known, index, position, ranks=ranks, layers=range(last, last + 1))
+
+
+def moved_by_precision(rounded: Oracle, exact: Oracle, template: Template) -> float:
+    """Return twice the most that products of few bits move a row, of some states."""
+    choose = np.random.default_rng(0)
+    states = np.tile(template.given, (4, 1))
+    for shown, state in enumerate(states):
+        masked = np.flatnonzero(state == MASK)
+        some = choose.choice(masked, len(masked) * shown // 4, replace=False)
+        state[some] = choose.integers(template.vocab_size, size=len(some))
+    readouts = Readouts.every_masked(states)
+    if not len(readouts):
+        return 0.0
+    moved = rounded.rows(states, readouts).total_variation(exact.rows(states, readouts))
+    return 2 * float(moved.max())
