@@ -2,15 +2,18 @@
 
 import importlib
 import os
+import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import ModuleType
 
 import numba
+import numpy as np
 import pytest
 
-from counterprobe.compiled import on_compilation
+from counterprobe.compiled import Waiting, on_compilation
 
 STEPS = """
 from counterprobe.compiled import inlined
@@ -110,3 +113,46 @@ def test_compiling_is_told_once_and_only_when_something_is_compiled():
         assert fresh(1) == 2
         assert fresh(1.5) == 2.5  # another kernel, the same announcement
     assert told == [1]
+
+
+def test_numba_waits_for_the_first_kernel_that_is_called():
+    code = """
+import sys, counterprobe as cp
+assert "numba" not in sys.modules
+law = cp.families.path(length=6, target_seed=1)
+print(cp.sample(law.oracle(), "sequential", 1, seed=1, progress=False).sequences.shape)
+assert "numba" in sys.modules
+"""
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert run.stdout.strip() == "(1, 6)"
+
+
+COMPREHENSION = """
+from counterprobe.compiled import allocating_kernel, inlined
+
+@inlined
+def double(x):
+    return 2.0 * x
+
+@allocating_kernel
+def doubled(xs):
+    return sum([double(x) for x in xs])
+"""
+
+
+def test_a_waiting_kernel_is_compiled_once_whatever_asks_for_it_first(tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(tmp_path)
+    (tmp_path / "kept_sums.py").write_text(COMPREHENSION)
+    module = importlib.import_module("kept_sums")
+    waiting = module.doubled
+    assert isinstance(waiting, Waiting) and waiting.__name__ == "doubled"
+    with ThreadPoolExecutor(4) as pool:
+        found = list(pool.map(lambda _: waiting(np.arange(4.0)), range(8)))
+    assert found == [12.0] * 8
+    # From then on the module has what Numba made, and who imported the name reaches the same.
+    assert module.doubled is waiting.compiled
+    assert not isinstance(module.double, Waiting)
+    assert len(waiting.signatures) == 1
+    with pytest.raises(AttributeError, match="no_such"):
+        _ = waiting.no_such
+    del sys.modules["kept_sums"]

@@ -15,6 +15,8 @@ from types import CodeType, FunctionType
 
 from numba.core.registry import CPUDispatcher
 
+from counterprobe.compiled import Waiting
+
 # The name under which a module's functions find the set that they add their own names to.
 NOTED = "_functions_called"
 
@@ -81,7 +83,7 @@ class Living:
         self._place = str(place)
         self._source = place.read_text(encoding="utf-8")
         objects = gc.get_objects()
-        compiled = {id(one.py_func) for one in objects if type(one) is CPUDispatcher}
+        compiled = {id(one.py_func) for one in objects if type(one) in (CPUDispatcher, Waiting)}
         self._functions = [
             one for one in objects
             if type(one) is FunctionType and one.__code__.co_filename == self._place

@@ -5,48 +5,99 @@ it (``_nrt=False``) matters: in a loop with branches every array it touches woul
 counted up and down at each step, which made message passing five times slower. ``inlined`` is for
 the small steps that kernels share.
 
+Numba takes longer to import than all else together, so that it waits for the first kernel that is
+called: until then a decorated function stands for its kernel (:class:`Waiting`), also where other
+kernels name it.
+
 Compiled kernels are kept on disk. Numba compiles one anew when its own file changes; here also
 when a file changes that it takes steps from, or the old arithmetic would stay.
 """
 
 from __future__ import annotations
 
+import functools
 import os
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from types import FunctionType
-from typing import Any, TypeVar
-
-import numba
-from numba.core import event
+from types import CodeType, FunctionType
+from typing import Any, TypeVar, cast
 
 __all__ = ["allocating_kernel", "inlined", "kernel", "on_compilation"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-# Numba's annotations leave out `_nrt`.
-njit: Any = numba.njit
+# Kernels that wait are compiled one at a time, whichever threads call them.
+_lock = threading.RLock()
 
 
 def kernel(function: F) -> F:
     """Compile a function that writes into arrays it is given."""
-    return _kept(function, njit(cache=True, nogil=True, error_model="numpy", _nrt=False))
+    return cast("F", Waiting(function, cache=True, nogil=True, error_model="numpy", _nrt=False))
 
 
 def allocating_kernel(function: F) -> F:
     """Compile a function that returns new arrays."""
-    return _kept(function, njit(cache=True, nogil=True, error_model="numpy"))
+    return cast("F", Waiting(function, cache=True, nogil=True, error_model="numpy"))
 
 
 def inlined(function: F) -> F:
     """Compile a small step into the kernels that call it."""
-    compiled: F = njit(inline="always", error_model="numpy", _nrt=False)(function)
-    return compiled
+    return cast("F", Waiting(function, inline="always", error_model="numpy", _nrt=False))
+
+
+class Waiting:
+    """A function that is compiled when it is first called, or asked for what Numba knows of it.
+
+    Parameters
+    ----------
+    function : function
+    **options
+        Of ``numba.njit``.
+
+    Attributes
+    ----------
+    py_func : function
+        The function as it was written.
+    """
+
+    def __init__(self, function: Callable[..., Any], **options: Any) -> None:
+        functools.update_wrapper(self, function)
+        self.py_func: Any = function
+        self._options = options
+
+    def __call__(self, *arguments: Any) -> Any:
+        return self.compiled(*arguments)
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):  # what Python asks of any object
+            raise AttributeError(name)
+        return getattr(self.compiled, name)
+
+    @functools.cached_property
+    def compiled(self) -> Any:
+        """What Numba makes of it; from now on its module has that in its place."""
+        import numba
+
+        with _lock:
+            if "compiled" in self.__dict__:  # by another thread, meanwhile
+                return self.__dict__["compiled"]
+            scope = self.py_func.__globals__
+            for name in _names_in(self.py_func.__code__):
+                if isinstance(scope.get(name), Waiting):
+                    scope[name] = scope[name].compiled
+            made = cast("Any", numba.njit)(**self._options)(self.py_func)
+            if self._options.get("cache"):
+                _keep(made, self.py_func)
+            if scope.get(self.py_func.__name__) is self:
+                scope[self.py_func.__name__] = made
+            return made
 
 
 @contextmanager
 def on_compilation(say: Callable[[], object]) -> Iterator[None]:
     """Call something once, before the first kernel that is compiled inside, if any is."""
+    from numba.core import event
 
     class Listener(event.Listener):
         spoken = False
@@ -63,17 +114,22 @@ def on_compilation(say: Callable[[], object]) -> Iterator[None]:
         yield
 
 
-def _kept(function: F, compiler: Callable[[Any], Any]) -> F:
-    """Compile a function that is kept on disk until a file that it is made of changes."""
-    compiled = compiler(function)
+def _names_in(code: CodeType) -> Iterator[str]:
+    """Yield the names that a function asks its module for, those in comprehensions too."""
+    yield from code.co_names
+    for inner in code.co_consts:
+        if isinstance(inner, CodeType):
+            yield from _names_in(inner)
+
+
+def _keep(compiled: Any, function: FunctionType) -> None:
+    """Keep a kernel on disk until a file that it is made of changes."""
     # Numba's stamp is of the one file; a stamp that differs makes it compile anew. Without
     # compilation (NUMBA_DISABLE_JIT) nothing is kept.
     kept = getattr(getattr(compiled, "_cache", None), "_cache_file", None)
     if kept is not None:
         kept._source_stamp = (kept._source_stamp, *_stamps(function))
         kept._load_index = _readable(kept._load_index)
-    result: F = compiled
-    return result
 
 
 def _readable(load: Callable[[], dict[Any, Any]]) -> Callable[[], dict[Any, Any]]:
@@ -96,7 +152,6 @@ def _stamps(function: Any) -> list[tuple[int, int]]:
         scope = waiting.pop()
         if scope.__code__.co_filename not in seen:
             seen.add(scope.__code__.co_filename)
-            # What a module imports stands in its globals before its first kernel is decorated.
             compiled = (getattr(value, "py_func", None) for value in scope.__globals__.values())
             waiting += [inner for inner in compiled if isinstance(inner, FunctionType)]
     files = [os.stat(file) for file in sorted(seen) if os.path.exists(file)]

@@ -28,7 +28,6 @@ from typing import Literal, get_args
 import numpy as np
 import scipy
 from numpy.typing import ArrayLike
-from scipy.sparse import csr_array
 
 from counterprobe.arguments import whole_number
 from counterprobe.arrays import FloatArray, IntArray
@@ -330,11 +329,11 @@ def _squared_mmds(gram: FloatArray, labels: FloatArray) -> FloatArray:
     return values
 
 
-def _joint_frequencies(columns: IntArray, num_columns: int) -> csr_array:
+def _joint_frequencies(columns: IntArray, num_columns: int) -> scipy.sparse.csr_array:
     """Return how often two tokens stand together, shape (columns, columns)."""
     count, length = columns.shape
     starts = np.arange(0, count * length + 1, length) if length else np.zeros(count + 1, dtype=int)
-    shown = csr_array(
+    shown = scipy.sparse.csr_array(
         (np.ones(count * length), columns.ravel(), starts), shape=(count, num_columns)
     )
-    return csr_array(shown.T @ shown / count)
+    return scipy.sparse.csr_array(shown.T @ shown / count)

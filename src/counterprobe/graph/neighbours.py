@@ -1,12 +1,13 @@
 """Simple undirected graphs: what edges must be, who is next to whom, what hangs together."""
 
+from __future__ import annotations
+
 import operator
 from dataclasses import dataclass, fields
 
 import numpy as np
+import scipy
 from numpy.typing import ArrayLike, NDArray
-from scipy import sparse
-from scipy.sparse import csgraph
 
 from counterprobe.arrays import BoolArray, IntArray
 
@@ -217,7 +218,9 @@ def neighbour_rows(num_vertices: int, edges: IntArray) -> Adjacency:
 
 def label_components(num_vertices: int, edges: IntArray) -> tuple[IntArray, IntArray]:
     """Label of each vertex ``(n,)``, and the smallest vertex of each component, increasing."""
-    count, found = csgraph.connected_components(_sparse_rows(num_vertices, edges), directed=False)
+    count, found = scipy.sparse.csgraph.connected_components(
+        _sparse_rows(num_vertices, edges), directed=False
+    )
     vertices = np.arange(num_vertices)
     smallest = np.full(count, num_vertices)
     np.minimum.at(smallest, found, vertices)
@@ -228,12 +231,12 @@ def label_components(num_vertices: int, edges: IntArray) -> tuple[IntArray, IntA
     return rank[found], smallest[by_smallest]
 
 
-def _sparse_rows(num_vertices: int, edges: IntArray) -> sparse.csr_array:
+def _sparse_rows(num_vertices: int, edges: IntArray) -> scipy.sparse.csr_array:
     """Symmetric sparse matrix with sorted rows whose entries are edge index plus one."""
     tail, head = edges[:, 0], edges[:, 1]
     # Plus one: a stored zero is an entry to scipy.sparse but no edge to some of csgraph.
     entry = np.tile(np.arange(1, len(edges) + 1), 2)
     ends = (np.concatenate([tail, head]), np.concatenate([head, tail]))
-    rows = sparse.coo_array((entry, ends), shape=(num_vertices, num_vertices)).tocsr()
+    rows = scipy.sparse.coo_array((entry, ends), shape=(num_vertices, num_vertices)).tocsr()
     rows.sort_indices()
     return rows

@@ -16,8 +16,7 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-from scipy import sparse
-from scipy.sparse import csgraph
+import scipy
 
 from counterprobe.arrays import BoolArray, FloatArray, IntArray
 from counterprobe.graph import centroid_layers, centroids, components, cycle_vertices, repair_order
@@ -240,10 +239,10 @@ def _spanning(count: int, pairs: IntArray, strength: FloatArray) -> IntArray:
 
     The forest of the strongest pairs is the beginning of the forest of all, as Kruskal builds it.
     """
-    rank = sparse.coo_array(
+    rank = scipy.sparse.coo_array(
         (np.arange(1.0, len(pairs) + 1), (pairs[:, 0], pairs[:, 1])), shape=(count, count)
     )
-    chosen = csgraph.minimum_spanning_tree(rank.tocsr()).data
+    chosen = scipy.sparse.csgraph.minimum_spanning_tree(rank.tocsr()).data
     return np.sort(chosen.astype(np.int64)) - 1
 
 

@@ -23,8 +23,8 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
+import scipy
 from numpy.typing import ArrayLike
-from scipy import sparse
 
 from counterprobe.arrays import FloatArray, IntArray
 from counterprobe.planning.plan import Method, Plan
@@ -209,7 +209,7 @@ def _walks(direct: FloatArray, longest: int) -> Sequence[FloatArray]:
     """
     one_step = -np.expm1(-2 * direct)
     is_sparse = np.count_nonzero(one_step) < SPARSE_SHARE * one_step.size
-    last = sparse.csr_array(one_step) if is_sparse else one_step
+    last = scipy.sparse.csr_array(one_step) if is_sparse else one_step
     turning = (one_step**2).sum(axis=1)
     before, walk, found = np.zeros_like(direct), one_step, []
     for _ in range(longest - 1):

@@ -17,7 +17,7 @@ leaves together, and no closed form is known.
 from __future__ import annotations
 
 import numpy as np
-from scipy import special
+import scipy
 
 from counterprobe.arrays import FloatArray, IntArray
 from counterprobe.graph import adjacency, components
@@ -102,7 +102,7 @@ def _path_information(law: ForestLaw, paths: list[IntArray]) -> FloatArray | Non
         first = marginal[start[alive]]
         joint = first[:, :, None] * reach
         product = first[:, :, None] * marginal[_ahead(paths, alive, distance)][:, None, :]
-        information = special.kl_div(joint, product).sum(axis=(1, 2))
+        information = scipy.special.kl_div(joint, product).sum(axis=(1, 2))
         found.append(float(information.sum()))
         if information.max() < NEGLIGIBLE:
             break

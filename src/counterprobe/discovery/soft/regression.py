@@ -18,8 +18,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy import special
 
 from counterprobe.arrays import BoolArray, FloatArray, IntArray
 from counterprobe.discovery.soft.findings import SoftSettings
@@ -92,9 +92,9 @@ def _log_gamma_tail(value: FloatArray, shape: NDArray[np.floating]) -> FloatArra
     usable = shape > 0
     a, x = np.where(usable, shape, 1.0), np.maximum(value, 1e-300)
     with np.errstate(divide="ignore"):
-        exact = np.log(special.gammaincc(a, x))
+        exact = np.log(scipy.special.gammaincc(a, x))
     # Where that underflows, the leading term of the tail.
-    far = (a - 1) * np.log(x) - x - special.gammaln(a)
+    far = (a - 1) * np.log(x) - x - scipy.special.gammaln(a)
     return np.where(usable, np.where(np.isfinite(exact), exact, far), 0.0)
 
 
