@@ -111,6 +111,12 @@ def measure(family: str, length: int, name: str) -> Row:
     }
 
 
+def compile_for(family: str, name: str) -> None:
+    """Compile what a sampler needs, outside every limit; it is kept on disk."""
+    command = [sys.executable, __file__, "--one", family, str(WARM), name]
+    subprocess.run(command, capture_output=True, check=True)
+
+
 def apart(family: str, length: int, name: str, most: float) -> Row:
     """Measure in a process of its own; a run that takes too long, or dies, says only that."""
     command = [sys.executable, __file__, "--one", family, str(length), name]
@@ -166,9 +172,8 @@ def main() -> None:
         family, length, name = told.one
         print(json.dumps(measure(family, int(length), name)))
         return
-    for name in told.samplers:  # what is compiled is kept on disk, whoever compiles it
-        subprocess.run([sys.executable, __file__, "--one", told.families[0], str(WARM), name],
-                       capture_output=True, check=True)  # fmt: skip
+    for name in told.samplers:
+        compile_for(told.families[0], name)
     rows = continued(told.json)
     over: set[tuple[str, str]] = set()
     for power in range(told.least, told.most + 1):

@@ -26,6 +26,7 @@ from pages.exact_laws import law_tables, law_values
 from pages.filling import fill
 from pages.language import language_tables
 from pages.proteins import protein_tables, protein_values
+from pages.scale import scale_tables, scale_values
 from pages.sources import ROOT, read_sources, result_files
 from pages.strengths import planning_tables, soft_tables
 from pages.study import draw_studies, full_tables, read_studies, study_tables, study_values
@@ -46,6 +47,7 @@ def contents() -> tuple[dict[str, str], dict[str, Any]]:
         **peer_tables(sources["peers"]["cells"], laws, pretrained),
         **study_tables(studies),
         **law_tables(sources),
+        **scale_tables(sources["scale"]),
         **denoiser_tables(laws, mixtures),
         **protein_tables(sources["protein_speed"]["tasks"], sources["proteins"]["tasks"]),
         **antibody_tables(sources["antibodies"]["tasks"]),
@@ -59,6 +61,7 @@ def contents() -> tuple[dict[str, str], dict[str, Any]]:
     values = {
         **sources,
         **law_values(sources),
+        "sizes": scale_values(sources["scale"]),
         "study": study_values(studies),
         "denoisers": denoiser_values(laws),
         "designs": protein_values(sources["protein_speed"]["tasks"]),
@@ -83,7 +86,7 @@ def draw_figures() -> None:
     """Draw what comes from the files alone."""
     from denoisers.report import draw_figure as draw_denoisers
     from designs.drawing import draw_proteins
-    from pages.growth_figure import draw_growth
+    from pages.scale import draw_scale
     from rivals.drawing import draw_figure as draw_peers
     from rivals.drawing import draw_learned
 
@@ -95,7 +98,7 @@ def draw_figures() -> None:
     timed = {task: {"speed": p["speed"]} for task, p in sources["protein_speed"]["tasks"].items()}
     draw_proteins({t: prices.get(t, {}) | timed.get(t, {}) for t in prices | timed},
                   figures / "proteins.png")  # fmt: skip
-    draw_growth(sources["compressed-growth"]["rows"], figures / "compressed-growth.svg")
+    draw_scale(sources["scale"], figures / "scale.svg")
     draw_studies(read_studies(DOCS / "study"), DOCS / "study")
 
 

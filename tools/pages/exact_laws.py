@@ -1,16 +1,16 @@
-"""Samplers on laws that are known exactly: one sequence, each of a hundred, growth with N."""
+"""Samplers on laws that are known exactly: one sequence, and each of a hundred."""
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
 from pages.writing import broken, count, markdown
 
-__all__ = ["FAMILIES", "fit_growth", "law_tables", "law_values"]
+__all__ = ["FAMILIES", "law_tables", "law_values"]
 
 Sources = Mapping[str, Any]
 
@@ -45,7 +45,7 @@ def law_tables(sources: Sources) -> dict[str, str]:
 
 
 def law_values(sources: Sources) -> dict[str, Any]:
-    """Return the numbers of the prose: growth of ``compressed``, extremes over families."""
+    """Return the numbers of the prose: extremes over families."""
     laws = {family: sources["peers-16384"][family] for family in FAMILIES}
     extremes = {
         name: {
@@ -55,13 +55,7 @@ def law_values(sources: Sources) -> dict[str, Any]:
         }
         for name in HUNDRED
     }
-    grown = sources["compressed-growth"]["rows"]
-    growth = {}
-    for family in FAMILIES:
-        runs = [row for row in grown if row["family"] == family]
-        sizes = [row["n"] for row in runs]
-        growth[family] = {**fit_growth(runs), "least": min(sizes), "most": max(sizes)}
-    return {"growth": growth, "laws": extremes}
+    return {"laws": extremes}
 
 
 def _first_screen(measured: Mapping[str, Any]) -> str:
@@ -157,10 +151,3 @@ def _masking_again(measured: Mapping[str, Any]) -> str:
     etas = next(iter(next(iter(measured["distances"].values())).values()))
     names = ["ancestral" if float(eta) == 0 else f"`eta={eta}`" for eta in etas]
     return markdown(["law", "steps", *names], rows)
-
-
-def fit_growth(runs: Sequence[Mapping[str, Any]]) -> dict[str, float]:
-    """Fit ``total = start + slope log2 N`` by least squares."""
-    sizes = np.log2([row["n"] for row in runs])
-    slope, start = np.polyfit(sizes, [row["total"] for row in runs], 1)
-    return {"start": float(start), "slope": float(slope)}
