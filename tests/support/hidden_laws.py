@@ -6,7 +6,7 @@ how many of its positions a structure commits together.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -42,6 +42,7 @@ class HiddenBlock:
         length = size + 2 * num_pairs
         place = np.random.default_rng(seed).permutation(length)
         self.block = place[:size]
+        self.rows_of_block, self.vocab_size = rows_of_block, vocab_size
         first, second = place[size::2], place[size + 1 :: 2]
         given = coupled(vocab_size, 1.0) * vocab_size
 
@@ -60,6 +61,27 @@ class HiddenBlock:
         """Return how many positions of the block each batch commits together."""
         batches = structure.order.batches
         return [int(np.isin(batch, self.block).sum()) for batch in batches]
+
+    def nats_broken(self, batches: Sequence[np.ndarray], draws: int = 64, seed: int = 0) -> float:
+        """Return the mean, over sequences that batches draw, of what they break in the block.
+
+        A batch is drawn from the rows of its positions; the law gives what was drawn the product
+        of the same rows, each after those before it.
+        """
+        rng = np.random.default_rng(seed)
+        place = {int(position): k for k, position in enumerate(self.block)}
+        shown = np.full((draws, len(self.block)), cp.MASK)
+        everyone, broken = np.arange(draws), 0.0
+        for batch in batches:
+            inside = [place[int(one)] for one in batch if int(one) in place]
+            rows = self.rows_of_block(shown)
+            for k in inside:
+                chance, row = rng.random((draws, 1)), rows[:, k]
+                token = (row.cumsum(axis=1) / row.sum(axis=1, keepdims=True) < chance).sum(axis=1)
+                given = self.rows_of_block(shown)[:, k]
+                broken += np.log(row[everyone, token] / given[everyone, token]).mean()
+                shown[:, k] = token
+        return float(broken)
 
 
 def gated_pair(
