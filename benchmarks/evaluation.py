@@ -1,6 +1,6 @@
 """What one evaluation of a masked language model of 16,384 tokens takes, by its size.
 
-    .venv/bin/python benchmarks/evaluation.py --device cuda --json benchmarks/results/evaluation.json
+    .venv/bin/python benchmarks/evaluation.py --json benchmarks/results/evaluation.json
     .venv/bin/python benchmarks/evaluation.py --device cpu --tiny
 
 Encoders of the kind that masked language models are (BERT, as transformers has it), with random
@@ -64,7 +64,7 @@ def timed(network: BertForMaskedLM, tokens: int, at_once: int, repeats: int) -> 
 def main() -> None:
     """Measure each shape, and write after each."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--device", default="cuda")
+    parser.add_argument("--device", default="cuda", choices=("cuda", "cpu"))
     parser.add_argument("--tiny", action="store_true", help="a small network of few tokens")
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--json", type=Path)

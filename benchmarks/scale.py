@@ -95,7 +95,7 @@ def measure(family: str, length: int, name: str) -> Row:
     draw(family, WARM, name)
     law, result, took = draw(family, length, name)
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
-    ledger = result.ledger
+    ledger, kl = result.ledger, cp.evaluation.batch_kl(law, result)
     return {
         "family": family,
         "n": length,
@@ -107,7 +107,8 @@ def measure(family: str, length: int, name: str) -> Row:
         **took,
         "peak_memory_gib": peak,
         "stop": str(result.stop),
-        "batch_kl": cp.evaluation.batch_kl(law, result).value,
+        "batch_kl": kl.value,
+        "batch_kl_se": kl.standard_error,
     }
 
 

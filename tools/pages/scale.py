@@ -48,7 +48,7 @@ def scale_tables(measured: Mapping[str, Any]) -> dict[str, str]:
                     for n in sizes]  # fmt: skip
             lines.append([
                 family, shown, *took, count(last["n"]), f"{last['rows_read'] / last['n']:,.1f}",
-                broken(last["batch_kl"]), f"{last['peak_memory_gib']:.2g}",
+                broken(last["batch_kl"], last.get("batch_kl_se", 0.0)), f"{last['peak_memory_gib']:.2g}",
                 f"{last['seconds']:,.1f} ({last['oracle_seconds']:,.1f})",
             ])  # fmt: skip
     heading = [
@@ -112,7 +112,7 @@ def draw_scale(measured: Mapping[str, Any], file: Path) -> None:
 
     rows = _finished(measured)
     # Names inside the file that do not change from one drawing to the next.
-    with matplotlib.rc_context({"svg.hashsalt": "scale", "font.size": 8}):
+    with matplotlib.rc_context({"svg.hashsalt": "scale", "svg.fonttype": "none", "font.size": 8}):
         plot, grid = pyplot.subplots(
             len(DRAWN), len(PANELS), figsize=(11, 5), sharex=True, layout="constrained"
         )
