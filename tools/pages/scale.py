@@ -48,7 +48,8 @@ def scale_tables(measured: Mapping[str, Any]) -> dict[str, str]:
                     for n in sizes]  # fmt: skip
             lines.append([
                 family, shown, *took, count(last["n"]), f"{last['rows_read'] / last['n']:,.1f}",
-                broken(last["batch_kl"], last.get("batch_kl_se", 0.0)), f"{last['peak_memory_gib']:.2g}",
+                broken(last["batch_kl"], last.get("batch_kl_se", 0.0)),
+                f"{last['peak_memory_gib']:.2g}",
                 f"{last['seconds']:,.1f} ({last['oracle_seconds']:,.1f})",
             ])  # fmt: skip
     heading = [
