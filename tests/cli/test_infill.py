@@ -20,7 +20,8 @@ SEQUENCE = "EVQLVXXSGGXX"
 BASE = (*MODEL, "--sequence", SEQUENCE)
 PROTEIN = ("--model", "proteinmpnn", "--backbone", "1ubi", "--device", "cpu")
 CPU = {"device": "cpu"}
-SHIPPED = cp.models.Backbone.shipped("1ubi")
+Backbone = cp.models.Backbone
+SHIPPED = Backbone.shipped("1ubi")
 
 
 invoke, record_of, refused = (
@@ -500,11 +501,52 @@ def test_what_cannot_be_written_is_refused_before_anything_is_evaluated(tmp_path
     assert f"{nowhere} does not exist" in refused(*BASE, "--json", nowhere / "summary.json")
 
 
+@pytest.fixture(scope="module")
+def scaffold(tmp_path_factory) -> Path:
+    """What ``discover`` writes for ubiquitin with everything masked."""
+    file = tmp_path_factory.mktemp("scaffold") / "1ubi.npz"
+    words = (*PROTEIN, "--mode", "soft", "--set", "probes=48", "--out", file)
+    assert command_line.invoke("discover", *words).exit_code == 0
+    return file
+
+
+def test_one_structure_of_a_backbone_serves_two_templates(scaffold, tmp_path):
+    native = SHIPPED.sequence
+    texts = {"tail": native[:50] + "X" * 26, "loops": "X" * 12 + native[12:40] + "X" * 36}
+    fasta, written = tmp_path / "templates.fasta", tmp_path / "designs.json"
+    fasta.write_text("".join(f">{name}\n{text}\n" for name, text in texts.items()))
+    words = ("--order", "commit", "--structure", scaffold, "--batches", 4, "--count", 2)
+    result = invoke(*PROTEIN, "--sequence", f"@{fasta}", *words, "--json", written)
+    assert result.exit_code == 0, result.stderr
+    soft = cp.load_structure(scaffold)
+    for one in json.loads(written.read_text())["inputs"]:
+        text, choice = texts[one["name"]], one["choice"]
+        assert f"{one['name']}: measured prices chose batches" in result.stdout
+        for design in one["texts"]:
+            assert all(b in (a, "X") for a, b in zip(design, text, strict=True))
+        assert set(choice["prices"]) == {"planned", "distance"}
+        best = min(choice["prices"], key=lambda way: choice["prices"][way][0])
+        assert choice["sampler"] == {"planned": "planned", "distance": "spread"}[best]
+        # Four sequences of each way are drawn in four batches and read once more.
+        assert choice["evaluations"] == 2 * 4 * (4 + 1)
+        assert one["total"] == len(soft.sample_states) + choice["evaluations"] + 2 * 4
+
+
+def test_a_structure_of_another_backbone_is_refused(scaffold, tmp_path):
+    fixed = ("--device", "cpu", "--fixed", "1-20", "--structure", scaffold)
+    larger = Backbone.shipped("1ake")
+    for part, said in (
+        (larger.part(range(76)), "by its weights or by what else makes its rows"),
+        (larger.part(range(80)), "found with 76 positions and 20 tokens, the oracle has 80"),
+    ):
+        file = pdb_of(part, tmp_path)
+        assert said in refused("--model", "proteinmpnn", "--backbone", file, *fixed)
+    cold = refused(*PROTEIN, *fixed[2:], "--temperature", 0.5)
+    assert "letters that are allowed, temperature, backbone" in cold
+
+
 def test_a_structure_that_does_not_fit_is_refused(structure, tmp_path):
     given = ("--structure", structure)
-    other = refused(*MODEL, "--sequence", "EVQLVXXSGAXX", *given)
-    assert "found for another text" in other
-    assert "first at 10;" in other
     assert "12 positions" in refused(*MODEL, "--sequence", "EVX", *given)
     light = ("--model", "sapiens-light", "--device", "cpu", "--sequence", SEQUENCE)
     assert "does not give the stored replies" in refused(*light, *given)

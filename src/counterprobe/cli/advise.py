@@ -14,6 +14,7 @@ from counterprobe.cli import options, output, runs
 from counterprobe.discovery import SoftStructure, load_structure
 from counterprobe.evaluation import advise as give_advice
 from counterprobe.evaluation.advice import MAX_EVALUATIONS, MAX_SECONDS, first_look
+from counterprobe.infilling.carrying import carried
 
 __all__ = ["advise"]
 
@@ -24,7 +25,9 @@ def advise(
     structure: Annotated[
         str,
         options.in_model(
-            metavar="FILE", help="What 'counterprobe discover' wrote for this model and text."
+            metavar="FILE",
+            help="What 'counterprobe discover' wrote for this model and backbone, whatever it "
+            "fixed.",
         ),
     ],
     text: options.Text,
@@ -81,11 +84,11 @@ def advise(
         raise ValueError(f"--target-kl must be a number of nats above 0, got {target_kl}")
     task = text.task(model, order=order, is_probed=True)
     started = time.perf_counter()
-    checked = task.recognise(found)
+    here, checked = carried(task, found)
     pace = (time.perf_counter() - started) / max(checked.total, 1)
     distances = task.distances
     look: dict[str, Any] = {"counts": counts, "samples": samples, "terms": terms or None}
-    foreseen = first_look(found, **look, num_ways=3 if distances is None else 4)
+    foreseen = first_look(here, **look, num_ways=3 if distances is None else 4)
     output.announce(
         f"measuring prices: about {foreseen:,} evaluations ({foreseen * pace:,.0f} s) for a first "
         f"look, more to show that one holds; at most {max_evaluations:,} evaluations and "
@@ -98,7 +101,7 @@ def advise(
     ):
         advice = give_advice(
             chain.oracle,
-            found,
+            here,
             count,
             target_kl=target_kl,
             **look,

@@ -128,6 +128,9 @@ def show_many(console: Console, model: str, made: Sequence[Drawn]) -> None:
         rows,
         ["Scores are nats per drawn position at temperature 1: lower is better."],
     )
+    for one in made:
+        if one.batch.choice is not None and one.batch.choice.prices:
+            console.print(Text(f"{one.name}: {one.batch.choice}"), soft_wrap=True)
 
 
 def _mean(scores: FloatArray) -> float:

@@ -54,7 +54,8 @@ def infill(
         str | None,
         options.in_sampler(
             metavar="FILE",
-            help="Commit by what 'counterprobe discover' wrote for this model and text.",
+            help="Commit by what 'counterprobe discover' wrote for this model and backbone; "
+            "priced anew where other residues are fixed.",
         ),
     ] = None,
     batches: Annotated[
@@ -328,9 +329,7 @@ def _check_files(num_inputs: int, json: str | None, out: str | None, append: boo
         without = [f"--{name}" for name in ("force", "append") if name in changed]
         if without:
             raise ValueError(f"{without[0]} goes with --out FILE")
-    single = [
-        f"--{name}" for name in ("structure", "trace", "checkpoint", "engine") if name in changed
-    ]
+    single = [f"--{name}" for name in ("trace", "checkpoint", "engine") if name in changed]
     if num_inputs > 1 and single:
         raise ValueError(f"{single[0]} must come with one input, got {num_inputs}")
 

@@ -13,6 +13,7 @@ from numpy.typing import ArrayLike
 from counterprobe.arguments import whole_number
 from counterprobe.discovery import SoftStructure, Structure
 from counterprobe.evaluation.likelihood import log_likelihoods
+from counterprobe.infilling.carrying import Adopted, adopt
 from counterprobe.infilling.choosing import draw_chosen
 from counterprobe.infilling.costs import cost_watched
 from counterprobe.infilling.task import Task, make_task, recorder_for
@@ -97,7 +98,11 @@ def infill(
         Number of sequences.
     seed : int or Streams
     structure : Structure or SoftStructure, optional
-        Found before for this very context; it is asked a few probes again first, which are
+        Found before with this model and backbone: for this very text, or for another, such as
+        everything masked. The model is asked a few probes again first. Where the text was
+        another, a soft structure is restricted to what is masked here and priced anew beside
+        batches that need none (apart in space, or spread along the sequence), which draw where
+        they break less; prices and reason are in ``choice`` of the result. All of that is
         charged to the whole.
     allowed
         Which tokens may stand where: ``{3: "AVL"}``, or one string for every position.
@@ -192,12 +197,12 @@ def infill(
         **terms,
     )
     with task.oracle.running(lambda: record().terms):
-        checked, beside = Ledger(), {}
+        used = Adopted(rule)
         # A finished text has no use for a structure.
         if structure is not None and (task.given == MASK).any():
-            checked = task.recognise(structure)
-            beside = {"discovery": structure.ledger.total, "recognition": checked.total}
-        with recorder_for(trace, task, trace_bytes, trace_command, count, beside) as recorder:
+            streams = seed if isinstance(seed, Streams) else Streams.from_seed(seed)
+            used = adopt(task, structure, rule, count=count, streams=streams, at_once=at_once)
+        with recorder_for(trace, task, trace_bytes, trace_command, count, used.beside) as recorder:
             how: dict[str, Any] = {
                 **terms,
                 "log_probs": True,
@@ -216,9 +221,13 @@ def infill(
             else:
                 how |= {"given": task.given, "temperature": task.temperature}
                 masked = int((task.given == MASK).sum())
-                watched = cost_watched(rule, masked, task.oracle.vocab_size, count, progress)
+                watched = cost_watched(used.rule, masked, task.oracle.vocab_size, count, progress)
                 with watched as how["progress"]:
-                    drawn = sample(task.oracle, rule, **how)
+                    drawn = sample(task.oracle, used.rule, **how)
+                if used.choice is not None:
+                    drawn = replace(drawn, choice=used.choice)
+                    if recorder:
+                        recorder.measured(used.choice.batch_kl, used.choice.batch_kl_se)
         if likelihood_orders:
             scored = log_likelihoods(
                 task.probed,
@@ -231,7 +240,7 @@ def infill(
     drawn = replace(
         drawn,
         texts=task.texts(drawn.sequences),
-        ledger=drawn.ledger + checked,
+        ledger=drawn.ledger + used.ledger,
         log_likelihoods=scores,
         measuring=measuring,
     )

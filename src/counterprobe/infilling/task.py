@@ -14,12 +14,9 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from counterprobe.arrays import FloatArray, IntArray, StateArray
-from counterprobe.discovery import SoftStructure, Structure, check_oracle
-from counterprobe.errors import StructureError
 from counterprobe.models import MaskedModel, Template, load
 from counterprobe.models.template import Allowed
 from counterprobe.oracles import Oracle, OracleInfo, Query, Reply, as_oracle
-from counterprobe.run.ledger import Ledger
 from counterprobe.states import MASK, all_masked, as_states
 from counterprobe.trace import About, Recorder
 
@@ -62,29 +59,6 @@ class Task:
     def probed(self) -> Oracle:
         """The oracle that can be asked about any state; the same one unless orders matter."""
         return self.oracle.by_index()
-
-    def recognise(self, structure: Structure | SoftStructure) -> Ledger:
-        """Make sure that a structure is of this model and this context; return what that cost.
-
-        The stored replies alone do not tell: they belong to the context it was found in, and the
-        model gives them whatever context is asked about now.
-
-        Raises
-        ------
-        StructureError
-            If the context or the model is another.
-        """
-        if structure.length == len(self.given):
-            differing = np.flatnonzero(structure.given != self.given)
-            if len(differing):
-                first = int(differing[0])
-                named = str(first + 1) if self.template is None else self.template.name_of(first)
-                raise StructureError(
-                    "this structure was found for another text, which differs at "
-                    f"{len(differing)} of {structure.length} positions, first at {named}; "
-                    "discover one for this text"
-                )
-        return check_oracle(structure, self.probed)
 
     @property
     def labels(self) -> tuple[str, ...] | None:

@@ -250,6 +250,8 @@ class SampleBatch:
                 "one_at_a_time": self.choice.one_at_a_time,
                 "batch_kl": self.choice.batch_kl,
                 "batch_kl_se": self.choice.batch_kl_se,
+                "by": self.choice.by,
+                "prices": self.choice.prices,
             }
         records = [_record(result) for result in self.results]
         for k, text in enumerate(self.texts or ()):
@@ -320,6 +322,8 @@ def _choice(content: dict[str, Any] | None) -> Choice | None:
         int(content["one_at_a_time"]),
         content.get("batch_kl"),
         content.get("batch_kl_se"),
+        str(content.get("by", "auto")),
+        {way: (float(nats), float(se)) for way, (nats, se) in content.get("prices", {}).items()},
     )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
 
@@ -48,7 +48,7 @@ def first_tokens(state: NDArray[Any]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """What ``sampler="auto"`` chose, and why.
+    """What ``sampler="auto"`` chose, or prices did where a structure comes from elsewhere; why.
 
     Attributes
     ----------
@@ -62,6 +62,10 @@ class Choice:
         Evaluations that one position at a time takes for all sequences.
     batch_kl, batch_kl_se : float, optional
         Nats that a plan was measured to break, where one was chosen.
+    by : str
+        Who chose: ``auto``, or ``measured prices``.
+    prices : dict from str to (float, float)
+        Ways of choosing batches that were priced, with nats and their standard error.
     """
 
     sampler: str
@@ -70,10 +74,12 @@ class Choice:
     one_at_a_time: int
     batch_kl: float | None = None
     batch_kl_se: float | None = None
+    by: str = "auto"
+    prices: dict[str, tuple[float, float]] = field(default_factory=dict)
 
     def __str__(self) -> str:
         """Say it in one line."""
-        return f"auto chose {self.why}"
+        return f"{self.by} chose {self.why}"
 
     def as_dict(self) -> dict[str, Any]:
         """Return it as plain values."""
@@ -84,6 +90,7 @@ class Choice:
             "one_at_a_time": self.one_at_a_time,
             "batch_kl": self.batch_kl,
             "batch_kl_se": self.batch_kl_se,
+            **({"by": self.by, "prices": self.prices} if self.prices else {}),
         }
 
 

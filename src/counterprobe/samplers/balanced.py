@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
-from typing import ClassVar
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
 
 from counterprobe.arguments import Count
-from counterprobe.arrays import IntArray
+from counterprobe.arrays import FloatArray, IntArray
+from counterprobe.planning import distance_plan
+from counterprobe.planning.strengths import frozen_strengths
 from counterprobe.samplers.base import Sampler, Sweep
 from counterprobe.samplers.rules.quotas import POWERS, RandomOrder, balanced_sizes
 from counterprobe.streams import Decisions
@@ -74,12 +76,16 @@ class Spread(Sampler):
     """Commit every B-th residual position, one residue class per batch, in random order.
 
     Neighbours in the sequence are B batches' worth apart. Where dependence follows distance this
-    costs nothing and breaks little: a free control that discovered structure must beat.
+    costs nothing and breaks little: a free control that discovered structure must beat. With
+    ``distances``, positions of a batch are apart by these instead.
 
     Parameters
     ----------
     batches : int
         Number of batches B, which is also the distance within a batch.
+    distances : ndarray of float, shape (N, N), optional
+        How far positions are from each other; by default along the sequence. Not part of the
+        settings that results show.
     """
 
     name: ClassVar[str] = "spread"
@@ -88,17 +94,31 @@ class Spread(Sampler):
     sweep: ClassVar[Sweep | None] = Sweep("batches", POWERS)
 
     batches: Count = 64
+    distances: FloatArray | None = field(default=None, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        """Check the settings; freeze a copy of the distances."""
+        super().__post_init__()
+        if self.distances is not None:
+            object.__setattr__(self, "distances", frozen_strengths(self.distances))
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """The settings by name, without the distances."""
+        return {"batches": self.batches}
 
     def exact_for(self, length: int) -> bool:
         """One position per batch is the chain rule."""
         return self.batches >= length
 
     def schedule(self, residual: IntArray, decisions: Decisions) -> Iterable[IntArray]:
-        """Residue classes of the rank in the sequence, with a random offset and order."""
+        """Residue classes of the rank in the sequence, or what is apart, in random order."""
         if len(residual) == 0:
             return []
         stride = min(self.batches, len(residual))
         generator = decisions.generator("order")
+        if self.distances is not None:
+            return distance_plan(self.distances, stride, generator, positions=residual).batches
         offset = int(generator.integers(stride))
         order = generator.permutation(stride)
         # The offset decides which classes have one position more when B does not divide m.

@@ -10,11 +10,11 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from counterprobe.arrays import FloatArray, IntArray, StateArray
 from counterprobe.discovery.structure import file
@@ -31,7 +31,7 @@ from counterprobe.discovery.structure.file import (
 from counterprobe.discovery.structure.structure import SAME_ROW, Found
 from counterprobe.planning.plan import Coverage
 from counterprobe.run.ledger import Ledger
-from counterprobe.states import MASK
+from counterprobe.states import MASK, as_states
 
 __all__ = ["SOFT_KIND", "SoftStructure"]
 
@@ -166,6 +166,55 @@ class SoftStructure(Found):
     def same_row(self) -> float:
         """Total variation up to which a reply counts as the stored one."""
         return SAME_ROW + 2 * max(self.row_error, self.precision)
+
+    def in_context(self, given: ArrayLike) -> SoftStructure:
+        """Return what it says of another context: restricted to the positions masked there.
+
+        Strengths stay as they were found, which in another context is a guess: price it there
+        (``evaluation.price_plans``) before it is relied on. Positions that were given where it was
+        found have none; pairs are not trusted with them, so plans commit them alone. Stored
+        replies belong to the old context and are left out: recognise the oracle before
+        (``discovery.check_oracle``).
+
+        Parameters
+        ----------
+        given : array_like of int, shape (N,)
+            Context, ``MASK`` elsewhere.
+
+        Examples
+        --------
+        >>> import counterprobe as cp
+        >>> law = cp.families.path(8, target_seed=1)
+        >>> found = cp.discover(law.oracle(), cp.Streams.from_seed(0), mode="soft", probes=64)
+        >>> found.in_context([cp.MASK, cp.MASK, 0, 0, cp.MASK, 0, 0, 0]).residual
+        array([0, 1, 4])
+        """
+        context = as_states(given, self.length, self.vocab_size, name="given")
+        if len(context) != 1:
+            raise ValueError(f"given must be one context, got {len(context)}")
+        given = np.array(context[0], dtype=np.int32)
+        is_masked = (given == MASK) & (self.given == MASK)
+        kept = is_masked[self.pairs].all(axis=1)
+
+        def known(values: FloatArray) -> FloatArray:
+            return np.where(is_masked, values, np.nan)
+
+        return replace(
+            self,
+            given=given,
+            edges=self.edges[is_masked[self.edges].all(axis=1)],
+            pairs=self.pairs[kept],
+            pair_strength=self.pair_strength[kept],
+            pair_strength_se=self.pair_strength_se[kept],
+            moved=known(self.moved),
+            most_moved=known(self.most_moved),
+            explained=known(self.explained),
+            sample_states=np.empty((0, self.length), dtype=np.int32),
+            sample_index=np.empty(0, dtype=np.int64),
+            sample_position=np.empty(0, dtype=np.int64),
+            sample_rows=np.empty((0, self.sample_rows.shape[1])),
+            about={**self.about, "found_masked": len(self.residual)},
+        )
 
     def lines(self) -> list[str]:
         """Return what was estimated, what pairs leave out, and what it cost."""

@@ -1,0 +1,262 @@
+"""A structure that was found once serves every template of its model and backbone.
+
+What depends on what is a matter of the model and the backbone first, and of the residues that
+happen to be fixed second. So a structure is restricted to the positions that are masked, and what
+its plans break *here* is measured on a few sequences, beside batches that need no structure: apart
+in space where there is a backbone, spread along the sequence elsewhere. The cheaper of the two
+draws; both prices are in the result, and what they took is in its ledger.
+
+Before that the model must be recognised: the stored replies of the structure must come back, and
+its digest must be that of this model, backbone and set of tokens.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import overload
+
+import numpy as np
+
+from counterprobe.arrays import IntArray
+from counterprobe.discovery import SoftStructure, Structure, check_oracle
+from counterprobe.errors import StructureError
+from counterprobe.evaluation.chain_rule import AT_ONCE, plan_kl
+from counterprobe.evaluation.chain_rule_kl import ChainRuleKL
+from counterprobe.infilling.task import Task
+from counterprobe.plain import plain
+from counterprobe.planning.plan import STILL, Coverage
+from counterprobe.run.ledger import Ledger
+from counterprobe.run.results import Choice
+from counterprobe.samplers.balanced import Spread
+from counterprobe.samplers.base import Sampler
+from counterprobe.samplers.planned import Planned
+from counterprobe.samplers.registry import PLANS
+from counterprobe.states import MASK
+from counterprobe.streams import Streams
+
+__all__ = ["Adopted", "adopt", "carried", "planned_here"]
+
+# Sequences that both prices are measured on: as many as are drawn, within these.
+LEAST_PRICED, MOST_PRICED = 4, 16
+# Steps of each batch that are priced.
+TERMS = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Adopted:
+    """How a structure is used for a template.
+
+    Attributes
+    ----------
+    rule : Sampler
+        What draws.
+    ledger : Ledger
+        What recognising the model and pricing took.
+    beside : dict
+        The same in parts, and what was paid before.
+    choice : Choice, optional
+        What was measured, where the structure comes from another context.
+    """
+
+    rule: Sampler
+    ledger: Ledger = field(default_factory=Ledger)
+    beside: dict[str, int] = field(default_factory=dict)
+    choice: Choice | None = None
+
+
+def adopt(
+    task: Task,
+    structure: Structure | SoftStructure,
+    rule: Sampler,
+    *,
+    count: int,
+    streams: Streams,
+    at_once: int = AT_ONCE,
+) -> Adopted:
+    """Recognise the model of a structure, and price it where its context was another.
+
+    Parameters
+    ----------
+    task : Task
+        With something masked.
+    structure : Structure or SoftStructure
+    rule : Sampler
+        The structure's own, as it is asked for.
+    count : int
+        Sequences that are wanted.
+    streams : Streams
+        Of the plans, which are those that draw.
+    at_once : int
+        States in one call of the oracle, at most.
+
+    Raises
+    ------
+    StructureError
+        If model, backbone or tokens are others.
+    """
+    here, checked = carried(task, structure)
+    beside = {"discovery": structure.ledger.total, "recognition": checked.total}
+    if here is structure or not isinstance(here, SoftStructure) or not isinstance(rule, Planned):
+        return Adopted(rule, checked, beside)
+    if task.temperature != 1:
+        raise StructureError(
+            "a structure of another text is priced before it is used, which temperature "
+            f"{task.temperature:g} does not allow: discover one for this text, or pass a model, "
+            "whose law has the temperature, and one above 0"
+        )
+    chosen, choice = _priced(task, here, rule, count, streams, at_once)
+    beside["pricing"] = choice.ledger.total
+    return Adopted(chosen, checked + choice.ledger, beside, choice)
+
+
+@overload
+def carried(task: Task, structure: SoftStructure) -> tuple[SoftStructure, Ledger]: ...
+@overload
+def carried(
+    task: Task, structure: Structure | SoftStructure
+) -> tuple[Structure | SoftStructure, Ledger]: ...
+def carried(
+    task: Task, structure: Structure | SoftStructure
+) -> tuple[Structure | SoftStructure, Ledger]:
+    """Return a structure as it is for a task, and what recognising its model cost.
+
+    A soft structure is restricted to the positions masked here. A certified one serves a text
+    that fixes more than the one it was found for: given more, a law has fewer edges and no others.
+
+    Raises
+    ------
+    StructureError
+        If the model is another, or the context one that a certified structure says nothing about.
+    """
+    if structure.length != len(task.given) or np.array_equal(structure.given, task.given):
+        return structure, check_oracle(structure, task.probed)
+    if isinstance(structure, Structure):
+        _check_fixed(task, structure)
+        return structure, check_oracle(structure, task.probed)
+    return structure.in_context(task.given), check_oracle(structure, task.probed)
+
+
+def _check_fixed(task: Task, structure: Structure) -> None:
+    """Refuse a text that does not have what a certified structure was given."""
+    differing = np.flatnonzero((structure.given != MASK) & (structure.given != task.given))
+    if len(differing):
+        first = int(differing[0])
+        named = str(first + 1) if task.template is None else task.template.name_of(first)
+        raise StructureError(
+            "this structure was certified for another text, whose fixed letters differ at "
+            f"{len(differing)} of {structure.length} positions, first at {named}; discover one "
+            "for this text, or one with everything masked, which serves all of them"
+        )
+
+
+def planned_here(rule: Planned, here: SoftStructure, streams: Streams) -> Planned:
+    """Return the rule that plans by a structure in another context than it was found in.
+
+    Only positions of which nothing is known are committed alone: how well pairs explained the
+    others elsewhere is no reason to, since the price is measured here. Where a number of nats was
+    asked for, it says how many batches there are, with those others alone as usual. Layers that
+    would take fewer batches than are allowed are not taken on trust: few pairs are left of a
+    structure where much is fixed, and all batches are used.
+
+    Parameters
+    ----------
+    rule : Planned
+    here : SoftStructure
+        As :meth:`SoftStructure.in_context` returns it.
+    streams : Streams
+        Of a plan that says how many batches there are, and whether by layers.
+    """
+    coverage = here.coverage
+    rule = replace(rule, strength=here.strength, coverage=coverage)
+    batches = rule.batches or len(rule.plan(here.residual, streams.decisions))
+    is_known = np.isfinite(here.moved)
+    # What was never seen is taken to move as much as anything that was.
+    loose = np.where(is_known, coverage.unexplained, here.moved[is_known].max(initial=STILL))
+    rule = replace(
+        rule,
+        batches=batches,
+        information_budget=None,
+        target_kl=None,
+        coverage=Coverage(loose, coverage.is_trusted | is_known),
+    )
+    room = min(batches, len(here.residual))
+    layered = rule.method == "auto" and len(rule.plan(here.residual, streams.decisions)) < room
+    return replace(rule, method="search") if layered else rule
+
+
+def _priced(
+    task: Task, here: SoftStructure, rule: Planned, count: int, streams: Streams, at_once: int
+) -> tuple[Sampler, Choice]:
+    """Measure what plans break here beside free batches, and take what breaks less."""
+    masked, target = here.residual, rule.target_kl
+    rule = planned_here(rule, here, streams)
+    samples = min(MOST_PRICED, max(LEAST_PRICED, count))
+    # The very plans that draw, as far as there are sequences to price them on.
+    each = [streams.with_fresh_decisions(k).decisions for k in range(min(samples, PLANS))]
+    plans = [list(rule.plan(masked, one).batches) for one in each]
+    evaluations = float(np.mean([len(plan) for plan in plans]))
+    free = Spread(batches=math.ceil(evaluations), distances=task.distances)
+    others = [list(free.schedule(masked, one)) for one in each]
+    seed = int(streams.decisions.generator("price of a structure").integers(2**63))
+
+    def price(batches: Sequence[Sequence[IntArray]]) -> ChainRuleKL:
+        return plan_kl(
+            task.oracle,
+            batches,
+            samples=samples,
+            given=task.given,
+            terms=TERMS,
+            seed=seed,
+            at_once=min(at_once, AT_ONCE),
+        )
+
+    mine, theirs = price(plans), price(others)
+    is_refused = mine.value > theirs.value
+    chosen: Sampler = free if is_refused else rule
+    kl, took = (theirs, free.batches) if is_refused else (mine, evaluations)
+    way, apart = _free_way(task)
+    where = f"found with {here.about['found_masked']} of {here.length} positions masked"
+    begin = f"{took:.3g} evaluations a design in place of {len(masked)}, {_nats(kl)} broken here"
+    paid = f"pricing both on {samples} sequences took {(mine.ledger + theirs.ledger).total:,}"
+    if is_refused:
+        said = (
+            f"batches {apart}: {begin}; a structure {where} is refused, since its plans break "
+            f"{_nats(mine)} in as many; {paid} evaluations"
+        )
+    else:
+        said = (
+            f"batches planned by a structure {where}: {begin}, {_nats(theirs)} {apart}; {paid} "
+            "evaluations"
+        )
+    unknown = int(np.isnan(here.moved[masked]).sum())
+    if unknown:
+        said += f"; it says nothing of {unknown} positions that were fixed there"
+    if target is not None and kl.value > target:
+        said += f"; that is more than {target:g} nats: ask for more batches"
+    choice = Choice(
+        chosen.name,
+        said,
+        mine.ledger + theirs.ledger,
+        count * len(masked),
+        plain(kl.value),
+        plain(kl.standard_error),
+        by="measured prices",
+        prices={
+            name: (plain(one.value), plain(one.standard_error))
+            for name, one in (("planned", mine), (way, theirs))
+        },
+    )
+    return chosen, choice
+
+
+def _free_way(task: Task) -> tuple[str, str]:
+    """Return what batches without a structure are called, and how they are chosen."""
+    if task.distances is None:
+        return "spread", "spread along the sequence"
+    return "distance", "apart in space"
+
+
+def _nats(kl: ChainRuleKL) -> str:
+    return f"{kl.value:.2g} ± {kl.standard_error:.1g} nats"
