@@ -20,7 +20,7 @@ from rich.progress import Progress as Bar
 
 from counterprobe.run.unmasking import Progress
 
-__all__ = ["budget_progress", "counting", "run_progress", "study_progress"]
+__all__ = ["budget_progress", "counting", "duration", "run_progress", "study_progress"]
 
 # Seconds after which a run off a terminal says that it is still there.
 PATIENCE = 10.0
@@ -77,7 +77,7 @@ def _standing(progress: Progress) -> tuple[int, str]:
     left = standing.seconds_left
     said = [
         f"stage {standing.stage!r}",
-        *([] if left is None else [f"about {_duration(left)} left"]),
+        *([] if left is None else [f"about {duration(left)} left"]),
     ]
     if standing.resolved is None:
         return progress.committed, ", ".join(["masks committed", *said])
@@ -138,7 +138,7 @@ def study_progress(label: str, losses: list[str]) -> Iterator[Callable[[Any], No
                 total=standing.expected,
                 completed=standing.done,
                 cells=f"{standing.cells_done}/{standing.num_cells}",
-                left="" if left is None else f"about {_duration(left)} left",
+                left="" if left is None else f"about {duration(left)} left",
                 lost=f"{len(losses)} workers lost" if losses else "",
                 running="; ".join(f"{t.phase} {t.cell or ''}".strip() for t in standing.running),
             )
@@ -153,8 +153,14 @@ def counting(label: str, total: int) -> Iterator[Callable[[int], None]]:
         yield lambda done: update(completed=done)
 
 
-def _duration(seconds: float) -> str:
-    """Write a duration in the unit that suits it."""
+def duration(seconds: float) -> str:
+    """Write a duration in the unit that suits it.
+
+    >>> duration(0.0345), duration(3.7), duration(100), duration(5400 * 3)
+    ('34.5 ms', '3.7 s', '2 min', '4.5 h')
+    """
+    if seconds < 1:
+        return f"{1e3 * seconds:.3g} ms"
     if seconds < 90:
-        return f"{seconds:.0f} s"
+        return f"{seconds:.1f} s" if seconds < 10 else f"{seconds:.0f} s"
     return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"

@@ -233,3 +233,32 @@ def test_bad_input_is_refused(arguments, message):
     assert result.stdout == ""
     assert message in result.stderr
     assert len(result.stderr.splitlines()) == 1
+
+
+# ----- What it would take on a model -----------------------------------------------------------
+
+
+def test_what_samplers_would_take_on_a_model_follows_from_their_ledgers():
+    words = ("--n", 40, "--samplers", "random-balanced:batches=10,packed-theory,punt", "--runs", 1)
+    content = json_of(*words, "--evaluation-ms", 250)
+    assert content["evaluation_ms"] == 250
+    # What was infeasible would take nothing anywhere.
+    assert set(content["seconds_on_model"]) == {"random-balanced batches=10", "punt"}
+    assert content["seconds_on_model"]["random-balanced batches=10"]["alone"] == 2.5
+    for entry in content["samplers"]:
+        one = content["seconds_on_model"].get(entry["sampler"])
+        if one is not None:
+            assert one["alone"] == entry["submissions"] / 4
+            assert one["by_stage"] == entry["depth"] / 4
+            assert one["own"] == entry["seconds"]
+    assert "evaluation_ms" not in json_of(*words)
+    shown = " ".join(invoke(*words, "--evaluation-ms", 250).stdout.split())
+    assert "on a model whose evaluation takes 250 ms" in shown
+    assert "random-balanced batches=10 2.5 s 2.5 s" in shown
+
+
+@pytest.mark.parametrize("value", ["0", "-1", "nan", "inf"])
+def test_an_evaluation_takes_a_positive_time(value):
+    assert "--evaluation-ms must be positive" in command_line.refused(
+        "compare", "--n", 8, "--evaluation-ms", value
+    )

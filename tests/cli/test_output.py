@@ -174,7 +174,7 @@ def test_an_unwatched_run_says_once_that_it_is_still_going(capsys, monkeypatch):
     [
         (("first", 3, 200.0), "3 of 4 positions explained, stage 'first', about 3 min left"),
         (("first", 0, None), "0 of 4 positions explained, stage 'first'"),
-        (("soft", None, 7.0), "0 of 4 masks committed, stage 'soft', about 7 s left"),
+        (("soft", None, 7.0), "0 of 4 masks committed, stage 'soft', about 7.0 s left"),
     ],
 )
 def test_an_unwatched_search_says_how_far_it_is(capsys, monkeypatch, standing, said):

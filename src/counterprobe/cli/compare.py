@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Annotated, Any
 
 import typer
+from rich.console import Console
 
 from counterprobe.cli import options, output
 from counterprobe.cli.output import Column, number
@@ -22,6 +24,7 @@ from counterprobe.evaluation.comparison import (
     swept,
 )
 from counterprobe.plots import check_picture, plot_quality
+from counterprobe.progress import duration
 from counterprobe.run.ledger import Right
 from counterprobe.samplers import Sampler
 from counterprobe.samplers.registry import read_samplers
@@ -74,6 +77,14 @@ def compare(
     ] = 1,
     evaluate: options.Evaluate = True,
     kl_draws: options.KlDraws = DEFAULT_DRAWS,
+    evaluation_ms: Annotated[
+        float | None,
+        options.in_output(
+            metavar="MS",
+            help="Milliseconds of one evaluation of a model: say what each sampler would take "
+            "there.",
+        ),
+    ] = None,
     plot: Annotated[
         str | None,
         options.in_output(
@@ -101,6 +112,8 @@ def compare(
     for name, count in (("--runs", runs), ("--targets", targets)):
         if count < 1:
             raise ValueError(f"{name} must be at least 1, got {count}")
+    if evaluation_ms is not None and not 0 < evaluation_ms < math.inf:
+        raise ValueError(f"--evaluation-ms must be positive and finite, got {evaluation_ms:g}")
     if plot is not None:
         check_picture(plot)
         if not evaluate:
@@ -151,6 +164,8 @@ def compare(
         rows = [_cells(entry) for entry in compared]
         heading = f"{title}, V = {law.vocab_size:,}, {over}"
         output.print_table(console, heading, COLUMNS, rows, _notes(compared))
+        if evaluation_ms is not None:
+            _show_elsewhere(console, compared, evaluation_ms)
     records = _records(compared, list(zip(laws, drawn, strict=True)), seeds)
     output.write_result(
         json,
@@ -163,6 +178,7 @@ def compare(
             "seed": seed,
             "runs": runs,
             "samplers": [entry.summary() for entry in compared],
+            **_elsewhere(compared, evaluation_ms),
             "sweeps": {name: [point.summary() for point in line] for name, line in lines.items()},
             "records": records,
         },
@@ -203,6 +219,37 @@ def _notes(compared: Sequence[Comparison]) -> list[str]:
             what = "failed" if entry.problem is not None else "was infeasible"
             notes.append(f"{entry.sampler.name} {what}: {entry.refusal}.")
     return notes
+
+
+def _elsewhere(compared: Sequence[Comparison], evaluation_ms: float | None) -> dict[str, Any]:
+    """Return what samplers would take on a model, in seconds; nothing where none was named."""
+    if evaluation_ms is None:
+        return {}
+    seconds = {
+        entry.sampler.label(): {
+            "alone": entry.mean("total") * evaluation_ms / 1e3,
+            "by_stage": entry.mean("depth") * evaluation_ms / 1e3,
+            "own": entry.seconds,
+        }
+        for entry in compared
+        if entry.trials and entry.refusal is None
+    }
+    return {"evaluation_ms": evaluation_ms, "seconds_on_model": seconds}
+
+
+def _show_elsewhere(
+    console: Console, compared: Sequence[Comparison], evaluation_ms: float
+) -> None:
+    """Print what samplers would take on a model, beside their own time here."""
+    taken = _elsewhere(compared, evaluation_ms)["seconds_on_model"]
+    rows = [
+        [name, duration(one["alone"]), duration(one["by_stage"]), duration(one["own"])]
+        for name, one in taken.items()
+    ]
+    title = f"on a model whose evaluation takes {evaluation_ms:,.3g} ms"
+    columns = ["sampler", "one at a time", "a stage at once", "beside that, here"]
+    notes = ["A stage at once: where a device takes all submissions of a stage in that time."]
+    output.print_table(console, title, columns, rows, notes)
 
 
 def _cells(entry: Comparison) -> list[str]:
