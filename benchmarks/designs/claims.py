@@ -9,7 +9,14 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-__all__ = ["antibody_claims", "backbone_claims", "differs", "is_larger", "protein_claims"]
+__all__ = [
+    "antibody_claims",
+    "backbone_claims",
+    "differs",
+    "is_larger",
+    "judged_claims",
+    "protein_claims",
+]
 
 Entry = Mapping[str, Any]
 Tasks = Mapping[str, Mapping[str, Mapping[str, Entry]]]
@@ -265,4 +272,38 @@ def _at_least_as_dear(
         ]
         if mine:
             found.append(min(mine, key=lambda entry: entry["evaluations"]))
+    return found
+
+
+# ----- Judged by another model --------------------------------------------------------------
+
+
+def judged_claims(tasks: Tasks) -> list[Claim]:
+    """Judge what is claimed of few batches, of all tasks at temperature 1 together."""
+    measured = {
+        name: _measured(parts.get("ways", {}))
+        for name, parts in tasks.items()
+        if name.endswith("T=1")
+    }
+    claims = (
+        ("four planned batches break less than one pass", "planned 4", "one-batch", "kl", True),
+        ("the judge prefers four planned batches to one pass", "one-batch", "planned 4", "judge",
+         True),
+        ("four planned batches break less than four random ones", "planned 4", "random 4", "kl",
+         True),
+        ("the judge does not tell eight planned batches from one at a time", "planned 8",
+         "sequential", "judge", False),
+    )  # fmt: skip
+    found = []
+    for text, low, high, key, is_apart in claims:
+        both = [(ways[low], ways[high]) for ways in measured.values() if {low, high} <= set(ways)]
+        if not both:
+            continue
+        if is_apart:
+            number = sum(is_larger(more, less, key) for less, more in both)
+        else:
+            number = sum(not differs(one, other, key) for one, other in both)
+        found.append(
+            {"claim": text, "holds": number == len(both), "tasks": number, "of": len(both)}
+        )
     return found

@@ -21,7 +21,7 @@ from counterprobe.planning import Plan, distance_plan, random_plan, spread_plan
 from counterprobe.samplers import Sampler
 from counterprobe.streams import keyed_generator
 
-__all__ = ["WAYS", "Dealt", "Precision", "make_plans", "measure_kl"]
+__all__ = ["WAYS", "Dealt", "Precision", "free_plans", "make_plans", "measure_kl"]
 
 WAYS = ("planned", "random", "spread", "distance")
 
@@ -74,23 +74,43 @@ def make_plans(
     """
     if way not in WAYS:
         raise ValueError(f"way must be one of {', '.join(WAYS)}; got {way!r}")
-    if way == "planned":
-        streams = cp.Streams.from_seed(seed)
-        return [
-            cp.planning.plan_for(structure, batches=batches, seed=streams.with_fresh_decisions(k))
-            for k in range(count)
-        ]
-    where, length, strength = structure.residual, structure.length, structure.strength
+    if way != "planned":
+        where, strength = structure.residual, structure.strength
+        return free_plans(
+            way, where, structure.length, batches, count, distances=distances, strength=strength,
+            seed=seed,
+        )  # fmt: skip
+    streams = cp.Streams.from_seed(seed)
+    return [
+        cp.planning.plan_for(structure, batches=batches, seed=streams.with_fresh_decisions(k))
+        for k in range(count)
+    ]
+
+
+def free_plans(
+    way: str,
+    positions: ArrayLike | None,
+    length: int,
+    batches: int,
+    count: int,
+    *,
+    distances: ArrayLike | None = None,
+    strength: ArrayLike | None = None,
+    seed: int = 0,
+) -> list[Plan]:
+    """Make several plans of a way that needs no structure; strengths only price them."""
     made = []
     for k in range(count):
         rng = keyed_generator(seed, f"{way} plan", k)
         if way == "distance":
             if distances is None:
                 raise ValueError("way 'distance' needs distances between the positions")
-            made.append(distance_plan(distances, batches, rng, positions=where, strength=strength))
+            made.append(
+                distance_plan(distances, batches, rng, positions=positions, strength=strength)
+            )
         else:
             make = random_plan if way == "random" else spread_plan
-            made.append(make(where, batches, rng, length, strength=strength))
+            made.append(make(positions, batches, rng, length, strength=strength))
     return made
 
 
