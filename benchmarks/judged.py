@@ -44,6 +44,7 @@ import counterprobe as cp
 from counterprobe.models.letters import AMINO_ACIDS
 from counterprobe.models.proteins.backbones import Backbone
 from counterprobe.planning import Plan
+from counterprobe.threads import one_thread_for_children, set_num_threads
 
 # Chosen before any was measured: of those that the library ships and those of designs/twelve.py,
 # spread in length from 36 to 297 residues. On longer ones one residue at a time takes too long.
@@ -374,7 +375,7 @@ class Prepared:
 
 def prepare(task: type[Task], words: tuple[Any, ...], counts: Sequence[int]) -> Prepared:
     """Find the structure of a task in a process of its own."""
-    torch.set_num_threads(1)
+    set_num_threads(1)
     return task(*words).found(counts)
 
 
@@ -398,8 +399,8 @@ class Preparing:
         """Let another process begin with a task."""
         if self._pool is not None:
             words = (task.kind, task.temperature, task.sizes, task.device)
-            future = self._pool.submit(prepare, type(task), words, counts)
-            self._futures[task.name] = future
+            with one_thread_for_children():
+                self._futures[task.name] = self._pool.submit(prepare, type(task), words, counts)
 
     @property
     def is_idle(self) -> bool:
