@@ -18,7 +18,7 @@ SOURCE = Path(cp.__file__).parent
 LAYERS = [
     "version errors arrays arguments",
     "files extras compiled threads digests",
-    "archives plain philox",
+    "archives plain philox report",
     "states classes",
     "graph rows",
     "streams tempered",

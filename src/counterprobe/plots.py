@@ -7,28 +7,32 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from counterprobe.discovery import SoftStructure, Structure
 from counterprobe.evaluation.comparison import Comparison
-from counterprobe.extras import load_extra
-from counterprobe.files import whole_file
+from counterprobe.evaluation.prices import PriceTable
+from counterprobe.report.drawings import draw_matrix
+from counterprobe.report.pictures import check_picture, empty_figure, literal, save_picture
+from counterprobe.run.batches import SampleBatch
 from counterprobe.run.unmasking import Unmasking
 from counterprobe.samplers import Packed
+from counterprobe.states import MASK
 from counterprobe.streams import Streams
 from counterprobe.targets import families
 from counterprobe.theory import bounds
 from counterprobe.theory.parameters import MIN_CUTOFF, Calibration
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 __all__ = [
     "check_picture",
+    "draw_prices",
+    "draw_quality",
+    "draw_rounds",
     "empty_figure",
     "plot_quality",
     "plot_structure",
@@ -36,46 +40,29 @@ __all__ = [
     "save_picture",
 ]
 
-FORMATS = (".png", ".svg", ".pdf")
 MARKERS = "osD^v<>PXph*"
-COLORS = "viridis"
 # Zero has no place on a logarithmic axis, and less than this is rounding: one line for all of it.
 FLOOR = 1e-6
-# Names that fit under the arcs of a structure, and arcs that can be told apart.
-MOST_NAMES = 40
-MOST_ARCS = 600
+# Sequences whose rounds are drawn.
+MOST_RUNS = 16
 # The packed sampler is run up to this size: a picture should not take minutes.
 MEASURED_LENGTH = 16384
 
 
-def check_picture(file: str | Path) -> None:
-    """Refuse a picture that cannot be made, before anything is computed."""
-    if Path(file).suffix.lower() not in FORMATS:
-        raise ValueError(f"a picture's file must end in {', '.join(FORMATS)}; got {file}")
-    load_extra("matplotlib.figure", "study", "a figure")
-
-
-def empty_figure(width: float, height: float) -> Figure:
-    """Return an empty figure, in inches, that no window shows."""
-    canvas = load_extra("matplotlib.figure", "study", "a figure")
-    figure: Figure = canvas.Figure(figsize=(width, height), layout="constrained")
-    return figure
-
-
-def save_picture(figure: Figure, file: str | Path, *, dpi: int) -> None:
-    """Write a figure whole or not at all, by the file's ending; the same one, the same bytes."""
-    rc_context = load_extra("matplotlib", "study", "a figure").rc_context
-    ending = Path(file).suffix.lower()
-    # No dates and no random identifiers: a figure that did not change stays the same file.
-    metadata = {".svg": {"Date": None}, ".pdf": {"CreationDate": None}}.get(ending, {})
-    with rc_context({"svg.hashsalt": "counterprobe", "svg.fonttype": "none"}):
-        with whole_file(file) as partial:
-            figure.savefig(partial, format=ending[1:], dpi=dpi, metadata=metadata)
-
-
 def plot_quality(file: str, lines: Mapping[str, Sequence[Comparison]], title: str) -> None:
-    """Draw mean batch KL against mean submissions: labels of samplers, and their points."""
-    figure = empty_figure(9.5, 5.5)
+    """Draw mean batch KL against mean submissions into a file."""
+    save_picture(draw_quality(lines, title), file, dpi=120)
+
+
+def draw_quality(
+    lines: Mapping[str, Sequence[Comparison]], title: str = "", *, width: float = 9.5
+) -> Figure:
+    """Draw mean batch KL against mean submissions: labels of samplers, and their points.
+
+    Names stand beside the axes of a figure that is wide, and below those of another.
+    """
+    is_wide = width > 8
+    figure = empty_figure(width, 5.5 if is_wide else 4.2 + 0.18 * len(lines))
     axes = figure.subplots()
     drawn = {
         label: [
@@ -111,12 +98,17 @@ def plot_quality(file: str, lines: Mapping[str, Sequence[Comparison]], title: st
         f"{FLOOR:g} or less, 0 included", (0.01, FLOOR), xycoords=("axes fraction", "data"),
         xytext=(0, -10), textcoords="offset points", color="0.4", fontsize=8,
     )  # fmt: skip
-    axes.set_xlabel("submissions (open markers: without the right to select after the reply)")
+    axes.set_xlabel(
+        "submissions (open markers: without the right to select after the reply)", fontsize=9
+    )
     axes.set_ylabel("batch KL, nats")
-    axes.set_title(title, fontsize=10)
+    axes.set_title(literal(title), fontsize=10)
     axes.grid(True, which="major", alpha=0.25)
-    axes.legend(fontsize=8, loc="center left", bbox_to_anchor=(1.01, 0.5), frameon=False)
-    save_picture(figure, file, dpi=120)
+    if is_wide:
+        axes.legend(fontsize=8, loc="center left", bbox_to_anchor=(1.01, 0.5), frameon=False)
+    else:
+        figure.legend(fontsize=8, loc="outside lower left", ncols=2, frameon=False)
+    return figure
 
 
 def plot_structure(
@@ -126,8 +118,10 @@ def plot_structure(
     if isinstance(structure, SoftStructure):
         figure = empty_figure(13, 5.6)
         left, right = figure.subplots(1, 2, width_ratios=[1, 1.35])
-        _matrix(figure, left, structure)
-        weights = structure.strength[structure.edges[:, 0], structure.edges[:, 1]]
+        left.set_title("strength between positions")
+        residual = structure.residual
+        draw_matrix(figure, left, structure.strength[np.ix_(residual, residual)],
+                    structure.noise_floor)  # fmt: skip
         right.set_title(
             f"{len(structure.edges)} pairs, false discovery rate "
             f"{structure.false_discovery_rate:.2f}"
@@ -135,77 +129,59 @@ def plot_structure(
     else:
         figure = empty_figure(11, 5)
         right = figure.subplots()
-        weights = np.ones(len(structure.edges))
         right.set_title(f"{len(structure.edges)} edges, certified")
-    shown = structure.residual
-    if 2 * len(shown) > structure.length:
-        shown = np.arange(structure.length)
-    edges = np.searchsorted(shown, structure.edges)
-    _arcs(right, edges, weights, [names[k] for k in shown])
-    figure.suptitle(f"{title}: {structure.ledger.total:,} evaluations")
+    structure.draw_edges(right, names)
+    figure.suptitle(literal(f"{title}: {structure.ledger.total:,} evaluations"))
     save_picture(figure, file, dpi=150)
 
 
-def _matrix(figure: Figure, axes: Axes, structure: SoftStructure) -> None:
-    """Show strengths between masked positions."""
-    residual = structure.residual
-    strength = structure.strength[np.ix_(residual, residual)]
-    positive = strength[strength > 0]
-    axes.set_title("strength between positions")
-    if len(positive) == 0:
-        axes.text(0.5, 0.5, "none found", ha="center", va="center", transform=axes.transAxes)
-        axes.set_axis_off()
-        return
-    colors = load_extra("matplotlib.colors", "study", "a figure")
-    largest = float(positive.max())
-    smallest = max(min(structure.noise_floor, largest / 10), largest / 1e3, 1e-9)
-    shown = axes.imshow(
-        np.where(strength > 0, strength, np.nan),
-        norm=colors.LogNorm(smallest, largest),
-        cmap=COLORS,
-        interpolation="nearest",
-    )
-    axes.set_xlabel("masked position, in order")
-    axes.set_ylabel("masked position, in order")
-    figure.colorbar(shown, ax=axes, label="nats", shrink=0.85)
+def draw_prices(table: PriceTable, target_kl: float) -> Figure:
+    """Draw measured prices against evaluations, a line a way, with intervals and the target."""
+    figure = empty_figure(6.6, 4.2)
+    axes = figure.subplots()
+    for k, way in enumerate(table.ways):
+        prices = table.of(way)
+        values = np.array([max(price.measured.value, FLOOR) for price in prices])
+        limits = np.array([price.measured.interval for price in prices])
+        reach = np.abs(np.clip(limits.T, FLOOR, None) - values)
+        axes.errorbar(
+            [price.evaluations for price in prices], values, yerr=reach, label=way,
+            color=f"C{k}", marker=MARKERS[k], markersize=5, linewidth=1.2, capsize=3,
+        )  # fmt: skip
+    axes.axhline(target_kl, color="0.4", linestyle=":")
+    axes.annotate(
+        f"{target_kl:g} nats may be broken", (0.01, target_kl), color="0.4", fontsize=8,
+        xycoords=("axes fraction", "data"), xytext=(0, 3), textcoords="offset points",
+    )  # fmt: skip
+    axes.set(xscale="log", yscale="log", ylabel="batch KL of a sequence, nats")
+    axes.set_xlabel("evaluations per sequence, structure not counted")
+    axes.grid(True, which="major", alpha=0.25)
+    figure.legend(fontsize=9, loc="outside lower center", ncols=4, frameon=False)
+    return figure
 
 
-def _arcs(
-    axes: Axes,
-    edges: np.ndarray,
-    weights: np.ndarray,
-    names: Sequence[str],
-) -> None:
-    """Draw edges as half circles over named positions, the strongest on top."""
-    length = len(names)
-    patches = load_extra("matplotlib.patches", "study", "a figure")
-    maps = load_extra("matplotlib", "study", "a figure").colormaps[COLORS]
-    order = np.argsort(-weights, kind="stable")[:MOST_ARCS][::-1]
-    largest = float(weights.max(initial=1e-9))
-    for k in order:
-        i, j = sorted(edges[k].tolist())
-        share = float(weights[k]) / largest
-        axes.add_patch(
-            patches.Arc(
-                ((i + j) / 2, 0),
-                j - i,
-                j - i,
-                theta1=0,
-                theta2=180,
-                color=maps(0.9 * share),
-                lw=0.6 + 2.4 * share,
-                alpha=0.35 + 0.6 * share,
-            )
-        )
-    spans = np.abs(edges[order, 0] - edges[order, 1]) if len(order) else np.ones(1)
-    axes.set_xlim(-1, max(length, 1))
-    axes.set_ylim(0, 0.55 * spans.max())
-    axes.set_yticks([])
-    for side in ("left", "right", "top"):
-        axes.spines[side].set_visible(False)
-    named = range(0, length, math.ceil(length / MOST_NAMES) or 1)
-    axes.set_xticks(named, [names[k] for k in named], fontsize=8, rotation=90)
-    axes.set_xlabel("position")
+def draw_rounds(batches: Mapping[str, SampleBatch]) -> Figure:
+    """Draw how many masked positions were filled after each commit, the first sequences of each.
+
+    One at a time would be the dotted line.
+    """
+    figure = empty_figure(6.6, 3.6)
+    axes = figure.subplots()
+    for k, (name, batch) in enumerate(batches.items()):
+        for n, result in enumerate(batch.results[:MOST_RUNS]):
+            filled = np.cumsum([0, *map(len, result.batches)])
+            axes.step(
+                range(len(filled)), filled, where="post", color=f"C{k % 10}", alpha=0.6,
+                linewidth=1.2, label=literal(name) if n == 0 else None,
+            )  # fmt: skip
+    most = max(int((batch.given == MASK).sum(axis=1).max()) for batch in batches.values())
+    axes.plot([0, most], [0, most], ":", color="0.4", label="one at a time")
+    axes.set(xlabel="commit rounds", ylabel="positions filled")
+    axes.set_xlim(0, max(2, min(most, 1.6 * max(len(r.batches) for b in batches.values()
+                                                for r in b.results[:MOST_RUNS]))))  # fmt: skip
+    axes.grid(True, alpha=0.25)
+    figure.legend(fontsize=9, loc="outside lower center", ncols=3, frameon=False)
+    return figure
 
 
 def _cap_curves(public: Calibration, rank_exponent: float) -> dict[str, list[tuple[int, int]]]:

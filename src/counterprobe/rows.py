@@ -22,13 +22,14 @@ from numpy.typing import NDArray
 
 from counterprobe.arrays import FloatArray, IntArray
 from counterprobe.classes import TokenClasses, above_classed, draw_classed
+from counterprobe.report import Section, Shown
 
 __all__ = ["ClassedRows", "DenseRows", "Rows", "concatenate"]
 
 Array = Any  # a NumPy array, or an array-API array on its own device
 
 
-class Rows(ABC):
+class Rows(Shown, ABC):
     """A batch of n probability vectors over V tokens."""
 
     __slots__ = ()
@@ -98,6 +99,13 @@ class Rows(ABC):
     def __len__(self) -> int:
         """Return the number of rows."""
         return int(self.masses.shape[0])
+
+    def sections(self) -> list[Section]:
+        """Return what a display or a page of it shows: the likeliest tokens of the first rows."""
+        from counterprobe.report.probabilities import SHOWN, likeliest
+
+        first = self.take(np.arange(min(len(self), SHOWN))).dense()
+        return [likeliest(np.asarray(first.tolist()), len(self), self.vocab_size)]
 
     def joined(self, others: Sequence[Rows]) -> Rows:
         """Return these rows with others after them."""

@@ -141,9 +141,9 @@ def test_tables_stay_out_of_printed_json(file, quiet, capsys):
 
 
 def test_a_table_shows_numbers_with_separators(capsys):
-    Console(width=60).print(output.key_value_table("A title", {"count": 12345, "word": "x [w]"}))
+    output.print_facts(Console(width=60), "A title", {"count": 12345, "word": "x [red] [w]"})
     printed = capsys.readouterr().out
-    for text in ("A title", "count", "12,345", "word"):
+    for text in ("A title", "count", "12,345", "word", "x [red] [w]"):
         assert text in printed
 
 

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import math
 import time
+from functools import partial
 from typing import Annotated, Any
 
 import typer
-from rich.text import Text
 
 from counterprobe.arguments import whole_number
-from counterprobe.cli import options, output, runs
+from counterprobe.cli import options, output, reporting, runs
 from counterprobe.discovery import SoftStructure, load_structure
 from counterprobe.evaluation import advise as give_advice
-from counterprobe.evaluation.advice import MAX_EVALUATIONS, MAX_SECONDS, first_look
+from counterprobe.evaluation.advice import MAX_EVALUATIONS, MAX_SECONDS, Advice, first_look
 from counterprobe.infilling.carrying import carried
+from counterprobe.plots import draw_prices
+from counterprobe.report import Table
 
 __all__ = ["advise"]
 
@@ -56,6 +58,7 @@ def advise(
     ] = MAX_SECONDS,
     seed: Annotated[int, typer.Option(help="Of what is drawn for measuring.")] = 1,
     json: options.JsonFile = None,
+    report: reporting.ReportFile = None,
 ) -> None:
     """Measure plans and what needs no structure, and say in plain words which to use.
 
@@ -67,6 +70,7 @@ def advise(
     counterprobe advise --model proteinmpnn --backbone 1ubi --structure 1ubi.npz --count 1000
     """
     output.check_writable(json)
+    reporting.report_to(report, f"Which way of drawing to use: {model}", json)
     found = load_structure(structure)
     if not isinstance(found, SoftStructure):
         raise ValueError(
@@ -117,11 +121,37 @@ def advise(
         title = "batch KL of a sequence, nats, measured"
         columns = ["batches", *table.ways]
         output.print_table(console, title, columns, table.rows, [table.note])
-    console.print(Text(str(advice)))
+        reporting.plot("prices that were measured", partial(draw_prices, table, target_kl))
+    output.tell(console, str(advice), decision=True)
+    _report_ways(advice)
     asked = task.num_measured + checked.total + advice.measuring
-    console.print(Text(f"Measuring took {asked:,} evaluations.", style="dim"))
+    output.tell(console, f"Measuring took {asked:,} evaluations.")
     record = {"model": model, **advice.as_dict(), "measuring": asked, **chain.record()}
     output.write_json(json, record)
+
+
+def _report_ways(advice: Advice) -> None:
+    """Add the ways that keep to the price to a report, and what each would cost."""
+    rows = []
+    for way in advice.options:
+        known = way.as_dict(advice.count)
+        rows.append(
+            [
+                way.way,
+                f"{way.batches:,}",
+                f"{way.evaluations:.3g}",
+                f"{way.found_with:,}",
+                f"{known['evaluations']:,}",
+                f"{known['batch_kl']:.3f}",
+                f"{known['batch_kl_high']:.3g}",
+            ]
+        )
+    headings = [
+        "way", "batches", "evaluations each", "before the first", f"for {advice.count:,}",
+        "batch KL", "upper limit",
+    ]  # fmt: skip
+    title = "Ways that were shown to keep to the price, the cheapest first"
+    output.report(Table(title, headings, rows))
 
 
 def _read_counts(batches: str) -> list[int]:

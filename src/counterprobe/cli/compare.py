@@ -6,12 +6,13 @@ import itertools
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Annotated, Any
 
 import typer
 from rich.console import Console
 
-from counterprobe.cli import options, output
+from counterprobe.cli import options, output, reporting
 from counterprobe.cli.output import Column, number
 from counterprobe.cli.runs import run_record, say_costs, warm_up
 from counterprobe.evaluation import Trial
@@ -23,8 +24,9 @@ from counterprobe.evaluation.comparison import (
     sweeps_of,
     swept,
 )
-from counterprobe.plots import check_picture, plot_quality
+from counterprobe.plots import check_picture, draw_quality, plot_quality
 from counterprobe.progress import duration
+from counterprobe.report import Note
 from counterprobe.run.ledger import Right
 from counterprobe.samplers import Sampler
 from counterprobe.samplers.registry import read_samplers
@@ -50,6 +52,9 @@ COLUMNS = (
     Column("rights", 2), Column("batch KL"), Column("SE", 1), Column("seconds", 7),
     Column("exact", 7),
 )  # fmt: skip
+# Nats that count as rounding, and rights whose effect is in no batch KL.
+EXACT = 1e-6
+UNSEEN = Right.COMMIT_CANDIDATES | Right.VERIFY | Right.REMASK
 LETTERS = {
     Right.SELECT_AFTER_REPLY: "S",
     Right.COMMIT_CANDIDATES: "C",
@@ -94,6 +99,7 @@ def compare(
         ),
     ] = None,
     json: options.JsonFile = None,
+    report: reporting.ReportFile = None,
 ) -> None:
     """Set samplers against each other on the same laws, under one accounting.
 
@@ -108,6 +114,7 @@ def compare(
     counterprobe compare --n 256 --samplers all --plot quality.png --json quality.json
     """
     output.check_writable(json, plot)
+    reporting.report_to(report, "Samplers set against each other", json)
     options.check_draws(kl_draws)
     for name, count in (("--runs", runs), ("--targets", targets)):
         if count < 1:
@@ -161,11 +168,12 @@ def compare(
     over = f"mean of {runs} run{'s' * (runs > 1)}" + (f" on {targets} targets" * (targets > 1))
     title = f"{law.name}, N = {law.length:,}"
     if compared:
-        rows = [_cells(entry) for entry in compared]
         heading = f"{title}, V = {law.vocab_size:,}, {over}"
-        output.print_table(console, heading, COLUMNS, rows, _notes(compared))
-        if evaluation_ms is not None:
-            _show_elsewhere(console, compared, evaluation_ms)
+        _show(console, heading, compared, evaluation_ms)
+    if evaluate and compared:
+        points = lines or {entry.sampler.label(): [entry] for entry in compared}
+        draw = partial(draw_quality, points, width=6.6)
+        reporting.plot("batch KL against submissions", draw)
     records = _records(compared, list(zip(laws, drawn, strict=True)), seeds)
     output.write_result(
         json,
@@ -197,6 +205,48 @@ def compare(
 
 
 # ----- What people and files get --------------------------------------------------------------
+
+
+def _show(
+    console: Console, heading: str, compared: list[Comparison], evaluation_ms: float | None
+) -> None:
+    """Print the table, and what it would be elsewhere; a report says first what follows."""
+    _decide(compared)
+    rows = [_cells(entry) for entry in compared]
+    output.print_table(console, heading, COLUMNS, rows, _notes(compared))
+    if evaluation_ms is not None:
+        _show_elsewhere(console, compared, evaluation_ms)
+
+
+def _decide(compared: Sequence[Comparison]) -> None:
+    """Say in a report which rule that breaks nothing is cheapest, and what less would break.
+
+    Rules that were told about the law, and those whose bias the batch KL does not see, are left
+    out.
+    """
+    known = [
+        entry
+        for entry in compared
+        if not math.isnan(entry.batch_kl) and not math.isnan(entry.mean("total"))
+        if not entry.sampler.knows and not entry.sampler.rights & UNSEEN
+    ]
+    exact = [entry for entry in known if entry.batch_kl <= EXACT]
+    if not exact:
+        return
+    best = min(exact, key=lambda entry: entry.mean("total"))
+    said = (
+        f"Of the rules that broke nothing (batch KL of {EXACT:g} nats at most), were told nothing "
+        f"about the law and commit no candidates, {best.sampler.label()} took the fewest "
+        f"submissions, {_count(best.mean('total'))}."
+    )
+    cheaper = [entry for entry in known if entry.mean("total") < best.mean("total")]
+    if cheaper:
+        least = min(cheaper, key=lambda entry: entry.batch_kl)
+        said += (
+            f" Of those that took fewer, {least.sampler.label()} broke least: "
+            f"{number(least.batch_kl, '.3g')} nats in {_count(least.mean('total'))}."
+        )
+    output.report(Note(said, is_decision=True))
 
 
 def _notes(compared: Sequence[Comparison]) -> list[str]:

@@ -9,7 +9,7 @@ import numpy as np
 import typer
 from rich.console import Console
 
-from counterprobe.cli import options, output, runs
+from counterprobe.cli import options, output, reporting, runs
 from counterprobe.cli.compare import SamplerNames
 from counterprobe.cli.output import Column, number
 from counterprobe.evaluation.comparison import sweeps_of, swept
@@ -76,6 +76,7 @@ def compare_models(
     ] = None,
     evaluate: options.Evaluate = True,
     json: options.JsonFile = None,
+    report: reporting.ReportFile = None,
     engine: options.ModelEngine,
     faults: runs.Faults,
 ) -> None:
@@ -89,6 +90,7 @@ def compare_models(
     counterprobe compare-models --model proteinmpnn --backbone 1ubi --samplers spread,punt --sweep
     """
     output.check_writable(json)
+    reporting.report_to(report, f"Samplers set against each other: {model}", json)
     if count < 2:
         raise ValueError(f"--count must be at least 2, to know an error; got {count}")
     if orders not in get_args(Orders):

@@ -75,7 +75,7 @@ def dependence(
         name, title = law.name, f"{law.name}, N = {law.length:,}"
         with output.counting("sequences", samples) as show:
             profile = dependence_profile(law, samples=samples, seed=seed, progress=show)
-    output.console_for(json).print(output.key_value_table(title, _rows(profile)))
+    output.print_facts(output.console_for(json), title, _rows(profile))
     output.write_result(
         json, {"name": name, "n": len(profile.curve), "seed": seed, **profile.as_dict()}
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -13,15 +14,24 @@ from rich.console import Console
 from rich.text import Text
 
 from counterprobe.arrays import FloatArray
-from counterprobe.cli import options, output, runs
+from counterprobe.cli import options, output, reporting, runs
 from counterprobe.cli.output import number
 from counterprobe.infilling.task import Task
-from counterprobe.infilling.writing import recovery
+from counterprobe.infilling.writing import Design, designs_of, recovery
+from counterprobe.plots import draw_rounds
+from counterprobe.report import Table
 from counterprobe.run.batches import SampleBatch
 from counterprobe.run.results import StopReason
+from counterprobe.run.showing import sequence_cells
 from counterprobe.states import MASK
 
-__all__ = ["Drawn", "record", "require_complete", "show", "show_many"]
+__all__ = [
+    "Drawn",
+    "record",
+    "report_designs",
+    "require_complete",
+    "show_all",
+]
 
 # Finished texts that the terminal shows.
 SHOWN = 5
@@ -56,7 +66,19 @@ def require_complete(made: Sequence[Drawn], out: str | None) -> None:
         raise typer.Exit(output.INFEASIBLE)
 
 
-def show(console: Console, model: str, made: Drawn) -> None:
+def show_all(
+    console: Console, model: str, made: Sequence[Drawn], seed: int, *, is_many: bool
+) -> None:
+    """Print what was drawn, of several inputs a line each; a report has every design."""
+    if is_many:
+        _show_many(console, model, made)
+    else:
+        _show(console, model, made[0])
+    if output.is_reported():
+        _report(made, seed)
+
+
+def _show(console: Console, model: str, made: Drawn) -> None:
     """Print what was drawn and what it cost."""
     drawn = made.batch
     log_probs, scores, likelihoods = drawn.log_probs, drawn.scores, drawn.log_likelihoods
@@ -84,9 +106,9 @@ def show(console: Console, model: str, made: Drawn) -> None:
         shown["mean log-likelihood, chain rule"] = number(likelihoods.mean(), ".3f", "none")
     if recoveries is not None and masked:
         shown["mean recovery"] = f"{recoveries.mean():.3f}"
-    console.print(output.key_value_table(f"{model}, {drawn.results[0].sampler}", shown))
+    output.print_facts(console, f"{model}, {drawn.results[0].sampler}", shown)
     if drawn.choice is not None and drawn.num_completed:
-        console.print(Text(str(drawn.choice)), soft_wrap=True)
+        output.tell(console, str(drawn.choice), decision=True)
     order = np.arange(len(drawn)) if scores is None else np.argsort(scores, kind="stable")
     finished = [k for k in order if (drawn.sequences[k] != MASK).all()]  # others are no designs
     texts = [drawn.texts[k] for k in finished] if drawn.texts else []
@@ -102,7 +124,38 @@ def show(console: Console, model: str, made: Drawn) -> None:
         console.print(Text(f"... and {len(texts) - SHOWN} more, by score", style="dim"))
 
 
-def show_many(console: Console, model: str, made: Sequence[Drawn]) -> None:
+def _report(made: Sequence[Drawn], seed: int) -> None:
+    """Add to a report what the terminal has no room for: every design, and rounds."""
+    every = []
+    for one in made:
+        if one.batch.texts is None:
+            output.report(Table(one.name, *sequence_cells(one.batch)))
+        else:
+            every += designs_of(
+                one.batch, one.task, one.name, temperature=one.text.temperature, seed=seed
+            )
+    report_designs(every)
+    drawn = {one.name: one.batch for one in made if one.batch.num_completed}
+    if drawn:
+        reporting.plot("positions filled, round by round", partial(draw_rounds, drawn))
+
+
+def report_designs(finished: Sequence[Design]) -> None:
+    """Add a table of designs to a report, the best score first."""
+    if not finished:
+        return
+    ranked = sorted(finished, key=lambda one: one.columns.get("score", math.inf))
+    names = ("score", "recovery", "log_prob", "log_likelihood", "price", "evaluations", "sampler")
+    known = [name for name in names if any(name in one.columns for one in ranked)]
+    rows = [
+        [one.name, *(str(one.row.get(name, "-")) for name in known), one.sequence]
+        for one in ranked
+    ]
+    headings = ["design", *(name.replace("_", " ") for name in known), "sequence"]
+    output.report(Table("designs, the best score first", headings, rows))
+
+
+def _show_many(console: Console, model: str, made: Sequence[Drawn]) -> None:
     """Print a line for every input."""
     rows = []
     for one in made:

@@ -5,14 +5,14 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Annotated, Any
 
 import numpy as np
 import typer
 from rich.console import Console
-from rich.text import Text
 
-from counterprobe.cli import options, output, runs
+from counterprobe.cli import options, output, reporting, runs
 from counterprobe.cli.output import number
 from counterprobe.discovery import SoftStructure, Structure
 from counterprobe.discovery import discover as find_structure
@@ -23,6 +23,8 @@ from counterprobe.errors import Infeasible, Interrupted
 from counterprobe.infilling.task import Task, about_task, make_task
 from counterprobe.planning import plan_for
 from counterprobe.plots import check_picture, plot_structure
+from counterprobe.report import Note, Table
+from counterprobe.report.drawings import matrix_figure
 from counterprobe.samplers.registry import read_settings, settings_of
 from counterprobe.states import MASK
 from counterprobe.streams import Streams
@@ -74,6 +76,7 @@ def discover(
     ] = None,
     plot: options.PlotFile = None,
     json: options.JsonFile = None,
+    report: reporting.ReportFile = None,
     trace: runs.Trace,
     engine: options.ModelEngine,
     faults: runs.Faults,
@@ -91,6 +94,7 @@ def discover(
     counterprobe discover --model proteinmpnn --checkpoint screen.log --out 1ubi.npz
     """
     output.check_writable(json, out, plot)
+    reporting.report_to(report, "Which positions depend on each other", json)
     if plot is not None:
         check_picture(plot)
     if out is not None and not out.endswith(".npz"):
@@ -141,11 +145,12 @@ def discover(
         _show_soft(console, name, found, seconds, task)
     else:
         _show_exact(console, name, found, seconds)
+    _report_found(found, _spelled(task))
     beside = chain.rows()
     if faults.recheck:
         beside["submissions repeated to compare"] = found.about["rechecked"]
     if beside:
-        console.print(output.key_value_table("faults", beside))
+        output.print_facts(console, "faults", beside)
     measured = {"measuring": task.num_measured, "seconds": seconds}
     output.write_result(json, {"target": name, **found.summary(), **measured, **chain.record()})
     output.say_written(console, out, plot, trace.trace)
@@ -189,6 +194,22 @@ def _spelled(task: Task) -> list[str]:
     return [f"{one} {letter}" if has_chains else f"{letter}{one}" for one, letter in pairs]
 
 
+def _report_found(found: Structure | SoftStructure, names: list[str]) -> None:
+    """Add to a report what the terminal has no room for: drawings, and every edge."""
+    if not output.is_reported():
+        return
+    output.report(Note("\n".join(found.lines()), is_decision=True))
+    if len(found.edges):
+        reporting.plot("pairs, over positions", partial(found.edge_figure, names))
+    if isinstance(found, SoftStructure):
+        where = found.residual
+        strength = found.strength[np.ix_(where, where)]
+        draw = partial(matrix_figure, strength, found.noise_floor)
+        reporting.plot("strength between positions, in nats", draw)
+    else:
+        output.report(Table("certified pairs", *found.edge_cells(names)))
+
+
 def _show_exact(console: Console, name: str, found: Structure, seconds: float) -> None:
     """Print what was certified."""
     summary = found.summary()
@@ -201,9 +222,9 @@ def _show_exact(console: Console, name: str, found: Structure, seconds: float) -
         "sequential stages": found.ledger.depth,
         "seconds": f"{seconds:.1f}",
     }
-    console.print(output.key_value_table(f"{name}, certified", rows))
+    output.print_facts(console, f"{name}, certified", rows)
     if found.reason:
-        console.print(Text(found.reason))
+        output.tell(console, found.reason)
 
 
 def _show_soft(
@@ -224,14 +245,10 @@ def _show_soft(
         "evaluations for measuring": task.num_measured,
         "seconds": f"{seconds:.1f}",
     }
-    console.print(output.key_value_table(f"{name}, soft", rows))
-    names, strength, error = _spelled(task), found.strength, found.strength_se
-    pairs = [
-        [f"{names[i]} - {names[j]}", f"{strength[i, j]:.3f}", f"{error[i, j]:.3f}"]
-        for i, j in found.edges[:SHOWN].tolist()
-    ]
+    output.print_facts(console, f"{name}, soft", rows)
+    headings, pairs = found.edge_cells(_spelled(task))
     if pairs:
-        output.print_table(console, "strongest pairs", ["pair", "nats", "SE"], pairs)
+        output.print_table(console, "strongest pairs", headings, pairs, most=SHOWN)
     counts = [count for count in COUNTS if count < len(found.residual)]
     plans = [plan_for(found, batches=count) for count in counts]
     prices = [

@@ -16,14 +16,14 @@ from rich.console import Console
 from rich.text import Text
 
 from counterprobe.arguments import whole_number
-from counterprobe.cli import designs, options, output, runs
+from counterprobe.cli import designs, options, output, reporting, runs
 from counterprobe.cli.inputs import Input, Tasks, inputs_of
 from counterprobe.discovery import SoftStructure, Structure, load_structure
 from counterprobe.infilling import Completions, fill_mask
 from counterprobe.infilling import infill as fill_in
 from counterprobe.infilling.task import Task
 from counterprobe.infilling.terms import DEFAULT_SAMPLER, infill_record, rule_of
-from counterprobe.infilling.writing import KINDS, DesignFile, designs_of
+from counterprobe.infilling.writing import KINDS, Design, DesignFile, designs_of
 from counterprobe.models.proteins.backbones import Backbone
 from counterprobe.run.batches import SampleBatch
 from counterprobe.samplers.registry import default_orders, read_settings, structure_settings
@@ -100,6 +100,7 @@ def infill(
         options.in_output(metavar="K", help="Which of --count sequences the trace shows, from 1."),
     ] = 1,
     json: options.JsonFile = None,
+    report: reporting.ReportFile = None,
     trace: runs.Trace,
     engine: options.ModelEngine,
     faults: runs.Faults,
@@ -124,6 +125,7 @@ def infill(
     designs.fasta
     """
     output.check_writable(json)
+    reporting.report_to(report, f"Sequences drawn from {model}", json)
     console = output.console_for(json)
     inputs = inputs_of(text)
     if top_k is not None:
@@ -152,7 +154,8 @@ def infill(
     }
     has_log = faults.checkpoint is not None and Path(faults.checkpoint).exists()
     goes_on = append or (has_log and not force)
-    with _opened(out, force, goes_on) as file, _saying_where(file):
+    finished: list[Design] = []
+    with _opened(out, force, goes_on) as file, _saying_where(file, finished):
         if file is not None and file.cut_off:
             output.complain(f"{out}: the last record was cut off and is left out")
         if file is not None:
@@ -168,7 +171,7 @@ def infill(
             called, task = to_draw
             if not made:
                 _check_all(task, inputs)
-            keep = partial(_keep, file, task, called, text.temperature, seed)
+            keep = partial(_keep, file, finished, task, called, text.temperature, seed)
             determined = infill_record(
                 replace(task, oracle=task.oracle.rechecking(faults.recheck)),
                 rule,
@@ -204,10 +207,7 @@ def infill(
     if len(made) < len(inputs):
         there = len(inputs) - len(made)
         output.complain(f"{out} has all designs of {there} of {len(inputs)} inputs already")
-    if len(inputs) == 1:
-        designs.show(console, model, made[0])
-    else:
-        designs.show_many(console, model, made)
+    designs.show_all(console, model, made, seed, is_many=len(inputs) > 1)
     output.say_written(console, trace.trace, out if file and file.num_written else None)
     output.write_result(json, designs.record(model, made, len(inputs) > 1))
     designs.require_complete(made, out)
@@ -225,15 +225,21 @@ def _opened(
 
 def _keep(
     file: DesignFile | None,
+    finished: list[Design],
     task: Task,
     name: str,
     temperature: float,
     seed: int,
     drawn: SampleBatch,
 ) -> None:
-    """Write finished sequences."""
+    """Write finished sequences, and keep them for the report of a command that is stopped."""
+    if file is None and (drawn.texts is None or not output.is_reported()):
+        return
+    new = designs_of(drawn, task, name, temperature=temperature, seed=seed)
     if file is not None:
-        file.write(designs_of(drawn, task, name, temperature=temperature, seed=seed))
+        file.write(new)
+    if output.is_reported():
+        finished += new
 
 
 @contextmanager
@@ -256,11 +262,12 @@ def _check_all(task: Task, inputs: Sequence[Input]) -> None:
 
 
 @contextmanager
-def _saying_where(file: DesignFile | None) -> Iterator[None]:
-    """Say on Ctrl-C what is kept, and how to go on."""
+def _saying_where(file: DesignFile | None, finished: list[Design]) -> Iterator[None]:
+    """Say on Ctrl-C what is kept, and how to go on; a report has what was finished."""
     try:
         yield
     except KeyboardInterrupt as stop:
+        designs.report_designs(finished)
         said = str(stop) or "interrupted"
         if file is not None and file.names:
             are = "design is" if len(file.names) == 1 else "designs are"
@@ -353,7 +360,7 @@ def _show_completions(console: Console, model: str, found: Completions) -> None:
         ]
         output.print_table(console, title, ["completion", "joint", "independent"], rows)
     if not found.is_exhaustive:
-        console.print(Text("A beam was searched: a likelier completion may exist.", style="dim"))
+        output.tell(console, "A beam was searched: a likelier completion may exist.")
 
 
 def _completions_record(model: str, found: Completions) -> dict[str, Any]:

@@ -21,7 +21,7 @@ from types import UnionType
 from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 
 import typer
-from rich.console import Console, Group
+from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
@@ -40,6 +40,7 @@ from counterprobe.plain import plain
 from counterprobe.progress import budget_progress as budget_progress
 from counterprobe.progress import counting as counting
 from counterprobe.progress import run_progress as run_progress
+from counterprobe.report import sections as parts
 from counterprobe.streams import versions
 
 DONE, FAILED, BAD_INPUT, INFEASIBLE, INTERRUPTED = 0, 1, 2, 3, 130
@@ -47,7 +48,7 @@ DONE, FAILED, BAD_INPUT, INFEASIBLE, INTERRUPTED = 0, 1, 2, 3, 130
 BAD = (ValueError, OSError, OverflowError, MissingExtra, StructureError, CheckpointError)
 # Options that say where results go and how work is done: what comes out is the same without them.
 BESIDE = frozenset(
-    "json out force append plot tokens trace trace_bytes trace_sequence verbose checkpoint "
+    "json out report force append plot tokens trace trace_bytes trace_sequence verbose checkpoint "
     "retries timeout engine workers address gpus".split()
 )
 # Columns below which a table has narrow gaps.
@@ -58,7 +59,11 @@ T = TypeVar("T")
 
 @dataclass
 class _Call:
-    """A command that is under way: what it was asked, what it holds open and what it wrote."""
+    """A command that is under way: what it was asked, what it holds open and what it wrote.
+
+    ``shown`` keeps what was printed, where a report is to be made of it; ``said`` what was said
+    on standard error.
+    """
 
     name: str
     options: dict[str, Any]
@@ -66,6 +71,8 @@ class _Call:
     held: ExitStack = field(default_factory=ExitStack)
     keeps_result: bool = False
     result: Any = None
+    shown: list[parts.Section] | None = None
+    said: list[str] = field(default_factory=list)
 
 
 _calls: list[_Call] = []
@@ -156,7 +163,7 @@ def _reporting() -> Iterator[None]:
         if os.environ.get("COUNTERPROBE_DEBUG"):
             raise
         is_input = isinstance(problem, BAD)
-        text = _said(problem) or type(problem).__name__
+        text = said_of(problem) or type(problem).__name__
         if isinstance(problem, MemoryError):
             text = f"out of memory: {text}"
         is_named = is_input or isinstance(problem, (CounterprobeError, MemoryError))
@@ -165,7 +172,7 @@ def _reporting() -> Iterator[None]:
         raise typer.Exit(BAD_INPUT if is_input else failed) from None
 
 
-def _said(problem: Exception) -> str:
+def said_of(problem: Exception) -> str:
     """Return the text of an error; of a file, its name and what is wrong with it."""
     if isinstance(problem, OSError) and problem.strerror and isinstance(problem.filename, str):
         return f"{problem.filename}: {problem.strerror}"
@@ -209,6 +216,24 @@ def changed_options() -> list[str]:
     return _calls[-1].changed
 
 
+def start_report() -> tuple[list[parts.Section], list[str]]:
+    """Keep what the running command shows and says from now on, and return both lists."""
+    shown: list[parts.Section] = []
+    _calls[-1].shown = shown
+    return shown, _calls[-1].said
+
+
+def is_reported() -> bool:
+    """Whether the running command makes a report."""
+    return bool(_calls) and _calls[-1].shown is not None
+
+
+def report(*sections: parts.Section) -> None:
+    """Add to the report of the running command, where it makes one."""
+    if _calls and (shown := _calls[-1].shown) is not None:
+        shown += sections
+
+
 def result_of(function: Callable[..., None], options: dict[str, Any]) -> Any:
     """Run a command quietly, for what it would write as JSON; an exit code is no matter."""
     outer = _calls[-1]
@@ -231,9 +256,18 @@ def silence_output() -> None:
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-def complain(text: str) -> None:
-    """Say what went wrong, in one line on standard error."""
-    print(f"counterprobe: {' '.join(text.split())}", file=sys.stderr)
+def complain(text: str, *, reported: bool = True) -> None:
+    """Say what went wrong, in one line on standard error, and in a report."""
+    line = " ".join(text.split())
+    if _calls and reported:
+        _calls[-1].said.append(line)
+    print(f"counterprobe: {line}", file=sys.stderr)
+
+
+def tell(console: Console, text: str, *, decision: bool = False) -> None:
+    """Print sentences, a line each; a report has them too."""
+    report(parts.Note(text, is_decision=decision))
+    console.print(Text(text), soft_wrap=True)
 
 
 def announce(text: str) -> None:
@@ -304,14 +338,16 @@ def number(value: float | None, form: str, missing: str = "-") -> str:
     return "0" if abs(value) < 1e-12 else format(value, form)
 
 
-def key_value_table(title: str, rows: dict[str, Any]) -> Group:
-    """Return a two-column table under its title."""
+def print_facts(console: Console, title: str, rows: dict[str, Any]) -> None:
+    """Print names and values in two columns under a title."""
+    report(parts.Facts(title, rows))
     table = Table(show_header=False, box=None, pad_edge=False)
     table.add_column(style="bold", no_wrap=True)
     table.add_column(justify="right")
     for key, value in rows.items():
-        table.add_row(key, value if isinstance(value, str) else f"{value:,}")
-    return Group(Text(title, style="italic"), table)
+        table.add_row(Text(key), Text(value if isinstance(value, str) else f"{value:,}"))
+    console.print(Text(title, style="italic"))
+    console.print(table)
 
 
 @dataclass(frozen=True, slots=True)
@@ -340,6 +376,9 @@ def print_table(
     columns: Sequence[Column | str],
     rows: Sequence[Sequence[str]],
     notes: Sequence[str] = (),
+    *,
+    most: int | None = None,
+    reported: bool = True,
 ) -> None:
     """Print a table that fits the terminal: whole words, and the less important columns dropped.
 
@@ -353,8 +392,15 @@ def print_table(
         Cells; those of the first column break at spaces where they must.
     notes : sequence of str
         Sentences below it.
+    most : int, optional
+        Rows that are printed; a report has all.
+    reported : bool
+        Whether a report has it.
     """
     known = [Column(one) if isinstance(one, str) else one for one in columns]
+    if reported:
+        report(parts.Table(title, [one.heading for one in known], rows, notes))
+    rows = rows[:most]
     gap = 1 if console.width < NARROW else 2
     widths = [
         max([*map(len, column.lines), *(len(row[k]) for row in rows)])

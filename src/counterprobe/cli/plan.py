@@ -93,7 +93,7 @@ def plan(
     console = output.console_for(json)
     title = f"Public parameters, case {public.case}, N = {n:,}, V = {vocab:,}, s = {s:g}, "
     title += f"epsilon = {epsilon:g}"
-    console.print(output.key_value_table(title, _parameter_rows(found)))
+    output.print_facts(console, title, _parameter_rows(found))
     console.print()
     rows = {
         "columns": found.caps.columns,
@@ -104,7 +104,7 @@ def plan(
         "tight colors, colorings": f"{found.tight.num_colors:,}, {found.tight.num_colorings:,}",
         "proved risk": _risk(public),
     }
-    console.print(output.key_value_table("Caps that no path exceeds", rows))
+    output.print_facts(console, "Caps that no path exceeds", rows)
     console.print()
     console.print(_lower_line(found))
     if family is not None:

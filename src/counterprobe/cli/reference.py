@@ -47,6 +47,6 @@ def reference(
         rows["..."] = f"{draws - SHOWN} more"
     rows |= {"mean": f"{mean:.6g}", "sd": "needs two draws" if sd is None else f"{sd:.3g}"}
     title = f"Reference KL of {family}, N = {n:,}"
-    output.console_for(json).print(output.key_value_table(title, rows))
+    output.print_facts(output.console_for(json), title, rows)
     size = {"family": family, "n": n, "first_seed": first_seed}
     output.write_result(json, {**size, "draws": values, "mean": mean, "sd": sd})

@@ -37,6 +37,7 @@ from counterprobe.trace.recorder import DEFAULT_BYTES
 # Positions of the run that warms up, and submissions after which it has warmed enough.
 SMALL = 64
 ENOUGH = 10_000
+COMPILING = "compiling, once; later runs find it done"
 
 
 # What a log counts: its attribute, and its name for people.
@@ -296,7 +297,7 @@ def warm_up(options: Law, sampler: Sampler) -> None:
             raise _Enough
 
     try:
-        with on_compilation(lambda: output.complain("compiling, once; later runs find it done")):
+        with on_compilation(lambda: output.complain(COMPILING, reported=False)):
             run_trial(small.build(), sampler, Streams.from_seed(0), progress=watch)
     except (_Enough, ValueError, CounterprobeError):
         pass  # whatever is wrong with it is said by the real run

@@ -116,6 +116,6 @@ def _show(console: Console, law: ForestLaw, trial: Trial) -> None:
         shown = " ".join(map(str, result.tokens[:10]))
         rows["tokens"] = shown + (" ..." if law.length > 10 else "")
     title = f"{result.sampler} on {law.name}, N = {law.length:,}, V = {law.vocab_size:,}"
-    console.print(output.key_value_table(title, rows))
+    output.print_facts(console, title, rows)
     for note in result.notes:
         console.print(f"Note: {note}.")

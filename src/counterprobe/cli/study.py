@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from importlib import resources
 from pathlib import Path
 from typing import Annotated, Any
@@ -11,9 +12,10 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
-from counterprobe.cli import options, output
+from counterprobe.cli import options, output, reporting
 from counterprobe.engines import AnyEngine
 from counterprobe.progress import study_progress
+from counterprobe.report import Facts, Note, Table
 from counterprobe.study.config import (
     PRESETS,
     StudyConfig,
@@ -27,13 +29,17 @@ from counterprobe.study.export import read_rows, rows_of, write_rows
 from counterprobe.study.protocol import PHASES, Study
 from counterprobe.study.store import Store
 from counterprobe.study.table import (
+    HEADINGS,
     NOTE,
     TableLine,
+    draw_figure,
     growth_of,
     lines_of,
     outcome,
+    time_spent,
     to_csv,
     to_markdown,
+    words_of,
 )
 
 __all__ = ["study"]
@@ -58,6 +64,7 @@ DataFile = Annotated[
     ),
 ]
 DEFAULT_STORE = "study.db"
+TITLE = "A study at fixed accuracy"
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +91,7 @@ def run(
         bool, typer.Option("--retune", help="Tune again; earlier runs stay in the store.")
     ] = False,
     json: options.JsonFile = None,
+    report: reporting.ReportFile = None,
 ) -> None:
     """Run a study, or whatever is missing of it.
 
@@ -99,6 +107,7 @@ def run(
     counterprobe study run --config mine.toml --sampler sequential
     """
     output.check_writable(json, store)
+    reporting.report_to(report, TITLE, json)
     if (preset is None) == (config is None):
         raise ValueError("choose one of --preset NAME and --config FILE")
     chosen = load_preset(preset) if preset is not None else read_config(str(config))
@@ -117,12 +126,14 @@ def resume(
     store: StoreFile = DEFAULT_STORE,
     name: StudyName = None,
     json: options.JsonFile = None,
+    report: reporting.ReportFile = None,
 ) -> None:
     """Continue a study after a stop of any kind, from its store alone.
 
     Example: counterprobe study resume --store paper.db
     """
     output.check_writable(json)
+    reporting.report_to(report, TITLE, json)
     with Store(store) as opened:
         _continue(opened, Study.from_store(opened, name).config, json, engine.open())
 
@@ -167,16 +178,20 @@ def table(
     to: Annotated[
         str, typer.Option("--output", metavar="FILE", help="Where to; '-' prints it.")
     ] = "-",
+    report: reporting.ReportFile = None,
 ) -> None:
     """Show totals, batch KL, passes and ledgers by family, size and method, and their growth.
 
     Example: counterprobe study table --store paper.db --format csv --output table.csv
     """
     output.check_writable(to)
+    reporting.report_to(report, TITLE, to)
     writers: dict[str, Callable[[Any], str]] = {"markdown": to_markdown, "csv": to_csv}
     if style not in writers:
         raise ValueError(f"--format must be one of {', '.join(writers)}, got {style!r}")
-    output.write_text(to, writers[style](lines_of(_rows(store, name, data))))
+    rows = _rows(store, name, data)
+    output.write_text(to, writers[style](lines_of(rows)))
+    _report_rows(rows)
 
 
 @study.command("figure")
@@ -257,6 +272,8 @@ def _continue(
             done = run_study(store, config, engine=where, progress=show)
         options.say_losses(losses)
     except KeyboardInterrupt:
+        if output.is_reported():
+            _report_rows(rows_of(Study.from_store(store, config.name)))
         output.complain(
             f"interrupted; {len(store)} finished runs are kept. Continue with: counterprobe study "
             f"resume --store {store.file}"
@@ -267,8 +284,10 @@ def _continue(
     console = output.console_for(json)
     headings = ("family", "N", "method", "mean", "min-max", "largest K", "pass")
     title = f"Study {config.name}: total submissions"
-    output.print_table(console, title, headings, [_cells(line) for line in lines])
+    cells = [_cells(line) for line in lines]
+    output.print_table(console, title, headings, cells, reported=False)
     console.print(NOTE)
+    _report_rows(rows)
     for (family, method), fit in growth_of(lines).items():
         console.print(f"growth exponent, {family}, {method}: {fit}")
     spent = record["worker_seconds"].items()
@@ -279,6 +298,23 @@ def _continue(
     output.write_json(json, {"study": config.name, **record})
     if failed:
         raise typer.Exit(output.INFEASIBLE)
+
+
+def _report_rows(rows: Sequence[Any]) -> None:
+    """Add a study to a report: growth and time as far as they are known, the table, a figure."""
+    if not output.is_reported():
+        return
+    lines = lines_of(rows)
+    output.report(Note(NOTE))
+    growth = [[*place, str(fit)] for place, fit in growth_of(lines).items()]
+    if growth:
+        headings = ["family", "method", "exponent of N in the total, 95% interval"]
+        output.report(Table("Growth over the tested sizes", headings, growth))
+    if any(line.mean is not None for line in lines):
+        reporting.plot("total submissions against N", partial(draw_figure, rows, across=2))
+    output.report(Table("family, size and method", HEADINGS, [words_of(line) for line in lines]))
+    spent = {part: f"{seconds:,.1f} s" for part, seconds in time_spent(rows).items()}
+    output.report(Facts("Worker time", spent))
 
 
 def _cells(line: TableLine) -> list[str]:

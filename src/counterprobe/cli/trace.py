@@ -126,7 +126,7 @@ def _show(console: Console, name: str, trace: Trace, *, thinned: bool) -> None:
     stop = record["stop"]
     rows["stop"] = _printable(stop) if stop else "cut: the run died, or the file is not whole"
     title = f"{name}: {_printable(header.get('title') or header.get('sampler'))}"
-    console.print(output.key_value_table(title, rows))
+    output.print_facts(console, title, rows)
     for said in record["thinned"]:
         console.print(Text(f"Note: {_printable(said)}."), soft_wrap=True)
     if thinned and not record["thinned"]:

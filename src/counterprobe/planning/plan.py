@@ -11,11 +11,13 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Literal
 
 import numpy as np
 
 from counterprobe.arrays import BoolArray, FloatArray, IntArray
+from counterprobe.report import Note, Section, Shown
 
 __all__ = ["Coverage", "Method", "Plan"]
 
@@ -75,7 +77,7 @@ Method = Literal["layers", "search", "random", "spread", "distance"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Plan:
+class Plan(Shown):
     """Batches in commit order, with their estimated price in nats.
 
     Attributes
@@ -163,6 +165,17 @@ class Plan:
         if self.method == "layers":
             lines.append(f"strength of the pairs that layers ignore: {self.dropped:.3g} nats")
         return "\n".join(lines)
+
+    def sections(self) -> list[Section]:
+        """Return what a display or a page of it shows: its price, and how large batches are."""
+        from counterprobe.report.drawings import draw_bars
+        from counterprobe.report.pictures import picture
+
+        shown: list[Section] = [Note(str(self))]
+        if sizes := self.sizes:
+            draw = partial(draw_bars, sizes, "batch", "positions")
+            shown.append(picture("positions in each batch", draw))
+        return shown
 
     def as_dict(self) -> dict[str, Any]:
         """Return plain values, as JSON has them; what is not known is None."""

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from counterprobe.arrays import FloatArray, StateArray
 from counterprobe.files import read_text, whole_file
 from counterprobe.plain import plain
+from counterprobe.report import Section, Shown
 from counterprobe.run.ledger import Ledger
 from counterprobe.run.record import rights_of
 from counterprobe.run.results import Choice, SampleResult, StopReason, first_tokens
@@ -37,7 +38,7 @@ MOST_BYTES = 1 << 32
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
-class SampleBatch:
+class SampleBatch(Shown):
     """Many sequences.
 
     Attributes
@@ -205,6 +206,12 @@ class SampleBatch:
     def histories(self) -> list[StateArray]:
         """The states of each sequence from its context to its end, shape ``(rounds + 1, N)``."""
         return [result.history for result in self.results]
+
+    def sections(self) -> list[Section]:
+        """Return what a display or a page of it shows: what it cost, why so, and sequences."""
+        from counterprobe.run.showing import batch_sections
+
+        return batch_sections(self)
 
     def summary(self) -> dict[str, Any]:
         """Return the whole as plain values, without its sequences."""

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from counterprobe.arrays import StateArray
+from counterprobe.report import Section, Shown
 from counterprobe.run.ledger import Ledger, Right
 from counterprobe.run.transcript import Transcript
 from counterprobe.states import MASK
@@ -95,7 +96,7 @@ class Choice:
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class SampleResult:
+class SampleResult(Shown):
     """One finished run.
 
     Attributes
@@ -235,6 +236,12 @@ class SampleResult:
     def notes(self) -> list[str]:
         """What the sampler has to say about the run, in sentences; often nothing."""
         return list(getattr(self.diagnostics, "notes", ()))
+
+    def sections(self) -> list[Section]:
+        """Return what a display or a page of it shows: tokens, cost, and positions a round."""
+        from counterprobe.run.showing import result_sections
+
+        return result_sections(self)
 
     def summary(self) -> dict[str, Any]:
         """Return the run as plain values, with its first tokens and without its transcript."""

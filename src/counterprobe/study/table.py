@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 __all__ = [
+    "HEADINGS",
     "NOTE",
     "Growth",
     "TableLine",
@@ -37,6 +38,7 @@ __all__ = [
     "time_spent",
     "to_csv",
     "to_markdown",
+    "words_of",
 ]
 
 CONFIDENCE = 0.95
@@ -227,7 +229,7 @@ def outcome(rows: Sequence[Row]) -> dict[str, Any]:
 
 def to_markdown(lines: Sequence[TableLine]) -> str:
     """Return the table, the fitted growth and what the totals leave out, as Markdown."""
-    cells = [HEADINGS, *(_words(line) for line in lines)]
+    cells = [HEADINGS, *(words_of(line) for line in lines)]
     widths = [max(len(row[k]) for row in cells) for k in range(len(HEADINGS))]
     left = ("family", "method")
 
@@ -269,7 +271,8 @@ def to_csv(lines: Sequence[TableLine]) -> str:
     return text.getvalue()
 
 
-def _words(line: TableLine) -> tuple[str, ...]:
+def words_of(line: TableLine) -> tuple[str, ...]:
+    """Return the cells of a line, under ``HEADINGS``."""
     if line.mean is None:
         return (line.family, f"{line.length:,}", line.method, "failed", *[""] * 10)
     return (
@@ -313,17 +316,24 @@ def time_spent(rows: Sequence[Row]) -> dict[str, float]:
 # ----- Figure ------------------------------------------------------------------------------
 
 
-def draw_figure(rows: Sequence[Row]) -> Figure:
-    """Draw means with min-max whiskers, the line Q = N, and ticks in units of 1024."""
+def draw_figure(rows: Sequence[Row], *, across: int | None = None) -> Figure:
+    """Draw means with min-max whiskers, the line Q = N, and ticks in units of 1024.
+
+    Families stand beside each other, so many ``across`` where that is given.
+    """
     lines = [line for line in lines_of(rows) if line.mean is not None]
     if not lines:
         raise ValueError("no evaluated run to draw yet; continue with `counterprobe study resume`")
     families = list(dict.fromkeys(line.family for line in lines))
     methods = list(dict.fromkeys(line.method for line in lines))
     sizes = sorted({line.length for line in lines})
-    figure = empty_figure(3.1 * len(families), 3.4)
-    panels = figure.subplots(1, len(families), squeeze=False)[0]
-    for panel, family in zip(panels, families, strict=True):
+    width = len(families) if across is None else min(across, len(families))
+    height = -(-len(families) // width)
+    figure = empty_figure(3.1 * width, 0.4 + 3.0 * height)
+    panels = figure.subplots(height, width, squeeze=False).ravel()
+    for panel in panels[len(families) :]:
+        panel.set_axis_off()
+    for panel, family in zip(panels[: len(families)], families, strict=True):
         panel.plot(sizes, sizes, ":", color="0.35", label="Q = N")
         for method, (color, mark) in zip(methods, STYLES * len(methods), strict=False):
             mine = [line for line in lines if (line.family, line.method) == (family, method)]
@@ -339,7 +349,8 @@ def draw_figure(rows: Sequence[Row]) -> Figure:
         panel.set_axisbelow(True)
     panels[0].set_ylabel("total oracle submissions")
     handles, labels = panels[0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside lower center", ncols=len(labels), frameon=False)
+    ncols = len(labels) if across is None else 2
+    figure.legend(handles, labels, loc="outside lower center", ncols=ncols, frameon=False)
     return figure
 
 

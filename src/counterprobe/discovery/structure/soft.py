@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
@@ -146,6 +146,29 @@ class SoftStructure(Found):
         is_given = self.given != MASK
         matrix[is_given, :] = matrix[:, is_given] = np.nan
         return matrix
+
+    @property
+    def edge_weights(self) -> FloatArray:
+        """Strengths of the edges, in nats."""
+        return self._of_edges(self.pair_strength)
+
+    def _of_edges(self, values: FloatArray) -> FloatArray:
+        """Return what edges have of a value of pairs."""
+        keys = self.pairs[:, 0] * self.length + self.pairs[:, 1]
+        order = np.argsort(keys)
+        wanted = np.sort(self.edges, axis=1) @ np.array([self.length, 1])
+        found: FloatArray = values[order[np.searchsorted(keys[order], wanted)]]
+        return found
+
+    def edge_cells(self, names: Sequence[str] | None = None) -> tuple[list[str], list[list[str]]]:
+        """Return headings and a row for every edge, with its strength, the strongest first."""
+        _, cells = Found.edge_cells(self, names)
+        strength, error = self.edge_weights, self._of_edges(self.pair_strength_se)
+        rows = [
+            [*cell, f"{nats:.3f}", f"{se:.3f}"]
+            for cell, nats, se in zip(cells, strength, error, strict=True)
+        ]
+        return ["pair", "nats", "SE"], rows
 
     @property
     def coverage(self) -> Coverage:

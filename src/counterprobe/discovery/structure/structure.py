@@ -12,9 +12,9 @@ import math
 import os
 import reprlib
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import Field, dataclass, fields
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -37,13 +37,20 @@ from counterprobe.discovery.structure.file import (
     require_share,
 )
 from counterprobe.planning.layers import CommitOrder, commit_order
+from counterprobe.report import Note, Section, Shown, Table
 from counterprobe.run.ledger import Ledger
 from counterprobe.states import MASK
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 __all__ = ["KIND", "SAME_ROW", "Found", "Structure", "no_terms"]
 
 # Replies of an exact oracle may differ by rounding, from machine to machine.
 SAME_ROW = 1e-9
+# Edges that a display lists.
+SHOWN_EDGES = 10
 # What a structure leaves unexplained beyond this is not rounding.
 ROUNDED = 1e-4
 
@@ -74,12 +81,13 @@ VALUES = (
 )
 
 
-class Found(ABC):
-    """What every structure has: the context it was found in."""
+class Found(Shown, ABC):
+    """What every structure has: the context it was found in, and its edges."""
 
     __slots__ = ()
     __dataclass_fields__: ClassVar[dict[str, Field[Any]]]
     given: StateArray
+    edges: IntArray
 
     @property
     def length(self) -> int:
@@ -94,6 +102,47 @@ class Found(ABC):
     @abstractmethod
     def lines(self) -> list[str]:
         """Return what it found, a line each."""
+
+    @property
+    def edge_weights(self) -> FloatArray:
+        """What sets edges apart in a drawing, shape ``(E,)``."""
+        return np.ones(len(self.edges))
+
+    def draw_edges(self, axes: Axes, names: Sequence[str] | None = None) -> None:
+        """Draw edges as arcs over positions, which have numbers where they have no names."""
+        from counterprobe.report.drawings import draw_arcs
+
+        shown = self.residual
+        if 2 * len(shown) > self.length:
+            shown = np.arange(self.length)
+        spelled = [str(k) if names is None else names[k] for k in shown.tolist()]
+        draw_arcs(axes, np.searchsorted(shown, self.edges), self.edge_weights, spelled)
+
+    def edge_figure(self, names: Sequence[str] | None = None) -> Figure:
+        """Return a figure of the edges alone."""
+        from counterprobe.report.pictures import empty_figure
+
+        figure = empty_figure(6.6, 3.4)
+        self.draw_edges(figure.subplots(), names)
+        return figure
+
+    def edge_cells(self, names: Sequence[str] | None = None) -> tuple[list[str], list[list[str]]]:
+        """Return headings and a row for every edge, as tables show them."""
+        named = names or [str(k) for k in range(self.length)]
+        return ["pair"], [[f"{named[i]} - {named[j]}"] for i, j in self.edges.tolist()]
+
+    def sections(self) -> list[Section]:
+        """Return what a display or a page of it shows: what was found, edges, and a drawing."""
+        from counterprobe.report.pictures import picture
+
+        headings, cells = self.edge_cells()
+        left = len(cells) - SHOWN_EDGES
+        notes = [f"... and {left:,} more"] if left > 0 else []
+        found: list[Section] = [Note("\n".join(self.lines()))]
+        if cells:
+            found.append(Table("pairs", headings, cells[:SHOWN_EDGES], notes))
+            found.append(picture("pairs, over positions", self.edge_figure))
+        return found
 
     def __repr__(self) -> str:
         """Say in one line what was found."""

@@ -1,0 +1,45 @@
+"""Things that show themselves: in a notebook as a small display, and as a page of their own."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from importlib import resources
+
+from counterprobe.report.page import write_report
+from counterprobe.report.sections import Report, Section
+
+__all__ = ["Shown", "display"]
+
+
+class Shown:
+    """What has sections, and is displayed by them."""
+
+    __slots__ = ()
+
+    def sections(self) -> list[Section]:
+        """Return what a display or a page of it shows, texts and tables first."""
+        raise NotImplementedError(f"{type(self).__name__} must say its sections")
+
+    def _repr_html_(self) -> str:
+        """Return what a notebook shows."""
+        return display(self.sections())
+
+    def report(self, path: str | os.PathLike[str], title: str = "") -> None:
+        """Write a page that shows it, one file that needs no network.
+
+        Parameters
+        ----------
+        path : path
+            ``.html``; a file that is there is replaced.
+        title : str
+            By default, what it is.
+        """
+        write_report(Report(title or type(self).__name__, sections=self.sections()), path)
+
+
+def display(sections: Sequence[Section]) -> str:
+    """Return sections for a notebook: their style comes with them and touches nothing else."""
+    style = (resources.files("counterprobe.report") / "display.css").read_text(encoding="utf-8")
+    parts = "".join(f"<section>{section.html}</section>" for section in sections)
+    return f'<div class="counterprobe"><style>{style}</style>{parts}</div>'
