@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import base64
-import hashlib
 import os
 from html import escape
-from importlib import resources
 from pathlib import Path
 
 from counterprobe.files import whole_file
 from counterprobe.report.sections import Report, paragraphs
 
-__all__ = ["check_page", "render", "write_report"]
+__all__ = ["check_page", "part", "render", "write_report"]
 
 
 def check_page(path: str | os.PathLike[str]) -> None:
@@ -51,7 +48,10 @@ def render(report: Report) -> str:
     Only the page's own script may run, by its hash, and nothing may be fetched; pictures within
     plots are part of the file.
     """
-    script, style = _part("page.js"), _part("page.css")
+    import base64
+    import hashlib
+
+    script, style = part("page.js"), part("page.css")
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     policy = (
         f"default-src 'none'; script-src 'sha256-{digest}'; style-src 'unsafe-inline'; "
@@ -91,5 +91,8 @@ def render(report: Report) -> str:
 """
 
 
-def _part(name: str) -> str:
+def part(name: str) -> str:
+    """Return the text of a file that pages are made of."""
+    from importlib import resources  # which is slow to import, and everything imports this module
+
     return (resources.files("counterprobe.report") / name).read_text(encoding="utf-8").strip()

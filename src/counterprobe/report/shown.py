@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from importlib import resources
 
-from counterprobe.report.page import write_report
+from counterprobe.report.page import part, write_report
 from counterprobe.report.sections import Report, Section
 
 __all__ = ["Shown", "display"]
@@ -40,6 +39,5 @@ class Shown:
 
 def display(sections: Sequence[Section]) -> str:
     """Return sections for a notebook: their style comes with them and touches nothing else."""
-    style = (resources.files("counterprobe.report") / "display.css").read_text(encoding="utf-8")
-    parts = "".join(f"<section>{section.html}</section>" for section in sections)
-    return f'<div class="counterprobe"><style>{style}</style>{parts}</div>'
+    shown = "".join(f"<section>{section.html}</section>" for section in sections)
+    return f'<div class="counterprobe"><style>{part("display.css")}</style>{shown}</div>'
