@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import pytest
 from designs.drawing import draw_antibodies, draw_backbones, draw_proteins
+from designs.judged_drawing import draw_judged
 
 
 def price(way: str, batches: int) -> dict:
@@ -48,7 +49,27 @@ def test_backbones_are_drawn_with_what_there_is(tmp_path):
     assert is_png(tmp_path / "figure.png")
 
 
-@pytest.mark.parametrize("draw", [draw_proteins, draw_antibodies, draw_backbones])
+def judged(evaluations: float, **changed) -> dict:
+    entry = {"evaluations": evaluations, "kl": 1.0, "kl_se": 0.1, "judge": -50.0, "judge_se": 1.0}
+    return {**entry, "variety": 0.5, **changed}
+
+
+def test_judged_designs_are_drawn_with_what_every_backbone_has(tmp_path):
+    ways = {
+        "one-batch": judged(1),
+        "planned 4": judged(4),
+        "random 4": {"error": "no"},
+        "sequential": judged(76, kl=0.0, kl_se=0.0),
+        "punt epsilon=0.1": judged(20, kl=None, kl_se=None),
+        "entropy-bounded gamma=10": judged(12),
+    }
+    tasks = {"1ubi T=1": {"ways": ways}, "1ake T=1": {"ways": {**ways, "planned 8": judged(8)}},
+             "1ake T=0.3": {"ways": {"planned 8": judged(8, kl=None)}}}  # fmt: skip
+    draw_judged(tasks, tmp_path / "figure.png")
+    assert is_png(tmp_path / "figure.png")
+
+
+@pytest.mark.parametrize("draw", [draw_proteins, draw_antibodies, draw_backbones, draw_judged])
 def test_nothing_to_draw_is_said(tmp_path, draw):
     with pytest.raises(ValueError, match="nothing to draw"):
         draw({"1ubi": {"prices": {"a": {"error": "no"}}}}, tmp_path / "figure.png")

@@ -1,0 +1,174 @@
+"""The figure of designs in few evaluations: what is broken, what a judge says, temperatures."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from designs.drawing import SAMPLERS, WAYS
+
+__all__ = ["draw_judged"]
+
+Entry = Mapping[str, Any]
+Tasks = Mapping[str, Mapping[str, Mapping[str, Entry]]]
+
+BATCHES = (2, 4, 8, 16, 32)
+ONE, SINGLY = "one-batch", "sequential"
+SHOWN = ("random", "distance", "planned")
+# The backbone whose temperatures are drawn, and ways of drawing it at all of them.
+CURVED = "1ake"
+CURVES = {
+    ONE: ("0.35", "*", "its own design: one pass"),
+    "planned 4": ("#e08e9b", "D", "planned, 4"),
+    "planned 8": ("#d1495b", "o", "planned, 8"),
+    SINGLY: ("#4f6d9a", "P", "one at a time"),
+}
+TEMPERATURES = (1.0, 0.7, 0.5, 0.3, 0.2, 0.1)
+
+
+def draw_judged(tasks: Tasks, file: Path) -> None:
+    """Draw means over backbones at temperature 1, and one backbone over temperatures.
+
+    Parameters
+    ----------
+    tasks : mapping
+        As ``Record`` keeps them.
+    file : Path
+    """
+    from matplotlib.figure import Figure
+
+    warm = [_ways(parts) for name, parts in tasks.items() if name.endswith(" T=1")]
+    warm = [ways for ways in warm if ONE in ways]
+    if not warm:
+        raise ValueError("there is nothing to draw: no backbone was measured at temperature 1")
+    figure = Figure(figsize=(12.6, 3.9), layout="constrained")
+    broken, judged, curves = figure.subplots(1, 3)
+    _draw_broken(broken, warm)
+    _draw_gains(judged, warm)
+    _draw_curves(curves, tasks)
+    figure.savefig(file, dpi=130)
+
+
+def _ways(parts: Mapping[str, Mapping[str, Entry]]) -> dict[str, Entry]:
+    return {key: one for key, one in parts.get("ways", {}).items() if "error" not in one}
+
+
+def _of_all(warm: Sequence[Mapping[str, Entry]], key: str) -> list[Entry] | None:
+    """Return a way of every backbone; None where one lacks it."""
+    found = [ways[key] for ways in warm if key in ways]
+    return found if len(found) == len(warm) else None
+
+
+def _mean(entries: Sequence[Entry], key: str) -> tuple[float, float]:
+    values = [one[key] for one in entries]
+    errors = [one[f"{key}_se"] or 0.0 for one in entries]
+    return sum(values) / len(values), math.hypot(*errors) / len(errors)
+
+
+def _axes(panel: Any) -> None:
+    panel.set_xscale("log", base=2)
+    panel.set_xticks([1, *BATCHES])
+    panel.xaxis.set_major_formatter(lambda value, _: f"{value:g}")
+    panel.minorticks_off()
+    panel.set_xlabel("evaluations a design")
+    _bare(panel)
+
+
+def _bare(panel: Any) -> None:
+    panel.grid(color="0.93", linewidth=0.6)
+    for side in ("top", "right"):
+        panel.spines[side].set_visible(False)
+
+
+def _draw_broken(panel: Any, warm: Sequence[Mapping[str, Entry]]) -> None:
+    _axes(panel)
+    panel.set_yscale("log")
+    panel.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
+    first = _mean(_of_all(warm, ONE) or [], "kl")
+    for way in SHOWN:
+        color, mark, label = WAYS[way]
+        points = [(1, *first)]
+        for batches in BATCHES:
+            entries = _of_all(warm, f"{way} {batches}")
+            if entries is not None:
+                points.append((batches, *_mean(entries, "kl")))
+        _line(panel, points, color, mark, label)
+    for key in warm[0]:
+        entries = _of_all(warm, key)
+        name = key.split()[0]
+        if name in SAMPLERS and name not in WAYS and entries is not None:
+            if any(one.get("kl") is None for one in entries):
+                continue
+            color, mark, label = SAMPLERS[name]
+            spent = sum(one["evaluations"] for one in entries) / len(entries)
+            panel.plot([spent], [_mean(entries, "kl")[0]], mark, color=color, markersize=5)
+            panel.annotate(label, (spent, _mean(entries, "kl")[0]), fontsize=6.5, color=color,
+                           textcoords="offset points", xytext=(4, 3))  # fmt: skip
+    panel.plot([1], [first[0]], "*", color="0.2", markersize=12, zorder=4)
+    panel.annotate("its own design", (1, first[0]), fontsize=8, textcoords="offset points",
+                   xytext=(9, 1))  # fmt: skip
+    panel.set_ylabel("dependence broken, nats a design")
+    panel.set_title(f"Frame2seq, mean of {len(warm)} backbones", fontsize=10)
+    panel.legend(frameon=False, fontsize=8, loc="lower left")
+
+
+def _draw_gains(panel: Any, warm: Sequence[Mapping[str, Entry]]) -> None:
+    _axes(panel)
+    ones = _of_all(warm, ONE) or []
+    base, base_error = _mean(ones, "judge")
+    singly = _of_all(warm, SINGLY)
+    if singly is not None:
+        mean, error = _mean(singly, "judge")
+        panel.axhspan(mean - base - error, mean - base + error, color="#4f6d9a", alpha=0.18,
+                      linewidth=0)  # fmt: skip
+        panel.axhline(mean - base, color="#4f6d9a", linewidth=1, label="one at a time")
+    for way in SHOWN:
+        color, mark, label = WAYS[way]
+        points = [(1, 0.0, base_error)]
+        for batches in BATCHES:
+            entries = _of_all(warm, f"{way} {batches}")
+            if entries is not None:
+                mean, error = _mean(entries, "judge")
+                points.append((batches, mean - base, error))
+        _line(panel, points, color, mark, label, bars=1)
+    panel.plot([1], [0.0], "*", color="0.2", markersize=12, zorder=4)
+    panel.set_ylabel("judged by ProteinMPNN, nats a design\nabove its own design")
+    panel.set_title("temperature 1", fontsize=10)
+    panel.legend(frameon=False, fontsize=8, loc="lower right")
+
+
+def _line(panel: Any, points: Sequence[tuple[float, float, float]], color: str, mark: str,
+          label: str, *, bars: float = 2) -> None:  # fmt: skip
+    x, y, errors = zip(*points, strict=True)
+    is_ours = label == "planned"
+    panel.errorbar(
+        x, y, [bars * error for error in errors], color=color, marker=mark, label=label,
+        markersize=6 if is_ours else 4, linewidth=2 if is_ours else 1.2, elinewidth=1,
+        zorder=3 if is_ours else 2,
+    )  # fmt: skip
+
+
+def _draw_curves(panel: Any, tasks: Tasks) -> None:
+    _bare(panel)
+    for way, (color, mark, label) in CURVES.items():
+        points = []
+        for temperature in TEMPERATURES:
+            entry = _ways(tasks.get(f"{CURVED} T={temperature:g}", {})).get(way)
+            if entry is not None:
+                points.append((entry["variety"], entry["judge"], entry["judge_se"], temperature))
+        if not points:
+            continue
+        x, y, errors, _ = zip(*points, strict=True)
+        line = "" if way == SINGLY else "-"
+        panel.errorbar(x, y, errors, color=color, marker=mark, label=label, linestyle=line,
+                       markersize=5, linewidth=1.4, elinewidth=1)  # fmt: skip
+        if way == "planned 8":
+            for place, score, _, temperature in points:
+                panel.annotate(f"T={temperature:g}", (place, score), fontsize=6.5, color=color,
+                               textcoords="offset points", xytext=(-6, -11))  # fmt: skip
+    panel.set_xlabel("share of residues in which two designs differ")
+    panel.set_ylabel("judged by ProteinMPNN, nats a design")
+    panel.set_title("adenylate kinase, colder to the left", fontsize=10)
+    panel.legend(frameon=False, fontsize=8, loc="lower left")

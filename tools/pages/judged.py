@@ -1,0 +1,293 @@
+"""Designs in few evaluations judged by another model: tables, and means over backbones."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from designs.judged import break_even
+from rivals.published import marked
+
+from pages.writing import count, markdown
+
+__all__ = ["judged_tables", "judged_values"]
+
+Entry = Mapping[str, Any]
+Tasks = Mapping[str, Mapping[str, Mapping[str, Entry]]]
+
+ONE, SINGLY = "one-batch", "sequential"
+WAYS = {
+    "planned": "planned", "distance": "apart in space", "spread": "apart in sequence",
+    "random": "random",
+}  # fmt: skip
+BATCHES = (2, 4, 8, 16, 32)
+# Ways whose means over backbones are quoted.
+COMPARED = (ONE, *(f"{way} {n}" for n in BATCHES for way in WAYS), SINGLY)
+
+
+def judged_tables(folding: Tasks, chains: Tasks) -> dict[str, str]:
+    """Return the tables by name.
+
+    Parameters
+    ----------
+    folding, chains : mapping
+        Tasks of ``judged.json`` and of ``judged_antibodies.json``.
+    """
+    warm = at_temperature(folding, 1)
+    return {
+        "judged-broken": _broken(warm),
+        "judged-scores": _scores(warm),
+        "judged-cold": _cold(folding),
+        "judged-rules": _rules({name: warm[name] for name in ("1ubi", "1ake") if name in warm}),
+        "judged-pays": _pays(warm),
+        "judged-curves": _curves(folding),
+        "judged-antibodies": _antibodies(chains),
+    }
+
+
+def judged_values(folding: Tasks) -> dict[str, Any]:
+    """Return means over backbones, and the least and largest of what single ones have."""
+    return {
+        f"{temperature:g}": _means(at_temperature(folding, temperature))
+        for temperature in (1.0, 0.3, 0.1)
+    }
+
+
+def at_temperature(tasks: Tasks, temperature: float) -> dict[str, dict[str, Any]]:
+    """Return what was measured at a temperature by what was designed, failures left out."""
+    end = f" T={temperature:g}"
+    return {
+        name.removesuffix(end): {
+            part: {key: one for key, one in entries.items() if "error" not in one}
+            for part, entries in parts.items()
+        }
+        for name, parts in tasks.items()
+        if name.endswith(end) and "ways" in parts
+    }
+
+
+def _means(tasks: Mapping[str, Any]) -> dict[str, Any]:
+    """Return, for every way that all backbones have, what it breaks and what the judge gives.
+
+    ``gain`` is the judge's mean difference to one pass, in nats a design, and ``won`` its share
+    of what the finest plan gains.
+    """
+    found: dict[str, Any] = {"backbones": len(tasks)}
+    for way in COMPARED:
+        entries = [parts["ways"].get(way) for parts in tasks.values()]
+        if not entries or any(one is None for one in entries):
+            continue
+        bases = [parts["ways"][ONE] for parts in tasks.values()]
+        gains = [one["judge"] - base["judge"] for one, base in zip(entries, bases, strict=True)]
+        errors = [
+            math.hypot(one["judge_se"], 0.0 if way == ONE else base["judge_se"])
+            for one, base in zip(entries, bases, strict=True)
+        ]
+        broken = [one.get("kl") for one in entries]
+        said: dict[str, Any] = {
+            "gain": _mean(gains),
+            "gain_se": math.hypot(*errors) / len(errors),
+            "recovery": _mean([one["recovery"] for one in entries]),
+            "variety": _mean([one["variety"] for one in entries]),
+            "designs": int(min(one["designs"] for one in entries)),
+        }
+        if all(value is not None for value in broken):
+            said |= {
+                "kl": _mean(broken),
+                "kl_se": math.hypot(*(one["kl_se"] for one in entries)) / len(entries),
+                "share": sum(broken) / sum(base["kl"] for base in bases)
+                if all(base.get("kl") for base in bases)
+                else math.nan,
+            }
+        found[way.replace(" ", "-")] = said
+    return found
+
+
+def _mean(values: Sequence[float]) -> float:
+    return sum(values) / len(values)
+
+
+# ----- Temperature 1 ------------------------------------------------------------------------
+
+
+def _broken(tasks: Mapping[str, Any]) -> str:
+    """Write what every way breaks, bold what is not above the least of its column."""
+    lines = []
+    for name, parts in tasks.items():
+        ways = parts["ways"]
+        least = {
+            n: min(
+                (ways[f"{w} {n}"] for w in WAYS if f"{w} {n}" in ways), key=lambda one: one["kl"]
+            )
+            for n in BATCHES
+            if any(f"{w} {n}" in ways for w in WAYS)
+        }
+        for k, (way, shown) in enumerate(WAYS.items()):
+            cells = [
+                _kl(ways[f"{way} {n}"], least[n]) if f"{way} {n}" in ways else "" for n in BATCHES
+            ]
+            if any(cells):
+                first = _kl(ways[ONE]) if k == 0 else ""
+                lines.append([_titled(name, parts) if k == 0 else "", shown, first, *cells])
+    heading = ["backbone", "batches", "its own `design`: 1", *map(str, BATCHES)]
+    return markdown(heading, lines, left=2)
+
+
+def _scores(tasks: Mapping[str, Any]) -> str:
+    shown = {
+        ONE: "its own `design`", "random 4": "random, 4", "distance 4": "apart in space, 4",
+        "planned 4": "planned, 4", "planned 8": "planned, 8", SINGLY: "one at a time",
+    }  # fmt: skip
+    lines = []
+    for name, parts in tasks.items():
+        ways = parts["ways"]
+        cells = [_score(ways.get(way)) for way in shown]
+        nature = parts.get("structure", {}).get("used", {}).get("judge")
+        lines.append([_titled(name, parts), *cells, "" if nature is None else f"{nature:.1f}"])
+    return markdown(["backbone", *shown.values(), "natural"], lines)
+
+
+def _rules(tasks: Mapping[str, Any]) -> str:
+    lines = []
+    for name, parts in tasks.items():
+        for key, entry in parts["ways"].items():
+            rate = entry["designs a second"] if entry.get("alone") else None
+            lines.append(
+                [
+                    name.upper(),
+                    _named(key, entry),
+                    count(round(entry["evaluations"], 1)),
+                    "" if entry.get("kl") is None else _kl(entry),
+                    _score(entry),
+                    f"{entry['recovery']:.3f}",
+                    f"{entry['variety']:.2f}",
+                    "any number" if key == ONE else "" if rate is None else f"{rate:.3g}",
+                    count(entry["designs"]),
+                ]
+            )
+    heading = [
+        "", "way", "evaluations a design", "broken, nats", "judge, nats", "native residues",
+        "residues that two designs differ in", "designs a second", "designs",
+    ]  # fmt: skip
+    return markdown(heading, lines, left=2)
+
+
+def _pays(tasks: Mapping[str, Any]) -> str:
+    lines = []
+    for name, parts in tasks.items():
+        used = parts.get("structure", {}).get("used")
+        for plan in ("planned 4", "planned 8"):
+            if used is None or plan not in parts["ways"]:
+                continue
+            found = break_even(parts["ways"], used["evaluations"], plan)
+            cells = [_repaid(found.get(way)) for way in (SINGLY, "random", "distance")]
+            lines.append([_titled(name, parts), plan.split()[1], _kl(parts["ways"][plan]), *cells])
+    heading = ["backbone", "planned batches", "broken, nats", "against one at a time",
+               "against random", "against apart in space"]  # fmt: skip
+    return markdown(heading, lines)
+
+
+def _repaid(found: Entry | None) -> str:
+    if found is None:
+        return "any number: none measured breaks as little"
+    if found["designs"] is None:
+        return f"never: as little in {count(found['evaluations'])}"
+    return f"{count(found['designs'])} ({count(found['evaluations'])} evaluations)"
+
+
+# ----- Colder -------------------------------------------------------------------------------
+
+
+def _cold(folding: Tasks) -> str:
+    shown = {ONE: "1", "planned 4": "4 planned", "planned 8": "8 planned",
+             "planned 16": "16 planned", SINGLY: "one at a time"}  # fmt: skip
+    lines = []
+    for temperature in (0.3, 0.1):
+        for name, parts in at_temperature(folding, temperature).items():
+            ways = parts["ways"]
+            cells = [
+                f"{_score(ways[way])}, {ways[way]['variety']:.2f}" if way in ways else ""
+                for way in shown
+            ]
+            lines.append([f"{temperature:g}", _titled(name, parts), *cells])
+    return markdown(["T", "backbone", *shown.values()], lines, left=2)
+
+
+def _curves(folding: Tasks) -> str:
+    ways = {ONE: "its own `design`", "planned 4": "4 planned", "planned 8": "8 planned"}
+    lines = []
+    for temperature in (1.0, 0.7, 0.5, 0.3, 0.2, 0.1):
+        here = at_temperature(folding, temperature)
+        cells = []
+        for name in ("1ubi", "1ake"):
+            for way in ways:
+                entry = here.get(name, {}).get("ways", {}).get(way)
+                cells.append("" if entry is None else f"{_score(entry)}, {entry['variety']:.2f}")
+        lines.append([f"{temperature:g}", *cells])
+    heading = ["T", *(f"{name}, {way}" for name in ("1UBI", "1AKE") for way in ways.values())]
+    return markdown(heading, lines)
+
+
+# ----- Antibodies ---------------------------------------------------------------------------
+
+
+def _antibodies(chains: Tasks) -> str:
+    shown = (ONE, "random 4", "spread 4", "planned 4", "random 8", "spread 8", "planned 8",
+             "maskgit steps=8", "entropy-bounded gamma=10", SINGLY)  # fmt: skip
+    lines = []
+    for name, parts in at_temperature(chains, 1).items():
+        for way in shown:
+            entry = parts["ways"].get(way)
+            if entry is None:
+                continue
+            lines.append(
+                [
+                    name,
+                    _named(way, entry),
+                    count(round(entry["evaluations"], 1)),
+                    "" if entry.get("kl") is None else _kl(entry),
+                    _score(entry, 2),
+                    f"{entry['recovery']:.3f}",
+                ]
+            )
+    heading = ["who draws what", "way", "evaluations", "broken, nats", "the other model, nats",
+               "native residues"]  # fmt: skip
+    return markdown(heading, lines, left=2)
+
+
+# ----- Cells --------------------------------------------------------------------------------
+
+
+def _titled(name: str, parts: Mapping[str, Any]) -> str:
+    used = parts.get("structure", {}).get("used")
+    return name.upper() if used is None else f"{name.upper()}, {used['masked']}"
+
+
+def _named(key: str, entry: Entry) -> str:
+    if key == ONE:
+        return "its own `design`, all at once"
+    if key == SINGLY:
+        return "one at a time"
+    if entry["sampler"] in WAYS:
+        return f"{WAYS[entry['sampler']]}, {entry['settings']['batches']} batches"
+    return marked(key)
+
+
+def _score(entry: Entry | None, digits: int = 1) -> str:
+    if entry is None:
+        return ""
+    return f"{entry['judge']:.{digits}f} ± {entry['judge_se']:.{digits}f}"
+
+
+def _kl(entry: Entry, least: Entry | None = None) -> str:
+    if entry.get("kl") is None:
+        return "infinite"
+    if entry["kl"] == 0:
+        return "0"
+    value, error = entry["kl"], entry["kl_se"] or 0.0
+    digits = 3 if value < 0.1 else 2 if value < 10 else 1
+    shown = f"{value:.{digits}f}"
+    if least is not None and value - least["kl"] <= 2 * math.hypot(error, least["kl_se"] or 0.0):
+        shown = f"**{shown}**"
+    return f"{shown} ± {error:.{digits}f}"
