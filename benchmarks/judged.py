@@ -56,6 +56,8 @@ CHAINS = ("antiberty loops", "antiberty random half", "sapiens heavy loops",
           "sapiens heavy random half")  # fmt: skip
 JUDGES = {"antiberty": "sapiens-heavy", "sapiens-heavy": "antiberty"}
 ONE, SINGLY = "one-batch", "sequential"
+# Residues from which on one at a time is left to the end below temperature 1.
+LONG = 220
 # Rules that adapt to replies, with settings for each temperature.
 PEERS: dict[float, dict[str, tuple[str, tuple[float, ...]]]] = {
     1.0: {"entropy-bounded": ("gamma", (10.0, 30.0)), "punt": ("epsilon", (0.1, 0.03)),
@@ -86,7 +88,7 @@ class Sizes:
         Designs one residue at a time, of backbones up to so many residues; half of them below
         temperature 1.
     chains : mapping of str to int
-        Designs of antibodies, priced ones, and those drawn one residue at a time.
+        Designs of antibodies, priced ones, those drawn one residue at a time, and orders.
     """
 
     residues: int | None
@@ -122,7 +124,7 @@ FULL = Sizes(
     cold=0.5,
     adaptive=Effort(64, 16),
     singly={140: 32, 220: 24, 700: 12},
-    chains={"designs": 256, "priced": 64, "singly": 128},
+    chains={"designs": 128, "priced": 48, "singly": 64, "orders": 1},
 )
 # A minute or two on a processor: the first residues of ubiquitin, one antibody.
 QUICK = Sizes(
@@ -135,7 +137,7 @@ QUICK = Sizes(
     cold=0.5,
     adaptive=Effort(4, 2),
     singly={700: 4},
-    chains={"designs": 4, "priced": 2, "singly": 2},
+    chains={"designs": 4, "priced": 2, "singly": 2, "orders": 1},
 )
 
 
@@ -179,8 +181,9 @@ class Task:
     device : str
     """
 
-    # Ways of choosing batches that need no structure.
+    # Ways of choosing batches that need no structure; how soon colder ones come.
     free: tuple[str, ...] = ("random", "distance")
+    cold = 3
     distances: np.ndarray | None = None
 
     def __init__(self, kind: str, temperature: float, sizes: Sizes, device: str) -> None:
@@ -191,6 +194,11 @@ class Task:
 
     def _field(self) -> Judged:
         raise NotImplementedError
+
+    @property
+    def num_residues(self) -> int:
+        """Of the whole sequence."""
+        return len(self.field().given)
 
     def _ready(self) -> Judged:
         """Let kernels be compiled before anything is timed."""
@@ -245,32 +253,37 @@ class Task:
     # ----- What is measured -----------------------------------------------------------------
 
     def cells(self) -> Iterator[Cell]:
-        """Yield what is measured, with how soon."""
-        is_warm, is_curve = self.temperature == 1, self.temperature not in PEERS
-        base = 1 if is_warm else 3
-        yield self._batched(base, ONE, 1)
-        for batches in (4, 8):
-            for way in () if is_curve else self.free:
-                yield self._batched(base, way, batches)
-            yield self._batched(base, "planned", batches)
-        if is_curve:
+        """Yield what is measured, with how soon: what many would ask first, and of all tasks."""
+        if self.temperature not in PEERS:  # one more point of a curve
+            for way, batches in ((ONE, 1), ("planned", 4), ("planned", 8)):
+                yield self._batched(7, way, batches)
             return
-        effort = self._singly()
-        yield Cell(base + 1, SINGLY, SINGLY, 0, {"order": "random"}, effort)
+        is_warm = self.temperature == 1
+        yield self._batched(1 if is_warm else self.cold, ONE, 1)
+        for batches in (4, 8):
+            for way in self.free:
+                is_first = batches == 4 and way == self.free[-1]
+                level = 1 if is_warm else self.cold if is_first else 9
+                yield self._batched(level, way, batches)
+            yield self._batched(1 if is_warm else self.cold + 3, "planned", batches)
+        is_long = self.num_residues > LONG
+        level = 2 if is_warm else 9 if is_long else self.cold + 1
+        yield Cell(level, SINGLY, SINGLY, 0, {"order": "random"}, self._singly())
         for batches in (2, 16) if is_warm else (16,):
             for way in ("planned", *self.free):
-                yield self._batched(base + 1 if is_warm else 6, way, batches)
+                yield self._batched(2 if is_warm else 10, way, batches)
+        is_curve = self.kind in CURVES or self.kind in CHAINS
         for name, (setting, values) in PEERS[self.temperature].items():
-            for k, value in enumerate(values):
+            for value in values:
+                level = 10 if not is_warm else 5 if is_curve else 9
                 key = f"{name} {setting}={value:g}"
-                level = (4 if is_warm else 5) + k
                 yield Cell(level, key, name, 0, {setting: value}, self._adaptive())
         if is_warm:
             for way in ("planned", *self.free):
-                yield self._batched(5, way, 32)
+                yield self._batched(8 if is_curve else 9, way, 32)
             if "spread" not in self.free:
-                yield self._batched(6, "spread", 4)
-                yield self._batched(6, "spread", 8)
+                for batches in (4, 8):
+                    yield self._batched(9, "spread", batches)
 
     def _batched(self, level: int, way: str, batches: int) -> Cell:
         key = way if way == ONE else f"{way} {batches}"
@@ -280,7 +293,7 @@ class Task:
         return self.sizes.effort(batches, self.temperature)
 
     def _singly(self) -> Effort:
-        count = upto(self.sizes.singly, len(self.field().given))
+        count = upto(self.sizes.singly, self.num_residues)
         return Effort(count if self.temperature == 1 else max(2, count // 2), 0)
 
     def _adaptive(self) -> Effort:
@@ -300,6 +313,11 @@ def loaded(name: str, device: str, residues: int | None) -> tuple[Backbone, Any,
 class FoldingTask(Task):
     """Frame2seq on a backbone, judged by ProteinMPNN."""
 
+    @property
+    def num_residues(self) -> int:
+        """Known before any network is loaded."""
+        return self.sizes.residues or len(backbone_named(self.kind))
+
     def _field(self) -> Judged:
         backbone, model, judge = loaded(self.kind, self.device, self.sizes.residues)
         self.distances = np.asarray(backbone.distances)
@@ -315,6 +333,12 @@ class ChainTask(Task):
     """An antibody, filled in by one model and judged by another."""
 
     free = ("random", "spread")
+    cold = 9
+
+    @property
+    def num_residues(self) -> int:
+        """Known before any network is loaded."""
+        return len(TASKS[self.kind].text)
 
     def _field(self) -> Judged:
         task = TASKS[self.kind]
@@ -324,7 +348,7 @@ class ChainTask(Task):
         )
         template = model.template(task.text)
         native = np.array([AMINO_ACIDS.find(letter) for letter in whole])
-        scores = by_oracle(judge.oracle(task.text), template.given, self.sizes.orders)
+        scores = by_oracle(judge.oracle(task.text), template.given, self.sizes.chains["orders"])
         oracle = model.oracle(template, temperature=self.temperature)
         where = template.given == cp.MASK
         return Judged(oracle, template.given, scores, np.where(where, native, -1))
@@ -429,7 +453,9 @@ class Preparing:
     def end(self) -> None:
         """Wait for nothing more."""
         if self._pool is not None:
-            self._pool.shutdown(cancel_futures=True)
+            for child in multiprocessing.active_children():
+                child.terminate()
+            self._pool.shutdown(wait=False, cancel_futures=True)
 
 
 # ----- All of it ----------------------------------------------------------------------------
@@ -497,6 +523,8 @@ def run(options: argparse.Namespace) -> int:
     if torch.device(options.device).type == "cpu":
         torch.set_num_threads(1)
     settings = {**asdict(sizes), "device": device_name(options.device)}
+    if "antibodies" not in options.tasks:
+        del settings["chains"]
     record = Record(options.json, settings, judged_claims, lambda line: print(line, flush=True))
     tasks = tasks_of(options, sizes)
     left = measure_all(record, tasks, options.workers, options.seconds)
