@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 from _results import run_program
 from designs.pricing import make_plans
-from designs.record import Entry, Record, Tasks, device_name
+from designs.record import Entry, Record, Tasks, device_name, mean_row
 
 import counterprobe as cp
 from counterprobe.evaluation import plan_kl
@@ -129,40 +129,15 @@ class Scaffold:
 
 
 def table(tasks: Tasks) -> list[Entry]:
-    """Return the mean over templates of every share, number of batches and way, with errors.
-
-    The error is that of a mean over templates, and for ``once`` also of its difference to
-    ``distance``, template by template.
-    """
+    """Return the mean over templates of every share, number of batches and way, with errors."""
     rows = []
     for task, parts in tasks.items():
         for share in SHARES:
             keys = [key for key in parts if key.startswith(f"{share:.0%} fixed")]
             for batches in BATCHES:
-                found = {
-                    way: np.array(
-                        [
-                            parts[key][f"{way} {batches}"]["kl"]
-                            for key in keys
-                            if all("kl" in parts[key].get(f"{w} {batches}", {}) for w in WAYS)
-                        ]
-                    )
-                    for way in WAYS
-                }
-                count = len(found["own"])
-                if not count:
-                    continue
-                row: Entry = {"task": task, "fixed": share, "batches": batches, "templates": count}
-                differences = {
-                    "once less distance": found["once"] - found["distance"],
-                    "once less own": found["once"] - found["own"],
-                }
-                for name, values in {**found, **differences}.items():
-                    row[name] = float(values.mean())
-                    spread = values.std(ddof=1) / np.sqrt(count) if count > 1 else np.nan
-                    row[f"{name} se"] = float(spread)
-                row["cheaper than distance"] = int((differences["once less distance"] < 0).sum())
-                rows.append(row)
+                found = mean_row([parts[key] for key in keys], WAYS, batches, "once", "distance")
+                if found:
+                    rows.append({"task": task, "fixed": share, "batches": batches, **found})
     return rows
 
 

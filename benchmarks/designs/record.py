@@ -5,15 +5,16 @@ from __future__ import annotations
 import json
 import time
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from _results import failures_of, plain, read_continued, write_results
 
-__all__ = ["Record", "device_name", "read_tasks"]
+__all__ = ["Entry", "Record", "Tasks", "device_name", "mean_row", "read_tasks"]
 
 Entry = dict[str, Any]
 Tasks = dict[str, dict[str, dict[str, Entry]]]
@@ -145,6 +146,30 @@ def read_tasks(file: Path) -> Tasks:
     """Return the measurements of a file that a record wrote."""
     tasks: Tasks = json.loads(file.read_text())["tasks"]
     return tasks
+
+
+def mean_row(
+    parts: Sequence[Mapping[str, Entry]], ways: Sequence[str], batches: int, ours: str, free: str
+) -> Entry:
+    """Return the mean price of every way over parts that have all of them, with errors.
+
+    Beside the ways stand the differences of ``ours`` to ``free`` and to ``own``, part by part, and
+    in how many parts ours is the cheaper; errors are those of means over parts.
+    """
+    names = {way: f"{way} {batches}" for way in ways}
+    whole = [one for one in parts if all("kl" in one.get(name, {}) for name in names.values())]
+    if not whole:
+        return {}
+    values = {way: np.array([one[name]["kl"] for one in whole]) for way, name in names.items()}
+    values[f"{ours} less {free}"] = values[ours] - values[free]
+    values[f"{ours} less own"] = values[ours] - values["own"]
+    row: Entry = {"templates": len(whole)}
+    for name, found in values.items():
+        row[name] = float(found.mean())
+        several = len(found) > 1
+        row[f"{name} se"] = float(found.std(ddof=1) / len(found) ** 0.5) if several else None
+    row[f"cheaper than {free}"] = int((values[f"{ours} less {free}"] < 0).sum())
+    return row
 
 
 def in_short(found: Entry) -> str:

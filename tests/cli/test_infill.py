@@ -5,6 +5,7 @@ import json
 from functools import partial
 from pathlib import Path
 
+import numpy as np
 import pytest
 import transformers
 
@@ -12,6 +13,8 @@ import command_line
 import counterprobe as cp
 from counterprobe.infilling.fasta import read_fasta
 from counterprobe.models import TorchOracle
+from counterprobe.planning import random_plan
+from counterprobe.samplers import Planned
 from small_language import SMALL, bert_tokenizer
 from structure_files import pdb_of
 
@@ -530,6 +533,20 @@ def test_one_structure_of_a_backbone_serves_two_templates(scaffold, tmp_path):
         # Four sequences of each way are drawn in four batches and read once more.
         assert choice["evaluations"] == 2 * 4 * (4 + 1)
         assert one["total"] == len(soft.sample_states) + choice["evaluations"] + 2 * 4
+
+
+def test_designs_of_refused_structures_are_gone_on_with(scaffold, tmp_path, monkeypatch):
+    monkeypatch.setattr(Planned, "plan", lambda rule, residual, _: random_plan(
+        residual, rule.batches, np.random.default_rng(0), len(rule.strength)
+    ))  # fmt: skip
+    out = tmp_path / "designs.fasta"
+    words = ("--structure", scaffold, "--batches", 4, "--order", "commit", "--out", out)
+    text = SHIPPED.sequence[:30] + "X" * 46
+    for _ in range(2):
+        result = invoke(*PROTEIN, "--sequence", text, *words, "--append")
+        assert result.exit_code == 0, result.stderr
+    assert "has every design" in result.stdout
+    assert "sampler=spread" in out.read_text()
 
 
 def test_a_structure_of_another_backbone_is_refused(scaffold, tmp_path):

@@ -19,6 +19,7 @@ from counterprobe.discovery.packed.selectors import SeesTranscript as SeesTransc
 from counterprobe.discovery.packed.selectors import empty_on_overflow as empty_on_overflow
 from counterprobe.discovery.packed.selectors import top_votes as top_votes
 from counterprobe.discovery.soft import SoftSettings as SoftSettings
+from counterprobe.discovery.structure.average import average_structures as average_structures
 from counterprobe.discovery.structure.checking import check_oracle as check_oracle
 from counterprobe.discovery.structure.checking import context_for as context_for
 from counterprobe.discovery.structure.soft import SoftStructure as SoftStructure

@@ -24,7 +24,8 @@ from counterprobe.discovery import SoftStructure, Structure, check_oracle
 from counterprobe.errors import StructureError
 from counterprobe.evaluation.chain_rule import AT_ONCE, plan_kl
 from counterprobe.evaluation.chain_rule_kl import ChainRuleKL
-from counterprobe.infilling.task import Task
+from counterprobe.infilling.family import numbers_of, places_by_number
+from counterprobe.infilling.task import Task, make_task
 from counterprobe.plain import plain
 from counterprobe.planning.plan import STILL, Coverage
 from counterprobe.run.ledger import Ledger
@@ -130,12 +131,38 @@ def carried(
     StructureError
         If the model is another, or the context one that a certified structure says nothing about.
     """
+    numbers = structure.about.get("numbers")
+    if isinstance(structure, SoftStructure) and numbers is not None:
+        return _by_number(task, structure, numbers)
     if structure.length != len(task.given) or np.array_equal(structure.given, task.given):
         return structure, check_oracle(structure, task.probed)
     if isinstance(structure, Structure):
         _check_fixed(task, structure)
         return structure, check_oracle(structure, task.probed)
     return structure.in_context(task.given), check_oracle(structure, task.probed)
+
+
+def _by_number(
+    task: Task, structure: SoftStructure, numbers: Sequence[str]
+) -> tuple[SoftStructure, Ledger]:
+    """Put the structure of a family onto the positions of one text."""
+    if len(numbers) != structure.length:
+        raise StructureError(
+            f"this structure names {len(numbers)} positions and has {structure.length}; discover "
+            "it again"
+        )
+    places = places_by_number(numbers, numbers_of(task))
+    probed = task.probed
+    if structure.length != len(task.given):
+        # The stored replies are those of the text it was found for, as long as that one was.
+        if task.model is None:
+            raise StructureError(
+                f"this structure is of a family of texts, the first of {structure.length} "
+                f"positions; to use it for one of {len(task.given)} pass a model, no oracle"
+            )
+        temperature = task.oracle.info.temperature
+        probed = make_task(task.model, "X" * structure.length, temperature=temperature).probed
+    return structure.in_context(task.given, places=places), check_oracle(structure, probed)
 
 
 def _check_fixed(task: Task, structure: Structure) -> None:
@@ -217,7 +244,10 @@ def _priced(
     chosen: Sampler = free if is_refused else rule
     kl, took = (theirs, free.batches) if is_refused else (mine, evaluations)
     way, apart = _free_way(task)
+    contexts = here.about.get("contexts")
     where = f"found with {here.about['found_masked']} of {here.length} positions masked"
+    if contexts is not None:
+        where = f"averaged over {contexts} texts"
     begin = f"{took:.3g} evaluations a design in place of {len(masked)}, {_nats(kl)} broken here"
     paid = f"pricing both on {samples} sequences took {(mine.ledger + theirs.ledger).total:,}"
     if is_refused:

@@ -47,7 +47,7 @@ COLUMNS = (
 # What a design drawn by another command may not differ in, where one file holds both.
 TOLD_BY = ("temperature", "seed", "sampler")
 # Names that a rule's designs may have beside its own.
-ALSO_NAMED = {"auto": ("planned",)}
+ALSO_NAMED = {"auto": ("planned",), "planned": ("spread",)}
 REPEAT = "repeat the command that wrote it, or write to another file"
 
 

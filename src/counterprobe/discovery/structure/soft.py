@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from counterprobe.arrays import FloatArray, IntArray, StateArray
+from counterprobe.arrays import BoolArray, FloatArray, IntArray, StateArray
 from counterprobe.discovery.structure import file
 from counterprobe.discovery.structure.file import (
     FileKind,
@@ -190,7 +190,7 @@ class SoftStructure(Found):
         """Total variation up to which a reply counts as the stored one."""
         return SAME_ROW + 2 * max(self.row_error, self.precision)
 
-    def in_context(self, given: ArrayLike) -> SoftStructure:
+    def in_context(self, given: ArrayLike, *, places: ArrayLike | None = None) -> SoftStructure:
         """Return what it says of another context: restricted to the positions masked there.
 
         Strengths stay as they were found, which in another context is a guess: price it there
@@ -201,8 +201,11 @@ class SoftStructure(Found):
 
         Parameters
         ----------
-        given : array_like of int, shape (N,)
+        given : array_like of int, shape (M,)
             Context, ``MASK`` elsewhere.
+        places : array_like of int, shape (N,), optional
+            Which position there each of this structure's is, -1 where it is none; the same by
+            default, which takes ``M = N``.
 
         Examples
         --------
@@ -212,27 +215,36 @@ class SoftStructure(Found):
         >>> found.in_context([cp.MASK, cp.MASK, 0, 0, cp.MASK, 0, 0, 0]).residual
         array([0, 1, 4])
         """
-        context = as_states(given, self.length, self.vocab_size, name="given")
+        length = self.length if places is None else np.size(given)
+        context = as_states(given, length, self.vocab_size, name="given")
         if len(context) != 1:
             raise ValueError(f"given must be one context, got {len(context)}")
-        given = np.array(context[0], dtype=np.int32)
-        is_masked = (given == MASK) & (self.given == MASK)
-        kept = is_masked[self.pairs].all(axis=1)
+        there = np.array(context[0], dtype=np.int32)
+        place = _checked_places(places, self.length, length)
+        is_kept = (self.given == MASK) & (place >= 0)
+        is_kept[is_kept] = there[place[is_kept]] == MASK
 
         def known(values: FloatArray) -> FloatArray:
-            return np.where(is_masked, values, np.nan)
+            moved = np.full(length, np.nan)
+            moved[place[is_kept]] = values[is_kept]
+            return moved
 
+        def among(pairs: IntArray) -> tuple[BoolArray, IntArray]:
+            kept = is_kept[pairs].all(axis=1)
+            return kept, np.sort(place[pairs[kept]], axis=1)
+
+        kept, pairs = among(self.pairs)
         return replace(
             self,
-            given=given,
-            edges=self.edges[is_masked[self.edges].all(axis=1)],
-            pairs=self.pairs[kept],
+            given=there,
+            edges=among(self.edges)[1],
+            pairs=pairs,
             pair_strength=self.pair_strength[kept],
             pair_strength_se=self.pair_strength_se[kept],
             moved=known(self.moved),
             most_moved=known(self.most_moved),
             explained=known(self.explained),
-            sample_states=np.empty((0, self.length), dtype=np.int32),
+            sample_states=np.empty((0, length), dtype=np.int32),
             sample_index=np.empty(0, dtype=np.int64),
             sample_position=np.empty(0, dtype=np.int64),
             sample_rows=np.empty((0, self.sample_rows.shape[1])),
@@ -291,6 +303,19 @@ class SoftStructure(Found):
     def load(cls, path: str | os.PathLike[str]) -> SoftStructure:
         """Read what :meth:`save` wrote; raise ``StructureError`` if it is damaged."""
         return cls(**file.read(path, [SOFT_KIND])[1])
+
+
+def _checked_places(places: ArrayLike | None, here: int, there: int) -> IntArray:
+    """Return where every position stands elsewhere; no two of them at one place."""
+    if places is None:
+        return np.arange(here)
+    found = np.array(places, dtype=np.int64)
+    used = found[found >= 0]
+    if found.shape != (here,) or used.max(initial=-1) >= there:
+        raise ValueError(f"places must be {here} positions below {there}, or -1, got {places!r}")
+    if len(np.unique(used)) < len(used):
+        raise ValueError("places must differ: two positions have one place")
+    return found
 
 
 def _finished(header: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> dict[str, Any]:

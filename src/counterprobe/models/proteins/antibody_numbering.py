@@ -9,13 +9,14 @@ masks are letters that align with anything, so that a loop is found also where i
 from __future__ import annotations
 
 import re
+from typing import Any
 
 import numpy as np
 
 from counterprobe.arrays import IntArray
 from counterprobe.extras import load_extra
 
-__all__ = ["is_region", "positions_of"]
+__all__ = ["imgt_numbers", "is_region", "positions_of"]
 
 # Kappa and lambda chains are both called light.
 CHAINS = {"H": ("H",), "L": ("K", "L")}
@@ -89,6 +90,38 @@ def positions_of(name: str, sequence: str) -> IntArray:
     return found[0]
 
 
+def imgt_numbers(sequence: str) -> tuple[str, ...]:
+    """Return what every position is called by IMGT, such as ``H105``; empty outside of a domain.
+
+    Kappa and lambda chains are both ``L``. Positions of two chains that have one name stand at one
+    place of the fold, whatever the lengths of their loops.
+
+    Parameters
+    ----------
+    sequence : str
+        As in :func:`positions_of`.
+
+    Examples
+    --------
+    >>> heavy = (
+    ...     "EVQLVESGGGLVQPGGSLRLSCAASGFNIKDTYIHWVRQAPGKGLEWVARIYPTNGYTRYADSVKGRFTISADTSKN"
+    ...     "TAYLQMNSLRAEDTAVYYCSRWGGDGFYAMDYWGQGTLVTVSS"
+    ... )
+    >>> numbers = imgt_numbers(heavy)
+    >>> numbers[0], numbers[heavy.index("CSRW")]
+    ('H1', 'H104')
+    """
+    names: list[str] = []
+    for part in sequence.split(BREAK):
+        found = [""] * len(part)
+        for numbers, _ in _read(part):
+            chain = "H" if numbers.chain == "H" else "L"
+            for k, number in enumerate(numbers.numbering, int(numbers.query_start)):
+                found[k] = f"{chain}{number}"
+        names += found
+    return tuple(names)
+
+
 def _parsed(name: str) -> tuple[str, str] | None:
     """Return the chain, H or L, and the region; None for what is no name of one."""
     matched = _NAME.fullmatch(name.strip())
@@ -101,14 +134,8 @@ def _parsed(name: str) -> tuple[str, str] | None:
 
 def _domains(sequence: str) -> list[tuple[str, dict[str, tuple[int, int]]]]:
     """Return every variable domain: its chain (H, K or L), and where each region is."""
-    immunum = load_extra("immunum", "antibodies", "a region of an antibody by its name")
-    reader = immunum.Annotator(chains=["H", "K", "L"], scheme="imgt")
-    letters = re.sub(r"[^A-Za-z]", "X", sequence)
-    numbered, segmented = reader.number_domains(letters), reader.segment_domains(letters)
     domains = []
-    for numbers, parts in zip(numbered, segmented, strict=True):
-        if numbers.error is not None:
-            continue
+    for numbers, parts in _read(sequence):
         regions, low = {}, int(numbers.query_start)
         for region in REGIONS:
             high = low + len(getattr(parts, region.lower()))
@@ -116,3 +143,12 @@ def _domains(sequence: str) -> list[tuple[str, dict[str, tuple[int, int]]]]:
             low = high
         domains.append((str(numbers.chain), regions))
     return domains
+
+
+def _read(sequence: str) -> list[tuple[Any, Any]]:
+    """Return the numbers and the regions of every variable domain that is recognised."""
+    immunum = load_extra("immunum", "antibodies", "a region of an antibody by its name")
+    reader = immunum.Annotator(chains=["H", "K", "L"], scheme="imgt")
+    letters = re.sub(r"[^A-Za-z]", "X", sequence)
+    both = zip(reader.number_domains(letters), reader.segment_domains(letters), strict=True)
+    return [(numbers, parts) for numbers, parts in both if numbers.error is None]

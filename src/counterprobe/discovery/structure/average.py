@@ -1,0 +1,120 @@
+"""One structure of several: what positions depend on in the mean over contexts.
+
+What a masked language model finds at a position depends on the letters around it, so that the
+structure of one text is partly that text's. A mean over several (other fillings, other chains of a
+family) keeps what they share. It is a guess about every further context, to be priced there.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from counterprobe.arrays import FloatArray, IntArray
+from counterprobe.discovery.structure.soft import SoftStructure
+from counterprobe.errors import StructureError
+from counterprobe.run.ledger import Ledger
+from counterprobe.states import MASK
+
+__all__ = ["average_structures"]
+
+
+def average_structures(structures: Sequence[SoftStructure]) -> SoftStructure:
+    """Average strengths over the contexts in which both positions of a pair were masked.
+
+    Structures of other lengths are put onto the positions of one first, with
+    ``structure.in_context(given, places=...)``.
+
+    Parameters
+    ----------
+    structures : sequence of SoftStructure
+        Of one length and vocabulary. The oracle is recognised by the stored replies of the first.
+
+    Returns
+    -------
+    SoftStructure
+        Masked wherever any of them knows something. The standard error of a strength is that of
+        the mean over contexts where there are several. Edges are those that at least half of the
+        contexts found, strongest first; the ledger is that of all.
+
+    Examples
+    --------
+    >>> import counterprobe as cp
+    >>> oracle = cp.families.path(8, target_seed=1).oracle()
+    >>> found = [
+    ...     cp.discover(oracle, cp.Streams.from_seed(k), mode="soft", probes=48) for k in range(2)
+    ... ]
+    >>> average_structures(found).ledger.total == sum(one.ledger.total for one in found)
+    True
+    """
+    if not structures:
+        raise ValueError("structures must be at least one, got none")
+    first = structures[0]
+    for one in structures[1:]:
+        if (one.length, one.vocab_size) != (first.length, first.vocab_size):
+            raise StructureError(
+                f"structures must be of one length and vocabulary, got {one.length} positions and "
+                f"{one.vocab_size} tokens beside {first.length} and {first.vocab_size}; put them "
+                "onto the positions of one with in_context(given, places=...)"
+            )
+    is_known = np.array([np.isfinite(one.moved) & (one.given == MASK) for one in structures])
+    together = is_known[:, :, None] & is_known[:, None, :]
+    matrices = np.array([np.nan_to_num(_filled(one, one.pair_strength)) for one in structures])
+    errors = np.array([np.nan_to_num(_filled(one, one.pair_strength_se)) for one in structures])
+    count = together.sum(axis=0)
+    matrices[~together], errors[~together] = 0.0, 0.0
+    strength = matrices.sum(axis=0) / np.maximum(count, 1)
+    spread = ((matrices - strength) ** 2 * together).sum(axis=0) / np.maximum(count - 1, 1)
+    within = np.sqrt((errors**2).sum(axis=0)) / np.maximum(count, 1)
+    error = np.where(count > 1, np.sqrt(spread / np.maximum(count, 1)), within)
+    i, j = np.nonzero(np.triu(strength, 1) > 0)
+    moved, most_moved, explained = (
+        np.where(is_known, [getattr(one, name) for one in structures], np.nan)
+        for name in ("moved", "most_moved", "explained")
+    )
+    with warnings.catch_warnings():
+        # Of a position that nobody knows there is no mean.
+        warnings.simplefilter("ignore", RuntimeWarning)
+        explained = np.nanmean(moved * explained, axis=0)
+        moved, most_moved = np.nanmean(moved, axis=0), np.nanmax(most_moved, axis=0)
+    share = np.divide(explained, moved, out=np.zeros_like(moved), where=moved > 0)
+    return replace(
+        first,
+        given=np.where(is_known.any(axis=0), MASK, first.given).astype(np.int32),
+        edges=_shared_edges(structures, strength, count),
+        pairs=np.stack([i, j], axis=1),
+        pair_strength=strength[i, j],
+        pair_strength_se=error[i, j],
+        moved=moved,
+        most_moved=most_moved,
+        explained=np.where(np.isfinite(moved), np.clip(share, 0.0, 1.0), np.nan),
+        false_discovery_rate=max(one.false_discovery_rate for one in structures),
+        noise_floor=float(np.mean([one.noise_floor for one in structures])),
+        num_probes=sum(one.num_probes for one in structures),
+        ledger=sum((one.ledger for one in structures), Ledger()),
+        about={**first.about, "contexts": len(structures)},
+    )
+
+
+def _filled(structure: SoftStructure, values: FloatArray) -> FloatArray:
+    """Return values of pairs as a matrix."""
+    matrix = np.zeros((structure.length, structure.length))
+    i, j = structure.pairs.T
+    matrix[i, j] = matrix[j, i] = values
+    return matrix
+
+
+def _shared_edges(
+    structures: Sequence[SoftStructure], strength: FloatArray, count: IntArray
+) -> IntArray:
+    """Return the pairs that at least half of those who could know them list, strongest first."""
+    votes = np.zeros(strength.shape, dtype=np.int64)
+    for one in structures:
+        i, j = np.sort(one.edges, axis=1).T
+        votes[i, j] += 1
+    i, j = np.nonzero((votes > 0) & (2 * votes >= count))
+    order = np.argsort(-strength[i, j], kind="stable")
+    return np.stack([i[order], j[order]], axis=1)

@@ -1,0 +1,94 @@
+"""One structure for a family of antibodies: aligned by IMGT's numbers, carried to other chains."""
+
+import numpy as np
+import pytest
+
+import counterprobe as cp
+from counterprobe.infilling import discover_over
+from counterprobe.infilling.family import numbers_of, places_by_number
+from counterprobe.infilling.task import make_task
+
+CPU = {"device": "cpu"}
+TRASTUZUMAB = (
+    "EVQLVESGGGLVQPGGSLRLSCAASGFNIKDTYIHWVRQAPGKGLEWVARIYPTNGYTRYADSVKGRFTISADTSKNTAYLQMNSLRAEDTAV"
+    "YYCSRWGGDGFYAMDYWGQGTLVTVSS"
+)
+# Its third loop is shorter by seven residues.
+NIVOLUMAB = (
+    "QVQLVESGGGVVQPGRSLRLDCKASGITFSNSGMHWVRQAPGKGLEWVAVIWYDGSKRYYADSVKGRFTISRDNSKNTLFLQMNSLRAEDTAV"
+    "YYCATNDDYWGQGTLVTVSS"
+)
+LOOP = {"design": "CDR-H3"}
+
+
+@pytest.fixture(scope="module")
+def heavy() -> cp.models.MaskedModel:
+    return cp.models.load("sapiens-heavy", device="cpu")
+
+
+@pytest.fixture(scope="module")
+def family(heavy) -> cp.SoftStructure:
+    return discover_over(heavy, [TRASTUZUMAB, NIVOLUMAB], probes=24, template_options=LOOP)
+
+
+def test_positions_of_two_chains_meet_by_their_numbers(heavy):
+    one, other = (
+        numbers_of(make_task(heavy, chain, template_options=LOOP))
+        for chain in (TRASTUZUMAB, NIVOLUMAB)
+    )
+    places = places_by_number(other, one)
+    assert len(one) == 120 and len(other) == 113
+    assert (places >= 0).all() and (np.diff(places) > 0).all()
+    for motif in ("YYC", "WGQG"):
+        assert places[NIVOLUMAB.index(motif)] == TRASTUZUMAB.index(motif)
+    assert (places_by_number(one, other) < 0).sum() == 7
+
+
+def test_the_structure_of_two_chains_has_the_positions_of_the_first(heavy, family):
+    loop = np.array(make_task(heavy, TRASTUZUMAB, template_options=LOOP).template.masked)
+    assert family.length == 120 and family.residual.tolist() == loop.tolist()
+    assert family.about["contexts"] == 2 and family.num_probes == 48
+    alone = [
+        discover_over(heavy, [chain], probes=24, template_options=LOOP)
+        for chain in (TRASTUZUMAB, NIVOLUMAB)
+    ]
+    assert alone[0].ledger.total + alone[1].ledger.total == family.ledger.total
+    shared = [k for k in loop if family.about["numbers"][k] in alone[1].about["numbers"]]
+    assert 0 < len(shared) < len(loop)
+
+
+@pytest.mark.parametrize("chain", [TRASTUZUMAB, NIVOLUMAB])
+def test_it_is_carried_to_chains_of_any_length(heavy, family, chain, tmp_path):
+    family.save(tmp_path / "family.npz")
+    drawn = cp.infill(
+        heavy, chain, template_options=LOOP, structure=cp.load_structure(tmp_path / "family.npz"),
+        batches=2, count=3, progress=False,
+    )  # fmt: skip
+    assert drawn.num_completed == 3 and all(len(text) == len(chain) for text in drawn.texts)
+    assert set(drawn.choice.prices) == {"planned", "spread"}
+    assert "averaged over 2 texts" in drawn.choice.why
+    drawing = sum(one.total for one in drawn.ledgers)
+    recognising = len(family.sample_states)
+    assert drawn.ledger.total == drawing + recognising + drawn.choice.ledger.total
+
+
+def test_fillings_of_one_text_need_no_numbers(heavy):
+    found = discover_over(heavy, ["EVQLXXSG", "QVQLXXAG"], probes=8)
+    assert found.residual.tolist() == [4, 5]
+    drawn = cp.infill(heavy, "EVKLXXSX", structure=found, batches=2, progress=False)
+    assert "nothing of 1 positions that were fixed there" in drawn.choice.why
+
+
+def test_what_does_not_belong_to_the_family_is_refused(heavy, family):
+    options = {"structure": family, "batches": 2, "progress": False}
+    with pytest.raises(cp.StructureError, match="cannot be put onto a text of 8"):
+        cp.infill(heavy, "EVQLXXSG", **options)
+    with pytest.raises(cp.StructureError, match="does not give the stored replies"):
+        cp.infill(heavy, NIVOLUMAB, template_options=LOOP, temperature=0.5, **options)
+    oracle = heavy.oracle(heavy.template(NIVOLUMAB, design="CDR-H3"))
+    with pytest.raises(cp.StructureError, match="pass a model, no oracle"):
+        cp.infill(oracle, **options)
+    with pytest.raises(ValueError, match="at least one, got none"):
+        discover_over(heavy, [])
+    with pytest.raises(ValueError, match="no oracle"):
+        discover_over(oracle, [NIVOLUMAB])
