@@ -79,7 +79,7 @@ WAYS = ("own", "family", "one", "spread", "random")
 BATCHES = (4, 8)
 FULL = {
     "models": "sapiens-heavy,antiberty", "regions": "loops,half", "chains": 4, "probes": 256,
-    "plans": 16, "samples": 64,
+    "plans": 8, "samples": 64,
 }  # fmt: skip
 QUICK = {
     "models": "sapiens-heavy", "regions": "loops", "chains": 1, "probes": 32, "plans": 2,
