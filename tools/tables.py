@@ -20,6 +20,7 @@ import pages  # noqa: F401 - first: it says where the benchmarks are
 from _made import adopt
 from pages.antibodies import antibody_tables
 from pages.attack import attack_tables
+from pages.carried import carried_tables
 from pages.comparisons import comparison_tables
 from pages.denoisers import denoiser_tables, denoiser_values
 from pages.exact_laws import law_tables, law_values
@@ -51,6 +52,7 @@ def contents() -> tuple[dict[str, str], dict[str, Any]]:
         **denoiser_tables(laws, mixtures),
         **protein_tables(sources["protein_speed"]["tasks"], sources["proteins"]["tasks"]),
         **antibody_tables(sources["antibodies"]["tasks"]),
+        **carried_tables(sources),
         **attack_tables(sources["attack"]),
         **comparison_tables(sources["comparisons"]["comparisons"]),
         **two_sample_tables(sources["two-sample"]),

@@ -129,6 +129,24 @@ def test_a_protein_is_priced_by_distances_too(tmp_path):
     assert "distance" in {one["way"] for one in in_commit_order["prices"]}
 
 
+def test_a_structure_of_another_text_is_priced_where_it_is_used(structure):
+    text = "EVQLVXXSGA____"
+    words = (*MODEL, "--sequence", text, *BUDGET, "--structure", structure, "--terms", 0)
+    result = invoke(*words, "--samples", 4, "--batches", "1,2", "--seed", 2, "--json", "-")
+    assert result.exit_code == 0, result.stderr
+    record = json.loads(result.stdout)
+    model = cp.models.load("sapiens-heavy", device="cpu")
+    template = model.template(text)
+    found, oracle = cp.load_structure(structure), model.oracle(template)
+    asked = oracle.num_evaluated + len(found.sample_states)
+    advice = cp.evaluation.advise(
+        oracle, found.in_context(template.given), terms=None, samples=4, counts=[1, 2],
+        max_evaluations=300, seed=2,
+    )  # fmt: skip
+    assert record["prices"] == advice.as_dict()["prices"]
+    assert record["measuring"] == advice.measuring + asked
+
+
 def test_a_certified_structure_needs_no_advice(tmp_path, unmeasured):
     law = cp.families.build("path", 8, 196)
     file = tmp_path / "certified.npz"

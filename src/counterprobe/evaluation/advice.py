@@ -207,6 +207,8 @@ def advise(
     oracle : Oracle
         The one that the structure was found with.
     structure : SoftStructure
+        Prices are those of its context; one that was found in another is restricted to it first,
+        ``structure.in_context(given)``.
     count : int
         Sequences that are wanted.
     target_kl : float

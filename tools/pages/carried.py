@@ -1,0 +1,72 @@
+"""Structures that are used elsewhere: on other templates of a backbone, on other chains."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from pages.writing import markdown
+
+__all__ = ["carried_tables"]
+
+SCAFFOLD = {
+    "own": "its own structure",
+    "once": "**found once**",
+    "distance": "apart in space",
+    "spread": "spread",
+    "random": "random",
+}
+FAMILY = {
+    "own": "its own structure",
+    "family": "**averaged over others**",
+    "one": "of one other chain",
+    "spread": "spread",
+    "random": "random",
+}
+
+
+def carried_tables(sources: Mapping[str, Any]) -> dict[str, str]:
+    """Return both tables, as far as they were measured."""
+    tables = {}
+    if "scaffold" in sources:
+        rows = sources["scaffold"]["claims"]
+        told = ["backbone", "fixed", "batches"]
+        named = [[row["task"], f"{row['fixed']:.0%}"] for row in rows]
+        tables["scaffold"] = _table(rows, told, named, SCAFFOLD, "once", "distance")
+    if "families" in sources:
+        rows = sources["families"]["claims"]
+        told = ["model, masked", "batches"]
+        named = [[row["task"]] for row in rows]
+        tables["families"] = _table(rows, told, named, FAMILY, "family", "spread")
+    return tables
+
+
+def _table(
+    rows: Sequence[Mapping[str, Any]],
+    told: Sequence[str],
+    named: Sequence[Sequence[str]],
+    ways: Mapping[str, str],
+    ours: str,
+    free: str,
+) -> str:
+    """Write mean prices with their errors over templates, and the difference that decides."""
+    lines = [
+        [
+            *name,
+            str(row["batches"]),
+            *(_priced(row, way) for way in ways),
+            _priced(row, f"{ours} less {free}", "+"),
+            f"{row[f'cheaper than {free}']} of {row['templates']}",
+        ]
+        for name, row in zip(named, rows, strict=True)
+    ]
+    heading = [*told, *ways.values(), f"less {ways[free]}", "cheaper in"]
+    return markdown(heading, lines, left=len(named[0]))
+
+
+def _priced(row: Mapping[str, Any], way: str, sign: str = "") -> str:
+    """Write nats with two digits of small ones."""
+    digits = 2 if abs(row[way]) >= 0.1 else 3
+    error = row[f"{way} se"]
+    shown = f"{row[way]:{sign}.{digits}f}"
+    return shown if error is None else f"{shown} ± {error:.{digits}f}"
