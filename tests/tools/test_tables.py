@@ -47,12 +47,12 @@ def test_a_page_that_was_changed_by_hand_is_noticed(tmp_path, monkeypatch, capsy
     monkeypatch.setattr(tables, "ROOT", tmp_path)
     text = page.read_text(encoding="utf-8")
     assert tables.main(["--check"]) == 0
-    mark = "<!--=study/paper/passed-->"
+    mark = "<!--=denoisers/tree/free/kl:.1f-->"
     assert mark in text
     page.write_text(text.replace(mark, mark + "1"), encoding="utf-8")
     assert tables.main(["--check"]) == 1
     assert "README.md: differs" in capsys.readouterr().out
-    page.write_text(text.replace(mark, "<!--=study/paper/absent-->"), encoding="utf-8")
+    page.write_text(text.replace(mark, "<!--=denoisers/absent-->"), encoding="utf-8")
     assert tables.main(["--check"]) == 2
     assert "README.md: nothing at 'absent'" in capsys.readouterr().err
 
