@@ -25,6 +25,7 @@ from pages.comparisons import comparison_tables
 from pages.denoisers import denoiser_tables, denoiser_values
 from pages.exact_laws import law_tables, law_values
 from pages.filling import fill
+from pages.judged import judged_tables, judged_values
 from pages.language import language_tables
 from pages.proteins import protein_tables, protein_values
 from pages.scale import scale_tables, scale_values
@@ -59,6 +60,9 @@ def contents() -> tuple[dict[str, str], dict[str, Any]]:
         **planning_tables(sources["planning-prices"]),
         **soft_tables(sources["soft"]["figures"]),
         **language_tables(sources["language"]),
+        **judged_tables(
+            sources["judged"]["tasks"], sources.get("judged_antibodies", {}).get("tasks", {})
+        ),
     }
     values = {
         **sources,
@@ -67,6 +71,7 @@ def contents() -> tuple[dict[str, str], dict[str, Any]]:
         "study": study_values(studies),
         "denoisers": denoiser_values(laws),
         "designs": protein_values(sources["protein_speed"]["tasks"]),
+        "judges": judged_values(sources["judged"]["tasks"]),
     }
     return tables, values
 
@@ -88,6 +93,7 @@ def draw_figures() -> None:
     """Draw what comes from the files alone."""
     from denoisers.report import draw_figure as draw_denoisers
     from designs.drawing import draw_proteins
+    from designs.judged_drawing import draw_judged
     from pages.scale import draw_scale
     from rivals.drawing import draw_figure as draw_peers
     from rivals.drawing import draw_learned
@@ -101,6 +107,7 @@ def draw_figures() -> None:
     draw_proteins({t: prices.get(t, {}) | timed.get(t, {}) for t in prices | timed},
                   figures / "proteins.png")  # fmt: skip
     draw_scale(sources["scale"], figures / "scale.svg")
+    draw_judged(sources["judged"]["tasks"], figures / "judged.png")
     draw_studies(read_studies(DOCS / "study"), DOCS / "study")
 
 

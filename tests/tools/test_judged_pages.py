@@ -45,6 +45,9 @@ def test_means_are_over_backbones_with_errors_of_both_ends(folding):
     assert planned["share"] == pytest.approx(0.125)
     assert found["one-batch"]["gain_se"] == pytest.approx(math.sqrt(2) / 2)
     assert "planned-8" not in found  # failed
+    assert found["over"]["random-4"]["gain"] == pytest.approx(2)
+    assert found["over"]["random-4"]["gain_se"] == pytest.approx(1.0)
+    assert "random-8" not in found["over"]
     assert judged_values(folding)["0.3"]["backbones"] == 1
 
 

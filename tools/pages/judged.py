@@ -35,15 +35,15 @@ def judged_tables(folding: Tasks, chains: Tasks) -> dict[str, str]:
         Tasks of ``judged.json`` and of ``judged_antibodies.json``.
     """
     warm = at_temperature(folding, 1)
-    return {
+    made = {
         "judged-broken": _broken(warm),
         "judged-scores": _scores(warm),
-        "judged-cold": _cold(folding),
         "judged-rules": _rules({name: warm[name] for name in ("1ubi", "1ake") if name in warm}),
         "judged-pays": _pays(warm),
-        "judged-curves": _curves(folding),
-        "judged-antibodies": _antibodies(chains),
     }
+    if len(warm) < len(folding):
+        made |= {"judged-cold": _cold(folding), "judged-curves": _curves(folding)}
+    return made | ({"judged-antibodies": _antibodies(chains)} if chains else {})
 
 
 def judged_values(folding: Tasks) -> dict[str, Any]:
@@ -70,10 +70,10 @@ def at_temperature(tasks: Tasks, temperature: float) -> dict[str, dict[str, Any]
 def _means(tasks: Mapping[str, Any]) -> dict[str, Any]:
     """Return, for every way that all backbones have, what it breaks and what the judge gives.
 
-    ``gain`` is the judge's mean difference to one pass, in nats a design, and ``won`` its share
-    of what the finest plan gains.
+    ``gain`` is the judge's mean difference to one pass, in nats a design; ``share`` is of what
+    one pass breaks.
     """
-    found: dict[str, Any] = {"backbones": len(tasks)}
+    found: dict[str, Any] = {"backbones": len(tasks), "over": _over(tasks)}
     for way in COMPARED:
         entries = [parts["ways"].get(way) for parts in tasks.values()]
         if not entries or any(one is None for one in entries):
@@ -101,6 +101,26 @@ def _means(tasks: Mapping[str, Any]) -> dict[str, Any]:
                 else math.nan,
             }
         found[way.replace(" ", "-")] = said
+    return found
+
+
+def _over(tasks: Mapping[str, Any]) -> dict[str, Any]:
+    """Return how much more the judge gives to plans than to each free way in as many batches."""
+    found = {}
+    for batches in BATCHES:
+        for way in ("random", "distance"):
+            both = [
+                [parts["ways"].get(f"{name} {batches}") for name in ("planned", way)]
+                for parts in tasks.values()
+            ]
+            if not both or any(one is None for pair in both for one in pair):
+                continue
+            apart = [mine["judge"] - other["judge"] for mine, other in both]
+            errors = [one["judge_se"] for pair in both for one in pair]
+            found[f"{way}-{batches}"] = {
+                "gain": _mean(apart),
+                "gain_se": math.hypot(*errors) / len(both),
+            }
     return found
 
 
@@ -151,7 +171,8 @@ def _scores(tasks: Mapping[str, Any]) -> str:
 def _rules(tasks: Mapping[str, Any]) -> str:
     lines = []
     for name, parts in tasks.items():
-        for key, entry in parts["ways"].items():
+        ways = sorted(parts["ways"].items(), key=lambda one: one[1]["evaluations"])
+        for key, entry in ways:
             rate = entry["designs a second"] if entry.get("alone") else None
             lines.append(
                 [
