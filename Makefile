@@ -35,7 +35,9 @@ help: ## list the targets
 setup: $(VENV)/.stamp-run ## create .venv and install the package, without extras
 
 run: setup ## draw one sequence and set it against sequential sampling
-	$(BIN)/counterprobe compare --family path --n 16384 --samplers compressed,sequential --runs 1
+	$(BIN)/counterprobe compare --family path --n 16384 --samplers compressed,sequential --runs 1 \
+	  --evaluation-ms $$($(BIN)/python tools/evaluation_ms.py)
+	@$(BIN)/python tools/evaluation_ms.py --say
 
 test: $(VENV)/.stamp-dev ## run the quick tests and the doctests
 	$(PYTEST)

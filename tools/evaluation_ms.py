@@ -31,7 +31,7 @@ def main() -> None:
         f"The model: {alone:.3g} ms is what a masked language model of "
         f"{network['parameters'] / 1e9:.1f} billion parameters took for {content['tokens']:,} "
         f"tokens on one {content['device']} ({content['made'][-1]['date'][:10]}, "
-        "benchmarks/evaluation.py)."
+        "benchmarks/evaluation.py; random weights take as long as trained ones)."
     )
 
 

@@ -30,6 +30,8 @@ import counterprobe as cp
 from counterprobe.discovery.banks import read_banks
 from counterprobe.discovery.compressed.certify import hidden_shares, shown_sizes
 from counterprobe.discovery.compressed.findings import needed_evidence
+from counterprobe.discovery.compressed.peeling.decoder import blind_chance, needed_reads
+from counterprobe.discovery.compressed.peeling.design import MASK_RATE, first_batch
 from counterprobe.discovery.packed.fillers import FillerContext, make_filler, most_likely_filler
 from counterprobe.discovery.packed.screen import draw_colorings, packed_screen
 from counterprobe.discovery.packed.selectors import top_votes
@@ -37,6 +39,7 @@ from counterprobe.oracles import Readouts
 from counterprobe.samplers import Compressed, Packed, RandomBalanced
 from counterprobe.states import MASK
 from counterprobe.targets.hard_matching import HardMatchingOracle
+from counterprobe.theory.decoding import least_probes, least_random_probes, left_out, reply_bits
 
 sys.path.append(str(Path(__file__).parents[1] / "benchmarks"))
 
@@ -66,7 +69,29 @@ def formulas() -> dict[str, Any]:
             for n in (256, 16384)
         },
         "colorings": {n: screen.num_colorings for n, screen in screens.items()},
+        "matching": {
+            "first_batch": first_batch(16384, 3),
+            "any_rule": least_probes(16384, 3, BUDGET),
+            "bits_a_pair": reply_bits(16384, 3) / 8192,
+            "random_probes": least_random_probes(16384, 3, MASK_RATE),
+            "best_random_probes": min(
+                least_random_probes(16384, 3, rate / 100) for rate in range(5, 100, 5)
+            ),
+        },
+        "left_out": {"generic": _left_out(generic=True), "default": _left_out(generic=False)},
     }
+
+
+def _left_out(*, generic: bool) -> float:
+    """Return the largest factor that the stopping rule leaves out, from 2^9 to 2^20 positions."""
+    blind = blind_chance(3, MASK_RATE, generic=generic)
+    sizes = [2**power for power in range(9, 21)]
+    reads = [needed_reads(n, blind, BUDGET) for n in sizes]
+    factors = [
+        left_out(n, t, blind, 3, MASK_RATE, generic=generic)
+        for n, t in zip(sizes, reads, strict=True)
+    ]
+    return max(factors)
 
 
 def first_screen() -> dict[str, Any]:

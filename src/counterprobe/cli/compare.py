@@ -298,7 +298,7 @@ def _show_elsewhere(
     ]
     title = f"on a model whose evaluation takes {evaluation_ms:,.3g} ms"
     columns = ["sampler", "one at a time", "a stage at once", "beside that, here"]
-    notes = ["A stage at once: where a device takes all submissions of a stage in that time."]
+    notes = ["A stage at once: with devices enough for all submissions of a stage."]
     output.print_table(console, title, columns, rows, notes)
 
 

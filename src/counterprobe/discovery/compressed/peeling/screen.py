@@ -44,6 +44,7 @@ from counterprobe.oracles import Readouts
 from counterprobe.rows import Rows, to_numpy
 from counterprobe.run.unmasking import Request
 from counterprobe.states import MASK
+from counterprobe.theory.decoding import left_out
 from counterprobe.threads import run_watched
 
 __all__ = ["PeelingScreen", "half_states"]
@@ -176,10 +177,24 @@ class PeelingScreen:
     def _lacking(self, blind: float) -> int:
         """Return the probes that bring the chance of a missed edge below the budget."""
         excess = self.decoder.failure_bound(blind) / self.stages.settings.failure_budget
+        if self.stages.settings.assume == "generic":
+            excess *= self._left_out(blind)
         if excess <= 1:
             return 0
         reads = math.ceil(math.log(excess) / (2 * math.log(1 / blind)))
         return math.ceil(reads / MASK_RATE)
+
+    def _left_out(self, blind: float) -> float:
+        """Return what ends that are blind together, and false neighbours, add to that chance.
+
+        Under the larger chance that the default counts by, they add next to nothing.
+        """
+        size, num_choices = len(self.stages.residual), max(self.num_choices, 2)
+        spare = np.unique(self.decoder.spare_reads()[self.stages.residual])
+        return max(
+            left_out(size, int(reads), blind, num_choices, MASK_RATE, generic=True)
+            for reads in spare
+        )
 
     def _decode(self, first: int, blind: float) -> bool:
         """Submit batches until nothing is open and nothing lacks evidence."""
