@@ -59,6 +59,31 @@ def test_an_option_that_is_gone_is_noticed():
     assert "--no-such" not in _known(program.commands["sample"])
 
 
+# ----- Code ---------------------------------------------------------------------------------
+
+# Pages whose code needs nothing that the page does not make; the others have tests of their own.
+ALONE = ("docs/compressed.md", "docs/reports.md", "docs/soft.md", "docs/trace.md")
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of_page)
+def test_code_of_a_page_is_run_by_some_test(page):
+    """``py`` marks what only shows how something is written."""
+    name = name_of_page(page)
+    if page.parent.name == "start" or not Page.read(name).python:
+        return
+    files = (ROOT / "tests").rglob("test_*.py")
+    assert any(page.name in file.read_text(encoding="utf-8") for file in files)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ALONE)
+def test_code_of_a_page_runs(name, tmp_path, environment):
+    (tmp_path / "page.py").write_text(Page.read(name).python, encoding="utf-8")
+    done = subprocess.run([sys.executable, "page.py"], cwd=tmp_path, env=environment,
+                          capture_output=True, text=True, check=False)  # fmt: skip
+    assert done.returncode == 0, done.stderr
+
+
 # ----- The pages to begin with ----------------------------------------------------------------
 
 START = [name_of_page(page) for page in PAGES if page.parent.name == "start"]
