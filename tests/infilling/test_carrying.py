@@ -7,6 +7,7 @@ import pytest
 
 import counterprobe as cp
 from counterprobe.infilling import carrying
+from counterprobe.oracles import as_oracle
 from counterprobe.samplers import Planned, Spread
 from counterprobe.testing import CountingOracle
 
@@ -211,3 +212,13 @@ def test_a_certified_structure_serves_texts_that_fix_more():
     held = cp.discover(law.oracle(), cp.Streams.from_seed(1), given=given)
     with pytest.raises(cp.StructureError, match="differ at 1 of 12 positions, first at 8;"):
         infill(law.oracle(), np.where(np.arange(12) == 7, MASK, given), held)
+
+
+def test_prices_are_read_from_a_log_and_not_paid_twice(gated, crossed, tmp_path):
+    given = context((0, 0), (5, 0), (6, 0))
+    log, counted = tmp_path / "run.log", [CountingOracle(gated.oracle()) for _ in range(2)]
+    first, again = (infill(as_oracle(one).logged(log), given, crossed) for one in counted)
+    np.testing.assert_array_equal(again.sequences, first.sequences)
+    assert again.choice == first.choice and again.ledger == first.ledger
+    assert counted[0].states == first.ledger.total
+    assert counted[1].states == 1, "to recognise the oracle"
