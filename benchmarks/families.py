@@ -180,6 +180,7 @@ def parse(words: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--json", type=Path, help="where to write it")
     parser.add_argument("--quick", action="store_true", help="one chain, few samples")
     parser.add_argument("--models", help="separated by commas")
+    parser.add_argument("--regions", help="loops, half or both")
     parser.add_argument("--samples", type=int)
     return parser.parse_args(words)
 
@@ -187,14 +188,16 @@ def parse(words: Sequence[str] | None) -> argparse.Namespace:
 def run(options: argparse.Namespace) -> int:
     """Measure every held-out chain of every model and region."""
     settings: dict[str, Any] = dict(QUICK if options.quick else FULL)
-    for name in ("models", "samples"):
+    for name in ("models", "regions", "samples"):
         if getattr(options, name) is not None:
             settings[name] = getattr(options, name)
     settings["device"] = device_name(options.device)
     record = Record(options.json, settings, table, lambda line: print(line, flush=True))
-    for name in settings["models"].split(","):
-        model = cp.models.load(name, device=options.device)
-        for region in settings["regions"].split(","):
+    models = [
+        cp.models.load(name, device=options.device) for name in settings["models"].split(",")
+    ]
+    for region in settings["regions"].split(","):
+        for model in models:
             family = Family(model, region, settings, record)
             with record.attempt(family.name):
                 for number, chain in enumerate(list(HELD_OUT)[: settings["chains"]]):
