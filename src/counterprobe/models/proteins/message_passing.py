@@ -35,6 +35,7 @@ from counterprobe.extras import load_extra
 from counterprobe.models.digests import rows_digest
 from counterprobe.models.memory import BatchSize
 from counterprobe.models.proteins.backbones import Backbone
+from counterprobe.models.proteins.first_layer import FirstLayer, is_worth_a_table
 from counterprobe.models.template import Template
 from counterprobe.states import MASK
 
@@ -110,12 +111,15 @@ class Places:
         Likewise, their neighbours.
     before : Tensor of bool, shape (n, K, 1), or None
         Which neighbours come before them; None for all that are revealed.
+    letters : Tensor of int, shape (n, K), or None
+        Of the neighbours that they see, where the first layer is looked up.
     """
 
     position: torch.Tensor
     flat: torch.Tensor
     senders: torch.Tensor
     before: torch.Tensor | None
+    letters: torch.Tensor | None
 
 
 class Decoder:
@@ -158,6 +162,8 @@ class Decoder:
             self.parts = [self._take_apart(layer) for layer in network.decoder_layers]
             self._bare = self._decode_bare()
             self.fused = self._fuse(tf32)
+        self._first: FirstLayer | None = None
+        self._is_looked_up = is_worth_a_table(self.parts[0])
 
     def content_digest(self, template: Template, *others: Any) -> str | None:
         """Return what weights, backbone, template and whatever else is named determine."""
@@ -296,6 +302,8 @@ class Decoder:
         states.revealed[where] = True
         with torch.no_grad():
             for number, parts in enumerate(self.parts):
+                if number == 0 and self._is_looked_up:
+                    continue
                 offer = parts.letters[tokens]
                 if number > 0:
                     below = self._times(states.hidden[number - 1][where], parts.inner)
@@ -334,9 +342,12 @@ class Decoder:
                 states.hidden[number][index, position] = self._bare[number][position]
             return
         with torch.no_grad():
+            if self._is_looked_up and self._first is None:
+                first = self.network.decoder_layers[0]
+                self._first = FirstLayer(self.parts[0], first, self.nodes)
             places = self._places(states, index, position, ranks)
             for number in numbers:
-                if ranks is not None:
+                if ranks is not None and not (number == 0 and self._is_looked_up):
                     self._offer_all(states, number)
                 work = partial(self._layer, states, places, number)
                 self._batch.run(len(index), work, name=self._name)
@@ -356,7 +367,10 @@ class Decoder:
             is_masked = ~states.revealed[index, position]
             is_earlier = ranks[index[:, None], near] < ranks[index, position][:, None]
             before = (is_masked[:, None] | is_earlier)[:, :, None]
-        return Places(position, first + position, first[:, None] + near, before)
+        senders = first[:, None] + near
+        table = self._first
+        letters = None if table is None else table.letters(states, senders, before)
+        return Places(position, first + position, senders, before, letters)
 
     def _offer_all(self, states: DecoderStates, number: int) -> None:
         """Compute what all revealed residues offer to a layer, from the states below it."""
@@ -388,16 +402,20 @@ class Decoder:
             )
             return
         senders = places.senders[low:high]
-        message = gather(states.offered[number].view(-1, width), senders)
-        if places.before is not None:
-            message *= places.before[low:high]
         if number == 0:
             mine = gather(self.nodes, position)
         else:
             mine = gather(states.hidden[number - 1].view(-1, width), flat)
-        message += gather(parts.around, position)
-        message += (mine @ parts.own.T)[:, None]
-        total = layer.act(layer.W2(layer.act(message))).sum(dim=1)
+        if number == 0 and self._first is not None:
+            assert places.letters is not None
+            total = self._first.sums(position, places.letters[low:high])
+        else:
+            message = gather(states.offered[number].view(-1, width), senders)
+            if places.before is not None:
+                message *= places.before[low:high]
+            message += gather(parts.around, position)
+            message += (mine @ parts.own.T)[:, None]
+            total = layer.act(layer.W2(layer.act(message))).sum(dim=1)
         change = total @ layer.W3.weight.T + senders.shape[1] * layer.W3.bias
         found = layer.norm1(mine + change / layer.scale)
         found = layer.norm2(found + layer.dense(found))
