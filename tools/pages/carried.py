@@ -29,7 +29,10 @@ def carried_tables(sources: Mapping[str, Any]) -> dict[str, str]:
     """Return both tables, as far as they were measured."""
     tables = {}
     if "scaffold" in sources:
-        rows = sources["scaffold"]["claims"]
+        rows = [
+            *sources["scaffold"]["claims"],
+            *sources.get("scaffold_1ubi", {}).get("claims", ()),
+        ]
         told = ["backbone", "fixed", "batches"]
         named = [[row["task"], f"{row['fixed']:.0%}"] for row in rows]
         tables["scaffold"] = _table(rows, told, named, SCAFFOLD, "once", "distance")
@@ -65,8 +68,8 @@ def _table(
 
 
 def _priced(row: Mapping[str, Any], way: str, sign: str = "") -> str:
-    """Write nats with two digits of small ones."""
-    digits = 2 if abs(row[way]) >= 0.1 else 3
+    """Write nats, with a digit more where they or their error are small."""
     error = row[f"{way} se"]
+    digits = 2 if abs(row[way]) >= 0.1 and (error is None or error >= 0.01) else 3
     shown = f"{row[way]:{sign}.{digits}f}"
     return shown if error is None else f"{shown} ± {error:.{digits}f}"
