@@ -26,7 +26,8 @@ PYTEST := PYTHONDONTWRITEBYTECODE= $(ONE_THREAD) $(BIN)/pytest -n $(WORKERS)
 # One pip at a time, even under -j.
 .NOTPARALLEL:
 .DEFAULT_GOAL := help
-.PHONY: help setup run test test-long test-browser lint types docs page page-check bench tables \
+.PHONY: help setup run test test-long test-browser lint types docs page page-check bench \
+  notebooks tables \
   bench-compare statistical-fresh fuzz soak attack mutants audit clean
 
 help: ## list the targets
@@ -74,6 +75,9 @@ bench: $(VENV)/.stamp-dev ## run every benchmark, one JSON file each in benchmar
 	  echo "== $$script"; \
 	  $(BIN)/python $$script --json $(RESULTS)/$$(basename $$script .py).json; \
 	done
+
+notebooks: $(VENV)/.stamp-dev ## run the notebooks of docs/notebooks and keep what they show
+	$(BIN)/python tools/notebooks.py
 
 tables: $(VENV)/.stamp-dev ## write every table and quoted number of the pages from files of results
 	$(BIN)/python tools/tables.py

@@ -83,7 +83,7 @@ def test_a_soft_structure_shows_strengths_in_the_order_of_its_edges():
     headings, cells = found.edge_cells()
     assert headings == ["pair", "nats", "SE"]
     assert cells == [
-        [f"{i} - {j}", f"{strength[i, j]:.3f}", f"{error[i, j]:.3f}"]
+        [f"{i + 1} - {j + 1}", f"{strength[i, j]:.3f}", f"{error[i, j]:.3f}"]
         for i, j in found.edges.tolist()
     ]
     np.testing.assert_array_equal(found.edge_weights, strength[tuple(found.edges.T)])

@@ -57,13 +57,15 @@ def draw_arcs(
     edges: IntArray,
     weights: FloatArray,
     names: Sequence[str],
+    most: int = MOST_ARCS,
 ) -> None:
-    """Draw edges as half circles over named positions, the strongest on top."""
+    """Draw edges as half circles over named positions, the strongest on top, so many at most."""
     length = len(names)
     patches = load_extra("matplotlib.patches", "study", "a figure")
     maps = load_extra("matplotlib", "study", "a figure").colormaps[COLORS]
-    order = np.argsort(-weights, kind="stable")[:MOST_ARCS][::-1]
+    order = np.argsort(-weights, kind="stable")[:most][::-1]
     largest = float(weights.max(initial=1e-9))
+    thickness = max(0.3, min(1.0, 50 / max(len(order), 1)))
     for k in order:
         i, j = sorted(edges[k].tolist())
         share = float(weights[k]) / largest
@@ -75,7 +77,7 @@ def draw_arcs(
                 theta1=0,
                 theta2=180,
                 color=maps(0.9 * share),
-                lw=0.6 + 2.4 * share,
+                lw=thickness * (0.6 + 2.4 * share),
                 alpha=0.35 + 0.6 * share,
             )
         )
@@ -87,7 +89,8 @@ def draw_arcs(
         axes.spines[side].set_visible(False)
     named = range(0, length, math.ceil(length / MOST_NAMES) or 1)
     axes.set_xticks(named, [literal(names[k]) for k in named], fontsize=8, rotation=90)
-    axes.set_xlabel("position")
+    cut = f" ({most:,} of {len(edges):,} pairs are drawn)" if len(edges) > most else ""
+    axes.set_xlabel(f"position{cut}")
 
 
 def draw_bars(values: Sequence[float], across: str, up: str) -> Figure:

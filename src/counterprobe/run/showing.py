@@ -42,15 +42,15 @@ def result_sections(result: SampleResult) -> list[Section]:
     streams = result.streams
     facts = {
         "oracle": result.oracle_name,
-        "settings": settings or "none",
         **_charged(result.ledger),
         "tokens per evaluation": f"{result.tokens_per_forward:.3g}",
         "rights": ", ".join(result.rights.names()) or "none",
         "decision seed": str(streams.decision_seed),
         "commit seed": str(streams.commit_seed),
-        "seconds": f"{result.seconds:.2f}",
     }
     shown: list[Section] = [Note(str(result)), Facts("", facts)]
+    if settings:
+        shown.append(Note(f"Settings: {settings}."))
     if sizes := [len(batch) for batch in result.batches]:
         draw = partial(draw_bars, sizes, "commit round", "positions")
         shown.append(picture("positions committed in each round", draw))

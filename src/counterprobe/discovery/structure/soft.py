@@ -11,7 +11,7 @@ import math
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -102,6 +102,7 @@ class SoftStructure(Found):
         Oracle name, settings, seeds and versions.
     """
 
+    first_number: ClassVar[int] = 1
     given: StateArray
     vocab_size: int
     edges: IntArray

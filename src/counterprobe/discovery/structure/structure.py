@@ -49,8 +49,9 @@ __all__ = ["KIND", "SAME_ROW", "Found", "Structure", "no_terms"]
 
 # Replies of an exact oracle may differ by rounding, from machine to machine.
 SAME_ROW = 1e-9
-# Edges that a display lists.
+# Edges that a display lists, and draws.
 SHOWN_EDGES = 10
+DRAWN_EDGES = 150
 # What a structure leaves unexplained beyond this is not rounding.
 ROUNDED = 1e-4
 
@@ -88,6 +89,8 @@ class Found(Shown, ABC):
     __dataclass_fields__: ClassVar[dict[str, Field[Any]]]
     given: StateArray
     edges: IntArray
+    # What the first position is called in texts and tables.
+    first_number: ClassVar[int] = 0
 
     @property
     def length(self) -> int:
@@ -108,28 +111,36 @@ class Found(Shown, ABC):
         """What sets edges apart in a drawing, shape ``(E,)``."""
         return np.ones(len(self.edges))
 
-    def draw_edges(self, axes: Axes, names: Sequence[str] | None = None) -> None:
+    def draw_edges(
+        self, axes: Axes, names: Sequence[str] | None = None, most: int | None = None
+    ) -> None:
         """Draw edges as arcs over positions, which have numbers where they have no names."""
-        from counterprobe.report.drawings import draw_arcs
+        from counterprobe.report.drawings import MOST_ARCS, draw_arcs
 
         shown = self.residual
         if 2 * len(shown) > self.length:
             shown = np.arange(self.length)
-        spelled = [str(k) if names is None else names[k] for k in shown.tolist()]
-        draw_arcs(axes, np.searchsorted(shown, self.edges), self.edge_weights, spelled)
+        named = names or self._numbers()
+        spelled = [named[k] for k in shown.tolist()]
+        edges = np.searchsorted(shown, self.edges)
+        draw_arcs(axes, edges, self.edge_weights, spelled, most or MOST_ARCS)
 
     def edge_figure(self, names: Sequence[str] | None = None) -> Figure:
-        """Return a figure of the edges alone."""
+        """Return a figure of the edges alone, of few enough for a page to stay small."""
         from counterprobe.report.pictures import empty_figure
 
         figure = empty_figure(6.6, 3.4)
-        self.draw_edges(figure.subplots(), names)
+        self.draw_edges(figure.subplots(), names, DRAWN_EDGES)
         return figure
 
     def edge_cells(self, names: Sequence[str] | None = None) -> tuple[list[str], list[list[str]]]:
         """Return headings and a row for every edge, as tables show them."""
-        named = names or [str(k) for k in range(self.length)]
+        named = names or self._numbers()
         return ["pair"], [[f"{named[i]} - {named[j]}"] for i, j in self.edges.tolist()]
+
+    def _numbers(self) -> list[str]:
+        """Return what positions are called that have no names."""
+        return [str(k + self.first_number) for k in range(self.length)]
 
     def sections(self) -> list[Section]:
         """Return what a display or a page of it shows: what was found, edges, and a drawing."""
@@ -139,8 +150,9 @@ class Found(Shown, ABC):
         left = len(cells) - SHOWN_EDGES
         notes = [f"... and {left:,} more"] if left > 0 else []
         found: list[Section] = [Note("\n".join(self.lines()))]
+        title = f"pairs of positions, counted from {self.first_number}"
         if cells:
-            found.append(Table("pairs", headings, cells[:SHOWN_EDGES], notes))
+            found.append(Table(title, headings, cells[:SHOWN_EDGES], notes))
             found.append(picture("pairs, over positions", self.edge_figure))
         return found
 
