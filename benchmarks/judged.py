@@ -262,8 +262,9 @@ class Task:
         yield self._batched(1 if is_warm else self.cold, ONE, 1)
         for batches in (4, 8):
             for way in self.free:
-                is_first = batches == 4 and way == self.free[-1]
-                level = 1 if is_warm else self.cold if is_first else 9
+                level = 1 if is_warm else 9
+                if not is_warm and way == self.free[-1]:
+                    level = self.cold + (batches > 4)
                 yield self._batched(level, way, batches)
             yield self._batched(1 if is_warm else self.cold + 3, "planned", batches)
         is_long = self.num_residues > LONG
