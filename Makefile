@@ -35,10 +35,11 @@ help: ## list the targets
 
 setup: $(VENV)/.stamp-run ## create .venv and install the package, without extras
 
-run: setup ## draw one sequence and set it against sequential sampling
+run: setup ## draw one long sequence, then many from a small learned model, beside other samplers
 	$(BIN)/counterprobe compare --family path --n 16384 --samplers compressed,sequential --runs 1 \
 	  --evaluation-ms $$($(BIN)/python tools/evaluation_ms.py)
 	@$(BIN)/python tools/evaluation_ms.py --say
+	$(BIN)/counterprobe demo
 
 test: $(VENV)/.stamp-dev ## run the quick tests and the doctests
 	$(PYTEST)

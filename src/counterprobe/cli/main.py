@@ -11,6 +11,7 @@ from counterprobe.cli import output
 from counterprobe.cli.advise import advise
 from counterprobe.cli.compare import compare
 from counterprobe.cli.compare_models import compare_models
+from counterprobe.cli.demo import demo
 from counterprobe.cli.dependence import dependence
 from counterprobe.cli.discover import discover
 from counterprobe.cli.infill import infill
@@ -60,7 +61,7 @@ def _options(
 
 for one in (
     sample, infill, score, discover, advise, models, compare, compare_models, reproduce, reference,
-    dependence, samplers, trace, plan, verify,
+    dependence, samplers, trace, plan, verify, demo,
 ):  # fmt: skip
     app.command()(one)
 app.add_typer(study, name="study")

@@ -28,11 +28,12 @@ from counterprobe.models.template import Template as Template
 _LAZY = {
     "LanguageModel": "counterprobe.models.transformers",
     "TorchOracle": "counterprobe.models.torch",
+    "load_small_model": "counterprobe.models.small",
 }
 
 
 def __getattr__(name: str) -> Any:
-    """Import what needs torch when it is first asked for."""
+    """Import what needs torch, or is seldom needed, when it is first asked for."""
     if name not in _LAZY:
         raise AttributeError(f"module 'counterprobe.models' has no attribute {name!r}")
     return getattr(importlib.import_module(_LAZY[name]), name)
