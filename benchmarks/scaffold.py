@@ -148,6 +148,8 @@ def parse(words: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--json", type=Path, help="where to write it")
     parser.add_argument("--quick", action="store_true", help="one small template a share")
+    parser.add_argument("--template", type=int, help="only this one, from 1")
+    parser.add_argument("--shares", type=lambda text: text.split(","), help="0.5,0.75, say")
     for name in ("templates", "samples", "plans"):
         parser.add_argument(f"--{name}", type=int)
     return parser.parse_args(words)
@@ -156,7 +158,7 @@ def parse(words: Sequence[str] | None) -> argparse.Namespace:
 def run(options: argparse.Namespace) -> int:
     """Measure every template of every backbone, the first of each first."""
     settings: dict[str, Any] = dict(QUICK if options.quick else FULL)
-    for name in ("backbones", "templates", "samples", "plans"):
+    for name in ("backbones", "templates", "samples", "plans", "template", "shares"):
         if getattr(options, name) is not None:
             settings[name] = getattr(options, name)
     settings["device"] = device_name(options.device)
@@ -164,8 +166,10 @@ def run(options: argparse.Namespace) -> int:
     for name in settings["backbones"].split(","):
         with record.attempt(name):
             scaffold = Scaffold(name, options.device, settings, record)
-            for number in range(settings["templates"]):
-                for share in SHARES:
+            only = settings.get("template")
+            numbers = range(settings["templates"]) if only is None else [only - 1]
+            for number in numbers:
+                for share in map(float, settings.get("shares", SHARES)):
                     scaffold.measure(share, number)
     for row in record.claims:
         print(row, flush=True)

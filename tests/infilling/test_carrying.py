@@ -128,6 +128,11 @@ def test_the_same_context_is_not_priced(gated, crossed):
     assert drawn.choice is None and drawn.results[0].sampler == "planned"
 
 
+def test_one_position_a_batch_needs_no_price(gated, crossed):
+    drawn = infill(gated.oracle(), context((0, 1), (3, 0)), crossed, batches=5)
+    assert drawn.choice is None and drawn.results[0].ledger.total == 5
+
+
 def test_positions_apart_in_space_are_the_free_way_where_distances_are_known():
     apart = np.abs(np.subtract.outer([0.0, 1.0, 50.0, 51.0], [0.0, 1.0, 50.0, 51.0]))
     rule = Spread(batches=2, distances=apart)

@@ -101,6 +101,8 @@ def adopt(
     beside = {"discovery": structure.ledger.total, "recognition": checked.total}
     if here is structure or not isinstance(here, SoftStructure) or not isinstance(rule, Planned):
         return Adopted(rule, checked, beside)
+    if rule.exact_for(len(here.residual)):  # one position a batch breaks nothing
+        return Adopted(planned_here(rule, here, streams), checked, beside)
     if task.temperature != 1:
         raise StructureError(
             "a structure of another text is priced before it is used, which temperature "
@@ -240,45 +242,46 @@ def _priced(
         )
 
     mine, theirs = price(plans), price(others)
+    way, apart = _free_way(task)
     is_refused = mine.value > theirs.value
     chosen: Sampler = free if is_refused else rule
     kl, took = (theirs, free.batches) if is_refused else (mine, evaluations)
-    way, apart = _free_way(task)
-    contexts = here.about.get("contexts")
-    where = f"found with {here.about['found_masked']} of {here.length} positions masked"
-    if contexts is not None:
-        where = f"averaged over {contexts} texts"
-    begin = f"{took:.3g} evaluations a design in place of {len(masked)}, {_nats(kl)} broken here"
-    paid = f"pricing both on {samples} sequences took {(mine.ledger + theirs.ledger).total:,}"
+    said = f"{took:.3g} evaluations a design in place of {len(masked)}, {_nats(kl)} broken here"
     if is_refused:
         said = (
-            f"batches {apart}: {begin}; a structure {where} is refused, since its plans break "
-            f"{_nats(mine)} in as many; {paid} evaluations"
+            f"batches {apart}: {said}; a structure {_origin(here)} is refused, since its plans "
+            f"break {_nats(mine)} in as many"
         )
     else:
-        said = (
-            f"batches planned by a structure {where}: {begin}, {_nats(theirs)} {apart}; {paid} "
-            "evaluations"
-        )
+        said = f"batches planned by a structure {_origin(here)}: {said}, {_nats(theirs)} {apart}"
+    paid = mine.ledger + theirs.ledger
+    said += f"; pricing both on {samples} sequences took {paid.total:,} evaluations"
     unknown = int(np.isnan(here.moved[masked]).sum())
     if unknown:
         said += f"; it says nothing of {unknown} positions that were fixed there"
     if target is not None and kl.value > target:
         said += f"; that is more than {target:g} nats: ask for more batches"
-    choice = Choice(
+    prices = {
+        name: (plain(one.value), plain(one.standard_error))
+        for name, one in (("planned", mine), (way, theirs))
+    }
+    return chosen, Choice(
         chosen.name,
         said,
-        mine.ledger + theirs.ledger,
+        paid,
         count * len(masked),
-        plain(kl.value),
-        plain(kl.standard_error),
+        *prices[way if is_refused else "planned"],
         by="measured prices",
-        prices={
-            name: (plain(one.value), plain(one.standard_error))
-            for name, one in (("planned", mine), (way, theirs))
-        },
+        prices=prices,
     )
-    return chosen, choice
+
+
+def _origin(here: SoftStructure) -> str:
+    """Say where a structure comes from."""
+    contexts = here.about.get("contexts")
+    if contexts is not None:
+        return f"averaged over {contexts} texts"
+    return f"found with {here.about['found_masked']} of {here.length} positions masked"
 
 
 def _free_way(task: Task) -> tuple[str, str]:
