@@ -2,6 +2,7 @@
 
 import json
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -29,6 +30,17 @@ def test_it_says_itself_in_one_line() -> None:
     )
     assert "about 0.25 ± 0.03 nats" in repr(plan_of([[0]], se=0.03))
     assert "no price: no strengths given" in repr(plan_of([[0]], kl=math.nan, method="random"))
+
+
+def test_it_says_which_probes_its_price_is_by() -> None:
+    chosen_by = replace(plan_of([[0, 1], [2]], se=0.03), uncovered=0.5)
+    held_out = replace(chosen_by, is_held_out=True)
+    assert "about 0.25 ± 0.03 nats by held-out probes, 0.5 not covered" in repr(held_out)
+    assert held_out.as_dict()["is_held_out"] and not chosen_by.as_dict()["is_held_out"]
+    assert str(chosen_by).endswith(
+        "priced by the probes that chose it, and so too low: measure it"
+    )
+    assert "too low" not in str(held_out) + str(plan_of([[0]]))
 
 
 def test_the_summary_names_sizes_price_and_what_layers_ignore() -> None:
@@ -75,6 +87,7 @@ def test_every_position_of_a_sequence_may_be_planned_in_any_type() -> None:
         "estimated_kl": 0.5,
         "estimated_kl_se": 0.1,
         "uncovered": None,
+        "is_held_out": False,
         "method": "layers",
         "dropped": 0.25,
         "length": 6,
@@ -135,7 +148,8 @@ def test_neighbours_go_first_and_strangers_last(request_):
     assert plan.batches[0].tolist() == [3]
     assert set(singles[-2:]) == {8, 5} and [len(b) for b in plan.batches[-2:]] == [1, 1]
     assert sorted(plan.positions.tolist()) == list(range(9))
-    assert plan.uncovered == pytest.approx(0.01 * sum(len(b) for b in plan.batches if len(b) > 1))
+    spread = sum(len(b) * (len(b) - 1) for b in plan.batches) / 8 / 2
+    assert plan.uncovered == pytest.approx(0.01 * spread)
 
 
 def test_too_few_batches_keep_them_apart():
@@ -143,7 +157,8 @@ def test_too_few_batches_keep_them_apart():
         pairs(12), coverage=coverage(12, 1, 2, 3), batches=3, rng=np.random.default_rng(1)
     )
     assert sorted(len(set(b.tolist()) & {1, 2, 3}) for b in plan.batches) == [1, 1, 1]
-    assert plan.estimated_kl == 0 and plan.uncovered == pytest.approx(3 * 0.5 + 9 * 0.01)
+    spread = sum((len(b) - 1) ** 2 for b in plan.batches) / 11 / 2  # one of each is untrusted
+    assert plan.estimated_kl == 0 and plan.uncovered == pytest.approx(3 * 0.5 + spread * 0.01)
 
 
 def test_all_untrusted_means_one_each():

@@ -36,6 +36,17 @@ def gated(num_pairs: int, chance: float, error: float = 0.05) -> Table:
     return np.stack(tables)
 
 
+def weak_pairs(size: int, scale: float, seed: int) -> Table:
+    """Positions of two values, each pair of them coupled a little."""
+    draw = np.random.default_rng(seed)
+    couplings = np.triu(draw.normal(0, scale, (size, size)), 1)
+    field = draw.normal(0, 0.3, size)
+    signs = 2 * np.indices((2,) * size).reshape(size, -1) - 1
+    weights = np.exp(np.einsum("is,ij,js->s", signs, couplings, signs) + field @ signs)
+    table: Table = (weights / weights.sum()).reshape((2,) * size)
+    return table
+
+
 class GroupedLaw:
     """Independent groups, shuffled over the sequence; an oracle of its own.
 

@@ -252,9 +252,17 @@ def _show_soft(
     counts = [count for count in COUNTS if count < len(found.residual)]
     plans = [plan_for(found, batches=count) for count in counts]
     prices = [
-        [str(count), f"{plan.estimated_kl:.3f}", number(plan.uncovered, ".3f", "not measured")]
+        [
+            str(count),
+            f"{plan.estimated_kl:.3f}",
+            number(plan.estimated_kl_se, ".3f", "not known"),
+            number(plan.uncovered, ".3f", "not measured"),
+        ]
         for count, plan in zip(counts, plans, strict=True)
     ]
     if prices:
-        title = "batch KL of plans by these strengths (measure it: counterprobe advise)"
-        output.print_table(console, title, ["batches", "nats", "not covered"], prices)
+        by = (
+            "held-out probes" if plans[0].is_held_out else "the probes that chose them, so too low"
+        )
+        title = f"batch KL of plans by {by} (measure it: counterprobe advise)"
+        output.print_table(console, title, ["batches", "nats", "SE", "not covered"], prices)

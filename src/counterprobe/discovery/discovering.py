@@ -16,7 +16,7 @@ from counterprobe.discovery.running import DiscoveryRuns
 from counterprobe.discovery.soft import SoftFindings, SoftSettings, soft_screen
 from counterprobe.discovery.soft.screen import EnoughForPlans
 from counterprobe.discovery.structure import file
-from counterprobe.discovery.structure.soft import SOFT_KIND, SoftStructure
+from counterprobe.discovery.structure.soft import SOFT_KINDS, SoftStructure, halves_as_arrays
 from counterprobe.discovery.structure.structure import KIND, Structure, no_terms
 from counterprobe.errors import Infeasible, Interrupted
 from counterprobe.oracles import Oracle, as_oracle
@@ -224,8 +224,8 @@ def _discovered(
 
 def load_structure(path: str | os.PathLike[str]) -> Structure | SoftStructure:
     """Read a structure of either kind; raise ``StructureError`` if it is damaged."""
-    kind, values = file.read(path, [KIND, SOFT_KIND])
-    return SoftStructure(**values) if kind is SOFT_KIND else Structure(**values)
+    kind, values = file.read(path, [KIND, *SOFT_KINDS])
+    return SoftStructure(**values) if kind in SOFT_KINDS else Structure(**values)
 
 
 # ----- Exact --------------------------------------------------------------------------------
@@ -371,6 +371,8 @@ def soft_structure(
     """
     sample = found.sample or Sample.empty(run.length)
     i, j = np.nonzero(np.triu(found.strength, 1) > 0)
+    if found.temperature != 1:
+        about = {**about, "temperature": found.temperature}
     return SoftStructure(
         given=run.state,
         vocab_size=run.vocab_size,
@@ -393,4 +395,5 @@ def soft_structure(
         row_error=run.row_error,
         precision=sample.precision,
         about=about,
+        **halves_as_arrays(found.halves),
     )

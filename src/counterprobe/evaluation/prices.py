@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -47,10 +47,11 @@ class Price:
     evaluations : float
         Batches that plans have, mean over plans: layers may need fewer.
     estimated : float
-        Nats by the strengths of the structure, mean over plans.
+        Nats by the strengths of the structure, mean over plans: by probes that plans were not
+        searched with where the structure has two halves of them.
     uncovered : float
-        Nats of movement that the estimate does not cover, since pairs do not explain it, of
-        positions that share a batch; mean over plans, NaN where it was not measured.
+        Nats that the estimate does not cover, since pairs do not explain them, of positions that
+        share a batch; mean over plans, NaN where it was not measured.
     measured : ChainRuleKL
         Nats by the oracle itself, whatever pairs explain.
     """
@@ -298,7 +299,15 @@ def _makers(
 ) -> dict[str, Callable[[int, int, int], Plan]]:
     """Return what makes the k-th plan of each way, for a number of batches and a seed."""
     common = structure.residual, structure.length
-    strength = structure.strength
+    strength, halves = structure.strength, structure.halves
+
+    def unsearched(plan: Plan) -> Plan:
+        """Price a plan that no strengths chose by all pairs, weak ones included."""
+        if halves is None:
+            return plan
+        price = halves.mean_price(plan.batches)
+        nats = max(0.0, price.nats)
+        return replace(plan, estimated_kl=nats, estimated_kl_se=price.error, is_held_out=True)
 
     def planned(count: int, k: int, seed: int) -> Plan:
         streams = Streams.from_seed(seed).with_fresh_decisions(k)
@@ -307,7 +316,7 @@ def _makers(
     def free(way: str, make: Callable[..., Plan]) -> Callable[[int, int, int], Plan]:
         def plan(count: int, k: int, seed: int) -> Plan:
             rng = keyed_generator(seed, f"priced {way}", k)
-            return make(common[0], count, rng, common[1], strength=strength)
+            return unsearched(make(common[0], count, rng, common[1], strength=strength))
 
         return plan
 
@@ -321,7 +330,8 @@ def _makers(
 
         def apart(count: int, k: int, seed: int) -> Plan:
             rng = keyed_generator(seed, "priced distance", k)
-            return distance_plan(matrix, count, rng, positions=common[0], strength=strength)
+            plan = distance_plan(matrix, count, rng, positions=common[0], strength=strength)
+            return unsearched(plan)
 
         makers["distance"] = apart
     return makers

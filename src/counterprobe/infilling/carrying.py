@@ -198,7 +198,7 @@ def planned_here(rule: Planned, here: SoftStructure, streams: Streams) -> Planne
         Of a plan that says how many batches there are, and whether by layers.
     """
     coverage = here.coverage
-    rule = replace(rule, strength=here.strength, coverage=coverage)
+    rule = replace(rule, strength=here.strength, coverage=coverage, halves=here.halves)
     batches = rule.batches or len(rule.plan(here.residual, streams.decisions))
     is_known = np.isfinite(here.moved)
     # What was never seen is taken to move as much as anything that was.

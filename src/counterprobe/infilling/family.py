@@ -15,6 +15,7 @@ import numpy as np
 
 from counterprobe.arrays import IntArray
 from counterprobe.discovery import SoftStructure, average_structures, discover
+from counterprobe.discovery.structure.average import halves_in
 from counterprobe.errors import StructureError
 from counterprobe.infilling.task import Task, as_model, make_task
 from counterprobe.models.proteins.antibody_numbering import imgt_numbers
@@ -100,10 +101,11 @@ def discover_over(
         places = places_by_number(numbers_of(task), numbers)
         placed.append(one.in_context(anywhere, places=places))
     mean = average_structures(placed)
-    is_known = np.isfinite(mean.moved)
+    given = np.where(np.isfinite(mean.moved), MASK, first.given).astype(np.int32)
     return replace(
         mean,
-        given=np.where(is_known, MASK, first.given).astype(np.int32),
+        given=given,
+        **halves_in(mean, given),
         sample_states=first.sample_states,
         sample_index=first.sample_index,
         sample_position=first.sample_position,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable
 from dataclasses import replace
-from typing import Literal, Protocol, get_args
+from typing import Literal, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -17,9 +17,8 @@ from counterprobe.planning.layers import forest_cut, layered_plan
 from counterprobe.planning.plan import Coverage, Plan
 from counterprobe.planning.search import searched_plan
 from counterprobe.planning.strengths import Strengths, batch_prices, check_strength, priced
-from counterprobe.streams import Streams
 
-__all__ = ["TARGET_KL", "PlanMethod", "check_request", "make_plan", "plan_for", "price_curve"]
+__all__ = ["TARGET_KL", "PlanMethod", "check_request", "make_plan", "price_curve"]
 
 PlanMethod = Literal["auto", "layers", "search"]
 # Share of the strength that weak pairs inside batches may hold for a forest's plan to stand.
@@ -27,70 +26,6 @@ MOST_WEAK = 0.02
 # Nats that a plan of a structure may break when nothing else is said.
 TARGET_KL = 0.1
 Offer = tuple[Plan, FloatArray]  # a plan, and the price of each of its batches
-
-
-class HasStrengths(Protocol):
-    """What a structure knows that plans are made from."""
-
-    @property
-    def residual(self) -> IntArray:
-        """Positions to commit."""
-        ...
-
-    @property
-    def strength(self) -> FloatArray:
-        """Nats between every two positions."""
-        ...
-
-    @property
-    def coverage(self) -> Coverage:
-        """Which positions may be trusted to pairs."""
-        ...
-
-
-def plan_for(
-    structure: HasStrengths,
-    *,
-    batches: int | None = None,
-    information_budget: float | None = None,
-    target_kl: float | None = None,
-    method: PlanMethod = "auto",
-    seed: int | Streams = 0,
-) -> Plan:
-    """Return the plan of a soft structure and a decision seed.
-
-    It is the one by which ``counterprobe.sample(oracle, structure, ...)`` commits with the same
-    settings and seed. Positions that pairs are not trusted with (``structure.untrusted``) are
-    committed alone. Where ``batches`` are too few for that, they share some; the plan says by how
-    much such positions moved, which no price holds: measure it with ``evaluation.advise``.
-
-    Parameters
-    ----------
-    structure : SoftStructure
-    batches : int, optional
-        Number of batches.
-    information_budget : float, optional
-        Nats allowed inside any one batch.
-    target_kl : float, optional
-        Nats allowed in all, by the structure's own estimate; 0.1 if nothing is said.
-    method : {"auto", "layers", "search"}
-        As in :func:`make_plan`.
-    seed : int or Streams
-        Another decision seed, another plan.
-    """
-    if batches is None and information_budget is None and target_kl is None:
-        target_kl = TARGET_KL
-    streams = seed if isinstance(seed, Streams) else Streams.from_seed(seed)
-    return make_plan(
-        structure.strength,
-        positions=structure.residual,
-        batches=batches,
-        information_budget=information_budget,
-        target_kl=target_kl,
-        method=method,
-        coverage=structure.coverage,
-        rng=streams.decisions.generator("plan"),
-    )
 
 
 def make_plan(
@@ -128,7 +63,7 @@ def make_plan(
         Nats allowed in all: the fewest batches that keep to it.
     strength_se : array_like of float, shape (N, N), optional
         Standard errors, for the error of the price. It does not hold that the search has looked
-        for strengths that came out low; measure a price before relying on it.
+        for strengths that came out low: :func:`plan_for` prices by probes that were held out.
     noise_floor : float
         Strengths of at most this count as zero.
     method : {"auto", "layers", "search"}

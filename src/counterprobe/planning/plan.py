@@ -57,20 +57,29 @@ class Coverage:
         return cls(moved * (1 - explained), (most_moved <= STILL) | (explained >= MOSTLY))
 
     def uncovered(self, batches: Iterable[IntArray]) -> float:
-        """Return the unexplained movement of all positions that share a batch, in nats.
+        """Return what positions that share a batch may break beyond pairs, in nats.
 
-        One that is committed alone is exact, whatever it depends on. NaN where any of it was not
-        measured.
+        One that is committed alone is exact, whatever it depends on. Of one that pairs are
+        trusted with, what they leave of its movement is taken to be spread evenly over all
+        others, and to be seen from both ends: half of the share that lies in its batch counts.
+        What another one depends on may all lie in its batch, and counts whole. NaN where any of
+        it was not measured.
 
         Examples
         --------
         >>> import numpy as np
         >>> coverage = Coverage(np.array([0.5, 0.25, 0.1]), np.array([False, False, True]))
-        >>> import numpy as np
         >>> coverage.uncovered([np.array([0]), np.array([1, 2])])
-        0.35
+        0.275
         """
-        return float(sum(self.unexplained[batch].sum() for batch in batches if len(batch) > 1))
+        sets = list(batches)
+        others = max(1, sum(map(len, sets)) - 1)
+        total = 0.0
+        for batch in sets:
+            if len(batch) > 1:
+                share = np.where(self.is_trusted[batch], (len(batch) - 1) / others / 2, 1.0)
+                total += float((self.unexplained[batch] * share).sum())
+        return total
 
 
 Method = Literal["layers", "search", "random", "spread", "distance"]
@@ -95,8 +104,11 @@ class Plan(Shown):
     length : int
         Number of positions N of a whole sequence.
     uncovered : float
-        Nats of movement that pairs do not explain, and the price does not hold, of positions that
-        share a batch; NaN when it is not known.
+        Nats that pairs do not explain and the price does not hold, of positions that share a
+        batch; NaN when it is not known.
+    is_held_out : bool
+        Whether the price is by probes that the batches were not searched with. Otherwise it is by
+        the very strengths that chose them: too low where those are estimates.
     """
 
     batches: tuple[IntArray, ...]
@@ -106,6 +118,7 @@ class Plan(Shown):
     dropped: float
     length: int
     uncovered: float = math.nan
+    is_held_out: bool = False
 
     def __post_init__(self) -> None:
         """Check that batches are disjoint and in range, sort and freeze them."""
@@ -152,7 +165,8 @@ class Plan(Shown):
             return "no price: no strengths given"
         error = "" if math.isnan(self.estimated_kl_se) else f" ± {self.estimated_kl_se:.2g}"
         beside = "" if math.isnan(self.uncovered) else f", {self.uncovered:.2g} not covered"
-        return f"about {self.estimated_kl:.3g}{error} nats{beside}"
+        by = " by held-out probes" if self.is_held_out else ""
+        return f"about {self.estimated_kl:.3g}{error} nats{by}{beside}"
 
     def __str__(self) -> str:
         """Say in a few lines how many batches there are, how large, at what price."""
@@ -162,6 +176,8 @@ class Plan(Shown):
             f"{len(self)} batches for {sum(sizes)} positions ({spread} a batch), by {self.method}",
             f"estimated batch KL: {self._price()}",
         ]
+        if not self.is_held_out and not math.isnan(self.uncovered):
+            lines.append("priced by the probes that chose it, and so too low: measure it")
         if self.method == "layers":
             lines.append(f"strength of the pairs that layers ignore: {self.dropped:.3g} nats")
         return "\n".join(lines)
@@ -185,6 +201,7 @@ class Plan(Shown):
             "num_batches": len(self),
             "batches": [batch.tolist() for batch in self.batches],
             **{name: None if math.isnan(value) else value for name, value in known.items()},
+            "is_held_out": self.is_held_out,
             "method": self.method,
             "dropped": self.dropped,
             "length": self.length,

@@ -10,7 +10,9 @@ import numpy as np
 
 from counterprobe.arrays import FloatArray, IntArray
 from counterprobe.discovery.structure.soft import SoftStructure
-from counterprobe.planning.make import TARGET_KL, PlanMethod, check_request, make_plan
+from counterprobe.planning.halves import Halves
+from counterprobe.planning.held_out import honest_plan
+from counterprobe.planning.make import TARGET_KL, PlanMethod, check_request
 from counterprobe.planning.plan import Coverage, Plan
 from counterprobe.planning.strengths import (
     batch_prices,
@@ -40,17 +42,23 @@ class PlannedReport:
     num_batches : int
     estimated_kl : float
         Nats, from the strengths of pairs.
+    estimated_kl_se : float
+        Its standard error; NaN where it is not known.
     uncovered : float
-        Nats of movement that pairs do not explain, of positions that share a batch; NaN where it
-        was not measured.
+        Nats that pairs do not explain, of positions that share a batch; NaN where it was not
+        measured.
     num_alone : int
         Positions that pairs are not trusted with, each committed alone.
+    is_held_out : bool
+        Whether the estimate is by probes that the plan was not searched with.
     """
 
     num_batches: int
     estimated_kl: float
+    estimated_kl_se: float
     uncovered: float
     num_alone: int
+    is_held_out: bool
 
     @property
     def notes(self) -> list[str]:
@@ -60,8 +68,14 @@ class PlannedReport:
             if np.isnan(self.uncovered)
             else f"not covered: {self.uncovered:.3g} nats of movement that they do not explain"
         )
+        error = "" if np.isnan(self.estimated_kl_se) else f" ± {self.estimated_kl_se:.2g}"
+        by = (
+            "by held-out probes"
+            if self.is_held_out
+            else "by the probes that chose the plan, too low"
+        )
         alone = f"; committed alone for that: {self.num_alone}" if self.num_alone else ""
-        return [f"{self.estimated_kl:.3g} nats estimated from pairs; {left}{alone}"]
+        return [f"{self.estimated_kl:.3g}{error} nats estimated from pairs {by}; {left}{alone}"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +113,9 @@ class Planned(Sampler):
     coverage : Coverage, optional
         Which positions pairs are trusted with; the others are committed alone. Not part of the
         settings that results show.
+    halves : Halves, optional
+        What either half of the probes says, for prices that the search does not bias. Not part of
+        the settings that results show.
     """
 
     name: ClassVar[str] = "planned"
@@ -113,6 +130,7 @@ class Planned(Sampler):
     method: PlanMethod = "auto"
     strength: FloatArray | None = field(default=None, repr=False, compare=False)
     coverage: Coverage | None = field(default=None, repr=False, compare=False)
+    halves: Halves | None = field(default=None, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         """Check the settings; freeze a copy of the strengths."""
@@ -148,12 +166,14 @@ class Planned(Sampler):
             method=method,
             strength=structure.strength,
             coverage=structure.coverage,
+            halves=structure.halves,
         )
 
     @property
     def settings(self) -> dict[str, Any]:
         """The settings by name, without what a structure knows."""
-        names = [item.name for item in fields(self) if item.name not in ("strength", "coverage")]
+        known = ("strength", "coverage", "halves")
+        names = [item.name for item in fields(self) if item.name not in known]
         return {name: getattr(self, name) for name in names}
 
     @property
@@ -203,8 +223,9 @@ class Planned(Sampler):
                 "sample(oracle, structure, count, batches=8)"
             )
         require_known(self.strength, residual)
-        return make_plan(
+        return honest_plan(
             self.strength,
+            self.halves,
             positions=residual,
             **self._request,
             method=self.method,
@@ -233,7 +254,14 @@ class Planned(Sampler):
             return None
         is_trusted = self.coverage.is_trusted
         alone = [batch for batch in plan.batches if len(batch) == 1 and not is_trusted[batch[0]]]
-        return PlannedReport(len(plan), plan.estimated_kl, plan.uncovered, len(alone))
+        return PlannedReport(
+            len(plan),
+            plan.estimated_kl,
+            plan.estimated_kl_se,
+            plan.uncovered,
+            len(alone),
+            plan.is_held_out,
+        )
 
     def schedule(self, residual: IntArray, decisions: Decisions) -> Iterable[IntArray]:
         """Batches of a fresh plan, and what there is to say of it."""

@@ -119,7 +119,7 @@ def test_a_file_gives_the_structure_back(found, oracle, tmp_path):
         assert np.array_equal(again.strength_se, found.strength_se)
         assert again.summary() == found.summary()
         assert cp.discovery.check_oracle(again, oracle).total == len(found.sample_states)
-    with pytest.raises(cp.StructureError, match="counterprobe soft structure 2"):
+    with pytest.raises(cp.StructureError, match="counterprobe soft structure 3"):
         cp.Structure.load(path)
 
 

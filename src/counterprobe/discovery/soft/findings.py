@@ -9,6 +9,7 @@ import numpy as np
 from counterprobe.arguments import whole_number
 from counterprobe.arrays import FloatArray, IntArray
 from counterprobe.discovery.compressed.findings import Sample
+from counterprobe.planning.halves import Halves
 
 __all__ = ["SoftBatch", "SoftFindings", "SoftSettings", "nothing_to_screen"]
 
@@ -114,6 +115,11 @@ class SoftFindings:
         Some probes and their replies, to recognise the oracle by.
     batches : tuple of SoftBatch
         One for each time that findings were asked for, the last one included.
+    halves : Halves or None
+        All pairs by either half of the probes alone; None if these were too few.
+    temperature : float
+        Of the rows that strengths are of. Below 1 they were estimated at temperature 1, where rows
+        still move smoothly, and divided by it.
     """
 
     strength: FloatArray
@@ -127,6 +133,8 @@ class SoftFindings:
     num_probes: int
     sample: Sample | None
     batches: tuple[SoftBatch, ...] = ()
+    halves: Halves | None = None
+    temperature: float = 1.0
 
     def __post_init__(self) -> None:
         """Freeze the arrays."""

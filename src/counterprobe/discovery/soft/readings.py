@@ -253,6 +253,7 @@ class Readings:
 
     Attributes
     ----------
+    residual : ndarray of int, shape (n,)
     levels : ndarray of int, shape (T, n)
         Level of every source in every probe.
     batch : ndarray of int, shape (T,)
@@ -265,7 +266,7 @@ class Readings:
 
     def __init__(self, coordinates: Coordinates, residual: IntArray, num_levels: int) -> None:
         self._coordinates = coordinates
-        self._residual = residual
+        self.residual = residual
         self.num_levels = num_levels
         self.levels = np.empty((0, len(residual)), dtype=np.int64)
         self.batch = np.empty(0, dtype=np.int64)
@@ -316,6 +317,6 @@ class Readings:
     def take(self, first: int, readouts: Readouts, rows: Rows) -> None:
         """Keep the rows read from the probes from ``first`` on."""
         masses = self._coordinates.reduce(rows, readouts.position)
-        place = np.searchsorted(self._residual, readouts.position)
+        place = np.searchsorted(self.residual, readouts.position)
         slot = self._slot[first + readouts.state_index, place]
         self.logs[place, slot] = np.log(np.maximum(masses, LEAST_PROBABILITY))

@@ -22,6 +22,7 @@ import scipy
 from numpy.typing import NDArray
 
 from counterprobe.arrays import BoolArray, FloatArray, IntArray
+from counterprobe.discovery.soft.estimates import estimate_readout
 from counterprobe.discovery.soft.findings import SoftSettings
 from counterprobe.discovery.soft.readings import Readings, Sources
 from counterprobe.discovery.soft.selection import (
@@ -32,7 +33,6 @@ from counterprobe.discovery.soft.selection import (
     indicators,
     inverted,
     is_rounding,
-    joint_coefficients,
     mean_row,
     movement,
 )
@@ -40,7 +40,6 @@ from counterprobe.discovery.soft.strengths import (
     Effects,
     directed_strengths,
     information,
-    information_in_context,
     level_contrasts,
 )
 from counterprobe.threads import run_in_parts
@@ -240,36 +239,19 @@ def _regress_one(
     mine = columns[readings.probe[j]]
     group = readings.num_levels - 1
     logs = readings.logs[j]
-    weight = mean_row(logs)
-    moved = movement(logs, weight)
-    if not moved.any():
+    levels = readings.levels[readings.probe[j]]
+    estimate = estimate_readout(mine, levels, logs, sources, contrasts, settings)
+    if estimate is None:
         return
-    fit = fit_readout(mine, moved, group, settings.f_threshold, settings.max_sources)
-    chosen = fit.sources
-    inverse, rank = inverted(fit.gram, len(mine))
-    coefficients = inverse @ fit.inner
-    share = gains(fit.inner, inverse) / max(float((fit.residual**2).sum()), 1e-300)
-    joint, blocks = joint_coefficients(mine, moved, chosen, group)
-    coefficients[chosen], inverse[chosen] = joint, blocks
-    lost = _lost_without(joint, blocks)
-    share[chosen], rank[chosen] = _shares_lost(fit, lost), [_rank(block) for block in blocks]
-    covariance = fit.residual.T @ fit.residual / fit.freedom
-    effects = Effects(coefficients, inverse, covariance)
-    nats = information(coefficients, contrasts, weight, sources.probability)
-    for s in chosen:
-        levels = readings.levels[readings.probe[j], s]
-        nats[s] = information_in_context(
-            coefficients[s], weight, sources.probability[s], levels, logs
-        )
+    fit, share = estimate.fit, estimate.share
+    chosen, covariance = fit.sources, estimate.effects.covariance
     out.is_selected[j, chosen] = True
-    strength, variance = directed_strengths(effects, contrasts, nats, sources)
-    # Where columns are nearly as many as reads, sources that entered by chance make each other
-    # look strong; a source is no stronger than when it entered.
-    strength[chosen] *= np.minimum(1.0, fit.entry_gains / np.maximum(lost, 1e-300))
-    out.strength[j], out.variance[j] = strength, variance
+    out.strength[j], out.variance[j] = estimate.strength, estimate.variance
+    weight = mean_row(logs)
     control = fit
     if is_rounding(fit.residual):
         # Nothing is left to compare with: chance is what shuffled sources explain of everything.
+        moved = movement(logs, weight)
         control = fit_readout(mine, moved, group, settings.f_threshold, 0)
         share[np.setdiff1d(np.arange(len(share)), chosen)] = 0.0
     left = float((control.residual**2).sum())
@@ -285,31 +267,8 @@ def _regress_one(
             nats = information(tilted, contrasts, weight, sources.probability)
             out.shuffled_strength[j] = directed_strengths(by_chance, contrasts, nats, sources)[0]
     out.log_chance[j], out.shuffled_log_chance[:, j] = log_chance(
-        share * left, rank, shuffled_gain, shuffled_rank
+        share * left, estimate.rank, shuffled_gain, shuffled_rank
     )
-
-
-def _lost_without(coefficients: FloatArray, inverse: FloatArray) -> FloatArray:
-    """Return what a joint fit would lose without each of its sources, shape (S,)."""
-    # Coefficients in units of their covariance.
-    unit = np.linalg.pinv(inverse, rcond=1e-9, hermitian=True)
-    lost: FloatArray = ((unit @ coefficients) * coefficients).sum(axis=(1, 2))
-    return lost
-
-
-def _rank(block: FloatArray) -> int:
-    return int(np.linalg.matrix_rank(block, hermitian=True))
-
-
-def _shares_lost(fit: Fit, lost: FloatArray) -> FloatArray:
-    """Return what each source of a fit explains of what is left without it.
-
-    A source that waits would explain a share of what is left; one that entered is held to the
-    same measure. Otherwise whatever entered by chance would look strong beside a residual that it
-    made small. The share is at most what it was on entering.
-    """
-    left = float((fit.residual**2).sum())
-    return np.minimum(lost / np.maximum(left + lost, 1e-300), fit.entry_shares)
 
 
 def _shuffled(

@@ -5,17 +5,24 @@ strength in nats with its error, and pairs are listed at a false discovery rate.
 read once. Then every probe masks a random share of the positions, shows at every other one of its
 likeliest tokens, and reads all masked rows; ``regression.py`` says what moved them. Probes come in
 batches that double the total until the caller has enough.
+
+Below temperature 1 rows are all but decided, and the logs of what they rule out say nothing. There
+the rows of temperature 1 are read, which come with them, and strengths are divided by the
+temperature: on the models measured (docs/planning.md) that is near what batches break, and plans
+searched so break a half to a fifth of what those searched with the cold rows do.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 
 import numpy as np
 
 from counterprobe.arrays import FloatArray, IntArray, StateArray
 from counterprobe.discovery.compressed.keeping import ProbeSample
+from counterprobe.discovery.soft.estimates import deal_halves, half_strengths
 from counterprobe.discovery.soft.findings import (
     SoftBatch,
     SoftFindings,
@@ -27,11 +34,12 @@ from counterprobe.discovery.soft.readings import Coordinates, Readings, draw_lev
 from counterprobe.discovery.soft.regression import Pairs, regress
 from counterprobe.errors import Interrupted
 from counterprobe.oracles import Readouts
-from counterprobe.planning import Plan, make_plan, price_of_batches
+from counterprobe.planning import Halves, Plan, make_plan, price_of_batches
 from counterprobe.rows import Rows
 from counterprobe.run.unmasking import Request, Standing, Unmasking
 from counterprobe.states import MASK
 from counterprobe.streams import Decisions
+from counterprobe.tempered import TemperedRows
 
 __all__ = ["EnoughForPlans", "SoftScreen", "soft_screen"]
 
@@ -81,11 +89,13 @@ class SoftScreen:
         self.decisions = decisions
         self.settings = settings
         self.residual = run.residual
-        self.rows = run.preprocess()
+        rows = run.preprocess()
+        self.temperature = rows.temperature if isinstance(rows, TemperedRows) else 1.0
+        self.rows = self._read(rows)
         self.sources = shown_tokens(self.rows, settings.shown, settings.floor)
         self.coordinates = Coordinates(self.rows, self.residual, run.length)
         rng = decisions.generator("soft sample")
-        self.kept = ProbeSample(run.length, self.residual, self.rows, rng)
+        self.kept = ProbeSample(run.length, self.residual, rows, rng)
         width = int(self.rows.masses.shape[1])
         at_once = NUMBERS_AT_ONCE // (width * len(self.residual))
         self.states_at_once = min(max(1, at_once), MOST_STATES_AT_ONCE)
@@ -113,7 +123,7 @@ class SoftScreen:
             if is_last or is_enough is not None:
                 found = self._estimated(readings)
                 if is_last or (is_enough is not None and is_enough(found)):
-                    return found
+                    return replace(found, halves=self._halves(readings))
             total = min(2 * total, settings.probes)
 
     def _estimated(self, readings: Readings) -> SoftFindings:
@@ -129,7 +139,7 @@ class SoftScreen:
         """Raise what the batches that were read to their end say, if there are any."""
         readings.drop_last()
         if readings.num_probes:
-            found = self._estimated(readings)
+            found = replace(self._estimated(readings), halves=self._halves(readings))
             said = f"interrupted: {found.num_probes:,} of {self.settings.probes:,} probes count"
             raise Interrupted(said, found) from None
 
@@ -148,7 +158,7 @@ class SoftScreen:
                 yield Request(part, Readouts.every_masked(part), low)
 
         def consume(request: Request, rows: Rows) -> None:
-            readings.take(first + request.label, request.readouts, rows)
+            readings.take(first + request.label, request.readouts, self._read(rows))
             self.kept.take(request.label, request.readouts, rows)
 
         self.run.transcript.announce("soft")
@@ -163,6 +173,10 @@ class SoftScreen:
             left = max(0, self.settings.probes - made) * pace
         self.run.stand(Standing("soft", None, left))
 
+    def _read(self, rows: Rows) -> Rows:
+        """Return the rows that are read: those of temperature 1 where the law is colder."""
+        return rows.own if self.temperature < 1 else rows
+
     def _states(self, levels: IntArray) -> StateArray:
         """Return the states that show some levels, beside what is given."""
         tokens = np.concatenate(
@@ -176,6 +190,13 @@ class SoftScreen:
 
     def findings(self, pairs: Pairs, movement: Movement, num_probes: int) -> SoftFindings:
         """Put together what was found so far."""
+        scale = self._scale
+        pairs = replace(
+            pairs,
+            strength=pairs.strength * scale,
+            strength_se=pairs.strength_se * scale,
+            noise_floor=pairs.noise_floor * scale,
+        )
         edges = self._edges(pairs)
         total = float(pairs.strength.sum() / 2)
         self.batches.append(SoftBatch(num_probes, len(edges), pairs.noise_floor, total))
@@ -183,7 +204,8 @@ class SoftScreen:
         told = {"probes": num_probes, "edges": edges, "strength": strength[tuple(edges.T)]}
         self.run.transcript.note("soft", **told)
         by_position = np.zeros((3, self.run.length))
-        by_position[:, self.residual] = movement.moved, movement.most_moved, movement.explained
+        moves = movement.moved * scale, movement.most_moved * scale
+        by_position[:, self.residual] = *moves, movement.explained
         moved, most_moved, explained = by_position
         return SoftFindings(
             strength=strength,
@@ -197,7 +219,23 @@ class SoftScreen:
             num_probes=num_probes,
             sample=self.kept.sample(),
             batches=tuple(self.batches),
+            temperature=self.temperature,
         )
+
+    @property
+    def _scale(self) -> float:
+        """What strengths of the rows read are multiplied by."""
+        return 1 / self.temperature if self.temperature < 1 else 1.0
+
+    def _halves(self, readings: Readings) -> Halves | None:
+        """Estimate all pairs by either half of the probes."""
+        rng = self.decisions.generator("soft halves", readings.num_batches)
+        is_first = deal_halves(readings, rng)
+        if is_first is None:
+            return None
+        found = half_strengths(readings, self.sources, self.settings, is_first, self.run.length)
+        scale = self._scale
+        return replace(found, strength=found.strength * scale, variance=found.variance * scale**2)
 
     def _spread_out(self, values: FloatArray) -> FloatArray:
         """Return values of pairs of residual positions as values of all pairs."""

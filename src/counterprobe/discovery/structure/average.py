@@ -10,16 +10,17 @@ from __future__ import annotations
 import warnings
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
-from counterprobe.arrays import FloatArray, IntArray
-from counterprobe.discovery.structure.soft import SoftStructure
+from counterprobe.arrays import BoolArray, FloatArray, IntArray, StateArray
+from counterprobe.discovery.structure.soft import SoftStructure, halves_as_arrays
 from counterprobe.errors import StructureError
 from counterprobe.run.ledger import Ledger
 from counterprobe.states import MASK
 
-__all__ = ["average_structures"]
+__all__ = ["average_structures", "halves_in"]
 
 
 def average_structures(structures: Sequence[SoftStructure]) -> SoftStructure:
@@ -81,9 +82,10 @@ def average_structures(structures: Sequence[SoftStructure]) -> SoftStructure:
         explained = np.nanmean(moved * explained, axis=0)
         moved, most_moved = np.nanmean(moved, axis=0), np.nanmax(most_moved, axis=0)
     share = np.divide(explained, moved, out=np.zeros_like(moved), where=moved > 0)
+    given = np.where(is_known.any(axis=0), MASK, first.given).astype(np.int32)
     return replace(
         first,
-        given=np.where(is_known.any(axis=0), MASK, first.given).astype(np.int32),
+        given=given,
         edges=_shared_edges(structures, strength, count),
         pairs=np.stack([i, j], axis=1),
         pair_strength=strength[i, j],
@@ -96,7 +98,43 @@ def average_structures(structures: Sequence[SoftStructure]) -> SoftStructure:
         num_probes=sum(one.num_probes for one in structures),
         ledger=sum((one.ledger for one in structures), Ledger()),
         about={**first.about, "contexts": len(structures)},
+        **_mean_halves(structures, is_known, given),
     )
+
+
+def halves_in(structure: SoftStructure, given: StateArray) -> dict[str, Any]:
+    """Return what either half of the probes says where other positions are masked, as fields.
+
+    Parameters
+    ----------
+    structure : SoftStructure
+    given : ndarray of int, shape (N,)
+        Context; nothing is said of positions that are masked there alone.
+    """
+    halves = structure.halves
+    if halves is None:
+        return halves_as_arrays(None)
+    place = np.where(given[halves.positions] == MASK, halves.positions, -1)
+    return halves_as_arrays(halves.at(np.flatnonzero(given == MASK), structure.length, place))
+
+
+def _mean_halves(
+    structures: Sequence[SoftStructure], is_known: BoolArray, given: StateArray
+) -> dict[str, Any]:
+    """Average each half over the structures that know a pair; none where one has no halves."""
+    if any(one.halves is None for one in structures):
+        return halves_as_arrays(None)
+    parts = [halves_in(one, given) for one in structures]
+    masked = np.flatnonzero(given == MASK)
+    i, j = (masked[ends] for ends in np.triu_indices(len(masked), 1))
+    count = np.maximum((is_known[:, i] & is_known[:, j]).sum(axis=0), 1)
+    strength = np.sum([part["half_strength"] for part in parts], axis=0) / count
+    variance = np.sum([part["half_variance"] for part in parts], axis=0) / count**2
+    return {
+        "half_strength": strength.astype(np.float32),
+        "half_variance": variance.astype(np.float32),
+        "half_selected": np.any([part["half_selected"] for part in parts], axis=0),
+    }
 
 
 def _filled(structure: SoftStructure, values: FloatArray) -> FloatArray:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -29,11 +29,12 @@ from counterprobe.discovery.structure.file import (
     require_share,
 )
 from counterprobe.discovery.structure.structure import SAME_ROW, Found
+from counterprobe.planning.halves import Halves
 from counterprobe.planning.plan import Coverage
 from counterprobe.run.ledger import Ledger
 from counterprobe.states import MASK, as_states
 
-__all__ = ["SOFT_KIND", "SoftStructure"]
+__all__ = ["SOFT_KIND", "SOFT_KINDS", "SoftStructure", "halves_as_arrays"]
 
 LAYOUT: Layout = {
     "given": (np.int32, "N"),
@@ -49,6 +50,12 @@ LAYOUT: Layout = {
     "sample_position": (np.int64, "R"),
     "sample_rows": (np.float64, "RW"),
 }
+# What either half of the probes says of all pairs; files of the format before had none of it.
+HALVES: Layout = {
+    "half_strength": (np.float32, "2H"),
+    "half_variance": (np.float32, "2H"),
+    "half_selected": (np.bool_, "2H"),
+}
 VALUES = (
     "vocab_size",
     "false_discovery_rate",
@@ -60,6 +67,23 @@ VALUES = (
     "precision",
     "about",
 )
+
+
+def _no_halves() -> NDArray[np.float32]:
+    return np.zeros((2, 0), dtype=np.float32)
+
+
+def halves_as_arrays(halves: Halves | None) -> dict[str, Any]:
+    """Return halves, or that there are none, as a structure keeps them."""
+    if halves is None:
+        nothing = _no_halves()
+        kept = {"half_strength": nothing, "half_variance": nothing.copy()}
+        return {**kept, "half_selected": nothing.astype(np.bool_)}
+    return {
+        "half_strength": halves.strength.astype(np.float32),
+        "half_variance": halves.variance.astype(np.float32),
+        "half_selected": halves.is_selected.copy(),
+    }
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -100,6 +124,11 @@ class SoftStructure(Found):
         Total variation by which its rows may differ from batch to batch, by their type.
     about : dict
         Oracle name, settings, seeds and versions.
+    half_strength, half_variance : ndarray of float, shape (2, n (n - 1) / 2)
+        Nats of every pair of masked positions by either half of the probes, as estimated, and
+        squared standard errors; none where probes were too few.
+    half_selected : ndarray of bool, shape (2, n (n - 1) / 2)
+        Whether a readout selected the pair in that half.
     """
 
     first_number: ClassVar[int] = 1
@@ -124,11 +153,31 @@ class SoftStructure(Found):
     row_error: float
     precision: float
     about: dict[str, Any]
+    half_strength: NDArray[np.float32] = field(default_factory=_no_halves)
+    half_variance: NDArray[np.float32] = field(default_factory=_no_halves)
+    half_selected: BoolArray = field(default_factory=lambda: _no_halves().astype(np.bool_))
 
     def __post_init__(self) -> None:
         """Freeze the arrays."""
-        for name in LAYOUT:
+        for name in (*LAYOUT, *HALVES):
             getattr(self, name).setflags(write=False)
+
+    @property
+    def halves(self) -> Halves | None:
+        """What either half of the probes says of all pairs: prices that no search has biased.
+
+        None where probes were too few to be dealt out, and in files of earlier versions.
+        """
+        residual = self.residual
+        if len(residual) < 2 or not self.half_strength.size:
+            return None
+        return Halves(
+            positions=residual,
+            length=self.length,
+            strength=self.half_strength.astype(np.float64),
+            variance=self.half_variance.astype(np.float64),
+            is_selected=self.half_selected,
+        )
 
     @property
     def strength(self) -> FloatArray:
@@ -235,6 +284,10 @@ class SoftStructure(Found):
             return kept, np.sort(place[pairs[kept]], axis=1)
 
         kept, pairs = among(self.pairs)
+        halves = self.halves
+        if halves is not None:
+            into = np.where(is_kept, place, -1)[halves.positions]
+            halves = halves.at(np.flatnonzero(there == MASK), length, into)
         return replace(
             self,
             given=there,
@@ -250,6 +303,7 @@ class SoftStructure(Found):
             sample_position=np.empty(0, dtype=np.int64),
             sample_rows=np.empty((0, self.sample_rows.shape[1])),
             about={**self.about, "found_masked": len(self.residual)},
+            **halves_as_arrays(halves),
         )
 
     def lines(self) -> list[str]:
@@ -297,13 +351,13 @@ class SoftStructure(Found):
 
         The file appears whole or not at all.
         """
-        values = {field.name: getattr(self, field.name) for field in fields(self)}
+        values = {one.name: getattr(self, one.name) for one in fields(self)}
         file.write(path, SOFT_KIND, values)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> SoftStructure:
         """Read what :meth:`save` wrote; raise ``StructureError`` if it is damaged."""
-        return cls(**file.read(path, [SOFT_KIND])[1])
+        return cls(**file.read(path, SOFT_KINDS)[1])
 
 
 def _checked_places(places: ArrayLike | None, here: int, there: int) -> IntArray:
@@ -338,6 +392,7 @@ def _finished(header: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> dict[s
     if (arrays["explained"] > 1).any():
         refuse(f"explained must be at most 1, got {np.nanmax(arrays['explained'])}")
     _check_pairs(arrays)
+    _check_halves(arrays)
     values: Mapping[str, Any] = {name: header[name] for name in VALUES}
     return {**arrays, **values, "ledger": checked_ledger(header)}
 
@@ -357,4 +412,19 @@ def _check_pairs(arrays: Mapping[str, NDArray[Any]]) -> None:
         refuse("a pair names a position that was given")
 
 
-SOFT_KIND = FileKind("counterprobe soft structure 2", LAYOUT, VALUES, _finished)
+def _check_halves(arrays: Mapping[str, NDArray[Any]]) -> None:
+    """Refuse halves that are not of all pairs of masked positions, or hold no numbers."""
+    if "half_strength" not in arrays:
+        return
+    masked = int((arrays["given"] == MASK).sum())
+    count, expected = arrays["half_strength"].shape[1], masked * (masked - 1) // 2
+    if count not in (0, expected):
+        refuse(f"half_strength must have {expected} pairs of {masked} positions, got {count}")
+    if not np.isfinite(arrays["half_strength"]).all():
+        refuse("half_strength must be finite")
+    require_amounts("half_variance", arrays["half_variance"])
+
+
+SOFT_KIND = FileKind("counterprobe soft structure 3", {**LAYOUT, **HALVES}, VALUES, _finished)
+# Read, never written.
+SOFT_KINDS = (SOFT_KIND, FileKind("counterprobe soft structure 2", LAYOUT, VALUES, _finished))

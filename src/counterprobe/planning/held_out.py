@@ -1,0 +1,243 @@
+"""Plans of a structure, at a price by probes that they were not searched with.
+
+Plans are searched with the strengths of all probes. Their price is that of plans of as many
+batches which are searched with one half of the probes and priced by the other, both ways round:
+unbiased for those, and plans searched with twice the probes are no dearer in the mean. It is a
+property of the structure and the number of batches, the same for every seed, so that no choice
+among plans can bias it either.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from counterprobe.arrays import BoolArray, FloatArray, IntArray
+from counterprobe.graph import components
+from counterprobe.planning.halves import Halves, HeldOut, joined
+from counterprobe.planning.layers import forest_cut
+from counterprobe.planning.make import TARGET_KL, PlanMethod, make_plan
+from counterprobe.planning.plan import Coverage, Plan
+from counterprobe.planning.strengths import check_positions
+from counterprobe.streams import Streams, keyed_generator
+
+__all__ = ["held_out_price", "honest_plan", "plan_for"]
+
+
+class HasStrengths(Protocol):
+    """What a structure knows that plans are made from."""
+
+    @property
+    def residual(self) -> IntArray:
+        """Positions to commit."""
+        ...
+
+    @property
+    def strength(self) -> FloatArray:
+        """Nats between every two positions."""
+        ...
+
+    @property
+    def coverage(self) -> Coverage:
+        """Which positions may be trusted to pairs."""
+        ...
+
+    @property
+    def halves(self) -> Halves | None:
+        """What either half of the probes says; None where there were too few."""
+        ...
+
+
+def plan_for(
+    structure: HasStrengths,
+    *,
+    batches: int | None = None,
+    information_budget: float | None = None,
+    target_kl: float | None = None,
+    method: PlanMethod = "auto",
+    seed: int | Streams = 0,
+) -> Plan:
+    """Return the plan of a soft structure and a decision seed.
+
+    It is the one by which ``counterprobe.sample(oracle, structure, ...)`` commits with the same
+    settings and seed. Positions that pairs are not trusted with (``structure.untrusted``) are
+    committed alone. Where ``batches`` are too few for that, they share some; the plan says by how
+    much such positions moved, which no price holds: measure it with ``evaluation.advise``.
+
+    Parameters
+    ----------
+    structure : SoftStructure
+    batches : int, optional
+        Number of batches.
+    information_budget : float, optional
+        Nats allowed inside any one batch, by the strengths that the plan is searched with.
+    target_kl : float, optional
+        Nats allowed in all, 0.1 if nothing is said: the held-out price and its standard error
+        must be within it, with the movement of positions that pairs are not trusted with and that
+        share a batch.
+    method : {"auto", "layers", "search"}
+        As in :func:`make_plan`.
+    seed : int or Streams
+        Another decision seed, another plan; the price is the same.
+    """
+    if batches is None and information_budget is None and target_kl is None:
+        target_kl = TARGET_KL
+    streams = seed if isinstance(seed, Streams) else Streams.from_seed(seed)
+    return honest_plan(
+        structure.strength,
+        structure.halves,
+        positions=structure.residual,
+        batches=batches,
+        information_budget=information_budget,
+        target_kl=target_kl,
+        method=method,
+        coverage=structure.coverage,
+        rng=streams.decisions.generator("plan"),
+    )
+
+
+def honest_plan(
+    strength: ArrayLike,
+    halves: Halves | None,
+    *,
+    positions: ArrayLike | None = None,
+    batches: int | None = None,
+    information_budget: float | None = None,
+    target_kl: float | None = None,
+    method: PlanMethod = "auto",
+    coverage: Coverage | None = None,
+    rng: np.random.Generator,
+) -> Plan:
+    """Make a plan, and price it on held-out probes where there are two halves of them.
+
+    Parameters
+    ----------
+    strength, positions, batches, information_budget, target_kl, method, coverage, rng
+        As in :func:`make_plan`.
+    halves : Halves or None
+        Without them the price is that of the strengths that chose the plan, and says so.
+    """
+    request: dict[str, Any] = {"method": method, "coverage": coverage}
+    if halves is None:
+        return make_plan(
+            strength,
+            positions=positions,
+            batches=batches,
+            information_budget=information_budget,
+            target_kl=target_kl,
+            rng=rng,
+            **request,
+        )
+    where = check_positions(positions, halves.length)
+    if target_kl is not None:
+        batches = _fewest(halves, where, target_kl, **request)
+    plan = make_plan(
+        strength,
+        positions=where,
+        batches=batches,
+        information_budget=information_budget,
+        rng=rng,
+        **request,
+    )
+    price = held_out_price(halves, where, batches or len(plan), **request)
+    return replace(
+        plan, estimated_kl=max(0.0, price.nats), estimated_kl_se=price.error, is_held_out=True
+    )
+
+
+def held_out_price(
+    halves: Halves,
+    positions: IntArray,
+    batches: int,
+    *,
+    method: PlanMethod = "auto",
+    coverage: Coverage | None = None,
+) -> HeldOut:
+    """Price plans of so many batches: search with one half of the probes, price by the other.
+
+    Parameters
+    ----------
+    halves : Halves
+    positions : ndarray of int
+        Positions to commit.
+    batches : int
+    method, coverage
+        As in :func:`make_plan`.
+    """
+    if batches >= len(positions):
+        return HeldOut(0.0, 0.0)
+    known = () if coverage is None else (coverage.is_trusted, coverage.unexplained)
+    key = (batches, method, *(array.tobytes() for array in (positions, *known)))
+    if key not in halves.prices:
+        one, other = (
+            _crossed(halves, positions, batches, half, method, coverage) for half in (0, 1)
+        )
+        halves.prices[key] = joined(one, other)
+    return halves.prices[key]
+
+
+def _crossed(
+    halves: Halves,
+    positions: IntArray,
+    batches: int,
+    half: int,
+    method: PlanMethod,
+    coverage: Coverage | None,
+) -> HeldOut:
+    """Search with one half, price by the other."""
+    searched = halves.searched(half)
+    plan = make_plan(
+        searched,
+        positions=positions,
+        batches=batches,
+        method=method,
+        coverage=coverage,
+        rng=keyed_generator(0, "held-out price", batches, half),
+    )
+    settled = _settled(searched) if plan.method == "layers" else None
+    price = halves.price(plan.batches, 1 - half, settled=settled)
+    if coverage is None:
+        return price
+    shared = [batch for batch in plan.batches if len(batch) > 1]
+    loose = [coverage.unexplained[batch[~coverage.is_trusted[batch]]].sum() for batch in shared]
+    # What was not measured may be anything.
+    return replace(price, untrusted=float(np.nan_to_num(sum(loose), nan=np.inf)))
+
+
+def _settled(searched: FloatArray) -> BoolArray:
+    """Return which pairs are of one tree of the strong forest, if the strong pairs are one.
+
+    Layers commit what separates them first; what they tell each other goes along the edges.
+    """
+    cut = forest_cut(searched)
+    if cut is None:
+        return np.zeros(searched.shape, dtype=np.bool_)
+    label = components(len(searched), np.argwhere(np.triu(searched) > cut))
+    same: BoolArray = label[:, None] == label[None, :]
+    return same
+
+
+def _fewest(
+    halves: Halves,
+    positions: IntArray,
+    target_kl: float,
+    *,
+    method: PlanMethod,
+    coverage: Coverage | None,
+) -> int:
+    """Double the number of batches until the price is within a target, then bisect."""
+
+    def is_enough(batches: int) -> bool:
+        price = held_out_price(halves, positions, batches, method=method, coverage=coverage)
+        return price.high <= target_kl
+
+    low, high = 0, 1
+    while not is_enough(high):
+        low, high = high, min(2 * high, len(positions))
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if is_enough(middle) else (middle, high)
+    return high
