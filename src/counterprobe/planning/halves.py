@@ -82,7 +82,7 @@ class Halves:
         return self._matrix(kept)
 
     def price(
-        self, batches: Sequence[IntArray], half: int, *, settled: FloatArray | None = None
+        self, batches: Sequence[IntArray], half: int, *, settled: BoolArray | None = None
     ) -> HeldOut:
         """Price batches by one half.
 
