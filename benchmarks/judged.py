@@ -5,6 +5,7 @@
     python tools/backbones.py carried-backbones
     python benchmarks/judged.py --device cuda --json FILE --seconds 540
     python benchmarks/judged.py --device cuda --json FILE --tasks antibodies
+    python benchmarks/judged.py --json FILE --backbones 1vii --only punt,maskgit
     python benchmarks/judged.py --quick --json FILE
 
 Frame2seq draws on seven backbones at temperatures 1, 0.3 and 0.1, in 1 to 32 evaluations and one
@@ -24,7 +25,7 @@ import sys
 import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -125,6 +126,15 @@ FULL = Sizes(
     adaptive=Effort(64, 16),
     singly={140: 32, 220: 24, 700: 12},
     chains={"designs": 128, "priced": 48, "singly": 64, "orders": 1},
+)
+# Without a GPU: what the shortest backbone can be measured with in half an hour.
+PROCESSOR = replace(
+    FULL,
+    designs={1: 24, 32: 12},
+    priced={32: 12},
+    adaptive=Effort(12, 12),
+    singly={700: 8},
+    chains={"designs": 16, "priced": 16, "singly": 8, "orders": 1},
 )
 # A minute or two on a processor: the first residues of ubiquitin, one antibody.
 QUICK = Sizes(
@@ -462,12 +472,21 @@ class Preparing:
 # ----- All of it ----------------------------------------------------------------------------
 
 
-def measure_all(record: Record, tasks: Sequence[Task], workers: int, seconds: float) -> int:
+def measure_all(
+    record: Record,
+    tasks: Sequence[Task],
+    workers: int,
+    seconds: float,
+    only: tuple[str, ...] = ("",),
+) -> int:
     """Measure what is not in the record, the most telling first; return how much is left."""
-    due = sorted(
-        ((cell, task) for task in tasks for cell in task.cells()), key=lambda one: one[0].level
-    )
-    due = [(cell, task) for cell, task in due if cell.key not in record.part(task.name, "ways")]
+    due = [
+        (cell, task)
+        for task in tasks
+        for cell in task.cells()
+        if cell.key.startswith(only) and cell.key not in record.part(task.name, "ways")
+    ]
+    due.sort(key=lambda one: one[0].level)
     counts: dict[str, list[int]] = {}
     first: dict[str, Task] = {}
     for cell, task in due:
@@ -512,6 +531,7 @@ def parse(words: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--quick", action="store_true", help="few residues, few designs")
     parser.add_argument("--tasks", default="folding", help="folding, antibodies, or both")
     parser.add_argument("--backbones", help="other names, separated by commas")
+    parser.add_argument("--only", help="cells that begin with one of these, and no other")
     parser.add_argument("--workers", type=int, default=0, help="processes that find structures")
     parser.add_argument("--seconds", type=float, default=float("inf"), help="begin no cell later")
     parser.add_argument("--json", type=Path, help="write the measurements here, after each")
@@ -523,12 +543,14 @@ def run(options: argparse.Namespace) -> int:
     sizes = QUICK if options.quick else FULL
     if torch.device(options.device).type == "cpu":
         torch.set_num_threads(1)
+        sizes = QUICK if options.quick else PROCESSOR
     settings = {**asdict(sizes), "device": device_name(options.device)}
     if "antibodies" not in options.tasks:
         del settings["chains"]
     record = Record(options.json, settings, judged_claims, lambda line: print(line, flush=True))
     tasks = tasks_of(options, sizes)
-    left = measure_all(record, tasks, options.workers, options.seconds)
+    only = tuple(options.only.split(",")) if options.only else ("",)
+    left = measure_all(record, tasks, options.workers, options.seconds, only)
     print(f"{left} cells are left: the same command goes on" if left else "complete")
     for claim in record.claims:
         print(f"{'holds' if claim['holds'] else 'FAILS'}: {claim['claim']} "

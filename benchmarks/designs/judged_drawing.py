@@ -17,19 +17,18 @@ Tasks = Mapping[str, Mapping[str, Mapping[str, Entry]]]
 BATCHES = (2, 4, 8, 16, 32)
 ONE, SINGLY = "one-batch", "sequential"
 SHOWN = ("random", "distance", "planned")
-# The backbone whose temperatures are drawn, and ways of drawing it at all of them.
-CURVED = "1ake"
+# Ways that are drawn over temperatures.
 CURVES = {
-    ONE: ("0.35", "*", "its own design: one pass"),
-    "planned 4": ("#e08e9b", "D", "planned, 4"),
-    "planned 8": ("#d1495b", "o", "planned, 8"),
+    ONE: ("0.35", "*", "its own design"),
+    "distance 4": ("#5b8c5a", "D", "apart in space, 4"),
+    "planned 4": ("#d1495b", "o", "planned, 4"),
     SINGLY: ("#4f6d9a", "P", "one at a time"),
 }
-TEMPERATURES = (1.0, 0.7, 0.5, 0.3, 0.2, 0.1)
+TEMPERATURES = (1.0, 0.3, 0.1)
 
 
 def draw_judged(tasks: Tasks, file: Path) -> None:
-    """Draw means over backbones at temperature 1, and one backbone over temperatures.
+    """Draw means over backbones: at temperature 1 by evaluations, and over temperatures.
 
     Parameters
     ----------
@@ -151,24 +150,28 @@ def _line(panel: Any, points: Sequence[tuple[float, float, float]], color: str, 
 
 
 def _draw_curves(panel: Any, tasks: Tasks) -> None:
+    """Draw the mean judgement of all backbones against how designs differ, by temperature."""
     _bare(panel)
     for way, (color, mark, label) in CURVES.items():
         points = []
         for temperature in TEMPERATURES:
-            entry = _ways(tasks.get(f"{CURVED} T={temperature:g}", {})).get(way)
-            if entry is not None:
-                points.append((entry["variety"], entry["judge"], entry["judge_se"], temperature))
-        if not points:
+            end = f" T={temperature:g}"
+            here = [_ways(parts) for name, parts in tasks.items() if name.endswith(end)]
+            entries = _of_all(here, way) if here else None
+            if entries is not None:
+                variety = sum(one["variety"] for one in entries) / len(entries)
+                points.append((variety, *_mean(entries, "judge"), temperature))
+        if len(points) < 2:
             continue
         x, y, errors, _ = zip(*points, strict=True)
-        line = "" if way == SINGLY else "-"
-        panel.errorbar(x, y, errors, color=color, marker=mark, label=label, linestyle=line,
-                       markersize=5, linewidth=1.4, elinewidth=1)  # fmt: skip
-        if way == "planned 8":
+        panel.errorbar(x, y, errors, color=color, marker=mark, label=label, markersize=6,
+                       linewidth=1.4, elinewidth=1)  # fmt: skip
+        if way == ONE:
             for place, score, _, temperature in points:
-                panel.annotate(f"T={temperature:g}", (place, score), fontsize=6.5, color=color,
-                               textcoords="offset points", xytext=(-6, -11))  # fmt: skip
+                panel.annotate(f"T = {temperature:g}", (place, score), fontsize=7, color="0.3",
+                               textcoords="offset points", xytext=(-8, -13))  # fmt: skip
     panel.set_xlabel("share of residues in which two designs differ")
     panel.set_ylabel("judged by ProteinMPNN, nats a design")
-    panel.set_title("adenylate kinase, colder to the left", fontsize=10)
-    panel.legend(frameon=False, fontsize=8, loc="lower left")
+    panel.set_title("colder to the left", fontsize=10)
+    if panel.get_legend_handles_labels()[0]:
+        panel.legend(frameon=False, fontsize=8, loc="lower left")

@@ -42,7 +42,7 @@ def judged_tables(folding: Tasks, chains: Tasks) -> dict[str, str]:
         "judged-pays": _pays(warm),
     }
     if len(warm) < len(folding):
-        made |= {"judged-cold": _cold(folding), "judged-curves": _curves(folding)}
+        made["judged-cold"] = _cold(folding)
     return made | ({"judged-antibodies": _antibodies(chains)} if chains else {})
 
 
@@ -221,33 +221,20 @@ def _repaid(found: Entry | None) -> str:
 
 
 def _cold(folding: Tasks) -> str:
-    shown = {ONE: "1", "planned 4": "4 planned", "planned 8": "8 planned",
-             "planned 16": "16 planned", SINGLY: "one at a time"}  # fmt: skip
+    """Write what the judge says and how designs differ, where all backbones were measured."""
+    shown = {ONE: "its own `design`", "distance 4": "apart in space, 4", SINGLY: "one at a time"}
     lines = []
     for temperature in (0.3, 0.1):
         for name, parts in at_temperature(folding, temperature).items():
-            ways = parts["ways"]
-            cells = [
-                f"{_score(ways[way])}, {ways[way]['variety']:.2f}" if way in ways else ""
-                for way in shown
-            ]
-            lines.append([f"{temperature:g}", _titled(name, parts), *cells])
-    return markdown(["T", "backbone", *shown.values()], lines, left=2)
-
-
-def _curves(folding: Tasks) -> str:
-    ways = {ONE: "its own `design`", "planned 4": "4 planned", "planned 8": "8 planned"}
-    lines = []
-    for temperature in (1.0, 0.7, 0.5, 0.3, 0.2, 0.1):
-        here = at_temperature(folding, temperature)
-        cells = []
-        for name in ("1ubi", "1ake"):
-            for way in ways:
-                entry = here.get(name, {}).get("ways", {}).get(way)
-                cells.append("" if entry is None else f"{_score(entry)}, {entry['variety']:.2f}")
-        lines.append([f"{temperature:g}", *cells])
-    heading = ["T", *(f"{name}, {way}" for name in ("1UBI", "1AKE") for way in ways.values())]
-    return markdown(heading, lines)
+            ways = [parts["ways"].get(way) for way in shown]
+            scores = [_score(one) for one in ways]
+            variety = ["" if one is None else f"{one['variety']:.2f}" for one in ways]
+            broken = [_kl(one) for one in ways[:2] if one is not None]
+            lines.append([f"{temperature:g}", name.upper(), *scores, *variety, *broken])
+    heading = ["T", "backbone", *(f"judge: {way}" for way in shown.values()),
+               *(f"differ: {way}" for way in shown.values()),
+               *(f"broken: {way}" for way in list(shown.values())[:2])]  # fmt: skip
+    return markdown(heading, lines, left=2)
 
 
 # ----- Antibodies ---------------------------------------------------------------------------
@@ -265,7 +252,7 @@ def _antibodies(chains: Tasks) -> str:
             lines.append(
                 [
                     name,
-                    _named(way, entry),
+                    "all at once" if way == ONE else _named(way, entry),
                     count(round(entry["evaluations"], 1)),
                     "" if entry.get("kl") is None else _kl(entry),
                     _score(entry, 2),
@@ -303,7 +290,8 @@ def _score(entry: Entry | None, digits: int = 1) -> str:
 
 def _kl(entry: Entry, least: Entry | None = None) -> str:
     if entry.get("kl") is None:
-        return "infinite"
+        median = entry.get("kl_median")
+        return "infinite" if median is None else f"infinite (median {median:.1f})"
     if entry["kl"] == 0:
         return "0"
     value, error = entry["kl"], entry["kl_se"] or 0.0
