@@ -7,13 +7,15 @@
     python benchmarks/backbones.py --device cuda --json FILE
     python benchmarks/backbones.py --draw FILE --figure FILE
     python benchmarks/backbones.py --quick --json FILE
+    python benchmarks/backbones.py --backbones 1ake --parts speed --at-once 16 --threads 2 ...
 
 The second finds the structures and makes the plans, on a processor, and keeps them beside the
 backbones (``NAME.plans.json``). The third prices them in commit order, the law that designs are
 drawn from, at temperatures 1 and 0.1, and times designs against ColabDesign (``designs/colab.py``,
 where it is) and the package's own sampler; it takes some minutes on one GPU. Nothing is left out:
 what could not be measured stands in the file as a failure, and the program then ends with 1.
-Everything is written after every measurement, and a file of the same settings is continued.
+Everything is written after every measurement, and a file of the same settings is continued. The
+last times two processor cores: only ratios count there.
 """
 
 from __future__ import annotations
@@ -213,6 +215,9 @@ def parse(words: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--prepare", action="store_true", help="only make plans, and keep them")
     parser.add_argument("--backbones", help="some of the twelve, or shipped ones")
     parser.add_argument("--parts", default=",".join(PARTS), help="some of them, in their order")
+    parser.add_argument("--at-once", help="numbers of sequences to time, separated by commas")
+    parser.add_argument("--repeats", type=int, help="how often each is timed; the best counts")
+    parser.add_argument("--threads", type=int, default=1, help="of a processor")
     parser.add_argument("--json", type=Path, help="write the measurements here, after each")
     parser.add_argument("--figure", type=Path, help="draw prices and rates here")
     parser.add_argument("--draw", type=Path, help="measure nothing: draw this file")
@@ -233,7 +238,11 @@ def run(options: argparse.Namespace) -> int:
     if unknown:
         raise ValueError(f"parts must be among {', '.join(PARTS)}; got {unknown[0]!r}")
     if torch.device(options.device).type == "cpu":
-        torch.set_num_threads(1)
+        torch.set_num_threads(options.threads)
+    if options.at_once:
+        sizes = replace(sizes, at_once=tuple(int(word) for word in options.at_once.split(",")))
+    if options.repeats:
+        sizes = replace(sizes, repeats=options.repeats)
     settings = asdict(replace(sizes, backbones=())) | {"device": device_name(options.device)}
     file = None if options.prepare else options.json
     record = Record(file, settings, backbone_claims, lambda line: print(line, flush=True))

@@ -20,6 +20,7 @@ import pages  # noqa: F401 - first: it says where the benchmarks are
 from _made import adopt
 from pages.antibodies import antibody_tables
 from pages.attack import attack_tables
+from pages.backbones import backbone_tables, backbone_values
 from pages.carried import carried_tables
 from pages.comparisons import comparison_tables
 from pages.denoisers import denoiser_tables, denoiser_values
@@ -52,6 +53,7 @@ def contents() -> tuple[dict[str, str], dict[str, Any]]:
         **scale_tables(sources["scale"]),
         **denoiser_tables(laws, mixtures),
         **protein_tables(sources["protein_speed"]["tasks"], sources["proteins"]["tasks"]),
+        **backbone_tables(sources["backbones"]["tasks"]),
         **antibody_tables(sources["antibodies"]["tasks"]),
         **carried_tables(sources),
         **attack_tables(sources["attack"]),
@@ -70,6 +72,7 @@ def contents() -> tuple[dict[str, str], dict[str, Any]]:
         "sizes": scale_values(sources["scale"]),
         "study": study_values(studies),
         "denoisers": denoiser_values(laws),
+        "twelve": backbone_values(sources["backbones"]["tasks"]),
         "designs": protein_values(sources["protein_speed"]["tasks"]),
         "judges": judged_values(sources["judged"]["tasks"]),
     }
@@ -92,7 +95,7 @@ def written() -> dict[Path, str]:
 def draw_figures() -> None:
     """Draw what comes from the files alone."""
     from denoisers.report import draw_figure as draw_denoisers
-    from designs.drawing import draw_proteins
+    from designs.drawing import draw_backbones, draw_proteins
     from designs.judged_drawing import draw_judged
     from pages.scale import draw_scale
     from rivals.drawing import draw_figure as draw_peers
@@ -106,6 +109,7 @@ def draw_figures() -> None:
     timed = {task: {"speed": p["speed"]} for task, p in sources["protein_speed"]["tasks"].items()}
     draw_proteins({t: prices.get(t, {}) | timed.get(t, {}) for t in prices | timed},
                   figures / "proteins.png")  # fmt: skip
+    draw_backbones(sources["backbones"]["tasks"], figures / "backbones.png")
     draw_scale(sources["scale"], figures / "scale.svg")
     draw_judged(sources["judged"]["tasks"], figures / "judged.png")
     draw_studies(read_studies(DOCS / "study"), DOCS / "study")

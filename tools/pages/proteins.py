@@ -10,7 +10,7 @@ from rivals.published import marked
 
 from pages.writing import count, markdown
 
-__all__ = ["protein_tables", "protein_values"]
+__all__ = ["WAYS", "is_above", "priced", "protein_tables", "protein_values", "rate"]
 
 Entry = Mapping[str, Any]
 Tasks = Mapping[str, Any]
@@ -76,8 +76,8 @@ def protein_values(timed: Tasks) -> dict[str, Any]:
 def _rates(task: Mapping[str, Any]) -> str:
     lines = []
     for name, (shown, price) in RATES.items():
-        broken = "0" if price is None else _plain(task["commit"][price])
-        rates = [_rate(entry[name]) for entry in task["speed"].values()]
+        broken = "0" if price is None else priced(task["commit"][price])
+        rates = [rate(entry[name]) for entry in task["speed"].values()]
         lines.append([shown, broken, *rates])
     heading = ["designs of 1AKE", "nats broken a design", *_sizes(task["speed"])]
     return markdown(heading, lines)
@@ -102,8 +102,9 @@ def _ratio(ratio: float) -> str:
     return f"{ratio:.1f}" if ratio >= 2 else f"{ratio:.2f}"
 
 
-def _rate(rate: float) -> str:
-    return count(round(rate)) if rate >= 10 else f"{rate:.1f}"
+def rate(value: float) -> str:
+    """Write sequences a second."""
+    return count(round(value)) if value >= 10 else f"{value:.1f}"
 
 
 def _prices(tasks: Mapping[str, Mapping[str, Entry]], budgets: Sequence[int], end: str) -> str:
@@ -113,7 +114,7 @@ def _prices(tasks: Mapping[str, Mapping[str, Entry]], budgets: Sequence[int], en
         for batches in budgets:
             row = [prices[f"{way} {batches}{end}"] for way in WAYS]
             least = min(row, key=lambda price: price["kl"])
-            cells = [_plain(price, is_bold=not _is_above(price, least)) for price in row]
+            cells = [priced(price, is_bold=not is_above(price, least)) for price in row]
             lines.append([TITLES[task], str(batches), *cells])
     return markdown(["", "batches", *WAYS.values()], lines)
 
@@ -129,7 +130,7 @@ def _samplers(tasks: Tasks) -> str:
                 price = parts["prices"][f"{DISTANCE} {batches} product"]
                 lines.append(
                     [TITLES[task], f"{WAYS[DISTANCE]}, {batches} batches", str(batches),
-                     _plain(price), "", "", ""]
+                     priced(price), "", "", ""]
                 )  # fmt: skip
     heading = [
         "", "sampler", "evaluations a design", "batch KL, nats", "log-likelihood a residue", "p",
@@ -146,19 +147,21 @@ def _named(name: str, entry: Entry) -> str:
 def _measured(entry: Entry) -> list[str]:
     return [
         count(round(entry["evaluations"], 1)),
-        "" if entry["kl"] is None else _plain(entry),
+        "" if entry["kl"] is None else priced(entry),
         f"{entry['log_likelihood']:.3f} ± {entry['log_likelihood_se']:.3f}",
         f"{entry['mmd_p']:.3f}",
         f"{entry['recovery']:.3f}",
     ]
 
 
-def _is_above(price: Entry, least: Entry) -> bool:
+def is_above(price: Entry, least: Entry) -> bool:
+    """Whether a price is above another by two errors of their difference."""
     apart = float(price["kl"] - least["kl"])
     return apart > 2 * math.hypot(price["kl_se"], least["kl_se"])
 
 
-def _plain(price: Entry, *, is_bold: bool = False) -> str:
+def priced(price: Entry, *, is_bold: bool = False) -> str:
+    """Write a price with its error."""
     if price["kl"] == 0:
         return "0"
     digits = 4 if price["kl"] < 0.01 else 3 if price["kl"] < 0.5 else 2
