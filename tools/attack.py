@@ -40,6 +40,10 @@ from soak_cases import AnsweringOracle
 import counterprobe as cp
 from counterprobe.threads import set_num_threads
 
+sys.path.append(str(Path(__file__).parents[1] / "benchmarks"))
+
+from _made import made_now
+
 # Nats between what the batches draw and the law, beyond which a structure is wrong.
 WRONG = 1e-3
 SEQUENCES = 8
@@ -332,7 +336,8 @@ def main() -> None:
             what = one["said"] if one["outcome"] == "failed" else f"silently wrong by {nats} nats"
             print(f"  --seed {chosen.seed} --only {one['law']}: {one['kind']}, {what}")
     if chosen.json is not None:
-        chosen.json.write_text(json.dumps(counted, indent=1) + "\n", encoding="utf-8")
+        written = {"made": [made_now()], **counted}
+        chosen.json.write_text(json.dumps(written, indent=1) + "\n", encoding="utf-8")
     sys.exit(0 if counted["is_kept"] else 1)
 
 

@@ -31,7 +31,7 @@ from pages.language import language_tables
 from pages.proteins import protein_tables, protein_values
 from pages.scale import scale_tables, scale_values
 from pages.sources import ROOT, read_sources, result_files
-from pages.strengths import planning_tables, soft_tables
+from pages.strengths import message_tables, planning_tables, soft_tables
 from pages.study import draw_studies, full_tables, read_studies, study_tables, study_values
 from pages.two_sample import two_sample_tables
 from rivals.report import tables as peer_tables
@@ -61,6 +61,7 @@ def contents() -> tuple[dict[str, str], dict[str, Any]]:
         **two_sample_tables(sources["two-sample"]),
         **planning_tables(sources["planning-prices"]),
         **soft_tables(sources["soft"]["figures"]),
+        **message_tables(sources["soft_messages"]),
         **language_tables(sources["language"]),
         **judged_tables(
             sources["judged"]["tasks"], sources.get("judged_antibodies", {}).get("tasks", {})

@@ -15,7 +15,8 @@ from pages.sources import ROOT, result_files
 # Pages all of whose tables of measurements come from files.
 COVERED = ("README.md", "docs/peers.md", "docs/samplers.md", "docs/study.md", "docs/compressed.md",
            "docs/quality.md", "docs/planning.md", "docs/soft.md", "docs/learned.md",
-           "docs/judged.md", "docs/trace.md", "docs/hostile.md", "docs/language.md")  # fmt: skip
+           "docs/judged.md", "docs/trace.md", "docs/hostile.md", "docs/language.md",
+           "docs/scale.md")  # fmt: skip
 FOUND = {"path": {"total": 1205, "kl": 0.0736, "kl_se": 0.003, "name": "punt", "none": None}}
 
 
@@ -55,6 +56,22 @@ def test_a_page_that_was_changed_by_hand_is_noticed(tmp_path, monkeypatch, capsy
     page.write_text(text.replace(mark, "<!--=denoisers/absent-->"), encoding="utf-8")
     assert tables.main(["--check"]) == 2
     assert "README.md: nothing at 'absent'" in capsys.readouterr().err
+
+
+def test_the_first_table_and_the_table_of_sizes_say_the_same():
+    """One law, one stream, two programs that count."""
+    sources = tables.read_sources()
+    names = {"compressed": "compressed", "punt": "punt", "sequential": "sequential",
+             "random-balanced, N/4 batches": "random-balanced"}  # fmt: skip
+    compared = 0
+    for row in sources["scale"]["rows"]:
+        if row["n"] != sources["peers-16384"]["n"] or row["sampler"] not in names:
+            continue
+        other = sources["peers-16384"][row["family"]].get(names[row["sampler"]])
+        if other is not None:
+            compared += 1
+            assert (row["submissions"], row["depth"]) == (other["total"], other["depth"])
+    assert compared >= 1
 
 
 # ----- Marks --------------------------------------------------------------------------------

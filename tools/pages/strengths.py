@@ -7,7 +7,7 @@ from typing import Any
 
 from pages.writing import markdown
 
-__all__ = ["planning_tables", "soft_tables"]
+__all__ = ["message_tables", "planning_tables", "soft_tables"]
 
 LAWS = {"path": "path", "tree": "binary tree", "stars": "eight stars of eight"}
 PROBES = (64, 128, 256)
@@ -33,6 +33,22 @@ def soft_tables(figures: Mapping[str, Any]) -> dict[str, str]:
         "explained",
     ]  # fmt: skip
     return {"soft": markdown(heading, lines)}
+
+
+def message_tables(measured: Mapping[str, Any]) -> dict[str, str]:
+    """Return the table of three readings of the same probes, by name."""
+    lines = []
+    for law, by_probes in measured["laws"].items():
+        for probes, ways in by_probes.items():
+            for way, one in ways.items():
+                counts = [f"{one[name]:.1f}" for name in ("ranked", "found", "declared")]
+                shown = [law, way, str(int(probes) + 1), f"{one['true']:.0f}"]
+                lines.append([*shown, *counts, f"{one['explained']:.2f}"])
+    heading = [
+        "denoiser", "masked sources", "evaluations", "true edges", "among the strongest pairs",
+        "among the declared", "declared", "explained",
+    ]  # fmt: skip
+    return {"soft-messages": markdown(heading, lines, left=2)}
 
 
 def planning_tables(measured: Mapping[str, Any]) -> dict[str, str]:

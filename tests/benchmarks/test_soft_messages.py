@@ -1,0 +1,46 @@
+"""Three readings of the same probes: today's is the library's, the others hold rows."""
+
+import numpy as np
+import soft_messages
+
+import counterprobe as cp
+from counterprobe.discovery.soft import SoftSettings, soft_screen
+from counterprobe.discovery.soft.readings import Readings
+
+SETTINGS = SoftSettings(probes=40, first=40)
+
+
+def law() -> cp.ForestLaw:
+    rng = np.random.default_rng(0)
+    edges = [(k, k + 1) for k in range(9)]
+    return cp.ForestLaw(
+        np.exp(rng.normal(size=(10, 4))), edges, np.exp(rng.normal(size=(9, 4, 4)))
+    )
+
+
+def test_reading_as_today_is_the_soft_screen():
+    decisions = cp.Streams.from_seed(1).decisions
+    screen = soft_messages.Screen(cp.Unmasking(law().oracle()), decisions, SETTINGS)
+    found = screen.in_every_way(40)
+    today = soft_screen(cp.Unmasking(law().oracle()), decisions, SETTINGS)
+    assert set(found) == set(soft_messages.WAYS)
+    assert np.array_equal(found["today"].strength, today.strength)
+    assert np.array_equal(found["today"].edges, today.edges)
+    assert not np.array_equal(found["instead"].strength, today.strength)
+    assert not np.array_equal(found["beside"].strength, today.strength)
+
+
+def test_a_masked_source_has_its_own_row():
+    run = cp.Unmasking(law().oracle())
+    screen = soft_messages.Screen(run, cp.Streams.from_seed(1).decisions, SETTINGS)
+    readings = Readings(screen.coordinates, screen.residual, screen.sources.num_levels)
+    screen._submit(readings, 40)
+    ways = {way: screen.columns(readings, way).reshape(40, 10, -1) for way in soft_messages.WAYS}
+    is_masked = readings.levels == readings.num_levels - 1
+    for columns in ways.values():  # what was shown is read as it was
+        assert np.array_equal(columns[~is_masked], ways["today"][~is_masked])
+    probe, s = readings.probe[3, 5], 3
+    row = np.exp(readings.logs[s, 5])[screen.sources.tokens[s]]
+    assert np.allclose(ways["instead"][probe, s], [*(row / row.sum())[1:], 0.0])
+    every = np.exp(readings.logs[s])[:, screen.sources.tokens[s]].mean(axis=0)
+    assert np.allclose(ways["beside"][probe, s], [*(row - every)[1:], 1.0], atol=1e-6)
