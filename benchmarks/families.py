@@ -26,14 +26,14 @@ import numpy as np
 from _results import run_program
 from designs.pricing import make_plans
 from designs.record import Entry, Record, Tasks, device_name, mean_row
-from designs.tasks import PEMBROLIZUMAB_HEAVY, TRASTUZUMAB_HEAVY, masked_at
+from designs.tasks import PEMBROLIZUMAB_HEAVY, TRASTUZUMAB_HEAVY
 
 import counterprobe as cp
 from counterprobe.evaluation import plan_kl
 from counterprobe.infilling import discover_over
 from counterprobe.infilling.carrying import carried, planned_here
 from counterprobe.infilling.task import make_task
-from counterprobe.models.proteins.antibody_numbering import imgt_numbers, positions_of
+from counterprobe.models.proteins.antibody_numbering import imgt_numbers
 from counterprobe.planning import Plan
 from counterprobe.samplers import Planned
 
@@ -87,15 +87,14 @@ QUICK = {
 }  # fmt: skip
 
 
-def masked(sequence: str, region: str) -> str:
-    """Mask the three loops of a chain, or a half of IMGT's numbers, the same for every chain."""
+def designed(sequence: str, region: str) -> dict[str, str]:
+    """Choose the three loops of a chain, or a half of IMGT's numbers, the same for every chain."""
     if region == "loops":
-        places = [positions_of(f"CDR-H{k}", sequence) for k in (1, 2, 3)]
-        return masked_at(sequence, np.concatenate(places).tolist())
+        return {"design": "CDR-H1,CDR-H2,CDR-H3"}
     numbers = np.random.default_rng(0).permutation(np.arange(1, 129))[:64]
     chosen = {f"H{number}" for number in numbers}
     names = imgt_numbers(sequence)
-    return masked_at(sequence, [k for k, name in enumerate(names) if name in chosen])
+    return {"design": ",".join(str(k + 1) for k, name in enumerate(names) if name in chosen)}
 
 
 class Family:
@@ -110,8 +109,14 @@ class Family:
         self.found = cache(self._found)
 
     def _found(self, *names: str) -> cp.SoftStructure:
-        texts = [masked(FAMILY[name], self.region) for name in names]
-        return discover_over(self.model, texts, probes=self.settings["probes"], seed=0)
+        texts = [FAMILY[name] for name in names]
+        return discover_over(
+            self.model,
+            texts,
+            probes=self.settings["probes"],
+            seed=0,
+            template_options=[designed(text, self.region) for text in texts],
+        )
 
     def plans(self, way: str, batches: int, task: Any, own: cp.SoftStructure) -> list[Plan]:
         """Make plans of one way, as ``infill`` makes them."""
@@ -130,7 +135,8 @@ class Family:
         wanted = [(way, batches) for batches in BATCHES for way in WAYS]
         if len(self.record.part(self.name, chain)) == len(wanted):
             return
-        task = make_task(self.model, masked(HELD_OUT[chain], self.region))
+        text = HELD_OUT[chain]
+        task = make_task(self.model, text, template_options=designed(text, self.region))
         own = cp.discover(
             task.probed,
             cp.Streams.from_seed(1),

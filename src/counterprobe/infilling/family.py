@@ -37,7 +37,7 @@ def discover_over(
     seed: int | Streams = 0,
     probes: int = 256,
     temperature: float = 1.0,
-    template_options: Mapping[str, Any] | None = None,
+    template_options: Mapping[str, Any] | Sequence[Mapping[str, Any]] | None = None,
     model_options: Mapping[str, Any] | None = None,
     progress: Callable[[Progress], None] | None = None,
 ) -> SoftStructure:
@@ -54,8 +54,12 @@ def discover_over(
     seed : int or Streams
     probes : int
         Of each text.
-    temperature, template_options, model_options
-        As in ``infill``, of each text: ``template_options={"design": "CDR-H3"}``.
+    temperature, model_options
+        As in ``infill``.
+    template_options : mapping or sequence of mappings, optional
+        As in ``infill``, for all texts or one for each: ``{"design": "CDR-H3"}``. Letters that are
+        to be designed are then known, and show where loops are; a text of which half is masked
+        is no longer recognised as an antibody.
     progress
         As in ``discover``.
 
@@ -78,9 +82,11 @@ def discover_over(
     known = as_model(model, model_options)
     if known is None:
         raise ValueError("model must be a name or a model, which reads several texts, no oracle")
+    if template_options is None or isinstance(template_options, Mapping):
+        template_options = [template_options or {}] * len(templates)
     tasks = [
-        make_task(known, one, temperature=temperature, template_options=template_options)
-        for one in templates
+        make_task(known, one, temperature=temperature, template_options=chosen)
+        for one, chosen in zip(templates, template_options, strict=True)
     ]
     streams = seed if isinstance(seed, Streams) else Streams.from_seed(seed)
     found = [

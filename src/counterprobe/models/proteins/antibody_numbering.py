@@ -20,6 +20,8 @@ __all__ = ["imgt_numbers", "is_region", "positions_of"]
 
 # Kappa and lambda chains are both called light.
 CHAINS = {"H": ("H",), "L": ("K", "L")}
+# How well a sequence without masks must align (immunum's own default), and any.
+CONFIDENCE, LEAST_CONFIDENCE = 0.5, 0.25
 REGIONS = ("FR1", "CDR1", "FR2", "CDR2", "FR3", "CDR3", "FR4")
 # Between two chains of one sequence.
 BREAK = "/"
@@ -148,7 +150,10 @@ def _domains(sequence: str) -> list[tuple[str, dict[str, tuple[int, int]]]]:
 def _read(sequence: str) -> list[tuple[Any, Any]]:
     """Return the numbers and the regions of every variable domain that is recognised."""
     immunum = load_extra("immunum", "antibodies", "a region of an antibody by its name")
-    reader = immunum.Annotator(chains=["H", "K", "L"], scheme="imgt")
     letters = re.sub(r"[^A-Za-z]", "X", sequence)
+    # Masks add nothing to how well a sequence aligns: as much less is asked for.
+    known = 1 - letters.upper().count("X") / max(1, len(letters))
+    least = max(LEAST_CONFIDENCE, CONFIDENCE * known)
+    reader = immunum.Annotator(chains=["H", "K", "L"], scheme="imgt", min_confidence=least)
     both = zip(reader.number_domains(letters), reader.segment_domains(letters), strict=True)
     return [(numbers, parts) for numbers, parts in both if numbers.error is None]
