@@ -1,8 +1,8 @@
 """Prices of plans beside what they break: promised, held out and true, at design temperatures.
 
     python benchmarks/plan_prices.py [--models proteinmpnn,frame2seq] [--backbones 1ubi,1ake]
-        [--temperatures 1,0.3,0.1] [--probes 256] [--plans 8] [--samples 64] [--device cpu]
-        [--json FILE]
+        [--temperatures 1,0.3,0.1] [--batches 4,8] [--probes 256] [--plans 4] [--samples 64]
+        [--device cpu] [--json FILE]
 
 For every model, backbone and temperature a structure is found twice: as the library does, which
 below temperature 1 reads rows of temperature 1 and divides strengths by the temperature
@@ -16,21 +16,22 @@ entry is written when it is known; a file is continued.
 from __future__ import annotations
 
 import argparse
+import json
 import sys
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from _results import plain, read_continued, run_program, write_results
+from _results import plain, run_program, write_results
 from designs.pricing import make_plans
 
 import counterprobe as cp
 from counterprobe.evaluation import plan_kl
 from counterprobe.oracles import Query, Reply, Wrapper
-from counterprobe.planning import make_plan
+from counterprobe.planning import price_of_batches
 from counterprobe.tempered import TemperedRows
 
 # Numbers of batches; an evaluation of Frame2seq is a full pass.
@@ -66,16 +67,8 @@ def priced(
     plans = make_plans(way, structure, batches, settings.plans, seed=settings.seed)
     found: dict[str, Any] = {"evaluations": np.mean([len(plan) for plan in plans])}
     if way == "planned":
-        promised = [
-            make_plan(
-                structure.strength,
-                positions=structure.residual,
-                batches=batches,
-                coverage=structure.coverage,
-                rng=np.random.default_rng(k),
-            ).estimated_kl
-            for k in range(settings.plans)
-        ]
+        strength = structure.strength
+        promised = [price_of_batches(strength, plan.batches) for plan in plans]
         found |= {
             "promised": np.mean(promised),
             "held_out": plans[0].estimated_kl,
@@ -98,7 +91,9 @@ def priced(
     return found | {"true": true.value, "true_se": true.standard_error}
 
 
-def measure(model: Any, name: str, temperature: float, settings: Settings) -> dict[str, Any]:
+def measure(
+    model: Any, name: str, temperature: float, counts: Sequence[int], settings: Settings
+) -> dict[str, Any]:
     """Return the prices of one model on one backbone at one temperature."""
     started = time.perf_counter()
     probed = model.oracle(temperature=temperature)
@@ -112,8 +107,8 @@ def measure(model: Any, name: str, temperature: float, settings: Settings) -> di
         kind: cp.discover(oracle, streams, mode="soft", probes=settings.probes)
         for kind, oracle in oracles.items()
     }
-    found: dict[str, Any] = {"length": probed.length, "batches": {}}
-    for batches in BATCHES[name]:
+    found: dict[str, Any] = {"length": probed.length, **asdict(settings), "batches": {}}
+    for batches in counts:
         here = {
             kind: priced(drawn, structure, "planned", batches, settings)
             for kind, structure in structures.items()
@@ -130,8 +125,9 @@ def parsed(words: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--models", default="proteinmpnn,frame2seq")
     parser.add_argument("--backbones", default="1ubi,1ake")
     parser.add_argument("--temperatures", default="1,0.3,0.1")
+    parser.add_argument("--batches", help="numbers of batches in place of those of the model")
     parser.add_argument("--probes", type=int, default=256)
-    parser.add_argument("--plans", type=int, default=8)
+    parser.add_argument("--plans", type=int, default=4)
     parser.add_argument("--samples", type=int, default=64)
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--json", type=Path, default=None)
@@ -141,21 +137,24 @@ def parsed(words: Sequence[str] | None) -> argparse.Namespace:
 def run(args: argparse.Namespace) -> int:
     """Measure everything that a file does not have yet."""
     settings = Settings(args.probes, args.plans, args.samples, 0)
-    said = {"probes": args.probes, "plans": args.plans, "samples": args.samples}
     measured: dict[str, Any] = {}
     if args.json is not None and args.json.is_file():
-        measured = read_continued(args.json, said, "prices")
+        measured = json.loads(args.json.read_text())["prices"]
     for name in args.models.split(","):
         for backbone in args.backbones.split(","):
             here = measured.setdefault(name, {}).setdefault(backbone, {})
             wanted = [t for t in args.temperatures.split(",") if t not in here]
             if not wanted:
                 continue
+            counts = BATCHES[name]
+            if args.batches is not None:
+                counts = tuple(int(word) for word in args.batches.split(","))
             model = cp.models.load(name, backbone=backbone, device=args.device)
             for temperature in wanted:
-                here[temperature] = plain(measure(model, name, float(temperature), settings))
+                found = measure(model, name, float(temperature), counts, settings)
+                here[temperature] = plain(found)
                 print(name, backbone, temperature, here[temperature], flush=True)
-                write_results(args.json, {"settings": said, "prices": measured})
+                write_results(args.json, {"prices": measured})
     return 0
 
 

@@ -62,6 +62,10 @@ class Halves:
         outweighs them; and squared standard errors.
     is_selected : ndarray of bool, shape (2, n (n - 1) / 2)
         Whether a readout selected the pair in that half.
+    temperature : float
+        That strengths, estimated at temperature 1, were divided by. Searches and what goes through
+        masked positions are of temperature 1: a search with divided strengths, of which many are
+        beyond what walks may carry, finds worse plans.
     """
 
     positions: IntArray
@@ -69,6 +73,7 @@ class Halves:
     strength: FloatArray
     variance: FloatArray
     is_selected: BoolArray
+    temperature: float = 1.0
     prices: dict[object, HeldOut] = field(default_factory=dict, repr=False)
 
     def __post_init__(self) -> None:
@@ -77,9 +82,12 @@ class Halves:
             array.setflags(write=False)
 
     def searched(self, half: int) -> FloatArray:
-        """Return what a search may read of one half: selected pairs, shape ``(N, N)``."""
+        """Return what a search may read of one half, shape ``(N, N)``.
+
+        Selected pairs, at temperature 1.
+        """
         kept = np.where(self.is_selected[half], np.maximum(self.strength[half], 0.0), 0.0)
-        return self._matrix(kept)
+        return self.temperature * self._matrix(kept)
 
     def price(
         self, batches: Sequence[IntArray], half: int, *, settled: BoolArray | None = None
@@ -111,7 +119,7 @@ class Halves:
             inside = sum(float(known.direct[np.ix_(part, part)].sum()) / 2 for part in rows)
             carried = float(batch_prices(known, rows).sum()) - inside
             # Batches break no more than all pairs hold.
-            direct += min(carried, max(0.0, known.total - inside))
+            direct += min(carried, max(0.0, known.total - inside)) / self.temperature
         return HeldOut(direct, math.sqrt(squares))
 
     def mean_price(self, batches: Sequence[IntArray]) -> HeldOut:
@@ -148,6 +156,7 @@ class Halves:
             moved(self.strength),
             moved(self.variance),
             moved(self.is_selected),
+            self.temperature,
         )
 
     def _matrix(self, values: FloatArray) -> FloatArray:

@@ -134,17 +134,25 @@ def honest_plan(
     where = check_positions(positions, halves.length)
     if target_kl is not None:
         batches = _fewest(halves, where, target_kl, **request)
+    # Searched at temperature 1, and priced at that of the model.
+    unit = halves.temperature
     plan = make_plan(
-        strength,
+        unit * np.asarray(strength),
         positions=where,
         batches=batches,
-        information_budget=information_budget,
+        information_budget=None if information_budget is None else unit * information_budget,
+        method=method,
+        coverage=None if coverage is None else coverage.times(unit),
         rng=rng,
-        **request,
     )
     price = held_out_price(halves, where, batches or len(plan), **request)
     return replace(
-        plan, estimated_kl=max(0.0, price.nats), estimated_kl_se=price.error, is_held_out=True
+        plan,
+        estimated_kl=max(0.0, price.nats),
+        estimated_kl_se=price.error,
+        dropped=plan.dropped / unit,
+        uncovered=plan.uncovered / unit,
+        is_held_out=True,
     )
 
 
@@ -194,7 +202,7 @@ def _crossed(
         positions=positions,
         batches=batches,
         method=method,
-        coverage=coverage,
+        coverage=None if coverage is None else coverage.times(halves.temperature),
         rng=keyed_generator(0, "held-out price", batches, half),
     )
     settled = _settled(searched) if plan.method == "layers" else None

@@ -56,6 +56,10 @@ class Coverage:
         """
         return cls(moved * (1 - explained), (most_moved <= STILL) | (explained >= MOSTLY))
 
+    def times(self, scale: float) -> Coverage:
+        """Return it with movement in other units."""
+        return Coverage(self.unexplained * scale, self.is_trusted)
+
     def uncovered(self, batches: Iterable[IntArray]) -> float:
         """Return what positions that share a batch may break beyond pairs, in nats.
 

@@ -73,6 +73,11 @@ def test_below_temperature_1_strengths_are_those_of_temperature_1_divided():
     assert np.allclose(cold.half_strength, plain.half_strength / TEMPERATURE)
     assert np.allclose(cold.half_variance, plain.half_variance / TEMPERATURE**2)
     assert cold.about["temperature"] == TEMPERATURE and "temperature" not in plain.about
+    # Plans are those of temperature 1, at another price.
+    here, there = (cp.planning.plan_for(one, batches=3, seed=4) for one in (plain, cold))
+    assert [b.tolist() for b in here.batches] == [b.tolist() for b in there.batches]
+    assert there.estimated_kl == pytest.approx(here.estimated_kl / TEMPERATURE)
+    assert there.uncovered == pytest.approx(here.uncovered / TEMPERATURE)
     # What the oracle is recognised by are its own rows.
     assert cp.discovery.check_oracle(cold, CoolLaw([chain(5)] * 2)).total
     with pytest.raises(StructureError):

@@ -235,7 +235,12 @@ class SoftScreen:
             return None
         found = half_strengths(readings, self.sources, self.settings, is_first, self.run.length)
         scale = self._scale
-        return replace(found, strength=found.strength * scale, variance=found.variance * scale**2)
+        return replace(
+            found,
+            strength=found.strength * scale,
+            variance=found.variance * scale**2,
+            temperature=1 / scale,
+        )
 
     def _spread_out(self, values: FloatArray) -> FloatArray:
         """Return values of pairs of residual positions as values of all pairs."""

@@ -177,6 +177,7 @@ class SoftStructure(Found):
             strength=self.half_strength.astype(np.float64),
             variance=self.half_variance.astype(np.float64),
             is_selected=self.half_selected,
+            temperature=min(1.0, self.about.get("temperature", 1.0)),
         )
 
     @property
@@ -393,6 +394,9 @@ def _finished(header: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> dict[s
         refuse(f"explained must be at most 1, got {np.nanmax(arrays['explained'])}")
     _check_pairs(arrays)
     _check_halves(arrays)
+    found_at = header["about"].get("temperature", 1.0) if type(header["about"]) is dict else 1.0
+    if type(found_at) not in (int, float) or not 0 < found_at < math.inf:
+        refuse(f"about.temperature must be positive, got {found_at!r}")
     values: Mapping[str, Any] = {name: header[name] for name in VALUES}
     return {**arrays, **values, "ledger": checked_ledger(header)}
 
