@@ -5,7 +5,9 @@
     python tools/notebooks.py --check         # compare with what is kept, write nothing
 
 Kept are sources and outputs, nothing that changes from run to run: no times, no counters of the
-kernel, no standard error. Numbers count as the same within a thousandth.
+kernel, no standard error. Numbers count as the same within a thousandth; those of learned models
+within a tenth, since their rows differ in the last bits between machines, and a draw that flips
+moves a measured price within its error.
 """
 
 from __future__ import annotations
@@ -22,7 +24,8 @@ from nbclient import NotebookClient
 
 FOLDER = Path(__file__).parents[1] / "docs" / "notebooks"
 SECONDS = 900
-CLOSE = 1e-3
+CLOSE, LEARNED_CLOSE = 1e-3, 0.1
+LEARNED = ("03", "04")
 NUMBER = re.compile(r"(?<![\w.])[-+]?\d[\d,]*\.?\d*(?:e[-+]?\d+)?", re.I)
 
 
@@ -75,7 +78,7 @@ def shown(book: Any) -> list[str]:
     return texts
 
 
-def differences(kept: Sequence[str], new: Sequence[str]) -> list[str]:
+def differences(kept: Sequence[str], new: Sequence[str], close: float = CLOSE) -> list[str]:
     """Say where two runs show something else: other words, or numbers further apart.
 
     Examples
@@ -94,7 +97,7 @@ def differences(kept: Sequence[str], new: Sequence[str]) -> list[str]:
             continue
         for old, one in zip(NUMBER.findall(before), NUMBER.findall(after), strict=True):
             x, y = (float(text.replace(",", "")) for text in (old, one))
-            if abs(x - y) > CLOSE * max(abs(x), abs(y)):
+            if abs(x - y) > close * max(abs(x), abs(y)):
                 found.append(f"cell {k} shows {one} where {old} is kept")
     return found
 
@@ -109,7 +112,8 @@ def main(words: Sequence[str] | None = None) -> int:
     for file in notebooks(asked.only):
         book = executed(file)
         if asked.check:
-            wrong = differences(shown(nbformat.read(file, as_version=4)), shown(book))
+            close = LEARNED_CLOSE if file.name.startswith(LEARNED) else CLOSE
+            wrong = differences(shown(nbformat.read(file, as_version=4)), shown(book), close)
             failed += len(wrong)
             for line in wrong:
                 print(f"{file.name}: {line}")
