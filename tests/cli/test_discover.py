@@ -1,9 +1,6 @@
 """``counterprobe discover``: what it finds, keeps and draws, and what it refuses."""
 
 import json
-import signal
-import subprocess
-import sys
 from functools import partial
 
 import numpy as np
@@ -14,6 +11,7 @@ import counterprobe as cp
 import counterprobe.cli.discover as module
 from counterprobe.discovery import load_structure
 from counterprobe.models import TorchOracle
+from interrupted_program import interrupted
 
 MODEL = ("--model", "sapiens-heavy", "--device", "cpu")
 SEQUENCE = "EVQLVXXSGGXX"
@@ -209,11 +207,10 @@ def test_settings_that_a_screen_does_not_have_are_refused(arguments, message):
 
 # The command line, standing still at the end of the stage of probes that its first word counts.
 STANDING_STILL = """
-import os, signal, sys, time
+import sys, time
 from counterprobe.cli.main import main
 from counterprobe.run.unmasking import Unmasking
 
-signal.signal(signal.SIGINT, signal.default_int_handler)  # a background shell may ignore it
 plain, left = Unmasking.stage, [int(sys.argv.pop(1))]
 
 def stage(run, requests, consume):
@@ -228,33 +225,16 @@ sys.exit(main())
 """
 
 
-def interrupted(stage: int, *words: object) -> str:
-    """Send a real SIGINT to a command that stands still; return what it said at its end."""
-    command = [sys.executable, "-c", STANDING_STILL, str(stage), *map(str, words)]
-    running = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    try:
-        for line in running.stderr:
-            if "standing still" in line:
-                break
-        else:
-            pytest.fail("the command ended before it was interrupted")
-        running.send_signal(signal.SIGINT)
-        output, errors = running.communicate(timeout=120)
-    finally:
-        running.kill()
-        running.wait()
-    assert running.returncode == 130
-    assert "Traceback" not in errors and output == ""
-    return errors.strip().splitlines()[-1]
-
-
 @pytest.mark.parametrize("method", ["exact", "soft"])
 def test_what_was_found_before_ctrl_c_is_kept(tmp_path, method):
     file, log = tmp_path / "found.npz", tmp_path / "found.log"
     words = ["--family", "path", "--n", 300, "--target-seed", 196, "--mode", method]
     words += ["--probes", 256, "--n", 40] if method == "soft" else []
     words += ["--out", file, "--checkpoint", log]
-    said = interrupted(4 if method == "exact" else 2, "discover", *words)
+    stage = 4 if method == "exact" else 2
+    said = interrupted(
+        STANDING_STILL, stage, "discover", *words, when=lambda line: "standing" in line
+    )
     assert said.startswith("counterprobe: interrupted")
     assert f"what was found is in {file}" in said and "repeat the command" in said
     found = load_structure(file)

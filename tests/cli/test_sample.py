@@ -2,7 +2,6 @@
 
 import json
 import re
-import signal
 import subprocess
 import sys
 from functools import partial
@@ -14,6 +13,7 @@ import command_line
 import counterprobe as cp
 from counterprobe.evaluation import batch_kl
 from counterprobe.samplers import SAMPLERS, RandomBalanced
+from interrupted_program import interrupted
 
 # What the record of one run has at least, and of which type.
 FIELDS = {
@@ -297,31 +297,12 @@ def test_a_crash_is_exit_code_one_without_a_traceback(monkeypatch):
 
 
 def test_an_interrupted_run_is_exit_code_130(tmp_path):
-    # A background shell may have left SIGINT ignored, hence the first line.
-    program = f"import signal; signal.signal(2, signal.default_int_handler); {PROGRAM}"
-    file = tmp_path / "run.json"
-    arguments = ["sample", "--n", "60000", "--set", "order=confidence", "--json", str(file)]
-    running = subprocess.Popen(
-        [sys.executable, "-c", program, *arguments, "--verbose"],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    try:
-        for line in running.stderr:
-            if "commit: " in line and "total 20" in line:
-                break
-        else:
-            pytest.fail("the run ended before it was interrupted")
-        running.send_signal(signal.SIGINT)
-        output, errors = running.communicate(timeout=120)
-    finally:
-        running.kill()
-        running.wait()
-    assert running.returncode == 130
-    assert errors.strip().splitlines()[-1] == "counterprobe: interrupted"
-    assert "Traceback" not in errors
-    assert output == ""
+    words = ("--n", 60000, "--set", "order=confidence", "--json", tmp_path / "run.json")
+    said = interrupted(
+        PROGRAM, "sample", *words, "--verbose",
+        when=lambda line: "commit: " in line and "total 20" in line,
+    )  # fmt: skip
+    assert said == "counterprobe: interrupted"
     assert list(tmp_path.iterdir()) == []
 
 
