@@ -134,7 +134,7 @@ PROCESSOR = replace(
     priced={32: 12},
     adaptive=Effort(12, 12),
     singly={700: 8},
-    chains={"designs": 16, "priced": 16, "singly": 8, "orders": 1},
+    chains={"designs": 16, "priced": 16, "singly": 24, "orders": 1},
 )
 # A minute or two on a processor: the first residues of ubiquitin, one antibody.
 QUICK = Sizes(

@@ -64,7 +64,7 @@ def contents() -> tuple[dict[str, str], dict[str, Any]]:
         **message_tables(sources["soft_messages"]),
         **language_tables(sources["language"]),
         **judged_tables(
-            sources["judged"]["tasks"], sources.get("judged_antibodies", {}).get("tasks", {})
+            *(sources[name]["tasks"] for name in ("judged", "judged_antibodies", "judged_rules"))
         ),
     }
     values = {

@@ -22,23 +22,26 @@ WAYS = {
     "random": "random",
 }  # fmt: skip
 BATCHES = (2, 4, 8, 16, 32)
+# Backbones whose every way is listed.
+DETAILED = ("1vii", "1ubi", "1ake")
 # Ways whose means over backbones are quoted.
 COMPARED = (ONE, *(f"{way} {n}" for n in BATCHES for way in WAYS), SINGLY)
 
 
-def judged_tables(folding: Tasks, chains: Tasks) -> dict[str, str]:
+def judged_tables(folding: Tasks, chains: Tasks, rules: Tasks) -> dict[str, str]:
     """Return the tables by name.
 
     Parameters
     ----------
-    folding, chains : mapping
-        Tasks of ``judged.json`` and of ``judged_antibodies.json``.
+    folding, chains, rules : mapping
+        Tasks of ``judged.json``, of ``judged_antibodies.json`` and of ``judged_rules.json``: the
+        last were measured on a processor, so that their rates are not shown.
     """
     warm = at_temperature(folding, 1)
     made = {
         "judged-broken": _broken(warm),
         "judged-scores": _scores(warm),
-        "judged-rules": _rules({name: warm[name] for name in ("1ubi", "1ake") if name in warm}),
+        "judged-rules": _rules(warm, at_temperature(rules, 1)),
         "judged-pays": _pays(warm),
     }
     if len(warm) < len(folding):
@@ -168,11 +171,15 @@ def _scores(tasks: Mapping[str, Any]) -> str:
     return markdown(["backbone", *shown.values(), "natural"], lines)
 
 
-def _rules(tasks: Mapping[str, Any]) -> str:
+def _rules(tasks: Mapping[str, Any], rules: Mapping[str, Any]) -> str:
     lines = []
-    for name, parts in tasks.items():
-        ways = sorted(parts["ways"].items(), key=lambda one: one[1]["evaluations"])
-        for key, entry in ways:
+    for name in (one for one in DETAILED if one in tasks):
+        beside = {
+            key: {**entry, "alone": False}
+            for key, entry in rules.get(name, {}).get("ways", {}).items()
+        }
+        ways = {**tasks[name]["ways"], **beside}
+        for key, entry in sorted(ways.items(), key=lambda one: one[1]["evaluations"]):
             rate = entry["designs a second"] if entry.get("alone") else None
             lines.append(
                 [
@@ -183,7 +190,7 @@ def _rules(tasks: Mapping[str, Any]) -> str:
                     _score(entry),
                     f"{entry['recovery']:.3f}",
                     f"{entry['variety']:.2f}",
-                    "any number" if key == ONE else "" if rate is None else f"{rate:.3g}",
+                    "any number" if key == ONE else "" if rate is None else _rate(rate),
                     count(entry["designs"]),
                 ]
             )
@@ -270,6 +277,10 @@ def _antibodies(chains: Tasks) -> str:
 def _titled(name: str, parts: Mapping[str, Any]) -> str:
     used = parts.get("structure", {}).get("used")
     return name.upper() if used is None else f"{name.upper()}, {used['masked']}"
+
+
+def _rate(rate: float) -> str:
+    return count(round(rate)) if rate >= 10 else f"{rate:.1f}"
 
 
 def _named(key: str, entry: Entry) -> str:
