@@ -293,3 +293,11 @@ def test_a_plain_torch_oracle_refuses_tied_positions(heavy):
         models.TorchOracle(heavy.network, heavy.template("XXX", tied="1=2"))
     with pytest.raises(ValueError, match="row_error must lie in"):
         heavy.oracle(heavy.template("XXX", tied="1=2"), row_error=2.0)
+
+
+def test_what_is_known_to_be_moved_is_the_least_row_error_that_is_measured(heavy):
+    template = heavy.template("EVQXXXXX", tied="4=6")
+    apart = heavy.oracle(template.untied(), row_error=0.0)
+    assert TiedOracle(apart, template, moved=0.25).row_error == 0.25
+    assert TiedOracle(apart, template).row_error < 1e-4
+    assert TiedOracle(apart, template, row_error=0.01, moved=0.25).row_error == 0.01

@@ -15,8 +15,8 @@ from pages.sources import ROOT, result_files
 # Pages all of whose tables of measurements come from files.
 COVERED = ("README.md", "docs/peers.md", "docs/samplers.md", "docs/study.md", "docs/compressed.md",
            "docs/quality.md", "docs/planning.md", "docs/soft.md", "docs/learned.md",
-           "docs/judged.md", "docs/trace.md", "docs/hostile.md", "docs/language.md",
-           "docs/scale.md")  # fmt: skip
+           "docs/judged.md", "docs/backbones.md", "docs/trace.md", "docs/hostile.md",
+           "docs/language.md", "docs/scale.md")  # fmt: skip
 FOUND = {"path": {"total": 1205, "kl": 0.0736, "kl_se": 0.003, "name": "punt", "none": None}}
 
 
