@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -72,6 +73,8 @@ def formulas() -> dict[str, Any]:
         "matching": {
             "first_batch": first_batch(16384, 3),
             "any_rule": least_probes(16384, 3, BUDGET),
+            "batches": math.comb(40, 18) / (math.comb(32, 14) * math.comb(4, 2) ** 2),
+            "alike": 8192 / math.comb(32, 14),
             "bits_a_pair": reply_bits(16384, 3) / 8192,
             "random_probes": least_random_probes(16384, 3, MASK_RATE),
             "best_random_probes": min(
