@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -22,6 +24,14 @@ FENCE = re.compile(r"^ *```(\S*)\n(.*?)^ *```", re.DOTALL | re.MULTILINE)
 def name_of_page(page: Path) -> str:
     """Return a page's name from the root of the repository."""
     return str(page.relative_to(ROOT))
+
+
+def build_site(folder: Path) -> Path:
+    """Build the documentation site as ``make docs`` does, and return its folder."""
+    command = [sys.executable, str(ROOT / "tools/website/build.py"), "--out", str(folder)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return folder
 
 
 @dataclass(frozen=True)

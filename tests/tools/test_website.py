@@ -4,10 +4,12 @@ import inspect
 import sys
 
 import pytest
-from website.build import build, outside_resources
+from website.build import outside_resources
 from website.formulas import formula
 from website.places import PLACES, described, name_of, object_named, public_names
 from website.reference import GROUPS, commands_page
+
+from printed_pages import build_site
 
 
 @pytest.mark.parametrize("place", PLACES)
@@ -69,7 +71,7 @@ def test_what_would_be_fetched_is_found(tmp_path):
 
 @pytest.mark.slow
 def test_the_site_builds_without_a_warning_and_needs_no_network(tmp_path):
-    assert build(tmp_path / "site") == 0
+    build_site(tmp_path / "site")
     pages = {str(page.relative_to(tmp_path / "site")) for page in tmp_path.rglob("*.html")}
     assert {"index.html", "choose.html", "start/protein.html", "reference/commands.html"} <= pages
     front = (tmp_path / "site" / "theory.html").read_text(encoding="utf-8")
