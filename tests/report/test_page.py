@@ -89,6 +89,17 @@ def test_a_soft_structure_shows_strengths_in_the_order_of_its_edges():
     np.testing.assert_array_equal(found.edge_weights, strength[tuple(found.edges.T)])
 
 
+def test_advice_shows_what_to_use_and_every_price_that_was_measured():
+    law = cp.families.path(length=10, target_seed=3)
+    found = cp.discover(law.oracle(), cp.Streams.from_seed(1), mode="soft", probes=48)
+    advice = cp.evaluation.advise(law.oracle(), found, 100, max_evaluations=400, seed=1)
+    html = advice._repr_html_()
+    assert '<p class="decision">For 100 sequences at 0.1 nats each: use ' in html
+    assert advice.table.prices
+    for price in advice.table.prices:
+        assert price.cell.replace("<", "&lt;") in html
+
+
 def test_a_plan_shows_its_price_and_the_sizes_of_its_batches():
     plan = cp.planning.spread_plan(np.arange(12), 3, np.random.default_rng(1), 12)
     html = plan._repr_html_()

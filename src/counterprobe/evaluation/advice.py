@@ -25,6 +25,7 @@ from counterprobe.evaluation.chain_rule_kl import ChainRuleKL, samples_for
 from counterprobe.evaluation.prices import BudgetedOracle, Price, PriceTable, Pricing, Spent
 from counterprobe.oracles import Oracle
 from counterprobe.progress import budget_progress
+from counterprobe.report import Note, Section, Shown
 from counterprobe.run.ledger import Ledger
 
 __all__ = ["MAX_EVALUATIONS", "MAX_SECONDS", "Advice", "Option", "advise", "first_look"]
@@ -85,7 +86,7 @@ class Option:
 
 
 @dataclass(frozen=True, slots=True)
-class Advice:
+class Advice(Shown):
     """What to use for so many sequences at so much broken dependence.
 
     Attributes
@@ -135,6 +136,11 @@ class Advice:
         if self.stopped:
             lines.append(f"Stopped early: {self.stopped}; what is said was measured by then.")
         return "\n".join(lines)
+
+    def sections(self) -> list[Section]:
+        """Return what a display or a page of it shows: what to use, and all that was measured."""
+        decided = Note(str(self), is_decision=True)
+        return [decided, *(self.table.sections() if self.table.prices else [])]
 
     def _use(self) -> str:
         best = self.best

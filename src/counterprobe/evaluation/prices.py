@@ -25,6 +25,7 @@ from counterprobe.evaluation.chain_rule import AT_ONCE, plan_kl
 from counterprobe.evaluation.chain_rule_kl import ChainRuleKL
 from counterprobe.oracles import Oracle, Query, Reply, Wrapper
 from counterprobe.planning import Plan, distance_plan, plan_for, random_plan, spread_plan
+from counterprobe.report import Section, Shown, Table
 from counterprobe.run.ledger import Ledger
 from counterprobe.streams import Streams, keyed_generator
 
@@ -112,7 +113,7 @@ class Price:
 
 
 @dataclass(frozen=True, slots=True)
-class PriceTable:
+class PriceTable(Shown):
     """Prices of several ways at several numbers of batches.
 
     Attributes
@@ -162,6 +163,11 @@ class PriceTable:
             f"holds if no sample breaks more than {most:.3g} nats in contexts that no sample "
             f"met.{left}"
         )
+
+    def sections(self) -> list[Section]:
+        """Return what a display or a page of it shows: the table."""
+        title = "batch KL of a sequence, nats, measured"
+        return [Table(title, ["batches", *self.ways], self.rows, [self.note])]
 
     def __str__(self) -> str:
         """Return a table: a row per number of batches, a column per way, and what is left out."""
