@@ -202,8 +202,8 @@ def run(options: argparse.Namespace) -> int:
     models = [
         cp.models.load(name, device=options.device) for name in settings["models"].split(",")
     ]
-    for region in settings["regions"].split(","):
-        for model in models:
+    for model in models:
+        for region in settings["regions"].split(","):
             family = Family(model, region, settings, record)
             with record.attempt(family.name):
                 for number, chain in enumerate(list(HELD_OUT)[: settings["chains"]]):
