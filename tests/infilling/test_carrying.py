@@ -79,7 +79,7 @@ def test_nothing_is_known_of_what_was_fixed_there(gated, crossed):
     ]
     assert [0] in alone
     drawn = infill(gated.oracle(), context((6, 0)), crossed, batches=4)
-    assert "it says nothing of 1 positions that were fixed there" in drawn.choice.why
+    assert "masked here and fixed there, so that it says nothing of them: 1" in drawn.choice.why
 
 
 def test_a_restricted_structure_is_saved_and_read_again(crossed, tmp_path):

@@ -246,7 +246,8 @@ def _priced(
     is_refused = mine.value > theirs.value
     chosen: Sampler = free if is_refused else rule
     kl, took = (theirs, free.batches) if is_refused else (mine, evaluations)
-    said = f"{took:.3g} evaluations a design in place of {len(masked)}, {_nats(kl)} broken here"
+    calls = "1 evaluation" if took == 1 else f"{took:.3g} evaluations"
+    said = f"{calls} a design in place of {len(masked)}, {_nats(kl)} broken here"
     if is_refused:
         said = (
             f"batches {apart}: {said}; a structure {_origin(here)} is refused, since its plans "
@@ -258,7 +259,7 @@ def _priced(
     said += f"; pricing both on {samples} sequences took {paid.total:,} evaluations"
     unknown = int(np.isnan(here.moved[masked]).sum())
     if unknown:
-        said += f"; it says nothing of {unknown} positions that were fixed there"
+        said += f"; masked here and fixed there, so that it says nothing of them: {unknown}"
     if target is not None and kl.value > target:
         said += f"; that is more than {target:g} nats: ask for more batches"
     prices = {
