@@ -41,7 +41,7 @@ def carried_tables(sources: Mapping[str, Any]) -> dict[str, str]:
         rows = sources["families"]["claims"]
         told = ["model, masked", "batches"]
         named = [[row["task"]] for row in rows]
-        tables["families"] = _table(rows, told, named, FAMILY, "family", "spread")
+        tables["antibody-families"] = _table(rows, told, named, FAMILY, "family", "spread")
     return tables
 
 
