@@ -23,7 +23,7 @@ def test_pages_fit_any_width_complain_of_nothing_and_are_searched(tmp_path, watc
         page.wait_for_function(LOADED)
         shown = page.evaluate("document.documentElement.scrollWidth")
         assert shown <= width, f"{name} is {shown} wide in {width}"
-    page = watch(site / "search.html").page
+    page = watch(site / "index.html").page
     page.goto((site / "search.html").as_uri() + "?q=batch_kl")
     page.wait_for_selector("ul.search li a")
     assert page.locator("ul.search li a").count() > 3

@@ -20,7 +20,7 @@ extensions = [
 source_suffix = {".md": "markdown", ".rst": "restructuredtext"}
 root_doc = "index"
 exclude_patterns = ["data/**"]
-templates_path: list[str] = []
+highlight_language = "none"
 
 myst_enable_extensions = ["deflist", "dollarmath", "fieldlist", "colon_fence"]
 myst_heading_anchors = 3

@@ -37,6 +37,8 @@ __all__ = [
     "Chunk",
     "ScreenRows",
     "ScreenSettings",
+    "chunks_of",
+    "diameters_exceed",
     "draw_colorings",
     "packed_screen",
     "probe_states",
