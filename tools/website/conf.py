@@ -42,6 +42,8 @@ maximum_signature_line_length = 88
 html_math_renderer = "mathml"
 html_theme = "furo"
 html_title = "counterprobe"
+# Summaries would be fetched, which a browser forbids to files.
+html_show_search_summary = False
 html_show_sphinx = False
 html_show_copyright = False
 html_copy_source = False
