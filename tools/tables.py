@@ -64,7 +64,9 @@ def contents() -> tuple[dict[str, str], dict[str, Any]]:
         **message_tables(sources["soft_messages"]),
         **language_tables(sources["language"]),
         **judged_tables(
-            *(sources[name]["tasks"] for name in ("judged", "judged_antibodies", "judged_rules"))
+            sources["judged"]["tasks"],
+            sources["judged_antibodies"]["tasks"],
+            sources["judged_rules"]["tasks"] | sources["judged_singly"]["tasks"],
         ),
     }
     values = {

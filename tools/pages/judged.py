@@ -34,8 +34,9 @@ def judged_tables(folding: Tasks, chains: Tasks, rules: Tasks) -> dict[str, str]
     Parameters
     ----------
     folding, chains, rules : mapping
-        Tasks of ``judged.json``, of ``judged_antibodies.json`` and of ``judged_rules.json``: the
-        last were measured on a processor, so that their rates are not shown.
+        Tasks of ``judged.json``, of ``judged_antibodies.json``, and of ``judged_rules.json`` and
+        ``judged_singly.json`` together: the last two were measured on a processor, so that their
+        rates are not shown.
     """
     warm = at_temperature(folding, 1)
     made = {
@@ -46,7 +47,7 @@ def judged_tables(folding: Tasks, chains: Tasks, rules: Tasks) -> dict[str, str]
     }
     if len(warm) < len(folding):
         made["judged-cold"] = _cold(folding)
-    return made | ({"judged-antibodies": _antibodies(chains)} if chains else {})
+    return made | ({"judged-antibodies": _antibodies(chains, rules)} if chains else {})
 
 
 def judged_values(folding: Tasks) -> dict[str, Any]:
@@ -247,13 +248,15 @@ def _cold(folding: Tasks) -> str:
 # ----- Antibodies ---------------------------------------------------------------------------
 
 
-def _antibodies(chains: Tasks) -> str:
+def _antibodies(chains: Tasks, beside: Tasks) -> str:
     shown = (ONE, "random 4", "spread 4", "planned 4", "random 8", "spread 8", "planned 8",
              "maskgit steps=8", "entropy-bounded gamma=10", SINGLY)  # fmt: skip
     lines = []
+    further = at_temperature(beside, 1)
     for name, parts in at_temperature(chains, 1).items():
+        ways = {**parts["ways"], **further.get(name, {}).get("ways", {})}
         for way in shown:
-            entry = parts["ways"].get(way)
+            entry = ways.get(way)
             if entry is None:
                 continue
             lines.append(
