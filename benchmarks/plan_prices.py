@@ -67,8 +67,10 @@ def priced(
     plans = make_plans(way, structure, batches, settings.plans, seed=settings.seed)
     found: dict[str, Any] = {"evaluations": np.mean([len(plan) for plan in plans])}
     if way == "planned":
-        strength = structure.strength
-        promised = [price_of_batches(strength, plan.batches) for plan in plans]
+        # As a search reads them, and back in nats of this temperature.
+        unit = structure.halves.temperature if structure.halves is not None else 1.0
+        strength = unit * structure.strength
+        promised = [price_of_batches(strength, plan.batches) / unit for plan in plans]
         found |= {
             "promised": np.mean(promised),
             "held_out": plans[0].estimated_kl,
