@@ -31,7 +31,7 @@ from pages.language import language_tables
 from pages.proteins import protein_tables, protein_values
 from pages.scale import scale_tables, scale_values
 from pages.sources import ROOT, read_sources, result_files
-from pages.strengths import message_tables, planning_tables, soft_tables
+from pages.strengths import message_tables, planning_tables, price_tables, soft_tables
 from pages.study import draw_studies, full_tables, read_studies, study_tables, study_values
 from pages.two_sample import two_sample_tables
 from rivals.report import tables as peer_tables
@@ -60,6 +60,7 @@ def contents() -> tuple[dict[str, str], dict[str, Any]]:
         **comparison_tables(sources["comparisons"]["comparisons"]),
         **two_sample_tables(sources["two-sample"]),
         **planning_tables(sources["planning-prices"]),
+        **price_tables(sources["plan_prices"]["prices"]),
         **soft_tables(sources["soft"]["figures"]),
         **message_tables(sources["soft_messages"]),
         **language_tables(sources["language"]),

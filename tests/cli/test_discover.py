@@ -72,7 +72,7 @@ def test_strengths_of_a_law_are_found_softly():
     assert record["total_strength"] == found.summary()["total_strength"]
     said = shown(*SOFT_PATH)
     assert said.startswith("path, soft positions masked 16")
-    assert "batches nats covered 2 " in said
+    assert "batches nats SE covered 2 " in said and "held-out" in said
 
 
 def test_a_model_is_probed_around_what_is_given(tmp_path):

@@ -7,7 +7,7 @@ from typing import Any
 
 from pages.writing import markdown
 
-__all__ = ["message_tables", "planning_tables", "soft_tables"]
+__all__ = ["message_tables", "planning_tables", "price_tables", "soft_tables"]
 
 LAWS = {"path": "path", "tree": "binary tree", "stars": "eight stars of eight"}
 PROBES = (64, 128, 256)
@@ -83,6 +83,42 @@ def planning_tables(measured: Mapping[str, Any]) -> dict[str, str]:
         "planning-forests": markdown(of_forests, forests),
         "planning-gaussian": markdown(of_gaussian, gaussian),
     }
+
+
+MODELS = {"proteinmpnn": "ProteinMPNN", "frame2seq": "Frame2seq"}
+READ = {"scaled": "temperature 1, divided", "rows": "that temperature"}
+
+
+def price_tables(measured: Mapping[str, Any]) -> dict[str, str]:
+    """Return the table of prices at design temperatures: promised, held out and true."""
+    lines = []
+    for model, shown in MODELS.items():
+        for backbone, temperatures in measured.get(model, {}).items():
+            for temperature in sorted(temperatures, key=float, reverse=True):
+                for batches, here in temperatures[temperature]["batches"].items():
+                    task = [f"{shown}, {backbone.upper()}", temperature, batches]
+                    lines += [
+                        [
+                            *task,
+                            READ[kind] if float(temperature) < 1 else "1",
+                            _nats(price["promised"]),
+                            f"{_nats(price['held_out'])} ± {_nats(price['held_out_se'])}",
+                            _nats(price["uncovered"]),
+                            f"{_nats(price['true'])} ± {_nats(price['true_se'])}",
+                            _nats(here["random"]["true"]),
+                        ]
+                        for kind, price in here.items()
+                        if kind in READ
+                    ]
+    heading = [
+        "model", "temperature", "batches", "rows read at", "promised", "held out", "not covered",
+        "true", "random, true",
+    ]  # fmt: skip
+    return {"plan-prices": markdown(heading, lines)}
+
+
+def _nats(value: float) -> str:
+    return f"{value:.{1 if value >= 9.95 else 2 if value >= 0.995 else 3}f}"
 
 
 def _broken(price: Mapping[str, float]) -> str:

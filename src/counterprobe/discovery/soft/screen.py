@@ -9,7 +9,7 @@ batches that double the total until the caller has enough.
 Below temperature 1 rows are all but decided, and the logs of what they rule out say nothing. There
 the rows of temperature 1 are read, which come with them, and strengths are divided by the
 temperature: on the models measured (docs/planning.md) that is near what batches break, and plans
-searched so break a half to a fifth of what those searched with the cold rows do.
+searched so break less than those searched with the cold rows.
 """
 
 from __future__ import annotations
