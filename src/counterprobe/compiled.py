@@ -3,7 +3,9 @@
 ``kernel`` compiles a function that allocates nothing. Turning off Numba's reference counting for
 it (``_nrt=False``) matters: in a loop with branches every array it touches would otherwise be
 counted up and down at each step, which made message passing five times slower. ``inlined`` is for
-the small steps that kernels share.
+the small steps that kernels share, each compiled once and made part of what calls it; ``spliced``
+for a step that has one caller, compiled only there. A kernel is compiled anew for every type of
+integer and every constant that another kernel calls it with.
 
 Numba takes longer to import than all else together, so that it waits for the first kernel that is
 called: until then a decorated function stands for its kernel (:class:`Waiting`), also where other
@@ -23,7 +25,7 @@ from contextlib import contextmanager
 from types import CodeType, FunctionType
 from typing import Any, TypeVar, cast
 
-__all__ = ["allocating_kernel", "inlined", "kernel", "on_compilation"]
+__all__ = ["allocating_kernel", "inlined", "kernel", "on_compilation", "spliced"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -42,7 +44,12 @@ def allocating_kernel(function: F) -> F:
 
 
 def inlined(function: F) -> F:
-    """Compile a small step into the kernels that call it."""
+    """Compile a small step that becomes part of the kernels that call it."""
+    return cast("F", Waiting(function, forceinline=True, error_model="numpy", _nrt=False))
+
+
+def spliced(function: F) -> F:
+    """Compile a step into the one kernel that calls it."""
     return cast("F", Waiting(function, inline="always", error_model="numpy", _nrt=False))
 
 

@@ -6,9 +6,16 @@ import numpy as np
 import pytest
 
 import counterprobe as cp
+from counterprobe import threads
+from counterprobe.discovery.compressed.peeling import blocks, graph, peeler, plain
 from counterprobe.discovery.compressed.peeling import clusters as fast
-from counterprobe.discovery.compressed.peeling import graph, peel, plain
-from counterprobe.discovery.compressed.peeling.board import READ, UNREAD, Board, log_tolerance
+from counterprobe.discovery.compressed.peeling.board import (
+    READ,
+    UNREAD,
+    Board,
+    Boards,
+    log_tolerance,
+)
 from counterprobe.discovery.compressed.peeling.decoder import Decoder, blind_chance, needed_reads
 from counterprobe.discovery.compressed.peeling.design import (
     MASK_RATE,
@@ -87,27 +94,63 @@ CASES = [(12, 3, 20, 0), (9, 2, 70, 1), (10, 4, 25, 2), (2, 3, 30, 3), (1, 3, 12
 @pytest.mark.parametrize(("length", "classes", "count", "seed"), CASES)
 def test_clusters_are_the_plain_ones(probed, length, classes, count, seed) -> None:
     board = probed(length, classes, count, seed)
-    into = fast.new_clusters(board.shown.shape[1], board.reading.shape[1])
+    into = fast.new_clusters(board.shown.shape[1])
     for i in range(length):
         number = fast.cluster(board, i, board.residual[i], into)
         expected = plain.clusters(board, i)
         assert number == len(expected)
-        groups = [
-            set(np.flatnonzero(into.label == c)) & set().union(*expected) for c in range(number)
-        ]
+        ends = np.cumsum(into.size[:number])
+        groups = np.split(into.probe[: ends[-1]], ends[:-1])
         assert sorted(map(sorted, groups)) == sorted(map(sorted, expected))
-        assert sorted(into.size[:number]) == sorted(map(len, expected))
+        size, probe = np.zeros((2, len(into.probe)), dtype=np.int16)
+        fast.arrange(number, into, probe, size)
+        groups = np.split(probe[: ends[-1]], np.cumsum(size[:number])[:-1])
+        assert sorted(map(sorted, groups)) == sorted(map(sorted, expected))
+        assert (np.diff((size[:number] == 1).astype(int)) >= 0).all()
         assert fast.equal_pairs(number, into) == sum(len(g) * (len(g) - 1) // 2 for g in expected)
 
 
 @pytest.mark.parametrize(("length", "classes", "count", "seed"), CASES)
 def test_candidates_are_the_plain_ones(probed, length, classes, count, seed) -> None:
     board = probed(length, classes, count, seed)
-    found, room = graph.new_graph(length, classes), graph.new_room(board)
+    room = graph.new_room(board)
+    probe, size = np.zeros((2, board.shown.shape[1]), dtype=np.int16)
     for i in range(length):
         number = fast.cluster(board, i, board.residual[i], room.mine)
-        count_found = peel.find_candidates(board, found, room, i, number, 16)
-        assert sorted(room.found[:count_found]) == plain.candidates(board, i)
+        fast.arrange(number, room.mine, probe, size)
+        blocks.keep_candidates(
+            board.displays[0], board.is_open[0], probe, size, number, room.lanes
+        )
+        found = [k for k in range(length) if k != i and blocks.is_set(room.lanes[:1], k)]
+        assert found == plain.candidates(board, i)
+
+
+@pytest.mark.parametrize(("length", "count"), [(700, 20), (70, 40), (3, 30), (8200, 24)])
+def test_positions_are_counted_in_blocks(length: int, count: int) -> None:
+    rng = np.random.default_rng(length)
+    shown = balanced_displays(count, np.tile(np.arange(3), (length, 1)), np.full(length, 3), rng)
+    boards = Boards(np.ones((length, 3), dtype=np.bool_), np.zeros(length, int), 1e-8, 0.45, 16)
+    boards.open(shown)
+    board = boards.board
+    for k in range(0, length, 3):
+        blocks.clear_bit(board.is_open, k)
+    room = graph.new_room(board)
+    pairs = np.array([rng.choice(count, 2, replace=False) for _ in range(15)], dtype=np.int16)
+    first, second = shown[pairs[:, 0]], shown[pairs[:, 1]]
+    score = ((first == second) & (first >= 0)).sum(axis=0)
+    for least in (1, 2, 5, 15):
+        wanted = np.flatnonzero((score >= least) & (np.arange(length) % 3 != 0))
+        found = []
+        for b in range(len(board.displays)):
+            blocks.count_alike(board.displays[b], board.is_open[b], pairs, 15, least, room.lanes)
+            base = 64 * b * room.lanes.shape[1]
+            here = [k for k in range(base, length) if k < base + 64 * room.lanes.shape[1]]
+            at = [k for k in here if blocks.is_set(room.lanes[:1], k - base)]
+            for k in at:
+                word, place = divmod(k - base, 64)
+                assert blocks.score_at(room.lanes, word, place) == score[k]
+            found += at
+        assert found == wanted.tolist()
 
 
 @pytest.mark.parametrize(("length", "classes", "count", "seed"), CASES[:4])
@@ -141,7 +184,7 @@ def test_scaling_leaves_absent_coordinates_out() -> None:
 @pytest.mark.parametrize("num_choices", [2, 3])
 @pytest.mark.parametrize("num_shown", [0, 2, 4])
 def test_the_chance_of_a_candidate_is_that_of_enumeration(sizes, num_choices, num_shown) -> None:
-    clusters = fast.new_clusters(len(sizes), 1)
+    clusters = fast.new_clusters(len(sizes))
     clusters.size[:] = sizes
     room = np.empty((num_choices + 1, sum(sizes) + 1))
     chance = fast.chance_of_candidate(
@@ -167,8 +210,30 @@ def test_the_chance_of_a_candidate_is_what_random_positions_show() -> None:
 
 def test_bits() -> None:
     for value in (1, 2, 3, 2**63, 2**64 - 1, 0x8000_0000_0001_0000):
-        assert fast.ones(np.uint64(value)) == bin(value).count("1")
-        assert fast.lowest(np.uint64(value)) == (value & -value).bit_length() - 1
+        assert blocks.ones(np.uint64(value)) == bin(value).count("1")
+        assert blocks.lowest(np.uint64(value)) == (value & -value).bit_length() - 1
+
+
+@pytest.mark.parametrize("family", ["path", "random-recursive-tree"])
+def test_what_is_found_does_not_depend_on_threads_or_on_looking_ahead(
+    monkeypatch: pytest.MonkeyPatch, family: str
+) -> None:
+    def found(num_threads: int, enough: int, ahead: int) -> tuple[bytes, bytes, int]:
+        monkeypatch.setattr(peeler, "num_threads", lambda: num_threads)
+        monkeypatch.setattr(peeler, "ENOUGH", enough)
+        monkeypatch.setattr(peeler, "AHEAD", ahead)
+        monkeypatch.setattr(threads, "_limit", [num_threads])
+        probing = Probing(random_law(edges, 400, 3, seed=5))
+        probing.solve()
+        decoder = probing.decoder
+        wishes = decoder.graph.wishes[: decoder.graph.totals[1]]
+        return decoder.edges.tobytes(), wishes.tobytes(), decoder.board.num_probes
+
+    edges = cp.families.build(family, 400, 196).edges
+    expected = found(1, 10**6, 64)
+    assert found(1, 64, 64) == expected
+    assert found(3, 64, 2048) == expected
+    assert found(2, 64, 128) == expected
 
 
 # ----- Design ---------------------------------------------------------------------------------

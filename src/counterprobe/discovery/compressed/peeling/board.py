@@ -3,7 +3,8 @@
 The *residual* of a position in a probe is its log-row, relative to the likeliest coordinate, less
 the messages of the neighbours that were found. A position whose residual is the same in every
 probe has no neighbour left to find. Everything lies position by position, so that the work on one
-position stays in the cache; what is shown is kept twice more as bits, by position and by probe.
+position stays in the cache; what is shown is kept twice more as bits, by position and by blocks of
+positions.
 """
 
 from __future__ import annotations
@@ -35,8 +36,10 @@ READ, UNREAD, GIVEN = -1, -2, -3
 VISIBLE = 1e-4
 # Rounding of log-ratios that went through some hundred subtractions.
 LOG_ROUNDING = 1e-8
-# Probes in a word of bits.
+# Bits in a word.
 WORD = 64
+# Words in a block of positions: what a block shows in every probe stays in the cache.
+BLOCK = 128
 
 Bits = NDArray[np.uint64]
 
@@ -77,9 +80,9 @@ class Board(NamedTuple):
         Probes in which a position shows a coordinate, one bit each.
     reading : ndarray of uint64, shape (N, W)
         Probes in which it is read.
-    displays : ndarray of uint64, shape (T, C + 1, L)
-        Positions that show a coordinate in a probe, one bit each; the last are those masked.
-    is_open : ndarray of uint64, shape (L,)
+    displays : ndarray of uint64, shape (B, T, C, L)
+        Positions that show a coordinate in a probe, one bit each, in B blocks of L words.
+    is_open : ndarray of uint64, shape (B, L)
         Positions whose residual is not constant.
     """
 
@@ -123,8 +126,8 @@ class Boards:
         num_choices = is_present.sum(axis=1)
         present = np.argsort(~is_present, axis=1, kind="stable")
         words, places = -(-capacity // WORD), -(-length // WORD)
-        is_open = np.zeros(places, dtype=np.uint64)
-        is_open[:] = packed(num_choices > 0)
+        size = min(places, BLOCK)
+        blocks = -(-places // size)
         self.board = Board(
             0,
             tolerance,
@@ -137,8 +140,8 @@ class Boards:
             num_choices.astype(np.int64),
             np.zeros((length, width, words), dtype=np.uint64),
             np.zeros((length, words), dtype=np.uint64),
-            np.zeros((capacity, width + 1, places), dtype=np.uint64),
-            is_open,
+            np.zeros((blocks, capacity, width, size), dtype=np.uint64),
+            packed(num_choices > 0, blocks, size),
         )
 
     def open(self, coordinates: NDArray[np.int8]) -> int:
@@ -155,13 +158,10 @@ class Boards:
             self._grow(max(last, capacity + capacity // 2))
         board = self.board
         board.shown[:, first:last] = coordinates.T
-        width = board.masses.shape[2]
-        has_choice = board.num_choices > 0
         for t in range(first, last):
-            shown = coordinates[t - first]
-            for c in range(width):
-                board.displays[t, c] = packed(shown == c)
-            board.displays[t, width] = packed((shown < 0) & has_choice)
+            for c in range(board.masses.shape[2]):
+                shown = packed(coordinates[t - first] == c, *board.is_open.shape)
+                board.displays[:, t, c] = shown
         self.board = board._replace(num_probes=last)
         note_shown(board.shown, first, last, board.showing)
         return first
@@ -176,7 +176,7 @@ class Boards:
             residual=np.pad(board.residual, ((0, 0), (0, extra), (0, 0))),
             showing=np.pad(board.showing, ((0, 0), (0, 0), (0, words))),
             reading=np.pad(board.reading, ((0, 0), (0, words))),
-            displays=np.pad(board.displays, ((0, extra), (0, 0), (0, 0))),
+            displays=np.pad(board.displays, ((0, 0), (0, extra), (0, 0), (0, 0))),
         )
 
     def take(self, probe: IntArray, position: IntArray, masses: FloatArray) -> None:
@@ -184,11 +184,11 @@ class Boards:
         remember(probe, position, masses, VISIBLE, self.board)
 
 
-def packed(flags: BoolArray) -> Bits:
-    """Return flags of N positions as bits, the first in the lowest of the first word."""
-    room = np.zeros(-(-len(flags) // WORD) * WORD, dtype=np.bool_)
+def packed(flags: BoolArray, blocks: int, size: int) -> Bits:
+    """Return flags of N positions as bits of blocks, the first in the lowest of the first word."""
+    room = np.zeros(blocks * size * WORD, dtype=np.bool_)
     room[: len(flags)] = flags
-    return np.packbits(room, bitorder="little").view(np.uint64)
+    return np.packbits(room, bitorder="little").view(np.uint64).reshape(blocks, size)
 
 
 @kernel

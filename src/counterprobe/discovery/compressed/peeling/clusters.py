@@ -11,21 +11,19 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from counterprobe.arrays import FloatArray, IntArray
 from counterprobe.compiled import kernel
-from counterprobe.discovery.compressed.peeling.board import READ, Bits, Board
+from counterprobe.discovery.compressed.peeling.board import READ, Board
 
 __all__ = [
     "Clusters",
+    "arrange",
     "chance_of_candidate",
     "cluster",
-    "constant_positions",
     "equal_pairs",
-    "is_candidate",
-    "lowest",
     "new_clusters",
-    "ones",
 ]
 
 # A cluster is told by one number first: a sum of coordinates with weights that have no ratio.
@@ -37,28 +35,23 @@ class Clusters(NamedTuple):
 
     Attributes
     ----------
-    probe, label : ndarray of int, shape (T,)
-        Probes that read it, in the order of their clusters, and the cluster of every probe.
+    probe : ndarray of int, shape (T,)
+        Probes that read it, in the order of their clusters.
     key : ndarray of float, shape (T,)
         Working room.
     size : ndarray of int, shape (T,)
         Probes of each cluster.
-    members : ndarray of uint64, shape (T, W)
-        The probes of each cluster, one bit each.
     """
 
     probe: IntArray
-    label: IntArray
     key: FloatArray
     size: IntArray
-    members: Bits
 
 
-def new_clusters(num_probes: int, words: int) -> Clusters:
+def new_clusters(num_probes: int) -> Clusters:
     """Return room for the clusters of one readout."""
-    probe, label, size = np.zeros((3, num_probes), dtype=np.int64)
-    key = np.zeros(num_probes)
-    return Clusters(probe, label, key, size, np.zeros((num_probes, words), dtype=np.uint64))
+    probe, size = np.zeros((2, num_probes), dtype=np.int64)
+    return Clusters(probe, np.zeros(num_probes), size)
 
 
 @kernel
@@ -104,11 +97,7 @@ def cluster(board: Board, i: int, values: FloatArray, into: Clusters) -> int:
         if is_new:
             last += 1
             into.size[last] = 0
-            for w in range(into.members.shape[1]):
-                into.members[last, w] = np.uint64(0)
-        into.label[t] = last
         into.size[last] += 1
-        into.members[last, t >> 6] |= np.uint64(1) << np.uint64(t & 63)
     return last + 1
 
 
@@ -122,70 +111,22 @@ def equal_pairs(num_clusters: int, clusters: Clusters) -> int:
 
 
 @kernel
-def constant_positions(
-    board: Board, num_clusters: int, clusters: Clusters, keep: Bits, part: Bits, same: Bits
+def arrange(
+    num_clusters: int, clusters: Clusters, probe: NDArray[np.int16], size: NDArray[np.int16]
 ) -> None:
-    """Find the open positions that show one thing, or the mask, all over every cluster.
-
-    Parameters
-    ----------
-    board : Board
-    num_clusters : int
-    clusters : Clusters
-    keep, part, same : ndarray of uint64, shape (L,)
-        Positions, one bit each: the first is written, the others are working room.
-    """
-    for w in range(len(keep)):
-        keep[w] = board.is_open[w]
-    low = 0
-    for c in range(num_clusters):
-        high = low + clusters.size[c]
-        if high - low > 1:
-            part[:] = np.uint64(0)
-            for s in range(board.displays.shape[1]):
-                _keep_constant(board.displays, s, clusters.probe[low:high], keep, part, same)
-            for w in range(len(keep)):
-                keep[w] = part[w]
-        low = high
-
-
-@kernel
-def _keep_constant(
-    displays: Bits, s: int, probes: IntArray, keep: Bits, part: Bits, same: Bits
-) -> None:
-    """Add to ``part`` what of ``keep`` shows s in all of some probes; plain loops vectorise."""
-    first, second = displays[probes[0], s], displays[probes[1], s]
-    for w in range(len(keep)):
-        same[w] = keep[w] & first[w] & second[w]
-    for n in range(2, len(probes)):
-        row = displays[probes[n], s]
-        for w in range(len(keep)):
-            same[w] &= row[w]
-    for w in range(len(keep)):
-        part[w] |= same[w]
-
-
-@kernel
-def is_candidate(board: Board, i: int, k: int, clusters: Clusters) -> bool:
-    """Say whether the probes in which k shows a coordinate are a cluster of i, for each one."""
-    words = board.reading.shape[1]
-    is_shown = False
-    for n in range(board.num_choices[k]):
-        a = board.present[k, n]
-        first = -1
-        for w in range(words):
-            here = board.showing[k, a, w] & board.reading[i, w]
-            if here:
-                first = 64 * w + lowest(here)
-                break
-        if first < 0:
-            continue
-        is_shown = True
-        c = clusters.label[first]
-        for w in range(words):
-            if board.showing[k, a, w] & board.reading[i, w] != clusters.members[c, w]:
-                return False
-    return is_shown
+    """Write probes and sizes of the clusters, those of more than one probe first."""
+    n, at = 0, 0
+    for is_single in range(2):
+        low = 0
+        for c in range(num_clusters):
+            high = low + clusters.size[c]
+            if (high - low == 1) == (is_single == 1):
+                size[n] = high - low
+                n += 1
+                for m in range(low, high):
+                    probe[at] = clusters.probe[m]
+                    at += 1
+            low = high
 
 
 @kernel
@@ -235,18 +176,3 @@ def chance_of_candidate(
         for s in range(num_shown, num_reads + 1):
             total += room[j, s]
     return total
-
-
-@kernel
-def ones(bits: np.uint64) -> int:
-    """Count the ones of a word."""
-    v = bits - ((bits >> np.uint64(1)) & np.uint64(0x5555555555555555))
-    v = (v & np.uint64(0x3333333333333333)) + ((v >> np.uint64(2)) & np.uint64(0x3333333333333333))
-    v = (v + (v >> np.uint64(4))) & np.uint64(0x0F0F0F0F0F0F0F0F)
-    return int((v * np.uint64(0x0101010101010101)) >> np.uint64(56))
-
-
-@kernel
-def lowest(bits: np.uint64) -> int:
-    """Return the place of the lowest one of a word that has any."""
-    return ones((bits & (~bits + np.uint64(1))) - np.uint64(1))

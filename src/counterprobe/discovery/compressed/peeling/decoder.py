@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 from counterprobe.arrays import BoolArray, FloatArray, IntArray
 from counterprobe.compiled import kernel
 from counterprobe.discovery.compressed.findings import Terms
+from counterprobe.discovery.compressed.peeling.blocks import set_bit
 from counterprobe.discovery.compressed.peeling.board import READ, Board, Boards
-from counterprobe.discovery.compressed.peeling.clusters import ones
 from counterprobe.discovery.compressed.peeling.graph import (
     DONE,
     EDGES,
@@ -31,8 +31,7 @@ from counterprobe.discovery.compressed.peeling.graph import (
     new_room,
 )
 from counterprobe.discovery.compressed.peeling.messages import remove_message
-from counterprobe.discovery.compressed.peeling.peel import drain
-from counterprobe.discovery.compressed.peeling.seeds import LEAST_PAIRS, count_pairs, plant
+from counterprobe.discovery.compressed.peeling.peeler import Peeler
 
 __all__ = ["Decoder", "blind_chance", "needed_reads"]
 
@@ -178,33 +177,18 @@ class Decoder:
         self.num_reopened += _reopen(board, graph)
         if board.num_probes and 0 < self.num_open < FEW_OPEN * len(graph.status):
             self._drop_doubtful()
-        self._drain_open()
+        peeler = Peeler(board, graph, room)
+        peeler.peel(np.flatnonzero(self.is_open))
         while self.num_open and not graph.totals[STOPPED]:
             before = graph.totals[EDGES]
-            self._plant()
-            self._drain_open()
+            peeler.plant()
+            peeler.peel(np.flatnonzero(self.is_open))
             if graph.totals[EDGES] - before <= WORTHWHILE * self.num_open:
                 break
 
     def stop(self) -> None:
         """Let a decoding that another thread is at end early; nothing it says then is whole."""
         self.graph.totals[STOPPED] = 1
-
-    def _drain_open(self) -> None:
-        open_now = np.flatnonzero(self.is_open)
-        drain(self.board, self.graph, self._room, open_now)
-
-    def _plant(self) -> None:
-        """Look for seeds where nothing has a single neighbour left."""
-        pairs = np.zeros(len(self.graph.status), dtype=np.int64)
-        count_pairs(self.board, self.graph, self._room, pairs)
-        enough = np.flatnonzero(pairs >= LEAST_PAIRS)
-        order = enough[np.argsort(-pairs[enough], kind="stable")]
-        hit, tried = np.zeros(3, dtype=np.int64), 0
-        while tried < len(order) and not self.graph.totals[STOPPED]:
-            tried = plant(self.board, self.graph, self._room, order, tried, hit)
-            if hit[0] >= 0:
-                drain(self.board, self.graph, self._room, hit)
 
     def _drop_doubtful(self) -> None:
         """Drop the edges with both ends open, and restore what their messages were taken from."""
@@ -215,7 +199,6 @@ class Decoder:
             return
         self.num_dropped += int(is_bad.sum())
         touched = np.unique(edges[is_bad]).astype(np.int64)
-        np.subtract.at(graph.num_own, edges[is_bad, 0], 1)
         kept = np.flatnonzero(~is_bad)
         graph.edges[: len(kept)] = graph.edges[kept]
         graph.tables[: len(kept)] = graph.tables[kept]
@@ -228,7 +211,8 @@ class Decoder:
 
     def spare_reads(self) -> IntArray:
         """Count the reads of each position beyond those that its constant and tables took."""
-        reads = _count_reads(self.board) - self._num_wished
+        reads = np.bitwise_count(self.board.reading).sum(axis=1, dtype=np.int64)
+        reads -= self._num_wished
         own = self.edges[:, 0]
         taken = np.bincount(own, self.board.num_choices[self.edges[:, 1]] - 1, len(reads))
         spare: IntArray = np.maximum(reads - 1 - taken.astype(np.int64), 0)
@@ -292,10 +276,10 @@ class Decoder:
 def _remove_found(board: Board, graph: Graph, room: Room, first: int) -> None:
     """Take the messages over all edges away from new probes."""
     for e in range(graph.totals[EDGES]):
-        i, k = int(graph.edges[e, 0]), int(graph.edges[e, 1])
+        i, k = room.zero + int(graph.edges[e, 0]), room.zero + int(graph.edges[e, 1])
         remove_message(
-            board, i, k, graph.tables[e], first, board.residual[i], board.residual[k], True, True,
-            room.psi, room.alpha, room.beta,
+            board, i, k, graph.tables[e], first, board.residual[i], board.residual[k],
+            i != k, i != k, room.psi, room.alpha, room.beta,
         )  # fmt: skip
 
 
@@ -309,7 +293,7 @@ def _reopen(board: Board, graph: Graph) -> int:
         if not _is_constant(board, i):
             graph.status[i] = OPEN
             graph.totals[NUM_OPEN] += 1
-            board.is_open[i >> 6] |= np.uint64(1) << np.uint64(i & 63)
+            set_bit(board.is_open, i)
             reopened += 1
     return reopened
 
@@ -349,25 +333,12 @@ def _restore(board: Board, graph: Graph, room: Room, positions: IntArray) -> Non
         end = graph.head[i]
         while end >= 0:
             e = end >> 1
-            j, k = int(graph.edges[e, 0]), int(graph.edges[e, 1])
+            j, k = room.zero + int(graph.edges[e, 0]), room.zero + int(graph.edges[e, 1])
             remove_message(
-                board, j, k, graph.tables[e], 0, board.residual[j], board.residual[k],
+                board, j, k, graph.tables[e], room.zero, board.residual[j], board.residual[k],
                 j == i, k == i, room.psi, room.alpha, room.beta,
             )  # fmt: skip
             end = graph.following[end]
-
-
-@kernel
-def _fill_reads(board: Board, reads: IntArray) -> None:
-    for i in range(len(reads)):
-        for w in range(board.reading.shape[1]):
-            reads[i] += ones(board.reading[i, w])
-
-
-def _count_reads(board: Board) -> IntArray:
-    reads = np.zeros(len(board.shown), dtype=np.int64)
-    _fill_reads(board, reads)
-    return reads
 
 
 @kernel

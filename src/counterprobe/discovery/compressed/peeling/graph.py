@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from counterprobe.arrays import BoolArray, FloatArray, IntArray
 from counterprobe.compiled import kernel
+from counterprobe.discovery.compressed.peeling.blocks import PLANES, clear_bit
 from counterprobe.discovery.compressed.peeling.board import Bits, Board
 from counterprobe.discovery.compressed.peeling.clusters import (
     Clusters,
@@ -19,6 +20,7 @@ from counterprobe.discovery.compressed.peeling.clusters import (
 from counterprobe.discovery.compressed.peeling.messages import remove_message
 
 __all__ = [
+    "CLOCK",
     "DONE",
     "EDGES",
     "GAIN",
@@ -42,13 +44,11 @@ __all__ = [
 # Standings of a position.
 OPEN, DONE = 0, 1
 # Slots of ``Graph.totals``.
-EDGES, WISHES, NUM_OPEN, STOPPED = 0, 1, 2, 3
+EDGES, WISHES, NUM_OPEN, STOPPED, CLOCK = 0, 1, 2, 3, 4
 # Candidates of one readout that are looked at; a longer list says too little.
 MOST_CANDIDATES = 16
 # Positions that are paired with each other as the two neighbours of a seed.
 PAIRED = 24
-# Bits of the count of equal pairs that a position shows the same in.
-PLANES = 4
 # Equal pairs that the other end of an edge must gain.
 GAIN = 3
 
@@ -58,18 +58,19 @@ class Graph(NamedTuple):
 
     Attributes
     ----------
-    totals : ndarray of int, shape (4,)
-        Edges, wishes, open positions, and 1 where somebody asked to stop.
+    totals : ndarray of int, shape (5,)
+        Edges, wishes, open positions, 1 where somebody asked to stop, and a clock that every
+        change moves on.
     edges : ndarray of int32, shape (M, 2)
     tables : ndarray of float, shape (M, C, C)
         Log-tables, the first end's coordinates in rows.
     head, following : ndarray of int32, shape (N,), (2 M,)
         Lists of the ends at each position: twice the edge, plus one for its second end; -1 ends.
-    num_own : ndarray of int32, shape (N,)
-        Edges whose table was read off the residuals of a position.
     status : ndarray of int8, shape (N,)
     is_stuck, is_barren : ndarray of bool, shape (N,)
         Nothing to find here, as a leaf or as a seed, until something changes.
+    moved : ndarray of int64, shape (N,)
+        When the residual of a position last changed, or it was closed.
     wishes : ndarray of int32, shape (P, 3)
         Readout, neighbour, and the coordinate that was never shown beside it.
     """
@@ -79,69 +80,63 @@ class Graph(NamedTuple):
     tables: FloatArray
     head: NDArray[np.int32]
     following: NDArray[np.int32]
-    num_own: NDArray[np.int32]
     status: NDArray[np.int8]
     is_stuck: BoolArray
     is_barren: BoolArray
+    moved: IntArray
     wishes: NDArray[np.int32]
 
 
 class Room(NamedTuple):
-    """Working room of the kernels."""
+    """Working room of one thread.
 
+    Kernels are compiled anew for every constant and every type of integer that they are called
+    with. So ``zero`` stands for the constant, and positions that kernels pass on are int64.
+    """
+
+    zero: int
     mine: Clusters
     other: Clusters
-    keep: Bits
-    part: Bits
-    same: Bits
-    planes: Bits
-    found: IntArray
+    lanes: Bits
     left_i: FloatArray
     left_k: FloatArray
     table: FloatArray
-    best: FloatArray
     fitted: FloatArray
     is_fitted: BoolArray
     psi: FloatArray
     alpha: FloatArray
     beta: FloatArray
     chance: FloatArray
-    queue: IntArray
-    is_queued: BoolArray
 
 
 def new_graph(length: int, width: int) -> Graph:
     """Return a graph without edges."""
     most = 2 * length + 4
     return Graph(
-        np.zeros(4, dtype=np.int64),
+        np.zeros(5, dtype=np.int64),
         np.zeros((most, 2), dtype=np.int32),
         np.zeros((most, width, width)),
         np.full(length, -1, dtype=np.int32),
         np.full(2 * most, -1, dtype=np.int32),
-        np.zeros(length, dtype=np.int32),
         np.zeros(length, dtype=np.int8),
         np.zeros(length, dtype=np.bool_),
         np.zeros(length, dtype=np.bool_),
+        np.zeros(length, dtype=np.int64),
         np.zeros((length + 64, 3), dtype=np.int32),
     )
 
 
 def new_room(board: Board) -> Room:
     """Return working room for a board."""
-    length, capacity, width = board.masses.shape
-    words, places = board.reading.shape[1], len(board.is_open)
+    capacity, width = board.masses.shape[1:]
+    lanes = board.is_open.shape[1]
     return Room(
-        new_clusters(capacity, words),
-        new_clusters(capacity, words),
-        np.zeros(places, dtype=np.uint64),
-        np.zeros(places, dtype=np.uint64),
-        np.zeros(places, dtype=np.uint64),
-        np.zeros((PLANES, places), dtype=np.uint64),
-        np.zeros(max(MOST_CANDIDATES, PAIRED) + 1, dtype=np.int64),
+        0,
+        new_clusters(capacity),
+        new_clusters(capacity),
+        np.zeros((PLANES + 1, lanes), dtype=np.uint64),
         np.zeros((capacity, width)),
         np.zeros((capacity, width)),
-        np.zeros((width, width)),
         np.zeros((width, width)),
         np.zeros((2, width, width)),
         np.zeros((2, width), dtype=np.bool_),
@@ -149,8 +144,6 @@ def new_room(board: Board) -> Room:
         np.zeros(width),
         np.zeros(width),
         np.zeros((width + 1, capacity + 1)),
-        np.zeros(length, dtype=np.int64),
-        np.zeros(length, dtype=np.bool_),
     )
 
 
@@ -179,13 +172,15 @@ def add_edge(board: Board, graph: Graph, room: Room, i: int, k: int, table: Floa
     for a in range(table.shape[0]):
         for b in range(table.shape[1]):
             graph.tables[e, a, b] = table[a, b]
-    graph.num_own[i] += 1
     link(graph, e)
-    graph.is_stuck[i] = graph.is_barren[i] = False
-    graph.is_stuck[k] = graph.is_barren[k] = False
+    graph.totals[CLOCK] += 1
+    for side in range(2):
+        end = graph.edges[e, side]
+        graph.is_stuck[end] = graph.is_barren[end] = False
+        graph.moved[end] = graph.totals[CLOCK]
     remove_message(
-        board, i, k, graph.tables[e], 0, board.residual[i], board.residual[k], True, True,
-        room.psi, room.alpha, room.beta,
+        board, i, k, graph.tables[e], room.zero, board.residual[i], board.residual[k],
+        i != k, i != k, room.psi, room.alpha, room.beta,
     )  # fmt: skip
     return True
 
@@ -201,14 +196,15 @@ def link(graph: Graph, e: int) -> None:
 
 @kernel
 def gain(board: Board, room: Room, i: int, k: int, table: FloatArray) -> int:
-    """Return how many equal pairs k gains if the message over an edge is taken away."""
+    """Return how many equal pairs k gains if the message over an edge is taken away, or 0."""
     remove_message(
-        board, i, k, table, 0, room.left_i, room.left_k, False, True,
+        board, i, k, table, room.zero, room.left_i, room.left_k, i == k, i != k,
         room.psi, room.alpha, room.beta,
     )  # fmt: skip
-    before = equal_pairs(cluster(board, k, board.residual[k], room.other), room.other)
     after = equal_pairs(cluster(board, k, room.left_k, room.other), room.other)
-    return after - before
+    if after < GAIN:
+        return 0
+    return after - equal_pairs(cluster(board, k, board.residual[k], room.other), room.other)
 
 
 @kernel
@@ -217,4 +213,6 @@ def close(board: Board, graph: Graph, i: int) -> None:
     if graph.status[i] == OPEN:
         graph.status[i] = DONE
         graph.totals[NUM_OPEN] -= 1
-        board.is_open[i >> 6] &= ~(np.uint64(1) << np.uint64(i & 63))
+        graph.totals[CLOCK] += 1
+        graph.moved[i] = graph.totals[CLOCK]
+        clear_bit(board.is_open, i)

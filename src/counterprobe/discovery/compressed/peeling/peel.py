@@ -3,24 +3,30 @@
 Leaves go first; what is left has one neighbour fewer. A neighbour is accepted if the other end
 gains equal residuals when the message over the new edge is taken away there, or if chance would
 produce such a candidate less than once in 2^7 decodings.
+
+Looking for candidates changes nothing, and takes most of the time. So the readouts that wait are
+looked up ahead of their turn, on every thread, and each look is checked when its turn comes: if
+the readout has moved since, it is looked up again. What is found does not depend on either.
 """
 
 from __future__ import annotations
 
-import numpy as np
+from typing import NamedTuple
 
-from counterprobe.arrays import FloatArray, IntArray
-from counterprobe.compiled import inlined, kernel
+import numpy as np
+from numpy.typing import NDArray
+
+from counterprobe.arrays import BoolArray, FloatArray, IntArray
+from counterprobe.compiled import kernel, spliced
+from counterprobe.discovery.compressed.peeling.blocks import is_set, keep_candidates, lowest, ones
 from counterprobe.discovery.compressed.peeling.board import READ, Board
 from counterprobe.discovery.compressed.peeling.clusters import (
+    arrange,
     chance_of_candidate,
     cluster,
-    constant_positions,
-    is_candidate,
-    lowest,
-    ones,
 )
 from counterprobe.discovery.compressed.peeling.graph import (
+    CLOCK,
     GAIN,
     MOST_CANDIDATES,
     NUM_OPEN,
@@ -35,7 +41,7 @@ from counterprobe.discovery.compressed.peeling.graph import (
     gain,
 )
 
-__all__ = ["drain", "find_candidates"]
+__all__ = ["Line", "Looks", "drain", "look_ahead", "new_line", "new_looks"]
 
 # Reads before a constant residual means anything.
 LEAST_READS = 6
@@ -45,6 +51,83 @@ VAGUE = 12.0
 FEW_CANDIDATES = 3
 # Decodings in which chance may produce a candidate once, in bits.
 SURE_BITS = 7
+# A look that has no list of candidates.
+NONE = -1
+# A candidate never showed some coordinate, or its end gains too little, or enough.
+INCOMPLETE, WEAK, GOOD = 0, 1, 2
+
+
+class Looks(NamedTuple):
+    """What was found about some readouts, a row each; the last is for one looked up in its turn.
+
+    Attributes
+    ----------
+    position, clock : ndarray of int64, shape (M,)
+        The readout, and when it was looked up.
+    num_reads, num_clusters : ndarray of int64, shape (M,)
+    chance : ndarray of float, shape (M,)
+        That a position is a candidate by chance.
+    probe, size : ndarray of int16, shape (M, T)
+        The clusters, those of more than one probe first.
+    count : ndarray of int64, shape (M,)
+        Candidates; ``NONE`` if they were not looked for.
+    found : ndarray of int64, shape (M, MOST_CANDIDATES)
+    verdict : ndarray of int8, shape (M, MOST_CANDIDATES)
+    """
+
+    position: IntArray
+    clock: IntArray
+    num_reads: IntArray
+    num_clusters: IntArray
+    chance: FloatArray
+    probe: NDArray[np.int16]
+    size: NDArray[np.int16]
+    count: IntArray  # type: ignore[assignment]  # tuple.count is not used
+    found: IntArray
+    verdict: NDArray[np.int8]
+
+
+class Line(NamedTuple):
+    """Positions that wait for their turn, each at most once.
+
+    Attributes
+    ----------
+    ring : ndarray of int64, shape (N,)
+    is_queued : ndarray of bool, shape (N,)
+    ends : ndarray of int64, shape (2,)
+        Where the first stands in the ring, and how many wait.
+    """
+
+    ring: IntArray
+    is_queued: BoolArray
+    ends: IntArray
+
+
+def new_looks(board: Board, most: int) -> Looks:
+    """Return room for some looks."""
+    capacity = board.shown.shape[1]
+    position, clock, num_reads, num_clusters, count = np.zeros((5, most), dtype=np.int64)
+    return Looks(
+        position,
+        clock,
+        num_reads,
+        num_clusters,
+        np.zeros(most),
+        np.zeros((most, capacity), dtype=np.int16),
+        np.zeros((most, capacity), dtype=np.int16),
+        count,
+        np.zeros((most, MOST_CANDIDATES), dtype=np.int64),
+        np.zeros((most, MOST_CANDIDATES), dtype=np.int8),
+    )
+
+
+def new_line(length: int) -> Line:
+    """Return an empty line."""
+    return Line(
+        np.zeros(length, dtype=np.int64),
+        np.zeros(length, dtype=np.bool_),
+        np.zeros(2, dtype=np.int64),
+    )
 
 
 @kernel
@@ -85,7 +168,7 @@ def _num_shown(board: Board, i: int, k: int) -> int:
     return count
 
 
-@kernel
+@spliced
 def _wish(board: Board, graph: Graph, i: int, k: int) -> None:
     """Ask for the coordinates that k never showed while i was read."""
     for n in range(board.num_choices[k]):
@@ -99,73 +182,147 @@ def _wish(board: Board, graph: Graph, i: int, k: int) -> None:
             graph.totals[WISHES] = at + 1
 
 
+# ----- Looking, which changes nothing -------------------------------------------------------
+
+
 @kernel
-def find_candidates(
-    board: Board, graph: Graph, room: Room, i: int, num_clusters: int, most: int
-) -> int:
-    """List the candidates of a readout; return their number, of which some are kept."""
-    constant_positions(board, num_clusters, room.mine, room.keep, room.part, room.same)
-    count = 0
-    for w in range(len(room.keep)):
-        bits = room.keep[w]
+def look_ahead(board: Board, graph: Graph, room: Room, looks: Looks, low: int, high: int) -> None:
+    """Look some readouts up: their clusters, their candidates, and what each is worth.
+
+    Parameters
+    ----------
+    board : Board
+    graph : Graph
+    room : Room
+    looks : Looks
+    low, high : int
+        Its rows that are written.
+    """
+    for s in range(low, high):
+        looks.count[s] = 0 if _look(board, graph, room, looks, s, looks.position[s]) else NONE
+    # What a block shows serves all of them while it is in the cache.
+    for b in range(len(board.displays)):
+        for s in range(low, high):
+            if 0 <= looks.count[s] <= MOST_CANDIDATES:
+                _search(board, graph, room, looks, s, looks.position[s], b)
+    for s in range(low, high):
+        i = looks.position[s]
+        for f in range(min(looks.count[s], MOST_CANDIDATES)):
+            looks.verdict[s, f] = _judge(board, room, i, looks.found[s, f])
+
+
+@spliced
+def _look(board: Board, graph: Graph, room: Room, looks: Looks, s: int, i: int) -> bool:
+    """Cluster a readout; say whether its candidates are worth a search."""
+    looks.clock[s] = graph.totals[CLOCK]
+    if graph.status[i] != OPEN or graph.is_stuck[i]:
+        return False
+    num_reads = looks.num_reads[s] = _num_reads(board, i)
+    if num_reads < LEAST_READS:
+        return False
+    num_clusters = looks.num_clusters[s] = cluster(board, i, board.residual[i], room.mine)
+    if num_clusters == 1 or num_clusters == num_reads:
+        return False
+    looks.chance[s] = chance_of_candidate(
+        num_clusters, room.mine, num_reads, board.masses.shape[2], room.zero + 1,
+        board.mask_rate, room.chance,
+    )  # fmt: skip
+    arrange(num_clusters, room.mine, looks.probe[s], looks.size[s])
+    return bool(looks.chance[s] * graph.totals[NUM_OPEN] <= VAGUE)
+
+
+@spliced
+def _search(board: Board, graph: Graph, room: Room, looks: Looks, s: int, i: int, b: int) -> None:
+    """Add the candidates of a block to those of a readout, until they are too many."""
+    is_any = keep_candidates(
+        board.displays[b], board.is_open[b], looks.probe[s], looks.size[s],
+        looks.num_clusters[s], room.lanes,
+    )  # fmt: skip
+    if not is_any:
+        return
+    size = room.lanes.shape[1]
+    for w in range(size):
+        bits = room.lanes[0, w]
         while bits:
-            k = 64 * w + lowest(bits)
+            k = 64 * (size * b + w) + lowest(bits)
             bits &= bits - np.uint64(1)
-            if k == i or not is_candidate(board, i, k, room.mine) or are_joined(graph, i, k):
+            if k == i or are_joined(graph, i, k):
                 continue
-            if count < most:
-                room.found[count] = k
+            if looks.count[s] < MOST_CANDIDATES:
+                looks.found[s, looks.count[s]] = k
+            looks.count[s] += 1
+            if looks.count[s] > MOST_CANDIDATES:
+                return
+
+
+@kernel
+def _judge(board: Board, room: Room, i: int, k: int) -> int:
+    """Say what a candidate is worth."""
+    if _read_table(board, i, k, room.table):
+        return INCOMPLETE
+    return GOOD if gain(board, room, i, k, room.table) >= GAIN else WEAK
+
+
+# ----- Peeling ---------------------------------------------------------------------------------
+
+
+@spliced
+def _still_open(board: Board, looks: Looks, s: int) -> int:
+    """Keep the candidates that are open by now; return their number."""
+    count = 0
+    for f in range(looks.count[s]):
+        if is_set(board.is_open, looks.found[s, f]):
+            looks.found[s, count] = looks.found[s, f]
+            looks.verdict[s, count] = looks.verdict[s, f]
             count += 1
-            if count > most:
-                return count
+    looks.count[s] = count
     return count
 
 
-@inlined
-def _is_vague(board: Board, graph: Graph, room: Room, num_clusters: int, num_reads: int) -> bool:
-    """Say whether chance alone would produce too many candidates."""
-    most = board.masses.shape[2]
+@spliced
+def _is_sure(board: Board, graph: Graph, room: Room, looks: Looks, s: int, i: int, k: int) -> bool:
+    """Say whether chance would hardly produce this candidate."""
+    for n in range(looks.num_clusters[s]):
+        room.mine.size[n] = looks.size[s, n]
     chance = chance_of_candidate(
-        num_clusters, room.mine, num_reads, most, 1, board.mask_rate, room.chance
-    )
-    return bool(chance * graph.totals[NUM_OPEN] > VAGUE)
+        looks.num_clusters[s], room.mine, looks.num_reads[s], board.num_choices[k],
+        _num_shown(board, i, k), board.mask_rate, room.chance,
+    )  # fmt: skip
+    return bool(chance * max(graph.totals[NUM_OPEN], 1) * 2.0**SURE_BITS < 1)
 
 
-@inlined
-def peel_one(board: Board, graph: Graph, room: Room, i: int) -> int:
+@spliced
+def _peel_one(board: Board, graph: Graph, room: Room, looks: Looks, s: int, i: int) -> int:
     """Find the one neighbour that a readout has left; return it, or -1."""
-    num_reads = _num_reads(board, i)
+    num_reads, num_clusters = looks.num_reads[s], looks.num_clusters[s]
     if num_reads < LEAST_READS:
         return -1
-    num_clusters = cluster(board, i, board.residual[i], room.mine)
     if num_clusters == 1:
         close(board, graph, i)
         return -1
     if num_clusters == num_reads:
         graph.is_stuck[i] = True
         return -1
-    if _is_vague(board, graph, room, num_clusters, num_reads):
+    if looks.count[s] == NONE:
         return -1
-    count = find_candidates(board, graph, room, i, num_clusters, MOST_CANDIDATES)
+    if looks.count[s] > MOST_CANDIDATES:
+        graph.is_stuck[i] = False
+        return -1
+    count = _still_open(board, looks, s)
     graph.is_stuck[i] = count == 0
-    if count > MOST_CANDIDATES:
-        return -1
     num_good, good = 0, -1
     for f in range(count):
-        k = room.found[f]
-        if _read_table(board, i, k, room.table):
-            if count <= FEW_CANDIDATES:
-                _wish(board, graph, i, k)
-        elif gain(board, room, i, k, room.table) >= GAIN:
+        k = looks.found[s, f]
+        if graph.moved[k] > looks.clock[s]:
+            looks.verdict[s, f] = _judge(board, room, i, k)
+        if looks.verdict[s, f] == INCOMPLETE and count <= FEW_CANDIDATES:
+            _wish(board, graph, i, k)
+        elif looks.verdict[s, f] == GOOD:
             num_good += 1
             good = k
-    if num_good == 0 and count == 1 and not _read_table(board, i, room.found[0], room.table):
-        k = room.found[0]
-        chance = chance_of_candidate(
-            num_clusters, room.mine, num_reads, board.num_choices[k], _num_shown(board, i, k),
-            board.mask_rate, room.chance,
-        )  # fmt: skip
-        if chance * max(graph.totals[NUM_OPEN], 1) * 2.0**SURE_BITS < 1:
+    if num_good == 0 and count == 1 and looks.verdict[s, 0] == WEAK:
+        k = looks.found[s, 0]
+        if _is_sure(board, graph, room, looks, s, i, k):
             num_good, good = 1, k
     if num_good != 1:
         return -1
@@ -173,38 +330,76 @@ def peel_one(board: Board, graph: Graph, room: Room, i: int) -> int:
     return good if add_edge(board, graph, room, i, good, room.table) else -1
 
 
+@spliced
+def _is_stale(graph: Graph, looks: Looks, s: int, i: int) -> bool:
+    """Say whether a readout must be looked up again: more of it is told, or may be asked."""
+    if graph.moved[i] > looks.clock[s] or looks.count[s] > MOST_CANDIDATES:
+        return True
+    is_clear = LEAST_READS <= looks.num_reads[s] and 1 < looks.num_clusters[s] < looks.num_reads[s]
+    is_vague = looks.chance[s] * graph.totals[NUM_OPEN] > VAGUE
+    return bool(is_clear and not is_vague and looks.count[s] == NONE)
+
+
 @kernel
-def drain(board: Board, graph: Graph, room: Room, first: IntArray) -> None:
-    """Peel from some positions on until nothing more is found.
+def _enter(line: Line, i: int) -> None:
+    """Let a position wait, unless it does."""
+    if not line.is_queued[i]:
+        line.ring[(line.ends[0] + line.ends[1]) % len(line.ring)] = i
+        line.is_queued[i] = True
+        line.ends[1] += 1
+
+
+@kernel
+def drain(
+    board: Board,
+    graph: Graph,
+    room: Room,
+    line: Line,
+    looks: Looks,
+    num_looks: int,
+    enough: int,
+    first: IntArray,
+) -> None:
+    """Peel the positions in a line, and those that move.
 
     Parameters
     ----------
     board : Board
     graph : Graph
     room : Room
+    line : Line
+    looks : Looks
+        Of the first that wait, in their order.
+    num_looks : int
+        How many these are, and of the line; zero to go on until it is empty, or long enough to
+        look ahead.
+    enough : int
+        When that is.
     first : ndarray of int
-        Positions to look at.
+        Positions that enter the line before.
     """
-    size = len(room.queue)
-    start, waiting = 0, 0
     for n in range(len(first)):
-        if not room.is_queued[first[n]]:
-            room.queue[waiting] = first[n]
-            room.is_queued[first[n]] = True
-            waiting += 1
-    while waiting and graph.totals[STOPPED] == 0:
-        i = room.queue[start]
-        start = (start + 1) % size
-        waiting -= 1
-        room.is_queued[i] = False
+        _enter(line, first[n])
+    s = 0
+    while line.ends[1] and graph.totals[STOPPED] == 0:
+        if s >= num_looks > 0 or (num_looks == 0 and line.ends[1] >= enough):
+            break
+        i = line.ring[line.ends[0]]
+        line.ends[0] = (line.ends[0] + 1) % len(line.ring)
+        line.ends[1] -= 1
+        line.is_queued[i] = False
+        s += 1
         if graph.status[i] != OPEN or graph.is_stuck[i]:
             continue
-        k = peel_one(board, graph, room, i)
+        row = s - 1
+        if num_looks == 0 or _is_stale(graph, looks, row, i):
+            row = len(looks.position) - 1
+            looks.position[row] = i
+            look_ahead(board, graph, room, looks, row, row + 1)
+        k = _peel_one(board, graph, room, looks, row, i)
         if k < 0:
             continue
         for side in range(2):
             end = i if side == 0 else k
-            if graph.status[end] == OPEN and not room.is_queued[end]:
-                room.queue[(start + waiting) % size] = end
-                room.is_queued[end] = True
-                waiting += 1
+            if graph.status[end] == OPEN:
+                _enter(line, end)

@@ -3,17 +3,30 @@
 The residual of such a readout is a sum of what its two neighbours show. Positions that show the
 same in most pairs of equal residuals are paired with each other, and two are accepted if such a
 sum fits every probe that shows both, and their own ends gain equal residuals by it.
+
+As with leaves (:mod:`.peel`), some are sought ahead of their turn, on every thread.
 """
 
 from __future__ import annotations
 
-import numpy as np
+from typing import NamedTuple
 
-from counterprobe.arrays import IntArray
-from counterprobe.compiled import inlined, kernel
-from counterprobe.discovery.compressed.peeling.board import READ, Board
-from counterprobe.discovery.compressed.peeling.clusters import cluster, equal_pairs, lowest, ones
+import numpy as np
+from numpy.typing import NDArray
+
+from counterprobe.arrays import FloatArray, IntArray
+from counterprobe.compiled import kernel, spliced
+from counterprobe.discovery.compressed.peeling.blocks import (
+    PLANES,
+    count_alike,
+    lowest,
+    ones,
+    score_at,
+)
+from counterprobe.discovery.compressed.peeling.board import Board
+from counterprobe.discovery.compressed.peeling.clusters import cluster, equal_pairs
 from counterprobe.discovery.compressed.peeling.graph import (
+    CLOCK,
     GAIN,
     OPEN,
     PAIRED,
@@ -24,7 +37,16 @@ from counterprobe.discovery.compressed.peeling.graph import (
     gain,
 )
 
-__all__ = ["LEAST_PAIRS", "count_pairs", "fit_two", "plant"]
+__all__ = [
+    "IN_VAIN",
+    "LEAST_PAIRS",
+    "Seeds",
+    "count_pairs",
+    "fit_two",
+    "new_seeds",
+    "plant",
+    "seek",
+]
 
 # Probes beyond the unknowns of a fit: with both other ends gaining, with one, with neither.
 SPARE = 2
@@ -34,6 +56,61 @@ SPARE_NONE = 8
 LEAST_PAIRS = 4
 # Readouts tried in vain, one after the other, before giving up.
 IN_VAIN = 256
+# The most pairs that are counted.
+MOST_PAIRS = (1 << PLANES) - 1
+# Instead of a seed.
+NOBODY, STALE = -1, -2
+
+
+class Seeds(NamedTuple):
+    """What was found about some readouts as seeds, a row each.
+
+    Attributes
+    ----------
+    position, clock : ndarray of int64, shape (M,)
+        The readout, and when it was looked up.
+    pairs : ndarray of int16, shape (M, MOST_PAIRS, 2)
+        Probes with equal residuals.
+    num_pairs : ndarray of int64, shape (M,)
+    ranked : ndarray of int64, shape (M, MOST_PAIRS + 1, PAIRED)
+        Positions that show the same in so many of them, the first of each number.
+    num_ranked : ndarray of int64, shape (M, MOST_PAIRS + 1)
+    found : ndarray of int64, shape (M, PAIRED)
+        The best of them.
+    num_found : ndarray of int64, shape (M,)
+    hit : ndarray of int64, shape (M, 2)
+        The two neighbours, -1 where none were found.
+    tables : ndarray of float, shape (M, 2, C, C)
+        Their log-tables.
+    """
+
+    position: IntArray
+    clock: IntArray
+    pairs: NDArray[np.int16]
+    num_pairs: IntArray
+    ranked: IntArray
+    num_ranked: IntArray
+    found: IntArray
+    num_found: IntArray
+    hit: IntArray
+    tables: FloatArray
+
+
+def new_seeds(width: int, most: int) -> Seeds:
+    """Return room for some seeds."""
+    position, clock, num_pairs, num_found = np.zeros((4, most), dtype=np.int64)
+    return Seeds(
+        position,
+        clock,
+        np.zeros((most, MOST_PAIRS, 2), dtype=np.int16),
+        num_pairs,
+        np.zeros((most, MOST_PAIRS + 1, PAIRED), dtype=np.int64),
+        np.zeros((most, MOST_PAIRS + 1), dtype=np.int64),
+        np.zeros((most, PAIRED), dtype=np.int64),
+        num_found,
+        np.zeros((most, 2), dtype=np.int64),
+        np.zeros((most, 2, width, width)),
+    )
 
 
 @kernel
@@ -45,59 +122,97 @@ def count_pairs(board: Board, graph: Graph, room: Room, pairs: IntArray) -> None
             pairs[i] = equal_pairs(cluster(board, i, board.residual[i], room.mine), room.mine)
 
 
-@kernel
-def _rank_pairs(board: Board, graph: Graph, room: Room, i: int, num_clusters: int) -> int:
-    """List open positions that show the same in most equal pairs of i, best first.
+# ----- Seeking, which changes nothing -------------------------------------------------------
 
-    With alike tables two neighbours may swap what they show, so that a neighbour need not show the
-    same in all of them. Positions are counted 64 at once, a bit of the count in each plane.
+
+@kernel
+def seek(board: Board, graph: Graph, room: Room, seeds: Seeds, low: int, high: int) -> None:
+    """Look for the two neighbours of some readouts.
+
+    Parameters
+    ----------
+    board : Board
+    graph : Graph
+    room : Room
+    seeds : Seeds
+    low, high : int
+        Its rows that are written.
     """
-    places, planes = len(board.is_open), len(room.planes)
-    room.planes[:, :] = np.uint64(0)
-    num_pairs, low = 0, 0
+    for s in range(low, high):
+        seeds.clock[s] = graph.totals[CLOCK]
+        _list_pairs(board, room, seeds, s)
+    # What a block shows serves all of them while it is in the cache.
+    for b in range(len(board.displays)):
+        for s in range(low, high):
+            _rank(board, graph, room, seeds, s, b)
+    for s in range(low, high):
+        _find_two(board, room, seeds, s)
+
+
+@spliced
+def _list_pairs(board: Board, room: Room, seeds: Seeds, s: int) -> None:
+    """List pairs of probes with equal residuals."""
+    i = seeds.position[s]
+    num_clusters = cluster(board, i, board.residual[i], room.mine)
+    count, low = 0, 0
     for c in range(num_clusters):
         high = low + room.mine.size[c]
         for first in range(low, high):
             for second in range(first + 1, high):
-                if num_pairs + 1 < 1 << planes:
-                    num_pairs += 1
-                    _count_same(board, room, room.mine.probe[first], room.mine.probe[second])
-        low = high
-    count = 0
-    for score in range(num_pairs, 0, -1):
-        if count == PAIRED:
-            break
-        for w in range(places):
-            bits = board.is_open[w]
-            for p in range(planes):
-                bits &= room.planes[p, w] if score >> p & 1 else ~room.planes[p, w]
-            while bits and count < PAIRED:
-                k = 64 * w + lowest(bits)
-                bits &= bits - np.uint64(1)
-                if k != i and not are_joined(graph, i, k):
-                    room.found[count] = k
+                if count < MOST_PAIRS:
+                    seeds.pairs[s, count, 0] = room.mine.probe[first]
+                    seeds.pairs[s, count, 1] = room.mine.probe[second]
                     count += 1
-    return count
+        low = high
+    seeds.num_pairs[s] = count if num_clusters > 1 else 0
+    for score in range(MOST_PAIRS + 1):
+        seeds.num_ranked[s, score] = 0
+
+
+@spliced
+def _rank(board: Board, graph: Graph, room: Room, seeds: Seeds, s: int, b: int) -> None:
+    """List the positions of a block that show the same in most equal pairs of a readout.
+
+    With alike tables two neighbours may swap what they show, so that a neighbour need not show the
+    same in all of them. Of every score the first are kept, and none that come too late for it.
+    """
+    i, num_pairs = seeds.position[s], seeds.num_pairs[s]
+    least, better = num_pairs + 1, 0
+    while least > 1 and better < PAIRED:
+        least -= 1
+        better += seeds.num_ranked[s, least]
+    if better >= PAIRED:
+        least += 1
+    if least > num_pairs or not count_alike(
+        board.displays[b], board.is_open[b], seeds.pairs[s], num_pairs, least, room.lanes
+    ):
+        return
+    size = room.lanes.shape[1]
+    for w in range(size):
+        bits = room.lanes[0, w]
+        while bits:
+            place = lowest(bits)
+            bits &= bits - np.uint64(1)
+            k = 64 * (size * b + w) + place
+            score = score_at(room.lanes, w, place)
+            at = seeds.num_ranked[s, score]
+            if at < PAIRED and k != i and not are_joined(graph, i, k):
+                seeds.ranked[s, score, at] = k
+                seeds.num_ranked[s, score] = at + 1
 
 
 @kernel
-def _count_same(board: Board, room: Room, first: int, second: int) -> None:
-    """Add one to the counts of the positions that show the same in two probes."""
-    same, carry = room.same, room.part
-    same[:] = np.uint64(0)
-    for s in range(board.displays.shape[1] - 1):
-        here, there = board.displays[first, s], board.displays[second, s]
-        for w in range(len(same)):
-            same[w] |= here[w] & there[w]
-    for p in range(len(room.planes)):
-        plane = room.planes[p]
-        for w in range(len(same)):
-            carry[w] = plane[w] & same[w]
-            plane[w] ^= same[w]
-            same[w] = carry[w]
+def _both(board: Board, i: int, j: int, k: int, w: int) -> np.uint64:
+    """Return the probes of a word that read i and show both j and k."""
+    at_j = at_k = np.uint64(0)
+    for c in range(board.showing.shape[1]):
+        at_j |= board.showing[j, c, w]
+        at_k |= board.showing[k, c, w]
+    both: np.uint64 = board.reading[i, w] & at_j & at_k
+    return both
 
 
-@kernel
+@spliced
 def fit_two(board: Board, room: Room, i: int, j: int, k: int) -> int:
     """Fit the residuals of i by a sum of what j shows and what k shows, exactly.
 
@@ -109,35 +224,34 @@ def fit_two(board: Board, room: Room, i: int, j: int, k: int) -> int:
         Probes beyond the unknowns, or -1 where there is no such sum or it is not determined.
     """
     width = room.fitted.shape[1]
-    count, first = 0, -1
+    count = 0
     for w in range(board.reading.shape[1]):
-        at_j = at_k = np.uint64(0)
-        for c in range(width):
-            at_j |= board.showing[j, c, w]
-            at_k |= board.showing[k, c, w]
-        both = board.reading[i, w] & at_j & at_k
-        count += ones(both)
-        if first < 0 and both:
-            first = 64 * w + lowest(both)
+        count += ones(_both(board, i, j, k, w))
     spare = count - (board.num_choices[j] + board.num_choices[k] - 1)
     if spare < SPARE:
         return -1
+    count = 0
+    for w in range(board.reading.shape[1]):
+        both = _both(board, i, j, k, w)
+        while both:
+            room.mine.probe[count] = 64 * w + lowest(both)
+            both &= both - np.uint64(1)
+            count += 1
     for side in range(2):
         for b in range(width):
             room.is_fitted[side, b] = False
             for a in range(width):
                 room.fitted[side, a, b] = 0.0
-    room.is_fitted[0, board.shown[j, first]] = True
+    room.is_fitted[0, board.shown[j, room.mine.probe[0]]] = True
     has_changed = True
     while has_changed:
         has_changed = False
-        for t in range(first, board.num_probes):
-            if board.shown[i, t] != READ or board.shown[j, t] < 0 or board.shown[k, t] < 0:
-                continue
+        for n in range(count):
+            t = room.mine.probe[n]
             b, d = board.shown[j, t], board.shown[k, t]
             if room.is_fitted[0, b] and room.is_fitted[1, d]:
-                for n in range(board.num_choices[i]):
-                    a = board.present[i, n]
+                for m in range(board.num_choices[i]):
+                    a = board.present[i, m]
                     both = room.fitted[0, a, b] + room.fitted[1, a, d]
                     if abs(board.residual[i, t, a] - both) > 4 * board.tolerance:
                         return -1
@@ -164,71 +278,110 @@ def fit_two(board: Board, room: Room, i: int, j: int, k: int) -> int:
     return int(spare)
 
 
-@inlined
-def _seed_one(board: Board, graph: Graph, room: Room, i: int, hit: IntArray) -> bool:
-    """Find the two neighbours that a readout has left; they are written to ``hit``."""
-    num_clusters = cluster(board, i, board.residual[i], room.mine)
-    if num_clusters == 1:
-        return False
-    count = _rank_pairs(board, graph, room, i, num_clusters)
+@spliced
+def _find_two(board: Board, room: Room, seeds: Seeds, s: int) -> None:
+    """Find two of the best that explain a readout between them."""
+    i, count = seeds.position[s], 0
+    for score in range(seeds.num_pairs[s], 0, -1):
+        for n in range(seeds.num_ranked[s, score]):
+            if count < PAIRED:
+                seeds.found[s, count] = seeds.ranked[s, score, n]
+                count += 1
+    seeds.num_found[s] = count
+    seeds.hit[s, 0] = seeds.hit[s, 1] = -1
     for second in range(1, count):
         for first in range(second):
-            j, k = room.found[first], room.found[second]
+            j, k = seeds.found[s, first], seeds.found[s, second]
             spare = fit_two(board, room, i, j, k)
-            if spare < 0:
-                continue
-            gains = 0
-            for side in range(2):
-                member = j if side == 0 else k
-                gains += gain(board, room, i, member, room.fitted[side]) >= GAIN
-            if gains == 2 or (gains == 1 and spare >= SPARE_ONE) or spare >= SPARE_NONE:
-                hit[0], hit[1], hit[2] = i, j, k
-                for a in range(room.table.shape[0]):
-                    for b in range(room.table.shape[0]):
-                        room.table[a, b] = room.fitted[0, a, b]
-                        room.best[a, b] = room.fitted[1, a, b]
-                if not add_edge(board, graph, room, i, j, room.table):
-                    return False
-                return add_edge(board, graph, room, i, k, room.best)
+            if spare >= SPARE and _is_confirmed(board, room, i, j, k, spare):
+                seeds.hit[s, 0], seeds.hit[s, 1] = j, k
+                for side in range(2):
+                    for a in range(room.fitted.shape[1]):
+                        for b in range(room.fitted.shape[2]):
+                            seeds.tables[s, side, a, b] = room.fitted[side, a, b]
+                return
+
+
+@spliced
+def _is_confirmed(board: Board, room: Room, i: int, j: int, k: int, spare: int) -> bool:
+    """Say whether enough of the other ends gain equal residuals."""
+    if spare >= SPARE_NONE:
+        return True
+    gains = 0
+    for side in range(2):
+        gains += gain(board, room, i, j if side == 0 else k, room.fitted[side]) >= GAIN
+        if spare < SPARE_ONE and gains == 0:
+            return False
+    return bool(gains == 2 or (gains == 1 and spare >= SPARE_ONE))
+
+
+# ----- Planting --------------------------------------------------------------------------------
+
+
+@spliced
+def _is_stale(graph: Graph, seeds: Seeds, s: int) -> bool:
+    """Say whether a readout, or one of those that were paired for it, has moved."""
+    if graph.moved[seeds.position[s]] > seeds.clock[s]:
+        return True
+    for f in range(seeds.num_found[s]):
+        if graph.moved[seeds.found[s, f]] > seeds.clock[s]:
+            return True
     return False
 
 
 @kernel
 def plant(
-    board: Board, graph: Graph, room: Room, order: IntArray, first: int, hit: IntArray
+    board: Board,
+    graph: Graph,
+    room: Room,
+    seeds: Seeds,
+    first: int,
+    last: int,
+    progress: IntArray,
 ) -> int:
-    """Try positions as seeds until one is found; return how far it came.
+    """Take seeds in turn until one is planted, or must be sought again; return where to go on.
 
-    Peeling goes on from a seed in a call of its own: compiled into this one it would be compiled
-    twice.
+    Both happen in calls of their own: compiled into this one they would be compiled twice.
 
     Parameters
     ----------
     board : Board
     graph : Graph
     room : Room
-    order : ndarray of int
-        Positions, the most equal pairs first.
-    first : int
-        Where to begin in that order.
-    hit : ndarray of int, shape (3,)
-        The seed and its two neighbours are written to it.
-
-    Returns
-    -------
-    int
-        Where to go on; the length of the order if no seed was found.
+    seeds : Seeds
+    first, last : int
+        Rows to take.
+    progress : ndarray of int, shape (4,)
+        The seed and its two neighbours are written to it, ``NOBODY`` if there is none, ``STALE``
+        if the row to go on at must be sought again; and how many were tried in vain, one after
+        the other.
     """
-    in_vain = 0
-    for n in range(first, len(order)):
-        i = order[n]
+    progress[0] = NOBODY
+    for s in range(first, last):
+        i = seeds.position[s]
         if graph.status[i] != OPEN or graph.is_barren[i]:
             continue
-        if in_vain >= IN_VAIN:
-            break
+        if progress[3] >= IN_VAIN:
+            return last
+        if _is_stale(graph, seeds, s):
+            progress[0] = STALE
+            return s
         graph.is_barren[i] = True
-        if _seed_one(board, graph, room, i, hit):
-            return n + 1
-        in_vain += 1
-    hit[0] = -1
-    return len(order)
+        if _plant_one(board, graph, room, seeds, s):
+            progress[0], progress[3] = i, 0
+            progress[1], progress[2] = seeds.hit[s, 0], seeds.hit[s, 1]
+            return s + 1
+        progress[3] += 1
+    return last
+
+
+@spliced
+def _plant_one(board: Board, graph: Graph, room: Room, seeds: Seeds, s: int) -> bool:
+    """Add the two edges of a seed, if it is one."""
+    if seeds.hit[s, 0] < 0:
+        return False
+    for side in range(2):
+        k = seeds.hit[s, side]
+        if not add_edge(board, graph, room, seeds.position[s], k, seeds.tables[s, side]):
+            return False
+    return True
