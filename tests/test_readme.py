@@ -1,16 +1,15 @@
 """README.md: what it shows works as printed, with what it told the reader to install."""
 
-import os
 import re
 import shlex
-import stat
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[1]
+from printed_pages import ROOT, environment
+
 TEXT = (ROOT / "README.md").read_text(encoding="utf-8")
 BLOCKS = re.findall(r"```(\w*)\n(.*?)```", TEXT, flags=re.DOTALL)
 PYTHON = [text for language, text in BLOCKS if language == "python"]
@@ -24,19 +23,6 @@ COMMANDS = [
 ]
 # Those of the quick tests: a program takes seconds to start.
 QUICK = ("--plot quality.png", "counterprobe infill")
-
-
-def environment(folder: Path) -> dict[str, str]:
-    """Return an environment in which ``counterprobe`` is this checkout's program."""
-    program = folder / "bin" / "counterprobe"
-    program.parent.mkdir()
-    lines = [f"#!{sys.executable}", "from counterprobe.cli.main import main"]
-    lines += ["if __name__ == '__main__':", "    main()", ""]  # workers import it again
-    program.write_text("\n".join(lines), encoding="utf-8")
-    program.chmod(program.stat().st_mode | stat.S_IEXEC)
-    source = os.pathsep.join([str(ROOT / "src"), os.environ.get("PYTHONPATH", "")])
-    path = os.pathsep.join([str(program.parent), os.environ["PATH"]])
-    return {**os.environ, "PATH": path, "PYTHONPATH": source}
 
 
 def run(command: list[str], folder: Path, names: dict[str, str]) -> str:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import re
+import stat
 import subprocess
 import sys
 from dataclasses import dataclass
@@ -24,6 +26,19 @@ FENCE = re.compile(r"^ *```(\S*)\n(.*?)^ *```", re.DOTALL | re.MULTILINE)
 def name_of_page(page: Path) -> str:
     """Return a page's name from the root of the repository."""
     return str(page.relative_to(ROOT))
+
+
+def environment(folder: Path) -> dict[str, str]:
+    """Return an environment in which ``counterprobe`` is this checkout's program."""
+    program = folder / "bin" / "counterprobe"
+    program.parent.mkdir()
+    lines = [f"#!{sys.executable}", "from counterprobe.cli.main import main"]
+    lines += ["if __name__ == '__main__':", "    main()", ""]  # workers import it again
+    program.write_text("\n".join(lines), encoding="utf-8")
+    program.chmod(program.stat().st_mode | stat.S_IEXEC)
+    source = os.pathsep.join([str(ROOT / "src"), os.environ.get("PYTHONPATH", "")])
+    path = os.pathsep.join([str(program.parent), os.environ["PATH"]])
+    return {**os.environ, "PATH": path, "PYTHONPATH": source}
 
 
 def build_site(folder: Path) -> Path:

@@ -1,9 +1,7 @@
 """Pages hold together: links lead somewhere, commands exist, pages to begin with run."""
 
-import os
 import re
 import shlex
-import stat
 import subprocess
 import sys
 
@@ -11,7 +9,7 @@ import pytest
 from typer.main import get_command
 
 from counterprobe.cli.main import app
-from printed_pages import PAGES, ROOT, Page, name_of_page
+from printed_pages import PAGES, ROOT, Page, environment, name_of_page
 
 INDEX = Page.read("docs/index.md")
 
@@ -61,6 +59,15 @@ def test_an_option_that_is_gone_is_noticed():
 
 # ----- Code ---------------------------------------------------------------------------------
 
+
+def run(command, folder):
+    """Run a command in a folder, and return what it prints."""
+    done = subprocess.run(command, cwd=folder, env=environment(folder), capture_output=True,
+                          text=True, check=False)  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
 # Pages whose code needs nothing that the page does not make; the others have tests of their own.
 ALONE = ("docs/compressed.md", "docs/reports.md", "docs/soft.md", "docs/trace.md")
 
@@ -77,28 +84,14 @@ def test_code_of_a_page_is_run_by_some_test(page):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ALONE)
-def test_code_of_a_page_runs(name, tmp_path, environment):
+def test_code_of_a_page_runs(name, tmp_path):
     (tmp_path / "page.py").write_text(Page.read(name).python, encoding="utf-8")
-    done = subprocess.run([sys.executable, "page.py"], cwd=tmp_path, env=environment,
-                          capture_output=True, text=True, check=False)  # fmt: skip
-    assert done.returncode == 0, done.stderr
+    run([sys.executable, "page.py"], tmp_path)
 
 
 # ----- The pages to begin with ----------------------------------------------------------------
 
 START = [name_of_page(page) for page in PAGES if page.parent.name == "start"]
-
-
-@pytest.fixture
-def environment(tmp_path):
-    """An environment in which ``counterprobe`` is this checkout's program."""
-    program = tmp_path / "bin" / "counterprobe"
-    program.parent.mkdir()
-    program.write_text(f"#!{sys.executable}\nfrom counterprobe.cli.main import main\nmain()\n")
-    program.chmod(program.stat().st_mode | stat.S_IEXEC)
-    path = os.pathsep.join([str(program.parent), os.environ["PATH"]])
-    source = os.pathsep.join([str(ROOT / "src"), os.environ.get("PYTHONPATH", "")])
-    return {**os.environ, "PATH": path, "PYTHONPATH": source}
 
 
 def test_each_person_of_the_first_page_has_a_page_that_runs():
@@ -112,24 +105,19 @@ def test_each_person_of_the_first_page_has_a_page_that_runs():
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", START)
-def test_a_page_to_begin_with_runs_as_printed(name, tmp_path, environment):
+def test_a_page_to_begin_with_runs_as_printed(name, tmp_path):
     page = Page.read(name)
     (tmp_path / "page.py").write_text(page.python, encoding="utf-8")
     (tmp_path / "benchmarks").symlink_to(ROOT / "benchmarks")
-    done = subprocess.run([sys.executable, "page.py"], cwd=tmp_path, env=environment,
-                          capture_output=True, text=True, check=False)  # fmt: skip
-    assert done.returncode == 0, done.stderr
+    printed = run([sys.executable, "page.py"], tmp_path)
     shown = page.printed.splitlines()
     assert shown
-    assert [line for line in done.stdout.splitlines() if line in shown] == shown
+    assert [line for line in printed.splitlines() if line in shown] == shown
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "line"), [(name, line) for name in START for line in Page.read(name).blocks("sh")]
 )
-def test_a_command_of_a_page_to_begin_with_works(name, line, tmp_path, environment):
-    done = subprocess.run(shlex.split(line), cwd=tmp_path, env=environment, capture_output=True,
-                          text=True, check=False)  # fmt: skip
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert done.stdout.strip()
+def test_a_command_of_a_page_to_begin_with_works(name, line, tmp_path):
+    assert run(shlex.split(line), tmp_path).strip()
