@@ -14,7 +14,7 @@ __all__ = ["draw_scale", "fit_growth", "scale_tables", "scale_values"]
 
 Row = Mapping[str, Any]
 # Sizes that have a column of their own, where somebody reached them.
-SHOWN = (2**10, 2**12, 2**14, 2**17, 2**20)
+SHOWN = (2**10, 2**14, 2**16, 2**17, 2**20)
 NAMES = {
     "compressed": "`compressed`",
     "compressed, generic": '`compressed`, `assume="generic"`',
