@@ -10,7 +10,7 @@ CHECKED := $(wildcard src tests benchmarks examples tools)
 # Those of learned models have commands of their own, for a GPU, the page needs a browser, and
 # the benchmark of sizes takes hours.
 BENCHMARKS := $(filter-out benchmarks/compare.py benchmarks/denoiser.py \
-  benchmarks/language.py benchmarks/proteins.py benchmarks/backbones.py benchmarks/masked_folding.py benchmarks/antibodies.py benchmarks/page.py benchmarks/scale.py benchmarks/evaluation.py benchmarks/soft_messages.py benchmarks/_%.py,$(wildcard benchmarks/*.py))
+  benchmarks/language.py benchmarks/proteins.py benchmarks/backbones.py benchmarks/masked_folding.py benchmarks/antibodies.py benchmarks/page.py benchmarks/scale.py benchmarks/large.py benchmarks/evaluation.py benchmarks/soft_messages.py benchmarks/_%.py,$(wildcard benchmarks/*.py))
 RESULTS := benchmarks/results
 
 # Weights whose packages pin old versions; nothing of them is needed but their files.
