@@ -13,7 +13,7 @@ import numba
 import numpy as np
 import pytest
 
-from counterprobe.compiled import Waiting, on_compilation
+from counterprobe.compiled import Waiting, kernel, on_compilation
 
 STEPS = """
 from counterprobe.compiled import inlined
@@ -156,3 +156,17 @@ def test_a_waiting_kernel_is_compiled_once_whatever_asks_for_it_first(tmp_path, 
     with pytest.raises(AttributeError, match="no_such"):
         _ = waiting.no_such
     del sys.modules["kept_sums"]
+
+
+def test_what_keeps_numba_from_compiling_is_told(monkeypatch):
+    class Broken:
+        def __getattr__(self, name):
+            raise AttributeError(f"half a package without {name}")
+
+    monkeypatch.setitem(sys.modules, "numba", Broken())
+    with pytest.raises(RuntimeError, match="cannot compile abs_: half a package without njit"):
+        kernel(abs_)(1.0)
+
+
+def abs_(x):
+    return abs(x)

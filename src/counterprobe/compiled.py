@@ -71,6 +71,7 @@ class Waiting:
     def __init__(self, function: Callable[..., Any], **options: Any) -> None:
         functools.update_wrapper(self, function)
         self.py_func: Any = function
+        self.__name__: str = function.__name__
         self._options = options
 
     def __call__(self, *arguments: Any) -> Any:
@@ -84,6 +85,12 @@ class Waiting:
     @functools.cached_property
     def compiled(self) -> Any:
         """What Numba makes of it; from now on its module has that in its place."""
+        try:
+            return self._compile()
+        except AttributeError as problem:  # or it would be taken for want of this one
+            raise RuntimeError(f"Numba cannot compile {self.__name__}: {problem}") from problem
+
+    def _compile(self) -> Any:
         import numba
 
         with _lock:

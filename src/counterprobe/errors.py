@@ -40,8 +40,13 @@ class Interrupted(KeyboardInterrupt):
     """
 
     def __init__(self, message: str, found: object) -> None:
-        super().__init__(message)
+        # Both, so that a process may hand it to another.
+        super().__init__(message, found)
         self.found = found
+
+    def __str__(self) -> str:
+        """Return the message alone."""
+        return str(self.args[0])
 
 
 class InfeasibleWarning(UserWarning):

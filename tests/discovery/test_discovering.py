@@ -1,5 +1,6 @@
 """A discovery that somebody listens to: what is told, and that its account is the ledger."""
 
+import pickle
 from collections import Counter
 from pathlib import Path
 
@@ -188,3 +189,9 @@ def test_ctrl_c_keeps_what_was_found(mode, probes):
     assert len(found.unresolved) == 100 and found.ledger.probes >= probes
     assert f"interrupted after {found.ledger.probes} probes" in found.reason
     assert sum(right) == {0: 0, 30: 50, 60: 50}[probes]
+
+
+def test_what_an_interrupted_search_found_goes_from_one_process_to_another():
+    kept = pickle.loads(pickle.dumps(cp.errors.Interrupted("ended by Ctrl-C", {"edges": 3})))
+    assert str(kept) == "ended by Ctrl-C"
+    assert kept.found == {"edges": 3}

@@ -160,9 +160,10 @@ class Frame2Seq(nn.Module):
         # What rows depend on beside the weights, so that a digest sees it.
         self.register_buffer("atoms", atoms.to(like.device))
         self.register_buffer("is_known", is_known.to(like.device))
-        self.register_buffer("tf32", torch.tensor(tf32, device=like.device))
         self._fast, self._num_heads = tf32, networks[0].sizes.num_heads
         self._is_fused = tf32 and like.is_cuda and _fuse(networks)
+        self.register_buffer("tf32", torch.tensor(tf32, device=like.device))
+        self.register_buffer("one_kernel", torch.tensor(self._is_fused, device=like.device))
         with torch.no_grad(), matrix_precision(short=False):
             self._frames = _frames_of(atoms, is_known, like)
             single = single_features(atoms, networks[0].sizes.width)

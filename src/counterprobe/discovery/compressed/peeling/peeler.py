@@ -93,7 +93,10 @@ class Peeler:
         """Fill rows, some on every thread; each has working room of its own."""
 
         def part(low: int, high: int) -> None:
-            room = self._rooms.pop() if self._rooms else new_room(self._board)
+            try:
+                room = self._rooms.pop()
+            except IndexError:  # other threads have them
+                room = new_room(self._board)
             work(self._board, self._graph, room, rows, low, high)
             self._rooms.append(room)
 
