@@ -2,7 +2,7 @@
 
 ::
 
-    python tools/backbones.py carried-backbones
+    python tools/fetch_backbones.py carried-backbones
     python benchmarks/backbones.py --prepare
     python benchmarks/backbones.py --device cuda --json FILE
     python benchmarks/backbones.py --draw FILE --figure FILE

@@ -2,7 +2,7 @@
 
 ::
 
-    python tools/backbones.py carried-backbones
+    python tools/fetch_backbones.py carried-backbones
     python benchmarks/judged.py --device cuda --json FILE --seconds 540
     python benchmarks/judged.py --device cuda --json FILE --tasks antibodies
     python benchmarks/judged.py --json FILE --backbones 1vii --only punt,maskgit

@@ -1,7 +1,7 @@
 """The twelve backbones that were chosen before anything was measured, by name.
 
-``tools/backbones.py`` says by which rule, and puts them where they are looked for here: into the
-folder ``carried-backbones`` at the root of the repository, or the one that ``BACKBONES`` names.
+``tools/fetch_backbones.py`` says by which rule, and puts them where they are looked for here: into
+the folder ``carried-backbones`` at the root of the repository, or that which ``BACKBONES`` names.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def backbone_named(name: str) -> Backbone:
     file = folder() / f"{name}.npz"
     if not file.is_file():
         raise ValueError(
-            f"{name} must lie in {file}; fetch the twelve with: python tools/backbones.py "
+            f"{name} must lie in {file}; fetch the twelve with: python tools/fetch_backbones.py "
             f"{file.parent.name}"
         )
     return Backbone.load(file)

@@ -143,7 +143,8 @@ def test_the_contest_scores_every_rule_and_says_what_it_left_out(corpus, short):
     assert found["infill"]["one-batch"]["forwards"] == 1
     assert found["free"]["information-profile batches=4"]["shared_forwards"] > 0
     assert found["left_out"] == [
-        f"{task}: spread batch=4: sampler 'spread' has no setting 'batch'; its settings: batches"
+        f"{task}: spread batch=4: sampler 'spread' has no setting 'batch'; its settings: batches, "
+        "distances"
         for task in ("free", "infill")
     ]
     assert len(kept) == 8

@@ -84,10 +84,10 @@ def svg_of(figure: Figure, name: str = "") -> str:
         Keeps the identifiers of several figures on one page apart.
     """
     rc_context = load_extra("matplotlib", "study", "a figure").rc_context
-    file = io.StringIO()
+    output = io.StringIO()
     with rc_context({"svg.hashsalt": "counterprobe", "svg.fonttype": "none"}):
-        figure.savefig(file, format="svg", transparent=True, metadata={"Date": None})
-    whole = file.getvalue()
+        figure.savefig(output, format="svg", transparent=True, metadata={"Date": None})
+    whole = output.getvalue()
     svg = LEFT_OUT.sub("", whole[whole.index("<svg") :])
     prefix = re.sub(r"\W+", "-", name.lower()).strip("-") or "plot"
     svg = NAMES.sub(lambda found: f"{found[1]}{prefix}-", svg)

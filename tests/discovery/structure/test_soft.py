@@ -1,6 +1,6 @@
 """Soft structure: strengths that are found once, kept in files, and turned into plans."""
 
-from dataclasses import replace
+from dataclasses import fields, replace
 
 import numpy as np
 import pytest
@@ -10,6 +10,7 @@ from counterprobe import testing
 from counterprobe.discovery.structure.soft import SoftStructure
 
 STREAMS = cp.Streams(3, 4)
+FIELDS = [one.name for one in fields(SoftStructure)]
 
 
 def small_law(kind: str = "path", length: int = 16, seed: int = 0) -> cp.ForestLaw:
@@ -154,7 +155,7 @@ def test_another_oracle_is_refused(found, law):
     ],
 )
 def test_values_that_no_structure_has_are_not_saved(found, tmp_path, name, value, said):
-    values = {key: getattr(found, key) for key in found.__dataclass_fields__}
+    values = {key: getattr(found, key) for key in FIELDS}
     values[name] = values[name].copy()
     values[name].flat[0] = value
     with pytest.raises(cp.StructureError, match=said):
@@ -163,7 +164,7 @@ def test_values_that_no_structure_has_are_not_saved(found, tmp_path, name, value
 
 
 def test_doubled_and_reversed_pairs_are_not_saved(found, tmp_path):
-    values = {key: getattr(found, key) for key in found.__dataclass_fields__}
+    values = {key: getattr(found, key) for key in FIELDS}
     for pairs, said in (
         (found.pairs[:, ::-1].copy(), "smaller position first"),
         (np.repeat(found.pairs[:1], len(found.pairs), axis=0), "twice"),

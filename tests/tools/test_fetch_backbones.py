@@ -5,7 +5,7 @@ import io
 import json
 import tarfile
 
-import backbones as tool
+import fetch_backbones as tool
 import numpy as np
 import pytest
 
