@@ -1,6 +1,8 @@
 """A structure that was found elsewhere: restricted, priced where it is used, or refused."""
 
 import itertools
+import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -169,6 +171,41 @@ def test_a_choice_is_kept_in_files(gated, crossed, tmp_path):
     drawn = infill(gated.oracle(), context((0, 0), (3, 1)), crossed)
     drawn.save(tmp_path / "drawn.jsonl")
     assert cp.SampleBatch.load(tmp_path / "drawn.jsonl").choice == drawn.choice
+
+
+@pytest.mark.parametrize(
+    ("planned", "spread", "chosen"),
+    [
+        (math.inf, math.inf, "spread"),
+        (math.nan, 0.1, "spread"),
+        (0.1, math.nan, "spread"),
+        (math.inf, 0.1, "spread"),
+        (0.1, math.inf, "planned"),
+    ],
+)
+def test_prices_that_are_no_numbers_choose_nothing_and_are_kept_in_files(
+    gated, crossed, monkeypatch, tmp_path, planned, spread, chosen
+):
+    """Rows that underflow make prices infinite, and their standard errors no numbers."""
+    left = [planned, spread]
+    plan_kl = carrying.plan_kl
+
+    def measured(*what: object, **how: object) -> object:
+        kl = plan_kl(*what, **how)
+        return replace(kl, value=left.pop(0), standard_error=math.nan)
+
+    monkeypatch.setattr(carrying, "plan_kl", measured)
+    drawn = infill(gated.oracle(), context((0, 0), (5, 0), (6, 0)), crossed)
+    choice = drawn.choice
+    assert choice.sampler == chosen == drawn.results[0].sampler
+    is_told = not math.isnan(planned - spread)
+    assert ("cannot be told apart" in choice.why) == (not is_told)
+    assert ("is refused" in choice.why) == (is_told and chosen == "spread")
+    drawn.save(tmp_path / "drawn.jsonl")
+    again = cp.SampleBatch.load(tmp_path / "drawn.jsonl").choice
+    for way, nats in {"planned": planned, "spread": spread}.items():
+        np.testing.assert_array_equal(again.prices[way], (nats, math.nan))
+    np.testing.assert_array_equal((again.batch_kl, again.batch_kl_se), again.prices[chosen])
 
 
 def test_plans_that_were_priced_are_those_that_draw(gated, crossed, monkeypatch):

@@ -26,7 +26,6 @@ from counterprobe.evaluation.chain_rule import AT_ONCE, plan_kl
 from counterprobe.evaluation.chain_rule_kl import ChainRuleKL
 from counterprobe.infilling.family import numbers_of, places_by_number
 from counterprobe.infilling.task import Task, make_task
-from counterprobe.plain import plain
 from counterprobe.planning.plan import STILL, Coverage
 from counterprobe.run.ledger import Ledger
 from counterprobe.run.results import Choice
@@ -243,16 +242,17 @@ def _priced(
 
     mine, theirs = price(plans), price(others)
     way, apart = _free_way(task)
-    is_refused = mine.value > theirs.value
+    # Two infinities, or what is no number, say nothing: then nothing speaks for the structure.
+    is_told = not math.isnan(mine.value - theirs.value)
+    is_refused = mine.value > theirs.value or not is_told
     chosen: Sampler = free if is_refused else rule
     kl, took = (theirs, free.batches) if is_refused else (mine, evaluations)
     calls = "1 evaluation" if took == 1 else f"{took:.3g} evaluations"
     said = f"{calls} a design in place of {len(masked)}, {_nats(kl)} broken here"
     if is_refused:
-        said = (
-            f"batches {apart}: {said}; a structure {_origin(here)} is refused, since its plans "
-            f"break {_nats(mine)} in as many"
-        )
+        why = "is refused, since its plans" if is_told else "cannot be told apart: its plans"
+        said = f"batches {apart}: {said}; a structure {_origin(here)} {why}"
+        said += f" break {_nats(mine)} in as many"
     else:
         said = f"batches planned by a structure {_origin(here)}: {said}, {_nats(theirs)} {apart}"
     paid = mine.ledger + theirs.ledger
@@ -263,7 +263,7 @@ def _priced(
     if target is not None and kl.value > target:
         said += f"; that is more than {target:g} nats: ask for more batches"
     prices = {
-        name: (plain(one.value), plain(one.standard_error))
+        name: (float(one.value), float(one.standard_error))
         for name, one in (("planned", mine), (way, theirs))
     }
     return chosen, Choice(
@@ -293,4 +293,8 @@ def _free_way(task: Task) -> tuple[str, str]:
 
 
 def _nats(kl: ChainRuleKL) -> str:
+    if math.isnan(kl.value):
+        return "an unknown number of nats"
+    if math.isinf(kl.value):
+        return "infinitely many nats"
     return f"{kl.value:.2g} ± {kl.standard_error:.1g} nats"

@@ -255,10 +255,10 @@ class SampleBatch(Shown):
                 "why": self.choice.why,
                 "ledger": _counts(self.choice.ledger),
                 "one_at_a_time": self.choice.one_at_a_time,
-                "batch_kl": self.choice.batch_kl,
-                "batch_kl_se": self.choice.batch_kl_se,
+                "batch_kl": plain(self.choice.batch_kl),
+                "batch_kl_se": plain(self.choice.batch_kl_se),
                 "by": self.choice.by,
-                "prices": self.choice.prices,
+                "prices": plain(self.choice.prices),
             }
         records = [_record(result) for result in self.results]
         for k, text in enumerate(self.texts or ()):
@@ -322,16 +322,27 @@ def _choice(content: dict[str, Any] | None) -> Choice | None:
     """Read what was chosen, where a file says it."""
     if content is None:
         return None
+    prices = content.get("prices", {})
+
+    def nats(value: Any) -> float | None:
+        """Read a number; where there are prices, one that is missing was none (NaN)."""
+        return None if value is None and not prices else _number(value)
+
     return Choice(
         str(content["sampler"]),
         str(content["why"]),
         Ledger(**content["ledger"]),
         int(content["one_at_a_time"]),
-        content.get("batch_kl"),
-        content.get("batch_kl_se"),
+        nats(content.get("batch_kl")),
+        nats(content.get("batch_kl_se")),
         str(content.get("by", "auto")),
-        {way: (float(nats), float(se)) for way, (nats, se) in content.get("prices", {}).items()},
+        {way: (_number(kl), _number(se)) for way, (kl, se) in prices.items()},
     )
+
+
+def _number(value: Any) -> float:
+    """Read what ``plain`` wrote of a number: infinities are words, NaN is null."""
+    return math.nan if value is None else float(value)
 
 
 def _counts(ledger: Ledger) -> dict[str, int]:

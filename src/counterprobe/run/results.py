@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from counterprobe.arrays import StateArray
+from counterprobe.plain import plain
 from counterprobe.report import Section, Shown
 from counterprobe.run.ledger import Ledger, Right
 from counterprobe.run.transcript import Transcript
@@ -84,14 +85,15 @@ class Choice:
 
     def as_dict(self) -> dict[str, Any]:
         """Return it as plain values."""
+        prices = {way: (plain(nats), plain(se)) for way, (nats, se) in self.prices.items()}
         return {
             "sampler": self.sampler,
             "why": self.why,
             "evaluations": self.ledger.total,
             "one_at_a_time": self.one_at_a_time,
-            "batch_kl": self.batch_kl,
-            "batch_kl_se": self.batch_kl_se,
-            **({"by": self.by, "prices": self.prices} if self.prices else {}),
+            "batch_kl": plain(self.batch_kl),
+            "batch_kl_se": plain(self.batch_kl_se),
+            **({"by": self.by, "prices": prices} if prices else {}),
         }
 
 
