@@ -250,16 +250,7 @@ class SampleBatch(Shown):
             "measuring": _counts(self.measuring),
         }
         if self.choice is not None:
-            header["choice"] = {
-                "sampler": self.choice.sampler,
-                "why": self.choice.why,
-                "ledger": _counts(self.choice.ledger),
-                "one_at_a_time": self.choice.one_at_a_time,
-                "batch_kl": plain(self.choice.batch_kl),
-                "batch_kl_se": plain(self.choice.batch_kl_se),
-                "by": self.choice.by,
-                "prices": plain(self.choice.prices),
-            }
+            header["choice"] = self.choice.as_dict() | {"ledger": _counts(self.choice.ledger)}
         records = [_record(result) for result in self.results]
         for k, text in enumerate(self.texts or ()):
             records[k]["text"] = text
@@ -320,29 +311,7 @@ def _check_name(path: str | os.PathLike[str]) -> None:
 
 def _choice(content: dict[str, Any] | None) -> Choice | None:
     """Read what was chosen, where a file says it."""
-    if content is None:
-        return None
-    prices = content.get("prices", {})
-
-    def nats(value: Any) -> float | None:
-        """Read a number; where there are prices, one that is missing was none (NaN)."""
-        return None if value is None and not prices else _number(value)
-
-    return Choice(
-        str(content["sampler"]),
-        str(content["why"]),
-        Ledger(**content["ledger"]),
-        int(content["one_at_a_time"]),
-        nats(content.get("batch_kl")),
-        nats(content.get("batch_kl_se")),
-        str(content.get("by", "auto")),
-        {way: (_number(kl), _number(se)) for way, (kl, se) in prices.items()},
-    )
-
-
-def _number(value: Any) -> float:
-    """Read what ``plain`` wrote of a number: infinities are words, NaN is null."""
-    return math.nan if value is None else float(value)
+    return None if content is None else Choice.of(content, Ledger(**content["ledger"]))
 
 
 def _counts(ledger: Ledger) -> dict[str, int]:
