@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import counterprobe as cp
+from counterprobe.evaluation.prices import Pricing
 from counterprobe.infilling import carrying
 from counterprobe.oracles import as_oracle
 from counterprobe.samplers import Planned, Spread
@@ -220,6 +221,21 @@ def test_plans_that_were_priced_are_those_that_draw(gated, crossed, monkeypatch)
     used = {tuple(tuple(b.tolist()) for b in one.batches) for one in drawn.results}
     known = {tuple(tuple(b.tolist()) for b in plan) for plan in priced[0]}
     assert used <= known
+
+
+@pytest.mark.parametrize("fixed", [((0, 1),), ((0, 0), (3, 1)), ((6, 0),)])
+@pytest.mark.parametrize("batches", [2, 3, 4])
+def test_what_is_advised_and_what_draws_are_the_same_plans(gated, crossed, fixed, batches):
+    """Also where pairs are not trusted, nothing is known, or layers would be fewer."""
+    here = crossed.in_context(context(*fixed))
+    pricing = Pricing(here, gated.oracle(), terms=None, distances=None, seed=5)
+    streams = cp.Streams.from_seed(5)
+    rule = carrying.planned_here(Planned.of(crossed, batches=batches), here, streams)
+    for k in range(3):
+        priced = pricing.makers["planned"](batches, k, 5)
+        drawn = rule.plan(here.residual, streams.with_fresh_decisions(k).decisions)
+        assert [b.tolist() for b in priced.batches] == [b.tolist() for b in drawn.batches]
+        assert len(drawn) == batches
 
 
 # ----- What is refused --------------------------------------------------------------------------

@@ -13,6 +13,7 @@ import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -24,9 +25,10 @@ from counterprobe.errors import BudgetExceeded
 from counterprobe.evaluation.chain_rule import AT_ONCE, plan_kl
 from counterprobe.evaluation.chain_rule_kl import ChainRuleKL
 from counterprobe.oracles import Oracle, Query, Reply, Wrapper
-from counterprobe.planning import Plan, distance_plan, plan_for, random_plan, spread_plan
+from counterprobe.planning import Plan, distance_plan, random_plan, spread_plan
 from counterprobe.report import Section, Shown, Table
 from counterprobe.run.ledger import Ledger
+from counterprobe.samplers.planned import Planned
 from counterprobe.streams import Streams, keyed_generator
 
 __all__ = ["BudgetedOracle", "Price", "PriceTable", "Pricing", "Spent", "price_plans"]
@@ -315,9 +317,13 @@ def _makers(
         nats = max(0.0, price.nats)
         return replace(plan, estimated_kl=nats, estimated_kl_se=price.error, is_held_out=True)
 
+    @cache
+    def rule(count: int) -> Planned:
+        return Planned.of(structure, batches=count)
+
     def planned(count: int, k: int, seed: int) -> Plan:
         streams = Streams.from_seed(seed).with_fresh_decisions(k)
-        return plan_for(structure, batches=count, seed=streams)
+        return rule(count).plan(structure.residual, streams.decisions)
 
     def free(way: str, make: Callable[..., Plan]) -> Callable[[int, int, int], Plan]:
         def plan(count: int, k: int, seed: int) -> Plan:

@@ -26,7 +26,6 @@ from counterprobe.evaluation.chain_rule import AT_ONCE, plan_kl
 from counterprobe.evaluation.chain_rule_kl import ChainRuleKL
 from counterprobe.infilling.family import numbers_of, places_by_number
 from counterprobe.infilling.task import Task, make_task
-from counterprobe.planning.plan import STILL, Coverage
 from counterprobe.run.ledger import Ledger
 from counterprobe.run.results import Choice
 from counterprobe.samplers.balanced import Spread
@@ -182,11 +181,8 @@ def _check_fixed(task: Task, structure: Structure) -> None:
 def planned_here(rule: Planned, here: SoftStructure, streams: Streams) -> Planned:
     """Return the rule that plans by a structure in another context than it was found in.
 
-    Only positions of which nothing is known are committed alone: how well pairs explained the
-    others elsewhere is no reason to, since the price is measured here. Where a number of nats was
-    asked for, it says how many batches there are, with those others alone as usual. Layers that
-    would take fewer batches than are allowed are not taken on trust: few pairs are left of a
-    structure where much is fixed, and all batches are used.
+    Its plans are those that ``advise`` prices. Where a number of nats was asked for, it says how
+    many batches there are.
 
     Parameters
     ----------
@@ -194,24 +190,13 @@ def planned_here(rule: Planned, here: SoftStructure, streams: Streams) -> Planne
     here : SoftStructure
         As :meth:`SoftStructure.in_context` returns it.
     streams : Streams
-        Of a plan that says how many batches there are, and whether by layers.
+        Of a plan that says how many batches there are.
     """
-    coverage = here.coverage
-    rule = replace(rule, strength=here.strength, coverage=coverage, halves=here.halves)
-    batches = rule.batches or len(rule.plan(here.residual, streams.decisions))
-    is_known = np.isfinite(here.moved)
-    # What was never seen is taken to move as much as anything that was.
-    loose = np.where(is_known, coverage.unexplained, here.moved[is_known].max(initial=STILL))
-    rule = replace(
-        rule,
-        batches=batches,
-        information_budget=None,
-        target_kl=None,
-        coverage=Coverage(loose, coverage.is_trusted | is_known),
-    )
-    room = min(batches, len(here.residual))
-    layered = rule.method == "auto" and len(rule.plan(here.residual, streams.decisions)) < room
-    return replace(rule, method="search") if layered else rule
+    batches = rule.batches
+    if batches is None:
+        rule = replace(rule, strength=here.strength, coverage=here.coverage, halves=here.halves)
+        batches = len(rule.plan(here.residual, streams.decisions))
+    return Planned.of(here, batches=batches, method=rule.method)
 
 
 def _priced(

@@ -23,7 +23,7 @@ from counterprobe.planning.strengths import (
 from counterprobe.run.unmasking import Unmasking
 from counterprobe.samplers.base import Sampler, Sweep
 from counterprobe.samplers.rules.quotas import POWERS
-from counterprobe.streams import Decisions
+from counterprobe.streams import Decisions, Streams
 
 __all__ = ["Planned", "PlannedReport"]
 
@@ -151,6 +151,10 @@ class Planned(Sampler):
     ) -> Self:
         """Return the rule that commits by plans of a structure, a fresh one a seed.
 
+        Of a structure that was found in another context, layers that would take fewer batches
+        than are allowed are not taken on trust: few pairs are left where much is fixed, and all
+        batches are used.
+
         Parameters
         ----------
         structure : SoftStructure
@@ -159,7 +163,7 @@ class Planned(Sampler):
         """
         if batches is None and information_budget is None and target_kl is None:
             target_kl = TARGET_KL
-        return cls(
+        rule = cls(
             batches=None if batches is None else int(batches),
             information_budget=None if information_budget is None else float(information_budget),
             target_kl=None if target_kl is None else float(target_kl),
@@ -168,6 +172,13 @@ class Planned(Sampler):
             coverage=structure.coverage,
             halves=structure.halves,
         )
+        residual = structure.residual
+        if method != "auto" or batches is None or "found_masked" not in structure.about:
+            return rule
+        # Layers are the same for every seed.
+        found = rule.plan(residual, Streams.from_seed(0).decisions) if len(residual) else ()
+        is_short = len(found) < min(batches, len(residual))
+        return replace(rule, method="search") if is_short else rule
 
     @property
     def settings(self) -> dict[str, Any]:
