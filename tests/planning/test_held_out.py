@@ -7,7 +7,7 @@ import pytest
 
 import counterprobe as cp
 from counterprobe.planning import Coverage, Halves, make_plan, plan_for, price_of_batches
-from counterprobe.planning.held_out import held_out_price
+from counterprobe.planning.held_out import held_out_price, honest_plan
 from grouped_laws import GroupedLaw, weak_pairs
 
 
@@ -128,3 +128,29 @@ def test_a_target_holds_for_price_error_and_what_is_not_trusted():
         assert len(plan) == 8 or least.high <= target
     assert prices[-1] == 0 and prices[0] > 0
     assert replace(held_out_price(found, batches=4, **known), nats=-1.0).high > 0
+
+
+def path_halves(size: int, nats: float) -> tuple[np.ndarray, Halves]:
+    """Return a path with one weak pair beyond a gap, and halves that see both with some noise."""
+    truth = np.diag(np.full(size - 1, nats), k=1)
+    truth[0, size // 2] = 0.01
+    noise = np.random.default_rng(0).normal(0, 0.003, (2, size, size))
+    selected = np.stack([truth[np.triu_indices(size, 1)] > 0] * 2)
+    return truth + truth.T, halves_of(*(truth + noise), selected=selected)
+
+
+@pytest.mark.parametrize("batches", [1, 2, 3])
+def test_layers_of_too_few_batches_pay_for_the_edges_that_they_ignore(batches):
+    strength, halves = path_halves(32, 1.0)
+    rng = np.random.default_rng(1)
+    plan = honest_plan(strength, halves, batches=batches, method="layers", rng=rng)
+    assert plan.dropped > 3 and plan.estimated_kl >= plan.dropped
+
+
+def test_a_target_makes_as_many_layers_as_keep_every_edge_and_those_are_free():
+    strength, halves = path_halves(32, 1.0)
+    for method in ("auto", "layers"):
+        rng = np.random.default_rng(1)
+        plan = honest_plan(strength, halves, target_kl=0.1, method=method, rng=rng)
+        assert (len(plan), plan.method, plan.dropped) == (6, "layers", 0)  # 2^5 - 1 < 32
+        assert plan.estimated_kl == plan.estimated_kl_se == 0

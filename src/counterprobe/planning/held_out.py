@@ -205,7 +205,7 @@ def _crossed(
         coverage=None if coverage is None else coverage.times(halves.temperature),
         rng=keyed_generator(0, "held-out price", batches, half),
     )
-    settled = _settled(searched) if plan.method == "layers" else None
+    settled = _settled(searched, plan) if plan.method == "layers" else None
     price = halves.price(plan.batches, 1 - half, settled=settled)
     if coverage is None:
         return price
@@ -215,17 +215,28 @@ def _crossed(
     return replace(price, untrusted=float(np.nan_to_num(sum(loose), nan=np.inf)))
 
 
-def _settled(searched: FloatArray) -> BoolArray:
-    """Return which pairs are of one tree of the strong forest, if the strong pairs are one.
+def _settled(searched: FloatArray, plan: Plan) -> BoolArray | None:
+    """Return which pairs are of one tree of the strong forest, if layers keep them apart.
 
-    Layers commit what separates them first; what they tell each other goes along the edges.
+    Layers commit what separates such pairs first; what they tell each other goes along the edges.
+    Layers of too few batches ignore some edges, and commit positions together that are still
+    joined: then None, and their price is that of any other batches.
     """
-    cut = forest_cut(searched)
-    if cut is None:
-        return np.zeros(searched.shape, dtype=np.bool_)
-    label = components(len(searched), np.argwhere(np.triu(searched) > cut))
-    same: BoolArray = label[:, None] == label[None, :]
-    return same
+    among = searched[np.ix_(plan.positions, plan.positions)]
+    cut = forest_cut(among)
+    edges = np.argwhere(np.triu(among) > (cut or 0.0))
+    settled = np.zeros(searched.shape, dtype=np.bool_)
+    if cut is not None:
+        label = components(len(among), edges)
+        settled[np.ix_(plan.positions, plan.positions)] = label[:, None] == label[None, :]
+    is_masked = np.ones(len(among), dtype=np.bool_)
+    for batch in plan.batches:
+        rows = np.searchsorted(plan.positions, batch)
+        edges = edges[is_masked[edges].all(axis=1)]
+        if len(np.unique(components(len(among), edges)[rows])) < len(rows):
+            return None
+        is_masked[rows] = False
+    return settled
 
 
 def _fewest(
