@@ -154,3 +154,26 @@ def test_a_target_makes_as_many_layers_as_keep_every_edge_and_those_are_free():
         plan = honest_plan(strength, halves, target_kl=0.1, method=method, rng=rng)
         assert (len(plan), plan.method, plan.dropped) == (6, "layers", 0)  # 2^5 - 1 < 32
         assert plan.estimated_kl == plan.estimated_kl_se == 0
+
+
+def test_pairs_that_nothing_is_known_of_have_no_price():
+    law = GroupedLaw([weak_pairs(8, 0.3, seed=1)])
+    half = np.where(np.arange(8) < 4, cp.MASK, 0)
+    found = cp.discover(law, mode="soft", probes=64, given=half)
+    assert plan_for(found, batches=2).is_held_out
+    there = found.in_context(np.full(8, cp.MASK))
+    few = plan_for(there, batches=2)
+    assert np.isnan(few.estimated_kl) and not few.is_held_out
+    assert few.as_dict()["estimated_kl"] is None and "no price" in repr(few)
+    drawn = cp.sample(law, there, 1, seed=1, batches=2).results[0]
+    assert "no price" in drawn.notes[0] and "not measured" in drawn.notes[0]
+    # By a target those go alone, which is exact.
+    many = plan_for(there, target_kl=0.2)
+    assert many.is_held_out and len(many) >= 5
+    assert all(len(b) == 1 for b in many.batches if (b >= 4).any())
+    # Known of each end alone, by different structures: the pair is not known.
+    other = cp.discover(law, mode="soft", probes=64, given=np.where(np.arange(8) < 4, 0, cp.MASK))
+    both = cp.discovery.average_structures([found, other])
+    assert np.isnan(plan_for(both, batches=1).estimated_kl)
+    table = cp.evaluation.price_plans(law, both, (2,), samples=2, ways=["random"])
+    assert table.of("random")[0].as_dict()["estimated_kl"] is None

@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
@@ -102,7 +102,7 @@ class Price:
             "way": self.way,
             "batches": self.batches,
             "evaluations": self.evaluations,
-            "estimated_kl": self.estimated,
+            "estimated_kl": None if math.isnan(self.estimated) else self.estimated,
             "uncovered": None if math.isnan(self.uncovered) else self.uncovered,
             "batch_kl": self.measured.value,
             "batch_kl_se": self.measured.standard_error,
@@ -311,11 +311,7 @@ def _makers(
 
     def unsearched(plan: Plan) -> Plan:
         """Price a plan that no strengths chose by all pairs, weak ones included."""
-        if halves is None:
-            return plan
-        price = halves.mean_price(plan.batches)
-        nats = max(0.0, price.nats)
-        return replace(plan, estimated_kl=nats, estimated_kl_se=price.error, is_held_out=True)
+        return plan if halves is None else halves.mean_price(plan.batches).of(plan)
 
     @cache
     def rule(count: int) -> Planned:

@@ -115,7 +115,7 @@ def designs_of(
             "temperature": float(temperature),
             "sampler": result.sampler,
             "evaluations": result.ledger.total,
-            "price": None if price is None else float(price),
+            "price": None if price is None or math.isnan(price) else float(price),
             "log_prob": None if log_probs is None else float(log_probs[k]),
             "log_likelihood": None if likelihoods is None else float(likelihoods.mean()),
             "model": result.oracle_name,

@@ -11,13 +11,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from counterprobe.arrays import BoolArray, FloatArray, IntArray
+from counterprobe.planning.plan import Plan
 from counterprobe.planning.strengths import batch_prices, check_strength
 
 __all__ = ["Halves", "HeldOut"]
@@ -32,7 +33,7 @@ class HeldOut:
     nats : float
         What pairs inside batches tell each other; below zero where noise outweighs it.
     error : float
-        Its standard error.
+        Its standard error; NaN where nothing is known of some pair inside a batch.
     untrusted : float
         Unexplained movement of positions that pairs are not trusted with and that share a batch.
     """
@@ -45,6 +46,12 @@ class HeldOut:
     def high(self) -> float:
         """What is asked to be within a target: the price, its error, and what is not trusted."""
         return max(self.nats, 0.0) + self.error + self.untrusted
+
+    def of(self, plan: Plan) -> Plan:
+        """Return a plan at this price, or at none where it is not known."""
+        is_known = not math.isnan(self.error)
+        nats = max(0.0, self.nats) if is_known else math.nan
+        return replace(plan, estimated_kl=nats, estimated_kl_se=self.error, is_held_out=is_known)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -59,7 +66,7 @@ class Halves:
         Number of positions N of a whole sequence.
     strength, variance : ndarray of float, shape (2, n (n - 1) / 2)
         Nats of every pair of ``positions``, row after row, as estimated: negative where noise
-        outweighs them; and squared standard errors.
+        outweighs them; and squared standard errors, NaN where nothing is known of a pair.
     is_selected : ndarray of bool, shape (2, n (n - 1) / 2)
         Whether a readout selected the pair in that half.
     temperature : float
@@ -122,6 +129,11 @@ class Halves:
             direct += min(carried, max(0.0, known.total - inside)) / self.temperature
         return HeldOut(direct, math.sqrt(squares))
 
+    def know(self, batches: Sequence[IntArray]) -> bool:
+        """Return whether something is known of every pair inside batches."""
+        variance = self._matrix(self.variance.sum(axis=0))
+        return not any(np.isnan(variance[np.ix_(batch, batch)]).any() for batch in batches)
+
     def mean_price(self, batches: Sequence[IntArray]) -> HeldOut:
         """Price batches that no strengths chose, by all probes."""
         one, other = (self.price(batches, half) for half in (0, 1))
@@ -145,8 +157,8 @@ class Halves:
         rows, columns = (positions[ends] for ends in np.triu_indices(len(positions), 1))
         slot = np.searchsorted(rows * length + columns, i * length + j)
 
-        def moved(values: NDArray[Any]) -> NDArray[Any]:
-            found = np.zeros((2, len(rows)), dtype=values.dtype)
+        def moved(values: NDArray[Any], unknown: float = 0.0) -> NDArray[Any]:
+            found = np.full((2, len(rows)), unknown, dtype=values.dtype)
             found[:, slot] = values[:, is_there]
             return found
 
@@ -154,7 +166,7 @@ class Halves:
             positions,
             length,
             moved(self.strength),
-            moved(self.variance),
+            moved(self.variance, math.nan),
             moved(self.is_selected),
             self.temperature,
         )

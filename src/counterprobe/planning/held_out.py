@@ -9,6 +9,7 @@ among plans can bias it either.
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from typing import Any, Protocol
 
@@ -145,15 +146,11 @@ def honest_plan(
         coverage=None if coverage is None else coverage.times(unit),
         rng=rng,
     )
+    plan = replace(plan, dropped=plan.dropped / unit, uncovered=plan.uncovered / unit)
     price = held_out_price(halves, where, batches or len(plan), **request)
-    return replace(
-        plan,
-        estimated_kl=max(0.0, price.nats),
-        estimated_kl_se=price.error,
-        dropped=plan.dropped / unit,
-        uncovered=plan.uncovered / unit,
-        is_held_out=True,
-    )
+    if not halves.know(plan.batches):
+        price = replace(price, error=math.nan)
+    return price.of(plan)
 
 
 def held_out_price(

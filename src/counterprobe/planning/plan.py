@@ -98,7 +98,8 @@ class Plan(Shown):
     batches : tuple of ndarray of int
         Disjoint, none empty, each in increasing order; read-only.
     estimated_kl : float
-        Dependence broken by committing each batch as a product; NaN when no strengths were given.
+        Dependence broken by committing each batch as a product; NaN when no strengths were given,
+        or when nothing is known of some that share a batch.
     estimated_kl_se : float
         What the standard errors of the strengths add up to; NaN when there were none.
     method : str
@@ -166,9 +167,11 @@ class Plan(Shown):
     def _price(self) -> str:
         """Return the price in words."""
         if math.isnan(self.estimated_kl):
-            return "no price: no strengths given"
+            return "no price: no strengths given, or none known of some that share a batch"
         error = "" if math.isnan(self.estimated_kl_se) else f" ± {self.estimated_kl_se:.2g}"
-        beside = "" if math.isnan(self.uncovered) else f", {self.uncovered:.2g} not covered"
+        beside = ", not covered: not measured" if self.is_held_out else ""
+        if not math.isnan(self.uncovered):
+            beside = f", {self.uncovered:.2g} not covered"
         by = " by held-out probes" if self.is_held_out else ""
         return f"about {self.estimated_kl:.3g}{error} nats{by}{beside}"
 
@@ -180,7 +183,7 @@ class Plan(Shown):
             f"{len(self)} batches for {sum(sizes)} positions ({spread} a batch), by {self.method}",
             f"estimated batch KL: {self._price()}",
         ]
-        if not self.is_held_out and not math.isnan(self.uncovered):
+        if not self.is_held_out and not math.isnan(self.estimated_kl + self.uncovered):
             lines.append("priced by the probes that chose it, and so too low: measure it")
         if self.method == "layers":
             lines.append(f"strength of the pairs that layers ignore: {self.dropped:.3g} nats")

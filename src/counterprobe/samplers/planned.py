@@ -41,7 +41,7 @@ class PlannedReport:
     ----------
     num_batches : int
     estimated_kl : float
-        Nats, from the strengths of pairs.
+        Nats, from the strengths of pairs; NaN where nothing is known of some that share a batch.
     estimated_kl_se : float
         Its standard error; NaN where it is not known.
     uncovered : float
@@ -74,8 +74,11 @@ class PlannedReport:
             if self.is_held_out
             else "by the probes that chose the plan, too low"
         )
+        price = f"{self.estimated_kl:.3g}{error} nats estimated from pairs {by}"
+        if np.isnan(self.estimated_kl):
+            price = "no price: pairs were not measured for some that share a batch"
         alone = f"; committed alone for that: {self.num_alone}" if self.num_alone else ""
-        return [f"{self.estimated_kl:.3g}{error} nats estimated from pairs {by}; {left}{alone}"]
+        return [f"{price}; {left}{alone}"]
 
 
 @dataclass(frozen=True, slots=True)

@@ -127,9 +127,11 @@ def _mean_halves(
     parts = [halves_in(one, given) for one in structures]
     masked = np.flatnonzero(given == MASK)
     i, j = (masked[ends] for ends in np.triu_indices(len(masked), 1))
-    count = np.maximum((is_known[:, i] & is_known[:, j]).sum(axis=0), 1)
+    together = (is_known[:, i] & is_known[:, j]).sum(axis=0)
+    count = np.maximum(together, 1)
     strength = np.sum([part["half_strength"] for part in parts], axis=0) / count
-    variance = np.sum([part["half_variance"] for part in parts], axis=0) / count**2
+    variance = np.nansum([part["half_variance"] for part in parts], axis=0) / count**2
+    variance[:, together == 0] = np.nan
     return {
         "half_strength": strength.astype(np.float32),
         "half_variance": variance.astype(np.float32),
