@@ -177,3 +177,18 @@ def test_pairs_that_nothing_is_known_of_have_no_price():
     assert np.isnan(plan_for(both, batches=1).estimated_kl)
     table = cp.evaluation.price_plans(law, both, (2,), samples=2, ways=["random"])
     assert table.of("random")[0].as_dict()["estimated_kl"] is None
+
+
+@pytest.mark.parametrize(
+    ("request_", "problem"),
+    [
+        ({"target_kl": -1.0}, "target_kl must be a number of nats, at least 0, got -1.0"),
+        ({"target_kl": float("nan")}, "target_kl must be a number of nats"),
+        ({"batches": 3, "target_kl": 0.1}, "exactly one of .* got batches and target_kl"),
+        ({"batches": 0}, "batches must be"),
+        ({"batches": 2, "method": "wrong"}, "method must be one of"),
+    ],
+)
+def test_requests_that_make_no_sense_are_refused_before_anything_is_searched(request_, problem):
+    with pytest.raises(ValueError, match=problem):
+        honest_plan(np.zeros((9, 9)), random_halves(0), rng=np.random.default_rng(0), **request_)

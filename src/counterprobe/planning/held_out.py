@@ -20,7 +20,7 @@ from counterprobe.arrays import BoolArray, FloatArray, IntArray
 from counterprobe.graph import components
 from counterprobe.planning.halves import Halves, HeldOut, joined
 from counterprobe.planning.layers import forest_cut
-from counterprobe.planning.make import TARGET_KL, PlanMethod, make_plan
+from counterprobe.planning.make import TARGET_KL, PlanMethod, check_request, make_plan
 from counterprobe.planning.plan import Coverage, Plan
 from counterprobe.planning.strengths import check_positions
 from counterprobe.streams import Streams, keyed_generator
@@ -121,6 +121,7 @@ def honest_plan(
     halves : Halves or None
         Without them the price is that of the strengths that chose the plan, and says so.
     """
+    check_request(batches, information_budget, target_kl, method)
     request: dict[str, Any] = {"method": method, "coverage": coverage}
     if halves is None:
         return make_plan(
