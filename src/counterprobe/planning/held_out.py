@@ -1,10 +1,10 @@
 """Plans of a structure, at a price by probes that they were not searched with.
 
 Plans are searched with the strengths of all probes. Their price is that of plans of as many
-batches which are searched with one half of the probes and priced by the other, both ways round:
-unbiased for those, and plans searched with twice the probes are no dearer in the mean. It is a
-property of the structure and the number of batches, the same for every seed, so that no choice
-among plans can bias it either.
+batches which are searched with one half of the probes and priced by the other, both ways round.
+No search biases it. It is a property of the structure and the number of batches, the same for
+every seed, so that no choice among plans can bias it either. It is the price of pairs, and no
+upper limit: models mostly break more than pairs say, at times more than twice as much.
 """
 
 from __future__ import annotations
