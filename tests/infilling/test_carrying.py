@@ -141,7 +141,11 @@ def test_positions_apart_in_space_are_the_free_way_where_distances_are_known():
     rule = Spread(batches=2, distances=apart)
     batches = rule.schedule(np.arange(4), cp.Streams.from_seed(1).decisions)
     assert all({0, 1} != set(b.tolist()) != {2, 3} and len(b) == 2 for b in batches)
-    assert rule.settings == {"batches": 2} and rule == Spread(batches=2)
+    assert Spread(batches=2).settings == {"batches": 2}
+    assert rule.settings["distances"].startswith("array <f8 (4, 4) "), (
+        "which they were is recorded"
+    )
+    assert rule.settings != Spread(batches=2, distances=2 * apart).settings
 
 
 def test_what_was_asked_in_nats_says_how_many_batches(gated, crossed):

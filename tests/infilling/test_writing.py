@@ -30,6 +30,21 @@ def designs(task):
     return designs_of(drawn, task, "mine", temperature=1.0, seed=0)
 
 
+def test_the_price_of_a_structure_of_another_text_is_what_was_measured_here(task):
+    found = cp.discover(task.probed, cp.Streams.from_seed(0), mode="soft", probes=32)
+    told = []
+    drawn = cp.infill(
+        task, structure=found, batches=1, count=3, on_finished=told.append, progress=False
+    )
+    written = [
+        one.columns
+        for batch in (drawn, *told)
+        for one in designs_of(batch, task, "mine", temperature=1.0, seed=0)
+    ]
+    assert len(written) == 6 and drawn.choice.batch_kl > 0
+    assert {one["price"] for one in written} == {drawn.choice.batch_kl}
+
+
 @pytest.mark.parametrize("kind", ["fasta", "csv", "jsonl"])
 def test_every_kind_has_the_same_columns(designs, tmp_path, kind):
     file = tmp_path / f"d.{kind}"

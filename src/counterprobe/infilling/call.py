@@ -22,6 +22,7 @@ from counterprobe.models import Template
 from counterprobe.models.template import Allowed
 from counterprobe.run.batches import SampleBatch
 from counterprobe.run.ledger import Ledger
+from counterprobe.run.results import Choice
 from counterprobe.run.unmasking import Progress
 from counterprobe.samplers.auto import Auto
 from counterprobe.samplers.base import Sampler
@@ -207,7 +208,7 @@ def infill(
                 **terms,
                 "log_probs": True,
                 "on_step": _spelled(callback_on_step_end, task),
-                "on_finished": None if likelihood_orders else _with_texts(on_finished, task),
+                "on_finished": _told(on_finished, task, used.choice, likelihood_orders),
                 "progress": progress,
                 "listener": recorder,
                 "listen_to": trace_sequence,
@@ -249,13 +250,21 @@ def infill(
     return drawn
 
 
-def _with_texts(
-    callback: Callable[[SampleBatch], object] | None, task: Task
+def _told(
+    callback: Callable[[SampleBatch], object] | None,
+    task: Task,
+    choice: Choice | None,
+    likelihood_orders: int,
 ) -> Callable[[SampleBatch], object] | None:
-    """Return what hands finished sequences on with their texts, where somebody wants them."""
-    if callback is None:
+    """Return what hands finished sequences on with their texts, and with what was chosen before.
+
+    None where nobody wants them, or likelihoods are to be measured first.
+    """
+    if callback is None or likelihood_orders:
         return None
-    return lambda drawn: callback(replace(drawn, texts=task.texts(drawn.sequences)))
+    return lambda drawn: callback(
+        replace(drawn, texts=task.texts(drawn.sequences), choice=choice or drawn.choice)
+    )
 
 
 def _spelled(

@@ -106,6 +106,9 @@ def designs_of(
         if (drawn.sequences[k] == MASK).any():
             continue
         price = getattr(result.diagnostics, "estimated_kl", None)
+        choice = drawn.choice
+        if choice is not None and choice.prices and choice.sampler == result.sampler:
+            price = choice.batch_kl  # what pairs said elsewhere is no price here
         likelihoods = None if drawn.log_likelihoods is None else drawn.log_likelihoods[k]
         columns = {
             "score": None if scores is None else float(scores[k]),
@@ -115,7 +118,7 @@ def designs_of(
             "temperature": float(temperature),
             "sampler": result.sampler,
             "evaluations": result.ledger.total,
-            "price": None if price is None or math.isnan(price) else float(price),
+            "price": None if price is None or not math.isfinite(price) else float(price),
             "log_prob": None if log_probs is None else float(log_probs[k]),
             "log_likelihood": None if likelihoods is None else float(likelihoods.mean()),
             "model": result.oracle_name,

@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 
 from counterprobe.arguments import Count
 from counterprobe.arrays import FloatArray, IntArray
+from counterprobe.digests import array_digest
 from counterprobe.planning import distance_plan
 from counterprobe.planning.strengths import frozen_strengths
 from counterprobe.samplers.base import Sampler, Sweep
@@ -84,8 +85,8 @@ class Spread(Sampler):
     batches : int
         Number of batches B, which is also the distance within a batch.
     distances : ndarray of float, shape (N, N), optional
-        How far positions are from each other; by default along the sequence. Not part of the
-        settings that results show.
+        How far positions are from each other; by default along the sequence. Settings
+        that results show name them by their digest.
     """
 
     name: ClassVar[str] = "spread"
@@ -104,8 +105,10 @@ class Spread(Sampler):
 
     @property
     def settings(self) -> dict[str, Any]:
-        """The settings by name, without the distances."""
-        return {"batches": self.batches}
+        """The settings by name; of distances only which ones they are."""
+        if self.distances is None:
+            return {"batches": self.batches}
+        return {"batches": self.batches, "distances": array_digest(self.distances)}
 
     def exact_for(self, length: int) -> bool:
         """One position per batch is the chain rule."""
