@@ -7,6 +7,8 @@ two places more, and everything after it keeps its name.
 
 from __future__ import annotations
 
+import re
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -28,6 +30,7 @@ __all__ = ["discover_over", "numbers_of", "places_by_number"]
 
 # Share of its positions that must have a place elsewhere for a structure to be carried there.
 MOSTLY = 0.5
+_IMGT = re.compile(r"([HL])(\d+)")
 
 
 def discover_over(
@@ -151,8 +154,8 @@ def places_by_number(numbers: Sequence[str], others: Sequence[str]) -> IntArray:
     StructureError
         If fewer than half of them have a place.
     """
-    where = {name: k for k, name in enumerate(others) if name}
-    places = np.array([where.get(name, -1) for name in numbers], dtype=np.int64)
+    where = {name: k for k, name in enumerate(_by_domain(others)) if name[0]}
+    places = np.array([where.get(name, -1) for name in _by_domain(numbers)], dtype=np.int64)
     if (places >= 0).sum() < MOSTLY * len(places):
         raise StructureError(
             f"a structure of {len(numbers)} positions cannot be put onto a text of {len(others)}: "
@@ -160,3 +163,21 @@ def places_by_number(numbers: Sequence[str], others: Sequence[str]) -> IntArray:
             "discover one for this text"
         )
     return places
+
+
+def _by_domain(numbers: Sequence[str]) -> list[tuple[str, int]]:
+    """Tell the places of several domains of one kind apart: the first, the second, and so on.
+
+    A domain ends where numbers end, fall, or are those of another chain.
+    """
+    domains: Counter[str] = Counter()
+    named = []
+    chain, last = "", 0
+    for name in numbers:
+        read = _IMGT.match(name)
+        now, number = (read[1], int(read[2])) if read else ("", 0)
+        if now and (now != chain or number < last):
+            domains[now] += 1
+        chain, last = now, number
+        named.append((name, domains[now]))
+    return named
