@@ -10,6 +10,7 @@ import counterprobe as cp
 from counterprobe.infilling import discover_over
 from counterprobe.infilling.family import numbers_of, places_by_number
 from counterprobe.infilling.task import make_task
+from counterprobe.models.proteins.antibody_numbering import imgt_numbers
 
 CPU = {"device": "cpu"}
 TRASTUZUMAB = (
@@ -95,6 +96,36 @@ def test_what_does_not_belong_to_the_family_is_refused(heavy, family):
         discover_over(heavy, [])
     with pytest.raises(ValueError, match="no oracle"):
         discover_over(oracle, [NIVOLUMAB])
+
+
+@pytest.mark.parametrize("chain", [TRASTUZUMAB, NIVOLUMAB])
+def test_another_set_of_letters_is_refused_whatever_the_length(heavy, family, chain):
+    options = {"template_options": LOOP, "batches": 2, "count": 2, "progress": False}
+    with pytest.raises(cp.StructureError, match="does not give the stored replies"):
+        cp.infill(heavy, chain, structure=family, allowed="AVLG", **options)
+
+
+def test_the_same_set_of_letters_is_recognised_at_another_length(heavy):
+    some = {**LOOP, "omit": "C"}
+    found = discover_over(heavy, [TRASTUZUMAB], probes=8, template_options=some)
+    options = {"structure": found, "batches": 2, "count": 2, "progress": False}
+    assert cp.infill(heavy, NIVOLUMAB, template_options=some, **options).num_completed == 2
+    with pytest.raises(cp.StructureError, match="does not give the stored replies"):
+        cp.infill(heavy, NIVOLUMAB, template_options=LOOP, **options)
+
+
+def test_domains_of_one_kind_are_told_apart():
+    """Two heavy domains and a linker: the second has places of its own."""
+    first, linker = NIVOLUMAB, "GGGGSGGGGSGGGGS"
+    two = imgt_numbers(f"{first}{linker}{TRASTUZUMAB}")
+    named = np.flatnonzero([bool(name) for name in two])
+    places = places_by_number(two, two)
+    assert places[named].tolist() == named.tolist() and (np.delete(places, named) < 0).all()
+    onto = places_by_number(imgt_numbers(TRASTUZUMAB), two)
+    assert onto.max() < len(first) and (onto < 0).sum() == 7, "the longer loop has no place there"
+    back = imgt_numbers(f"{TRASTUZUMAB}{linker}{first}")
+    onto = places_by_number(two, back)
+    assert onto[two.index("H1")] == 0 and (np.diff(onto[onto >= 0]) > 0).all()
 
 
 def test_the_code_of_the_page_runs(capsys):

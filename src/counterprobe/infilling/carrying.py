@@ -25,7 +25,8 @@ from counterprobe.errors import StructureError
 from counterprobe.evaluation.chain_rule import AT_ONCE, plan_kl
 from counterprobe.evaluation.chain_rule_kl import ChainRuleKL
 from counterprobe.infilling.family import numbers_of, places_by_number
-from counterprobe.infilling.task import Task, make_task
+from counterprobe.infilling.task import Task, as_template, make_task
+from counterprobe.models import MaskedModel
 from counterprobe.run.ledger import Ledger
 from counterprobe.run.results import Choice
 from counterprobe.samplers.balanced import Spread
@@ -160,9 +161,26 @@ def _by_number(
                 f"this structure is of a family of texts, the first of {structure.length} "
                 f"positions; to use it for one of {len(task.given)} pass a model, no oracle"
             )
-        temperature = task.oracle.info.temperature
-        probed = make_task(task.model, "X" * structure.length, temperature=temperature).probed
+        probed = _as_long(task, task.model, places).probed
     return structure.in_context(task.given, places=places), check_oracle(structure, probed)
+
+
+def _as_long(task: Task, model: MaskedModel, places: IntArray) -> Task:
+    """Return the task of a text as long as a family's first, with the letters that are allowed.
+
+    Positions that this text has no place for allow what all others allow alike, else everything.
+    """
+    blank, here = as_template(model, "X" * len(places), None, {}), task.template
+    assert here is not None
+    is_here = places >= 0
+    if here.has_restrictions and here.permitted is not None:
+        table = here.permitted[here.kind]
+        everywhere = table[0] if (table == table[0]).all() else np.ones_like(table[0])
+        blank = blank.allow(np.where(is_here[:, None], table[places], everywhere))
+    if here.bias is not None:
+        alike = here.bias[0] if (here.bias == here.bias[0]).all() else np.zeros_like(here.bias[0])
+        blank = replace(blank, bias=np.where(is_here[:, None], here.bias[places], alike))
+    return make_task(model, blank, temperature=task.oracle.info.temperature)
 
 
 def _check_fixed(task: Task, structure: Structure) -> None:
