@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from types import CodeType, FunctionType
 
+from numba import config
 from numba.core.registry import CPUDispatcher
 
 from counterprobe.compiled import Waiting
@@ -83,7 +84,9 @@ class Living:
         self._place = str(place)
         self._source = place.read_text(encoding="utf-8")
         objects = gc.get_objects()
-        compiled = {id(one.py_func) for one in objects if type(one) in (CPUDispatcher, Waiting)}
+        # Without compilation a kernel that waits for it is a function like any other.
+        kinds = (CPUDispatcher,) if config.DISABLE_JIT else (CPUDispatcher, Waiting)
+        compiled = {id(one.py_func) for one in objects if type(one) in kinds}
         self._functions = [
             one for one in objects
             if type(one) is FunctionType and one.__code__.co_filename == self._place
