@@ -16,8 +16,6 @@ from types import CodeType, FunctionType
 from numba import config
 from numba.core.registry import CPUDispatcher
 
-from counterprobe.compiled import Waiting
-
 # The name under which a module's functions find the set that they add their own names to.
 NOTED = "_functions_called"
 
@@ -84,6 +82,8 @@ class Living:
         self._place = str(place)
         self._source = place.read_text(encoding="utf-8")
         objects = gc.get_objects()
+        from counterprobe.compiled import Waiting  # not before it is settled whether to compile
+
         # Without compilation a kernel that waits for it is a function like any other.
         kinds = (CPUDispatcher,) if config.DISABLE_JIT else (CPUDispatcher, Waiting)
         compiled = {id(one.py_func) for one in objects if type(one) in kinds}
