@@ -51,7 +51,7 @@ def test_the_twelve_are_named_and_one_that_was_not_fetched_says_how(tmp_path, mo
     monkeypatch.setenv("BACKBONES", str(tmp_path))
     assert len(TWELVE) == 12 and spelled_out("1ubi,twelve") == ("1ubi", *TWELVE)
     assert len(backbone_named("1ubi")) == 76
-    with pytest.raises(ValueError, match=r"3enl must lie in .*python tools/backbones\.py"):
+    with pytest.raises(ValueError, match=r"3enl must lie in .*python tools/fetch_backbones\.py"):
         backbone_named("3enl")
     Backbone.shipped("1ubi").save(tmp_path / "3enl.npz")
     assert len(backbone_named("3enl")) == 76
