@@ -64,8 +64,9 @@ def adopt(file: Path) -> bool:
 
 
 def _command() -> str:
-    """Return how the program was called, paths below the repository's root in short."""
-    words = [word.removeprefix(f"{ROOT}{os.sep}") for word in sys.argv]
+    """Return how the program was called, without the folders of the machine that it ran on."""
+    below = [word.removeprefix(f"{ROOT}{os.sep}") for word in sys.argv]
+    words = [Path(word).name if os.path.isabs(word) else word for word in below]
     return shlex.join(["python", *words])
 
 

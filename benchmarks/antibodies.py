@@ -19,7 +19,6 @@ import sys
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import cache, partial
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -27,8 +26,9 @@ from _results import run_program
 from designs.claims import antibody_claims
 from designs.contest import Contestant, Effort, Field, Sweeps, baselines, peers
 from designs.drawing import draw_antibodies
+from designs.options import measuring_parser, was_drawn
 from designs.pricing import Dealt, Precision, make_plans, measure_kl
-from designs.record import Record, device_name, read_tasks
+from designs.record import Record, device_name
 from designs.report import sentences
 from designs.tasks import TASKS, Task, tasks_named
 
@@ -234,24 +234,14 @@ class Bench:
 
 def parse(words: Sequence[str] | None = None) -> argparse.Namespace:
     """Read the command line."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--device", default="cpu")
-    parser.add_argument("--quick", action="store_true", help="one small model, few samples")
+    parser = measuring_parser(__doc__, "one small model, few samples", "cost against quality")
     parser.add_argument("--tasks", help="names separated by commas, or all")
-    parser.add_argument("--json", type=Path, help="write the measurements here, after each")
-    parser.add_argument("--figure", type=Path, help="draw cost against quality here")
-    parser.add_argument("--draw", type=Path, help="measure nothing: draw this file")
     return parser.parse_args(words)
 
 
 def run(options: argparse.Namespace) -> int:
     """Measure every task."""
-    if options.draw is not None:
-        if options.figure is None:
-            raise ValueError("--draw needs --figure, a file to draw into")
-        draw_antibodies(read_tasks(options.draw), options.figure)
+    if was_drawn(options, draw_antibodies):
         return 0
     sizes = QUICK if options.quick else FULL
     chosen = tasks_named(options.tasks or ",".join(sizes.tasks))

@@ -26,7 +26,6 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, replace
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -34,9 +33,10 @@ from _results import run_program
 from designs.claims import backbone_claims
 from designs.colab import ColabDesign, is_there
 from designs.drawing import draw_backbones
+from designs.options import measuring_parser, parts_asked, was_drawn
 from designs.prepared import FREE, OWN, PLANNED, Prepared
 from designs.pricing import Dealt, Precision, measure_kl
-from designs.record import Record, device_name, read_tasks
+from designs.record import Record, device_name
 from designs.report import sentences
 from designs.speed import agreement, design_speed, held_at_once
 from designs.twelve import TWELVE, backbone_named, folder, spelled_out
@@ -207,36 +207,23 @@ def compiled_rivals(benches: Sequence[Bench], threads: int = 8) -> dict[str, Col
 
 def parse(words: Sequence[str] | None = None) -> argparse.Namespace:
     """Read the command line."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--device", default="cpu")
-    parser.add_argument("--quick", action="store_true", help="one small backbone, few samples")
+    parser = measuring_parser(__doc__, "one small backbone, few samples", "prices and rates")
     parser.add_argument("--prepare", action="store_true", help="only make plans, and keep them")
     parser.add_argument("--backbones", help="some of the twelve, or shipped ones")
     parser.add_argument("--parts", default=",".join(PARTS), help="some of them, in their order")
     parser.add_argument("--at-once", help="numbers of sequences to time, separated by commas")
     parser.add_argument("--repeats", type=int, help="how often each is timed; the best counts")
     parser.add_argument("--threads", type=int, default=1, help="of a processor")
-    parser.add_argument("--json", type=Path, help="write the measurements here, after each")
-    parser.add_argument("--figure", type=Path, help="draw prices and rates here")
-    parser.add_argument("--draw", type=Path, help="measure nothing: draw this file")
     return parser.parse_args(words)
 
 
 def run(options: argparse.Namespace) -> int:
     """Measure every backbone, part by part: prices of all come before rates of any."""
-    if options.draw is not None:
-        if options.figure is None:
-            raise ValueError("--draw needs --figure, a file to draw into")
-        draw_backbones(read_tasks(options.draw), options.figure)
+    if was_drawn(options, draw_backbones):
         return 0
     sizes = QUICK if options.quick else FULL
     names = spelled_out(options.backbones) if options.backbones else sizes.backbones
-    wanted = options.parts.split(",")
-    unknown = [part for part in wanted if part not in PARTS]
-    if unknown:
-        raise ValueError(f"parts must be among {', '.join(PARTS)}; got {unknown[0]!r}")
+    wanted = parts_asked(options.parts, PARTS)
     if torch.device(options.device).type == "cpu":
         torch.set_num_threads(options.threads)
     if options.at_once:

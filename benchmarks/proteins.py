@@ -43,9 +43,10 @@ from designs.contest import (
     recovery,
 )
 from designs.drawing import draw_proteins
+from designs.options import measuring_parser, parts_asked, was_drawn
 from designs.package import package_designs
 from designs.pricing import WAYS, Dealt, Precision, make_plans, measure_kl
-from designs.record import Record, device_name, read_tasks
+from designs.record import Record, device_name
 from designs.report import sentences
 from designs.speed import agreement, design_speed, designs_on_disk, seconds_to_encode
 from designs.twelve import backbone_named, spelled_out
@@ -405,34 +406,21 @@ WORK: Mapping[str, Callable[[Bench], None]] = {
 
 def parse(words: Sequence[str] | None = None) -> argparse.Namespace:
     """Read the command line."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--device", default="cpu")
-    parser.add_argument("--quick", action="store_true", help="one small backbone, few samples")
+    parser = measuring_parser(__doc__, "one small backbone, few samples", "prices and rates")
     parser.add_argument("--backbones", help="names or PDB files; 'twelve' are twelve names")
     parser.add_argument("--parts", default=",".join(PARTS), help="some of them, in their order")
-    parser.add_argument("--json", type=Path, help="write the measurements here, after each")
     parser.add_argument("--folder", type=Path, help="write proteins.json here, in place of --json")
     parser.add_argument("--at-once", help="numbers of sequences to time, separated by commas")
-    parser.add_argument("--figure", type=Path, help="draw prices and rates here")
-    parser.add_argument("--draw", type=Path, help="measure nothing: draw this file")
     return parser.parse_args(words)
 
 
 def run(options: argparse.Namespace) -> int:
     """Measure every backbone, part by part."""
-    if options.draw is not None:
-        if options.figure is None:
-            raise ValueError("--draw needs --figure, a file to draw into")
-        draw_proteins(read_tasks(options.draw), options.figure)
+    if was_drawn(options, draw_proteins):
         return 0
     sizes = QUICK if options.quick else FULL
     names = spelled_out(options.backbones) if options.backbones else sizes.backbones
-    wanted = options.parts.split(",")
-    unknown = [part for part in wanted if part not in PARTS]
-    if unknown:
-        raise ValueError(f"parts must be among {', '.join(PARTS)}; got {unknown[0]!r}")
+    wanted = parts_asked(options.parts, PARTS)
     if torch.device(options.device).type == "cpu":
         torch.set_num_threads(1)
     if options.at_once:

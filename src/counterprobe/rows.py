@@ -11,7 +11,7 @@ Squared Hellinger is ``1 - sum sqrt(p q)``; logarithms are natural.
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -29,7 +29,7 @@ __all__ = ["ClassedRows", "DenseRows", "Rows", "concatenate"]
 Array = Any  # a NumPy array, or an array-API array on its own device
 
 
-class Rows(Shown, ABC):
+class Rows(Shown):
     """A batch of n probability vectors over V tokens."""
 
     __slots__ = ()

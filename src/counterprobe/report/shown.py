@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 
 from counterprobe.report.page import part, write_report
@@ -11,14 +12,14 @@ from counterprobe.report.sections import Report, Section
 __all__ = ["Shown", "display"]
 
 
-class Shown:
+class Shown(ABC):
     """What has sections, and is displayed by them."""
 
     __slots__ = ()
 
+    @abstractmethod
     def sections(self) -> list[Section]:
         """Return what a display or a page of it shows, texts and tables first."""
-        raise NotImplementedError(f"{type(self).__name__} must say its sections")
 
     def _repr_html_(self) -> str:
         """Return what a notebook shows."""

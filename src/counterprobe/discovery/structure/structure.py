@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 import os
 import reprlib
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import Field, dataclass, fields
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -82,7 +82,7 @@ VALUES = (
 )
 
 
-class Found(Shown, ABC):
+class Found(Shown):
     """What every structure has: the context it was found in, and its edges."""
 
     __slots__ = ()
