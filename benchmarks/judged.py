@@ -38,7 +38,7 @@ from designs.contest import Contestant
 from designs.judged import Effort, Judged, by_oracle
 from designs.pricing import Dealt, free_plans, make_plans
 from designs.record import Record, device_name
-from designs.tasks import PEMBROLIZUMAB_HEAVY, TASKS, TRASTUZUMAB_HEAVY
+from designs.tasks import MASK, PEMBROLIZUMAB_HEAVY, TASKS, TRASTUZUMAB_HEAVY
 from designs.twelve import backbone_named
 
 import counterprobe as cp
@@ -59,14 +59,20 @@ JUDGES = {"antiberty": "sapiens-heavy", "sapiens-heavy": "antiberty"}
 ONE, SINGLY = "one-batch", "sequential"
 # Residues from which on one at a time is left to the end below temperature 1.
 LONG = 220
-# Rules that adapt to replies, with settings for each temperature.
+# Rules that adapt to replies, with values of the setting that decides how many steps they take, by
+# temperature: from two to 32 evaluations or so. Gamma is in nats for every masked residue, and
+# `auto` is told how far residues are from each other.
 PEERS: dict[float, dict[str, tuple[str, tuple[float, ...]]]] = {
-    1.0: {"entropy-bounded": ("gamma", (10.0, 30.0)), "punt": ("epsilon", (0.1, 0.03)),
-          "maskgit": ("steps", (8,)), "llada": ("steps", (8,)),
-          "klass": ("confidence_threshold", (0.3,))},
-    0.3: {"entropy-bounded": ("gamma", (5.0,)), "maskgit": ("steps", (8,))},
-    0.1: {"entropy-bounded": ("gamma", (2.0,)), "maskgit": ("steps", (8,))},
+    1.0: {"entropy-bounded": ("gamma", (0.6, 0.2, 0.07)), "punt": ("epsilon", (0.3, 0.1, 0.03)),
+          "maskgit": ("steps", (4, 8, 16)), "llada": ("steps", (4, 8, 16)),
+          "klass": ("confidence_threshold", (0.3,)), "threshold": ("threshold", (0.3,)),
+          "auto": ("target_kl", (1.0, 0.1))},
+    0.3: {"entropy-bounded": ("gamma", (0.1,)), "maskgit": ("steps", (8,)),
+          "llada": ("steps", (8,)), "punt": ("epsilon", (0.1,))},
+    0.1: {"entropy-bounded": ("gamma", (0.03,)), "maskgit": ("steps", (8,)),
+          "llada": ("steps", (8,))},
 }  # fmt: skip
+BY_RESIDUE, BY_DISTANCE = "entropy-bounded", "auto"
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,6 +216,11 @@ class Task:
         """Of the whole sequence."""
         return len(self.field().given)
 
+    @property
+    def num_masked(self) -> int:
+        """Residues that are drawn."""
+        return self.num_residues
+
     def _ready(self) -> Judged:
         """Let kernels be compiled before anything is timed."""
         field = self.field()
@@ -258,6 +269,9 @@ class Task:
         else:
             kind = "peer" if cell.way in PEERS[1.0] else "baseline"
             contestant = Contestant.named(cell.way, kind, **cell.settings)  # type: ignore[arg-type]
+            if cell.way == BY_DISTANCE:
+                told = replace(contestant.rule, distances=self.distances)  # type: ignore[type-var]
+                contestant = replace(contestant, rule=told)
         return field.measure(contestant, cell.effort)
 
     # ----- What is measured -----------------------------------------------------------------
@@ -286,9 +300,11 @@ class Task:
         is_curve = self.kind in CURVES or self.kind in CHAINS
         for name, (setting, values) in PEERS[self.temperature].items():
             for value in values:
-                level = 10 if not is_warm else 5 if is_curve else 9
-                key = f"{name} {setting}={value:g}"
-                yield Cell(level, key, name, 0, {setting: value}, self._adaptive())
+                level = 8 if not is_warm else 5 if is_curve else 6
+                key, used = f"{name} {setting}={value:g}", value
+                if name == BY_RESIDUE:
+                    key, used = f"{key}N", value * self.num_masked
+                yield Cell(level, key, name, 0, {setting: used}, self._adaptive())
         if is_warm:
             for way in ("planned", *self.free):
                 yield self._batched(8 if is_curve else 9, way, 32)
@@ -350,6 +366,11 @@ class ChainTask(Task):
     def num_residues(self) -> int:
         """Known before any network is loaded."""
         return len(TASKS[self.kind].text)
+
+    @property
+    def num_masked(self) -> int:
+        """Of some residues only."""
+        return TASKS[self.kind].text.count(MASK)
 
     def _field(self) -> Judged:
         task = TASKS[self.kind]

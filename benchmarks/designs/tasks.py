@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-__all__ = ["TASKS", "Task", "masked_at", "tasks_named"]
+__all__ = ["MASK", "TASKS", "Task", "masked_at", "tasks_named"]
 
 MASK = "X"
 

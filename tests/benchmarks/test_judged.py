@@ -123,7 +123,7 @@ def test_cells_are_measured_by_worth_written_and_continued(tmp_path):
     assert judged.measure_all(record(), tasks, 0, -1.0) == count
     assert judged.measure_all(record(), tasks, 0, math.inf) == 0
     measured = json.loads(file.read_text())["tasks"]
-    assert [len(measured[name]["ways"]) for name in ("law T=1", "law T=0.3")] == [24, 13]
+    assert [len(measured[name]["ways"]) for name in ("law T=1", "law T=0.3")] == [33, 15]
     assert not record().failures
     assert lines[0].split("] ")[1].startswith("law T=1 ways one-batch")
     ways = measured["law T=1"]["ways"]
