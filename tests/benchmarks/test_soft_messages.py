@@ -44,3 +44,19 @@ def test_a_masked_source_has_its_own_row():
     assert np.allclose(ways["instead"][probe, s], [*(row / row.sum())[1:], 0.0])
     every = np.exp(readings.logs[s])[:, screen.sources.tokens[s]].mean(axis=0)
     assert np.allclose(ways["beside"][probe, s], [*(row - every)[1:], 1.0], atol=1e-6)
+
+
+def test_a_model_is_judged_by_a_longer_screen_and_the_price_of_plans(monkeypatch):
+    monkeypatch.setattr(soft_messages, "REFERENCE_PROBES", 128)
+    monkeypatch.setattr(soft_messages, "PLANNED_BATCHES", 3)
+    oracle = law().oracle()
+    reference = soft_messages.reference_of(oracle)
+    runs = [soft_messages.measure_model(oracle, reference, 64, seed) for seed in range(2)]
+    means = soft_messages.mean_of(runs)
+    assert set(means) == set(soft_messages.WAYS)
+    today = means["today"]
+    assert 0 < today["found"] <= today["true"] <= 2 * 10
+    prices = [run["today"]["plan_nats"] for run in runs]
+    assert today["plan_nats"] == np.mean(prices)
+    assert np.isclose(today["plan_nats_se"], abs(prices[0] - prices[1]) / 2)
+    assert 0 <= min(prices) <= reference.strength.sum() / 2

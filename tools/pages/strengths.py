@@ -36,7 +36,14 @@ def soft_tables(figures: Mapping[str, Any]) -> dict[str, str]:
 
 
 def message_tables(measured: Mapping[str, Any]) -> dict[str, str]:
-    """Return the table of three readings of the same probes, by name."""
+    """Return the tables of three readings of the same probes, by name."""
+    priced = []
+    for model, by_probes in measured.get("models", {}).items():
+        for probes, ways in by_probes.items():
+            for way, one in ways.items():
+                nats = f"{one['plan_nats']:.2f} ± {one['plan_nats_se']:.2f}"
+                shown = [model, way, str(int(probes) + 1), f"{one['ranked']:.0f}"]
+                priced.append([*shown, f"{one['declared']:.0f}", nats, f"{one['explained']:.2f}"])
     lines = []
     for law, by_probes in measured["laws"].items():
         for probes, ways in by_probes.items():
@@ -48,7 +55,14 @@ def message_tables(measured: Mapping[str, Any]) -> dict[str, str]:
         "denoiser", "masked sources", "evaluations", "true edges", "among the strongest pairs",
         "among the declared", "declared", "explained",
     ]  # fmt: skip
-    return {"soft-messages": markdown(heading, lines, left=2)}
+    of_models = [
+        "model", "masked sources", "evaluations", "of the strongest pairs", "declared",
+        "nats of plans", "explained",
+    ]  # fmt: skip
+    return {
+        "soft-messages": markdown(heading, lines, left=2),
+        "soft-messages-models": markdown(of_models, priced, left=2),
+    }
 
 
 def planning_tables(measured: Mapping[str, Any]) -> dict[str, str]:
