@@ -2,6 +2,7 @@
 
 import importlib
 import os
+import pickle
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -155,6 +156,27 @@ def test_a_waiting_kernel_is_compiled_once_whatever_asks_for_it_first(tmp_path, 
     assert len(waiting.signatures) == 1
     with pytest.raises(AttributeError, match="no_such"):
         _ = waiting.no_such
+    del sys.modules["kept_sums"]
+
+
+def test_kernels_are_pickled_before_and_after_they_are_compiled(tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(tmp_path)
+    (tmp_path / "kept_sums.py").write_text(COMPREHENSION)
+    module = importlib.import_module("kept_sums")
+    waiting = pickle.dumps({"rule": module.doubled})
+    assert pickle.loads(waiting)["rule"] is module.doubled
+    assert module.doubled(np.arange(4.0)) == 12.0
+    assert pickle.loads(waiting)["rule"] is module.doubled  # what its module has by now
+    code = (
+        "import pickle, sys, numpy; print(*(pickle.loads(bytes.fromhex(one))['rule']("
+        "numpy.arange(4.0)) for one in sys.argv[1:]))"
+    )
+    sent = [waiting.hex(), pickle.dumps({"rule": module.doubled}).hex()]
+    where = {**os.environ, "PYTHONPATH": os.pathsep.join([str(tmp_path), *sys.path])}
+    run = subprocess.run(
+        [sys.executable, "-c", code, *sent], capture_output=True, text=True, check=True, env=where
+    )
+    assert run.stdout.split() == ["12.0", "12.0"]
     del sys.modules["kept_sums"]
 
 

@@ -22,6 +22,7 @@ import os
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from importlib import import_module
 from types import CodeType, FunctionType
 from typing import Any, TypeVar, cast
 
@@ -82,6 +83,10 @@ class Waiting:
             raise AttributeError(name)
         return getattr(self.compiled, name)
 
+    def __reduce__(self) -> tuple[Callable[..., Any], tuple[str, str]]:
+        """Pickle by name: another process finds its own, compiled or not."""
+        return _named, (self.py_func.__module__, self.__name__)
+
     @functools.cached_property
     def compiled(self) -> Any:
         """What Numba makes of it; from now on its module has that in its place."""
@@ -106,6 +111,11 @@ class Waiting:
             if scope.get(self.py_func.__name__) is self:
                 scope[self.py_func.__name__] = made
             return made
+
+
+def _named(module: str, name: str) -> Any:
+    """Return the kernel that a module has under a name."""
+    return getattr(import_module(module), name)
 
 
 @contextmanager

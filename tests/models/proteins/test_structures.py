@@ -1,7 +1,9 @@
 """Structure files in all their ways: no residue is lost, and what was decided is said."""
 
+import bz2
 import gzip
 import importlib
+import lzma
 import sys
 
 import numpy as np
@@ -11,6 +13,8 @@ from counterprobe.extras import MissingExtra
 from counterprobe.models.proteins import backbones
 from counterprobe.models.proteins.backbones import Backbone
 from structure_files import atom, residue, written
+
+PACKINGS = {"gz": gzip, "bz2": bz2, "xz": lzma}
 
 # ----- What becomes a position --------------------------------------------------------------
 
@@ -246,11 +250,12 @@ def test_mmcif_and_compressed_files_read_like_the_pdb_file_they_came_from(tmp_pa
     text = structure.make_mmcif_document().as_string()
     (tmp_path / "other.cif").write_text(text)
     (tmp_path / "small.cif.gz").write_bytes(gzip.compress(text.encode()))
-    (tmp_path / "small.pdb.gz").write_bytes(gzip.compress(file.read_bytes()))
+    for ending, packing in PACKINGS.items():
+        (tmp_path / f"small.pdb.{ending}").write_bytes(packing.compress(file.read_bytes()))
     for fill_gaps in (False, True):
         known = Backbone.from_file(file, "B,A", fill_gaps=fill_gaps)
         assert known.labels[:2] == ("B-2", "B-1") and known.labels[-1] == "A8B"
-        for name in ("other.cif", "small.cif.gz", "small.pdb.gz"):
+        for name in ("other.cif", "small.cif.gz", *(f"small.pdb.{one}" for one in PACKINGS)):
             again = Backbone.from_file(tmp_path / name, "B,A", fill_gaps=fill_gaps)
             assert again.name == name.partition(".")[0]
             np.testing.assert_array_equal(again.coordinates, known.coordinates)
@@ -284,10 +289,17 @@ def test_files_that_are_no_text_or_not_there_are_refused(tmp_path, monkeypatch):
             Backbone.from_file(file)
     with pytest.raises(ValueError, match="cannot be read: No such file"):
         Backbone.from_file(tmp_path / "absent.pdb")
-    file.write_bytes(gzip.compress(bytes(3000)))
+    for packing in PACKINGS.values():  # cut short, spoiled, then too large
+        whole = packing.compress(bytes(3000))
+        for damaged in (whole[:-9], whole[:16] + b"spoiled" + whole[16:]):
+            file.write_bytes(damaged)
+            with pytest.raises(ValueError, match="cannot be read as a PDB or mmCIF file: "):
+                Backbone.from_file(file)
     monkeypatch.setattr(backbones, "MOST_BYTES", 2000)
-    with pytest.raises(ValueError, match="it unpacks to more than 2,000 bytes"):
-        Backbone.from_file(file)
+    for packing in PACKINGS.values():
+        file.write_bytes(packing.compress(bytes(3000)))
+        with pytest.raises(ValueError, match="it unpacks to more than 2,000 bytes"):
+            Backbone.from_file(file)
 
 
 def test_gemmi_is_asked_for(tmp_path, monkeypatch):

@@ -286,7 +286,7 @@ class Backbone:
         fill_gaps: bool = False,
         name: str | None = None,
     ) -> Backbone:
-        """Read a structure file, PDB or mmCIF, compressed or not; needs gemmi.
+        """Read a structure file, PDB or mmCIF, plain or packed (gzip, bzip2, xz); needs gemmi.
 
         Of several models the first is read, and of alternative places of a residue that of the
         highest occupancy. Every residue of a chain that the file has an atom of is a position.

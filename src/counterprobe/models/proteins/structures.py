@@ -17,12 +17,14 @@ formats; here it is decided what becomes a position, and what is said about the 
 
 from __future__ import annotations
 
+import bz2
 import gzip
 import io
+import lzma
 import math
 import zlib
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby, pairwise
 from pathlib import Path
@@ -44,6 +46,13 @@ CHAIN_GAP = 100
 LONGEST_GAP = 1000
 # Angstroms from the origin beyond which there is no atom, but damage.
 FARTHEST = 1e6
+# How packed files begin, what unpacks them, and what is raised for damage in them.
+PACKED: Mapping[bytes, Callable[[io.BytesIO], Any]] = {
+    b"\x1f\x8b": gzip.open,
+    b"BZh": bz2.open,
+    b"\xfd7zXZ\x00": lzma.open,
+}
+SPOILED = zlib.error, lzma.LZMAError
 NOWHERE = (float("nan"),) * 3
 STANDARD = frozenset(
     "ALA CYS ASP GLU PHE GLY HIS ILE LYS LEU MET ASN PRO GLN ARG SER THR VAL TRP TYR".split()
@@ -113,7 +122,7 @@ def read_backbone(
 
 def _stem(path: Path) -> str:
     """Return the name of a file without its endings: ``1ubi`` for ``1ubi.cif.gz``."""
-    return Path(path.stem).stem if path.suffix == ".gz" else path.stem
+    return Path(path.stem).stem if path.suffix in (".gz", ".bz2", ".xz") else path.stem
 
 
 def _parse(gemmi: Any, path: Path) -> Any:
@@ -123,24 +132,26 @@ def _parse(gemmi: Any, path: Path) -> Any:
     except OSError as problem:
         raise ValueError(f"{path} cannot be read: {problem.strerror}") from problem
     try:
-        if content.startswith(b"\x1f\x8b"):
-            content = _unpacked(content)
+        content = _unpacked(content)
         structure = gemmi.read_structure_string(content, format=gemmi.CoorFormat.Detect)
         structure.setup_entities()
         structure.assign_label_seq_id()
-    except (RuntimeError, ValueError, OSError, EOFError, zlib.error, IndexError) as problem:
+    except (RuntimeError, ValueError, OSError, EOFError, IndexError, *SPOILED) as problem:
         said = " ".join(str(problem).split())
         raise ValueError(f"{path} cannot be read as a PDB or mmCIF file: {said:.200}") from problem
     return structure
 
 
 def _unpacked(content: bytes) -> bytes:
-    """Unpack what gzip made, as far as a file may be large."""
-    with gzip.GzipFile(fileobj=io.BytesIO(content)) as stream:
-        unpacked = stream.read(backbones.MOST_BYTES + 1)
-    if len(unpacked) > backbones.MOST_BYTES:
-        raise ValueError(f"it unpacks to more than {backbones.MOST_BYTES:,} bytes")
-    return unpacked
+    """Unpack what gzip, bzip2 or xz made, as far as a file may be large."""
+    for begins, unpack in PACKED.items():
+        if content.startswith(begins):
+            with unpack(io.BytesIO(content)) as stream:
+                content = stream.read(backbones.MOST_BYTES + 1)
+            if len(content) > backbones.MOST_BYTES:
+                raise ValueError(f"it unpacks to more than {backbones.MOST_BYTES:,} bytes")
+            break
+    return content
 
 
 def _wanted(chains: str | Sequence[str] | None, known: list[str], path: Path) -> list[str]:
