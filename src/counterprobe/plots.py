@@ -7,12 +7,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
 from counterprobe.discovery import SoftStructure, Structure
-from counterprobe.evaluation.comparison import Comparison
 from counterprobe.evaluation.prices import PriceTable
 from counterprobe.report.drawings import draw_matrix
 from counterprobe.report.pictures import check_picture, empty_figure, literal, save_picture
@@ -49,13 +48,28 @@ MOST_RUNS = 16
 MEASURED_LENGTH = 16384
 
 
-def plot_quality(file: str, lines: Mapping[str, Sequence[Comparison]], title: str) -> None:
+class Measured(Protocol):
+    """What a sampler took and broke, on a law or a learned model."""
+
+    @property
+    def batch_kl(self) -> float:
+        """Mean batch KL, in nats; NaN where there is none."""
+
+    @property
+    def batch_kl_se(self) -> float:
+        """Its standard error."""
+
+    def mean(self, count: str) -> float:
+        """Return the mean of a count of the ledger, NaN if there is none."""
+
+
+def plot_quality(file: str, lines: Mapping[str, Sequence[Measured]], title: str) -> None:
     """Draw mean batch KL against mean submissions into a file."""
     save_picture(draw_quality(lines, title), file, dpi=120)
 
 
 def draw_quality(
-    lines: Mapping[str, Sequence[Comparison]], title: str = "", *, width: float = 9.5
+    lines: Mapping[str, Sequence[Measured]], title: str = "", *, width: float = 9.5
 ) -> Figure:
     """Draw mean batch KL against mean submissions: labels of samplers, and their points.
 

@@ -140,6 +140,16 @@ def test_advice_says_what_to_use_before_what_it_measured(page, soft_file):
     assert "Ways that were shown to keep to the price" in said and "sequential" in said
 
 
+def test_samplers_on_a_model_are_drawn_by_what_they_took_and_broke(page):
+    words = ("compare-models", *MODEL, "--samplers", "one-batch,spread:batches=2", "--count", 2)
+    said = report_of(page, *words)
+    assert "batch KL against evaluations of a sequence" in said
+    drawing = page.read_text("utf-8").partition("<svg")[2]
+    assert "one-batch" in drawing and "spread batches=2" in drawing
+    report_of(page, *words, "--no-evaluate")
+    assert "<svg" not in page.read_text("utf-8")
+
+
 def test_designs_are_listed_all_of_them_the_best_first(page):
     said = report_of(page, "infill", *MODEL, "--sampler", "spread", "--count", 7)
     names = re.findall(r"design_\d ([\d.]+)", said)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
+from functools import partial
 from typing import Annotated, Any, get_args
 
 import numpy as np
@@ -15,6 +17,7 @@ from counterprobe.cli.output import Column, number
 from counterprobe.evaluation.comparison import sweeps_of, swept
 from counterprobe.infilling.comparing import QUALITIES, ModelComparison, SamplerOnModel
 from counterprobe.infilling.task import make_task
+from counterprobe.plots import draw_quality
 from counterprobe.samplers.registry import read_samplers
 from counterprobe.sampling import Orders
 
@@ -129,6 +132,10 @@ def compare_models(
         title = f"{model}, {shared.num_masked} of {len(task.given)} positions masked, {count} "
         title += "sequences each"
         output.print_table(console, title, COLUMNS, rows, _notes(shared, entries, faults.recheck))
+    if any(not math.isnan(entry.batch_kl) for entry in entries):
+        points = lines if sweep else {one.sampler.label(): [one] for one in entries}
+        draw = partial(draw_quality, points, width=6.6)
+        reporting.plot("batch KL against evaluations of a sequence", draw)
     summed: dict[str, Any] = {}
     if sweep:
         summed = {"quality": kind, "aup": shared.scores(lines)}

@@ -49,6 +49,24 @@ class SamplerOnModel:
     refusal: str | None = None
     has_failed: bool = False
 
+    def mean(self, count: str) -> float:
+        """Return a count of the ledger for a sequence, NaN where nothing was drawn."""
+        if self.batch is None:
+            return math.nan
+        return float(getattr(self.batch.ledger, count)) / len(self.batch)
+
+    @property
+    def batch_kl(self) -> float:
+        """Nats of a sequence that its batches broke; NaN where that was not measured."""
+        kl = None if self.quality is None else self.quality.batch_kl
+        return math.nan if kl is None else kl.value
+
+    @property
+    def batch_kl_se(self) -> float:
+        """Its standard error."""
+        kl = None if self.quality is None else self.quality.batch_kl
+        return math.nan if kl is None else kl.standard_error
+
 
 @dataclass(slots=True)
 class ModelComparison:
@@ -240,8 +258,8 @@ class ModelComparison:
         )
         if batch is not None:
             drawn = {
-                "evaluations": batch.ledger.total / len(batch),
-                "evaluations_without_rights": batch.ledger.total_without_rights / len(batch),
+                "evaluations": entry.mean("total"),
+                "evaluations_without_rights": entry.mean("total_without_rights"),
                 "depth": float(np.mean([one.depth for one in batch.ledgers])),
                 "tokens_per_forward": batch.tokens_per_forward,
                 "texts": self.task.texts(batch.sequences),
