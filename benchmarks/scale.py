@@ -2,13 +2,17 @@
 
     .venv/bin/python benchmarks/scale.py --json benchmarks/results/scale.json
     .venv/bin/python benchmarks/scale.py --families path --most 16 --seconds 60 --json scale.json
+    .venv/bin/python benchmarks/scale.py --samplers compressed --anew --json scale.json
 
 Sizes are powers of two, the small ones first. Each sampler goes on to the next size until a run
 would take longer than ``--seconds`` (ten minutes). Every run is a process of its own, so that its
 memory is its own; everything is compiled before, and it warms up on a small law before its clock
 starts. The file is written after each run, and the same command goes on where it was stopped: what
-is in the file is not measured again, unless it was cut off by a lower limit than now. ``make
-tables`` writes docs/scale.md.
+is in the file is not measured again, unless it was cut off by a lower limit than now. With
+``--anew`` what is there of the chosen samplers, families and sizes is dropped first: after a
+change to them. Every row says its commit and how busy the machine was when it ended (``load``,
+processes that could run in the last minute, this one included). ``make tables`` writes
+docs/scale.md.
 
 ``compressed`` stands here three times: the decoder under both assumptions, and the regression
 screen. ``packed`` is the cheapest of the grids that were made by hand for each family (preset
@@ -27,7 +31,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from _made import made_again
+from _made import made_again, made_now
 
 import counterprobe as cp
 from counterprobe.oracles import Query, Reply
@@ -132,7 +136,8 @@ def apart(family: str, length: int, name: str, most: float) -> Row:
     row: Row = json.loads(done.stdout.splitlines()[-1])
     if row["seconds"] > most:
         row["stop"] = "over the limit"
-    return {**row, "limit": most}
+    load = round(os.getloadavg()[0], 1)
+    return {**row, "limit": most, "commit": made_now()["commit"], "load": load}
 
 
 def is_known(row: Row, most: float) -> bool:
@@ -167,6 +172,7 @@ def main() -> None:
     parser.add_argument("--least", type=int, default=9, help="smallest N, as a power of two")
     parser.add_argument("--most", type=int, default=20, help="largest N, as a power of two")
     parser.add_argument("--seconds", type=float, default=600.0, help="limit of a run")
+    parser.add_argument("--anew", action="store_true", help="measure what is chosen once more")
     parser.add_argument("--json", type=Path, help="write here, and go on with what is there")
     told = parser.parse_args()
     if told.one:
@@ -176,6 +182,16 @@ def main() -> None:
     for name in told.samplers:
         compile_for(told.families[0], name)
     rows = continued(told.json)
+    if told.anew:
+        sizes = {2**power for power in range(told.least, told.most + 1)}
+        rows = [
+            row
+            for row in rows
+            if row["family"] not in told.families
+            or row["sampler"] not in told.samplers
+            or row["n"] not in sizes
+        ]
+        write(told.json, rows)
     over: set[tuple[str, str]] = set()
     for power in range(told.least, told.most + 1):
         for family in told.families:

@@ -29,7 +29,7 @@ from pages.filling import fill
 from pages.judged import judged_tables, judged_values
 from pages.language import language_tables
 from pages.proteins import protein_tables, protein_values
-from pages.scale import scale_tables, scale_values
+from pages.scale import large_tables, scale_tables, scale_values
 from pages.sources import ROOT, read_sources, result_files
 from pages.strengths import message_tables, planning_tables, price_tables, soft_tables
 from pages.study import draw_studies, full_tables, read_studies, study_tables, study_values
@@ -51,6 +51,7 @@ def contents() -> tuple[dict[str, str], dict[str, Any]]:
         **study_tables(studies),
         **law_tables(sources),
         **scale_tables(sources["scale"]),
+        **large_tables(sources["large"]),
         **denoiser_tables(laws, mixtures),
         **protein_tables(sources["protein_speed"]["tasks"], sources["proteins"]["tasks"]),
         **backbone_tables(sources["backbones"]["tasks"]),

@@ -55,6 +55,12 @@ def test_cells_are_measured_once_and_again_only_under_a_higher_limit(tmp_path, m
     assert [(row["n"], row["stop"]) for row in rows] == [
         (32, "completed"), (64, "completed"), (128, "completed"), (256, "over the limit")
     ]  # fmt: skip
+    # Anew: what is chosen, and nothing else.
+    assert run("--seconds", "2", "--anew", "--least", "6", "--most", "7") == [
+        ("path", 64, 2.0), ("path", 128, 2.0)
+    ]  # fmt: skip
+    assert sorted(row["n"] for row in json.loads(file.read_text())["rows"]) == [32, 64, 128, 256]
+    assert run("--seconds", "2", *sizes) == []
 
 
 def test_a_run_that_takes_too_long_or_dies_says_so(monkeypatch):
@@ -63,3 +69,9 @@ def test_a_run_that_takes_too_long_or_dies_says_so(monkeypatch):
     monkeypatch.setattr(scale, "BESIDE", 120.0)
     row = scale.apart("no such family", 32, "punt", 1.0)
     assert row["stop"].startswith("ended with 1: ") and "no such family" in row["stop"]
+
+
+def test_a_cell_says_its_commit_and_how_busy_the_machine_was():
+    row = scale.apart("matching", 32, "sequential", 60.0)
+    assert row["stop"] == "completed" and row["commit"] == scale.made_now()["commit"]
+    assert row["load"] >= 0

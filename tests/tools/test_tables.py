@@ -10,6 +10,7 @@ import tables
 from _made import FIELDS, UNKNOWN, adopt, made_again, made_now
 from pages.denoisers import denoiser_tables
 from pages.filling import fill, numbers_without_source, value_at
+from pages.scale import large_tables
 from pages.sources import ROOT, result_files
 
 # Pages all of whose tables of measurements come from files.
@@ -229,3 +230,20 @@ def test_a_file_without_its_making_is_given_what_is_known_once(tmp_path):
     assert content["rows"] == [1]
     assert content["made"] == [dict.fromkeys(FIELDS, UNKNOWN)]
     assert not adopt(file)
+
+
+def test_large_runs_stand_beside_what_was_asked():
+    row = {
+        "family": "matching", "n": 1_048_576, "method": "peeling", "submissions": 127, "depth": 8,
+        "seconds": 184.5, "peak_memory_gib": 10.8, "batch_kl": 0.0,
+    }  # fmt: skip
+    ended = large_tables({"rows": [row]})["large"]
+    assert (
+        "| matching | peeling | 1,048,576 | 127 | 8 | < 200 | 3.1 | 30 | 11 | 18 | 0 | yes |"
+        in (ended)
+    )
+    assert "| path | peeling | 1,048,576 | not measured |" in ended
+    stopped = {"family": "path", "n": 1_048_576, "method": "peeling", "stop": "ended: no memory"}
+    table = large_tables({"rows": [row | {"submissions": 200}, stopped]})["large"]
+    assert "| 200 | 8 | < 200 | 3.1 | 30 | 11 | 18 | 0 | no |" in table
+    assert "| ended: no memory |  | < 200 |  | 30 |  | 18 |  | no |" in table

@@ -7,10 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from large import LARGE, MILLION, Asked
 
 from pages.writing import broken, count, markdown
 
-__all__ = ["draw_scale", "fit_growth", "scale_tables", "scale_values"]
+__all__ = ["draw_scale", "fit_growth", "large_tables", "scale_tables", "scale_values"]
 
 Row = Mapping[str, Any]
 # Sizes that have a column of their own, where somebody reached them.
@@ -57,6 +58,42 @@ def scale_tables(measured: Mapping[str, Any]) -> dict[str, str]:
         "batch KL", "GiB", "seconds (the law's)",
     ]  # fmt: skip
     return {"scale": markdown(heading, lines, left=2)}
+
+
+def large_tables(measured: Mapping[str, Any]) -> dict[str, str]:
+    """Return the table of large runs beside what was asked of each."""
+    by_place = {(row["family"], row["n"], row["method"]): row for row in measured["rows"]}
+    lines = [
+        _large_line(asked, by_place.get((asked.family, asked.length, asked.method), {}))
+        for asked in [*LARGE, *MILLION]
+    ]
+    heading = [
+        "family", "decoder", "N", "submissions", "stages", "asked", "minutes", "asked",
+        "GiB", "asked", "batch KL", "kept",
+    ]  # fmt: skip
+    return {"large": markdown(heading, lines, left=2)}
+
+
+def _large_line(asked: Asked, row: Row) -> list[str]:
+    """Write one run; one that has not ended says that in place of its counts."""
+    place = [asked.family, asked.method, f"{asked.length:,}"]
+    limits = ["" if asked.submissions is None else f"< {asked.submissions}",
+              f"{asked.minutes:g}", f"{asked.gib:g}"]  # fmt: skip
+    if "submissions" not in row:
+        stop = row.get("stop", "not measured")
+        return [*place, stop, "", limits[0], "", limits[1], "", limits[2], "", "no"]
+    return [
+        *place,
+        f"{row['submissions']:,}",
+        f"{row['depth']:,}",
+        limits[0],
+        f"{row['seconds'] / 60:.2g}",
+        limits[1],
+        f"{row['peak_memory_gib']:.2g}",
+        limits[2],
+        broken(row["batch_kl"]),
+        "yes" if asked.is_kept_by(dict(row)) else "no",
+    ]
 
 
 def scale_values(measured: Mapping[str, Any]) -> dict[str, Any]:
