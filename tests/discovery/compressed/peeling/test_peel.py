@@ -1,5 +1,6 @@
 """The steps of the decoder against their plain references, and the decoder against laws."""
 
+import itertools
 from collections.abc import Callable
 
 import numpy as np
@@ -102,11 +103,12 @@ def test_clusters_are_the_plain_ones(probed, length, classes, count, seed) -> No
         ends = np.cumsum(into.size[:number])
         groups = np.split(into.probe[: ends[-1]], ends[:-1])
         assert sorted(map(sorted, groups)) == sorted(map(sorted, expected))
-        size, probe = np.zeros((2, len(into.probe)), dtype=np.int16)
-        fast.arrange(number, into, probe, size)
+        size, probe, label = np.zeros((3, len(into.probe)), dtype=np.int16)
+        fast.arrange(number, into, probe, size, label)
         groups = np.split(probe[: ends[-1]], np.cumsum(size[:number])[:-1])
         assert sorted(map(sorted, groups)) == sorted(map(sorted, expected))
         assert (np.diff((size[:number] == 1).astype(int)) >= 0).all()
+        assert all((label[group] == n).all() for n, group in enumerate(groups))
         assert fast.equal_pairs(number, into) == sum(len(g) * (len(g) - 1) // 2 for g in expected)
 
 
@@ -114,15 +116,57 @@ def test_clusters_are_the_plain_ones(probed, length, classes, count, seed) -> No
 def test_candidates_are_the_plain_ones(probed, length, classes, count, seed) -> None:
     board = probed(length, classes, count, seed)
     room = graph.new_room(board)
-    probe, size = np.zeros((2, board.shown.shape[1]), dtype=np.int16)
+    probe, size, label = np.zeros((3, board.shown.shape[1]), dtype=np.int16)
+    narrow = np.zeros(3, dtype=np.int64)
     for i in range(length):
         number = fast.cluster(board, i, board.residual[i], room.mine)
-        fast.arrange(number, room.mine, probe, size)
-        blocks.keep_candidates(
-            board.displays[0], board.is_open[0], probe, size, number, room.lanes
-        )
-        found = [k for k in range(length) if k != i and blocks.is_set(room.lanes[:1], k)]
+        fast.arrange(number, room.mine, probe, size, label)
+        answer = [fast.explains(board, i, k, label, size) for k in range(length)]
+        found = [k for k in range(length) if k != i and answer[k] == fast.EXPLAINS]
         assert found == plain.candidates(board, i)
+        reads = board.shown[i] == READ
+        for k in range(length):
+            is_silent = not (board.shown[k, reads] >= 0).any()
+            assert (answer[k] == fast.SILENT) == is_silent
+        # A block rules out none that explain, whatever clusters it looks at.
+        fast.narrow_down(number, size, classes, MASK_RATE, narrow)
+        num_large = int((size[:number] > 1).sum())
+        everything = (num_large, size[:num_large].sum(), number - num_large)
+        for chosen in (narrow, everything, (0, 0, 0)):
+            blocks.keep_likely(
+                board.displays[0], board.is_open[0], probe, size, *chosen, room.lanes
+            )
+            for k in found:
+                assert blocks.is_set(room.lanes[:1], k)
+
+
+@pytest.mark.parametrize(
+    ("sizes", "classes"), [([4, 3, 3] + [1] * 12, 3), ([2, 2] + [1] * 19, 3), ([1] * 24, 2)]
+)
+def test_a_block_leaves_few_that_do_not_explain(sizes: list[int], classes: int) -> None:
+    length, count = 8192, sum(sizes)
+    rng = np.random.default_rng(len(sizes))
+    shown = np.where(rng.random((count, length)) < MASK_RATE, -1,
+                     rng.integers(0, classes, (count, length))).astype(np.int8)  # fmt: skip
+    boards = Boards(np.ones((length, classes), np.bool_), np.zeros(length, int), 1e-8, 0.45, count)
+    boards.open(shown)
+    board = boards.board
+    probe, size = rng.permutation(count).astype(np.int16), np.array(sizes, dtype=np.int16)
+    room, narrow = graph.new_room(board), np.zeros(3, dtype=np.int64)
+    fast.narrow_down(len(size), size, classes, MASK_RATE, narrow)
+    blocks.keep_likely(board.displays[0], board.is_open[0], probe, size, *narrow, room.lanes)
+    left = {k for k in range(length) if blocks.is_set(room.lanes[:1], k)}
+    # By hand: the same throughout each cluster that was compared, and few of those counted.
+    ends = np.cumsum([0, *sizes])
+    expected = set()
+    for k in range(length):
+        at = [set(shown[probe[low:high], k]) for low, high in itertools.pairwise(ends)]
+        singles = [display != {-1} for display in at[sizes.index(1) :][: narrow[2]]]
+        if all(len(display) == 1 for display in at[: narrow[0]]) and sum(singles) <= classes:
+            expected.add(k)
+    assert left == expected
+    # Four times as many as expected, at most: seed fixed.
+    assert len(left) <= 4 * length * fast.LEFT
 
 
 @pytest.mark.parametrize(("length", "count"), [(700, 20), (70, 40), (3, 30), (8200, 24)])

@@ -18,7 +18,7 @@ __all__ = [
     "clear_bit",
     "count_alike",
     "is_set",
-    "keep_candidates",
+    "keep_likely",
     "lowest",
     "ones",
     "score_at",
@@ -69,27 +69,33 @@ def clear_bit(bits: Bits, i: int) -> None:
 
 
 @kernel
-def keep_candidates(
+def keep_likely(
     block: Bits,
     is_open: Bits,
     probe: NDArray[np.int16],
     size: NDArray[np.int16],
-    num_clusters: int,
+    num_compared: int,
+    first_single: int,
+    num_counted: int,
     room: Bits,
 ) -> bool:
-    """Find the open positions of a block of which every coordinate is a cluster, or not shown.
+    """Find the open positions of a block that may explain some clusters, and few others.
 
-    A coordinate that shows in part of a cluster, or in two, rules a position out.
+    A candidate shows the same, or the mask, throughout a cluster, and any one coordinate in no
+    more than one. So it is shown in no more clusters of one probe than there are coordinates.
 
     Parameters
     ----------
-    block : ndarray of uint64, shape (T, C, L)
-        What its positions show.
+    block : ndarray of uint64, shape (T, C + 1, L)
+        What its positions show; last, whether they show anything.
     is_open : ndarray of uint64, shape (L,)
     probe, size : ndarray of int16
         Probes, cluster by cluster, and how many each has; those of more than one come first.
-    num_clusters : int
-    room : ndarray of uint64, shape (5, L) or more
+    num_compared : int
+        Of these clusters, the first to look at.
+    first_single, num_counted : int
+        Where clusters of one probe begin, and how many of them to look at.
+    room : ndarray of uint64, shape (PLANES + 1, L) or more
         Working room; the first row is what was found.
 
     Returns
@@ -97,75 +103,68 @@ def keep_candidates(
     bool
         Whether there is any.
     """
-    bad, ever, seen, some, every = room[0], room[1], room[2], room[3], room[4]
+    bad, one, two, four, eight = room[0], room[1], room[2], room[3], room[4]
+    width = block.shape[1] - 1
     # Loops, since assigning to a slice compiles how NumPy broadcasts.
-    for w in range(len(bad)):
-        bad[w] = ever[w] = np.uint64(0)
-    for a in range(block.shape[1]):
-        for w in range(len(seen)):
-            seen[w] = np.uint64(0)
-        n, low = 0, 0
-        while n < num_clusters and size[n] > 1:
-            _begin(some, every, block[probe[low], a], block[probe[low + 1], a])
-            for m in range(low + 2, low + size[n]):
-                _go_on(some, every, block[probe[m], a])
-            _end(seen, bad, some, every)
-            low += size[n]
-            n += 1
-        high = low + num_clusters - n
-        while low + 4 <= high:
-            _four(
-                seen, bad, block[probe[low], a], block[probe[low + 1], a],
-                block[probe[low + 2], a], block[probe[low + 3], a],
+    for p in range(PLANES + 1):
+        for w in range(len(bad)):
+            room[p, w] = np.uint64(0)
+    if num_counted > width:
+        low, high = first_single, first_single + num_counted
+        while low + 7 <= high:
+            _add_seven(
+                one, two, four, eight, block[probe[low], width], block[probe[low + 1], width],
+                block[probe[low + 2], width], block[probe[low + 3], width],
+                block[probe[low + 4], width], block[probe[low + 5], width],
+                block[probe[low + 6], width],
             )  # fmt: skip
-            low += 4
+            low += 7
         while low < high:
-            _one(seen, bad, block[probe[low], a])
+            _add(block[probe[low], width], one, two, four, eight)
             low += 1
-        for w in range(len(seen)):
-            ever[w] |= seen[w]
+        _at_least(bad, is_open, one, two, four, eight, width + 1)
+    low = 0
+    for n in range(num_compared):
+        for a in range(width):
+            first = block[probe[low], a]
+            for m in range(low + 1, low + size[n] - 1, 2):
+                _unlike(bad, first, block[probe[m], a], block[probe[m + 1], a])
+            if size[n] % 2 == 0:
+                last = block[probe[low + size[n] - 1], a]
+                _unlike(bad, first, last, last)
+        low += size[n]
     is_any = np.uint64(0)
     for w in range(len(bad)):
-        bad[w] = is_open[w] & ever[w] & ~bad[w]
+        bad[w] = is_open[w] & ~bad[w]
         is_any |= bad[w]
     return bool(is_any)
 
 
 @kernel
-def _begin(some: Bits, every: Bits, first: Bits, second: Bits) -> None:
-    for w in range(len(some)):
-        some[w] = first[w] | second[w]
-        every[w] = first[w] & second[w]
+def _unlike(bad: Bits, first: Bits, second: Bits, third: Bits) -> None:
+    for w in range(len(bad)):
+        bad[w] |= (first[w] ^ second[w]) | (first[w] ^ third[w])
 
 
 @kernel
-def _go_on(some: Bits, every: Bits, here: Bits) -> None:
-    for w in range(len(some)):
-        some[w] |= here[w]
-        every[w] &= here[w]
-
-
-@kernel
-def _end(seen: Bits, bad: Bits, some: Bits, every: Bits) -> None:
-    for w in range(len(seen)):
-        bad[w] |= (some[w] ^ every[w]) | (some[w] & seen[w])
-        seen[w] |= some[w]
-
-
-@kernel
-def _one(seen: Bits, bad: Bits, here: Bits) -> None:
-    for w in range(len(seen)):
-        bad[w] |= here[w] & seen[w]
-        seen[w] |= here[w]
-
-
-@kernel
-def _four(seen: Bits, bad: Bits, a: Bits, b: Bits, c: Bits, d: Bits) -> None:
-    for w in range(len(seen)):
-        first, second = a[w] | b[w], c[w] | d[w]
-        both = first | second
-        bad[w] |= (a[w] & b[w]) | (c[w] & d[w]) | (first & second) | (both & seen[w])
-        seen[w] |= both
+def _add_seven(
+    one: Bits, two: Bits, four: Bits, eight: Bits,
+    a: Bits, b: Bits, c: Bits, d: Bits, e: Bits, f: Bits, g: Bits,
+) -> None:  # fmt: skip
+    """Count seven more; from eight on the count is no longer told."""
+    for w in range(len(one)):
+        first, second = a[w] ^ b[w], d[w] ^ e[w]
+        both = (first ^ c[w]) ^ (second ^ f[w])
+        x = (a[w] & b[w]) | (first & c[w])
+        y = (d[w] & e[w]) | (second & f[w])
+        z = ((first ^ c[w]) & (second ^ f[w])) | (both & g[w])
+        ones, twos, fours = both ^ g[w], x ^ y ^ z, (x & y) | ((x ^ y) & z)
+        carry = one[w] & ones
+        one[w] ^= ones
+        more = (two[w] & twos) | ((two[w] ^ twos) & carry)
+        two[w] ^= twos ^ carry
+        eight[w] |= (four[w] & fours) | ((four[w] ^ fours) & more)
+        four[w] ^= fours ^ more
 
 
 # ----- Pairs of probes in which a position shows the same --------------------------------------
@@ -179,7 +178,7 @@ def count_alike(
 
     Parameters
     ----------
-    block : ndarray of uint64, shape (T, C, L)
+    block : ndarray of uint64, shape (T, C + 1, L)
     is_open : ndarray of uint64, shape (L,)
     pairs : ndarray of int16, shape (P, 2)
     num_pairs : int
@@ -201,7 +200,7 @@ def count_alike(
     for n in range(num_pairs):
         for w in range(len(found)):
             found[w] = np.uint64(0)
-        for a in range(block.shape[1]):
+        for a in range(block.shape[1] - 1):
             _alike(found, block[pairs[n, 0], a], block[pairs[n, 1], a])
         _add(found, one, two, four, eight)
     _at_least(found, is_open, one, two, four, eight, least)
@@ -227,7 +226,7 @@ def _add(same: Bits, one: Bits, two: Bits, four: Bits, eight: Bits) -> None:
         two[w] ^= more
         more = four[w] & carry
         four[w] ^= carry
-        eight[w] ^= more
+        eight[w] |= more
 
 
 @kernel

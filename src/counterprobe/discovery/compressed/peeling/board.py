@@ -80,8 +80,9 @@ class Board(NamedTuple):
         Probes in which a position shows a coordinate, one bit each.
     reading : ndarray of uint64, shape (N, W)
         Probes in which it is read.
-    displays : ndarray of uint64, shape (B, T, C, L)
-        Positions that show a coordinate in a probe, one bit each, in B blocks of L words.
+    displays : ndarray of uint64, shape (B, T, C + 1, L)
+        Positions that show a coordinate in a probe, last any of them, one bit each, in B blocks
+        of L words.
     is_open : ndarray of uint64, shape (B, L)
         Positions whose residual is not constant.
     """
@@ -140,7 +141,7 @@ class Boards:
             num_choices.astype(np.int64),
             np.zeros((length, width, words), dtype=np.uint64),
             np.zeros((length, words), dtype=np.uint64),
-            np.zeros((blocks, capacity, width, size), dtype=np.uint64),
+            np.zeros((blocks, capacity, width + 1, size), dtype=np.uint64),
             packed(num_choices > 0, blocks, size),
         )
 
@@ -162,6 +163,7 @@ class Boards:
             for c in range(board.masses.shape[2]):
                 shown = packed(coordinates[t - first] == c, *board.is_open.shape)
                 board.displays[:, t, c] = shown
+            board.displays[:, t, -1] = packed(coordinates[t - first] >= 0, *board.is_open.shape)
         self.board = board._replace(num_probes=last)
         note_shown(board.shown, first, last, board.showing)
         return first

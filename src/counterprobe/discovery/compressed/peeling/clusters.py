@@ -15,19 +15,32 @@ from numpy.typing import NDArray
 
 from counterprobe.arrays import FloatArray, IntArray
 from counterprobe.compiled import kernel
+from counterprobe.discovery.compressed.peeling.blocks import lowest
 from counterprobe.discovery.compressed.peeling.board import READ, Board
 
 __all__ = [
+    "EXPLAINS",
+    "NO",
+    "SILENT",
     "Clusters",
     "arrange",
     "chance_of_candidate",
     "cluster",
     "equal_pairs",
+    "explains",
+    "narrow_down",
     "new_clusters",
 ]
 
 # A cluster is told by one number first: a sum of coordinates with weights that have no ratio.
 WEIGHT_RATIO = 0.6180339887498949
+
+# Whether a position explains clusters; silent where no probe shows it.
+NO, SILENT, EXPLAINS = 0, 1, 2
+# Share of the unrelated positions that are left to look at one by one.
+LEFT = 2.0**-11
+# The most clusters of one probe to count in: a multiple of seven.
+MOST_COUNTED = 21
 
 
 class Clusters(NamedTuple):
@@ -112,9 +125,13 @@ def equal_pairs(num_clusters: int, clusters: Clusters) -> int:
 
 @kernel
 def arrange(
-    num_clusters: int, clusters: Clusters, probe: NDArray[np.int16], size: NDArray[np.int16]
+    num_clusters: int,
+    clusters: Clusters,
+    probe: NDArray[np.int16],
+    size: NDArray[np.int16],
+    label: NDArray[np.int16],
 ) -> None:
-    """Write probes and sizes of the clusters, those of more than one probe first."""
+    """Write probes and sizes of the clusters, those of more than one probe first; label probes."""
     n, at = 0, 0
     for is_single in range(2):
         low = 0
@@ -122,11 +139,52 @@ def arrange(
             high = low + clusters.size[c]
             if (high - low == 1) == (is_single == 1):
                 size[n] = high - low
-                n += 1
                 for m in range(low, high):
                     probe[at] = clusters.probe[m]
+                    label[clusters.probe[m]] = n
                     at += 1
+                n += 1
             low = high
+
+
+@kernel
+def explains(
+    board: Board, i: int, k: int, label: NDArray[np.int16], size: NDArray[np.int16]
+) -> int:
+    """Say whether every coordinate of k is a cluster of i, or not shown.
+
+    Parameters
+    ----------
+    board : Board
+    i, k : int
+    label : ndarray of int16, shape (T,)
+        The cluster of each probe that reads i.
+    size : ndarray of int16
+        Probes of each cluster.
+
+    Returns
+    -------
+    int
+        ``EXPLAINS``, ``SILENT`` if no probe that reads i shows k, or ``NO``.
+    """
+    answer = SILENT
+    for n in range(board.num_choices[k]):
+        b = board.present[k, n]
+        here, count = -1, 0
+        for w in range(board.reading.shape[1]):
+            bits = board.showing[k, b, w] & board.reading[i, w]
+            while bits:
+                other = label[64 * w + lowest(bits)]
+                bits &= bits - np.uint64(1)
+                if count > 0 and other != here:
+                    return NO
+                here = other
+                count += 1
+        if count > 0:
+            if size[here] != count:
+                return NO
+            answer = EXPLAINS
+    return answer
 
 
 @kernel
@@ -176,3 +234,40 @@ def chance_of_candidate(
         for s in range(num_shown, num_reads + 1):
             total += room[j, s]
     return total
+
+
+@kernel
+def narrow_down(
+    num_clusters: int, size: NDArray[np.int16], width: int, mask_rate: float, into: IntArray
+) -> None:
+    """Choose clusters that rule out nearly all unrelated positions, as few as will do.
+
+    Parameters
+    ----------
+    num_clusters : int
+    size : ndarray of int16
+        Probes of each, those of more than one first.
+    width : int
+        Coordinates, C.
+    mask_rate : float
+    into : ndarray of int, shape (3,)
+        Clusters of more than one probe, where those of one begin, and how many of these.
+    """
+    left, num_compared, first_single, n = 1.0, 0, 0, 0
+    while n < num_clusters and size[n] > 1:
+        if left > LEFT:
+            left *= mask_rate ** size[n] + width * ((1 - mask_rate) / width) ** size[n]
+            num_compared += 1
+        first_single += size[n]
+        n += 1
+    most = min(num_clusters - n, MOST_COUNTED)
+    num_counted, is_enough = 0, left <= LEFT
+    while num_counted < most and not is_enough:
+        num_counted = min(num_counted + 7, most)
+        # No more of them are shown than there are coordinates.
+        term = total = mask_rate**num_counted
+        for shown in range(min(width, num_counted)):
+            term *= (num_counted - shown) / (shown + 1.0) * (1 - mask_rate) / mask_rate
+            total += term
+        is_enough = left * total <= LEFT
+    into[0], into[1], into[2] = num_compared, first_single, num_counted

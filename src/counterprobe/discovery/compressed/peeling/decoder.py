@@ -20,8 +20,11 @@ from counterprobe.discovery.compressed.peeling.board import READ, Board, Boards
 from counterprobe.discovery.compressed.peeling.graph import (
     DONE,
     EDGES,
+    FORGOTTEN,
     NUM_OPEN,
     OPEN,
+    REOPENED,
+    ROUND,
     STOPPED,
     WISHES,
     Graph,
@@ -171,7 +174,8 @@ class Decoder:
         board, graph, room = self.board, self.graph, self._room
         _remove_found(board, graph, room, self._first_new)
         self._first_new = board.num_probes
-        graph.totals[WISHES] = 0
+        graph.totals[WISHES] = graph.totals[REOPENED] = 0
+        graph.totals[ROUND] += 1
         graph.is_stuck[:] = False
         graph.is_barren[:] = False
         self.num_reopened += _reopen(board, graph)
@@ -294,7 +298,9 @@ def _reopen(board: Board, graph: Graph) -> int:
             graph.status[i] = OPEN
             graph.totals[NUM_OPEN] += 1
             set_bit(board.is_open, i)
+            graph.reopened[reopened] = i
             reopened += 1
+    graph.totals[REOPENED] = reopened
     return reopened
 
 
@@ -324,6 +330,7 @@ def _restore(board: Board, graph: Graph, room: Room, positions: IntArray) -> Non
     """Start anew from the log-rows of some positions, less the edges that are left."""
     for p in range(len(positions)):
         i = positions[p]
+        graph.listed[i] = FORGOTTEN
         for t in range(board.num_probes):
             if board.shown[i, t] == READ:
                 below = np.log(board.masses[i, t, board.reference[i]])

@@ -23,11 +23,15 @@ __all__ = [
     "CLOCK",
     "DONE",
     "EDGES",
+    "FORGOTTEN",
     "GAIN",
+    "HELD",
     "MOST_CANDIDATES",
     "NUM_OPEN",
     "OPEN",
     "PAIRED",
+    "REOPENED",
+    "ROUND",
     "STOPPED",
     "WISHES",
     "Graph",
@@ -44,9 +48,12 @@ __all__ = [
 # Standings of a position.
 OPEN, DONE = 0, 1
 # Slots of ``Graph.totals``.
-EDGES, WISHES, NUM_OPEN, STOPPED, CLOCK = 0, 1, 2, 3, 4
+EDGES, WISHES, NUM_OPEN, STOPPED, CLOCK, ROUND, REOPENED = 0, 1, 2, 3, 4, 5, 6
 # Candidates of one readout that are looked at; a longer list says too little.
 MOST_CANDIDATES = 16
+# Candidates of one readout that are kept for later decodings, and the round of a list of none.
+HELD = 4
+FORGOTTEN = -2
 # Positions that are paired with each other as the two neighbours of a seed.
 PAIRED = 24
 # Equal pairs that the other end of an edge must gain.
@@ -58,9 +65,9 @@ class Graph(NamedTuple):
 
     Attributes
     ----------
-    totals : ndarray of int, shape (5,)
-        Edges, wishes, open positions, 1 where somebody asked to stop, and a clock that every
-        change moves on.
+    totals : ndarray of int, shape (7,)
+        Edges, wishes, open positions, 1 where somebody asked to stop, a clock that every change
+        moves on, the number of the decoding, and positions that it opened again.
     edges : ndarray of int32, shape (M, 2)
     tables : ndarray of float, shape (M, C, C)
         Log-tables, the first end's coordinates in rows.
@@ -73,6 +80,13 @@ class Graph(NamedTuple):
         When the residual of a position last changed, or it was closed.
     wishes : ndarray of int32, shape (P, 3)
         Readout, neighbour, and the coordinate that was never shown beside it.
+    listed : ndarray of int32, shape (N,)
+        The decoding that last looked through all candidates of a position, ``FORGOTTEN`` if its
+        residual has moved since, or they were many.
+    held : ndarray of int32, shape (N, HELD)
+        These, -1 where there are fewer. More probes leave some of them, and add none.
+    reopened : ndarray of int32, shape (N,)
+        Positions that this decoding opened again.
     """
 
     totals: IntArray
@@ -85,6 +99,9 @@ class Graph(NamedTuple):
     is_barren: BoolArray
     moved: IntArray
     wishes: NDArray[np.int32]
+    listed: NDArray[np.int32]
+    held: NDArray[np.int32]
+    reopened: NDArray[np.int32]
 
 
 class Room(NamedTuple):
@@ -113,7 +130,7 @@ def new_graph(length: int, width: int) -> Graph:
     """Return a graph without edges."""
     most = 2 * length + 4
     return Graph(
-        np.zeros(5, dtype=np.int64),
+        np.zeros(7, dtype=np.int64),
         np.zeros((most, 2), dtype=np.int32),
         np.zeros((most, width, width)),
         np.full(length, -1, dtype=np.int32),
@@ -123,6 +140,9 @@ def new_graph(length: int, width: int) -> Graph:
         np.zeros(length, dtype=np.bool_),
         np.zeros(length, dtype=np.int64),
         np.zeros((length + 64, 3), dtype=np.int32),
+        np.full(length, FORGOTTEN, dtype=np.int32),
+        np.full((length, HELD), -1, dtype=np.int32),
+        np.zeros(length, dtype=np.int32),
     )
 
 
@@ -178,6 +198,7 @@ def add_edge(board: Board, graph: Graph, room: Room, i: int, k: int, table: Floa
         end = graph.edges[e, side]
         graph.is_stuck[end] = graph.is_barren[end] = False
         graph.moved[end] = graph.totals[CLOCK]
+        graph.listed[end] = FORGOTTEN
     remove_message(
         board, i, k, graph.tables[e], room.zero, board.residual[i], board.residual[k],
         i != k, i != k, room.psi, room.alpha, room.beta,

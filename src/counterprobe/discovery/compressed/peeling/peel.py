@@ -18,19 +18,27 @@ from numpy.typing import NDArray
 
 from counterprobe.arrays import BoolArray, FloatArray, IntArray
 from counterprobe.compiled import kernel, spliced
-from counterprobe.discovery.compressed.peeling.blocks import is_set, keep_candidates, lowest, ones
+from counterprobe.discovery.compressed.peeling.blocks import is_set, keep_likely, lowest, ones
 from counterprobe.discovery.compressed.peeling.board import READ, Board
 from counterprobe.discovery.compressed.peeling.clusters import (
+    EXPLAINS,
+    NO,
     arrange,
     chance_of_candidate,
     cluster,
+    explains,
+    narrow_down,
 )
 from counterprobe.discovery.compressed.peeling.graph import (
     CLOCK,
+    FORGOTTEN,
     GAIN,
+    HELD,
     MOST_CANDIDATES,
     NUM_OPEN,
     OPEN,
+    REOPENED,
+    ROUND,
     STOPPED,
     WISHES,
     Graph,
@@ -53,6 +61,8 @@ FEW_CANDIDATES = 3
 SURE_BITS = 7
 # A look that has no list of candidates.
 NONE = -1
+# Positions opened again that are tried one by one.
+FEW_REOPENED = 256
 # A candidate never showed some coordinate, or its end gains too little, or enough.
 INCOMPLETE, WEAK, GOOD = 0, 1, 2
 
@@ -67,8 +77,14 @@ class Looks(NamedTuple):
     num_reads, num_clusters : ndarray of int64, shape (M,)
     chance : ndarray of float, shape (M,)
         That a position is a candidate by chance.
-    probe, size : ndarray of int16, shape (M, T)
-        The clusters, those of more than one probe first.
+    probe, size, label : ndarray of int16, shape (M, T)
+        The clusters, those of more than one probe first, and which a probe is in.
+    narrow : ndarray of int64, shape (M, 3)
+        Those that rule out most positions.
+    is_recalled : ndarray of bool, shape (M,)
+        Whether the candidates come from an earlier list.
+    num_held : ndarray of int64, shape (M,)
+        Candidates, and positions that may become one with more probes.
     count : ndarray of int64, shape (M,)
         Candidates; ``NONE`` if they were not looked for.
     found : ndarray of int64, shape (M, MOST_CANDIDATES)
@@ -82,6 +98,10 @@ class Looks(NamedTuple):
     chance: FloatArray
     probe: NDArray[np.int16]
     size: NDArray[np.int16]
+    label: NDArray[np.int16]
+    narrow: IntArray
+    is_recalled: BoolArray
+    num_held: IntArray
     count: IntArray  # type: ignore[assignment]  # tuple.count is not used
     found: IntArray
     verdict: NDArray[np.int8]
@@ -115,6 +135,10 @@ def new_looks(board: Board, most: int) -> Looks:
         np.zeros(most),
         np.zeros((most, capacity), dtype=np.int16),
         np.zeros((most, capacity), dtype=np.int16),
+        np.zeros((most, capacity), dtype=np.int16),
+        np.zeros((most, 3), dtype=np.int64),
+        np.zeros(most, dtype=np.bool_),
+        np.zeros(most, dtype=np.int64),
         count,
         np.zeros((most, MOST_CANDIDATES), dtype=np.int64),
         np.zeros((most, MOST_CANDIDATES), dtype=np.int8),
@@ -200,13 +224,20 @@ def look_ahead(board: Board, graph: Graph, room: Room, looks: Looks, low: int, h
     """
     for s in range(low, high):
         looks.count[s] = 0 if _look(board, graph, room, looks, s, looks.position[s]) else NONE
+        looks.num_held[s], looks.is_recalled[s] = 0, True
+        if looks.count[s] == 0:
+            looks.is_recalled[s] = _recall(board, graph, looks, s, looks.position[s])
+            if not looks.is_recalled[s]:
+                _begin(board, graph, looks, s, looks.position[s])
     # What a block shows serves all of them while it is in the cache.
     for b in range(len(board.displays)):
         for s in range(low, high):
-            if 0 <= looks.count[s] <= MOST_CANDIDATES:
+            if 0 <= looks.count[s] <= MOST_CANDIDATES and not looks.is_recalled[s]:
                 _search(board, graph, room, looks, s, looks.position[s], b)
     for s in range(low, high):
         i = looks.position[s]
+        if looks.num_held[s] > HELD:
+            graph.listed[i] = FORGOTTEN
         for f in range(min(looks.count[s], MOST_CANDIDATES)):
             looks.verdict[s, f] = _judge(board, room, i, looks.found[s, f])
 
@@ -227,16 +258,72 @@ def _look(board: Board, graph: Graph, room: Room, looks: Looks, s: int, i: int) 
         num_clusters, room.mine, num_reads, board.masses.shape[2], room.zero + 1,
         board.mask_rate, room.chance,
     )  # fmt: skip
-    arrange(num_clusters, room.mine, looks.probe[s], looks.size[s])
+    arrange(num_clusters, room.mine, looks.probe[s], looks.size[s], looks.label[s])
     return bool(looks.chance[s] * graph.totals[NUM_OPEN] <= VAGUE)
+
+
+@spliced
+def _begin(board: Board, graph: Graph, looks: Looks, s: int, i: int) -> None:
+    """Prepare a search, and an empty list of what it finds."""
+    narrow_down(
+        looks.num_clusters[s], looks.size[s], board.masses.shape[2], board.mask_rate,
+        looks.narrow[s],
+    )  # fmt: skip
+    looks.count[s] = looks.num_held[s] = 0
+    graph.listed[i] = graph.totals[ROUND]
+    for h in range(HELD):
+        graph.held[i, h] = -1
+
+
+@kernel
+def _consider(board: Board, graph: Graph, looks: Looks, s: int, i: int, k: int) -> None:
+    """Add a position to the candidates of a readout, in ascending order, if it is one."""
+    if k == i or are_joined(graph, i, k):
+        return
+    answer = explains(board, i, k, looks.label[s], looks.size[s])
+    if answer == NO:
+        return
+    # One that was never shown may be a candidate later.
+    if looks.num_held[s] < HELD:
+        graph.held[i, looks.num_held[s]] = k
+    looks.num_held[s] += 1
+    if answer == EXPLAINS:
+        at = min(looks.count[s], MOST_CANDIDATES)
+        looks.count[s] += 1
+        while at > 0 and looks.found[s, at - 1] > k:
+            if at < MOST_CANDIDATES:
+                looks.found[s, at] = looks.found[s, at - 1]
+            at -= 1
+        if at < MOST_CANDIDATES:
+            looks.found[s, at] = k
+
+
+@spliced
+def _recall(board: Board, graph: Graph, looks: Looks, s: int, i: int) -> bool:
+    """Take the candidates from the list of an earlier search, if there is one."""
+    listed, num_reopened = graph.listed[i], graph.totals[REOPENED]
+    if listed == graph.totals[ROUND]:
+        num_reopened = 0
+    elif listed != graph.totals[ROUND] - 1 or num_reopened > FEW_REOPENED:
+        return False
+    graph.listed[i] = graph.totals[ROUND]
+    looks.count[s] = looks.num_held[s] = 0
+    for h in range(HELD):
+        k = int(graph.held[i, h])
+        graph.held[i, h] = -1
+        if k >= 0 and is_set(board.is_open, k):
+            _consider(board, graph, looks, s, i, k)
+    for r in range(num_reopened):
+        _consider(board, graph, looks, s, i, int(graph.reopened[r]))
+    return bool(looks.num_held[s] <= HELD)
 
 
 @spliced
 def _search(board: Board, graph: Graph, room: Room, looks: Looks, s: int, i: int, b: int) -> None:
     """Add the candidates of a block to those of a readout, until they are too many."""
-    is_any = keep_candidates(
-        board.displays[b], board.is_open[b], looks.probe[s], looks.size[s],
-        looks.num_clusters[s], room.lanes,
+    is_any = keep_likely(
+        board.displays[b], board.is_open[b], looks.probe[s], looks.size[s], looks.narrow[s, 0],
+        looks.narrow[s, 1], looks.narrow[s, 2], room.lanes,
     )  # fmt: skip
     if not is_any:
         return
@@ -246,11 +333,7 @@ def _search(board: Board, graph: Graph, room: Room, looks: Looks, s: int, i: int
         while bits:
             k = 64 * (size * b + w) + lowest(bits)
             bits &= bits - np.uint64(1)
-            if k == i or are_joined(graph, i, k):
-                continue
-            if looks.count[s] < MOST_CANDIDATES:
-                looks.found[s, looks.count[s]] = k
-            looks.count[s] += 1
+            _consider(board, graph, looks, s, i, k)
             if looks.count[s] > MOST_CANDIDATES:
                 return
 
