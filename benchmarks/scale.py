@@ -7,12 +7,12 @@
 Sizes are powers of two, the small ones first. Each sampler goes on to the next size until a run
 would take longer than ``--seconds`` (ten minutes). Every run is a process of its own, so that its
 memory is its own; everything is compiled before, and it warms up on a small law before its clock
-starts. The file is written after each run, and the same command goes on where it was stopped: what
-is in the file is not measured again, unless it was cut off by a lower limit than now. With
-``--anew`` what is there of the chosen samplers, families and sizes is dropped first: after a
-change to them. Every row says its commit and how busy the machine was when it ended (``load``,
-processes that could run in the last minute, this one included). ``make tables`` writes
-docs/scale.md.
+starts. Seconds of the processor are what it took on all cores, whoever else was waiting for them.
+The file is written after each run, and the same command goes on where it was stopped: what is in
+the file is not measured again, unless it was cut off by a lower limit than now. With ``--anew``
+what is there of the chosen samplers, families and sizes is dropped first: after a change to them.
+Every row says its commit and how busy the machine was when it ended (``load``, processes that
+could run in the last minute, this one included). ``make tables`` writes docs/scale.md.
 
 ``compressed`` stands here three times: the decoder under both assumptions, and the regression
 screen. ``packed`` is the cheapest of the grids that were made by hand for each family (preset
@@ -60,15 +60,15 @@ Row = dict[str, Any]
 
 
 class _Timed(Wrapper):
-    """An oracle that knows how long its answers took."""
+    """An oracle that knows how much of the processor its answers took."""
 
     seconds = 0.0
 
     def ask(self, query: Query) -> Reply:
         """Answer, and add up the time."""
-        started = time.perf_counter()
+        started = time.process_time()
         reply = self.inner.ask(query)
-        self.seconds += time.perf_counter() - started
+        self.seconds += time.process_time() - started
         return reply
 
 
@@ -88,10 +88,13 @@ def draw(family: str, length: int, name: str) -> tuple[cp.ForestLaw, cp.SampleRe
     law = cp.families.build(family, length, TARGET)
     sampler = build_sampler(SAMPLERS[name][0], settings_at(name, family, length))
     oracle = _Timed(law.oracle())
-    started = time.perf_counter()
+    started, busy = time.perf_counter(), time.process_time()
     result = sampler(cp.Unmasking(oracle), cp.Streams.from_seed(STREAM))
-    seconds = time.perf_counter() - started
-    return law, result, {"seconds": seconds, "oracle_seconds": oracle.seconds}
+    return law, result, {
+        "seconds": time.perf_counter() - started,
+        "processor_seconds": time.process_time() - busy,
+        "oracle_seconds": oracle.seconds,
+    }  # fmt: skip
 
 
 def measure(family: str, length: int, name: str) -> Row:
