@@ -214,6 +214,27 @@ def summary(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
     }
 
 
+def write(file: Path | None, seed: int, rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """Count what came of the laws so far, and write it."""
+    kinds = {kind: [row for row in rows if row["kind"] == kind] for kind in KINDS}
+    told = {
+        "made": [made_now()],
+        "seed": seed,
+        "failure_budget": BUDGET,
+        "wrong_from_nats": WRONG,
+        "allowed": int(binom.isf(LEVEL, len(rows), BUDGET)),
+        "kinds": {kind: summary(some) for kind, some in kinds.items()} | {"all": summary(rows)},
+        "found": [
+            row
+            for row in rows
+            if row.get("is_wrong") or row["missed"] or row["outcome"] == "failed"
+        ],
+    }
+    if file is not None:
+        file.write_text(json.dumps(told, indent=1) + "\n", encoding="utf-8")
+    return told
+
+
 def main() -> None:
     """Attack with so many laws, or for so long, and write what came of them."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
@@ -237,28 +258,13 @@ def main() -> None:
         rows.append({"law": k, **attack(*law_of(told.seed, k))})
         if rows[-1].get("is_wrong") or rows[-1]["outcome"] == "failed" or rows[-1]["missed"]:
             print(rows[-1], flush=True)
-    kinds = {kind: [row for row in rows if row["kind"] == kind] for kind in KINDS}
-    counted = {kind: summary(some) for kind, some in kinds.items()} | {"all": summary(rows)}
-    for kind, one in counted.items():
+        if len(rows) % 50 == 0:
+            write(told.json, told.seed, rows)
+    written = write(told.json, told.seed, rows)
+    for kind, one in written["kinds"].items():
         print(f"{kind:10}", *(f"{name} {value}" for name, value in one.items()))
-    allowed = int(binom.isf(LEVEL, len(rows), BUDGET))
-    if told.json is not None:
-        written = {
-            "made": [made_now()],
-            "seed": told.seed,
-            "failure_budget": BUDGET,
-            "wrong_from_nats": WRONG,
-            "allowed": allowed,
-            "kinds": counted,
-            "found": [
-                row
-                for row in rows
-                if row.get("is_wrong") or row["missed"] or row["outcome"] == "failed"
-            ],
-        }
-        told.json.write_text(json.dumps(written, indent=1) + "\n", encoding="utf-8")
-    all_of_them = counted["all"]
-    sys.exit(1 if all_of_them["failed"] or all_of_them["wrong"] > allowed else 0)
+    everything = written["kinds"]["all"]
+    sys.exit(1 if everything["failed"] or everything["wrong"] > written["allowed"] else 0)
 
 
 if __name__ == "__main__":
