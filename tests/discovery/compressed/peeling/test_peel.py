@@ -258,10 +258,16 @@ def test_bits() -> None:
         assert blocks.lowest(np.uint64(value)) == (value & -value).bit_length() - 1
 
 
+@pytest.mark.parametrize("long", [10**6, 100])
 @pytest.mark.parametrize("family", ["path", "random-recursive-tree"])
 def test_what_is_found_does_not_depend_on_threads_or_on_looking_ahead(
-    monkeypatch: pytest.MonkeyPatch, family: str
+    monkeypatch: pytest.MonkeyPatch, family: str, long: int
 ) -> None:
+    # Of long laws, seeds are planted until a crowd waits.
+    monkeypatch.setattr(peeler, "LONG", long)
+    monkeypatch.setattr(peeler, "CROWD", 24)
+    monkeypatch.setattr(peeler, "REST", 8)
+
     def found(num_threads: int, enough: int, ahead: int) -> tuple[bytes, bytes, int]:
         monkeypatch.setattr(peeler, "num_threads", lambda: num_threads)
         monkeypatch.setattr(peeler, "ENOUGH", enough)
@@ -270,6 +276,7 @@ def test_what_is_found_does_not_depend_on_threads_or_on_looking_ahead(
         probing = Probing(random_law(edges, 400, 3, seed=5))
         probing.solve()
         decoder = probing.decoder
+        assert pairs(decoder.edges) == pairs(probing.law.edges)
         wishes = decoder.graph.wishes[: decoder.graph.totals[1]]
         return decoder.edges.tobytes(), wishes.tobytes(), decoder.board.num_probes
 
@@ -278,6 +285,27 @@ def test_what_is_found_does_not_depend_on_threads_or_on_looking_ahead(
     assert found(1, 64, 64) == expected
     assert found(3, 64, 2048) == expected
     assert found(2, 64, 128) == expected
+
+
+@pytest.mark.parametrize(("family", "first"), [("path", 20), ("matching", 16)])
+def test_candidates_kept_between_decodings_are_those_found_anew(family: str, first: int) -> None:
+    edges = cp.families.build(family, 400, 196).edges
+    kept, anew = (Probing(random_law(edges, 400, 2, seed=5)) for _ in range(2))
+    is_used, num_reopened = False, 0
+    for count in (first, 2, 2, 2, 2, 2):
+        for probing in (kept, anew):
+            probing.probe(count)
+            if probing is anew:
+                probing.decoder.graph.listed[:] = graph.FORGOTTEN
+            else:
+                listed = probing.decoder.graph.listed
+                is_used |= bool((listed[probing.decoder.is_open] >= 0).any())
+            probing.decoder.decode()
+        wishes = [one.graph.wishes[: one.graph.totals[1]] for one in (kept.decoder, anew.decoder)]
+        np.testing.assert_array_equal(*wishes)
+        np.testing.assert_array_equal(kept.decoder.edges, anew.decoder.edges)
+        num_reopened = kept.decoder.num_reopened
+    assert is_used and (num_reopened > 0) == (first == 16)
 
 
 # ----- Design ---------------------------------------------------------------------------------

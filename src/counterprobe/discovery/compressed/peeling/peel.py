@@ -441,6 +441,7 @@ def drain(
     looks: Looks,
     num_looks: int,
     enough: int,
+    leave: int,
     first: IntArray,
 ) -> None:
     """Peel the positions in a line, and those that move.
@@ -458,13 +459,15 @@ def drain(
         look ahead.
     enough : int
         When that is.
+    leave : int
+        Positions that may go on waiting.
     first : ndarray of int
         Positions that enter the line before.
     """
     for n in range(len(first)):
         _enter(line, first[n])
     s = 0
-    while line.ends[1] and graph.totals[STOPPED] == 0:
+    while line.ends[1] > leave and graph.totals[STOPPED] == 0:
         if s >= num_looks > 0 or (num_looks == 0 and line.ends[1] >= enough):
             break
         i = line.ring[line.ends[0]]

@@ -32,8 +32,13 @@ __all__ = ["Peeler"]
 # Readouts in line that are worth looking up ahead, and the most at a time.
 ENOUGH = 64
 AHEAD = 2048
-# Seeds sought ahead by each thread.
+# Seeds sought ahead by each thread, and positions gone through for each of them at a time.
 SEEDS_EACH = 16
+AHEAD_EACH = 32
+# On more positions than this, seeds are planted until so many wait, and then again once no more
+# than so many do: one by one, each would go through all that is shown on its own.
+LONG = 16_384
+CROWD, REST = 256, 64
 NOTHING = np.empty(0, dtype=np.int64)
 
 
@@ -53,13 +58,13 @@ class Peeler:
         self._line = new_line(len(graph.status))
         self._looks = new_looks(board, min(AHEAD, len(graph.status)) + 1)
 
-    def peel(self, first: IntArray) -> None:
-        """Peel from some positions on until nothing more is found."""
+    def peel(self, first: IntArray, leave: int = 0) -> None:
+        """Peel from some positions on until nothing more is found, or no more than some wait."""
         line, looks, ahead = self._line, self._looks, 0
-        while (len(first) or line.ends[1]) and not self._graph.totals[STOPPED]:
-            drain(self._board, self._graph, self._room, line, looks, ahead, ENOUGH, first)
+        while (len(first) or line.ends[1] > leave) and not self._graph.totals[STOPPED]:
+            drain(self._board, self._graph, self._room, line, looks, ahead, ENOUGH, leave, first)
             first, ahead = NOTHING, 0
-            if line.ends[1] >= ENOUGH:
+            if line.ends[1] >= max(ENOUGH, leave + 1):
                 ahead = min(int(line.ends[1]), len(looks.position) - 1)
                 waiting = (line.ends[0] + np.arange(ahead)) % len(line.ring)
                 looks.position[:ahead] = line.ring[waiting]
@@ -75,10 +80,13 @@ class Peeler:
         width = board.masses.shape[2]
         size = SEEDS_EACH * num_threads() if num_threads() > 1 else 1
         seeds = new_seeds(width, size)
+        crowd, rest = (CROWD, REST) if len(graph.status) > LONG else (0, 0)
         progress = np.array([NOBODY, 0, 0, 0])
         while len(order) and progress[3] < IN_VAIN and not graph.totals[STOPPED]:
-            chosen, order = order[:size], order[size:]
-            chosen = chosen[(graph.status[chosen] == OPEN) & ~graph.is_barren[chosen]]
+            ahead = order[: AHEAD_EACH * size]
+            may_be_one = np.flatnonzero((graph.status[ahead] == OPEN) & ~graph.is_barren[ahead])
+            chosen = ahead[may_be_one[:size]]
+            order = order[may_be_one[size - 1] + 1 if len(may_be_one) >= size else len(ahead) :]
             seeds.position[: len(chosen)] = chosen
             self._on_threads(seek, seeds, len(chosen))
             at = 0
@@ -87,7 +95,8 @@ class Peeler:
                 if progress[0] == STALE:
                     seek(board, graph, self._room, seeds, at, at + 1)
                 elif progress[0] != NOBODY:
-                    self.peel(progress[:3].copy())
+                    has_crowd = self._line.ends[1] >= crowd
+                    self.peel(progress[:3].copy(), rest if has_crowd else crowd)
 
     def _on_threads(self, work: Callable[..., None], rows: tuple[object, ...], count: int) -> None:
         """Fill rows, some on every thread; each has working room of its own."""
