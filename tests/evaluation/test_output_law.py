@@ -67,9 +67,8 @@ def test_output_law_matches_simulated_frequencies(sampler) -> None:
     exact = exact_output_law(law, sampler, decision_seed=3)
     assert exact is not None
     counts = np.zeros(exact.output.shape)
-    for commit_seed in range(800):
-        result = sampler(cp.Unmasking(law.oracle()), cp.Streams(3, commit_seed))
-        counts[tuple(result.tokens)] += 1
+    drawn = cp.sample(law.oracle(), sampler, 800, seed=cp.Streams(3, 0), progress=False)
+    np.add.at(counts, tuple(drawn.sequences.T), 1)
     expected = 800 * exact.output.ravel()
     assert expected.min() > 5
     assert stats.chisquare(counts.ravel(), expected).pvalue > 1e-6
@@ -78,7 +77,7 @@ def test_output_law_matches_simulated_frequencies(sampler) -> None:
 @pytest.mark.parametrize("sampler", SAMPLERS, ids=lambda s: f"{s.name}-{s.settings}"[:40])
 @pytest.mark.parametrize("direction", ["exact", "random", "hide", "fake"])
 def test_joint_reference_identity_is_an_equality(sampler, direction) -> None:
-    for seed in (0, 1):
+    for seed in (0, 1) if direction == "exact" else (1,):
         law = small_law(seed)
         oracle = law.oracle()
         if direction != "exact":
@@ -154,7 +153,8 @@ def test_too_large_a_law_is_refused() -> None:
         exact_output_law(cp.families.path(32), cp.samplers.OneBatch())
 
 
-QUICK_CASES = {("tv", "path", "top-votes"), ("kl", "star", "empty-on-overflow")}
+# The command ``verify`` runs the other case, with the other rule, among the quick tests.
+QUICK_CASES = {("kl", "star", "empty-on-overflow")}
 
 
 @pytest.mark.parametrize(
@@ -229,7 +229,7 @@ def test_every_selector_is_exact_where_its_screens_succeed(selector, monkeypatch
         num_colors=32, num_colorings=21, majority_fraction=0.5, degree_cutoff=2, selector=selector
     )
     overflowed = 0
-    for seed in range(3):
+    for seed in range(2):
         exact = exact_output_law(law, sampler, decision_seed=seed)
         assert exact.is_safe
         assert exact.total_variation < 1e-12

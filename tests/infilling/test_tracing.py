@@ -86,7 +86,7 @@ def test_what_was_spent_beside_the_run_is_told(tmp_path):
 
 def test_a_plan_that_auto_priced_is_traced_with_what_it_was_measured_to_break(tmp_path):
     oracle = cp.families.matching(16, target_seed=1).oracle()
-    options = {"count": 200, "trace": tmp_path / "run.json", "progress": False}
+    options = {"count": 150, "trace": tmp_path / "run.json", "progress": False}
     choice = cp.infill(oracle, trace_sequence=100, **options).choice
     end = load_trace(tmp_path / "run.json").end
     assert choice.sampler == "planned" and choice.batch_kl < 0.1

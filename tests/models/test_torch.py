@@ -276,7 +276,10 @@ def forest(shape: str, length: int, vocab_size: int) -> cp.ForestLaw:
     )
 
 
-@pytest.mark.parametrize("shape", ["path", "tree", "matching"])
+SHAPES = ("path", "tree", "matching")
+
+
+@pytest.mark.parametrize("shape", SHAPES)
 def test_a_denoiser_equal_to_a_forest_law_gives_its_discoveries_and_samples(denoiser_of, shape):
     law = forest(shape, 24, 3)
     oracle = TorchOracle(denoiser_of(law), length=24, mask_id=3)
@@ -285,9 +288,9 @@ def test_a_denoiser_equal_to_a_forest_law_gives_its_discoveries_and_samples(deno
     assert {frozenset(e) for e in found.edges.tolist()} == set(map(frozenset, law.edges.tolist()))
     assert np.array_equal(found.edges, expected.edges)
     assert found.ledger == expected.ledger
-    for name, sampler in cp.samplers.SAMPLERS.items():
-        if name == "packed-theory":
-            continue  # infeasible at three tokens
+    # Every sampler is run on one of the shapes; the theory's is infeasible at three tokens.
+    names = sorted(cp.samplers.SAMPLERS.keys() - {"packed-theory"})[SHAPES.index(shape) :: 3]
+    for name, sampler in ((name, cp.samplers.SAMPLERS[name]) for name in names):
         mine, theirs = (
             sampler().informed_by(law)(cp.Unmasking(one), cp.Streams.from_seed(9))
             for one in (oracle, law.oracle())

@@ -117,7 +117,7 @@ def test_without_structure_the_stated_rate_is_kept(
 
 def test_beside_structure_few_discoveries_are_false(forest: Callable[..., tuple]) -> None:
     false = total = 0
-    for seed in range(6):
+    for seed in range(4):
         law, edges = forest("stars", seed)
         label = components(64, np.array(sorted(edges)))
         oracle = cp.FrozenNoise(law.oracle(), radius=0.01, metric="kl", seed=seed)
@@ -126,8 +126,8 @@ def test_beside_structure_few_discoveries_are_false(forest: Callable[..., tuple]
         false += int((label[found.edges[:, 0]] != label[found.edges[:, 1]]).sum())
         total += len(found.edges)
         assert len(edges - listed(found)) <= 2
-    # A rate of 0.05 stated, over 400 discoveries; twice that is far off.
-    assert total > 300 and false <= 0.08 * total
+    # A rate of 0.05 stated, over 250 discoveries; twice that is far off.
+    assert total > 200 and false <= 0.08 * total
 
 
 def test_a_product_law_has_nothing_to_find() -> None:

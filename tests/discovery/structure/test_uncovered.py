@@ -44,8 +44,7 @@ def test_few_batches_say_what_they_risk(triples):
     assert json.loads(json.dumps(table.prices[0].as_dict()))["uncovered"] > 1
 
 
-@pytest.mark.parametrize("size", [3, 4, 5, 6, 8])
-@pytest.mark.parametrize("seed", [0, 1])
+@pytest.mark.parametrize(("size", "seed"), [(3, 0), (4, 1), (5, 0), (6, 1), (8, 0)])
 def test_a_parity_beside_chains_goes_alone(size, seed):
     law = GroupedLaw([parity(size), *[chain(5)] * 4], seed=seed)
     found = cp.discover(law, cp.Streams.from_seed(seed), mode="soft", probes=192)

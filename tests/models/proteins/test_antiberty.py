@@ -27,15 +27,15 @@ def test_it_knows_antibodies_and_does_not_know_their_shuffles(model):
     template = model.template(HEAVY)
     oracle = model.oracle(template, row_error=1e-5)
     shuffled = np.random.default_rng(0).permutation(template.given)
-    read = np.arange(0, 120, 6)
+    read = np.arange(0, 120, 12)
     right = []
     for tokens in (template.given, shuffled):
         states = np.tile(tokens, (len(read), 1))
         states[np.arange(len(read)), read] = MASK
         rows = oracle.rows(states, Readouts.every_masked(states))
         right.append(int((rows.top()[0] == tokens[read]).sum()))
-    assert right[0] >= 14  # 101 of 120 over all positions
-    assert right[1] <= 5
+    assert right[0] >= 7  # 101 of 120 over all positions
+    assert right[1] <= 3
 
 
 def test_a_loop_is_filled_with_residues(model):
