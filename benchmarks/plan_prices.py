@@ -10,7 +10,8 @@ below temperature 1 reads rows of temperature 1 and divides strengths by the tem
 prices: by the strengths that chose them (``promised``), by probes that did not (``held out``, with
 what pairs do not cover beside it), and the true one, measured on samples under the model's own
 law: ProteinMPNN in commit order, Frame2seq by its chain rule. Random batches stand beside. Every
-entry is written when it is known; a file is continued.
+entry is written when it is known. A file is continued: what it has with the same settings is kept,
+other numbers of batches are added to it, and what was measured with other settings is replaced.
 """
 
 from __future__ import annotations
@@ -96,8 +97,7 @@ def priced(
 def measure(
     model: Any, name: str, temperature: float, counts: Sequence[int], settings: Settings
 ) -> dict[str, Any]:
-    """Return the prices of one model on one backbone at one temperature."""
-    started = time.perf_counter()
+    """Return the prices of one model on one backbone at one temperature, by number of batches."""
     probed = model.oracle(temperature=temperature)
     in_order = {"order": "commit"} if name == "proteinmpnn" else {}
     drawn = model.oracle(temperature=temperature, **in_order)
@@ -109,15 +109,14 @@ def measure(
         kind: cp.discover(oracle, streams, mode="soft", probes=settings.probes)
         for kind, oracle in oracles.items()
     }
-    found: dict[str, Any] = {"length": probed.length, **asdict(settings), "batches": {}}
+    found: dict[str, Any] = {}
     for batches in counts:
         here = {
             kind: priced(drawn, structure, "planned", batches, settings)
             for kind, structure in structures.items()
         }
         here["random"] = priced(drawn, structures["scaled"], "random", batches, settings)
-        found["batches"][str(batches)] = here
-    found["seconds"] = time.perf_counter() - started
+        found[str(batches)] = here
     return found
 
 
@@ -145,16 +144,28 @@ def run(args: argparse.Namespace) -> int:
     for name in args.models.split(","):
         for backbone in args.backbones.split(","):
             here = measured.setdefault(name, {}).setdefault(backbone, {})
-            wanted = [t for t in args.temperatures.split(",") if t not in here]
-            if not wanted:
-                continue
             counts = BATCHES[name]
             if args.batches is not None:
                 counts = tuple(int(word) for word in args.batches.split(","))
-            model = cp.models.load(name, backbone=backbone, device=args.device)
-            for temperature in wanted:
-                found = measure(model, name, float(temperature), counts, settings)
-                here[temperature] = plain(found)
+            model = None
+            for temperature in args.temperatures.split(","):
+                known = here.get(temperature, {})
+                if not asdict(settings).items() <= known.items():
+                    known = {}
+                had = known.get("batches", {})
+                wanted = [count for count in counts if str(count) not in had]
+                if not wanted:
+                    continue
+                started = time.perf_counter()
+                model = model or cp.models.load(name, backbone=backbone, device=args.device)
+                found = measure(model, name, float(temperature), wanted, settings)
+                merged = sorted({**had, **plain(found)}.items(), key=lambda item: int(item[0]))
+                here[temperature] = {
+                    "length": len(model.backbone),
+                    **asdict(settings),
+                    "batches": dict(merged),
+                    "seconds": plain(known.get("seconds", 0) + time.perf_counter() - started),
+                }
                 print(name, backbone, temperature, here[temperature], flush=True)
                 write_results(args.json, {"prices": measured})
     return 0

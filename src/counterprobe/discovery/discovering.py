@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any, Literal, get_args, overload
 
 import numpy as np
@@ -16,10 +16,12 @@ from counterprobe.discovery.running import DiscoveryRuns
 from counterprobe.discovery.soft import SoftFindings, SoftSettings, soft_screen
 from counterprobe.discovery.soft.screen import EnoughForPlans
 from counterprobe.discovery.structure import file
-from counterprobe.discovery.structure.soft import SOFT_KINDS, SoftStructure, halves_as_arrays
+from counterprobe.discovery.structure.soft import SoftStructure, halves_as_arrays
+from counterprobe.discovery.structure.soft_file import SOFT_KINDS
 from counterprobe.discovery.structure.structure import KIND, Structure, no_terms
 from counterprobe.errors import Infeasible, Interrupted
 from counterprobe.oracles import Oracle, as_oracle
+from counterprobe.planning.free import nearness
 from counterprobe.run.ledger import Ledger
 from counterprobe.run.listening import Listener
 from counterprobe.run.record import OracleIdentity, RunRecord
@@ -159,11 +161,19 @@ def discover(
     with oracle.running(record.terms):
         runs = DiscoveryRuns(listener, new_run, seeds, record.settings)
         try:
-            return _discovered(runs, seeds, mode, settings, fallback, soft)
+            return _in_space(_discovered(runs, seeds, mode, settings, fallback, soft), oracle)
         except Interrupted as stop:
-            raise Interrupted(
-                str(stop), _cut_short(runs, stop.found, settings, soft, seeds)
-            ) from None
+            found = _cut_short(runs, stop.found, settings, soft, seeds)
+            raise Interrupted(str(stop), _in_space(found, oracle)) from None
+
+
+def _in_space(structure: Structure | SoftStructure, oracle: Oracle) -> Structure | SoftStructure:
+    """Add to a soft structure what is near to what, where the oracle knows distances."""
+    distances = oracle.distances if isinstance(structure, SoftStructure) else None
+    if distances is None or not isinstance(structure, SoftStructure):
+        return structure
+    near = nearness(distances, structure.residual).astype(np.float32)
+    return replace(structure, nearness=near)
 
 
 def discovery_record(

@@ -91,21 +91,8 @@ class Task:
 
     @property
     def distances(self) -> FloatArray | None:
-        """Angstroms between positions, shape (N, N), where the model has a backbone.
-
-        Tied residues are as near to others as the nearest of them.
-        """
-        backbone = getattr(self.model, "backbone", None)
-        if backbone is None:
-            return None
-        apart: FloatArray = backbone.distances
-        tied = None if self.template is None else self.template.tied
-        if tied is None:
-            return apart
-        nearest = np.full((len(self.given), len(self.given)), np.inf)
-        np.minimum.at(nearest, (tied[:, None], tied[None, :]), apart)
-        np.fill_diagonal(nearest, 0.0)
-        return nearest
+        """Angstroms between positions, shape (N, N), where there is a backbone."""
+        return self.oracle.distances
 
     def _firsts(self, count: int) -> IntArray:
         """Return the first residue of every position."""

@@ -86,6 +86,8 @@ class Template:
         The position that every slot belongs to, where some are tied.
     shares : ndarray of float, shape (S,), optional
         By how much the logits of every slot count for its position, where some are tied.
+    coordinates : ndarray of float, shape (S, 3), optional
+        Where every slot is in space, where there is a backbone.
 
     Examples
     --------
@@ -109,11 +111,13 @@ class Template:
     bias: FloatArray | None = None
     tied: IntArray | None = None
     shares: FloatArray | None = None
+    coordinates: FloatArray | None = None
 
     def __post_init__(self) -> None:
         """Freeze the arrays."""
         always = self.frame, self.slots, self.given, self.vocabulary
-        for array in (*always, self.permitted, self.kind, self.bias, self.tied, self.shares):
+        tied = self.tied, self.shares
+        for array in (*always, self.permitted, self.kind, self.bias, *tied, self.coordinates):
             if array is not None:
                 array.setflags(write=False)
 
@@ -135,6 +139,23 @@ class Template:
             f"{shown}\n{len(self.masked)} of {self.length} positions masked{tied}; "
             f"{self.vocab_size} tokens{some}"
         )
+
+    @property
+    def distances(self) -> FloatArray | None:
+        """How far positions are from each other, shape ``(N, N)``, where coordinates are known.
+
+        Tied slots are as near to others as the nearest of them.
+        """
+        if self.coordinates is None:
+            return None
+        gaps = self.coordinates[:, None] - self.coordinates[None]
+        apart: FloatArray = np.linalg.norm(gaps, axis=-1)
+        if self.tied is None:
+            return apart
+        nearest = np.full((self.length, self.length), np.inf)
+        np.minimum.at(nearest, (self.tied[:, None], self.tied[None, :]), apart)
+        np.fill_diagonal(nearest, 0.0)
+        return nearest
 
     # ----- Making one ----------------------------------------------------------------------
 

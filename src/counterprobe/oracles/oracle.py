@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 from weakref import WeakKeyDictionary
 
 from counterprobe.arguments import whole_number
-from counterprobe.arrays import StateArray
+from counterprobe.arrays import FloatArray, StateArray
 from counterprobe.oracles.query import Query, Readouts, Reply, RunKey, Runs
 from counterprobe.rows import Rows
 from counterprobe.states import MASK
@@ -134,6 +134,15 @@ class Oracle(ABC):
         from ``info``, since a network's takes a while.
         """
         return None
+
+    @property
+    def distances(self) -> FloatArray | None:
+        """How far positions are from each other, shape ``(N, N)``, where its template knows it.
+
+        Plans of a soft structure keep apart what is near and what pairs do not explain.
+        """
+        apart: FloatArray | None = getattr(getattr(self, "template", None), "distances", None)
+        return apart
 
     @contextmanager
     def running(self, about: About = None) -> Iterator[Self]:

@@ -1,6 +1,7 @@
 """Batches with a price: from the strengths of a structure, or without any."""
 
 from counterprobe.planning.free import distance_plan as distance_plan
+from counterprobe.planning.free import nearness as nearness
 from counterprobe.planning.free import random_plan as random_plan
 from counterprobe.planning.free import spread_plan as spread_plan
 from counterprobe.planning.halves import Halves as Halves

@@ -11,12 +11,12 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from counterprobe.arguments import whole_number
-from counterprobe.arrays import IntArray
+from counterprobe.arrays import FloatArray, IntArray
 from counterprobe.planning.plan import Method, Plan
 from counterprobe.planning.search import searched_plan
 from counterprobe.planning.strengths import check_positions, check_strength, priced
 
-__all__ = ["distance_plan", "random_plan", "spread_plan"]
+__all__ = ["distance_plan", "nearness", "random_plan", "spread_plan"]
 
 
 def random_plan(
@@ -89,25 +89,58 @@ def distance_plan(
     restarts : int
         Searches, of which the best is kept.
     """
+    closeness, where = _closeness(distances, positions)
+    length = len(closeness)
+    parts = _parts(batches, where)
+    near = check_strength(closeness, where, longest_walk=1)
+    found = searched_plan(near, parts, restarts, rng, growths=(0.0,))
+    order = rng.permutation(len(found))
+    return _free([found.batches[k] for k in order], "distance", length, strength)
+
+
+def nearness(distances: ArrayLike, positions: ArrayLike | None = None) -> FloatArray:
+    """Return by what share each position is near to every other one, shape ``(N, N)``.
+
+    Shares fall off with distance as those of :func:`distance_plan`, and sum to 1 over the other
+    positions. ``Coverage`` deals out by them what pairs do not explain.
+
+    Parameters
+    ----------
+    distances : array_like of float, shape (N, N)
+        Symmetric, in any unit.
+    positions : array_like of int, optional
+        Those that may depend on each other, all by default; others have no share.
+
+    Examples
+    --------
+    >>> nearness([[0, 1, 1], [1, 0, 1], [1, 1, 0]]).tolist()
+    [[0.0, 0.5, 0.5], [0.5, 0.0, 0.5], [0.5, 0.5, 0.0]]
+    """
+    closeness, where = _closeness(distances, positions)
+    near = np.zeros_like(closeness)
+    near[np.ix_(where, where)] = closeness[np.ix_(where, where)]
+    np.fill_diagonal(near, 0.0)
+    total = near.sum(axis=1, keepdims=True)
+    near /= np.where(total > 0, total, 1.0)
+    return near
+
+
+def _closeness(distances: ArrayLike, positions: ArrayLike | None) -> tuple[FloatArray, IntArray]:
+    """Return ``exp(-d / s)``, s the median distance to the nearest neighbour, and positions."""
     matrix = np.array(distances, dtype=np.float64)
     if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1]:
         raise ValueError(f"distances must have shape (N, N), got {matrix.shape}")
-    length = len(matrix)
-    where = check_positions(positions, length)
-    parts = _parts(batches, where)
+    where = check_positions(positions, len(matrix))
     among = matrix[np.ix_(where, where)]
     np.fill_diagonal(among, math.inf)
     if np.isnan(among).any() or (among < 0).any():
         raise ValueError("distances must not be negative or NaN between the positions of a plan")
     if not np.allclose(among, among.T):
         raise ValueError("distances must be symmetric; average them with their transpose")
-    nearest = among.min(axis=1)
+    nearest = among.min(axis=1, initial=math.inf)
     nearest = nearest[np.isfinite(nearest) & (nearest > 0)]
-    closeness = np.exp(-matrix / (float(np.median(nearest)) if len(nearest) else 1.0))
-    near = check_strength(closeness, where, longest_walk=1)
-    found = searched_plan(near, parts, restarts, rng, growths=(0.0,))
-    order = rng.permutation(len(found))
-    return _free([found.batches[k] for k in order], "distance", length, strength)
+    scale = float(np.median(nearest)) if len(nearest) else 1.0
+    return np.exp(-matrix / scale), where
 
 
 def _parts(batches: int, positions: IntArray) -> int:

@@ -176,7 +176,8 @@ def held_out_price(
     if batches >= len(positions):
         return HeldOut(0.0, 0.0)
     known = () if coverage is None else (coverage.is_trusted, coverage.unexplained)
-    key = (batches, method, *(array.tobytes() for array in (positions, *known)))
+    near = () if coverage is None or coverage.nearness is None else (coverage.nearness,)
+    key = (batches, method, *(array.tobytes() for array in (positions, *known, *near)))
     if key not in halves.prices:
         one, other = (
             _crossed(halves, positions, batches, half, method, coverage) for half in (0, 1)
@@ -207,10 +208,7 @@ def _crossed(
     price = halves.price(plan.batches, 1 - half, settled=settled)
     if coverage is None:
         return price
-    shared = [batch for batch in plan.batches if len(batch) > 1]
-    loose = [coverage.unexplained[batch[~coverage.is_trusted[batch]]].sum() for batch in shared]
-    # What was not measured may be anything.
-    return replace(price, untrusted=float(np.nan_to_num(sum(loose), nan=np.inf)))
+    return replace(price, untrusted=coverage.untrusted(plan.batches))
 
 
 def _settled(searched: FloatArray, plan: Plan) -> BoolArray | None:

@@ -73,7 +73,9 @@ def make_plan(
     coverage : Coverage, optional
         Which positions may be trusted to pairs. The others are committed alone, which is exact
         whatever they depend on; where ``batches`` are too few for that, the plan says in
-        ``uncovered`` what it risks.
+        ``uncovered`` what it risks. Where it also knows what is near
+        (:attr:`Coverage.nearness`), what pairs do not explain is taken to lie there: near
+        positions are kept apart, and only those that were not measured go alone.
     restarts : int
         Long searches; the cheapest plan is kept.
     rng : numpy.random.Generator
@@ -95,22 +97,46 @@ def make_plan(
     most = None if batches is None else int(batches)
     if coverage is None:
         return _planned(strengths, most, information_budget, target_kl, method, searches, rng)
-    is_trusted = coverage.is_trusted[strengths.positions]
-    alone, others = np.flatnonzero(~is_trusted), np.flatnonzero(is_trusted)
-    if len(others) == 0 and (most is None or most >= len(alone)):
-        plans = [priced(strengths, list(rng.permutation(len(alone))[:, None]), "search")]
-    elif most is None or most > len(alone):
-        left = None if most is None else most - len(alone)
-        among = strengths.between(others)
-        plan = _planned(among, left, information_budget, target_kl, method, searches, rng)
-        plans = [_with_alone(plan, strengths, alone, rng)]
-    else:
+    goes_alone = coverage.goes_alone[strengths.positions]
+    alone, others = np.flatnonzero(goes_alone), np.flatnonzero(~goes_alone)
+
+    def around(known: Strengths, method: PlanMethod) -> list[Plan]:
+        """Return a plan with some positions alone, one with these spread, or both."""
         plans = []
-    if most is not None and len(alone) and not (plans and method == "layers"):
-        # Few batches: those that would go alone may be better spread over all of them.
-        plans.append(_spread(strengths, alone, coverage, most, searches, rng))
+        if len(others) == 0 and (most is None or most >= len(alone)):
+            plans = [priced(known, list(rng.permutation(len(alone))[:, None]), "search")]
+        elif most is None or most > len(alone):
+            left = None if most is None else most - len(alone)
+            among = known.between(others)
+            plan = _planned(among, left, information_budget, target_kl, method, searches, rng)
+            plans = [_with_alone(plan, known, alone, rng)]
+        if most is not None and len(alone) and not (plans and method == "layers"):
+            # Few batches: those that would go alone may be better spread over all of them.
+            plans.append(_spread(known, alone, coverage, most, searches, rng))
+        return plans
+
+    plans = []
+    if coverage.nearness is None:
+        plans = around(strengths, method)
+    if coverage.nearness is not None and method != "layers":
+        # What pairs do not explain is searched with, by nearness, and is no part of the price.
+        shared = coverage.between(strengths.positions)
+        near = replace(strengths, direct=strengths.direct + shared)
+        plans += [_priced_by(strengths, plan) for plan in around(near, "search")]
+    if coverage.nearness is not None and method != "search":
+        plans += around(strengths, "layers")
     found = [replace(plan, uncovered=coverage.uncovered(plan.batches)) for plan in plans]
-    return min(found, key=lambda plan: plan.estimated_kl + np.nan_to_num(plan.uncovered))
+
+    def worth(plan: Plan) -> tuple[int, float]:
+        return 0 if most else len(plan), plan.estimated_kl + coverage.risk(plan.batches)
+
+    return min(found, key=worth)
+
+
+def _priced_by(strengths: Strengths, plan: Plan) -> Plan:
+    """Return a searched plan at the price of other strengths than it was searched with."""
+    rows = [np.searchsorted(strengths.positions, batch) for batch in plan.batches]
+    return priced(strengths, rows, "search")
 
 
 def _spread(
@@ -133,8 +159,7 @@ def _spread(
     if len(alone) < len(direct):  # among all alike, only what pairs say is left to go by
         direct[np.ix_(alone, alone)] += shared
     plan = _planned(replace(strengths, direct=direct), most, None, None, "search", searches, rng)
-    rows = [np.searchsorted(strengths.positions, batch) for batch in plan.batches]
-    return priced(strengths, rows, "search")
+    return _priced_by(strengths, plan)
 
 
 def _with_alone(

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Literal
 
@@ -25,6 +25,8 @@ __all__ = ["Coverage", "Method", "Plan"]
 MOSTLY = 0.5
 # Nats; a row that moved by no more than this in any probe has nothing to explain.
 STILL = 0.01
+# Nats that a plan is taken to risk of a position that was not measured, when plans are compared.
+UNKNOWN = 1.0
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -38,13 +40,23 @@ class Coverage:
         not measured.
     is_trusted : ndarray of bool, shape (N,)
         Whether a position hardly moved, or pairs explain at least half of its movement.
+    nearness : ndarray of float, shape (N, N), optional
+        Which share of what is unexplained of a position, a row, is taken to lie with each other
+        one, where it is known how far they are from each other (``planning.nearness``).
     """
 
     unexplained: FloatArray
     is_trusted: BoolArray
+    nearness: FloatArray | None = None
 
     @classmethod
-    def of(cls, moved: FloatArray, most_moved: FloatArray, explained: FloatArray) -> Coverage:
+    def of(
+        cls,
+        moved: FloatArray,
+        most_moved: FloatArray,
+        explained: FloatArray,
+        nearness: FloatArray | None = None,
+    ) -> Coverage:
         """Judge positions by their movement on held-out probes; NaN, not measured, is no trust.
 
         Parameters
@@ -53,12 +65,56 @@ class Coverage:
             Nats, in the mean and in one probe.
         explained : ndarray of float, shape (N,)
             Share of ``moved``.
+        nearness : ndarray of float, shape (N, N), optional
         """
-        return cls(moved * (1 - explained), (most_moved <= STILL) | (explained >= MOSTLY))
+        is_trusted = (most_moved <= STILL) | (explained >= MOSTLY)
+        return cls(moved * (1 - explained), is_trusted, nearness)
 
     def times(self, scale: float) -> Coverage:
         """Return it with movement in other units."""
-        return Coverage(self.unexplained * scale, self.is_trusted)
+        return replace(self, unexplained=self.unexplained * scale)
+
+    @property
+    def goes_alone(self) -> BoolArray:
+        """Positions that a plan commits alone if it can, shape ``(N,)``.
+
+        Those that pairs are not trusted with. Where it is known what is near, keeping them away
+        from it does as well and takes no batches, so that only those are left that were not
+        measured.
+        """
+        alone: BoolArray = (
+            ~self.is_trusted if self.nearness is None else np.isnan(self.unexplained)
+        )
+        return alone
+
+    def between(self, positions: IntArray) -> FloatArray:
+        """Return what near positions may share beyond pairs, in nats, shape ``(n, n)``.
+
+        What is unexplained of each is dealt out to the others by nearness; half of it where pairs
+        are trusted, since both ends see it. Of those that were not measured nothing is known.
+        """
+        assert self.nearness is not None
+        loose = np.nan_to_num(self.unexplained) * np.where(self.is_trusted, 0.5, 1.0)
+        dealt = loose[positions, None] * self.nearness[np.ix_(positions, positions)]
+        shared: FloatArray = dealt + dealt.T
+        return shared
+
+    def untrusted(self, batches: Iterable[IntArray]) -> float:
+        """Return what is unexplained inside batches of positions that pairs are not trusted with.
+
+        Of one that shares a batch, all of it, or what lies with its batch by nearness; infinite
+        where it was not measured.
+        """
+        total = 0.0
+        for batch in batches:
+            loose = batch[~self.is_trusted[batch]]
+            if len(batch) > 1 and len(loose):
+                nats = np.nan_to_num(self.unexplained[loose], nan=np.inf)
+                if self.nearness is not None:
+                    near = self.nearness[np.ix_(loose, batch)].sum(axis=1)
+                    nats = np.where(np.isinf(nats), nats, nats * near)
+                total += float(nats.sum())
+        return total
 
     def uncovered(self, batches: Iterable[IntArray]) -> float:
         """Return what positions that share a batch may break beyond pairs, in nats.
@@ -66,8 +122,9 @@ class Coverage:
         One that is committed alone is exact, whatever it depends on. Of one that pairs are
         trusted with, what they leave of its movement is taken to be spread evenly over all
         others, and to be seen from both ends: half of the share that lies in its batch counts.
-        What another one depends on may all lie in its batch, and counts whole. NaN where any of
-        it was not measured.
+        What another one depends on may all lie in its batch, and counts whole. With ``nearness``
+        both are dealt out by it, and no more counts than what lies in the batch. NaN where any
+        of it was not measured.
 
         Examples
         --------
@@ -80,10 +137,23 @@ class Coverage:
         others = max(1, sum(map(len, sets)) - 1)
         total = 0.0
         for batch in sets:
-            if len(batch) > 1:
+            if len(batch) > 1 and self.nearness is not None:
+                is_known = not np.isnan(self.unexplained[batch]).any()
+                total += float(self.between(batch).sum()) / 2 if is_known else math.nan
+            elif len(batch) > 1:
                 share = np.where(self.is_trusted[batch], (len(batch) - 1) / others / 2, 1.0)
                 total += float((self.unexplained[batch] * share).sum())
         return total
+
+    def risk(self, batches: Iterable[IntArray]) -> float:
+        """Return what plans are compared by beside their price: what is uncovered, in nats.
+
+        It is never NaN: a position that was not measured counts as a nat where it shares a batch.
+        """
+        sets = list(batches)
+        unknown = sum(int(np.isnan(self.unexplained[b]).sum()) for b in sets if len(b) > 1)
+        known = replace(self, unexplained=np.nan_to_num(self.unexplained))
+        return known.uncovered(sets) + UNKNOWN * unknown
 
 
 Method = Literal["layers", "search", "random", "spread", "distance"]

@@ -7,6 +7,7 @@ import pytest
 
 import counterprobe as cp
 from counterprobe import testing
+from counterprobe.discovery.structure import file, soft_file
 from counterprobe.discovery.structure.soft import SoftStructure
 
 STREAMS = cp.Streams(3, 4)
@@ -120,8 +121,51 @@ def test_a_file_gives_the_structure_back(found, oracle, tmp_path):
         assert np.array_equal(again.strength_se, found.strength_se)
         assert again.summary() == found.summary()
         assert cp.discovery.check_oracle(again, oracle).total == len(found.sample_states)
-    with pytest.raises(cp.StructureError, match="counterprobe soft structure 3"):
+    with pytest.raises(cp.StructureError, match="counterprobe soft structure 4"):
         cp.Structure.load(path)
+
+
+class InSpace(cp.oracles.Wrapper):
+    """An oracle that knows how far its positions are from each other."""
+
+    @property
+    def distances(self):
+        return np.abs(np.subtract.outer(np.arange(self.length), np.arange(self.length))) + 0.0
+
+
+def test_what_is_near_is_known_where_the_oracle_knows_distances(law, found, tmp_path):
+    assert found.nearness.shape == (0, 0) and found.coverage.nearness is None
+    given = np.full(law.length, cp.MASK)
+    given[2] = 0
+    near = cp.discover(InSpace(law.oracle()), STREAMS, mode="soft", given=given, probes=64)
+    share = near.coverage.nearness
+    assert share is not None and share.shape == (law.length, law.length)
+    assert share.sum(axis=1) == pytest.approx((given == cp.MASK).astype(float), abs=1e-6)
+    near.save(tmp_path / "near.npz")
+    assert np.array_equal(SoftStructure.load(tmp_path / "near.npz").nearness, near.nearness)
+    # Where more is given, what is left keeps its share.
+    given[4] = 0
+    there = near.in_context(given)
+    kept = np.flatnonzero(given == cp.MASK)
+    assert np.array_equal(there.nearness[np.ix_(kept, kept)], near.nearness[np.ix_(kept, kept)])
+    assert not there.nearness[4].any() and not there.nearness[:, 4].any()
+
+
+def test_a_damaged_nearness_is_refused(found, tmp_path):
+    for shape, problem in (((3, 3), "be of 16"), ((found.length,) * 2, "at most 1")):
+        wrong = replace(found, nearness=np.ones(shape, dtype=np.float32))
+        with pytest.raises(cp.StructureError, match=f"nearness must .*{problem}"):
+            wrong.save(tmp_path / "wrong.npz")
+
+
+def test_files_of_the_formats_before_are_read(found, tmp_path):
+    values = {one.name: getattr(found, one.name) for one in fields(found)}
+    for kind in soft_file.SOFT_KINDS[1:]:
+        file.write(tmp_path / "before.npz", kind, values)
+        again = cp.load_structure(tmp_path / "before.npz")
+        assert isinstance(again, SoftStructure) and again.nearness.shape == (0, 0)
+        assert np.array_equal(again.strength, found.strength)
+        assert (again.halves is None) == ("half_strength" not in kind.layout)
 
 
 def test_either_kind_is_loaded_by_one_call(law, tmp_path):

@@ -13,6 +13,7 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from counterprobe.arrays import BoolArray, FloatArray, IntArray, StateArray
 from counterprobe.discovery.structure.soft import SoftStructure, halves_as_arrays
@@ -98,8 +99,17 @@ def average_structures(structures: Sequence[SoftStructure]) -> SoftStructure:
         num_probes=sum(one.num_probes for one in structures),
         ledger=sum((one.ledger for one in structures), Ledger()),
         about={**first.about, "contexts": len(structures)},
+        nearness=_mean_nearness(structures),
         **_mean_halves(structures, is_known, given),
     )
+
+
+def _mean_nearness(structures: Sequence[SoftStructure]) -> NDArray[np.float32]:
+    """Average by what share positions are near; none where one structure does not know it."""
+    if len({one.nearness.shape for one in structures}) > 1:
+        return np.zeros((0, 0), dtype=np.float32)
+    mean: NDArray[np.float32] = np.mean([one.nearness for one in structures], axis=0)
+    return mean
 
 
 def halves_in(structure: SoftStructure, given: StateArray) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, ClassVar
 
@@ -18,59 +18,22 @@ from numpy.typing import ArrayLike, NDArray
 
 from counterprobe.arrays import BoolArray, FloatArray, IntArray, StateArray
 from counterprobe.discovery.structure import file
-from counterprobe.discovery.structure.file import (
-    FileKind,
-    Layout,
-    check_sample,
-    checked_ledger,
-    refuse,
-    require_amounts,
-    require_count,
-    require_share,
-)
+from counterprobe.discovery.structure.soft_file import ARRAYS, SOFT_KIND, SOFT_KINDS
 from counterprobe.discovery.structure.structure import SAME_ROW, Found
 from counterprobe.planning.halves import Halves
 from counterprobe.planning.plan import Coverage
 from counterprobe.run.ledger import Ledger
 from counterprobe.states import MASK, as_states
 
-__all__ = ["SOFT_KIND", "SOFT_KINDS", "SoftStructure", "halves_as_arrays"]
-
-LAYOUT: Layout = {
-    "given": (np.int32, "N"),
-    "edges": (np.int64, "E2"),
-    "pairs": (np.int64, "P2"),
-    "pair_strength": (np.float64, "P"),
-    "pair_strength_se": (np.float64, "P"),
-    "moved": (np.float64, "N"),
-    "most_moved": (np.float64, "N"),
-    "explained": (np.float64, "N"),
-    "sample_states": (np.int32, "SN"),
-    "sample_index": (np.int64, "R"),
-    "sample_position": (np.int64, "R"),
-    "sample_rows": (np.float64, "RW"),
-}
-# What either half of the probes says of all pairs; files of the format before had none of it.
-HALVES: Layout = {
-    "half_strength": (np.float32, "2H"),
-    "half_variance": (np.float32, "2H"),
-    "half_selected": (np.bool_, "2H"),
-}
-VALUES = (
-    "vocab_size",
-    "false_discovery_rate",
-    "noise_floor",
-    "num_probes",
-    "ledger",
-    "row_width",
-    "row_error",
-    "precision",
-    "about",
-)
+__all__ = ["SoftStructure", "halves_as_arrays"]
 
 
 def _no_halves() -> NDArray[np.float32]:
     return np.zeros((2, 0), dtype=np.float32)
+
+
+def _no_nearness() -> NDArray[np.float32]:
+    return np.zeros((0, 0), dtype=np.float32)
 
 
 def halves_as_arrays(halves: Halves | None) -> dict[str, Any]:
@@ -129,6 +92,9 @@ class SoftStructure(Found):
         squared standard errors; none where probes were too few.
     half_selected : ndarray of bool, shape (2, n (n - 1) / 2)
         Whether a readout selected the pair in that half.
+    nearness : ndarray of float, shape (N, N)
+        By what share each position is near to every other one that was masked
+        (``planning.nearness``), where the oracle knows distances; otherwise of shape (0, 0).
     """
 
     first_number: ClassVar[int] = 1
@@ -156,10 +122,11 @@ class SoftStructure(Found):
     half_strength: NDArray[np.float32] = field(default_factory=_no_halves)
     half_variance: NDArray[np.float32] = field(default_factory=_no_halves)
     half_selected: BoolArray = field(default_factory=lambda: _no_halves().astype(np.bool_))
+    nearness: NDArray[np.float32] = field(default_factory=_no_nearness)
 
     def __post_init__(self) -> None:
         """Freeze the arrays."""
-        for name in (*LAYOUT, *HALVES):
+        for name in ARRAYS:
             getattr(self, name).setflags(write=False)
 
     @property
@@ -228,7 +195,8 @@ class SoftStructure(Found):
         One that moved while pairs explain less than half of it depends on something else, such as
         a parity of several positions or a topic of all: no price follows from strengths there.
         """
-        return Coverage.of(self.moved, self.most_moved, self.explained)
+        near = self.nearness.astype(np.float64) if self.nearness.size else None
+        return Coverage.of(self.moved, self.most_moved, self.explained, near)
 
     @property
     def untrusted(self) -> IntArray:
@@ -285,6 +253,11 @@ class SoftStructure(Found):
             return kept, np.sort(place[pairs[kept]], axis=1)
 
         kept, pairs = among(self.pairs)
+        nearness = _no_nearness()
+        if self.nearness.size:
+            nearness = np.zeros((length, length), dtype=np.float32)
+            there_too = np.ix_(place[is_kept], place[is_kept])
+            nearness[there_too] = self.nearness[np.ix_(is_kept, is_kept)]
         halves = self.halves
         if halves is not None:
             into = np.where(is_kept, place, -1)[halves.positions]
@@ -304,6 +277,7 @@ class SoftStructure(Found):
             sample_position=np.empty(0, dtype=np.int64),
             sample_rows=np.empty((0, self.sample_rows.shape[1])),
             about={**self.about, "found_masked": len(self.residual)},
+            nearness=nearness,
             **halves_as_arrays(halves),
         )
 
@@ -372,63 +346,3 @@ def _checked_places(places: ArrayLike | None, here: int, there: int) -> IntArray
     if len(np.unique(used)) < len(used):
         raise ValueError("places must differ: two positions have one place")
     return found
-
-
-def _finished(header: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> dict[str, Any]:
-    """Check a header and arrays, and return the fields of a soft structure."""
-    for name in ("vocab_size", "row_width"):
-        require_count(name, header[name], 1)
-    require_count("num_probes", header["num_probes"], 0)
-    for name in ("false_discovery_rate", "row_error", "precision"):
-        require_share(name, header[name])
-    floor = header["noise_floor"]
-    if type(floor) not in (int, float) or not 0 <= floor < math.inf:
-        refuse(f"noise_floor must be a number of nats, got {floor!r}")
-    check_sample(arrays, header["vocab_size"], header["row_width"])
-    for name in ("pair_strength", "pair_strength_se"):
-        require_amounts(name, arrays[name])
-    is_missing = np.isnan(arrays["moved"])
-    for name in ("moved", "most_moved", "explained"):
-        require_amounts(name, arrays[name], is_missing)
-    if (arrays["explained"] > 1).any():
-        refuse(f"explained must be at most 1, got {np.nanmax(arrays['explained'])}")
-    _check_pairs(arrays)
-    _check_halves(arrays)
-    found_at = header["about"].get("temperature", 1.0) if type(header["about"]) is dict else 1.0
-    if type(found_at) not in (int, float) or not 0 < found_at < math.inf:
-        refuse(f"about.temperature must be positive, got {found_at!r}")
-    values: Mapping[str, Any] = {name: header[name] for name in VALUES}
-    return {**arrays, **values, "ledger": checked_ledger(header)}
-
-
-def _check_pairs(arrays: Mapping[str, NDArray[Any]]) -> None:
-    """Refuse pairs that are out of range, twice there, or of given positions."""
-    given, pairs = arrays["given"], arrays["pairs"]
-    length = len(given)
-    if pairs.size and not (pairs.min() >= 0 and pairs.max() < length):
-        refuse(f"pairs must lie in 0..{length - 1}, got {pairs.min()}..{pairs.max()}")
-    if (pairs[:, 0] >= pairs[:, 1]).any():
-        refuse("pairs must have the smaller position first")
-    keys = pairs[:, 0] * length + pairs[:, 1]
-    if len(np.unique(keys)) != len(keys):
-        refuse("a pair is there twice")
-    if (given[pairs] != MASK).any():
-        refuse("a pair names a position that was given")
-
-
-def _check_halves(arrays: Mapping[str, NDArray[Any]]) -> None:
-    """Refuse halves that are not of all pairs of masked positions, or hold no numbers."""
-    if "half_strength" not in arrays:
-        return
-    masked = int((arrays["given"] == MASK).sum())
-    count, expected = arrays["half_strength"].shape[1], masked * (masked - 1) // 2
-    if count not in (0, expected):
-        refuse(f"half_strength must have {expected} pairs of {masked} positions, got {count}")
-    if not np.isfinite(arrays["half_strength"]).all():
-        refuse("half_strength must be finite")
-    require_amounts("half_variance", arrays["half_variance"])
-
-
-SOFT_KIND = FileKind("counterprobe soft structure 3", {**LAYOUT, **HALVES}, VALUES, _finished)
-# Read, never written.
-SOFT_KINDS = (SOFT_KIND, FileKind("counterprobe soft structure 2", LAYOUT, VALUES, _finished))

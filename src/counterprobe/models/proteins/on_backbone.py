@@ -99,7 +99,8 @@ class BackboneModel(Described):
         known = spell(template.fill(template.given)[0])
         names = Names(backbone.codes, backbone.chain_ids, backbone.chain - 1, known)
         is_open = self.is_known if text is None else None
-        return choose(replace(template, spell=spell), names, is_open=is_open, **choices)
+        template = replace(template, spell=spell, coordinates=backbone.alpha_carbons)
+        return choose(template, names, is_open=is_open, **choices)
 
     def read(self, template: Template | str | None) -> Template:
         """Return the template of a text; refuse one that was read on another backbone."""
@@ -110,7 +111,7 @@ class BackboneModel(Described):
                 f"template must be of backbone {self.backbone.name!r}, which has "
                 f"{len(self.backbone)} residues; got one of {len(template.slots)}"
             )
-        return template
+        return replace(template, coordinates=self.backbone.alpha_carbons)
 
 
 def _check_chains(name: str, wanted: Sequence[int], lengths: Sequence[int]) -> None:
