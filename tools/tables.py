@@ -19,7 +19,7 @@ from typing import Any
 import pages  # noqa: F401 - first: it says where the benchmarks are
 from _made import adopt
 from pages.antibodies import antibody_tables
-from pages.attack import attack_tables
+from pages.attack import attack_tables, forest_tables
 from pages.backbones import backbone_tables, backbone_values
 from pages.carried import carried_tables
 from pages.comparisons import comparison_tables
@@ -29,7 +29,7 @@ from pages.filling import fill
 from pages.judged import judged_tables, judged_values
 from pages.language import language_tables
 from pages.proteins import protein_tables, protein_values
-from pages.scale import large_tables, scale_tables, scale_values
+from pages.scale import large_tables, scale_state, scale_tables, scale_values
 from pages.sources import ROOT, read_sources, result_files
 from pages.strengths import message_tables, planning_tables, price_tables, soft_tables
 from pages.study import draw_studies, full_tables, read_studies, study_tables, study_values
@@ -58,6 +58,7 @@ def contents() -> tuple[dict[str, str], dict[str, Any]]:
         **antibody_tables(sources["antibodies"]["tasks"]),
         **carried_tables(sources),
         **attack_tables(sources["attack"]),
+        **forest_tables(sources["attack-forests"]),
         **comparison_tables(sources["comparisons"]["comparisons"]),
         **two_sample_tables(sources["two-sample"]),
         **planning_tables(sources["planning-prices"]),
@@ -75,6 +76,7 @@ def contents() -> tuple[dict[str, str], dict[str, Any]]:
         **sources,
         **law_values(sources),
         "sizes": scale_values(sources["scale"]),
+        "scale_state": scale_state(sources["scale"]),
         "study": study_values(studies),
         "denoisers": denoiser_values(laws),
         "twelve": backbone_values(sources["backbones"]["tasks"]),

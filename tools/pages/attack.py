@@ -7,7 +7,7 @@ from typing import Any
 
 from pages.writing import markdown
 
-__all__ = ["attack_tables"]
+__all__ = ["attack_tables", "forest_tables"]
 
 HEADINGS = [
     "kind",
@@ -37,3 +37,44 @@ def attack_tables(attack: Mapping[str, Any]) -> dict[str, str]:
         for kind, told in attack["kinds"].items()
     ]
     return {"attack": markdown(HEADINGS, lines)}
+
+
+OF_FORESTS = {
+    "sizes": "matchings and paths around the sizes at which the decoder works otherwise",
+    "tiny": "two to eight positions",
+    "classes": "two to eight classes",
+    "weak": "log-tables of strength 1e-5 to 0.3",
+    "strong": "of strength 1.5 to 4",
+    "shared": "one table for all edges, or alike positions, or agreement alone",
+    "alike": "some choices act alike",
+    "settled": "rows that are nearly settled",
+    "hubs": "stars, double stars, preferential attachment",
+    "pieces": "forests in pieces",
+    "noise": "frozen noise, from below rounding to 1e-5",
+    "given": "up to all but a few positions given",
+    "all": "",
+}
+
+
+def forest_tables(attack: Mapping[str, Any]) -> dict[str, str]:
+    """Return the table of forests; edges are those missed between resolved positions."""
+    heading = [
+        "kind", "", "laws", "most positions", "decoded", "refused", "partly singly",
+        "edges missed", "wrong", "worst nats",
+    ]  # fmt: skip
+    lines = [
+        [
+            kind,
+            OF_FORESTS[kind],
+            f"{told['laws']:,}",
+            f"{told['most_positions']:,}",
+            str(told["decoded"]),
+            str(told["refused"]),
+            str(told["not_whole"]),
+            str(told["missed"]),
+            str(told["wrong"]),
+            f"{max(told['worst_nats'], told['most_missed_nats']):.1g}",
+        ]
+        for kind, told in attack["kinds"].items()
+    ]
+    return {"attack-forests": markdown(heading, lines, left=2)}

@@ -11,7 +11,14 @@ from large import LARGE, MILLION, Asked
 
 from pages.writing import broken, count, markdown
 
-__all__ = ["draw_scale", "fit_growth", "large_tables", "scale_tables", "scale_values"]
+__all__ = [
+    "draw_scale",
+    "fit_growth",
+    "large_tables",
+    "scale_state",
+    "scale_tables",
+    "scale_values",
+]
 
 Row = Mapping[str, Any]
 # Sizes that have a column of their own, where somebody reached them.
@@ -119,6 +126,18 @@ def scale_values(measured: Mapping[str, Any]) -> dict[str, Any]:
             for name, rows in by_name.items()
         }
         for family, by_name in found.items()
+    }
+
+
+def scale_state(measured: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the commits of the rows with processor seconds, and how busy the machine was."""
+    rows = [row for row in measured["rows"] if "processor_seconds" in row]
+    loads = [row["load"] for row in rows]
+    return {
+        "rows": len(rows),
+        "commits": ", ".join(dict.fromkeys(row["commit"] for row in rows)),
+        "least_load": min(loads, default=0.0),
+        "most_load": max(loads, default=0.0),
     }
 
 
