@@ -5,12 +5,12 @@
     python benchmarks/families.py --json benchmarks/results/families.json
     python benchmarks/families.py --quick --json FILE
 
-Heavy chains of antibodies of the clinic, which chains are held out being settled before anything
-is measured. A structure is averaged over the others, position by position of IMGT's numbers, and
-plans by it are priced on each held-out chain under the model's own law, beside plans by that
-chain's own structure, by the structure of one other chain, and batches that need none. All ways
-of a chain are priced on the same random numbers. Written after every price; a file of the same
-settings is continued.
+Heavy chains of antibodies that packages print as examples; which of them are held out was settled
+before anything was measured. A structure is averaged over the others, position by position of
+IMGT's numbers, and plans by it are priced on each held-out chain under the model's own law, beside
+plans by that chain's own structure, by the structure of one other chain, and batches that need
+none. All ways of a chain are priced on the same random numbers. Written after every price; a file
+of the same settings is continued.
 """
 
 from __future__ import annotations
@@ -37,42 +37,45 @@ from counterprobe.models.proteins.antibody_numbering import imgt_numbers
 from counterprobe.planning import Plan
 from counterprobe.samplers import Planned
 
+# As packages print them on their pages and in their tests: abnumber 0.4.4 (a murine chain),
+# antiberty 0.1.3, igfold 1.0.1 and ablang2 0.2.1; beside them the two of designs/tasks.py.
 FAMILY = {
     "trastuzumab": TRASTUZUMAB_HEAVY,
     "pembrolizumab": PEMBROLIZUMAB_HEAVY,
-    "adalimumab": (
-        "EVQLVESGGGLVQPGRSLRLSCAASGFTFDDYAMHWVRQAPGKGLEWVSAITWNSGHIDYADSV"
-        "EGRFTISRDNAKNSLYLQMNSLRAEDTAVYYCAKVSYLSTASSLDYWGQGTLVTVSS"
+    "abnumber": (
+        "QVQLQQSGAELARPGASVKMSCKASGYTFTRYTMHWVKQRPGQGLEWIGYINPSRGYTNYNQKF"
+        "KDKATLTTDKSSSTAYMQLSSLTSEDSAVYYCARYYDDHYCLDYWGQGTTLTVSS"
     ),
-    "bevacizumab": (
-        "EVQLVESGGGLVQPGGSLRLSCAASGYTFTNYGMNWVRQAPGKGLEWVGWINTYTGEPTYAADF"
-        "KRRFTFSLDTSKSTAYLQMNSLRAEDTAVYYCAKYPHYYGSSHWYFDVWGQGTLVTVSS"
+    "antiberty": (
+        "EVQLVQSGPEVKKPGTSVKVSCKASGFTFMSSAVQWVRQARGQRLEWIGWIVIGSGNTNYAQKF"
+        "QERVTITRDMSTSTAYMELSSLRSEDTAVYYCAAPYCSSISCNDGFDIWGQGTMVTVS"
     ),
-    "rituximab": (
-        "QVQLQQPGAELVKPGASVKMSCKASGYTFTSYNMHWVKQTPGRGLEWIGAIYPGNGDTSYNQKF"
-        "KGKATLTADKSSSTAYMQLSSLTSEDSAVYYCARSTYYGGDWYFNVWGAGTTVTVSA"
+    "igfold": (
+        "QLQLVESGPGLVKPSQTLSLTCTVSGGSITTGYYAWSWIRQPPGKGLEWMGFIARDGSTSYSPS"
+        "LKSRTSISRDTSKNQFSLQLSSVTPEDTAVYYCARAGEGRSWYPGYYYGMDYWGKGTLVTVSS"
     ),
-    "omalizumab": (
-        "EVQLVESGGGLVQPGGSLRLSCAVSGYSITSGYSWNWIRQAPGKGLEWVASITYDGSTNYNPSV"
-        "KGRITISRDDSKNTFYLQMNSLRAEDTAVYYCARGSHYFGHWHFAVWGQGTLVTVSS"
+    "ablang2": (
+        "EVQLLESGGEVKKPGASVKVSCRASGYTFRNYGLTWVRQAPGQGLEWMGWISAYNGNTNYAQKF"
+        "QGRVTLTTDTSTSTAYMELRSLRSDDTAVYFCARDVPGHGAAFMDVWGTGTTVTVSS"
     ),
 }
+# Of immunum 2.0.0, sapiens 1.0.3 (murine), ablang 0.3.1, and a nanobody of igfold 1.0.1.
 HELD_OUT = {
-    "nivolumab": (
-        "QVQLVESGGGVVQPGRSLRLDCKASGITFSNSGMHWVRQAPGKGLEWVAVIWYDGSKRYYADSV"
-        "KGRFTISRDNSKNTLFLQMNSLRAEDTAVYYCATNDDYWGQGTLVTVSS"
+    "immunum": (
+        "QVQLVQSGAEVKRPGSSVTVSCKASGGSFSTYALSWVRQAPGRGLEWMGGVIPLLTITNYAPRF"
+        "QGRITITADRSTSTAYLELNSLRPEDTAVYYCAREGTTGKPIGAFAHWGQGTLVTVSS"
     ),
-    "ipilimumab": (
-        "QVQLVESGGGVVQPGRSLRLSCAASGFTFSSYTMHWVRQAPGKGLEWVTFISYDGNNKYYADSV"
-        "KGRFTISRDNSKNTLYLQMNSLRAEDTAIYYCARTGWLGPFDYWGQGTLVTVSS"
+    "sapiens": (
+        "QVKLQESGAELARPGASVKLSCKASGYTFTNYWMQWVKQRPGQGLDWIGAIYPGDGNTRYTHKF"
+        "KGKATLTADKSSSTAYMQLSSLASEDSGVYYCARGEGNYAWFAYWGQGTTVTVSS"
     ),
-    "ustekinumab": (
-        "EVQLVQSGAEVKKPGESLKISCKGSGYSFTTYWLGWVRQMPGKGLDWIGIMSPVDSDIRYSPSF"
-        "QGQVTMSVDKSITTAYLQWNSLKASDTAMYYCARRRPGQGYFDFWGQGTLVTVSS"
+    "ablang": (
+        "EVQLVESGPGLVQPGKSLRLSCVASGFTFSGYGMHWVRQAPGKGLEWIALIIYDESNKYYADSV"
+        "KGRFTISRDNSKNTLYLQMSSLRAEDTAVFYCAKVKFYDPTAPNDYWGQGTLVTVSS"
     ),
-    "denosumab": (
-        "EVQLLESGGGLVQPGGSLRLSCAASGFTFSGYAMSWVRQAPGKGLEWVSAITGSGGSTYYADSV"
-        "KGRFTISRDNSKNTLYLQMNSLRAEDTAVYYCAKDPGTTVIMSWFDPWGQGTLVTVSS"
+    "nanobody": (
+        "QVQLQESGGGLVQAGGSLTLSCAVSGLTFSNYAMGWFRQAPGKEREFVAAITWDGGNTYYTDSV"
+        "KGRFTISRDNAKNTVFLQMNSLKPEDTAVYYCAAKLLGSSRYELALAGYDYWGQGTQVTVS"
     ),
 }
 WAYS = ("own", "family", "one", "spread", "random")
