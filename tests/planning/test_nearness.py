@@ -113,18 +113,26 @@ def test_layers_of_a_forest_stay() -> None:
 
 def test_what_was_not_measured_counts_against_a_plan() -> None:
     """Six weakly joined positions, of the first nothing is known: it goes alone all the same."""
-    strength = np.full((6, 6), 0.02)
-    coverage = Coverage(np.r_[math.nan, np.zeros(5)], np.r_[False, np.full(5, True)])
-    plan = make_plan(strength, batches=2, coverage=coverage, rng=np.random.default_rng(0))
+    strength = np.full((8, 8), 0.02)
+    unexplained = np.array([math.nan, 0.0, 0.0, 0.0, 0.0, 0.0, 0.3, 0.3])
+    coverage = Coverage(unexplained, ~np.isnan(unexplained))
+    plan = make_plan(
+        strength, positions=range(6), batches=2, coverage=coverage, rng=np.random.default_rng(0)
+    )
     assert plan.sizes in ([1, 5], [5, 1]) and plan.uncovered == 0
-    # Where that breaks more than a nat of what is known, it does not, and nothing is promised.
-    plan = make_plan(50 * strength, batches=2, coverage=coverage, rng=np.random.default_rng(0))
+    # Where that breaks more of what is known, it does not, and nothing is promised.
+    plan = make_plan(
+        strength * 50, positions=range(6), batches=2, coverage=coverage,
+        rng=np.random.default_rng(0),
+    )  # fmt: skip
     assert min(plan.sizes) > 1 and math.isnan(plan.uncovered)
 
 
-def test_a_nat_is_counted_for_each_that_was_not_measured() -> None:
+def test_what_was_not_measured_counts_as_the_mean_of_what_was() -> None:
+    batches = [np.array([0, 2]), np.array([1]), np.array([3])]
     for near in (None, nearness(points(4))):
-        coverage = Coverage(np.array([math.nan, math.nan, 0.0, 0.0]), np.full(4, False), near)
-        batches = [np.array([0, 2]), np.array([1]), np.array([3])]
-        assert coverage.risk(batches) == 1
-        assert coverage.untrusted(batches) == math.inf
+        measured = Coverage(np.array([math.nan, math.nan, 0.0, 0.5]), np.full(4, False), near)
+        assert measured.risk(batches) == 0.25
+        assert measured.untrusted(batches) == math.inf
+        nothing = Coverage(np.full(4, math.nan), np.full(4, False), near)
+        assert nothing.risk(batches) == 2

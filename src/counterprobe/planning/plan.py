@@ -25,7 +25,7 @@ __all__ = ["Coverage", "Method", "Plan"]
 MOSTLY = 0.5
 # Nats; a row that moved by no more than this in any probe has nothing to explain.
 STILL = 0.01
-# Nats that a plan is taken to risk of a position that was not measured, when plans are compared.
+# Nats that a position is taken to leave unexplained where none was measured.
 UNKNOWN = 1.0
 
 
@@ -148,12 +148,15 @@ class Coverage:
     def risk(self, batches: Iterable[IntArray]) -> float:
         """Return what plans are compared by beside their price: what is uncovered, in nats.
 
-        It is never NaN: a position that was not measured counts as a nat where it shares a batch.
+        It is never NaN: a position that was not measured and shares a batch counts as much as
+        those do in the mean that were.
         """
         sets = list(batches)
-        unknown = sum(int(np.isnan(self.unexplained[b]).sum()) for b in sets if len(b) > 1)
+        is_unknown = np.isnan(self.unexplained)
+        each = UNKNOWN if is_unknown.all() else float(self.unexplained[~is_unknown].mean())
+        unknown = sum(int(is_unknown[batch].sum()) for batch in sets if len(batch) > 1)
         known = replace(self, unexplained=np.nan_to_num(self.unexplained))
-        return known.uncovered(sets) + UNKNOWN * unknown
+        return known.uncovered(sets) + each * unknown
 
 
 Method = Literal["layers", "search", "random", "spread", "distance"]
