@@ -22,6 +22,7 @@ from _timing import alternate
 import counterprobe as cp
 from counterprobe.models.letters import AMINO_ACIDS
 from counterprobe.models.memory import is_out_of_memory
+from counterprobe.models.proteins.message_passing import HOST_RESIDUES
 from counterprobe.models.proteins.proteinmpnn import InverseFolding
 from counterprobe.planning import Plan
 from counterprobe.rows import to_numpy
@@ -68,7 +69,8 @@ def design_speed(
     dict
         Sequences a second: ``package``, ``colabdesign``, ``sequential`` (one residue at a time
         with decoder states kept), ``cached 16`` and so on; and how many times the package's rate,
-        and the rival's, each of them is.
+        the rival's, and that of one residue at a time each of them is. On a processor also
+        ``arithmetic``: what :func:`arithmetic_alone` takes, which no way of drawing goes below.
     """
     kept = model.oracle(order="commit")
     seeds = numbers(1)
@@ -96,6 +98,8 @@ def design_speed(
     works["sequential"] = designs(cp.samplers.Sequential("random"))
     for name, mine in plans.items():
         works[f"cached {name}"] = designs(Dealt(tuple(mine)))
+    if model.decoder.device.type == "cpu":
+        works["arithmetic"] = arithmetic_alone(model, at_once)
     best = alternate(works, repeats=repeats, once=("package",))  # by far the slowest
     rates = {
         name: (size if name == "package" else at_once) / seconds for name, seconds in best.items()
@@ -108,7 +112,37 @@ def design_speed(
             for name, rate in rates.items()
             if name not in REFERENCES
         }
+    for name, rate in rates.items():
+        if name.startswith("cached") or name == "arithmetic":
+            found[f"{name} to sequential ratio"] = rate / rates["sequential"]
     return found
+
+
+def arithmetic_alone(model: InverseFolding, count: int) -> Callable[[], None]:
+    """Return the products and activations that so many designs need, on a processor, and no more.
+
+    Every residue passes the decoder once, whatever the batches: messages of all layers but the
+    first, which is looked up, and the maps of its own states. Nothing is gathered, drawn or kept.
+    """
+    decoder = model.decoder
+    _, degree, width = decoder.parts[0].around.shape
+    layers = list(zip(decoder.parts, decoder.network.decoder_layers, strict=True))
+    message, mine = (
+        torch.randn((HOST_RESIDUES, degree, width)),
+        torch.randn((HOST_RESIDUES, width)),
+    )
+
+    def work() -> None:
+        for low in range(0, count * decoder.length, HOST_RESIDUES):
+            size = min(HOST_RESIDUES, count * decoder.length - low)
+            for number, (parts, layer) in enumerate(layers):
+                if number:
+                    layer.act(layer.W2(layer.act(message[:size])))
+                    for weight in (parts.own, parts.inner):
+                        mine[:size] @ weight.T
+                layer.dense(layer.W3(mine[:size]))
+
+    return torch.no_grad()(work)
 
 
 def most_of_package(model: InverseFolding, at_once: int) -> int:

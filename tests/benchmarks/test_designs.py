@@ -253,12 +253,21 @@ def test_designs_are_timed_beside_a_rival_and_without_one(short):
     plan = Plan((np.arange(6), np.arange(6, 12)), math.nan, math.nan, "random", 0.0, 12)
     plans = {"16": [plan], "distance 16": [plan]}
     found = design_speed(short, plans, 2, 1, rival=Random())
-    rates = ("package", "colabdesign", "sequential", "cached 16", "cached distance 16")
+    rates = (
+        "package",
+        "colabdesign",
+        "sequential",
+        "cached 16",
+        "cached distance 16",
+        "arithmetic",
+    )
     assert all(found[name] > 0 for name in rates)
     assert found["cached 16 ratio"] == found["cached 16"] / found["package"]
     ratio = found["cached 16"] / found["colabdesign"]
     assert found["cached 16 to colabdesign ratio"] == ratio
     assert found["colabdesign seconds to compile"] == 0.5
+    assert found["cached 16 to sequential ratio"] == found["cached 16"] / found["sequential"]
+    assert found["arithmetic"] > 0
     alone = design_speed(short, plans, 2, 1, rival=Refusing())
     assert alone["colabdesign refused"] == "MemoryError: too many"
     assert alone["cached 16"] > 0 and not any("to colabdesign" in name for name in alone)

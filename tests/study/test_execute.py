@@ -85,7 +85,7 @@ def test_ctrl_c_stops_cleanly_and_resume_finishes(program, tiny_file, finished_f
     assert running.orphans() == []
     with Store(file) as store:
         assert 5 <= len(store) < len(results_of(finished_file))
-    code, out, err = program("resume", "--store", file).wait()
+    code, out, err = program("resume", "--store", file, "--workers", 1).wait()
     assert code == 0, err
     assert "worker time" in out
     assert table_of(file) == table_of(finished_file)
