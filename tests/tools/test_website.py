@@ -1,11 +1,15 @@
 """The documentation site: what it describes, and that it builds strictly and needs no network."""
 
 import inspect
+import shutil
 import sys
+from pathlib import Path
 
+import nbformat
 import pytest
 from website.build import outside_resources
 from website.formulas import formula
+from website.notebooks import write_notebooks
 from website.places import PLACES, described, name_of, object_named, public_names
 from website.reference import GROUPS, commands_page
 
@@ -69,10 +73,29 @@ def test_what_would_be_fetched_is_found(tmp_path):
     assert [line.partition(":")[0] for line in found] == ["a.html", "b.css"]
 
 
+def test_a_notebook_is_a_page_with_its_code_and_what_that_showed(tmp_path):
+    notebook = next((Path(__file__).parents[2] / "docs" / "notebooks").glob("01-*.ipynb"))
+    shutil.copy(notebook, tmp_path)
+    write_notebooks(tmp_path)
+    page = (tmp_path / notebook.name).with_suffix(".md").read_text("utf-8")
+    cells = nbformat.read(notebook, as_version=4).cells
+    for cell in cells:
+        assert cell.source in page
+    shown = [one for cell in cells for one in cell.get("outputs", ())]
+    printed = [one.text.rstrip() for one in shown if one.output_type == "stream"]
+    assert printed and all(text in page for text in printed)
+    assert page.count("```{raw} html") == sum("text/html" in one.get("data", {}) for one in shown)
+    (picture,) = tmp_path.glob("*.png")
+    assert picture.read_bytes().startswith(b"\x89PNG") and f"({picture.name})" in page
+
+
 @pytest.mark.slow
 def test_the_site_builds_without_a_warning_and_needs_no_network(tmp_path):
     build_site(tmp_path / "site")
     pages = {str(page.relative_to(tmp_path / "site")) for page in tmp_path.rglob("*.html")}
     assert {"index.html", "choose.html", "start/protein.html", "reference/commands.html"} <= pages
+    assert 'href="notebooks/02-a-structure-found-once.html"' in (
+        tmp_path / "site" / "reports.html"
+    ).read_text(encoding="utf-8")
     front = (tmp_path / "site" / "theory.html").read_text(encoding="utf-8")
     assert 'href="reference/counterprobe.theory.collisions.html#' in front

@@ -33,9 +33,11 @@ LOADED = re.compile(
 
 def gather(folder: Path) -> None:
     """Put everything that the site is made of into a folder."""
+    from website.notebooks import write_notebooks
     from website.reference import write_reference
 
     shutil.copytree(ROOT / "docs", folder, dirs_exist_ok=True)
+    write_notebooks(folder / "notebooks")
     for name in BESIDE:
         shutil.copy(ROOT / name, folder / name)
     for page in folder.rglob("*.md"):
@@ -48,6 +50,7 @@ def _with_links(text: str, page: Path, folder: Path) -> str:
     """Return a page whose links into the repository lead to copies that the site carries."""
     if page.name in BESIDE and page.parent == folder:
         text = text.replace("](docs/", "](")
+    text = re.sub(r"\]\((notebooks/[^)]*)\.ipynb\)", r"](\1.md)", text)
     up = "../" * (len(page.relative_to(folder).parents) - 1)
 
     def to_copy(found: re.Match[str]) -> str:
