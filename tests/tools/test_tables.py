@@ -10,7 +10,7 @@ import tables
 from _made import FIELDS, UNKNOWN, adopt, made_again, made_now
 from pages.denoisers import denoiser_tables
 from pages.filling import fill, numbers_without_source, value_at
-from pages.scale import large_tables
+from pages.scale import large_tables, scale_state, scale_tables
 from pages.sources import ROOT, result_files
 
 # Pages all of whose tables of measurements come from files.
@@ -247,3 +247,16 @@ def test_large_runs_stand_beside_what_was_asked():
     table = large_tables({"rows": [row | {"submissions": 200}, stopped]})["large"]
     assert "| 200 | 8 | < 200 | 3.1 | 30 | 11 | 18 | 0 | no |" in table
     assert "| ended: no memory |  | < 200 |  | 30 |  | 18 |  | no |" in table
+
+
+def test_seconds_of_the_clock_are_marked_and_busy_machines_are_told():
+    old = {
+        "family": "path", "n": 1024, "sampler": "punt", "submissions": 78, "depth": 78,
+        "rows_read": 10_240, "batch_kl": 0.0, "peak_memory_gib": 0.2, "seconds": 12.0,
+        "oracle_seconds": 0.5,
+    }  # fmt: skip
+    new = {**old, "sampler": "compressed", "processor_seconds": 3.0, "commit": "abc", "load": 2.5}
+    table = scale_tables({"rows": [old, new]})["scale"]
+    assert "| 3.0 (0.5) |" in table and "| 12.0‡ (0.5) |" in table
+    told = scale_state({"rows": [old, new, {**new, "commit": "def", "load": 9.0}]})
+    assert told == {"rows": 2, "commits": "abc, def", "least_load": 2.5, "most_load": 9.0}
