@@ -190,6 +190,7 @@ SAMPLERS = {
     "punt": ("#8e6c8a", "P", "PUNT"),
     "klass": ("#a08060", "X", "KLASS"),
     "threshold": ("#b0b0d0", "h", "threshold"),
+    "auto": ("#e08e9b", "*", "auto"),
     "planned": ("#d1495b", "o", "planned"),
 }
 TASK_TITLES = {

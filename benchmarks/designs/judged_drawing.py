@@ -94,23 +94,31 @@ def _draw_broken(panel: Any, warm: Sequence[Mapping[str, Entry]]) -> None:
             if entries is not None:
                 points.append((batches, *_mean(entries, "kl")))
         _line(panel, points, color, mark, label)
-    for key in warm[0]:
-        entries = _of_all(warm, key)
-        name = key.split()[0]
-        if name in SAMPLERS and name not in WAYS and entries is not None:
-            if any(one.get("kl") is None for one in entries):
-                continue
-            color, mark, label = SAMPLERS[name]
-            spent = sum(one["evaluations"] for one in entries) / len(entries)
-            panel.plot([spent], [_mean(entries, "kl")[0]], mark, color=color, markersize=5)
-            panel.annotate(label, (spent, _mean(entries, "kl")[0]), fontsize=6.5, color=color,
-                           textcoords="offset points", xytext=(4, 3))  # fmt: skip
+    _draw_rules(panel, warm)
     panel.plot([1], [first[0]], "*", color="0.2", markersize=12, zorder=4)
     panel.annotate("its own design", (1, first[0]), fontsize=8, textcoords="offset points",
                    xytext=(9, 1))  # fmt: skip
     panel.set_ylabel("dependence broken, nats a design")
     panel.set_title(f"Frame2seq, mean of {len(warm)} backbones", fontsize=10)
-    panel.legend(frameon=False, fontsize=8, loc="lower left")
+    panel.legend(frameon=False, fontsize=7, loc="lower left")
+
+
+def _draw_rules(panel: Any, warm: Sequence[Mapping[str, Entry]]) -> None:
+    """Draw rules that adapt, thin, each over the settings that every backbone has."""
+    curves: dict[str, list[tuple[float, float]]] = {}
+    for key in warm[0]:
+        entries = _of_all(warm, key)
+        name = key.split()[0]
+        if name not in SAMPLERS or name in WAYS or entries is None:
+            continue
+        if all(one.get("kl") is not None for one in entries):
+            spent = sum(one["evaluations"] for one in entries) / len(entries)
+            curves.setdefault(name, []).append((spent, _mean(entries, "kl")[0]))
+    for name, points in curves.items():
+        color, mark, label = SAMPLERS[name]
+        x, y = zip(*sorted(points), strict=True)
+        panel.plot(x, y, color=color, marker=mark, markersize=3.5, linewidth=0.8, linestyle=":",
+                   label=label, zorder=1)  # fmt: skip
 
 
 def _draw_gains(panel: Any, warm: Sequence[Mapping[str, Entry]]) -> None:

@@ -1,7 +1,5 @@
 """The rule that measures its own batches: never more than N, apart, within its target."""
 
-import math
-
 import numpy as np
 import pytest
 
@@ -9,7 +7,7 @@ import counterprobe as cp
 from counterprobe.evaluation import run_kl
 from counterprobe.rows import DenseRows
 from counterprobe.samplers import Auto
-from counterprobe.samplers.auto import CAUTION, _Movements, _Pace
+from counterprobe.samplers.auto import _Pace, _Prices
 from counterprobe.states import MASK
 
 
@@ -66,22 +64,51 @@ def test_positions_of_a_batch_are_far_apart_by_the_distances_given():
     ring = np.abs(np.arange(12)[:, None] - np.arange(12)[None, :])
     ring = np.minimum(ring, 12 - ring).astype(float)
     pace = _Pace(Auto(distances=ring), np.arange(12), np.random.default_rng(1))
-    order = list(pace._farthest_first(np.arange(12)))
-    assert order[0][1] == math.inf and [d for _, d in order[1:4]] == [6.0, 3.0, 3.0]
+    order = list(pace._spread(np.arange(12), 12))
     assert sorted(position for position, _ in order) == list(range(12))
+    nearest = [min(apart) for _, apart in order[1:]]
+    assert nearest[:3] == [6.0, 3.0, 3.0] and nearest[-1] == 1.0
+    position, apart = order[5]
+    assert list(apart) == [ring[position, before] for before, _ in order[:5]]
     alone = _Pace(Auto(), np.arange(12), np.random.default_rng(1))
-    assert [d for _, d in alone._farthest_first(np.arange(12))][1] >= 6
+    assert len(list(alone._spread(np.arange(12), 4))) == 4
 
 
-def test_movements_are_means_of_rows_as_far_away_and_never_forget_the_near_ones():
-    seen = _Movements()
-    assert seen.at(5.0) == math.inf
-    seen.add(np.arange(100, 0, -1.0), np.where(np.arange(100, 0, -1.0) > 50, 0.0, 1.0))
-    assert seen.at(95.0) == 0.0
-    assert seen.at(1.0) == CAUTION * 1.0  # the sixteen nearest, not the half that all are
-    assert seen.at(1000.0) == 0.0  # the farthest stand for it
-    seen.add(np.array([1.0]), np.array([math.inf]))
-    assert seen.at(1.0) == math.inf
+def test_what_is_left_stays_as_evenly_spread_as_what_is_taken():
+    """Half of the positions lie close together: half of a batch is taken from them."""
+    places = np.concatenate([np.linspace(0, 1, 20), np.linspace(10, 200, 20)])
+    apart = np.abs(places[:, None] - places[None, :])
+    apart = np.where(apart == 0, 0, np.log1p(apart))
+    pace = _Pace(Auto(distances=apart), np.arange(40), np.random.default_rng(0))
+    taken = [position for position, _ in pace._spread(np.arange(40), 10)]
+    assert 3 <= sum(position < 20 for position in taken) <= 7
+
+
+def test_movements_are_explained_by_distance():
+    """What each revealed position causes is told apart where several were revealed together."""
+    rng = np.random.default_rng(4)
+    places = np.arange(200.0)
+    near = np.sort(np.abs(places[:, None] - places[None, :]), axis=1)[:, 1:]
+    prices = _Prices(near)
+    assert prices.of(prices.counted(np.array([3.0]))) == 0
+    for _ in range(6):
+        shown = rng.choice(200, 8, replace=False)
+        rest = np.setdiff1d(np.arange(200), shown)
+        apart = np.abs(rest[:, None] - shown[None, :]).astype(float)
+        prices.add(apart, np.where(apart <= 2, 0.5, 0.0).sum(axis=1))
+    found = [prices.of(prices.counted(np.array([d]))) for d in (1.0, 2.0, 4.0, 16.0, 100.0)]
+    assert found[0] == pytest.approx(0.5, rel=0.1) and found[1] == pytest.approx(0.5, rel=0.1)
+    assert max(found[2:]) < 0.01 and found == sorted(found, reverse=True)
+    pairs = np.array([[1.0, 50.0], [2.0, 3.0]])
+    assert prices.counted(pairs).sum() == 4
+    assert prices.counted(pairs)[0] == pytest.approx(prices.counted(pairs[0]))
+
+
+def test_distances_that_say_nothing_are_no_trouble():
+    law = cp.families.path(12, target_seed=1)
+    for same in (np.zeros((12, 12)), np.ones((12, 12)) - np.eye(12)):
+        batch = drawn(law, 3, distances=same)
+        assert batch.num_completed == 3
 
 
 def test_a_row_that_loses_all_its_mass_ends_larger_batches():

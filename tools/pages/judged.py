@@ -22,10 +22,8 @@ WAYS = {
     "random": "random",
 }  # fmt: skip
 BATCHES = (2, 4, 8, 16, 32)
-# Backbones whose every way is listed.
-DETAILED = ("1vii", "1ubi", "1ake")
-# Ways whose means over backbones are quoted.
-COMPARED = (ONE, *(f"{way} {n}" for n in BATCHES for way in WAYS), SINGLY)
+# The backbone whose rates are shown.
+TIMED = "1ake"
 
 
 def judged_tables(folding: Tasks, chains: Tasks, rules: Tasks) -> dict[str, str]:
@@ -42,7 +40,7 @@ def judged_tables(folding: Tasks, chains: Tasks, rules: Tasks) -> dict[str, str]
     made = {
         "judged-broken": _broken(warm),
         "judged-scores": _scores(warm),
-        "judged-rules": _rules(warm, at_temperature(rules, 1)),
+        "judged-rules": _rules(warm),
         "judged-pays": _pays(warm),
     }
     if len(warm) < len(folding):
@@ -78,10 +76,9 @@ def _means(tasks: Mapping[str, Any]) -> dict[str, Any]:
     one pass breaks.
     """
     found: dict[str, Any] = {"backbones": len(tasks), "over": _over(tasks)}
-    for way in COMPARED:
-        entries = [parts["ways"].get(way) for parts in tasks.values()]
-        if not entries or any(one is None for one in entries):
-            continue
+    every = [parts["ways"] for parts in tasks.values()]
+    for way in (way for way in every[0] if all(way in ways for ways in every)) if every else ():
+        entries = [ways[way] for ways in every]
         bases = [parts["ways"][ONE] for parts in tasks.values()]
         gains = [one["judge"] - base["judge"] for one, base in zip(entries, bases, strict=True)]
         errors = [
@@ -104,7 +101,7 @@ def _means(tasks: Mapping[str, Any]) -> dict[str, Any]:
                 if all(base.get("kl") for base in bases)
                 else math.nan,
             }
-        found[way.replace(" ", "-")] = said
+        found[_slug(way)] = said
     return found
 
 
@@ -126,6 +123,10 @@ def _over(tasks: Mapping[str, Any]) -> dict[str, Any]:
                 "gain_se": math.hypot(*errors) / len(both),
             }
     return found
+
+
+def _slug(key: str) -> str:
+    return key.replace(" ", "-")
 
 
 def _mean(values: Sequence[float]) -> float:
@@ -172,34 +173,31 @@ def _scores(tasks: Mapping[str, Any]) -> str:
     return markdown(["backbone", *shown.values(), "natural"], lines)
 
 
-def _rules(tasks: Mapping[str, Any], rules: Mapping[str, Any]) -> str:
+def _rules(tasks: Mapping[str, Any]) -> str:
+    """Write the means of every way that all backbones have, the fewest evaluations first."""
+    means = _means(tasks)
+    every = [parts["ways"] for parts in tasks.values()]
+    timed = tasks.get(TIMED, {}).get("ways", {})
     lines = []
-    for name in (one for one in DETAILED if one in tasks):
-        beside = {
-            key: {**entry, "alone": False}
-            for key, entry in rules.get(name, {}).get("ways", {}).items()
-        }
-        ways = {**tasks[name]["ways"], **beside}
-        for key, entry in sorted(ways.items(), key=lambda one: one[1]["evaluations"]):
-            rate = entry["designs a second"] if entry.get("alone") else None
-            lines.append(
-                [
-                    name.upper(),
-                    _named(key, entry),
-                    count(round(entry["evaluations"], 1)),
-                    "" if entry.get("kl") is None else _kl(entry),
-                    _score(entry),
-                    f"{entry['recovery']:.3f}",
-                    f"{entry['variety']:.2f}",
-                    "any number" if key == ONE else "" if rate is None else _rate(rate),
-                    count(entry["designs"]),
-                ]
-            )
-    heading = [
-        "", "way", "evaluations a design", "broken, nats", "judge, nats", "native residues",
-        "residues that two designs differ in", "designs a second", "designs",
-    ]  # fmt: skip
-    return markdown(heading, lines, left=2)
+    for key in (key for key in every[0] if all(key in ways for ways in every)):
+        entries = [ways[key] for ways in every]
+        mean = means[_slug(key)]
+        rate = timed[key]["designs a second"] if timed.get(key, {}).get("alone") else None
+        spent = _mean([one["evaluations"] for one in entries])
+        cells = [
+            _named(key, entries[0]),
+            count(round(spent, 1)),
+            _kl(mean) if "kl" in mean else "",
+            "" if key == ONE else f"{mean['gain']:.1f} ± {mean['gain_se']:.1f}",
+            f"{mean['recovery']:.3f}",
+            f"{mean['variety']:.2f}",
+            "any number" if key == ONE else "" if rate is None else _rate(rate),
+        ]
+        lines.append((spent, mean.get("kl", math.inf), cells))
+    heading = ["way", "evaluations a design", "broken, nats", "judge above one pass, nats",
+               "native residues", "residues that two designs differ in",
+               f"designs a second, {TIMED.upper()}"]  # fmt: skip
+    return markdown(heading, [cells for *_, cells in sorted(lines, key=lambda one: one[:2])])
 
 
 def _pays(tasks: Mapping[str, Any]) -> str:

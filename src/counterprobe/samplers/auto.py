@@ -3,10 +3,12 @@
 Every step reads all residual rows, and so shows for nothing how far each of them moved when the
 batch before was revealed. That movement is what the position would have broken, had it been in
 that batch: the divergence of its row with the batch known from its row without. So a run measures
-the price of larger batches while it draws, and takes as many positions as a target of nats has
-room for, far apart along the chain or in space, where dependence is weakest. The first batch is
-one position, a batch has at most twice the positions of the one before, and where everything moves
-they stay single: there is nothing to lose against one position at a time.
+the price of larger batches while it draws: movements are explained by the positions of the batch,
+each by its distance alone, and a batch costs what its pairs cost by that. It takes as many
+positions as a target of nats has room for if all later batches were as large, far apart along the
+chain or in space, where dependence is weakest. The first batch is one position, none has more than
+twice the positions of the one before, and where everything moves they stay single: there is
+nothing to lose against one position at a time.
 """
 
 from __future__ import annotations
@@ -17,6 +19,7 @@ from dataclasses import dataclass, field, fields
 from typing import Any, ClassVar
 
 import numpy as np
+from scipy.optimize import isotonic_regression
 
 from counterprobe.arguments import NotNegative
 from counterprobe.arrays import FloatArray, IntArray
@@ -31,12 +34,21 @@ __all__ = ["Auto", "AutoReport"]
 
 # So few masks are committed one at a time.
 FEW = 3
-# Movements that an estimate is a mean of, at least, where there are so many.
-ENOUGH = 8
-# What a mean of movements is multiplied by: few of them are large, and most means miss those.
-CAUTION = 2.0
-# What an earlier step's movements weigh beside those of the step after it.
-MEMORY = 0.5
+# How many times the positions of the batch before a batch may have.
+GROWTH = 2
+# What an estimate of a batch yet to come is multiplied by: most miss the few large movements.
+CAUTION = 1.25
+# What an earlier step's movements weigh beside those of the step after it, and steps remembered.
+MEMORY, REMEMBERED = 0.8, 10
+# Share of the target's pace that is kept up where more was broken than it allows.
+LEAST_PACE = 0.25
+# A row that loses all its mass counts as having moved so far, in nats.
+MOST_MOVED = 1e3
+# Rounds of a fit that begins with prices falling by this power of how many positions are nearer:
+# more rounds would follow single large movements.
+ROUNDS, FALLING = 10, 4.5
+# Positions that a mean over all of them is estimated from, at most.
+MANY = 512
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,36 +144,40 @@ class _Pace:
     """
 
     def __init__(self, rule: Auto, residual: IntArray, rng: np.random.Generator) -> None:
-        self._rule = rule
+        self._target = rule.target_kl
+        self._known_distances = rule.distances
         self._rng = rng
         self._masked = len(residual)
         self._is_single = rule.target_kl == 0 or len(residual) <= FEW
-        self._known = 0
         self._last: tuple[IntArray, FloatArray, IntArray, Rows] | None = None
-        self._seen = _Movements()
         self.broken = self.pending = 0.0
         self.num_batches = 0
+        if not self._is_single:
+            some = residual[:: -(-len(residual) // MANY)]
+            near = np.sort(self._apart(some, residual), axis=1)[:, 1:]
+            self._prices = _Prices(near)
+            nearest = near[np.isfinite(near[:, 0]) & (near[:, 0] > 0), 0]
+            self._scale = float(np.median(nearest)) if len(nearest) else 1.0
 
     def batch(self, residual: IntArray, rows: Rows) -> IntArray:
         """Return the positions to commit, at least one."""
         self._look_back(residual, rows)
-        most = 1 if self._is_single or self._last is None else 2 * len(self._last[0])
+        most = 1 if self._is_single or self._last is None else GROWTH * len(self._last[0])
         chosen: list[int] = []
-        apart: list[float] = []
-        price = 0.0
-        for position, distance in self._farthest_first(residual):
-            joined = len(chosen) * self._seen.at(distance) if chosen else 0.0
-            share = (self._known + len(chosen) + 1) / self._masked
-            if chosen and not self.broken + price + joined <= self._rule.target_kl * share:
-                break
+        pairs, price = np.zeros(0), 0.0
+        left = len(residual)
+        room = max(self._target - self.broken, LEAST_PACE * self._target * left / self._masked)
+        for position, apart in self._spread(residual, most):
+            if chosen:
+                counts = self._prices.counted(apart)
+                joined = price + self._prices.of(counts)
+                # All later batches as large as this one.
+                if not CAUTION * joined * left / (len(chosen) + 1) <= room:
+                    break
+                pairs, price = pairs + counts if len(pairs) else counts, joined
             chosen.append(position)
-            apart.append(distance)
-            price += joined
-            if len(chosen) >= most:
-                break
         batch = np.array(chosen, dtype=np.int64)
-        self._last = batch, np.array(apart), residual, rows
-        self._known += len(batch)
+        self._last = batch, pairs, residual, rows
         self.pending = price
         self.num_batches += 1
         return batch
@@ -170,64 +186,103 @@ class _Pace:
         """See how far rows moved since the last batch, and what that batch broke by it."""
         if self._last is None or self._is_single:
             return
-        batch, apart, before, then = self._last
+        batch, pairs, before, then = self._last
         moved = to_numpy(rows.kl(then.take(np.searchsorted(before, residual)))).astype(float)
-        near = np.full(len(residual), math.inf)
-        for position in batch:
-            near = np.minimum(near, self._distances(int(position), residual))
-        self._seen.add(near, np.maximum(moved, 0.0) / len(batch))
-        self.broken += sum(k * self._seen.at(apart[k]) for k in range(1, len(batch)))
+        some = slice(None, None, -(-len(residual) // MANY))
+        self._prices.add(self._apart(residual[some], batch), np.clip(moved[some], 0, MOST_MOVED))
+        if len(pairs):
+            self.broken += self._prices.of(pairs)
 
-    def _farthest_first(self, residual: IntArray) -> Iterator[tuple[int, float]]:
-        """Yield positions, each the farthest from those before, with how far that is."""
-        first = int(self._rng.integers(len(residual)))
-        near = self._distances(int(residual[first]), residual)
-        near[first] = -1.0
-        yield int(residual[first]), math.inf
-        for _ in range(len(residual) - 1):
-            k = int(np.argmax(near))
-            yield int(residual[k]), float(near[k])
-            near = np.minimum(near, self._distances(int(residual[k]), residual))
-            near[k] = -1.0
+    def _spread(self, residual: IntArray, most: int) -> Iterator[tuple[int, FloatArray]]:
+        """Yield positions with their distances to those before.
 
-    def _distances(self, position: int, others: IntArray) -> FloatArray:
-        known = self._rule.distances
-        if known is None:
-            return np.abs(others - position).astype(np.float64)
-        apart: FloatArray = known[position, others]
-        return apart
+        Each lies where many residual positions are near and few chosen ones (kernel herding), so
+        that what is left stays as evenly spread as what is taken: the farthest from all others
+        would leave the densest part to the end.
+        """
+        dense = np.ones(1)
+        if most > 1:
+            step = -(-len(residual) // MANY)
+            dense = self._closeness(residual, residual[::step]).mean(axis=1)
+        taken = np.zeros(len(residual))
+        chosen: list[int] = []
+        k = int(self._rng.integers(len(residual)))
+        while True:
+            position = residual[k]
+            yield int(position), self._apart(np.array(chosen, dtype=np.int64), position)[:, 0]
+            chosen.append(int(position))
+            if len(chosen) >= min(most, len(residual)):
+                return
+            taken += self._closeness(residual, position)[:, 0]
+            taken[k] = math.inf
+            k = int(np.argmax(dense * (len(chosen) + 1) - taken))
+
+    def _closeness(self, positions: IntArray, others: IntArray) -> FloatArray:
+        close: FloatArray = np.exp(-self._apart(positions, others) / self._scale)
+        return close
+
+    def _apart(self, positions: IntArray, others: IntArray) -> FloatArray:
+        """Return distances, one row for each of the positions."""
+        others = np.atleast_1d(others)
+        if self._known_distances is not None:
+            known: FloatArray = self._known_distances[positions[:, None], others[None, :]]
+            return known
+        along: FloatArray = np.abs(positions[:, None] - others[None, :]).astype(np.float64)
+        return along
 
 
-class _Movements:
-    """How far rows moved for each position that was revealed, by their distance from it."""
+class _Prices:
+    """Nats that a pair breaks by its distance, from how far rows moved when others were revealed.
 
-    def __init__(self) -> None:
-        self._apart: FloatArray = np.empty(0)
-        self._moved: FloatArray = np.empty(0)
-        self._weight: FloatArray = np.empty(0)
+    A row's movement is the sum of what each revealed position caused, and that depends on its
+    distance alone: constant between the distances at which a position has so many others nearer,
+    and never larger farther away. Fitted as counts are, by a few rounds of expectation and
+    maximisation.
+
+    Parameters
+    ----------
+    near : ndarray of float, shape (positions, others)
+        Distances to all others, ascending.
+    """
+
+    def __init__(self, near: FloatArray) -> None:
+        most = near.shape[1]
+        ranks = np.unique((2 ** np.arange(0, math.log2(most) + 1e-9, 0.5)).astype(int))
+        self._edges, first = np.unique(np.median(near[:, ranks - 1], axis=0), return_index=True)
+        self._first = np.append(ranks[first], most + 1.0) ** -FALLING
+        self._steps: list[tuple[FloatArray, FloatArray]] = []
+        self._prices = np.zeros(len(self._edges) + 1)
+
+    def counted(self, apart: FloatArray) -> FloatArray:
+        """Return how many of some distances lie between each two edges, for each row of them."""
+        where = np.searchsorted(self._edges, np.atleast_2d(apart), side="left")
+        counts = np.zeros((len(where), len(self._prices)))
+        np.add.at(counts, (np.arange(len(where))[:, None], where), 1.0)
+        return counts if np.ndim(apart) > 1 else counts[0]
+
+    def of(self, counts: FloatArray) -> float:
+        """Return the price of so many pairs, counted by distance."""
+        return float(counts @ self._prices)
 
     def add(self, apart: FloatArray, moved: FloatArray) -> None:
-        """Note the movements of one step; those of earlier steps weigh less from now on."""
-        weight = np.concatenate([self._weight * MEMORY, np.ones(len(apart))])
-        kept = np.flatnonzero(weight > MEMORY**5)
-        order = np.argsort(-np.concatenate([self._apart, apart])[kept], kind="stable")
-        kept = kept[order]
-        self._apart = np.concatenate([self._apart, apart])[kept]
-        self._moved = np.concatenate([self._moved, moved])[kept]
-        self._weight = weight[kept]
+        """Note how far rows moved, by their distances to what was revealed: one row each."""
+        self._steps = [(self.counted(apart), moved), *self._steps[: REMEMBERED - 1]]
+        self._fit()
 
-    def at(self, distance: float) -> float:
-        """Return how far a row moved that was so far away: the nearest of those, or all beyond.
-
-        Whichever moved more: far rows are many and steady, but they may stand for nearer ones too
-        low. Where hardly any was so far away, the farthest stand for it.
-        """
-        if not len(self._apart):
-            return math.inf
-        end = int(np.searchsorted(-self._apart, -distance, side="right"))
-        end = min(max(end, ENOUGH), len(self._apart))
-        means = [
-            np.average(self._moved[start:end], weights=self._weight[start:end])
-            for start in (0, max(0, end - 2 * ENOUGH))
-        ]
-        return CAUTION * float(max(means))
+    def _fit(self) -> None:
+        weights = np.concatenate(
+            [np.full(len(moved), MEMORY**age) for age, (_, moved) in enumerate(self._steps)]
+        )
+        counts = np.concatenate([counts for counts, _ in self._steps])
+        moved = np.concatenate([moved for _, moved in self._steps])
+        exposed = weights @ counts
+        prices = self._first
+        for _ in range(ROUNDS):
+            explained = counts @ prices
+            ratio = np.divide(moved, explained, out=np.zeros_like(moved), where=explained > 0)
+            grown = prices * ((weights * ratio) @ counts)
+            prices = np.divide(grown, exposed, out=np.zeros_like(prices), where=exposed > 0)
+        falling = isotonic_regression(
+            np.where(exposed > 0, prices, 0.0), weights=exposed + 1e-9, increasing=False
+        )
+        self._prices = np.asarray(falling.x)
