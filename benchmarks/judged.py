@@ -463,6 +463,11 @@ class Preparing:
         """Whether nothing goes on beside."""
         return all(future.done() for future in self._futures.values())
 
+    def has(self, cell: Cell, task: Task) -> bool:
+        """Whether a cell can be measured without waiting."""
+        future = self._futures.get(task.name)
+        return cell.way != "planned" or future is None or future.done()
+
     def of(self, task: Task, counts: Sequence[int]) -> Prepared:
         """Return what was found for a task."""
         if task.name not in self._known:
@@ -519,10 +524,9 @@ def measure_all(
         due[0][1].ready()  # kernels are compiled once for all processes
     for name, task in first.items():
         preparing.begin(task, counts[name])
-    done = 0
-    for cell, task in due:
-        if record.seconds > seconds:
-            break
+    while due and record.seconds <= seconds:
+        # The most telling of those that wait for no plans; if all do, the first.
+        cell, task = due.pop(next((k for k, one in enumerate(due) if preparing.has(*one)), 0))
         mine = counts.get(task.name, [])
         if cell.way == "planned" and "used" not in record.part(task.name, "structure"):
             record.measure(
@@ -538,9 +542,8 @@ def measure_all(
             return {**task.measure(cell, plans), "alone": was_idle}
 
         record.measure(task.name, "ways", cell.key, work)
-        done += 1
     preparing.end()
-    return len(due) - done
+    return len(due)
 
 
 def parse(words: Sequence[str] | None = None) -> argparse.Namespace:
