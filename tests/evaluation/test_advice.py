@@ -2,6 +2,7 @@
 
 import math
 import time
+from functools import cache
 
 import numpy as np
 import pytest
@@ -15,6 +16,7 @@ from grouped_laws import GroupedLaw, chain, gated, parity
 STREAMS = cp.Streams.from_seed(2)
 
 
+@cache
 def law_of(kind: str) -> GroupedLaw:
     tables = {
         "chains": [chain(4, 0.1)] * 2,
@@ -26,6 +28,7 @@ def law_of(kind: str) -> GroupedLaw:
     return GroupedLaw(tables, seed=1)
 
 
+@cache
 def found_in(law: GroupedLaw) -> cp.SoftStructure:
     return cp.discover(law, STREAMS, mode="soft", probes=96)
 

@@ -71,7 +71,7 @@ def test_a_valid_file_is_read(kind, valid, tmp_path):
 
 @pytest.mark.parametrize("kind", hostile_inputs.READERS)
 def test_a_spoilt_file_is_read_or_refused_in_one_line(kind, valid, tmp_path):
-    @settings(QUICK, max_examples=EXAMPLES.get(kind, 100) * FACTOR)
+    @settings(QUICK, max_examples=EXAMPLES.get(kind, 60) * FACTOR)
     @given(edits)
     def spoilt(edits: list[Edit]) -> None:
         hostile_inputs.read(kind, spoil(valid[kind], edits), tmp_path)

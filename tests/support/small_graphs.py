@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import settings
 from hypothesis import strategies as st
 
-derandomised = settings(derandomize=True, deadline=None, max_examples=200)
+derandomised = settings(derandomize=True, deadline=None, max_examples=120)
 
 Edges = list[tuple[int, int]]
 

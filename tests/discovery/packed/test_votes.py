@@ -16,7 +16,7 @@ from counterprobe.threads import num_threads, set_num_threads
 
 Triples = list[tuple[int, int, int]]
 
-derandomised = settings(derandomize=True, deadline=None, max_examples=150)
+derandomised = settings(derandomize=True, deadline=None, max_examples=80)
 
 
 # ----- Helpers --------------------------------------------------------------------------------
