@@ -8,6 +8,7 @@
     python benchmarks/backbones.py --draw FILE --figure FILE
     python benchmarks/backbones.py --quick --json FILE
     python benchmarks/backbones.py --backbones 1ake --parts speed --at-once 16 --threads 2 ...
+    python benchmarks/backbones.py --backbones 1ake --parts speed --at-once 16 --processor-time ...
 
 The second finds the structures and makes the plans, on a processor, and keeps them beside the
 backbones (``NAME.plans.json``). The third prices them in commit order, the law that designs are
@@ -15,14 +16,15 @@ drawn from, at temperatures 1 and 0.1, and times designs against ColabDesign (``
 where it is) and the package's own sampler; it takes some minutes on one GPU. Nothing is left out:
 what could not be measured stands in the file as a failure, and the program then ends with 1.
 Everything is written after every measurement, and a file of the same settings is continued. The
-last times two processor cores: only ratios count there.
+last two time processor cores: only ratios count there.
 """
 
 from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, replace
 from functools import cache
@@ -153,7 +155,9 @@ def memory_part(bench: Bench) -> None:
         )
 
 
-def speed_part(bench: Bench, rivals: Mapping[str, ColabDesign]) -> None:
+def speed_part(
+    bench: Bench, rivals: Mapping[str, ColabDesign], clock: Callable[[], float]
+) -> None:
     """Time designs against the package's own sampler, and ColabDesign's where it is there."""
     plans = {
         (str(batches) if way == PLANNED else f"{way} {batches}"): bench.plans(way, batches)
@@ -171,6 +175,7 @@ def speed_part(bench: Bench, rivals: Mapping[str, ColabDesign]) -> None:
                 at_once,
                 bench.sizes.repeats,
                 rival=rivals.get(bench.name),
+                clock=clock,
             ),
         )
 
@@ -214,7 +219,15 @@ def parse(words: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--at-once", help="numbers of sequences to time, separated by commas")
     parser.add_argument("--repeats", type=int, help="how often each is timed; the best counts")
     parser.add_argument("--threads", type=int, default=1, help="of a processor")
-    return parser.parse_args(words)
+    parser.add_argument(
+        "--processor-time",
+        action="store_true",
+        help="count the seconds of one core, on a processor beside other work",
+    )
+    options = parser.parse_args(words)
+    if options.processor_time and (options.threads != 1 or options.device != "cpu"):
+        raise ValueError("--processor-time must go with --threads 1 on a processor")
+    return options
 
 
 def run(options: argparse.Namespace) -> int:
@@ -231,8 +244,12 @@ def run(options: argparse.Namespace) -> int:
     if options.repeats:
         sizes = replace(sizes, repeats=options.repeats)
     settings = asdict(replace(sizes, backbones=())) | {"device": device_name(options.device)}
+    if options.processor_time:
+        settings["seconds"] = "of one core"
     file = None if options.prepare else options.json
-    record = Record(file, settings, backbone_claims, lambda line: print(line, flush=True))
+    # What is claimed is claimed of all of them.
+    claims = (lambda tasks: []) if options.backbones else backbone_claims
+    record = Record(file, settings, claims, lambda line: print(line, flush=True))
     benches = []
     for name in names:
         with record.attempt(name):
@@ -246,9 +263,11 @@ def run(options: argparse.Namespace) -> int:
         for bench in benches:
             memory_part(bench)
     if "speed" in wanted and benches:
-        rivals = compiled_rivals(benches)
+        # A rival has threads of its own, which the time of this processor's would count.
+        rivals = {} if options.processor_time else compiled_rivals(benches)
+        clock = time.process_time if options.processor_time else time.perf_counter
         for bench in benches:
-            speed_part(bench, rivals)
+            speed_part(bench, rivals, clock)
     if options.figure is not None:
         draw_backbones(record.tasks, options.figure)
     print(sentences(record))

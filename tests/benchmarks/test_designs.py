@@ -1,9 +1,11 @@
 from __future__ import annotations
 
 import math
+import time
 from functools import partial
 from typing import ClassVar
 
+import backbones
 import numpy as np
 import pytest
 import torch
@@ -308,3 +310,11 @@ def test_speed_is_shown_with_what_is_done_once():
 
 def test_a_rival_that_was_not_carried_is_not_there():
     assert not is_there()
+
+
+def test_the_time_of_one_core_is_of_one_thread_on_a_processor(capsys):
+    assert backbones.main(["--processor-time", "--threads", "2"]) == 2
+    assert "--processor-time must go with --threads 1" in capsys.readouterr().err
+    works = {"work": lambda: sum(range(20_000)), "sleep": lambda: time.sleep(0.2)}
+    best = alternate(works, repeats=2, clock=time.process_time)
+    assert best["sleep"] < 0.1  # which takes 0.2 seconds and no processor

@@ -208,7 +208,8 @@ def test_a_dead_replica_is_asked_elsewhere_and_counted_once(tmp_path):
 @pytest.mark.slow
 def test_a_replica_that_hangs_is_asked_elsewhere_and_counted_once(tmp_path):
     make = partial(engine_jobs.Hanging, LAW.oracle(), str(tmp_path / "hung"), 1)
-    with ShardedOracle(Processes(2, task_seconds=5.0), make, batch_size=4) as oracle:
+    # Long enough for a worker that starts beside much other work.
+    with ShardedOracle(Processes(2, task_seconds=15.0), make, batch_size=4) as oracle:
         rows, ledger = probing_run(oracle, mark=1)
         assert oracle.num_lost == 1
         assert oracle.num_evaluated == ledger.total == 30
