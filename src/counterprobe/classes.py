@@ -254,7 +254,9 @@ def above_classed(
         k = kinds[r]
         if count + vocab_size > len(found):
             larger = np.empty(2 * len(found), dtype=np.int64)
-            larger[:count] = found[:count]
+            # A loop, since assigning to a slice compiles what it says of shapes that differ.
+            for n in range(count):
+                larger[n] = found[n]
             found = larger
         reachable = 0
         for c in range(num_classes):

@@ -64,7 +64,8 @@ def batch_dependence(
     factors, the largest arity.
     """
     slot, outcome = pieces.slot, pieces.outcome
-    outcome[:] = 0.0
+    for n in range(len(outcome)):
+        outcome[n] = 0.0
     scratch.stamp[0] += 1
     stamp = scratch.stamp[0]
     for r in range(len(batch)):

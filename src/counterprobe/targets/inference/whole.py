@@ -16,7 +16,8 @@ _LOG_2 = log(2.0)
 def upward_pass(forest: ForestArrays, scratch: Scratch) -> float:
     """Send every message towards the roots, nothing revealed; return log Z of the scaled law."""
     parent, child_start = forest.parent, forest.child_start
-    scratch.cls[:] = -1
+    for a in range(len(scratch.cls)):
+        scratch.cls[a] = -1
     log_partition = 0.0
     for a in range(len(parent) - 1, -1, -1):
         scale = up_step(forest, scratch, a, parent[a] >= 0)

@@ -226,7 +226,7 @@ def look_ahead(board: Board, graph: Graph, room: Room, looks: Looks, low: int, h
         looks.count[s] = 0 if _look(board, graph, room, looks, s, looks.position[s]) else NONE
         looks.num_held[s], looks.is_recalled[s] = 0, True
         if looks.count[s] == 0:
-            looks.is_recalled[s] = _recall(board, graph, looks, s, looks.position[s])
+            looks.is_recalled[s] = _recall(board, graph, room, looks, s, looks.position[s])
             if not looks.is_recalled[s]:
                 _begin(board, graph, looks, s, looks.position[s])
     # What a block shows serves all of them while it is in the cache.
@@ -299,7 +299,7 @@ def _consider(board: Board, graph: Graph, looks: Looks, s: int, i: int, k: int) 
 
 
 @spliced
-def _recall(board: Board, graph: Graph, looks: Looks, s: int, i: int) -> bool:
+def _recall(board: Board, graph: Graph, room: Room, looks: Looks, s: int, i: int) -> bool:
     """Take the candidates from the list of an earlier search, if there is one."""
     listed, num_reopened = graph.listed[i], graph.totals[REOPENED]
     if listed == graph.totals[ROUND]:
@@ -309,12 +309,12 @@ def _recall(board: Board, graph: Graph, looks: Looks, s: int, i: int) -> bool:
     graph.listed[i] = graph.totals[ROUND]
     looks.count[s] = looks.num_held[s] = 0
     for h in range(HELD):
-        k = int(graph.held[i, h])
+        k = room.zero + graph.held[i, h]
         graph.held[i, h] = -1
         if k >= 0 and is_set(board.is_open, k):
             _consider(board, graph, looks, s, i, k)
     for r in range(num_reopened):
-        _consider(board, graph, looks, s, i, int(graph.reopened[r]))
+        _consider(board, graph, looks, s, i, room.zero + graph.reopened[r])
     return bool(looks.num_held[s] <= HELD)
 
 
