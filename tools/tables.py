@@ -31,7 +31,13 @@ from pages.language import language_tables
 from pages.proteins import protein_tables, protein_values
 from pages.scale import large_tables, scale_state, scale_tables, scale_values
 from pages.sources import ROOT, read_sources, result_files
-from pages.strengths import message_tables, planning_tables, price_tables, soft_tables
+from pages.strengths import (
+    message_tables,
+    nearness_tables,
+    planning_tables,
+    price_tables,
+    soft_tables,
+)
 from pages.study import draw_studies, full_tables, read_studies, study_tables, study_values
 from pages.two_sample import two_sample_tables
 from rivals.report import tables as peer_tables
@@ -63,6 +69,7 @@ def contents() -> tuple[dict[str, str], dict[str, Any]]:
         **two_sample_tables(sources["two-sample"]),
         **planning_tables(sources["planning-prices"]),
         **price_tables(sources["plan_prices"]["prices"]),
+        **nearness_tables(sources["nearness"]["claims"]),
         **soft_tables(sources["soft"]["figures"]),
         **message_tables(sources["soft_messages"]),
         **language_tables(sources["language"]),

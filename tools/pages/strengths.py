@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from pages.writing import markdown
 
-__all__ = ["message_tables", "planning_tables", "price_tables", "soft_tables"]
+__all__ = ["message_tables", "nearness_tables", "planning_tables", "price_tables", "soft_tables"]
 
 LAWS = {"path": "path", "tree": "binary tree", "stars": "eight stars of eight"}
 PROBES = (64, 128, 256)
@@ -129,6 +129,24 @@ def price_tables(measured: Mapping[str, Any]) -> dict[str, str]:
         "true", "random, true",
     ]  # fmt: skip
     return {"plan-prices": markdown(heading, lines)}
+
+
+def nearness_tables(rows: Sequence[Mapping[str, Any]]) -> dict[str, str]:
+    """Return the table of plans that know what is near, beside those that do not."""
+    ways = {
+        "planned": "strengths and nearness",
+        "strengths alone": "strengths alone",
+        "distance": "apart in space",
+    }
+    lines = [
+        [
+            row["task"].upper(),
+            str(row["batches"]),
+            *(f"{row[way]:.4f} ± {row[f'{way} se']:.4f}" for way in ways),
+        ]
+        for row in rows
+    ]
+    return {"nearness": markdown(["backbone", "batches", *ways.values()], lines)}
 
 
 def _nats(value: float) -> str:
