@@ -7,7 +7,8 @@ One sequence each, everything counted, in a process of its own that may not take
 the limit says (an address space of that size). Batch KL must be zero. Without ``--million`` the
 regression screen is run beside the decoder on a path of 16,384, so that old and new seconds come
 from one machine in one state. The file is written after each run; what is in it stays, but for a
-run that did not end, which is tried again. ``make tables`` sets the file beside the limits.
+run that did not end, which is tried again. ``--one path 1048576 peeling 18`` runs one of them here
+and says every ten seconds where it stands. ``make tables`` sets the file beside the limits.
 """
 
 from __future__ import annotations
@@ -18,12 +19,14 @@ import resource
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from _made import made_again
 
 import counterprobe as cp
+from counterprobe.run.standing import Progress
 from counterprobe.samplers.registry import build_sampler
 
 
@@ -57,6 +60,23 @@ MILLION = [Asked(family, 1_048_576, "peeling", 30, 18, 200) for family in ("matc
 TARGET, STREAM, WARM = 196, 292, 256
 
 
+def told_now_and_then() -> Callable[[Progress], None]:
+    """Say on the error stream where a run stands, every ten seconds."""
+    began = said = time.perf_counter()
+
+    def tell(progress: Progress) -> None:
+        nonlocal said
+        now, standing = time.perf_counter(), progress.standing
+        if now >= said + 10:
+            said = now
+            words = f"{now - began:.0f} s: {progress.ledger.total} submissions"
+            if standing is not None:
+                words += f", {standing.stage}, {standing.resolved} of {progress.masked} resolved"
+            print(words, file=sys.stderr, flush=True)
+
+    return tell
+
+
 def measure(family: str, length: int, method: str, memory: float) -> dict[str, Any]:
     """Draw one sequence in this process."""
     resource.setrlimit(resource.RLIMIT_AS, (int(memory * 2**30),) * 2)
@@ -66,7 +86,7 @@ def measure(family: str, length: int, method: str, memory: float) -> dict[str, A
         law = cp.families.build(family, size, TARGET)
         wall, busy = time.perf_counter(), time.process_time()
         result = build_sampler("compressed", settings)(
-            cp.Unmasking(law.oracle()), cp.Streams.from_seed(STREAM)
+            cp.Unmasking(law.oracle(), progress=told_now_and_then()), cp.Streams.from_seed(STREAM)
         )
         return result, law, time.perf_counter() - wall, time.process_time() - busy
 
