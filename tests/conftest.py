@@ -31,7 +31,7 @@ def pytest_collection_finish() -> None:
     """Let the garbage collector leave alone what was imported: a million objects that stay."""
     gc.collect()
     gc.freeze()
-    gc.set_threshold(20_000, 20, 20)
+    gc.set_threshold(5_000)
 
 
 @pytest.fixture
