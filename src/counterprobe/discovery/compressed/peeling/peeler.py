@@ -37,7 +37,7 @@ SEEDS_EACH = 16
 AHEAD_EACH = 32
 # On more positions than this, seeds are planted until so many wait, and then again once no more
 # than so many do: one by one, each would go through all that is shown on its own.
-LONG = 16_384
+LONG = 131_072
 CROWD, REST = 256, 64
 NOTHING = np.empty(0, dtype=np.int64)
 
