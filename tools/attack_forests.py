@@ -38,7 +38,6 @@ import counterprobe as cp
 from counterprobe.discovery import CompressedSettings
 from counterprobe.discovery.compressed.findings import Assume
 from counterprobe.discovery.compressed.peeling.board import BLOCK, WORD
-from counterprobe.discovery.compressed.peeling.peeler import LONG
 from counterprobe.oracles import Readouts
 from counterprobe.targets import forests
 from counterprobe.threads import set_num_threads
@@ -60,9 +59,9 @@ SHAPES: dict[str, Callable[[int, Draw], NDArray[np.int64]]] = {
     "recursive": forests.random_recursive_tree,
     "attachment": forests.preferential_attachment,
 }
-# One position fewer and more than a word, two words and a block of the decoder have, and than
-# are long to it.
-EDGES_OF_BLOCKS = [n + d for n in (WORD, 2 * WORD, BLOCK * WORD, LONG) for d in (-1, 0, 1)]
+# One position fewer and more than one and two words, and one and two blocks, of the decoder have.
+SIZES = (WORD, 2 * WORD, BLOCK * WORD, 2 * BLOCK * WORD)
+EDGES_OF_BLOCKS = [n + d for n in SIZES for d in (-1, 0, 1)]
 KINDS = ("sizes", "tiny", "classes", "weak", "strong", "shared", "alike", "settled", "hubs",
          "pieces", "noise", "given")  # fmt: skip
 
