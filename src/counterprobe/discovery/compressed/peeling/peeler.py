@@ -9,12 +9,7 @@ import numpy as np
 from counterprobe.arrays import IntArray
 from counterprobe.discovery.compressed.peeling.board import Board
 from counterprobe.discovery.compressed.peeling.graph import OPEN, STOPPED, Graph, Room, new_room
-from counterprobe.discovery.compressed.peeling.peel import (
-    drain,
-    look_ahead,
-    new_line,
-    new_looks,
-)
+from counterprobe.discovery.compressed.peeling.peel import drain, look_ahead
 from counterprobe.discovery.compressed.peeling.seeds import (
     IN_VAIN,
     LEAST_PAIRS,
@@ -25,6 +20,7 @@ from counterprobe.discovery.compressed.peeling.seeds import (
     plant,
     seek,
 )
+from counterprobe.discovery.compressed.peeling.waiting import new_line, new_looks
 from counterprobe.threads import num_threads, run_in_parts
 
 __all__ = ["Peeler"]
