@@ -76,7 +76,7 @@ def contents() -> tuple[dict[str, str], dict[str, Any]]:
         **judged_tables(
             sources["judged"]["tasks"],
             sources["judged_antibodies"]["tasks"],
-            sources["judged_rules"]["tasks"] | sources["judged_singly"]["tasks"],
+            sources["judged_singly"]["tasks"],
         ),
     }
     values = {

@@ -186,7 +186,7 @@ SAMPLERS = {
     "spread": ("#c9a227", "^", "apart in sequence"),
     "llada": ("#7a9cc6", "v", "the surest first"),
     "maskgit": ("#4f6d9a", "<", "MaskGIT"),
-    "entropy-bounded": ("#5b8c5a", "D", "entropy-bounded"),
+    "entropy-bounded": ("#2f8f8b", "d", "entropy-bounded"),
     "punt": ("#8e6c8a", "P", "PUNT"),
     "klass": ("#a08060", "X", "KLASS"),
     "threshold": ("#b0b0d0", "h", "threshold"),

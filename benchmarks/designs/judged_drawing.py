@@ -178,6 +178,7 @@ def _draw_curves(panel: Any, tasks: Tasks) -> None:
             for place, score, _, temperature in points:
                 panel.annotate(f"T = {temperature:g}", (place, score), fontsize=7, color="0.3",
                                textcoords="offset points", xytext=(-8, -13))  # fmt: skip
+    panel.margins(y=0.12)
     panel.set_xlabel("share of residues in which two designs differ")
     panel.set_ylabel("judged by ProteinMPNN, nats a design")
     panel.set_title("colder to the left", fontsize=10)

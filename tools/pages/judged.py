@@ -26,15 +26,14 @@ BATCHES = (2, 4, 8, 16, 32)
 TIMED = "1ake"
 
 
-def judged_tables(folding: Tasks, chains: Tasks, rules: Tasks) -> dict[str, str]:
+def judged_tables(folding: Tasks, chains: Tasks, singly: Tasks) -> dict[str, str]:
     """Return the tables by name.
 
     Parameters
     ----------
-    folding, chains, rules : mapping
-        Tasks of ``judged.json``, of ``judged_antibodies.json``, and of ``judged_rules.json`` and
-        ``judged_singly.json`` together: the last two were measured on a processor, so that their
-        rates are not shown.
+    folding, chains, singly : mapping
+        Tasks of ``judged.json``, of ``judged_antibodies.json`` and of ``judged_singly.json``, the
+        last measured on a processor.
     """
     warm = at_temperature(folding, 1)
     made = {
@@ -44,8 +43,8 @@ def judged_tables(folding: Tasks, chains: Tasks, rules: Tasks) -> dict[str, str]
         "judged-pays": _pays(warm),
     }
     if len(warm) < len(folding):
-        made["judged-cold"] = _cold(folding)
-    return made | ({"judged-antibodies": _antibodies(chains, rules)} if chains else {})
+        made |= {"judged-cold": _cold(folding), "judged-cold-broken": _cold_broken(folding)}
+    return made | ({"judged-antibodies": _antibodies(chains, singly)} if chains else {})
 
 
 def judged_values(folding: Tasks) -> dict[str, Any]:
@@ -227,20 +226,40 @@ def _repaid(found: Entry | None) -> str:
 
 
 def _cold(folding: Tasks) -> str:
-    """Write what the judge says and how designs differ, where all backbones were measured."""
-    shown = {ONE: "its own `design`", "distance 4": "apart in space, 4", SINGLY: "one at a time"}
+    """Write what the judge says and how designs differ, at temperatures below 1."""
+    shown = {
+        ONE: "its own `design`", "distance 4": "apart in space, 4", "planned 4": "planned, 4",
+        "distance 8": "apart in space, 8", "planned 8": "planned, 8", SINGLY: "one at a time",
+    }  # fmt: skip
     lines = []
     for temperature in (0.3, 0.1):
         for name, parts in at_temperature(folding, temperature).items():
             ways = [parts["ways"].get(way) for way in shown]
             scores = [_score(one) for one in ways]
-            variety = ["" if one is None else f"{one['variety']:.2f}" for one in ways]
-            broken = [_kl(one) for one in ways[:2] if one is not None]
-            lines.append([f"{temperature:g}", name.upper(), *scores, *variety, *broken])
-    heading = ["T", "backbone", *(f"judge: {way}" for way in shown.values()),
-               *(f"differ: {way}" for way in shown.values()),
-               *(f"broken: {way}" for way in list(shown.values())[:2])]  # fmt: skip
+            variety = [
+                "" if one is None else f"{one['variety']:.2f}" for one in (*ways[:3:2], ways[-1])
+            ]
+            lines.append([f"{temperature:g}", name.upper(), *scores, *variety])
+    told = list(shown.values())
+    heading = ["T", "backbone", *(f"judge: {way}" for way in told),
+               *(f"differ: {way}" for way in (*told[:3:2], told[-1]))]  # fmt: skip
     return markdown(heading, lines, left=2)
+
+
+def _cold_broken(folding: Tasks) -> str:
+    """Write what batches break at temperature 0.3, bold what is not above the least."""
+    lines = []
+    for name, parts in at_temperature(folding, 0.3).items():
+        ways = parts["ways"]
+        cells = [_kl(ways[ONE])]
+        for number in (4, 8):
+            both = [ways.get(f"{way} {number}") for way in ("planned", "distance")]
+            known = [one for one in both if one is not None]
+            least = min(known, key=lambda one: one["kl"]) if known else None
+            cells += ["" if one is None else _kl(one, least) for one in both]
+        lines.append([name.upper(), *cells])
+    ways = [f"{way}, {number}" for number in (4, 8) for way in ("planned", "apart in space")]
+    return markdown(["backbone", "its own `design`", *ways], lines)
 
 
 # ----- Antibodies ---------------------------------------------------------------------------
