@@ -15,8 +15,8 @@ from typing import Any
 
 import numpy as np
 from _results import plain
-from substitution import find_by
 
+import counterprobe as cp
 from counterprobe.models.proteins.proteinmpnn import InverseFolding
 from counterprobe.planning import Plan
 from designs.pricing import WAYS, make_plans
@@ -64,7 +64,8 @@ class Prepared:
         made = cls({}, {}, {})
         for way, temperature in TEMPERATURES.items():
             started = time.perf_counter()
-            found = find_by(model.oracle(temperature=temperature), "regression", probes)
+            oracle = model.oracle(temperature=temperature)
+            found = cp.discover(oracle, cp.Streams.from_seed(0), mode="soft", probes=probes)
             made.structures[way] = {
                 "temperature": temperature,
                 "evaluations": found.ledger.total,

@@ -20,7 +20,7 @@ LISTED = ROOT / "benchmarks" / "data" / "backbones.json"
 BATCHES = (8, 16)
 PARTS = {"1": "commit 1", "0.1": "commit 0.1"}
 # A structure that was found at the temperature of the designs.
-OWN = {"planned at 0.1": "planned by rows at 0.1"}
+OWN = {"planned at 0.1": "planned, found at 0.1"}
 TIMED = ("package", "colabdesign", "sequential", "cached 16")
 
 
