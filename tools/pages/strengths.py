@@ -118,7 +118,9 @@ def price_tables(measured: Mapping[str, Any]) -> dict[str, str]:
                             _nats(price["promised"]),
                             f"{_nats(price['held_out'])} ± {_nats(price['held_out_se'])}",
                             _nats(price["uncovered"]),
-                            f"{_nats(price['true'])} ± {_nats(price['true_se'])}",
+                            _nats(price["true"])
+                            if price["true"] is None
+                            else f"{_nats(price['true'])} ± {_nats(price['true_se'])}",
                             _nats(here["random"]["true"]),
                         ]
                         for kind, price in here.items()
@@ -149,7 +151,9 @@ def nearness_tables(rows: Sequence[Mapping[str, Any]]) -> dict[str, str]:
     return {"nearness": markdown(["backbone", "batches", *ways.values()], lines)}
 
 
-def _nats(value: float) -> str:
+def _nats(value: float | None) -> str:
+    if value is None:
+        return "infinite"
     return f"{value:.{1 if value >= 9.95 else 2 if value >= 0.995 else 3}f}"
 
 
