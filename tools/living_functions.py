@@ -81,6 +81,7 @@ class Living:
     def __init__(self, place: Path) -> None:
         self._place = str(place)
         self._source = place.read_text(encoding="utf-8")
+        gc.unfreeze()  # what is frozen, as tests freeze what they import, is not listed
         objects = gc.get_objects()
         from counterprobe.compiled import Waiting  # not before it is settled whether to compile
 

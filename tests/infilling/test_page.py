@@ -67,7 +67,10 @@ def test_only_the_loop_of_every_antibody_is_drawn(walked):
     given = antibodies()
     loop = positions_of("CDR-H3", TRASTUZUMAB)
     records = read_fasta(walked / "loops.fasta")
-    assert [one.name for one in records] == [f"{name}_{k}" for name in given for k in (1, 2)]
+    # Antibody by antibody; of each, what is finished first.
+    names = [one.name for one in records]
+    for first, name in zip(range(0, len(names), 2), given, strict=True):
+        assert sorted(names[first : first + 2]) == [f"{name}_1", f"{name}_2"]
     for one in records:
         native = given[one.name.rpartition("_")[0]]
         differs = [k for k in range(len(native)) if one.sequence[k] != native[k]]

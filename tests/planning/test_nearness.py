@@ -136,3 +136,18 @@ def test_what_was_not_measured_counts_as_the_mean_of_what_was() -> None:
         assert measured.untrusted(batches) == math.inf
         nothing = Coverage(np.full(4, math.nan), np.full(4, False), near)
         assert nothing.risk(batches) == 2
+
+
+def test_layers_do_not_choose_their_number_where_pairs_explain_little() -> None:
+    count = 24
+    apart = np.abs(np.arange(count)[:, None] - np.arange(count)).astype(float)
+    moved = np.full(count, 0.5)
+    strength = np.zeros((count, count))
+    first = np.arange(0, count, 2)
+    strength[first, first + 1] = strength[first + 1, first] = 0.05
+    coverage = Coverage.of(moved, moved, np.zeros(count), nearness(apart))
+    plan = make_plan(strength, coverage=coverage, target_kl=0.2, rng=np.random.default_rng(0))
+    assert plan.method == "search" and len(plan) > 2 and plan.uncovered < 0.2
+    trusted = Coverage.of(moved, moved, np.ones(count), nearness(apart))
+    plan = make_plan(strength, coverage=trusted, target_kl=0.2, rng=np.random.default_rng(0))
+    assert len(plan) == 2

@@ -111,6 +111,25 @@ def test_distances_that_say_nothing_are_no_trouble():
         assert batch.num_completed == 3
 
 
+def test_distances_that_were_not_seen_cost_what_the_farthest_seen_did():
+    places = np.arange(64.0)
+    near = np.sort(np.abs(places[:, None] - places[None, :]), axis=1)[:, 1:]
+    prices = _Prices(near)
+    prices.add(np.full((40, 1), 5.0), np.ones(40))
+    assert prices.of(prices.counted(np.array([60.0]))) == pytest.approx(1.0)
+    assert prices.of(prices.counted(np.array([1.0]))) == pytest.approx(1.0)
+
+
+def test_distances_from_oneself_do_not_count_and_unknown_ones_are_refused():
+    law = cp.families.path(8, target_seed=1)
+    apart = np.abs(np.arange(8.0)[:, None] - np.arange(8.0))
+    np.fill_diagonal(apart, np.nan)
+    assert drawn(law, 2, target_kl=5.0, distances=apart).num_completed == 2
+    apart[0, 3] = np.nan
+    with pytest.raises(ValueError, match="distances must not be NaN"):
+        Auto(distances=apart)
+
+
 def test_a_row_that_loses_all_its_mass_ends_larger_batches():
     """A value that was impossible breaks infinitely much: from then on one at a time."""
     pace = _Pace(Auto(10.0), np.arange(10), np.random.default_rng(0))

@@ -323,6 +323,12 @@ class Wrapper(Oracle):
         return replace(info, draws=False) if info.draws else info
 
     @property
+    def distances(self) -> FloatArray | None:
+        """How far the inner oracle says that positions are apart."""
+        apart: FloatArray | None = getattr(self.inner, "distances", None)
+        return apart
+
+    @property
     def digest(self) -> str | None:
         """What tells the inner oracle from others."""
         return self.inner.digest

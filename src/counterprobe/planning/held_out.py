@@ -65,8 +65,9 @@ def plan_for(
 
     It is the one by which ``counterprobe.sample(oracle, structure, ...)`` commits with the same
     settings and seed. Positions that pairs are not trusted with (``structure.untrusted``) are
-    committed alone. Where ``batches`` are too few for that, they share some; the plan says by how
-    much such positions moved, which no price holds: measure it with ``evaluation.advise``.
+    committed alone, or kept from what is near where the structure knows that. Where ``batches``
+    are too few for that, they share some; the plan says by how much such positions moved, which no
+    price holds: measure it with ``evaluation.advise``.
 
     Parameters
     ----------

@@ -123,7 +123,10 @@ def make_plan(
         shared = coverage.between(strengths.positions)
         near = replace(strengths, direct=strengths.direct + shared)
         plans += [_priced_by(strengths, plan) for plan in around(near, "search")]
-    if coverage.nearness is not None and method != "search":
+    # Layers go by pairs alone: unasked, they choose their number only where pairs explain all.
+    is_explained = bool(coverage.is_trusted[strengths.positions].all())
+    may_layer = method == "layers" or (method == "auto" and (most is not None or is_explained))
+    if coverage.nearness is not None and may_layer:
         plans += around(strengths, "layers")
     found = [replace(plan, uncovered=coverage.uncovered(plan.batches)) for plan in plans]
 

@@ -19,7 +19,6 @@ from dataclasses import dataclass, field, fields
 from typing import Any, ClassVar
 
 import numpy as np
-from scipy.optimize import isotonic_regression
 
 from counterprobe.arguments import NotNegative
 from counterprobe.arrays import FloatArray, IntArray
@@ -102,7 +101,11 @@ class Auto(Sampler):
         """Check the settings; freeze a copy of the distances."""
         super().__post_init__()
         if self.distances is not None:
-            object.__setattr__(self, "distances", frozen_strengths(self.distances))
+            apart = np.array(self.distances, dtype=np.float64)
+            np.fill_diagonal(apart, 0.0)
+            if np.isnan(apart).any():
+                raise ValueError("distances must not be NaN; leave them out if some are unknown")
+            object.__setattr__(self, "distances", frozen_strengths(apart))
 
     @property
     def settings(self) -> dict[str, Any]:
@@ -282,7 +285,11 @@ class _Prices:
             ratio = np.divide(moved, explained, out=np.zeros_like(moved), where=explained > 0)
             grown = prices * ((weights * ratio) @ counts)
             prices = np.divide(grown, exposed, out=np.zeros_like(prices), where=exposed > 0)
-        falling = isotonic_regression(
-            np.where(exposed > 0, prices, 0.0), weights=exposed + 1e-9, increasing=False
-        )
-        self._prices = np.asarray(falling.x)
+        from scipy.optimize import isotonic_regression  # takes a while, and others need it not
+
+        seen = np.where(exposed > 0, prices, 0.0)
+        falling = isotonic_regression(seen, weights=exposed + 1e-9, increasing=False)
+        self._prices = np.array(falling.x)
+        # The farthest that were seen stand for all beyond.
+        last = int(np.flatnonzero(exposed)[-1])
+        self._prices[last:] = self._prices[last]

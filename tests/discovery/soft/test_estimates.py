@@ -92,7 +92,7 @@ def test_files_keep_both_halves_and_older_ones_have_none(tmp_path):
     plans = [cp.planning.plan_for(one, batches=2) for one in (found, again)]
     assert plans[0].as_dict() == plans[1].as_dict() and plans[0].is_held_out
     values = {name: getattr(found, name) for name in found.__slots__}
-    file.write(tmp_path / "old.npz", SOFT_KINDS[1], values)
+    file.write(tmp_path / "old.npz", SOFT_KINDS[-1], values)
     old = cp.load_structure(tmp_path / "old.npz")
     assert old.halves is None and not cp.planning.plan_for(old, batches=2).is_held_out
     short = values | {

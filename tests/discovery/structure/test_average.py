@@ -7,6 +7,7 @@ import pytest
 
 import counterprobe as cp
 from counterprobe.discovery import average_structures
+from counterprobe.planning import nearness
 
 MASK = cp.MASK
 
@@ -114,3 +115,25 @@ def test_structures_of_other_sizes_are_refused(three):
         average_structures([three[0], longer])
     with pytest.raises(cp.StructureError, match="tokens beside 10 and"):
         average_structures([three[0], replace(three[0], vocab_size=three[0].vocab_size + 1)])
+
+
+def test_what_is_near_is_the_mean_of_those_who_know_both(three):
+    length = three[0].length
+    apart = np.abs(np.arange(length)[:, None] - np.arange(length)).astype(float)
+    knowing = [
+        replace(one, nearness=nearness(apart, one.residual).astype(np.float32)) for one in three
+    ]
+    mean = average_structures([knowing[0], knowing[0]])
+    assert mean.nearness == pytest.approx(knowing[0].nearness)
+    mixed = average_structures(knowing)
+    assert mixed.nearness.size == 0 or (mixed.nearness.sum(axis=1) <= 1 + 1e-5).all()
+    assert average_structures([knowing[0], three[0]]).nearness.size == 0
+    state = np.zeros(length, dtype=np.int32)
+    halves = []
+    for part in (slice(None, length // 2), slice(length // 2, None)):
+        given = state.copy()
+        given[part] = MASK
+        halves.append(knowing[0].in_context(given))
+    # Positions that were never masked together: not known to be far.
+    apart_halves = average_structures(halves)
+    assert apart_halves.nearness.size == 0

@@ -99,17 +99,30 @@ def average_structures(structures: Sequence[SoftStructure]) -> SoftStructure:
         num_probes=sum(one.num_probes for one in structures),
         ledger=sum((one.ledger for one in structures), Ledger()),
         about={**first.about, "contexts": len(structures)},
-        nearness=_mean_nearness(structures),
+        nearness=_mean_nearness(structures, count, given),
         **_mean_halves(structures, is_known, given),
     )
 
 
-def _mean_nearness(structures: Sequence[SoftStructure]) -> NDArray[np.float32]:
-    """Average by what share positions are near; none where one structure does not know it."""
-    if len({one.nearness.shape for one in structures}) > 1:
+def _mean_nearness(
+    structures: Sequence[SoftStructure], count: IntArray, given: StateArray
+) -> NDArray[np.float32]:
+    """Average by what share positions are near, over structures that knew both of a pair.
+
+    None where one structure does not know it, or where two positions were never masked together:
+    what is not known must not count as far.
+    """
+    masked = np.flatnonzero(given == MASK)
+    if (
+        len({one.nearness.shape for one in structures}) > 1
+        or not count[np.ix_(masked, masked)].all()
+    ):
         return np.zeros((0, 0), dtype=np.float32)
-    mean: NDArray[np.float32] = np.mean([one.nearness for one in structures], axis=0)
-    return mean
+    if not structures[0].nearness.size:
+        return structures[0].nearness
+    near = np.sum([one.nearness for one in structures], axis=0) / np.maximum(count, 1)
+    found: NDArray[np.float32] = near / np.maximum(near.sum(axis=1), 1)[:, None]
+    return found.astype(np.float32)
 
 
 def halves_in(structure: SoftStructure, given: StateArray) -> dict[str, Any]:

@@ -297,7 +297,8 @@ class SoftStructure(Found):
             f"strongest, counted from 1, in nats: {named or 'none'}",
             "pairs explain every position that moved"
             if untrusted == 0
-            else f"pairs do not explain {untrusted} positions, which plans commit alone",
+            else f"pairs do not explain {untrusted} positions, which plans "
+            + ("keep from what is near" if self.nearness.size else "commit alone"),
             f"finding this took {self.ledger.total:,} evaluations",
         ]
 

@@ -112,7 +112,8 @@ def _check_halves(arrays: Mapping[str, NDArray[Any]]) -> None:
         refuse(f"half_strength must have {expected} pairs of {masked} positions, got {count}")
     if not np.isfinite(arrays["half_strength"]).all():
         refuse("half_strength must be finite")
-    require_amounts("half_variance", arrays["half_variance"])
+    variance = arrays["half_variance"]
+    require_amounts("half_variance", variance, np.isnan(variance))  # NaN: nobody knows the pair
 
 
 def _check_nearness(arrays: Mapping[str, NDArray[Any]]) -> None:

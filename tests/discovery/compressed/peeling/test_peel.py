@@ -140,6 +140,17 @@ def test_candidates_are_the_plain_ones(probed, length, classes, count, seed) -> 
                 assert blocks.is_set(room.lanes[:1], k)
 
 
+@pytest.mark.parametrize("width", [2, 13, 14, 15, 16, 20, 40])
+def test_one_that_showed_itself_once_is_never_ruled_out(width: int) -> None:
+    """Also where more tokens could be shown than the planes count to."""
+    block = np.zeros((21, width + 1, 1), dtype=np.uint64)
+    block[0, 0, 0] = block[0, width, 0] = 1
+    room = np.zeros((8, 1), dtype=np.uint64)
+    probe, size = np.arange(21, dtype=np.int16), np.ones(21, dtype=np.int16)
+    assert blocks.keep_likely(block, np.array([1], np.uint64), probe, size, 0, 0, 21, room)
+    assert blocks.is_set(room[:1], 0)
+
+
 @pytest.mark.parametrize(
     ("sizes", "classes"), [([4, 3, 3] + [1] * 12, 3), ([2, 2] + [1] * 19, 3), ([1] * 24, 2)]
 )

@@ -109,7 +109,7 @@ def keep_likely(
     for p in range(PLANES + 1):
         for w in range(len(bad)):
             room[p, w] = np.uint64(0)
-    if num_counted > width:
+    if width + 1 < 1 << PLANES and num_counted > width:  # as far as planes count
         low, high = first_single, first_single + num_counted
         while low + 7 <= high:
             _add_seven(
