@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from counterprobe.arrays import BoolArray, FloatArray, IntArray
+from counterprobe.digests import array_digest
 from counterprobe.graph import components
 from counterprobe.planning.halves import Halves, HeldOut, joined
 from counterprobe.planning.layers import forest_cut
@@ -177,8 +178,9 @@ def held_out_price(
     if batches >= len(positions):
         return HeldOut(0.0, 0.0)
     known = () if coverage is None else (coverage.is_trusted, coverage.unexplained)
-    near = () if coverage is None or coverage.nearness is None else (coverage.nearness,)
-    key = (batches, method, *(array.tobytes() for array in (positions, *known, *near)))
+    near = None if coverage is None else coverage.nearness
+    of_near = None if near is None else array_digest(near)
+    key = (batches, method, of_near, *(array.tobytes() for array in (positions, *known)))
     if key not in halves.prices:
         one, other = (
             _crossed(halves, positions, batches, half, method, coverage) for half in (0, 1)

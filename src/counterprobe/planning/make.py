@@ -115,19 +115,19 @@ def make_plan(
             plans.append(_spread(known, alone, coverage, most, searches, rng))
         return plans
 
-    plans = []
     if coverage.nearness is None:
         plans = around(strengths, method)
-    if coverage.nearness is not None and method != "layers":
-        # What pairs do not explain is searched with, by nearness, and is no part of the price.
-        shared = coverage.between(strengths.positions)
-        near = replace(strengths, direct=strengths.direct + shared)
-        plans += [_priced_by(strengths, plan) for plan in around(near, "search")]
-    # Layers go by pairs alone: unasked, they choose their number only where pairs explain all.
-    is_explained = bool(coverage.is_trusted[strengths.positions].all())
-    may_layer = method == "layers" or (method == "auto" and (most is not None or is_explained))
-    if coverage.nearness is not None and may_layer:
-        plans += around(strengths, "layers")
+    else:
+        plans = []
+        if method != "layers":
+            # What pairs do not explain is searched with, by nearness, and is no part of the price.
+            shared = coverage.between(strengths.positions)
+            near = replace(strengths, direct=strengths.direct + shared)
+            plans = [_priced_by(strengths, plan) for plan in around(near, "search")]
+        # Layers go by pairs alone: unasked, they choose their number where pairs explain all.
+        is_explained = bool(coverage.is_trusted[strengths.positions].all())
+        if method == "layers" or (method == "auto" and (most is not None or is_explained)):
+            plans += around(strengths, "layers")
     found = [replace(plan, uncovered=coverage.uncovered(plan.batches)) for plan in plans]
 
     def worth(plan: Plan) -> tuple[int, float]:
