@@ -36,6 +36,7 @@ from counterprobe.run.results import SampleResult, StopReason
 from counterprobe.run.transcript import Level, Whole
 from counterprobe.run.unmasking import Memory, Progress, Unmasking
 from counterprobe.samplers.base import Sampler, require_complete
+from counterprobe.samplers.planned import Planned
 from counterprobe.samplers.registry import Orders, as_groups, as_sampler, default_orders
 from counterprobe.states import MASK, as_contexts
 from counterprobe.streams import Streams
@@ -96,7 +97,9 @@ def sample(
         Sets decision and commit seeds.
     given : array_like of int, shape (N,) or (count, N), optional
         Context, ``MASK`` elsewhere: for all, or one per sequence, which may mask other positions.
-        By default that of a structure, or none.
+        By default that of a structure, or none. A soft structure draws only in the context that
+        it was found in, values included, since its price is of no other; ``infill`` measures one
+        elsewhere before it draws.
     orders : {"shared", "fresh"} or int, optional
         Whether all sequences share decision randomness (and so what it costs to decide), or each
         has its own: orders, schedules, screens. A number makes that many groups of neighbouring
@@ -141,9 +144,13 @@ def sample(
     if whole_number("listen_to", listen_to) >= count:
         raise ValueError(f"listen_to must be below the count of {count}, got {listen_to}")
     structure = sampler if isinstance(sampler, Structure | SoftStructure) else None
-    if given is None and structure is not None:
-        given = context_for(structure, oracle)
+    if structure is not None:
+        own = context_for(structure, oracle)
+        given = own if given is None else given
+    contexts = as_contexts(given, oracle.info.length, oracle.info.vocab_size, count)
     rule = as_sampler(sampler, settings)
+    if isinstance(rule, Planned):
+        rule = rule.drawing(contexts, as_temperature(temperature))
     if orders is None:
         orders = default_orders(structure)
     call = _Call(
@@ -152,7 +159,7 @@ def sample(
         structure=structure,
         count=count,
         streams=seed if isinstance(seed, Streams) else Streams.from_seed(seed),
-        given=as_contexts(given, oracle.info.length, oracle.info.vocab_size, count),
+        given=contexts,
         groups=as_groups(orders, count),
         is_shared=orders in ("shared", 1),
         max_submissions=max_submissions,

@@ -51,7 +51,8 @@ class Price:
         Batches that plans have, mean over plans: layers may need fewer.
     estimated : float
         Nats by the strengths of the structure, mean over plans: by probes that plans were not
-        searched with where the structure has two halves of them.
+        searched with where the structure has two halves of them; NaN where it was found in
+        another context.
     uncovered : float
         Nats that the estimate does not cover, since pairs do not explain them, of positions that
         share a batch; mean over plans, NaN where it was not measured.
@@ -241,9 +242,15 @@ class Pricing:
             batches,
             evaluations=float(np.mean([len(plan) for plan in made])),
             estimated=float(np.mean([plan.estimated_kl for plan in made])),
-            uncovered=float(np.mean([self._coverage.uncovered(plan.batches) for plan in made])),
+            uncovered=float(np.mean([self._uncovered(plan) for plan in made])),
             measured=measured,
         )
+
+    def _uncovered(self, plan: Plan) -> float:
+        """Return what pairs leave out of a plan; not known where they are of another context."""
+        if self._structure.origin is not None:
+            return plan.unpriced().uncovered
+        return self._coverage.uncovered(plan.batches)
 
 
 def _same(one: Plan, other: Plan) -> bool:
@@ -311,6 +318,8 @@ def _makers(
 
     def unsearched(plan: Plan) -> Plan:
         """Price a plan that no strengths chose by all pairs, weak ones included."""
+        if structure.origin is not None:
+            return plan.unpriced()
         return plan if halves is None else halves.mean_price(plan.batches).of(plan)
 
     @cache

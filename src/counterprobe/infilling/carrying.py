@@ -31,7 +31,7 @@ from counterprobe.run.ledger import Ledger
 from counterprobe.run.results import Choice
 from counterprobe.samplers.balanced import Spread
 from counterprobe.samplers.base import Sampler
-from counterprobe.samplers.planned import Planned
+from counterprobe.samplers.planned import MeasuredPrice, Planned
 from counterprobe.samplers.registry import PLANS
 from counterprobe.states import MASK
 from counterprobe.streams import Streams
@@ -98,7 +98,9 @@ def adopt(
     """
     here, checked = carried(task, structure)
     beside = {"discovery": structure.ledger.total, "recognition": checked.total}
-    if here is structure or not isinstance(here, SoftStructure) or not isinstance(rule, Planned):
+    if not isinstance(here, SoftStructure) or not isinstance(rule, Planned):
+        return Adopted(rule, checked, beside)
+    if here.origin is None:  # found in this very context, with a price of its own
         return Adopted(rule, checked, beside)
     if rule.exact_for(len(here.residual)):  # one position a batch breaks nothing
         return Adopted(planned_here(rule, here, streams), checked, beside)
@@ -212,7 +214,7 @@ def planned_here(rule: Planned, here: SoftStructure, streams: Streams) -> Planne
     """
     batches = rule.batches
     if batches is None:
-        rule = replace(rule, strength=here.strength, coverage=here.coverage, halves=here.halves)
+        rule = replace(rule, strength=here.strength, found=here, halves=here.halves)
         batches = len(rule.plan(here.residual, streams.decisions))
     return Planned.of(here, batches=batches, method=rule.method)
 
@@ -254,10 +256,15 @@ def _priced(
     said = f"{calls} a design in place of {len(masked)}, {_nats(kl)} broken here"
     if is_refused:
         why = "is refused, since its plans" if is_told else "cannot be told apart: its plans"
-        said = f"batches {apart}: {said}; a structure {_origin(here)} {why}"
+        said = f"batches {apart}: {said}; a structure {here.origin} {why}"
         said += f" break {_nats(mine)} in as many"
     else:
-        said = f"batches planned by a structure {_origin(here)}: {said}, {_nats(theirs)} {apart}"
+        said = f"batches planned by a structure {here.origin}: {said}, {_nats(theirs)} {apart}"
+        by = (
+            f"measured in this context on {samples} sequences, at most {mine.interval[1]:.2g} at "
+            f"{mine.confidence:.0%}; the structure was {here.origin}"
+        )
+        chosen = replace(rule, price=MeasuredPrice(mine.value, mine.standard_error, by))
     paid = mine.ledger + theirs.ledger
     said += f"; pricing both on {samples} sequences took {paid.total:,} evaluations"
     unknown = int(np.isnan(here.moved[masked]).sum())
@@ -280,14 +287,6 @@ def _priced(
     )
 
 
-def _origin(here: SoftStructure) -> str:
-    """Say where a structure comes from."""
-    contexts = here.about.get("contexts")
-    if contexts is not None:
-        return f"averaged over {contexts} texts"
-    return f"found with {here.about['found_masked']} of {here.length} positions masked"
-
-
 def _free_way(task: Task) -> tuple[str, str]:
     """Return what batches without a structure are called, and how they are chosen."""
     if task.distances is None:
@@ -300,4 +299,5 @@ def _nats(kl: ChainRuleKL) -> str:
         return "an unknown number of nats"
     if math.isinf(kl.value):
         return "infinitely many nats"
-    return f"{kl.value:.2g} ± {kl.standard_error:.1g} nats"
+    most = f"at most {kl.interval[1]:.2g} at {kl.confidence:.0%}"
+    return f"{kl.value:.2g} ± {kl.standard_error:.1g} nats ({most})"

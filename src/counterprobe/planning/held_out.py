@@ -48,6 +48,11 @@ class HasStrengths(Protocol):
         ...
 
     @property
+    def origin(self) -> str | None:
+        """Where strengths were found, if in another context: then they give no price."""
+        ...
+
+    @property
     def halves(self) -> Halves | None:
         """What either half of the probes says; None where there were too few."""
         ...
@@ -68,7 +73,8 @@ def plan_for(
     settings and seed. Positions that pairs are not trusted with (``structure.untrusted``) are
     committed alone, or kept from what is near where the structure knows that. Where ``batches``
     are too few for that, they share some; the plan says by how much such positions moved, which no
-    price holds: measure it with ``evaluation.advise``.
+    price holds: measure it with ``evaluation.advise``. A plan of a structure that was found in
+    another context (``structure.in_context``) has no price.
 
     Parameters
     ----------
@@ -89,7 +95,7 @@ def plan_for(
     if batches is None and information_budget is None and target_kl is None:
         target_kl = TARGET_KL
     streams = seed if isinstance(seed, Streams) else Streams.from_seed(seed)
-    return honest_plan(
+    plan = honest_plan(
         structure.strength,
         structure.halves,
         positions=structure.residual,
@@ -100,6 +106,7 @@ def plan_for(
         coverage=structure.coverage,
         rng=streams.decisions.generator("plan"),
     )
+    return plan if structure.origin is None else plan.unpriced()
 
 
 def honest_plan(

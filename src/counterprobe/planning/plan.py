@@ -172,13 +172,15 @@ class Plan(Shown):
         Disjoint, none empty, each in increasing order; read-only.
     estimated_kl : float
         Dependence broken by committing each batch as a product; NaN when no strengths were given,
-        or when nothing is known of some that share a batch.
+        when they were found in another context, or when nothing is known of some that share a
+        batch.
     estimated_kl_se : float
         What the standard errors of the strengths add up to; NaN when there were none.
     method : str
         How the batches were found.
     dropped : float
-        For layers, the strength of the pairs that the layers ignore; otherwise 0.
+        For layers, the strength of the pairs that the layers ignore; otherwise 0. NaN where
+        strengths were found in another context.
     length : int
         Number of positions N of a whole sequence.
     uncovered : float
@@ -226,6 +228,21 @@ class Plan(Shown):
         """Number of positions of each batch."""
         return [len(batch) for batch in self.batches]
 
+    def unpriced(self) -> Plan:
+        """Return the same batches without a price, which strengths found elsewhere do not give.
+
+        One position per batch breaks nothing, wherever strengths were found.
+        """
+        nats = 0.0 if all(size == 1 for size in self.sizes) else math.nan
+        return replace(
+            self,
+            estimated_kl=nats,
+            estimated_kl_se=nats,
+            dropped=nats,
+            uncovered=nats,
+            is_held_out=False,
+        )
+
     def __len__(self) -> int:
         """Return the number of batches."""
         return len(self.batches)
@@ -240,7 +257,10 @@ class Plan(Shown):
     def _price(self) -> str:
         """Return the price in words."""
         if math.isnan(self.estimated_kl):
-            return "no price: no strengths given, or none known of some that share a batch"
+            return (
+                "no price: no strengths given, or none known in this context of some that share a "
+                "batch"
+            )
         error = "" if math.isnan(self.estimated_kl_se) else f" ± {self.estimated_kl_se:.2g}"
         beside = ", not covered: not measured" if self.is_held_out else ""
         if not math.isnan(self.uncovered):
@@ -258,7 +278,7 @@ class Plan(Shown):
         ]
         if not self.is_held_out and not math.isnan(self.estimated_kl + self.uncovered):
             lines.append("priced by the probes that chose it, and so too low: measure it")
-        if self.method == "layers":
+        if self.method == "layers" and not math.isnan(self.dropped):
             lines.append(f"strength of the pairs that layers ignore: {self.dropped:.3g} nats")
         return "\n".join(lines)
 
@@ -275,7 +295,7 @@ class Plan(Shown):
 
     def as_dict(self) -> dict[str, Any]:
         """Return plain values, as JSON has them; what is not known is None."""
-        amounts = ("estimated_kl", "estimated_kl_se", "uncovered")
+        amounts = ("estimated_kl", "estimated_kl_se", "uncovered", "dropped")
         known = {name: getattr(self, name) for name in amounts}
         return {
             "num_batches": len(self),
@@ -283,6 +303,5 @@ class Plan(Shown):
             **{name: None if math.isnan(value) else value for name, value in known.items()},
             "is_held_out": self.is_held_out,
             "method": self.method,
-            "dropped": self.dropped,
             "length": self.length,
         }

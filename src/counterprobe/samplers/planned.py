@@ -1,19 +1,26 @@
-"""Commit by a plan: few batches with little of a known dependence inside them."""
+"""Commit by a plan: few batches with little of a known dependence inside them.
+
+A price belongs to one context. A structure draws by its own price in the context that it was found
+in. In any other one its plans have none: they draw only after one was measured there, as
+``infill`` does, and are refused otherwise.
+"""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from counterprobe.arrays import FloatArray, IntArray
+from counterprobe.arrays import FloatArray, IntArray, StateArray
 from counterprobe.discovery.structure.soft import SoftStructure
+from counterprobe.errors import StructureError
 from counterprobe.planning.halves import Halves
 from counterprobe.planning.held_out import honest_plan
 from counterprobe.planning.make import TARGET_KL, PlanMethod, check_request
-from counterprobe.planning.plan import Coverage, Plan
+from counterprobe.planning.plan import Plan
 from counterprobe.planning.strengths import (
     batch_prices,
     check_strength,
@@ -23,9 +30,10 @@ from counterprobe.planning.strengths import (
 from counterprobe.run.unmasking import Unmasking
 from counterprobe.samplers.base import Sampler, Sweep
 from counterprobe.samplers.rules.quotas import POWERS
+from counterprobe.states import MASK
 from counterprobe.streams import Decisions, Streams
 
-__all__ = ["Planned", "PlannedReport"]
+__all__ = ["MeasuredPrice", "Planned", "PlannedReport"]
 
 # When neither a number of batches nor a price is asked for.
 DEFAULT_BATCHES = 16
@@ -34,51 +42,67 @@ MOST_POSITIONS = 4096
 
 
 @dataclass(frozen=True, slots=True)
+class MeasuredPrice:
+    """What plans break, where that does not follow from the structure that they are made by.
+
+    Attributes
+    ----------
+    nats, error : float
+        The price and its standard error; NaN where there is none.
+    by : str
+        Who says so, or why there is none.
+    """
+
+    nats: float
+    error: float
+    by: str
+
+
+@dataclass(frozen=True, slots=True)
 class PlannedReport:
-    """What the plan of one run was estimated to cost, and what that estimate leaves out.
+    """What the plan of one run costs in its context, and what that price leaves out.
 
     Attributes
     ----------
     num_batches : int
     estimated_kl : float
-        Nats, from the strengths of pairs; NaN where nothing is known of some that share a batch.
+        Nats, from the strengths of pairs or as measured; NaN where nothing is known of some that
+        share a batch, or the price is of another temperature than the draws.
     estimated_kl_se : float
         Its standard error; NaN where it is not known.
-    uncovered : float
+    uncovered : float or None
         Nats that pairs do not explain, of positions that share a batch; NaN where it was not
-        measured.
+        measured, None where the price does not come from pairs.
     num_alone : int
         Positions that pairs are not trusted with, each committed alone.
-    is_held_out : bool
-        Whether the estimate is by probes that the plan was not searched with.
+    by : str
+        Who says so, or why there is no price.
     """
 
     num_batches: int
     estimated_kl: float
     estimated_kl_se: float
-    uncovered: float
+    uncovered: float | None
     num_alone: int
-    is_held_out: bool
+    by: str
 
     @property
     def notes(self) -> list[str]:
         """What the price covers, and what it does not."""
-        left = (
-            "how much they do not explain was not measured"
-            if np.isnan(self.uncovered)
-            else f"not covered: {self.uncovered:.3g} nats of movement that they do not explain"
-        )
+        left = ""
+        if self.uncovered is not None:
+            left = (
+                "; how much they do not explain was not measured"
+                if np.isnan(self.uncovered)
+                else f"; not covered: {self.uncovered:.3g} nats of movement that they do not "
+                "explain"
+            )
         error = "" if np.isnan(self.estimated_kl_se) else f" ± {self.estimated_kl_se:.2g}"
-        by = (
-            "by held-out probes"
-            if self.is_held_out
-            else "by the probes that chose the plan, too low"
-        )
-        price = f"{self.estimated_kl:.3g}{error} nats estimated from pairs {by}"
+        price = f"{self.estimated_kl:.3g}{error} nats {self.by}"
         if np.isnan(self.estimated_kl):
-            price = "no price: pairs were not measured for some that share a batch"
+            price = f"no price: {self.by}"
         alone = f"; committed alone for that: {self.num_alone}" if self.num_alone else ""
-        return [f"{price}; {left}{alone}"]
+        return [f"{price}{left}{alone}"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,12 +137,16 @@ class Planned(Sampler):
     strength : ndarray of float, shape (N, N), optional
         Information between positions that depend on each other directly, in nats; NaN where
         nothing is known. Not part of the settings that results show.
-    coverage : Coverage, optional
-        Which positions pairs are trusted with; the others are committed alone. Not part of the
+    found : SoftStructure, optional
+        Where strengths come from: it says which positions pairs are trusted with, the others are
+        committed alone, and in which context. Draws in another one are refused. Not part of the
         settings that results show.
     halves : Halves, optional
         What either half of the probes says, for prices that the search does not bias. Not part of
         the settings that results show.
+    price : MeasuredPrice, optional
+        What plans were measured to break in that context; needed before anything is drawn where
+        strengths were found in another one. Not part of the settings that results show.
     """
 
     name: ClassVar[str] = "planned"
@@ -132,8 +160,9 @@ class Planned(Sampler):
     target_kl: float | None = None
     method: PlanMethod = "auto"
     strength: FloatArray | None = field(default=None, repr=False, compare=False)
-    coverage: Coverage | None = field(default=None, repr=False, compare=False)
+    found: SoftStructure | None = field(default=None, repr=False, compare=False)
     halves: Halves | None = field(default=None, repr=False, compare=False)
+    price: MeasuredPrice | None = field(default=None, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         """Check the settings; freeze a copy of the strengths."""
@@ -172,11 +201,11 @@ class Planned(Sampler):
             target_kl=None if target_kl is None else float(target_kl),
             method=method,
             strength=structure.strength,
-            coverage=structure.coverage,
+            found=structure,
             halves=structure.halves,
         )
         residual = structure.residual
-        if method != "auto" or batches is None or "found_masked" not in structure.about:
+        if method != "auto" or batches is None or structure.origin is None:
             return rule
         # Layers are the same for every seed.
         found = rule.plan(residual, Streams.from_seed(0).decisions) if len(residual) else ()
@@ -186,7 +215,7 @@ class Planned(Sampler):
     @property
     def settings(self) -> dict[str, Any]:
         """The settings by name, without what a structure knows."""
-        known = ("strength", "coverage", "halves")
+        known = ("strength", "found", "halves", "price")
         names = [item.name for item in fields(self) if item.name not in known]
         return {name: getattr(self, name) for name in names}
 
@@ -221,6 +250,51 @@ class Planned(Sampler):
         strength[edges[:, 0], edges[:, 1]] = law.edge_information()
         return replace(self, strength=strength + strength.T)
 
+    def drawing(self, contexts: StateArray, temperature: float) -> Self:
+        """Return the rule for draws in some contexts; refuse those that it has no price in.
+
+        Parameters
+        ----------
+        contexts : ndarray of int, shape (B, N)
+        temperature : float
+            Of the draws; at another one than 1 no price is known.
+
+        Raises
+        ------
+        StructureError
+            If a context is not that of the structure, or its price there was not measured.
+        """
+        found = self.found
+        if found is None:
+            return self
+        remedy = (
+            "; infill(oracle, given, structure=structure) measures what it breaks in a context "
+            "before it draws there, discover(oracle, given=given) finds the structure of one"
+        )
+        if contexts.shape[1:] != found.given.shape:
+            raise StructureError(
+                f"this structure has {found.length} positions, the context {contexts.shape[1]}"
+            )
+        differs = contexts != found.given
+        if differs.any():
+            row, first = np.argwhere(differs)[0].tolist()
+            raise StructureError(
+                f"this structure was found in another context, which differs at "
+                f"{int(differs[row].sum())} of {found.length} positions, first at {first}: "
+                f"{_shown(found.given[first])} there, {_shown(contexts[row, first])} here. What "
+                f"depends on what may differ, and prices do{remedy}"
+            )
+        is_exact = self.exact_for(len(found.residual))
+        if found.origin is not None and self.price is None and not is_exact:
+            raise StructureError(
+                f"this structure was {found.origin}: what its plans break here is not known"
+                f"{remedy}"
+            )
+        if temperature == 1:
+            return self
+        said = f"drawn at temperature {temperature:g}, prices are of temperature 1"
+        return replace(self, price=MeasuredPrice(math.nan, math.nan, said))
+
     def plan(self, residual: IntArray, decisions: Decisions) -> Plan:
         """Return the plan of one decision seed.
 
@@ -237,45 +311,62 @@ class Planned(Sampler):
                 "sample(oracle, structure, count, batches=8)"
             )
         require_known(self.strength, residual)
-        return honest_plan(
+        found = self.found
+        plan = honest_plan(
             self.strength,
             self.halves,
             positions=residual,
             **self._request,
             method=self.method,
-            coverage=self.coverage,
+            coverage=None if found is None else found.coverage,
             rng=decisions.generator("plan"),
         )
+        has_price = found is None or (found.origin is None and self.price is None)
+        return plan if has_price else plan.unpriced()
 
     def unmask(self, run: Unmasking, decisions: Decisions) -> object:
         """Commit the batches of a fresh plan."""
-        plan = self.plan(run.residual, decisions)
+        rule = self.drawing(run.state[None, :], run.temperature)
+        plan = rule.plan(run.residual, decisions)
         prices: list[float | None] = [None] * len(plan)
         if run.transcript.level:
             assert self.strength is not None
+            run.transcript.note("plan", plan=plan, strength=self.strength)
+        if run.transcript.level and not math.isnan(plan.dropped):
             strengths = check_strength(self.strength, plan.positions)
             rows = [np.searchsorted(strengths.positions, batch) for batch in plan.batches]
             prices = batch_prices(strengths, rows).tolist()
-            run.transcript.note("plan", plan=plan, strength=self.strength)
         for batch, price in zip(plan.batches, prices, strict=True):
             run.transcript.announce("batch", price=price)
             run.commit(batch)
-        return self._report(plan)
+        return rule._report(plan)
+
+    def rounds(self, run: Unmasking, decisions: Decisions) -> Iterator[None]:
+        """Commit batch by batch, in the context that the structure has a price in."""
+        self.drawing(run.state[None, :], run.temperature)
+        return super().rounds(run, decisions)
 
     def _report(self, plan: Plan) -> PlannedReport | None:
-        """Say what a plan is estimated to cost, where it is known what that leaves out."""
-        if self.coverage is None:
+        """Say what a plan costs, where it is known what that leaves out."""
+        if self.found is None:
             return None
-        is_trusted = self.coverage.is_trusted
+        is_trusted = self.found.coverage.is_trusted
         alone = [batch for batch in plan.batches if len(batch) == 1 and not is_trusted[batch[0]]]
-        return PlannedReport(
-            len(plan),
-            plan.estimated_kl,
-            plan.estimated_kl_se,
-            plan.uncovered,
-            len(alone),
-            plan.is_held_out,
-        )
+        price, uncovered = self.price, None
+        if max(plan.sizes) == 1:
+            price = MeasuredPrice(0.0, 0.0, "broken: every position is committed alone")
+        elif price is None:
+            by = (
+                "held-out probes"
+                if plan.is_held_out
+                else "the probes that chose the plan, too low"
+            )
+            by = f"estimated from pairs by {by}"
+            if math.isnan(plan.estimated_kl):
+                by = "pairs were not measured for some that share a batch"
+            price = MeasuredPrice(plan.estimated_kl, plan.estimated_kl_se, by)
+            uncovered = plan.uncovered
+        return PlannedReport(len(plan), price.nats, price.error, uncovered, len(alone), price.by)
 
     def schedule(self, residual: IntArray, decisions: Decisions) -> Iterable[IntArray]:
         """Batches of a fresh plan, and what there is to say of it."""
@@ -283,3 +374,8 @@ class Planned(Sampler):
             return []
         plan = self.plan(residual, decisions)
         return _Scheduled(plan.batches, self._report(plan))
+
+
+def _shown(token: int) -> str:
+    """Return what a position of a context shows."""
+    return "masked" if token == MASK else f"token {token}"

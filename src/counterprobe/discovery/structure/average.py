@@ -38,7 +38,8 @@ def average_structures(structures: Sequence[SoftStructure]) -> SoftStructure:
     Returns
     -------
     SoftStructure
-        Masked wherever any of them knows something. The standard error of a strength is that of
+        Masked wherever any of them knows something. Of several contexts it has a price in none:
+        ``infill`` measures one before it draws. The standard error of a strength is that of
         the mean over contexts where there are several. Edges are those that at least half of the
         contexts found, strongest first; the ledger is that of all.
 
@@ -84,6 +85,8 @@ def average_structures(structures: Sequence[SoftStructure]) -> SoftStructure:
         moved, most_moved = np.nanmean(moved, axis=0), np.nanmax(most_moved, axis=0)
     share = np.divide(explained, moved, out=np.zeros_like(moved), where=moved > 0)
     given = np.where(is_known.any(axis=0), MASK, first.given).astype(np.int32)
+    found_in = {(one.given.tobytes(), one.origin) for one in structures}
+    contexts = max(len(found_in), *(one.about.get("contexts", 1) for one in structures))
     return replace(
         first,
         given=given,
@@ -98,7 +101,7 @@ def average_structures(structures: Sequence[SoftStructure]) -> SoftStructure:
         noise_floor=float(np.mean([one.noise_floor for one in structures])),
         num_probes=sum(one.num_probes for one in structures),
         ledger=sum((one.ledger for one in structures), Ledger()),
-        about={**first.about, "contexts": len(structures)},
+        about={**first.about, "contexts": contexts},
         nearness=_mean_nearness(structures, count, given),
         **_mean_halves(structures, is_known, given),
     )

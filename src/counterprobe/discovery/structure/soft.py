@@ -148,6 +148,20 @@ class SoftStructure(Found):
         )
 
     @property
+    def origin(self) -> str | None:
+        """Where its strengths were found, if not in the context ``given``; otherwise None.
+
+        They are then a guess: no price follows from them before one is measured in ``given``.
+        """
+        contexts = self.about.get("contexts", 1)
+        masked = self.about.get("found_masked")
+        if contexts > 1:
+            return f"averaged over {contexts} contexts"
+        if masked is not None:
+            return f"found in another context, with {masked} positions masked"
+        return None
+
+    @property
     def strength(self) -> FloatArray:
         """Nats between every two positions, shape ``(N, N)``; NaN for given ones."""
         return self._matrix(self.pair_strength)
@@ -212,11 +226,12 @@ class SoftStructure(Found):
     def in_context(self, given: ArrayLike, *, places: ArrayLike | None = None) -> SoftStructure:
         """Return what it says of another context: restricted to the positions masked there.
 
-        Strengths stay as they were found, which in another context is a guess: price it there
-        (``evaluation.price_plans``) before it is relied on. Positions that were given where it was
-        found have none; pairs are not trusted with them, so plans commit them alone. Stored
-        replies belong to the old context and are left out: recognise the oracle before
-        (``discovery.check_oracle``).
+        Strengths stay as they were found, which in another context is a guess: plans by them have
+        no price, ``sample`` refuses them, and ``infill`` and ``evaluation.price_plans`` measure
+        what they break there. Positions that were given where it was found have none; pairs are
+        not trusted with them, so plans commit them alone. Stored replies belong to the old context
+        and are left out: recognise the oracle before (``discovery.check_oracle``). In the very
+        context that it was found in, this is the structure itself.
 
         Parameters
         ----------
@@ -240,6 +255,8 @@ class SoftStructure(Found):
             raise ValueError(f"given must be one context, got {len(context)}")
         there = np.array(context[0], dtype=np.int32)
         place = _checked_places(places, self.length, length)
+        if np.array_equal(there, self.given) and np.array_equal(place, np.arange(length)):
+            return self
         is_kept = (self.given == MASK) & (place >= 0)
         is_kept[is_kept] = there[place[is_kept]] == MASK
 
@@ -276,7 +293,7 @@ class SoftStructure(Found):
             sample_index=np.empty(0, dtype=np.int64),
             sample_position=np.empty(0, dtype=np.int64),
             sample_rows=np.empty((0, self.sample_rows.shape[1])),
-            about={**self.about, "found_masked": len(self.residual)},
+            about={"found_masked": len(self.residual), **self.about},
             nearness=nearness,
             **halves_as_arrays(halves),
         )
@@ -291,9 +308,12 @@ class SoftStructure(Found):
             )
         )
         untrusted = len(self.untrusted)
+        there = (
+            "" if self.origin is None else f", {self.origin}: no price here until it is measured"
+        )
         return [
             f"{len(self.edges)} pairs among {len(self.residual)} masked positions, "
-            f"{float(self.pair_strength.sum()):.3g} nats together",
+            f"{float(self.pair_strength.sum()):.3g} nats together{there}",
             f"strongest, counted from 1, in nats: {named or 'none'}",
             "pairs explain every position that moved"
             if untrusted == 0
