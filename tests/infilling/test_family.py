@@ -70,7 +70,7 @@ def test_it_is_carried_to_chains_of_any_length(heavy, family, chain, tmp_path):
     )  # fmt: skip
     assert drawn.num_completed == 3 and all(len(text) == len(chain) for text in drawn.texts)
     assert set(drawn.choice.prices) == {"planned", "spread"}
-    assert "averaged over 2 texts" in drawn.choice.why
+    assert "averaged over 2 contexts" in drawn.choice.why
     drawing = sum(one.total for one in drawn.ledgers)
     recognising = len(family.sample_states)
     assert drawn.ledger.total == drawing + recognising + drawn.choice.ledger.total
@@ -132,4 +132,4 @@ def test_the_code_of_the_page_runs(capsys):
     page = (Path(__file__).parents[2] / "docs" / "learned.md").read_text(encoding="utf-8")
     for block in re.findall(r"```python\n(.*?)```", page, flags=re.DOTALL):
         exec(compile(block, "docs/learned.md", "exec"), {})
-    assert "averaged over 2 texts" in capsys.readouterr().out
+    assert "averaged over 2 contexts" in capsys.readouterr().out

@@ -165,11 +165,9 @@ def test_pairs_that_nothing_is_known_of_have_no_price():
     few = plan_for(there, batches=2)
     assert np.isnan(few.estimated_kl) and not few.is_held_out
     assert few.as_dict()["estimated_kl"] is None and "no price" in repr(few)
-    drawn = cp.sample(law, there, 1, seed=1, batches=2).results[0]
-    assert "no price" in drawn.notes[0] and "not measured" in drawn.notes[0]
     # By a target those go alone, which is exact.
     many = plan_for(there, target_kl=0.2)
-    assert many.is_held_out and len(many) >= 5
+    assert np.isnan(many.estimated_kl) and len(many) >= 5
     assert all(len(b) == 1 for b in many.batches if (b >= 4).any())
     # Known of each end alone, by different structures: the pair is not known.
     other = cp.discover(law, mode="soft", probes=64, given=np.where(np.arange(8) < 4, 0, cp.MASK))

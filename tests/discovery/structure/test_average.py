@@ -79,8 +79,30 @@ def test_one_structure_is_its_own_mean(three):
 def test_a_mean_is_saved_and_used(law, three, tmp_path):
     average_structures(three).save(tmp_path / "mean.npz")
     mean = cp.load_structure(tmp_path / "mean.npz")
-    drawn = cp.sample(law.oracle(), mean, 2, batches=4, seed=1, progress=False)
-    assert drawn.num_completed == 2
+    with pytest.raises(cp.StructureError, match="this structure was averaged over 3 contexts"):
+        cp.sample(law.oracle(), mean, 2, batches=4, seed=1, progress=False)
+    given, how = mean.given, {"structure": mean, "batches": 4, "progress": False}
+    drawn = cp.infill(law.oracle(), given, count=2, seed=1, **how)
+    assert drawn.num_completed == 2 and "averaged over 3 contexts" in drawn.choice.why
+
+
+def test_a_mean_over_probes_of_one_context_has_its_price_there(law, three):
+    mean = average_structures([three[0], found(law, 4)])
+    assert mean.origin is None and mean.about["contexts"] == 1
+    assert cp.planning.plan_for(mean, batches=2).is_held_out
+    drawn = cp.sample(law.oracle(), mean, 2, batches=2, seed=1, progress=False)
+    assert "by held-out probes" in drawn.results[0].notes[0]
+
+
+def test_a_mean_of_what_comes_from_elsewhere_has_no_price(three):
+    restricted = three[0].in_context(three[1].given)
+    for mean in (
+        average_structures([restricted]),
+        average_structures([three[1], restricted]),
+        average_structures([average_structures(three)]),
+    ):
+        assert mean.origin is not None
+        assert np.isnan(cp.planning.plan_for(mean, batches=2).estimated_kl)
 
 
 def test_structures_are_put_onto_the_positions_of_one(three):

@@ -83,7 +83,7 @@ def test_given_positions_have_no_strength_and_stay_given(oracle):
     assert not np.isnan(found.strength[np.ix_(found.residual, found.residual)]).any()
     drawn = cp.sample(oracle, found, 6, seed=STREAMS, batches=4)
     assert (drawn.sequences[:, [0, 7]] == 1).all()
-    with pytest.raises(ValueError, match="position 0 was not masked"):
+    with pytest.raises(cp.StructureError, match=r"at 2 of 16 .* 0: token 1 there, masked here"):
         cp.sample(oracle, cp.samplers.as_sampler(found, {"batches": 4}), 2, progress=False)
 
 
