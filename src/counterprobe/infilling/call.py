@@ -103,8 +103,8 @@ def infill(
         everything masked. The model is asked a few probes again first. Where the text was
         another, a soft structure is restricted to what is masked here and priced anew beside
         batches that need none (apart in space, or spread along the sequence), which draw where
-        they break less; prices and reason are in ``choice`` of the result. All of that is
-        charged to the whole.
+        they break less; prices and reason are in ``choice`` of the result, and no price of another
+        text is. All of that is charged to the whole.
     allowed
         Which tokens may stand where: ``{3: "AVL"}``, or one string for every position.
     temperature : float

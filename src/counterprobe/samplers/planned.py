@@ -331,11 +331,11 @@ class Planned(Sampler):
         prices: list[float | None] = [None] * len(plan)
         if run.transcript.level:
             assert self.strength is not None
+            if not math.isnan(plan.dropped):  # else strengths are no prices here
+                strengths = check_strength(self.strength, plan.positions)
+                rows = [np.searchsorted(strengths.positions, batch) for batch in plan.batches]
+                prices = batch_prices(strengths, rows).tolist()
             run.transcript.note("plan", plan=plan, strength=self.strength)
-        if run.transcript.level and not math.isnan(plan.dropped):
-            strengths = check_strength(self.strength, plan.positions)
-            rows = [np.searchsorted(strengths.positions, batch) for batch in plan.batches]
-            prices = batch_prices(strengths, rows).tolist()
         for batch, price in zip(plan.batches, prices, strict=True):
             run.transcript.announce("batch", price=price)
             run.commit(batch)

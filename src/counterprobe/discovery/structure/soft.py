@@ -327,6 +327,7 @@ class SoftStructure(Found):
         shares, where = self.explained[self.residual], self.residual
         return {
             "kind": "soft",
+            "origin": self.origin,
             "length": self.length,
             "vocab": self.vocab_size,
             "masked": len(self.residual),
