@@ -36,13 +36,11 @@ from counterprobe.run.results import SampleResult, StopReason
 from counterprobe.run.transcript import Level, Whole
 from counterprobe.run.unmasking import Memory, Progress, Unmasking
 from counterprobe.samplers.base import Sampler, require_complete
-from counterprobe.samplers.planned import Planned
 from counterprobe.samplers.registry import Orders, as_groups, as_sampler, default_orders
 from counterprobe.states import MASK, as_contexts
 from counterprobe.streams import Streams
 
 __all__ = ["Orders", "Step", "sample", "told"]
-
 
 OnStep = Callable[[Step], object]
 OnFinished = Callable[[SampleBatch], object]
@@ -97,9 +95,7 @@ def sample(
         Sets decision and commit seeds.
     given : array_like of int, shape (N,) or (count, N), optional
         Context, ``MASK`` elsewhere: for all, or one per sequence, which may mask other positions.
-        By default that of a structure, or none. A soft structure draws only in the context that
-        it was found in, values included, since its price is of no other; ``infill`` measures one
-        elsewhere before it draws.
+        By default that of a structure, or none; a soft one refuses any other (see ``infill``).
     orders : {"shared", "fresh"} or int, optional
         Whether all sequences share decision randomness (and so what it costs to decide), or each
         has its own: orders, schedules, screens. A number makes that many groups of neighbouring
@@ -144,13 +140,10 @@ def sample(
     if whole_number("listen_to", listen_to) >= count:
         raise ValueError(f"listen_to must be below the count of {count}, got {listen_to}")
     structure = sampler if isinstance(sampler, Structure | SoftStructure) else None
-    if structure is not None:
-        own = context_for(structure, oracle)
-        given = own if given is None else given
+    if given is None and structure is not None:
+        given = context_for(structure, oracle)
     contexts = as_contexts(given, oracle.info.length, oracle.info.vocab_size, count)
-    rule = as_sampler(sampler, settings)
-    if isinstance(rule, Planned):
-        rule = rule.drawing(contexts, as_temperature(temperature))
+    rule = as_sampler(sampler, settings).drawing(contexts, temperature)
     if orders is None:
         orders = default_orders(structure)
     call = _Call(

@@ -145,6 +145,8 @@ def test_a_structure_of_another_text_is_priced_where_it_is_used(structure):
     )  # fmt: skip
     assert record["prices"] == advice.as_dict()["prices"]
     assert record["measuring"] == advice.measuring + asked
+    # What pairs said of the other text is no price here.
+    assert all(one["estimated_kl"] is one["uncovered"] is None for one in record["prices"])
 
 
 def test_a_certified_structure_needs_no_advice(tmp_path, unmeasured):

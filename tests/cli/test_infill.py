@@ -140,6 +140,23 @@ def test_a_structure_sets_the_number_of_batches(structure):
     assert settled["texts"] == record["texts"]
 
 
+def test_with_another_letter_fixed_the_price_is_measured_and_no_other_is_written(
+    structure, tmp_path
+):
+    text = f"G{SEQUENCE[1:]}"
+    record, out = tmp_path / "record.json", tmp_path / "designs.csv"
+    words = ("--structure", structure, "--batches", 2, "--count", 3, "--json", record)
+    result = invoke(*MODEL, "--sequence", text, *words, "--out", out)
+    assert result.exit_code == 0, result.stderr
+    choice = json.loads(record.read_text())["choice"]
+    assert "found in another context" in choice["why"]
+    assert choice["why"] in " ".join(result.stdout.split())
+    assert [choice["batch_kl"], choice["batch_kl_se"]] in list(choice["prices"].values())
+    with out.open() as file:
+        prices = [float(row["price"]) for row in csv.DictReader(file)]
+    assert prices == pytest.approx([choice["batch_kl"]] * 3, rel=1e-5)
+
+
 # ----- Likeliest completions --------------------------------------------------------------------
 
 

@@ -17,7 +17,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 
 from counterprobe.arguments import check_settings
-from counterprobe.arrays import IntArray
+from counterprobe.arrays import IntArray, StateArray
 from counterprobe.errors import BudgetExceeded, CounterprobeError, Infeasible, InfeasibleWarning
 from counterprobe.run.ledger import Right
 from counterprobe.run.listening import Opening
@@ -80,6 +80,13 @@ class Sampler(ABC):
         """Return this sampler told what it must know about a law; itself if it needs nothing.
 
         Settings that were given are kept.
+        """
+        return self
+
+    def drawing(self, contexts: StateArray, temperature: float) -> Self:
+        """Return this sampler as it draws in some contexts, shape ``(B, N)``, at a temperature.
+
+        One that says what its batches break refuses contexts that it cannot say it of.
         """
         return self
 

@@ -27,6 +27,7 @@ from counterprobe.planning.strengths import (
     frozen_strengths,
     require_known,
 )
+from counterprobe.run.drawing import as_temperature
 from counterprobe.run.unmasking import Unmasking
 from counterprobe.samplers.base import Sampler, Sweep
 from counterprobe.samplers.rules.quotas import POWERS
@@ -290,7 +291,7 @@ class Planned(Sampler):
                 f"this structure was {found.origin}: what its plans break here is not known"
                 f"{remedy}"
             )
-        if temperature == 1:
+        if as_temperature(temperature) == 1:
             return self
         said = f"drawn at temperature {temperature:g}, prices are of temperature 1"
         return replace(self, price=MeasuredPrice(math.nan, math.nan, said))
