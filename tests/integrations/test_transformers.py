@@ -7,15 +7,10 @@ import numpy as np
 import pytest
 import torch
 import transformers
-from transformers import GenerationConfig, LogitsProcessorList, TopKLogitsWarper
+from transformers import GenerationConfig
 
 import counterprobe as cp
-from counterprobe.integrations.transformers import (
-    UnmaskingOutput,
-    generate,
-    generate_from_folder,
-    write_folder,
-)
+from counterprobe.integrations.transformers import UnmaskingOutput, generate, write_folder
 from small_language import WORDS, Counted, bert_tokenizer, generating_bert, generating_llada
 
 # Said of every call without max_new_tokens, which masks need not.
@@ -213,15 +208,8 @@ def test_the_folder_is_written_by_a_command(tmp_path):
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ({"top_k": 5}, "top_k must be left out"),
         ({"sampler": "no such"}, "unknown sampler"),
         ({"settings": {"gamm": 1}}, "no setting 'gamm'"),
-        (
-            {"logits_processor": LogitsProcessorList([TopKLogitsWarper(5)])},
-            "logits_processor must be empty",
-        ),
-        ({"max_time": 3.0}, "stopping_criteria must be empty"),
-        ({"token_type_ids": torch.zeros(1, 9, dtype=torch.long)}, "token_type_ids"),
         ({"attention_mask": torch.tensor([[1, 1, 0, 1, 1, 1, 1, 1, 1]])}, "ends of a prompt"),
     ],
 )
@@ -246,11 +234,6 @@ def test_new_masks_do_not_come_after_padding(model, tokenizer):
             processing_class=tokenizer,
             max_new_tokens=2,
         )
-
-
-def test_a_streamer_is_refused_where_it_is_seen(model, ids):
-    with pytest.raises(ValueError, match="from left to right"):
-        generate_from_folder(model, ids, streamer=object())
 
 
 def test_the_settings_of_a_call_may_come_in_one_object(model, ids, tokenizer):

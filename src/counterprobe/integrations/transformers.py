@@ -11,6 +11,7 @@ folder that ``custom_generate="folder"`` loads.
 
 from __future__ import annotations
 
+import inspect
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -26,6 +27,13 @@ from counterprobe.extras import load_extra
 from counterprobe.files import whole_file
 from counterprobe.infilling import infill
 from counterprobe.infilling.terms import rule_of
+from counterprobe.integrations.generate_options import (
+    HONOURED,
+    REASON_OF,
+    Options,
+    call_of,
+    pad_after,
+)
 from counterprobe.integrations.stepping import reads_rows_alone
 from counterprobe.models.template import Allowed
 from counterprobe.models.transformers import LanguageModel
@@ -44,16 +52,6 @@ else:
 
 __all__ = ["UnmaskingOutput", "generate", "generate_from_folder", "write_folder"]
 
-# What ``generate`` itself hands on beside the ids, and a masked model has no use for.
-IGNORED = {
-    "attention_mask",
-    "cache_position",
-    "logits_to_keep",
-    "past_key_values",
-    "position_ids",
-    "return_dict",
-    "use_cache",
-}
 FOLDER_FILE = '''"""Parallel unmasking by counterprobe: masked and diffusion language models."""
 
 from counterprobe.integrations.transformers import generate_from_folder as generate
@@ -79,7 +77,8 @@ class UnmaskingOutput(ModelOutput):
     Attributes
     ----------
     sequences : LongTensor, shape (B, L)
-        Ids, padding included; the mask where a budget ended a run too early.
+        Ids, padding included; the mask where a budget ended a run too early. New tokens after the
+        first end of text are padding; ``batches`` has what was drawn there.
     evaluations : int
         States that went through the model for all of them, whatever for.
     batches : tuple of SampleBatch
@@ -102,18 +101,24 @@ def generate(
     settings: Mapping[str, Any] | None = None,
     structure: Structure | SoftStructure | None = None,
     seed: int | Streams = 0,
-    num_return_sequences: int = 1,
-    do_sample: bool = True,
+    num_return_sequences: int | None = None,
+    do_sample: bool | None = None,
     temperature: float | None = None,
     allowed: Allowed | None = None,
     processing_class: Any = None,
     model_options: Mapping[str, Any] | None = None,
     max_submissions: int | None = None,
-    top_k: None = None,
-    top_p: None = None,
+    stop_strings: None = None,
+    token_healing: None = None,
     **model_kwargs: Any,
 ) -> torch.Tensor | UnmaskingOutput:
     """Fill in the masks of prompts; what ``model.generate(..., custom_generate=generate)`` calls.
+
+    Options of transformers come by keyword or in ``generation_config``. The caller asks for every
+    keyword, and for every field of ``generation_config`` that differs from both the default and
+    the model's own settings. What the caller asks for is honoured or raises. The model's own
+    settings, ``model.generation_config``, are read for the options below; others, such as the
+    ``top_k`` of a checkpoint, are not used, with a warning where they would change a text.
 
     Parameters
     ----------
@@ -124,28 +129,32 @@ def generate(
     logits_processor, stopping_criteria
         Must be empty: they are written for texts that grow at their end.
     generation_config : GenerationConfig, optional
-        Of it ``max_new_tokens``, as many masks are appended to every prompt, ``temperature`` and
-        ``return_dict_in_generate`` are read.
+        ``max_new_tokens`` appends as many masks to every prompt. ``max_length`` appends masks up
+        to that length, where the caller asks for it without ``max_new_tokens``; a checkpoint's own
+        is not read. New tokens after the first ``eos_token_id`` among them become
+        ``pad_token_id``, or the end of text where there is no padding; they are drawn all the
+        same. ``num_return_sequences``, ``do_sample`` and ``temperature`` are as below, and
+        ``return_dict_in_generate`` chooses what is returned.
     sampler, structure, seed, allowed, max_submissions
         As in ``infill``.
     settings : mapping, optional
         Of a sampler given by name: ``{"gamma": 0.3}``.
-    num_return_sequences : int
-        How often each prompt is drawn.
-    do_sample : bool
-        False takes the likeliest tokens, as temperature 0 does.
+    num_return_sequences : int, optional
+        How often each prompt is drawn; once by default.
+    do_sample : bool, optional
+        False takes the most probable tokens, as temperature 0 does. Unlike in transformers, tokens
+        are sampled where neither the caller nor the model's own settings say it.
     temperature : float, optional
-        By default that of ``generation_config``, or 1.
+        By default 1.
     processing_class : tokenizer, optional
-        Says which ids are special and never drawn. Without one every id may be drawn but the mask
-        and those that the model's settings call special. (``generate`` hands no ``tokenizer`` on
-        to a function; the folder takes it by that name.)
+        Says which ids are special and never drawn; ``tokenizer`` is another name of it. Without
+        one every id may be drawn but the mask and those that the model's settings call special.
     model_options : mapping, optional
         For ``LanguageModel``: ``mask_id``, ``shift``, ``drawn_special``.
-    top_k, top_p : None
-        Refused: the rows are drawn from as they are. ``allowed`` restricts them.
+    stop_strings, token_healing : None
+        Refused like other options; named here, since transformers acts on them otherwise.
     **model_kwargs
-        Of them only ``attention_mask`` is used, to take padding off.
+        Of them ``attention_mask`` is used, to take padding off.
 
     Returns
     -------
@@ -153,18 +162,40 @@ def generate(
         Ids of shape (B, L'); or, with ``return_dict_in_generate=True``, those with the count of
         evaluations and every ledger.
     """
-    _refuse(logits_processor, stopping_criteria, top_k, top_p, model_kwargs)
+    call = call_of(sys._getframe(1))
+    if call is None:
+        call = {
+            "generation_config": generation_config,
+            "logits_processor": logits_processor,
+            "stopping_criteria": stopping_criteria,
+            "num_return_sequences": num_return_sequences,
+            "do_sample": do_sample,
+            "temperature": temperature,
+            "stop_strings": stop_strings,
+            "token_healing": token_healing,
+            **model_kwargs,
+        }
+        copies = 1
+    else:  # which has repeated every prompt, for beams too
+        beams, times = generation_config.num_beams, generation_config.num_return_sequences
+        copies = max(beams or 1, times or 1)
+    asked = Options.of(model, call, _ours())
+    asked.warn_of_unused()
+    if processing_class is not None and call.get("tokenizer") is not None:
+        raise ValueError("processing_class and tokenizer mean the same: give one of them")
+    processing_class = call.get("tokenizer") if processing_class is None else processing_class
     rule = rule_of(sampler, structure, dict(settings or {}))
     known = _language_model(model, processing_class, generation_config, dict(model_options or {}))
     looked = 0 if known is processing_class else known.num_evaluated
-    if temperature is None:
-        temperature = getattr(generation_config, "temperature", None) or 1.0
-    times = whole_number("num_return_sequences", num_return_sequences, at_least=1)
+    length = input_ids.shape[1]
+    num_new = asked.num_new(length)
+    ends = asked.ends(num_new, known.vocabulary)
+    attention_mask = model_kwargs.get("attention_mask")
     prompts = _Prompts.of(
-        input_ids,
-        model_kwargs.get("attention_mask"),
-        getattr(generation_config, "max_new_tokens", None),
-        times,
+        input_ids[::copies],
+        None if attention_mask is None else attention_mask[::copies],
+        num_new,
+        whole_number("num_return_sequences", asked.get("num_return_sequences", 1), at_least=1),
         known,
     )
     # Rules that compare no probes have no use for a measured radius, which costs a dozen states.
@@ -181,7 +212,7 @@ def generate(
                 count=count,
                 seed=seed,
                 allowed=allowed,
-                temperature=temperature if do_sample else 0.0,
+                temperature=asked.temperature,
                 max_submissions=max_submissions,
                 progress=False,
                 oracle_options=options,
@@ -189,15 +220,15 @@ def generate(
             )
         )
     sequences = prompts.filled(batches, known, input_ids.device)
-    if not getattr(generation_config, "return_dict_in_generate", False):
+    if ends:
+        pad_after(sequences[:, length:], ends, asked.get("pad_token_id", ends[0]))
+    if not asked.get("return_dict_in_generate", False):
         return sequences
     evaluations = looked + sum(batch.ledger.total + batch.measuring.total for batch in batches)
     return UnmaskingOutput(sequences, evaluations, tuple(batches))
 
 
-def generate_from_folder(
-    model: Any, inputs: torch.Tensor | None = None, *, tokenizer: Any = None, **options: Any
-) -> Any:
+def generate_from_folder(model: Any, inputs: torch.Tensor | None = None, **options: Any) -> Any:
     """Do as ``generate`` of a model does with our function; what the folder's file exports.
 
     Parameters
@@ -205,19 +236,18 @@ def generate_from_folder(
     model : PreTrainedModel
     inputs : LongTensor, optional
         Or ``input_ids``.
-    tokenizer : optional
-        As ``processing_class`` of :func:`generate`.
     **options
         Of ``model.generate`` and of :func:`generate`.
     """
-    if options.get("streamer") is not None:
-        raise ValueError(
-            "streamer must be left out: positions are not filled in from left to right; "
-            "counterprobe.infill has callback_on_step_end"
-        )
-    if tokenizer is not None:
-        options["processing_class"] = tokenizer
+    Options.of(model, options, _ours())  # before transformers acts on an option that is refused
     return model.generate(inputs, custom_generate=generate, **options)
+
+
+def _ours() -> set[str]:
+    """Return the names of what our function takes beside options of transformers."""
+    parameters = inspect.signature(generate).parameters.values()
+    ours = {one.name for one in parameters if one.kind is one.KEYWORD_ONLY}
+    return ours - HONOURED - REASON_OF.keys()
 
 
 def write_folder(path: str | Path) -> Path:
@@ -325,36 +355,7 @@ class _Prompts:
         return torch.as_tensor(out, device=device)
 
 
-def _refuse(
-    logits_processor: Any, stopping_criteria: Any, top_k: Any, top_p: Any, more: dict[str, Any]
-) -> None:
-    """Refuse what would be ignored otherwise."""
-    # A temperature is read from the settings that this one was made of.
-    processors = [type(one).__name__ for one in logits_processor or ()]
-    processors = [name for name in processors if name != "TemperatureLogitsWarper"]
-    if processors:
-        names = ", ".join(processors)
-        raise ValueError(
-            f"logits_processor must be empty, got {names}: they are written for texts that grow "
-            "at their end; allowed= restricts tokens by position"
-        )
-    # A length is what every call has; masks say how long a text is.
-    others = [one for one in stopping_criteria or () if "MaxLength" not in type(one).__name__]
-    others = [one for one in others if "EosToken" not in type(one).__name__]
-    if others:
-        raise ValueError(
-            f"stopping_criteria must be empty, got {type(others[0]).__name__}; max_submissions= "
-            "bounds the evaluations of a sequence"
-        )
-    for name, value in (("top_k", top_k), ("top_p", top_p)):
-        if value is not None:
-            raise ValueError(
-                f"{name} must be left out, got {value!r}: rows are drawn from as they are; "
-                "allowed= restricts tokens by position"
-            )
-    unknown = sorted(k for k, value in more.items() if k not in IGNORED and value is not None)
-    if unknown:
-        raise ValueError(f"{unknown[0]} must be left out: a rule shows the model ids alone")
+# ----- The model ------------------------------------------------------------------------------
 
 
 def _language_model(
