@@ -131,3 +131,18 @@ def test_bad_frames_are_refused(arguments, problem):
         Template.from_ids(*arguments)
     with pytest.raises(ValueError, match="length must be at least 1"):
         Template.blank(0, range(3), 3)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{"mask_id": 1}, {"mask_id": 7, "others": {"U": 7}}, {"mask_id": 8, "marks": {"|": 8}}],
+)
+def test_letters_refuse_a_mask_that_is_one_of_them(options):
+    with pytest.raises(ValueError, match="mask_id must be the id of a mask, got"):
+        Letters("ABC", (0, 1, 2), **options)
+
+
+@pytest.mark.parametrize("mask_id", [-1, 3.5, None, "4"])
+def test_a_mask_is_a_whole_number(mask_id):
+    with pytest.raises(ValueError, match="mask_id must be"):
+        Template.from_ids([0, 4, 1], mask_id, range(3))

@@ -317,6 +317,38 @@ def test_a_model_without_a_mask_is_refused():
         LanguageModel(model, causal_tokenizer(), mask_id=20)
 
 
+@pytest.mark.parametrize("name", ["bert", "esm", "llada", "dream"])
+def test_a_mask_other_than_the_declared_one_is_refused(name):
+    known = build(name)
+    for mask_id in {0, 4, 7, 15, 16} - {known.mask_id}:
+        with pytest.raises(ValueError, match=f"mask_id must be {known.mask_id}, .* got {mask_id}"):
+            LanguageModel(known.model, known.tokenizer, mask_id=mask_id)
+    again = LanguageModel(known.model, known.tokenizer, mask_id=known.mask_id)
+    assert again.mask_id == known.mask_id
+
+
+def test_where_no_mask_is_declared_another_special_token_is_none():
+    model = build("llada").model
+    model.config.mask_token_id = None
+    for mask_id, said in ((12, "unk"), (13, "eos")):
+        with pytest.raises(ValueError, match=f"got {mask_id}, which is the {said}_token_id"):
+            LanguageModel(model, causal_tokenizer(), mask_id=mask_id)
+    for mask_id in (-1, 1.5, True):
+        with pytest.raises(ValueError, match="mask_id must be"):
+            LanguageModel(model, causal_tokenizer(), mask_id=mask_id)
+
+
+def test_a_word_of_a_text_is_not_lost_to_a_mask_that_nobody_declared():
+    model = build("llada").model
+    model.config.mask_token_id = None
+    known = LanguageModel(model, causal_tokenizer(), mask_id=7)
+    word = known.tokenizer.decode([7])
+    template = known.template("paris [MASK] the")
+    assert template.frame.tolist()[1] == 7 and len(template.masked) == 1
+    with pytest.raises(ValueError, match=f"no word of the text, got 7, which is '{word}'"):
+        known.template(f"paris [MASK] the {word}")
+
+
 def test_a_model_in_training_mode_is_refused():
     model = build("bert")
     with pytest.raises(ValueError, match=r"evaluation mode.*model.eval\(\)"):

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from counterprobe.arguments import whole_number
 from counterprobe.arrays import FloatArray, IntArray
 from counterprobe.extras import load_extra
 from counterprobe.integrations.stepping import Stepping
@@ -46,8 +47,8 @@ class DrawnIds:
     """
 
     def __init__(self, num_ids: int, mask_id: int, never_drawn: Iterable[int] = ()) -> None:
+        self.mask_id = mask_id = whole_number("mask_id", mask_id)
         excluded = [mask_id, *never_drawn]
-        self.mask_id = mask_id
         self.vocabulary: IntArray = np.setdiff1d(np.arange(num_ids), excluded)
         if len(self.vocabulary) == 0:
             raise ValueError("never_drawn must leave an id to draw, got all of them")

@@ -71,6 +71,15 @@ class Letters:
     others: Mapping[str, int] = field(default_factory=dict)
     marks: Mapping[str, int] = field(default_factory=dict)
 
+    def __post_init__(self) -> None:
+        """Check that the mask is none of the letters: they would be drawn again, or lost."""
+        ids = {**dict(zip(self.symbols, self.ids, strict=True)), **self.others, **self.marks}
+        taken = [symbol for symbol, one in ids.items() if one == self.mask_id]
+        if taken:
+            raise ValueError(
+                f"mask_id must be the id of a mask, got {self.mask_id}, which is {taken[0]!r}"
+            )
+
     def template(
         self, sequence: str, *, allowed: Allowed | None = None, max_length: int | None = None
     ) -> Template:

@@ -22,6 +22,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
+from counterprobe.arguments import whole_number
 from counterprobe.arrays import BoolArray, FloatArray, IntArray, StateArray
 from counterprobe.states import MASK, as_states
 
@@ -193,6 +194,7 @@ class Template:
                 f"{frame.dtype}"
             )
         frame = frame.astype(np.int64)
+        mask_id = whole_number("mask_id", mask_id)
         listed = np.fromiter(vocabulary, dtype=np.int64)
         tokens = listed[listed != mask_id]
         if len(tokens) == 0 or tokens.min() < 0 or len(np.unique(tokens)) != len(tokens):
@@ -201,12 +203,12 @@ class Template:
                 f"{len(tokens)} ids, {len(np.unique(tokens))} different"
             )
         token_of = {int(k): t for t, k in enumerate(tokens)}
-        token_of[int(mask_id)] = MASK
+        token_of[mask_id] = MASK
         slots = np.flatnonzero([int(k) in token_of for k in frame])
         if len(slots) == 0:
             raise ValueError("ids must hold a mask or a token of the vocabulary, got neither")
         given = np.array([token_of[int(k)] for k in frame[slots]], dtype=np.int32)
-        template = cls(frame, slots, given, tokens, int(mask_id), spell=spell, look_up=look_up)
+        template = cls(frame, slots, given, tokens, mask_id, spell=spell, look_up=look_up)
         return template if allowed is None else template.allow(allowed)
 
     @classmethod

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any, Unpack
 import numpy as np
 from numpy.typing import ArrayLike
 
+from counterprobe.arguments import whole_number
 from counterprobe.arrays import IntArray
 from counterprobe.extras import load_extra
 from counterprobe.models.calling import Calling
@@ -59,7 +60,8 @@ class LanguageModel(Described):
     tokenizer
         Of the same library; fast or not.
     mask_id : int, optional
-        By default the tokenizer's mask, or the ``mask_token_id`` of the model's settings.
+        By default the tokenizer's mask, or the ``mask_token_id`` of the model's settings; only
+        where neither names one may it be another.
     shift : bool, optional
         Whether the logits of a place belong to the next one; by default for Dream only.
     drawn_special : iterable of int or str, optional
@@ -97,13 +99,16 @@ class LanguageModel(Described):
         is_masked_lm = any(one.__name__.endswith("ForMaskedLM") for one in type(model).__mro__)
         self.is_shifted = model_type.lower() in SHIFTED if shift is None else bool(shift)
         self._passes_mask = is_masked_lm if attention_mask is None else bool(attention_mask)
-        self.mask_id = _mask_id_of(tokenizer, config) if mask_id is None else int(mask_id)
+        self.mask_id = _mask_id_of(tokenizer, config, mask_id)
         self._call = Calling(model, self.name, attention_mask=self._passes_mask)
         self._call.check_mask_id(self.mask_id)
         if drawn_special is None:
             end = getattr(tokenizer, "eos_token_id", None)
             drawn_special = [] if is_masked_lm or end is None else [end]
-        drawn, special = list(drawn_special), _special_ids(tokenizer) | {self.mask_id}
+        special = _special_ids(tokenizer)
+        # Where nobody says that it is a mask, its word in a text would be lost.
+        self._mask_is_word = self.mask_id not in special | {getattr(config, "mask_token_id", None)}
+        drawn, special = list(drawn_special), special | {self.mask_id}
         width = self._num_ids()
         # Of a protein; None for any other text.
         self.letters = letters_of(tokenizer, self.mask_id, special, width, drawn)
@@ -279,7 +284,13 @@ class LanguageModel(Described):
         for k, piece in enumerate(text.split(MASK_MARK)):
             self._refuse_unknown(piece)
             ids.extend([self.mask_id] if k else [])
-            ids.extend(self.tokenizer.encode(piece, add_special_tokens=False) if piece else [])
+            words = self.tokenizer.encode(piece, add_special_tokens=False) if piece else []
+            if self._mask_is_word and self.mask_id in words:
+                raise ValueError(
+                    f"mask_id must be no word of the text, got {self.mask_id}, which is "
+                    f"{self.tokenizer.decode([self.mask_id])!r}; masks are spelled {MASK_MARK}"
+                )
+            ids.extend(words)
         return np.array([*ids, *suffix], dtype=np.int64)
 
     def _refuse_unknown(self, text: str) -> None:
@@ -333,14 +344,30 @@ class LanguageModel(Described):
             )
 
 
-def _mask_id_of(tokenizer: Any, config: Any) -> int:
-    for holder in (tokenizer, config):
+def _mask_id_of(tokenizer: Any, config: Any, given: Any) -> int:
+    """Return the mask that is declared, or the one given where none is."""
+    if given is not None:
+        given = whole_number("mask_id", given)
+    for holder, name in ((tokenizer, "the tokenizer"), (config, "the model's config")):
         found = getattr(holder, "mask_token_id", None)
         if found is not None:
+            if given not in (None, found):
+                raise ValueError(
+                    f"mask_id must be {found}, the mask_token_id of {name}, or masks would be "
+                    f"lost; got {given}; set mask_token_id there if it is wrong"
+                )
             return int(found)
-    raise ValueError(
-        "mask_id must be given: neither the tokenizer nor the model's settings name a mask"
-    )
+    if given is None:
+        raise ValueError(
+            "mask_id must be given: neither the tokenizer nor the model's settings name a mask"
+        )
+    for role in ("pad", "unk", "bos", "eos", "cls", "sep"):
+        if given == getattr(tokenizer, f"{role}_token_id", None):
+            raise ValueError(
+                f"mask_id must be the id of a mask, got {given}, which is the {role}_token_id of "
+                "the tokenizer"
+            )
+    return int(given)
 
 
 def _special_ids(tokenizer: Any) -> set[int]:
