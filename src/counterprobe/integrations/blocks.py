@@ -17,7 +17,7 @@ from counterprobe.arguments import whole_number
 from counterprobe.arrays import FloatArray, IntArray
 from counterprobe.extras import load_extra
 from counterprobe.integrations.stepping import Stepping
-from counterprobe.models.rows import Softmax, TorchRows
+from counterprobe.models.rows import Softmax
 from counterprobe.models.template import Template
 from counterprobe.rows import to_numpy
 from counterprobe.run.ledger import Ledger
@@ -139,7 +139,7 @@ class SteppedBlock:
         out = torch.empty(shape, dtype=dtype, device=logits.device)
         first = np.zeros(len(residual), dtype=np.int64)
         self._softmax.write(logits[None], first, self.template.slots[residual], residual, out)
-        rows = TorchRows(out)
+        rows = self._softmax.rows(out)
         positions, tokens = self._stepping.step(rows)
         chosen = rows.take(np.searchsorted(residual, positions))
         chances = np.asarray(to_numpy(chosen.prob(tokens)), dtype=np.float64)
