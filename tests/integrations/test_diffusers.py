@@ -1,5 +1,7 @@
 """A pipeline of diffusers with our scheduler: the real one, and random weights."""
 
+import inspect
+
 import numpy as np
 import pytest
 import torch
@@ -7,7 +9,7 @@ from diffusers import LLaDA2Pipeline
 
 import counterprobe as cp
 from counterprobe import samplers
-from counterprobe.integrations.diffusers import UnmaskingScheduler
+from counterprobe.integrations.diffusers import PIPELINE_DEFAULTS, UnmaskingScheduler
 from counterprobe.models import Template
 from small_language import Counted, bert_tokenizer, generating_bert
 
@@ -30,10 +32,9 @@ def drawn(model, scheduler, *, seed=3, gen_length=13, block_length=8, prompts=1,
             gen_length=gen_length,
             block_length=block_length,
             editing_threshold=None,
-            temperature=1.0,
             mask_token_id=MASK_ID,
             generator=torch.Generator().manual_seed(seed),
-            **options,
+            **{"temperature": 1.0, **options},
         )
     assert scheduler.evaluations == counted.states
     return out, counted
@@ -159,11 +160,50 @@ def test_settings_are_saved_and_loaded(tmp_path):
     [
         ({"top_k": 5}, "top_k must be left out"),
         ({"top_p": 0.5}, "top_p must be left out"),
+        ({"threshold": 0.9}, "threshold must be left out, got 0.9"),
+        ({"minimal_topk": 2}, "minimal_topk must be left out, got 2"),
     ],
 )
 def test_what_a_rule_would_not_do_is_refused(options, said, model):
     with pytest.raises(ValueError, match=said):
         drawn(model, UnmaskingScheduler(), **options)
+
+
+@pytest.mark.parametrize("temperature", [0.05, 0.5, 50.0])
+def test_a_temperature_is_that_of_infill(temperature, model):
+    scheduler = UnmaskingScheduler("sequential", never_drawn=SPECIAL)
+    out, _ = drawn(model, scheduler, gen_length=5, temperature=temperature)
+    (block,) = scheduler.blocks
+    template = Template.from_ids([*PROMPT, *[MASK_ID] * 5], MASK_ID, block.template.vocabulary)
+    oracle = cp.models.TorchOracle(model, template, row_error=0.0, temperature=temperature)
+    alone = cp.infill(oracle, seed=block.streams, sampler="sequential", progress=False)
+    assert template.fill(alone.sequences)[:, 3:].tolist() == out.sequences.tolist()
+
+
+def test_what_the_pipeline_says_by_itself_is_no_request():
+    parameters = inspect.signature(LLaDA2Pipeline.__call__).parameters
+    for name, value in PIPELINE_DEFAULTS.items():
+        assert parameters[name].default == value
+
+
+@pytest.mark.parametrize("steps", [2, 5])
+def test_more_forwards_than_steps_are_said(steps, model):
+    with pytest.warns(UserWarning, match=f"more forwards than num_inference_steps={steps}"):
+        drawn(model, UnmaskingScheduler("sequential"), num_inference_steps=steps, gen_length=5 + 8)
+    drawn(model, UnmaskingScheduler("spread", {"batches": 2}), num_inference_steps=steps)
+
+
+@pytest.mark.parametrize("mask_id", [5, 16, 17])
+def test_a_wrong_mask_is_refused_where_it_would_decode_nothing(mask_id):
+    logits, ids = torch.zeros(1, 4, 17), torch.full((1, 4), MASK_ID)
+    scheduler = UnmaskingScheduler()
+    scheduler.set_timesteps(4, block_length=4)
+    with pytest.raises(ValueError, match=f"got none of mask_token_id={mask_id}"):
+        scheduler.step(logits, 0, ids, mask_token_id=mask_id)
+    with pytest.raises(ValueError, match="mask_id must be at least 0, got -1"):
+        scheduler.step(logits, 0, torch.full((1, 4), -1), mask_token_id=-1)
+    with pytest.raises(ValueError, match=r"sampling_method must be .* got 'greedily'"):
+        scheduler.step(logits, 0, ids, mask_token_id=MASK_ID, sampling_method="greedily")
 
 
 def test_editing_is_refused_and_masks_are_needed():

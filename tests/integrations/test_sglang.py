@@ -137,6 +137,46 @@ def test_likeliest_tokens_and_seeds(registered, model):
     assert text(seed=1) == text(seed=1) != text(seed=2)
 
 
+@pytest.mark.parametrize(("top_k", "temperature"), [(1, 1.0), (1 << 30, 0.05), (1 << 30, 50.0)])
+def test_the_temperature_of_a_request_holds_where_the_server_has_none(
+    top_k, temperature, registered, model
+):
+    def text(**told):
+        rule = registered(Config({"sampler": "sequential", "never_drawn": SPECIAL, **told}))
+        info = SimpleNamespace(
+            top_ks=torch.tensor([1 << 30, top_k]),
+            temperatures=torch.tensor([[1.0], [temperature]]),
+        )
+        ids = torch.full((2 * BLOCK,), MASK_ID)
+        batch = SimpleNamespace(batch_size=2, input_ids=ids, sampling_info=info)
+        rule.run(Runner(model, False), batch)
+        return ids.view(2, BLOCK).tolist()
+
+    told = 0.0 if top_k == 1 else temperature
+    assert text() == [text(temperature=1.0)[0], text(temperature=told)[1]]
+    assert text()[1] != text(temperature=1.0)[1]
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("top_k", 5), ("top_p", 0.9), ("repetition_penalty", 1.2), ("regex", "a+"), ("min_p", 0.1)],
+)
+def test_a_request_for_other_rows_is_refused(name, value, registered):
+    plain = {"temperature": 0.5, "top_k": 1 << 30, "top_p": 1.0, "min_p": 0.0, "regex": None}
+    request = SimpleNamespace(sampling_params=SimpleNamespace(**plain))
+    assert registered.validate_request(request) is None
+    setattr(request.sampling_params, name, value)
+    assert registered.validate_request(request).startswith(
+        f"{name} must be left out, got {value!r}"
+    )
+
+
+@pytest.mark.parametrize("temperature", [-1.0, float("nan"), float("inf")])
+def test_a_temperature_that_is_none_is_refused_when_the_server_starts(temperature, registered):
+    with pytest.raises(ValueError, match="temperature must be at least 0 and finite"):
+        registered(Config({"temperature": temperature}))
+
+
 def test_what_cannot_run_is_refused_when_the_server_starts(registered):
     with pytest.raises(ValueError, match="SGLang hands over the logits of its own forwards alone"):
         registered(Config({"sampler": "punt"}))

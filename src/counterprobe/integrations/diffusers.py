@@ -11,6 +11,7 @@ one that ``infill`` draws with those seeds, the same rule and that block masked.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -37,6 +38,9 @@ _scheduling = load_extra(
 _Scheduler: Any = _scheduling.BlockRefinementScheduler
 
 __all__ = ["BlockRecord", "UnmaskingScheduler"]
+
+# What the pipeline passes where its caller says nothing.
+PIPELINE_DEFAULTS = {"threshold": 0.7, "minimal_topk": 1}
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,9 +79,8 @@ class UnmaskingScheduler(_Scheduler):  # type: ignore[misc]
     rule : Sampler, optional
         In place of a name: a plan such as ``samplers.Planned.of(structure, batches=8)``, whose
         positions are those of a block. It is not saved with the scheduler's settings.
-    block_length, num_inference_steps : int
-        As in ``BlockRefinementScheduler``. The steps are no limit here: a rule ends when nothing
-        is masked, and no forward is made after that.
+    block_length : int
+        As in ``BlockRefinementScheduler``.
 
     Attributes
     ----------
@@ -98,10 +101,9 @@ class UnmaskingScheduler(_Scheduler):  # type: ignore[misc]
         never_drawn: list[int] | None = None,
         seed: int = 0,
         block_length: int = 32,
-        num_inference_steps: int = 32,
         rule: Sampler | None = None,
     ) -> None:
-        super().__init__(block_length=block_length, num_inference_steps=num_inference_steps)
+        super().__init__(block_length=block_length)
         if rule is not None and settings:
             raise ValueError("settings go with a sampler's name; the rule has its own")
         self._rule = rule or build_sampler(sampler, settings)
@@ -127,7 +129,11 @@ class UnmaskingScheduler(_Scheduler):  # type: ignore[misc]
     def set_timesteps(
         self, num_inference_steps: int, device: Any = None, block_length: int | None = None
     ) -> None:
-        """Start anew; pipelines call it before the first forward."""
+        """Start anew; pipelines call it before the first forward.
+
+        The steps are no limit: a rule ends when nothing is masked, and no forward is made after
+        that. A block that takes more of them warns.
+        """
         super().set_timesteps(num_inference_steps, device=device, block_length=block_length)
         self._generator = torch.Generator().manual_seed(self._seed)
         self._block, self._done, self.evaluations = None, [], 0
@@ -159,7 +165,7 @@ class UnmaskingScheduler(_Scheduler):  # type: ignore[misc]
         timestep : int or Tensor
             0 begins a block.
         sample : LongTensor, shape (B, block_length)
-            Its ids, with masks.
+            Its ids, with masks where a block begins.
         mask_token_id : int
         temperature : float
             Logits are divided by it; 0 takes the likeliest tokens, as ``sampling_method="greedy"``
@@ -167,8 +173,10 @@ class UnmaskingScheduler(_Scheduler):  # type: ignore[misc]
         top_p, top_k, editing_threshold
             Refused where they would change something: rows are drawn from as they are, and what
             was filled in stays.
-        threshold, minimal_topk, prompt_mask
-            Of the rule that this one replaces; not read.
+        threshold, minimal_topk
+            Of the rule that this one replaces: refused unless they are the pipeline's defaults.
+        prompt_mask
+            Of use for editing only; not read.
         generator : Generator, optional
             Gives each block its seeds, one number a block.
         return_dict : bool
@@ -176,6 +184,12 @@ class UnmaskingScheduler(_Scheduler):  # type: ignore[misc]
         if mask_token_id is None:
             raise ValueError("mask_token_id must be given: this rule fills in masks")
         _refuse(top_p, top_k, editing_threshold, self.config.editing_threshold)
+        _refuse_pace(threshold=threshold, minimal_topk=minimal_topk)
+        if sampling_method not in ("auto", "greedy", "multinomial"):
+            raise ValueError(
+                "sampling_method must be 'auto', 'greedy' or 'multinomial', got "
+                f"{sampling_method!r}"
+            )
         if sampling_method == "greedy":
             temperature = 0.0
         self.evaluations += len(sample)
@@ -208,12 +222,23 @@ class UnmaskingScheduler(_Scheduler):  # type: ignore[misc]
         """Whether another forward is needed: while a sequence that goes on has masks."""
         if self._block is None:
             return False
-        return self._block.goes_on(finished)
+        goes_on = self._block.goes_on(finished)
+        if goes_on and step_idx == self.num_inference_steps:
+            warnings.warn(
+                f"a block takes more forwards than num_inference_steps={step_idx}, which is no "
+                f"limit for sampler {self._rule.name!r}: its settings say how many it takes",
+                stacklevel=2,
+            )
+        return goes_on
 
     def _begin(
         self, sample: Any, mask_id: int, temperature: float, generator: Any, width: int
     ) -> None:
         """Start the runs of a block."""
+        if not bool((sample == mask_id).any()):
+            raise ValueError(
+                f"sample must hold masks where a block begins, got none of mask_token_id={mask_id}"
+            )
         if self._block is not None:
             self._done.append(self._block.record)
         source = self._generator if generator is None else generator
@@ -269,6 +294,16 @@ class _Block:
             transfer[k, here] = True
             chances[k, here] = torch.as_tensor(drawn).to(chances)
         return filled, transfer, chances
+
+
+def _refuse_pace(**options: Any) -> None:
+    """Refuse what the caller set for the rule that this one replaces."""
+    for name, value in options.items():
+        if value not in (None, PIPELINE_DEFAULTS[name]):
+            raise ValueError(
+                f"{name} must be left out, got {value!r}: the scheduler's sampler chooses "
+                "positions, such as UnmaskingScheduler('threshold', {'threshold': 0.9})"
+            )
 
 
 def _refuse(top_p: Any, top_k: Any, editing: Any, configured: Any) -> None:

@@ -8,12 +8,15 @@ SGLang calls :func:`register` through the entry-point group ``sglang.srt.plugins
 declares; then ``--dllm-algorithm Counterprobe`` names it, and the file of
 ``--dllm-algorithm-config`` holds ``sampler``, ``settings``, ``temperature``, ``seed`` and
 ``never_drawn``. It hands over the logits of its own forwards, so that rules which probe are
-refused when the server starts.
+refused when the server starts. Without a ``temperature`` there, that of each request holds; a
+request that asks for top-k, a penalty, a grammar or anything else that rows would have to be
+changed for is refused.
 """
 
 from __future__ import annotations
 
 import importlib
+import math
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -33,6 +36,23 @@ __all__ = ["NAME", "algorithm", "register"]
 
 NAME = "Counterprobe"
 KNOWN = ("sampler", "settings", "temperature", "seed", "never_drawn")
+# Parameters of a request that are not honoured, with the values that ask for nothing. A top-k of 1
+# is how SGLang writes temperature 0.
+REQUESTS: dict[str, tuple[Any, ...]] = {
+    "top_k": (-1, 1, 1 << 30),
+    "top_p": (1,),
+    "min_p": (0,),
+    "frequency_penalty": (0,),
+    "presence_penalty": (0,),
+    "repetition_penalty": (1,),
+    "min_new_tokens": (0,),
+    "sampling_seed": (),
+    "logit_bias": ({},),
+    "json_schema": (),
+    "regex": (),
+    "ebnf": (),
+    "structural_tag": (),
+}
 
 
 def register() -> None:
@@ -66,11 +86,27 @@ def algorithm(base: Any) -> Any:
                 told.get("sampler", "entropy-bounded"), told.get("settings")
             )
             require_rows_alone(self._rule, "SGLang")
-            self._temperature = float(told.get("temperature", 1.0))
+            given = told.get("temperature")
+            self._temperature = None if given is None else float(given)
+            if not 0 <= (self._temperature or 0) < math.inf:
+                raise ValueError(f"temperature must be at least 0 and finite, got {given!r}")
             self._never_drawn = [int(one) for one in told.get("never_drawn", ())]
             self._seed = int(told.get("seed", 0))
             self._num_blocks = 0
             self._drawn: DrawnIds | None = None
+
+        @classmethod
+        def validate_request(cls, req: Any) -> str | None:
+            """Return why a request is refused; None for one that is served."""
+            for name, without in REQUESTS.items():
+                value = getattr(req.sampling_params, name, None)
+                if value not in (None, *without):
+                    return (
+                        f"{name} must be left out, got {value!r}: {NAME} draws from rows as they "
+                        "are; where the checkpoint sets it, start the server with "
+                        "--sampling-defaults openai"
+                    )
+            return None
 
         def step(self, forward_batch: Any, logits_output: Any, states: list[Any]) -> list[bool]:
             """Fill in what the rule chooses; return which blocks had no mask before that.
@@ -89,14 +125,21 @@ def algorithm(base: Any) -> Any:
                 if is_done[k]:
                     continue
                 if states[k] is None:
-                    states[k] = self._begin(blocks[k])
+                    states[k] = self._begin(blocks[k], self._temperature_of(forward_batch, k))
                 places, ids, _ = states[k].step(logits[k])
                 # In place: graphs that were captured read this very tensor.
                 here = torch.as_tensor(places, device=blocks.device)
                 blocks[k, here] = torch.as_tensor(ids, device=blocks.device, dtype=blocks.dtype)
             return list(is_done)
 
-        def _begin(self, block: Any) -> SteppedBlock:
+        def _temperature_of(self, forward_batch: Any, k: int) -> float:
+            """Return the server's temperature, or that of the k-th request where it has none."""
+            info = getattr(forward_batch, "sampling_info", None)
+            if self._temperature is not None or info is None:
+                return 1.0 if self._temperature is None else self._temperature
+            return 0.0 if int(info.top_ks[k]) == 1 else float(info.temperatures[k])
+
+        def _begin(self, block: Any, temperature: float) -> SteppedBlock:
             """Start the run of a block, with seeds of its own."""
             source = np.random.SeedSequence(self._seed, spawn_key=(self._num_blocks,))
             decision, commit = source.generate_state(2, np.uint32)
@@ -107,7 +150,7 @@ def algorithm(base: Any) -> Any:
                 block.detach().cpu().numpy().astype(np.int64),
                 self._drawn,
                 Streams(int(decision), int(commit)),
-                temperature=self._temperature,
+                temperature=temperature,
                 name="SGLang",
             )
 
