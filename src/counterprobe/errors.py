@@ -53,6 +53,10 @@ class InfeasibleWarning(UserWarning):
     """A run made submissions and drew nothing: the text says why, and what to try."""
 
 
+class UnmodelledWarning(UserWarning):
+    """A structure file lacks backbone atoms of residues, which are therefore not designed."""
+
+
 class CostWarning(UserWarning):
     """A rule takes more evaluations than one position at a time would, or is about to."""
 

@@ -112,14 +112,16 @@ def test_a_protein_is_priced_by_distances_too(tmp_path):
     file = tmp_path / "soft.npz"
     found.save(file)
     result = invoke(
-        "--model", "proteinmpnn", "--device", "cpu", "--sequence", text, "--structure", file,
+        "--model", "proteinmpnn", "--backbone", "1ubi", "--device", "cpu", "--sequence", text,
+        "--structure", file,
         "--batches", 2, "--samples", 2, "--max-evaluations", 200, "--json", "-",
     )  # fmt: skip
     assert result.exit_code == 0, result.stderr
     by_index = json.loads(result.stdout)
     assert "distance" in {one["way"] for one in by_index["prices"]}
     drawn = invoke(
-        "--model", "proteinmpnn", "--device", "cpu", "--sequence", text, "--structure", file,
+        "--model", "proteinmpnn", "--backbone", "1ubi", "--device", "cpu", "--sequence", text,
+        "--structure", file,
         "--batches", 2, "--samples", 2, "--order", "commit", "--max-evaluations", 60,
         "--json", "-",
     )  # fmt: skip

@@ -449,7 +449,8 @@ def test_a_backbone_with_a_gap_and_a_missing_atom_loses_no_residue(tmp_path):
     )  # fmt: skip
     assert result.exit_code == 0, result.stderr
     assert result.stderr.splitlines() == [
-        f"counterprobe: {file}: A6 lacks a backbone atom, so unmodelled",
+        f"counterprobe: {file}: A6 lacks a backbone atom, so unmodelled: not designed unless "
+        "named alone",
         f"counterprobe: {file}: a chain is broken between A12 and A17",
     ]
     design = "".join(out.read_text().splitlines()[1:])

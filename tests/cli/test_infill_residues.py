@@ -93,6 +93,22 @@ def test_a_backbone_with_a_gap_and_a_missing_atom_keeps_every_residue(tmp_path):
     assert "chain A has no residue 9; it has 1 to 20, 18 of them" in missing
 
 
+def test_without_a_backbone_and_with_alpha_carbons_alone_nothing_is_designed(tmp_path):
+    for command in ("infill", "discover"):
+        said = command_line.refused(command, "--model", "proteinmpnn", "--device", "cpu")
+        assert "a backbone must be given: a PDB or mmCIF file" in said
+        assert "1ubi or 1ake" in said
+    every = {(k, name) for k in range(20) for name in ("N", "C", "O")}
+    file = pdb_of(PIECE, tmp_path, left_out=every)
+    said = refused(*MODEL, file, "--out", tmp_path / "designs.fasta")
+    assert "has no residue that can be designed: proteinmpnn reads N, CA, C, O" in said
+    assert "of 20 residues 20 lack N, 0 lack CA, 20 lack C, 20 lack O" in said
+    assert not (tmp_path / "designs.fasta").exists()
+    result = invoke(*MODEL, file, "--weights", "ca_v_48_020", "--sampler", "one-batch")
+    assert result.exit_code == 0 and result.stderr == ""
+    assert result.stdout.splitlines()[-1] != NATIVE
+
+
 def test_letters_are_left_out_allowed_and_favoured_by_place(dimer, tmp_path):
     rules = tmp_path / "rules.txt"
     rules.write_text("A1-4 AVL  # small ones\nA5-20 -G W:50\n")

@@ -9,6 +9,7 @@ import pytest
 import command_line
 import counterprobe as cp
 from counterprobe.infilling.fasta import read_fasta
+from structure_files import pdb_of
 
 invoke, record_of, refused = (
     partial(getattr(command_line, name), "score") for name in ("invoke", "record_of", "refused")
@@ -80,3 +81,20 @@ def test_what_is_wrong_is_said_with_the_record(fasta, tmp_path):
     assert "--backbone must come with a model that takes it" in refused(
         fasta, *MODEL, "--backbone", "1ubi"
     )
+
+
+def test_residues_without_a_backbone_are_told_and_not_scored(tmp_path):
+    piece = cp.models.Backbone.shipped("1ubi").part(range(10))
+    fasta = tmp_path / "designs.fasta"
+    fasta.write_text(f">native\n{piece.sequence}\n")
+    arguments = (fasta, "--model", "proteinmpnn", "--device", "cpu", "--orders", 1)
+    assert "a backbone must be given" in refused(*arguments)
+    file = pdb_of(piece, tmp_path, left_out={(3, "C"), (4, "C")})
+    result = invoke(*arguments, "--backbone", file, "--json", tmp_path / "scores.json")
+    assert result.exit_code == 0
+    (line,) = result.stderr.splitlines()
+    assert line.startswith(f"counterprobe: {file}: A4, A5 lack a backbone atom, so unmodelled")
+    (score,) = json.loads((tmp_path / "scores.json").read_text())["scores"]
+    assert score["scored"] == 8
+    file = pdb_of(piece, tmp_path, left_out={(k, "C") for k in range(10)})
+    assert "has no residue that can be designed" in refused(*arguments, "--backbone", file)

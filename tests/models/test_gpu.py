@@ -27,7 +27,8 @@ def some_states(length: int, vocab_size: int, count: int) -> np.ndarray:
 
 @pytest.mark.parametrize("name", ["sapiens-heavy", "proteinmpnn"])
 def test_models_go_to_the_gpu_and_their_rows_agree_with_the_host_s(name):
-    here, there = (models.load(name, device=device) for device in ("cpu", None))
+    options = {"backbone": "1ubi"} if name == "proteinmpnn" else {}
+    here, there = (models.load(name, device=device, **options) for device in ("cpu", None))
     text = "X" * 76
     one, other = here.oracle(text), there.oracle(text)
     states = some_states(76, 20, 20)
@@ -39,9 +40,9 @@ def test_models_go_to_the_gpu_and_their_rows_agree_with_the_host_s(name):
     assert moved.max() < max(1e-4, other.row_error)
     if name == "proteinmpnn":
         assert moved.max() > 1e-5  # factors of ten bits
-        exact = models.load(name, tf32=False).oracle(text)
+        exact = models.load(name, **options, tf32=False).oracle(text)
         assert exact.row_error < 1e-4
-        assert exact.row_error < other.row_error < 0.01
+        assert exact.row_error < other.row_error < 0.02
         np.testing.assert_allclose(
             to_numpy(exact.rows(states, readouts).dense()), known, atol=1e-4
         )
@@ -60,7 +61,7 @@ def designs(model, count, **options):
 
 
 def test_designs_drawn_on_the_gpu_are_those_of_the_plain_decoder():
-    model = models.load("proteinmpnn", tf32=False)
+    model = models.load("proteinmpnn", backbone="1ubi", tf32=False)
     fast, drawn = designs(model, 20, orders=3)
     slow, expected = designs(model.exact(), 20, orders=3)
     assert fast.info.draws
@@ -75,7 +76,7 @@ def test_designs_drawn_on_the_gpu_are_those_of_the_plain_decoder():
 
 @pytest.mark.parametrize("tf32", [True, False])
 def test_a_design_does_not_depend_on_how_many_are_drawn_at_once(tf32):
-    model = models.load("proteinmpnn", tf32=tf32)
+    model = models.load("proteinmpnn", backbone="1ubi", tf32=tf32)
     _, many = designs(model, 300, at_once=300)
     for count, at_once in ((1, 1), (3, 3), (300, 70)):
         _, few = designs(model, count, at_once=at_once)
@@ -84,7 +85,7 @@ def test_a_design_does_not_depend_on_how_many_are_drawn_at_once(tf32):
 
 
 def test_designs_that_do_not_fit_together_are_drawn_in_parts_and_are_the_same(caplog):
-    model = models.load("proteinmpnn")
+    model = models.load("proteinmpnn", backbone="1ubi")
     _, whole = designs(model, 4096, at_once=4096)
     gc.collect()  # the buffers of that oracle
     torch.cuda.empty_cache()
@@ -107,7 +108,7 @@ TIED = "1-10=21-30,40=50*0.5"
 @pytest.mark.parametrize("order", ["index", "commit"])
 def test_tied_rows_on_the_gpu_agree_with_the_host_s_within_their_row_error(order):
     here, there, full = (
-        models.load("proteinmpnn", **options)
+        models.load("proteinmpnn", backbone="1ubi", **options)
         for options in ({"device": "cpu"}, {"device": "cuda"}, {"device": "cuda", "tf32": False})
     )
     one, other, exact = (
@@ -118,7 +119,7 @@ def test_tied_rows_on_the_gpu_agree_with_the_host_s_within_their_row_error(order
     readouts = Readouts.every_masked(states)
     known, short, near = (to_numpy(o.rows(states, readouts).dense()) for o in (one, other, exact))
     moved = np.abs(short - known).sum(axis=1) / 2
-    assert 1e-5 < moved.max() < other.row_error < 0.02
+    assert 1e-5 < moved.max() < other.row_error < 0.04
     assert np.abs(near - known).sum(axis=1).max() / 2 < max(2e-4, exact.row_error)
     assert exact.row_error < other.row_error
     assert not other.info.draws  # rows are combined before anything is drawn
@@ -126,7 +127,7 @@ def test_tied_rows_on_the_gpu_agree_with_the_host_s_within_their_row_error(order
 
 
 def test_tied_designs_on_the_gpu_are_the_plain_decoder_s_however_many_at_once():
-    model = models.load("proteinmpnn", device="cuda", tf32=False)
+    model = models.load("proteinmpnn", backbone="1ubi", device="cuda", tf32=False)
 
     def drawn(model, count, at_once):
         template = model.template(tied=TIED, allowed={30: "AVL"})
@@ -143,7 +144,7 @@ def test_tied_designs_on_the_gpu_are_the_plain_decoder_s_however_many_at_once():
 
 
 def test_contexts_that_differ_are_decoded_each_for_itself():
-    model = models.load("proteinmpnn", tf32=False)
+    model = models.load("proteinmpnn", backbone="1ubi", tf32=False)
     given = np.full((4, 76), MASK)
     given[:, :20] = np.random.default_rng(0).integers(20, size=(4, 20))
     found = [
@@ -262,7 +263,9 @@ def test_an_infill_on_the_gpu_keeps_its_context():
 
 
 def test_pairs_of_frame2seq_updated_by_one_kernel_are_those_of_the_plain_network():
-    plain, fused = (models.load("frame2seq", tf32=tf32).network for tf32 in (False, True))
+    plain, fused = (
+        models.load("frame2seq", backbone="1ubi", tf32=tf32).network for tf32 in (False, True)
+    )
     assert fused._is_fused
     ids = torch.as_tensor(some_states(76, 20, 12)).cuda()
     ids[ids == MASK] = 20

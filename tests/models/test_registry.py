@@ -54,9 +54,12 @@ def test_every_built_in_model_is_installed_here_and_says_what_it_is():
     assert find_model("frame2seq").licence == "MIT by its classifier, no licence text"
 
 
-@pytest.mark.parametrize("name", ["sapiens-heavy", "sapiens-light", "proteinmpnn"])
-def test_a_name_loads_a_model(name):
-    model = load(name, device="cpu")
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [("sapiens-heavy", {}), ("sapiens-light", {}), ("proteinmpnn", {"backbone": "1ubi"})],
+)
+def test_a_name_loads_a_model(name, options):
+    model = load(name, device="cpu", **options)
     assert isinstance(model, models.MaskedModel)
     assert model.name.startswith(name)
     template = model.template("X" * 76)

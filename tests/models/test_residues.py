@@ -18,8 +18,16 @@ DIMER = copies(Backbone.shipped("1ubi").part(range(8)), "AB")  # MQIFVKTL twice
 
 
 def on(backbone: Backbone, text: str | None = None, known: np.ndarray | None = None, **choices):
-    is_known = backbone.is_modelled if known is None else known
-    return BackboneModel("none", None, PROTEIN, backbone, is_known).template(text, **choices)
+    if known is not None:
+        backbone = lacking(backbone, known)
+    return BackboneModel("none", None, PROTEIN, backbone, slice(0, 4)).template(text, **choices)
+
+
+def lacking(backbone: Backbone, known: np.ndarray) -> Backbone:
+    """Take the oxygen away from all other residues."""
+    coordinates = backbone.coordinates.copy()
+    coordinates[~known, 3] = np.nan
+    return replace(backbone, coordinates=coordinates)
 
 
 def shown(template) -> str:
@@ -230,7 +238,7 @@ def test_bias_moves_odds_by_as_many_nats_at_temperature_one():
 
 
 def test_a_template_of_another_backbone_is_refused():
-    model = models.load("proteinmpnn", device="cpu")
+    model = models.load("proteinmpnn", backbone="1ubi", device="cpu")
     message = refused(model.oracle, on(DIMER))
     assert "must be of backbone '1ubi', which has 76 residues; got one of 16" in message
 

@@ -91,7 +91,8 @@ def discover(
 
     counterprobe discover --family binary-tree --n 200 --trace found.html
 
-    counterprobe discover --model proteinmpnn --checkpoint screen.log --out 1ubi.npz
+    counterprobe discover --model proteinmpnn --backbone 1ubi --checkpoint screen.log --out
+    1ubi.npz
     """
     output.check_writable(json, out, plot)
     reporting.report_to(report, "Which positions depend on each other", json)

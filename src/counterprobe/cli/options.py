@@ -84,9 +84,9 @@ Device = Annotated[
 BackboneFile = Annotated[
     str | None,
     in_model(
-        help="For proteinmpnn and frame2seq: 1ubi, 1ake, or a PDB or mmCIF file; 'infill' takes "
-        "several, with commas.",
-        show_default="1ubi",
+        help="For proteinmpnn and frame2seq: a PDB or mmCIF file, or one of the shipped examples, "
+        "1ubi and 1ake; 'infill' takes several, with commas.",
+        show_default=False,
     ),
 ]
 Chains = Annotated[
@@ -293,7 +293,7 @@ class Text:
 
     def tell_notes(self, model: MaskedModel | None) -> None:
         """Say what is odd about the backbone of a model."""
-        for note in getattr(getattr(model, "backbone", None), "notes", ()):
+        for note in getattr(model, "notes", ()):
             output.complain(f"{self.backbone}: {note}")
 
     def named(self, model: str, order: str | None = None) -> dict[str, Any]:

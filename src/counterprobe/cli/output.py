@@ -32,6 +32,7 @@ from counterprobe.errors import (
     Infeasible,
     InfeasibleWarning,
     StructureError,
+    UnmodelledWarning,
 )
 from counterprobe.extras import MissingExtra
 from counterprobe.files import check_writable as check_writable
@@ -103,7 +104,8 @@ def command(function: Callable[..., None]) -> Callable[..., None]:
         asked = {name: value for name, value in values.items() if name not in BESIDE}
         changed = [name for name, value in values.items() if value != defaults[name]]
         with _reporting(), warnings.catch_warnings():
-            warnings.simplefilter("ignore", InfeasibleWarning)  # every command says it itself
+            for said_by_commands in (InfeasibleWarning, UnmodelledWarning):
+                warnings.simplefilter("ignore", said_by_commands)
             _say_costs()
             _calls.append(_Call(function.__name__.replace("_", "-"), asked, changed))
             try:

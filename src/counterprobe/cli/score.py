@@ -13,6 +13,7 @@ from counterprobe.cli import options, output
 from counterprobe.infilling.fasta import FastaRecord, read_fasta
 from counterprobe.infilling.scoring import METHODS, ORDERS, Scores
 from counterprobe.infilling.scoring import score as score_sequences
+from counterprobe.infilling.task import as_model
 from counterprobe.infilling.writing import KINDS, Design, DesignFile
 
 __all__ = ["score"]
@@ -88,11 +89,12 @@ def score(
         device=device,
         download=download,
     )
-    loading = text.named(model)["model_options"]
+    loaded = as_model(model, text.named(model)["model_options"])
+    text.tell_notes(loaded)
     written = None if out is None else DesignFile(out, force=force)
     records = _read(files)
     found = score_sequences(
-        model,
+        loaded,
         records,
         method=method,  # type: ignore[arg-type]
         orders=orders,
@@ -100,7 +102,6 @@ def score(
         template_options={
             name: value for name, value in (("design", design), ("fixed", fixed)) if value
         },
-        model_options=loading,
     )
     if written is not None:
         with written:

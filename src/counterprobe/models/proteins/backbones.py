@@ -150,7 +150,11 @@ class Backbone:
     @property
     def is_modelled(self) -> BoolArray:
         """Whether the file has all four atoms of each residue, shape ``(N,)``."""
-        return np.asarray(np.isfinite(self.coordinates).all(axis=(1, 2)))
+        return self.has(slice(0, 4))
+
+    def has(self, atoms: slice) -> BoolArray:
+        """Return whether the file has some of the four atoms of each residue, shape ``(N,)``."""
+        return np.asarray(np.isfinite(self.coordinates[:, atoms]).all(axis=(1, 2)))
 
     @property
     def labels(self) -> tuple[str, ...]:
@@ -192,17 +196,27 @@ class Backbone:
     @property
     def notes(self) -> tuple[str, ...]:
         """What a designer should know: unmodelled residues, breaks, what reading decided."""
+        return self.notes_for(self.is_modelled)
+
+    def notes_for(self, is_known: BoolArray) -> tuple[str, ...]:
+        """Return the notes for a network that knows where these residues are, shape ``(N,)``."""
         labels, notes = self.labels, []
-        unmodelled = np.flatnonzero(~self.is_modelled)
-        if len(unmodelled):
-            named = listed([labels[k] for k in unmodelled])
-            is_one = len(unmodelled) == 1
-            notes.append(f"{named} lack{'s' if is_one else ''} a backbone atom, so unmodelled")
+        unknown = self.lacking(is_known)
+        if unknown is not None:
+            notes.append(unknown)
         breaks = self.breaks
         if len(breaks):
             named = listed([f"between {labels[k]} and {labels[k + 1]}" for k in breaks])
             notes.append(f"a chain is broken {named}")
         return (*notes, *self.remarks)
+
+    def lacking(self, is_known: BoolArray) -> str | None:
+        """Name the residues that a network does not know the place of; None for none."""
+        unknown = np.flatnonzero(~is_known)
+        if not len(unknown):
+            return None
+        named, end = listed([self.labels[k] for k in unknown]), "s" if len(unknown) == 1 else ""
+        return f"{named} lack{end} a backbone atom, so unmodelled: not designed unless named alone"
 
     @property
     def alpha_carbons(self) -> NDArray[np.float64]:
@@ -262,12 +276,17 @@ class Backbone:
     @classmethod
     def named(
         cls,
-        name: str | Path,
+        name: str | Path | None,
         chains: str | Sequence[str] | None = None,
         *,
         fill_gaps: bool = False,
     ) -> Backbone:
         """Return a shipped backbone by its name, or read a file: a structure, or a saved one."""
+        if name is None:
+            raise ValueError(
+                "a backbone must be given: a PDB or mmCIF file, backbone='my.pdb' (--backbone "
+                f"my.pdb), or one of the shipped examples by its name, {' or '.join(SHIPPED)}"
+            )
         if str(name) in SHIPPED or Path(name).suffix == ".npz":
             if chains is not None or fill_gaps:
                 raise ValueError(

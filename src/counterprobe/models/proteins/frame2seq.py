@@ -24,7 +24,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from counterprobe.arrays import BoolArray
 from counterprobe.extras import load_extra
 from counterprobe.models.letters import AMINO_ACIDS, Letters
 from counterprobe.models.proteins.backbones import Backbone
@@ -55,6 +54,8 @@ INSTALL = "pip install --no-deps frame2seq==0.0.8"
 NETWORKS = ("model1", "model2", "model3")
 MASK_ID = 20
 LETTERS = Letters(AMINO_ACIDS, tuple(range(20)), MASK_ID)
+# The atoms that make the frame of a residue: N, CA and C.
+FRAME = slice(0, 3)
 # The beta carbon: its bond, its angle with N, and its dihedral angle behind C.
 BETA_BOND, BETA_ANGLE, BETA_DIHEDRAL = 1.522, 1.927, -2.143
 # Distances of atoms are shown as this many bumps from 0 to 12 angstroms.
@@ -67,7 +68,7 @@ DEVICE_BYTES = 1 << 34
 
 
 def load_frame2seq(
-    backbone: Backbone | str | Path = "1ubi",
+    backbone: Backbone | str | Path | None = None,
     *,
     chains: str | Sequence[str] | None = None,
     fill_gaps: bool = False,
@@ -80,6 +81,7 @@ def load_frame2seq(
     Parameters
     ----------
     backbone : Backbone, or path of a PDB or mmCIF file, or "1ubi" or "1ake"
+        Required; the last two are examples that are shipped.
     chains : str or sequence of str, optional
         Names of the chains to read from a file, such as ``"B,A"``; all by default.
     fill_gaps : bool
@@ -90,7 +92,9 @@ def load_frame2seq(
     tf32 : bool
         Whether a GPU updates pairs of residues with its matrix units, in numbers of ten bits: by
         one kernel where Triton is there. Faster, and less exact
-        (``benchmarks/masked_folding.py`` measures both). It is part of the digest.
+        (``benchmarks/masked_folding.py`` measures both). It is part of the digest: rows so
+        computed are the law, and the row error says how far they move between batches, not how
+        far they are from those of full precision.
     device : optional
         A GPU where there is one, by default.
     """
@@ -125,7 +129,7 @@ class MaskedFolding(BackboneModel):
     network: Frame2Seq
 
     def __init__(self, network: Frame2Seq, backbone: Backbone, name: str = "frame2seq") -> None:
-        super().__init__(name, network, LETTERS, backbone, _has_frame(backbone))
+        super().__init__(name, network, LETTERS, backbone, FRAME)
 
     def oracle(
         self, template: Template | str | None = None, **options: Any
@@ -156,7 +160,7 @@ class Frame2Seq(nn.Module):
         super().__init__()
         self.networks = nn.ModuleList(networks)
         like = next(networks[0].parameters())
-        atoms, is_known = atoms_of(backbone), torch.as_tensor(_has_frame(backbone))
+        atoms, is_known = atoms_of(backbone), torch.as_tensor(backbone.has(FRAME))
         # What rows depend on beside the weights, so that a digest sees it.
         self.register_buffer("atoms", atoms.to(like.device))
         self.register_buffer("is_known", is_known.to(like.device))
@@ -227,11 +231,6 @@ def _fuse(networks: Sequence[Network]) -> bool:
 
 
 # ----- What a backbone says -----------------------------------------------------------------
-
-
-def _has_frame(backbone: Backbone) -> BoolArray:
-    """Whether N, CA and C of each residue are known, shape (N,)."""
-    return np.asarray(np.isfinite(backbone.coordinates[:, :3]).all(axis=(1, 2)))
 
 
 def atoms_of(backbone: Backbone) -> torch.Tensor:

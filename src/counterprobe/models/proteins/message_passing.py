@@ -139,8 +139,10 @@ class Decoder:
     ----------
     fused : FusedLayers or None
         The layers as kernels, on a GPU that Triton compiles for.
+    atoms : slice
+        Which of N, CA, C and O the network reads.
     is_known : ndarray of bool, shape (N,)
-        Whether the backbone has every atom of a residue that the network reads.
+        Whether the backbone has these atoms of a residue.
     """
 
     def __init__(self, network: Any, backbone: Backbone, name: str, *, tf32: bool = True) -> None:
@@ -149,12 +151,10 @@ class Decoder:
         self.backbone = backbone
         self.length = len(backbone)
         self._name = name
-        most = HOST_RESIDUES if self.device.type == "cpu" else DEVICE_RESIDUES
-        self._batch = BatchSize(most)
+        self._batch = BatchSize(HOST_RESIDUES if self.device.type == "cpu" else DEVICE_RESIDUES)
         # Networks of alpha carbons alone have this map, and need no other atom.
-        self._atoms = slice(1, 2) if hasattr(network, "W_v") else slice(0, 4)
-        read = backbone.coordinates[:, self._atoms]
-        self.is_known = np.asarray(np.isfinite(read).all(axis=(1, 2)))
+        self.atoms = slice(1, 2) if hasattr(network, "W_v") else slice(0, 4)
+        self.is_known = backbone.has(self.atoms)
         known = torch.as_tensor(self.is_known, device=self.device, dtype=torch.float32)
         self.mask = None if self.is_known.all() else known[:, None]
         with torch.no_grad():
@@ -177,7 +177,7 @@ class Decoder:
         places, index, chain = (
             torch.as_tensor(part.copy(), device=device)[None]
             for part in (
-                np.nan_to_num(backbone.coordinates[:, self._atoms], nan=0.0),
+                np.nan_to_num(backbone.coordinates[:, self.atoms], nan=0.0),
                 backbone.residue_index,
                 backbone.chain,
             )

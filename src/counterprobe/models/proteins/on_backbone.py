@@ -7,6 +7,7 @@ that are written.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
@@ -16,10 +17,11 @@ from typing import Any, Unpack
 import numpy as np
 
 from counterprobe.arrays import BoolArray, IntArray
+from counterprobe.errors import UnmodelledWarning
 from counterprobe.models.described import Described, letter_facts, network_facts
 from counterprobe.models.letters import Letters
 from counterprobe.models.proteins.antibody_numbering import BREAK
-from counterprobe.models.proteins.backbones import Backbone, listed
+from counterprobe.models.proteins.backbones import ATOMS, Backbone, listed
 from counterprobe.models.residue_names import Names
 from counterprobe.models.residues import Choices, choose
 from counterprobe.models.template import Allowed, Template
@@ -38,18 +40,49 @@ class BackboneModel(Described):
     letters : Letters
         Those of the network.
     backbone : Backbone
+    reads : slice
+        The atoms that the network reads, among N, CA, C and O.
+
+    Attributes
+    ----------
     is_known : ndarray of bool, shape (N,)
-        Whether the network knows where each residue is.
+        Whether the backbone has all of these atoms of each residue.
+
+    Warns
+    -----
+    UnmodelledWarning
+        If some residues lack one: they keep the letters of the file.
     """
 
     def __init__(
-        self, name: str, network: Any, letters: Letters, backbone: Backbone, is_known: BoolArray
+        self, name: str, network: Any, letters: Letters, backbone: Backbone, reads: slice
     ) -> None:
         self.name = f"{name} {backbone.name}"
         self.network = network
         self.letters = letters
         self.backbone = backbone
-        self.is_known = is_known
+        self.is_known: BoolArray = backbone.has(reads)
+        if not self.is_known.any():
+            lacking = [
+                f"{(~backbone.has(slice(k, k + 1))).sum()} lack {ATOMS[k]}"
+                for k in range(*reads.indices(len(ATOMS)))
+            ]
+            raise ValueError(
+                f"backbone {backbone.name!r} has no residue that can be designed: {name} reads "
+                f"{', '.join(ATOMS[reads])} of a residue, and of {len(backbone)} residues "
+                f"{', '.join(lacking)}; give a file with whole backbones, or take the weights "
+                "ca_v_48_020 of proteinmpnn, which read alpha carbons alone"
+            )
+        lacking_atoms = backbone.lacking(self.is_known)
+        if lacking_atoms is not None:
+            warnings.warn(
+                f"backbone {backbone.name!r}: {lacking_atoms}", UnmodelledWarning, stacklevel=2
+            )
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What a designer should know of the backbone."""
+        return self.backbone.notes_for(self.is_known)
 
     def facts(self) -> list[str]:
         """Return what it draws, for which backbone, and how large its network is."""
@@ -98,9 +131,9 @@ class BackboneModel(Described):
         spell = partial(_spell, letters, (0, *breaks.tolist(), len(backbone)))
         known = spell(template.fill(template.given)[0])
         names = Names(backbone.codes, backbone.chain_ids, backbone.chain - 1, known)
-        is_open = self.is_known if text is None else None
         template = replace(template, spell=spell, coordinates=backbone.alpha_carbons)
-        return choose(template, names, is_open=is_open, **choices)
+        has_text = text is not None
+        return choose(template, names, is_open=self.is_known, has_text=has_text, **choices)
 
     def read(self, template: Template | str | None) -> Template:
         """Return the template of a text; refuse one that was read on another backbone."""

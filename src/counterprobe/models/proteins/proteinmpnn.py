@@ -79,7 +79,7 @@ MEASURED_ROWS, MARGIN = 1000, 3.0
 
 
 def load_proteinmpnn(
-    backbone: Backbone | str | Path = "1ubi",
+    backbone: Backbone | str | Path | None = None,
     *,
     chains: str | Sequence[str] | None = None,
     fill_gaps: bool = False,
@@ -92,6 +92,7 @@ def load_proteinmpnn(
     Parameters
     ----------
     backbone : Backbone, or path of a PDB or mmCIF file, or "1ubi" or "1ake"
+        Required; the last two are examples that are shipped.
     chains : str or sequence of str, optional
         Names of the chains to read from a file, such as ``"B,A"``; all by default.
     fill_gaps : bool
@@ -170,7 +171,7 @@ class InverseFolding(BackboneModel):
         tf32: bool = True,
     ) -> None:
         self.decoder = Decoder(network, backbone, f"{name} {backbone.name}", tf32=tf32)
-        super().__init__(name, network, LETTERS, backbone, self.decoder.is_known)
+        super().__init__(name, network, LETTERS, backbone, self.decoder.atoms)
 
     def exact(self) -> InverseFolding:
         """Return the same model, with products of full precision and layers of plain tensors."""
