@@ -32,7 +32,7 @@ class Worker(Protocol):
         ...
 
     def send(self, task: Any) -> None:
-        """Worker over a task; the outcome of the one before was received."""
+        """Send it a task, once the outcome of the one before was received."""
         ...
 
     def receive(self) -> Outcome:

@@ -74,7 +74,8 @@ class WorkerPool(Closing):
     make : callable
         Makes the job, in each worker; for engines other than this process it must be picklable.
     welcome : callable, optional
-        Given the declared of each job that was made; a worker it returns False for is sent away.
+        Called with what each new job declares about itself, its attribute ``declared``; a worker
+        for whose job it returns False is closed.
     on_loss : callable, optional
         Told why, whenever a worker is lost.
 

@@ -169,7 +169,7 @@ class ShardedOracle(Closing, Oracle):
         return self._declared[0].digest
 
     def ask(self, query: Query) -> Reply:
-        """Worker a query to the replicas; the reply is waited for when its rows are looked at."""
+        """Send a query to the replicas; the reply is waited for when its rows are looked at."""
         info = self._declared[0].info
         if info.depends_on_order and query.ranks is not None and (query.states != MASK).any():
             raise OracleError(

@@ -142,7 +142,7 @@ def _places(now: Round) -> Places:
 
 
 def _one_by_one(now: Round) -> list[Places]:
-    """Return a round as many, each with one position of every batch that has so many."""
+    """Split a round: the k-th part has the k-th position of every batch that has one."""
     found = []
     for k in range(max(now.sizes, default=0)):
         active = np.flatnonzero(now.sizes > k)

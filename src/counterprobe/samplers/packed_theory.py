@@ -150,7 +150,7 @@ class PackedTheory(Sampler):
         return screen_cost(setup.screen)
 
     def unmask(self, run: Unmasking, decisions: Decisions) -> object:
-        """Run the box with the paper's formulas."""
+        """Run the packed sampler with the paper's formulas."""
         setup = self.setup(run.length, run.vocab_size, run.row_radii)
         filler, selector = filler_named(self.filler), row_selector(self.selector)
         return run_packed(run, decisions, setup, filler=filler, selector=selector)
