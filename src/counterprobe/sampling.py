@@ -145,7 +145,7 @@ def sample(
     contexts = as_contexts(given, oracle.info.length, oracle.info.vocab_size, count)
     rule = as_sampler(sampler, settings).drawing(contexts, temperature)
     if orders is None:
-        orders = default_orders(structure)
+        orders = default_orders(structure, rule)
     call = _Call(
         oracle=oracle,
         rule=rule,

@@ -6,6 +6,13 @@ shifts the next. Commit noise is one uniform for each (commit seed, sequence, po
 same noise at every budget, batch split and worker count, which is also how random-budget curves
 are coupled. From one decision seed and one history, decisions are the same whatever the commit
 draws were.
+
+Inputs, such as the texts of one ``infill`` or the prompts of one ``generate``, each draw with a
+commit seed of their own (:meth:`Streams.of_input`): it follows from the ids and masks of the input
+and from how many equal inputs came before it. So different inputs draw independently, and what an
+input draws depends neither on the inputs beside it nor on their order. Decisions are shared by all
+inputs of a seed: given the decisions, their tokens are independent. ``sample`` draws from one law
+and keys by sequence alone, whatever context it is given.
 """
 
 from __future__ import annotations
@@ -31,10 +38,11 @@ __all__ = [
 ]
 
 # Raised whenever a fixed seed would draw different values than before.
-STREAMS_VERSION = 1
+STREAMS_VERSION = 2
 
 _COMMIT = "commit"
 _FRESH = "decision seed of a sequence"
+_INPUT = "commit seed of an input"
 _COMMIT_KEY = zlib.crc32(_COMMIT.encode())
 # What the commit noise of a sequence has beside its uniforms, whose keys are shorter.
 _RACES, _BRANCHES = 1, 2
@@ -146,6 +154,20 @@ class Streams:
         """Return the streams of one of many sequences that decide independently of each other."""
         source = keyed_generator(self.decision_seed, _FRESH, sequence)
         return Streams(int(source.integers(2**63)), self.commit_seed)
+
+    def of_input(self, digest: bytes, occurrence: int = 0) -> Streams:
+        """Return the streams of one input: its own commit seed, the decisions of all inputs.
+
+        Parameters
+        ----------
+        digest : bytes
+            Of the ids and masks of the input; 16 bytes.
+        occurrence : int
+            How many equal inputs came before it.
+        """
+        words = np.frombuffer(digest, dtype="<u4")
+        source = keyed_generator(self.commit_seed, _INPUT, *words, occurrence)
+        return Streams(self.decision_seed, int(source.integers(2**63)))
 
     @property
     def decisions(self) -> Decisions:

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 
+from counterprobe.arrays import StateArray
 from counterprobe.cli.options import Text, read_records
 from counterprobe.engines import AnyEngine
-from counterprobe.infilling.task import Task, as_model
+from counterprobe.infilling.task import Task, as_model, input_digest
 from counterprobe.infilling.writing import DesignFile
-from counterprobe.models import MaskedModel
+from counterprobe.models import MaskedModel, Template
 
 __all__ = ["Input", "Tasks", "inputs_of"]
 
@@ -82,6 +84,7 @@ class Tasks:
     wanted: int | None
     _loaded: MaskedModel | None = None
     _backbone: str | None = None
+    _seen: Counter[bytes] = field(default_factory=Counter)
 
     def of(self, name: str | None, text: Text) -> tuple[str, Task] | None:
         """Return what designs of an input are called, and its task; None if all are there."""
@@ -91,6 +94,7 @@ class Tasks:
             return None
         task = text.task(self.model, self.engine, order=self.order, like=self._loaded)
         self._loaded = task.model
+        task = replace(task, occurrence=self._count(task.given, task.template))
         called, file, template = _called(name, task.model), self.file, task.template
         if file is not None:
             file.check_input(called, task.oracle.info.name, template)
@@ -117,7 +121,14 @@ class Tasks:
         in_order = self.order == "commit" and not template.is_complete
         maker = f"{loaded.name}, commit order" if in_order else loaded.name
         self.file.check_input(called, maker, template)
+        self._count(template.given, template)
         return True
+
+    def _count(self, given: StateArray, template: Template | None) -> int:
+        """Return how many equal inputs came before one, drawn or not."""
+        digest = input_digest(given, template)
+        self._seen[digest] += 1
+        return self._seen[digest] - 1
 
 
 def _called(name: str | None, model: MaskedModel | None) -> str:

@@ -98,6 +98,8 @@ def infill(
     count : int
         Number of sequences.
     seed : int or Streams
+        Every input draws with commit noise of its own (``Streams.of_input``), so that what it
+        draws depends on no other input.
     structure : Structure or SoftStructure, optional
         Found before with this model and backbone: for this very text, or for another, such as
         everything masked. The model is asked a few probes again first. Where the text was
@@ -198,14 +200,15 @@ def infill(
         **terms,
     )
     with task.oracle.running(lambda: record().terms):
+        streams = task.streams(seed)
         used = Adopted(rule)
         # A finished text has no use for a structure.
         if structure is not None and (task.given == MASK).any():
-            streams = seed if isinstance(seed, Streams) else Streams.from_seed(seed)
             used = adopt(task, structure, rule, count=count, streams=streams, at_once=at_once)
         with recorder_for(trace, task, trace_bytes, trace_command, count, used.beside) as recorder:
             how: dict[str, Any] = {
                 **terms,
+                "seed": streams,
                 "log_probs": True,
                 "on_step": _spelled(callback_on_step_end, task),
                 "on_finished": _told(on_finished, task, used.choice, likelihood_orders),

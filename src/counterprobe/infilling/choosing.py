@@ -57,7 +57,7 @@ def draw_chosen(
     rule: Auto,
     count: int,
     *,
-    seed: int | Streams,
+    seed: Streams,
     progress: bool | Tell = True,
     listener: Listener | None = None,
     listen_to: int = 0,
@@ -76,7 +76,6 @@ def draw_chosen(
     """
     if rule.distances is None and task.distances is not None:
         rule = replace(rule, distances=task.distances)
-    streams = seed if isinstance(seed, Streams) else Streams.from_seed(seed)
     masked = int((task.given == MASK).sum())
     with told(progress, rule.name) as tell:
         account = _Account(masked, count, tell)
@@ -88,7 +87,7 @@ def draw_chosen(
                 task.oracle,
                 what,
                 number,
-                seed=streams,
+                seed=seed,
                 given=task.given,
                 temperature=task.temperature,
                 progress=account.tell,
@@ -100,7 +99,7 @@ def draw_chosen(
             account.add(drawn)
             return drawn
 
-        return _drawn(task, rule, streams, account, draw)
+        return _drawn(task, rule, seed, account, draw)
 
 
 def _drawn(

@@ -14,10 +14,12 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from counterprobe.arrays import FloatArray, IntArray, StateArray
+from counterprobe.digests import digest_of
 from counterprobe.models import MaskedModel, Template, load
 from counterprobe.models.template import Allowed
 from counterprobe.oracles import Oracle, OracleInfo, Query, Reply, as_oracle
 from counterprobe.states import MASK, all_masked, as_states
+from counterprobe.streams import Streams
 from counterprobe.trace import About, Recorder
 
 __all__ = [
@@ -45,6 +47,8 @@ class Task:
     native : tuple of str, optional
         The letter of every residue, tied ones apart, before any was to be designed: that of the
         structure file or of the text; empty where it is unknown.
+    occurrence : int
+        How many equal inputs came before it in one call; each draws with noise of its own.
     """
 
     oracle: Oracle
@@ -54,6 +58,7 @@ class Task:
     temperature: float
     model: MaskedModel | None = None
     native: tuple[str, ...] | None = None
+    occurrence: int = 0
 
     @property
     def probed(self) -> Oracle:
@@ -100,9 +105,31 @@ class Task:
             return np.arange(count)
         return np.unique(self.template.tied, return_index=True)[1]
 
+    def streams(self, seed: int | Streams) -> Streams:
+        """Return the streams that designs of this input are drawn with."""
+        streams = seed if isinstance(seed, Streams) else Streams.from_seed(seed)
+        return streams.of_input(input_digest(self.given, self.template), self.occurrence)
+
     def texts(self, states: StateArray) -> tuple[str, ...] | None:
         """Spell states, masks included; None where nothing can spell."""
         return None if self.template is None else tuple(self.template.texts(states))
+
+
+def input_digest(given: StateArray, template: Template | None) -> bytes:
+    """Return what tells one input from others: its ids with their masks, and its backbone.
+
+    Parameters
+    ----------
+    given : ndarray of int, shape (N,)
+        Tokens, ``MASK`` where something is to be filled in.
+    template : Template, optional
+        What stands around them.
+    """
+    if template is None:
+        return digest_of(given.astype("<i8"))
+    places = template.coordinates
+    ids = template.fill(given).astype("<i8")
+    return digest_of(ids, None if places is None else places.astype("<f4"))
 
 
 class _Unasked(Oracle):

@@ -75,6 +75,8 @@ def infill_record(
     }
     if in_turn or (count > 1 and info.recheck):
         more["traced"] = trace_sequence is not None
+    if task.occurrence:
+        more["occurrence"] = task.occurrence
     if is_waited_for and count > at_once:
         more["portions"] = True
     if trace_sequence:

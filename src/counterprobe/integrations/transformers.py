@@ -125,7 +125,8 @@ def generate(
     model : PreTrainedModel
         A masked or diffusion language model in evaluation mode.
     input_ids : LongTensor, shape (B, L)
-        Prompts with masks; equal ones that follow each other are drawn together, and differ.
+        Prompts with masks. Each draws with noise of its own, whatever stands beside it; equal
+        ones are drawn together, as the sequences of one prompt.
     logits_processor, stopping_criteria
         Must be empty: they are written for texts that grow at their end.
     generation_config : GenerationConfig, optional
@@ -202,14 +203,14 @@ def generate(
     compares = structure is not None or isinstance(rule, Auto) or not reads_rows_alone(rule)
     options = {} if compares else {"row_error": 0.0}
     batches = []
-    for ids, count in prompts.groups:
+    for ids, rows in prompts.groups:
         batches.append(
             infill(
                 known,
                 ids,
                 sampler=None if structure is not None else rule,
                 structure=structure,
-                count=count,
+                count=len(rows),
                 seed=seed,
                 allowed=allowed,
                 temperature=asked.temperature,
@@ -281,7 +282,7 @@ def write_folder(path: str | Path) -> Path:
 
 @dataclass(frozen=True, slots=True)
 class _Prompts:
-    """Prompts without their padding, equal neighbours together.
+    """Prompts without their padding, equal ones together.
 
     Attributes
     ----------
@@ -289,13 +290,13 @@ class _Prompts:
         Padding and new masks included.
     real : list of ndarray of bool
         What is no padding, one a prompt.
-    groups : list of (ndarray of int, int)
-        Different prompts, and how often each stands there in a row.
+    groups : list of (ndarray of int, list of int)
+        Different prompts, by where they stand first, and the rows of each.
     """
 
     ids: IntArray
     real: list[Any]
-    groups: list[tuple[IntArray, int]]
+    groups: list[tuple[IntArray, list[int]]]
 
     @classmethod
     def of(
@@ -320,7 +321,7 @@ class _Prompts:
             ids = np.concatenate([ids, more], axis=1)
             real = np.concatenate([real, np.ones(more.shape, dtype=bool)], axis=1)
         ids, real = np.repeat(ids, times, axis=0), np.repeat(real, times, axis=0)
-        groups: list[tuple[IntArray, int]] = []
+        groups: dict[bytes, tuple[IntArray, list[int]]] = {}
         for k, (row, kept) in enumerate(zip(ids, real, strict=True)):
             inside = np.flatnonzero(kept)
             if len(inside) == 0 or not kept[inside[0] : inside[-1] + 1].all():
@@ -333,25 +334,20 @@ class _Prompts:
                     f"input_ids must hold masks (id {known.mask_id}) in every row, got none in "
                     f"row {k}; max_new_tokens=64 appends as many"
                 )
-            if groups and np.array_equal(groups[-1][0], prompt):
-                groups[-1] = (prompt, groups[-1][1] + 1)
-            else:
-                groups.append((prompt, 1))
-        return cls(ids, list(real), groups)
+            groups.setdefault(prompt.tobytes(), (prompt, []))[1].append(k)
+        return cls(ids, list(real), [*groups.values()])
 
     def filled(
         self, batches: list[SampleBatch], known: LanguageModel, device: Any
     ) -> torch.Tensor:
         """Return the ids with everything drawn in its place."""
         out = self.ids.copy()
-        k = 0
-        for (prompt, _), batch in zip(self.groups, batches, strict=True):
+        for (prompt, rows), batch in zip(self.groups, batches, strict=True):
             template = known.template(prompt)
             if any(result.stop is StopReason.INFEASIBLE for result in batch.results):
                 raise ValueError(f"nothing was drawn: {batch.results[0].reason}")
-            for ids in template.fill(batch.sequences):
+            for k, ids in zip(rows, template.fill(batch.sequences), strict=True):
                 out[k, self.real[k]] = ids
-                k += 1
         return torch.as_tensor(out, device=device)
 
 

@@ -219,9 +219,7 @@ def structure_settings(structure: Structure | SoftStructure) -> list[str]:
     return [] if isinstance(structure, Structure) else list(PLAN_SETTINGS)
 
 
-def default_orders(
-    structure: Structure | SoftStructure | None, rule: Sampler | None = None
-) -> Orders | int:
+def default_orders(structure: Structure | SoftStructure | None, rule: Sampler) -> Orders | int:
     """Return who shares decisions where nobody says.
 
     Plans of a soft structure are searched anew for each of so many groups, so that what one plan
