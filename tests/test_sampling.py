@@ -16,6 +16,7 @@ import pytest
 import counterprobe as cp
 from counterprobe.oracles import Reply
 from counterprobe.samplers import SAMPLERS, Sampler
+from counterprobe.samplers.registry import as_sampler, default_orders
 from counterprobe.targets import forests
 
 MASK = cp.MASK
@@ -79,7 +80,7 @@ def assert_as_alone(result: cp.SampleResult, expected: cp.SampleResult) -> None:
 def check_five(law, rule: Sampler, counted, **options: Any) -> cp.SampleBatch:
     """Five sequences equal the runs alone, in as many calls as the longest of them makes."""
     oracle = counted(law.oracle())
-    batch = draw(oracle, rule, 5, **options)
+    batch = draw(oracle, rule, 5, orders="shared", **options)
     calls = []
     for k, result in enumerate(batch.results):
         single = counted(law.oracle())
@@ -91,7 +92,7 @@ def check_five(law, rule: Sampler, counted, **options: Any) -> cp.SampleBatch:
     assert batch.ledger.depth == max(ledger.depth for ledger in batch.ledgers)
     assert batch.ledger.total <= sum(ledger.total for ledger in batch.ledgers)
     # The oracle's session, where it has one, changes nothing.
-    plain = draw(law.oracle(), rule, 5, **options)
+    plain = draw(law.oracle(), rule, 5, orders="shared", **options)
     assert plain.sequences.tolist() == batch.sequences.tolist()
     assert plain.ledger == batch.ledger
     return batch
@@ -183,6 +184,41 @@ def test_fresh_orders_differ_and_share_nothing(law, counted):
     screens = draw(oracle, "compressed", 3, orders="fresh")
     assert screens.ledger.preprocessing == 3
     assert screens.ledger.total == oracle.states == sum(one.total for one in screens.ledgers)
+
+
+@pytest.mark.parametrize("rule", ["auto", cp.samplers.Auto(0.5)])
+@pytest.mark.parametrize("count", [1, 9])
+def test_auto_begins_elsewhere_in_every_sequence(rule, count):
+    law = cp.families.path(40, target_seed=1)
+    drawn, fresh = (
+        draw(law.oracle(), rule, count, **orders) for orders in ({}, {"orders": "fresh"})
+    )
+    assert len({result.streams.decision_seed for result in drawn.results}) == count
+    begun = {int(np.argmin(result.round_of_position)) for result in drawn.results}
+    assert len(begun) > 1 or count == 1
+    assert drawn.sequences.tolist() == fresh.sequences.tolist()
+    shared = draw(law.oracle(), rule, count, orders="shared")
+    assert len({int(np.argmin(result.round_of_position)) for result in shared.results}) == 1
+
+
+def test_who_shares_decisions_by_default(law):
+    path = cp.families.path(12, target_seed=1)
+    exact, soft = (cp.discover(path.oracle(), mode=mode) for mode in ("exact", "soft"))
+    auto = cp.samplers.Auto()
+    for name in set(SAMPLERS) - {"auto"}:
+        assert default_orders(None, SAMPLERS[name]()) == "shared"
+    assert default_orders(None, auto) == "fresh"
+    assert default_orders(exact, as_sampler(exact)) == "shared"
+    assert default_orders(soft, as_sampler(soft)) == 16
+    # Whoever draws many sequences without being told goes by that.
+    for what, own in ((None, 5), (exact, 1), (soft, 5)):
+        asked = {} if what is None else {"structure": what}
+        by_infill = cp.infill(path.oracle(), count=5, progress=False, **asked)
+        by_sample = cp.sample(path.oracle(), what or "auto", 5, progress=False)
+        for batch in (by_infill, by_sample):
+            assert len({one.streams.decision_seed for one in batch.results}) == own
+        rounds = [batch.results[4].round_of_position.tolist() for batch in (by_infill, by_sample)]
+        assert what is None or rounds[0] == rounds[1]
 
 
 def test_stage_k_of_all_sequences_is_one_stage(table_law, counted):

@@ -91,7 +91,7 @@ def test_seeds_are_non_negative_integers(seed):
 
 def test_fixed_seeds_keep_their_values():
     # A change here alters what users draw: raise STREAMS_VERSION and say so in the changelog.
-    assert STREAMS_VERSION == 1
+    assert STREAMS_VERSION == 2
     assert keyed_generator(1, "order", 2).integers(1000, size=4).tolist() == [148, 114, 111, 225]
     uniforms = cp.Streams(1, 2).commit_noise(3, sequence=4).uniforms(np.arange(3), draw=5)
     assert uniforms.round(12).tolist() == [0.310451743824, 0.135740161575, 0.979436377507]
@@ -135,6 +135,15 @@ def test_fixed_seeds_keep_their_exponentials_and_fresh_decisions():
     assert cp.Streams(1, 2).with_fresh_decisions(1) == cp.Streams(5501585685305528746, 2)
     own = cp.Streams(1, 2).commit_noise(40).generator(3)
     assert own.integers(10**6, size=3).tolist() == [169884, 93875, 644281]
+
+
+def test_an_input_has_a_commit_seed_of_its_own_and_the_decisions_of_all():
+    inputs = [(bytes([k] * 16), occurrence) for k in range(3) for occurrence in range(3)]
+    streams = [cp.Streams(1, seed).of_input(*one) for seed in (2, 3) for one in inputs]
+    assert {one.decision_seed for one in streams} == {1}
+    assert len({one.commit_seed for one in streams} | {2, 3}) == 20
+    # A change alters what users draw.
+    assert cp.Streams(1, 2).of_input(bytes(range(16)), 1) == cp.Streams(1, 3888406611868249112)
 
 
 def test_what_is_no_streams_is_refused_with_the_call_that_makes_one():

@@ -14,7 +14,6 @@ from counterprobe.infilling.task import make_task
 from counterprobe.infilling.terms import infill_record, rule_of
 from counterprobe.models import Letters, SequenceModel
 from counterprobe.oracles import Oracle
-from counterprobe.samplers.registry import default_orders
 
 TEXT = "XXBXX"
 OPTIONS: dict[str, Any] = {"seed": 3, "progress": False}
@@ -301,7 +300,6 @@ def test_a_structure_brings_its_sampler_and_groups(soft):
     assert rule_of(None, None, {}).name == "auto"
     assert rule_of("spread", None, {"batches": 3}).settings["batches"] == 3
     assert rule_of(None, soft, {"batches": 3}).name == "planned"
-    assert default_orders(None) == "shared" and default_orders(soft) == 16
     with pytest.raises(ValueError, match="give a sampler or a structure"):
         rule_of("spread", soft, {})
     with pytest.raises(ValueError, match="settings go with a sampler's name"):

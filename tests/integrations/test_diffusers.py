@@ -55,7 +55,7 @@ RULES = [
 
 
 @pytest.mark.parametrize(("sampler", "settings"), RULES)
-def test_every_block_is_what_infill_draws_with_its_seeds(sampler, settings, model):
+def test_every_block_is_what_sample_draws_with_its_seeds(sampler, settings, model):
     scheduler = UnmaskingScheduler(sampler, settings, never_drawn=SPECIAL)
     out, counted = drawn(model, scheduler)
     text = [*PROMPT, *out.sequences[0].tolist()]
@@ -72,7 +72,9 @@ def test_every_block_is_what_infill_draws_with_its_seeds(sampler, settings, mode
             MASK_ID,
         )  # fmt: skip
         oracle = cp.models.TorchOracle(model, template, row_error=0.0)
-        alone = cp.infill(oracle, sampler=sampler, seed=seed, progress=False, **settings)
+        alone = cp.sample(
+            oracle, sampler, seed=seed, given=template.given, progress=False, **settings
+        )
         assert template.fill(alone.sequences)[0].tolist() == text[:stop]
         assert block.ledgers == (alone.ledger,)
     assert sum(block.ledgers[0].total for block in scheduler.blocks) == counted.calls
@@ -112,12 +114,13 @@ def test_many_sequences_differ_and_the_longest_ends_the_block(model):
     assert len({tuple(row) for row in out.sequences.tolist()}) > 1
     (block,) = scheduler.blocks
     assert counted.calls == max(ledger.total for ledger in block.ledgers)
-    # Each is the sequence that infill draws beside the others.
+    # Each is the sequence that is drawn beside the others.
     template = Template.from_ids([*PROMPT, *[MASK_ID] * 5], MASK_ID, block.template.vocabulary)
     oracle = cp.models.TorchOracle(model, template, row_error=0.0)
-    alone = cp.infill(
-        oracle, count=3, seed=block.streams, gamma=2.0, sampler="entropy-bounded", progress=False
-    )
+    alone = cp.sample(
+        oracle, "entropy-bounded", 3, seed=block.streams, given=template.given, gamma=2.0,
+        progress=False,
+    )  # fmt: skip
     assert template.fill(alone.sequences)[:, 3:].tolist() == out.sequences.tolist()
 
 

@@ -94,7 +94,7 @@ def seeds(number, seed=0):
     ("sampler", "settings"),
     [("entropy-bounded", {"gamma": 1.0}), ("maskgit", {"steps": 3}), ("spread", {"batches": 2})],
 )
-def test_blocks_are_what_infill_draws_and_one_forward_ends_them(
+def test_blocks_are_what_sample_draws_and_one_forward_ends_them(
     sampler, settings, wrapped, registered, model
 ):
     told = {"sampler": sampler, "settings": settings, "never_drawn": SPECIAL}
@@ -107,7 +107,9 @@ def test_blocks_are_what_infill_draws_and_one_forward_ends_them(
     for k, block in enumerate(ids.view(2, BLOCK).tolist()):
         template = Template.from_ids(given[k].numpy(), MASK_ID, range(5, 17))
         oracle = cp.models.TorchOracle(model, template, row_error=0.0)
-        alone = cp.infill(oracle, sampler=sampler, seed=seeds(k), progress=False, **settings)
+        alone = cp.sample(
+            oracle, sampler, seed=seeds(k), given=template.given, progress=False, **settings
+        )
         assert template.fill(alone.sequences)[0].tolist() == block
         rounds.append(alone.ledger.total)
     # The forward after the last round writes what attention keeps.

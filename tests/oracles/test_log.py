@@ -447,7 +447,7 @@ def test_what_determines_a_run_is_written_down(table_law, tmp_path):
     assert content["run"].pop("given").startswith("array <i8 (3,) ")
     assert content == {
         "run": {
-            "oracle": table_law.oracle().name, "length": 4, "vocab_size": 3, "streams": 1,
+            "oracle": table_law.oracle().name, "length": 4, "vocab_size": 3, "streams": 2,
             "seed": 3, "oracle_content": table_law.content_digest,
         },
         "facts": {"row_error": table_law.oracle().row_error},
