@@ -2,6 +2,7 @@
 
 import csv
 import json
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -361,6 +362,56 @@ def test_ten_records_are_filled_in_at_once_and_keep_their_names(many, tmp_path):
     assert alone["texts"] == record["inputs"][0]["texts"], "it is what it would be alone"
     again = command_line.invoke("reproduce", written)
     assert again.exit_code == 0, again.stdout
+
+
+@pytest.mark.parametrize("sampler", ["sequential", "auto"])
+def test_a_record_is_drawn_the_same_whatever_stands_beside_it(tmp_path, sampler):
+    letters = {"a": "EVQLXXXXXX", "b": "QVQLXXXXXX", "c": "EVQLXXXXXX", "d": "EVQXXXXXXX"}
+    arguments = (*MODEL, "--sampler", sampler, "--sequence")
+
+    def drawn(names: str, count: int, out: Path | None = None) -> dict[str, str]:
+        fasta = tmp_path / "in.fasta"
+        fasta.write_text("".join(f">{name}\n{letters[name]}\n" for name in names))
+        goes_on = () if out is None else ("--append",)
+        out = out or tmp_path / f"{names}-{count}.fasta"
+        result = invoke(*arguments, f"@{fasta}", "--count", count, "--out", out, *goes_on)
+        assert result.exit_code == 0, result.stderr
+        return {one.name: one.sequence for one in read_fasta(out)}
+
+    whole = drawn("abcd", 3)
+    assert len(whole) == 12 and len(set(whole.values())) == 12
+    assert drawn("bdac", 3) == whole, "a and c are equal and keep their order"
+    for name in "abd":
+        few = drawn(name, 2)
+        assert few == {key: whole[key] for key in few}
+        assert len(few) == 2
+    # In parts: an input that has all its designs still counts for those that are equal to it.
+    out = tmp_path / "parts.fasta"
+    drawn("a", 3, out)
+    drawn("ab", 1, out)
+    drawn("abcd", 3, out)
+    assert drawn("abcd", 3, out) == whole
+
+
+@pytest.mark.slow
+def test_conformations_of_one_length_are_designed_apart(tmp_path):
+    part = SHIPPED.part(range(30), "one")
+    moved = replace(part, name="other", coordinates=part.coordinates * 1.01)
+    files = [pdb_of(one, tmp_path) for one in (part, moved)]
+    out = tmp_path / "designs.csv"
+    arguments = ("--model", "proteinmpnn", "--device", "cpu", "--temperature", "4")
+    arguments += ("--sampler", "one-batch", "--out", out, "--force")
+
+    def drawn(*backbones: Path) -> dict[str, str]:
+        result = invoke(*arguments, "--backbone", ",".join(map(str, backbones)))
+        assert result.exit_code == 0, result.stderr
+        rows = csv.DictReader(out.read_text().splitlines())
+        return {row["name"]: row["sequence"] for row in rows}
+
+    both = drawn(*files)
+    assert drawn(*files[::-1]) == both
+    one, other = both.values()
+    assert sum(a == b for a, b in zip(one, other, strict=True)) < 15
 
 
 def test_a_wrong_record_is_named_before_anything_is_drawn(many, tmp_path):

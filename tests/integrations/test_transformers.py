@@ -124,6 +124,30 @@ def test_sequences_that_are_returned_together_differ_and_prompts_keep_their_padd
     assert (out.sequences[4:, :3] == tokenizer.pad_token_id).all()
 
 
+@pytest.mark.parametrize("sampler", ["sequential", "entropy-bounded", "auto"])
+def test_a_prompt_is_drawn_the_same_whatever_stands_beside_it(model, tokenizer, sampler):
+    texts = {
+        "A": "paris [MASK] the [MASK] [MASK] [MASK] .",
+        "B": "a cat [MASK] [MASK] [MASK] [MASK] [MASK]",
+        "C": "[MASK] cat [MASK] [MASK] [MASK] [MASK] [MASK]",
+    }
+
+    def rows(names, times=1):
+        prompts = torch.tensor([tokenizer.encode(texts[name]) for name in names])
+        out = drawn(model, prompts, tokenizer, sampler=sampler, num_return_sequences=times, seed=4)
+        assert out.sequences.shape == (len(names) * times, prompts.shape[1])
+        return [tuple(row) for row in out.sequences.tolist()]
+
+    first, b, second, c = rows("ABAC")
+    assert first != second, "equal prompts differ, neighbours or not"
+    assert rows("CAAB") == [c, first, second, b]
+    assert rows("A") == [first] and rows("B") == [b] and rows("C") == [c]
+    assert rows("A", times=2) == [first, second]
+    assert rows("AB", times=2)[2] == b
+    twice = rows("ABA", times=2)
+    assert twice[:2] == [first, second] and len({*twice[:2], *twice[4:]}) > 2
+
+
 def test_a_diffusion_model_fills_in_new_tokens_after_a_prompt():
     model, tokenizer = generating_llada(seed=5)
     prompt = torch.tensor([tokenizer.encode("paris is the")])
