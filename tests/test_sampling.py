@@ -201,7 +201,7 @@ def test_auto_begins_elsewhere_in_every_sequence(rule, count):
     assert len({int(np.argmin(result.round_of_position)) for result in shared.results}) == 1
 
 
-def test_who_shares_decisions_by_default(law):
+def test_who_shares_decisions_by_default():
     path = cp.families.path(12, target_seed=1)
     exact, soft = (cp.discover(path.oracle(), mode=mode) for mode in ("exact", "soft"))
     auto = cp.samplers.Auto()

@@ -12,6 +12,7 @@ from scipy.stats import binom
 import counterprobe as cp
 from counterprobe.infilling.task import input_digest, make_task
 from counterprobe.models import SequenceModel, Template
+from counterprobe.samplers.registry import build_sampler
 
 LENGTH, PAIRS = 16, 40
 RULES: dict[str, dict[str, Any]] = {
@@ -76,6 +77,10 @@ def test_the_first_sequences_of_an_input_do_not_depend_on_how_many_are_drawn(
     again = cp.infill(independent.oracle().retrying(2), given, count=7, at_once=2, **options)
     assert np.array_equal(many.sequences, again.sequences)
     assert len({row.tobytes() for row in many.sequences}) > 1
+    result = many.results[4]
+    rule = build_sampler(name, RULES[name])
+    run = cp.Unmasking(independent.oracle(), given=result.given, sequence=result.sequence)
+    assert rule(run, result.streams).tokens.tolist() == many.sequences[4].tolist()
 
 
 def test_equal_inputs_of_one_call_draw_apart_with_the_same_decisions(

@@ -6,7 +6,8 @@ block and says what to fill in. So every rule that reads rows fits, and every pl
 would ask the model about other states are refused when the scheduler is made.
 
 Each block is a run of its own with seeds drawn from the pipeline's ``generator``: the text is the
-one that ``infill`` draws with those seeds, the same rule and that block masked.
+one that ``sample`` draws with those seeds, the same rule and that block masked, and row k of a
+batch is sequence k. A scheduler sees no prompts, so that noise depends on seeds and rows alone.
 """
 
 from __future__ import annotations

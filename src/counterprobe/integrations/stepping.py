@@ -3,7 +3,7 @@
 A pipeline or a server calls the model itself and asks, with the logits of what is there now, what
 to fill in next. A :class:`Stepping` holds one run and its rule between such calls; the run's
 oracle answers with the rows that it was handed. So the rule, the draws and the ledger are those
-of ``infill``, and every forward is charged once. What a rule would probe nobody computes: rules
+of ``sample``, and every forward is charged once. What a rule would probe nobody computes: rules
 that read rows, and plans, are all that can be fed so.
 """
 
