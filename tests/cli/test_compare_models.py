@@ -44,9 +44,7 @@ def test_every_sampler_is_drawn_and_measured_as_by_hand(content, task):
         (cp.samplers.Sequential("random"), cp.samplers.RandomBalanced(2)),
         strict=True,
     ):
-        batch = cp.sample(
-            oracle, sampler, 4, seed=5, given=template.given, orders="fresh", progress=False
-        )
+        batch = cp.infill(oracle, sampler=sampler, count=4, seed=5, orders="fresh", progress=False)
         assert entry["texts"] == template.texts(batch.sequences)
         assert entry["evaluations"] == batch.ledger.total / 4
         assert entry["tokens_per_forward"] == batch.tokens_per_forward
