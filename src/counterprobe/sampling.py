@@ -92,8 +92,7 @@ def sample(
     count : int
         Number of sequences.
     seed : int or Streams
-        Sets decision and commit seeds. Sequence k has the same commit noise whatever is given;
-        ``infill`` derives that of each input from it.
+        Sets decision and commit seeds; the noise of a sequence is the same whatever is given.
     given : array_like of int, shape (N,) or (count, N), optional
         Context, ``MASK`` elsewhere: for all, or one per sequence, which may mask other positions.
         By default that of a structure, or none; a soft one refuses any other (see ``infill``).

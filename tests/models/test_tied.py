@@ -6,6 +6,7 @@ import torch
 
 import counterprobe as cp
 from counterprobe import MASK, models, testing
+from counterprobe.infilling.task import make_task
 from counterprobe.models import Backbone
 from counterprobe.models.tied import TiedOracle
 from counterprobe.oracles import Query, Readouts
@@ -203,14 +204,23 @@ def test_copies_that_are_far_apart_are_the_monomer(far):
     """Their logits are alike, so that the mean is nobody else's; seeds and all."""
     one = models.load("proteinmpnn", backbone=PIECE, device="cpu")
     for order in ("index", "commit"):
-        options = {"count": 2, "seed": 3, "progress": False, "oracle_options": {"order": order}}
-        single = cp.infill(one, sampler="spread", batches=5, **options)
-        template = far.template(symmetric="B,A")
-        double = cp.infill(far, template, sampler="spread", batches=5, **options)
-        assert double.texts == tuple(f"{text}/{text}" for text in single.texts)
+        tasks = [
+            make_task(model, template, oracle_options={"order": order})
+            for model, template in ((one, None), (far, far.template(symmetric="B,A")))
+        ]
+        drawn = [
+            cp.sample(
+                task.oracle, "spread", 2, seed=3, given=task.given, batches=5, log_probs=True,
+                progress=False,
+            )
+            for task in tasks
+        ]  # fmt: skip
+        single, double = drawn
+        texts = [task.texts(batch.sequences) for task, batch in zip(tasks, drawn, strict=True)]
+        assert texts[1] == tuple(f"{text}/{text}" for text in texts[0])
         np.testing.assert_allclose(double.log_probs, single.log_probs, atol=1e-3)
         assert double.ledger == single.ledger
-        assert double.measuring == single.measuring
+        assert tasks[1].num_measured == tasks[0].num_measured
 
 
 # ----- To a sampler, one position -----------------------------------------------------------

@@ -149,7 +149,8 @@ def test_the_pages_example_is_a_study():
 def test_a_committed_run_can_be_repeated(studies, name):
     runs = evaluations(studies[name])
     row = min(runs, key=lambda row: (row["rows_read"], row["draw"], row["stream"]))
-    assert json.loads(row["versions"])["streams"] == str(STREAMS_VERSION)
+    # Version 2 changed what inputs draw, and no run on a law.
+    assert 1 <= int(json.loads(row["versions"])["streams"]) <= STREAMS_VERSION
     key = run_key(row["family"], row["length"], row["draw"], row["stream"], row["method"],
                   json.loads(row["settings"]), row["kl_draws"])  # fmt: skip
     result, _ = do_work(key)

@@ -66,7 +66,7 @@ STORED = (
 )
 KEY = (
     '{"draw":7,"family":"path","kl_draws":16,"kl_seed":0,"length":24,"sampler":"sequential",'
-    '"settings":{"order":"index"},"stream":9,"streams_version":1,"tuning":0,"work":"run"}'
+    '"settings":{"order":"index"},"stream":9,"streams_version":2,"tuning":0,"work":"run"}'
 )
 
 
