@@ -131,7 +131,7 @@ def gathered(draw: np.random.Generator, seen: Counter[str]) -> None:
     count = int(draw.integers(2, 5))
     batch = cp.sample(
         oracle, case.sampler, count, seed=case.streams, given=case.given, progress=False,
-        at_once=int(draw.integers(1, count + 1)),
+        orders="shared", at_once=int(draw.integers(1, count + 1)),
     )  # fmt: skip
     require(batch.ledger.total == oracle.states,
             f"charged {batch.ledger.total}, answered {oracle.states}")  # fmt: skip
