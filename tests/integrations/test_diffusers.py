@@ -173,13 +173,15 @@ def test_what_a_rule_would_not_do_is_refused(options, said, model):
 
 
 @pytest.mark.parametrize("temperature", [0.05, 0.5, 50.0])
-def test_a_temperature_is_that_of_infill(temperature, model):
+def test_a_temperature_is_that_of_sample(temperature, model):
     scheduler = UnmaskingScheduler("sequential", never_drawn=SPECIAL)
     out, _ = drawn(model, scheduler, gen_length=5, temperature=temperature)
     (block,) = scheduler.blocks
     template = Template.from_ids([*PROMPT, *[MASK_ID] * 5], MASK_ID, block.template.vocabulary)
     oracle = cp.models.TorchOracle(model, template, row_error=0.0, temperature=temperature)
-    alone = cp.infill(oracle, seed=block.streams, sampler="sequential", progress=False)
+    alone = cp.sample(
+        oracle, "sequential", seed=block.streams, given=template.given, progress=False
+    )
     assert template.fill(alone.sequences)[:, 3:].tolist() == out.sequences.tolist()
 
 
