@@ -5,11 +5,11 @@
 
 ``attack.py`` draws small laws of every kind; this draws forests alone, which the decoder of
 ``compressed`` should take, up to sizes at which it works in several blocks of positions: tables
-of two to eight classes that are weak, strong, shared by all edges or alike in some choices, rows
-that are nearly settled, hubs, pieces, noise, given context. A structure is *wrong* if a sequence
-drawn by it has a batch KL above 1e-3 nats, or if the edges that it misses between positions that
-it calls resolved hold more information than that. ``generic`` is asked only of laws that keep its
-assumption.
+of two to eight classes that are weak, strong, nearly deterministic, shared by all edges or alike
+in some choices, rows that are nearly settled, hubs, pieces, noise, given context. A structure is
+*wrong* if a sequence drawn by it has a batch KL above 1e-3 nats, or if the edges that it misses
+between positions that it calls resolved hold more information than that. ``generic`` is asked
+only of laws that keep its assumption.
 
 A structure may be wrong with a chance of ``failure_budget``; more wrong laws than that explains
 (binomial, level 1e-3) end with exit code 1, and so does anything that fails.
@@ -62,8 +62,8 @@ SHAPES: dict[str, Callable[[int, Draw], NDArray[np.int64]]] = {
 # One position fewer and more than one and two words, and one and two blocks, of the decoder have.
 SIZES = (WORD, 2 * WORD, BLOCK * WORD, 2 * BLOCK * WORD)
 EDGES_OF_BLOCKS = [n + d for n in SIZES for d in (-1, 0, 1)]
-KINDS = ("sizes", "tiny", "classes", "weak", "strong", "shared", "alike", "settled", "hubs",
-         "pieces", "noise", "given")  # fmt: skip
+KINDS = ("sizes", "tiny", "classes", "weak", "strong", "tied", "shared", "alike", "settled",
+         "hubs", "pieces", "noise", "given")  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -92,6 +92,9 @@ def draw_forest(draw: Draw, kind: str) -> Hard:
         strength = float(10 ** draw.uniform(-5, -0.5))
     elif kind == "strong":
         strength, length = float(draw.uniform(1.5, 4.0)), int(draw.integers(16, 64))
+    elif kind == "tied":
+        length = int(draw.integers(4, 64))
+        shape = "matching" if draw.random() < 0.5 else shape
     elif kind == "settled":
         spread, length = float(draw.uniform(1.0, 4.0)), int(draw.integers(16, 64))
     elif kind == "hubs":
@@ -102,6 +105,8 @@ def draw_forest(draw: Draw, kind: str) -> Hard:
     edges = draw.permutation(length)[edges]  # neighbours stand anywhere
     unary = np.exp(draw.normal(scale=spread, size=(length, classes)))
     pair = np.exp(draw.normal(scale=strength, size=(len(edges), classes, classes)))
+    if kind == "tied":  # neighbours agree: a shown one saturates the row of the other
+        pair *= np.where(np.eye(classes, dtype=bool), 1.0, 10 ** draw.uniform(-12, -2))
     if kind == "shared":
         pair[:] = pair[:1] if len(pair) else 1.0
         if draw.random() < 0.5:  # every position is like every other
@@ -122,7 +127,8 @@ def draw_forest(draw: Draw, kind: str) -> Hard:
     if kind == "given":
         known = draw.random(length) < draw.uniform(0.0, 0.95)
         given[known] = law.sample(1, draw)[0][known]
-    is_generic = kind in ("sizes", "tiny", "classes", "hubs", "pieces", "given")
+    generic = ("sizes", "tiny", "classes", "strong", "tied", "hubs", "pieces", "given")
+    is_generic = kind in generic
     return Hard(kind, law, oracle, given, is_generic)
 
 

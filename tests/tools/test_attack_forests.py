@@ -25,6 +25,21 @@ def test_a_law_is_the_same_again(kind):
     assert kind != "sizes" or hard.law.length in attack_forests.EDGES_OF_BLOCKS
 
 
+@pytest.mark.parametrize("kind", ["strong", "tied"])
+def test_the_generic_assumption_is_asked_of_strong_tables(kind):
+    drawn = [law_of_kind(kind, seed) for seed in range(12)]
+    assert {assume for _, _, assume in drawn} == {"generic", "tested"}
+    assert all(hard.law.pair.min() < 1e-2 for hard, _, _ in drawn)
+
+
+@pytest.mark.parametrize("seed", [0, 9, 16])
+def test_no_edge_of_a_tied_matching_is_missed(seed):
+    hard, streams, assume = law_of_kind("tied", seed)
+    told = attack_forests.attack(hard, streams, assume)
+    assert assume == "generic" and len(hard.law.edges) == hard.law.length // 2
+    assert (told["outcome"] == "refused") or (told["missed"] == 0 and not told["is_wrong"])
+
+
 def test_the_information_of_an_edge_is_that_of_its_joint_law():
     joint = np.array([[0.2, 0.05, 0.1], [0.05, 0.05, 0.3], [0.05, 0.1, 0.1]])
     law = cp.ForestLaw(np.ones((2, 3)), [[0, 1]], joint[None])

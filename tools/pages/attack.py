@@ -45,6 +45,7 @@ OF_FORESTS = {
     "classes": "two to eight classes",
     "weak": "log-tables of strength 1e-5 to 0.3",
     "strong": "of strength 1.5 to 4",
+    "tied": "neighbours agree, up to a weight of 1e-2 to 1e-12 for all else",
     "shared": "one table for all edges, or alike positions, or agreement alone",
     "alike": "some choices act alike",
     "settled": "rows that are nearly settled",

@@ -1,13 +1,17 @@
 """The decoder as a screen: what it certifies, at what cost, and when it hands over."""
 
+from collections.abc import Callable
+
 import numpy as np
 import pytest
 from tests.support.hidden_laws import gated_pair
 
 import counterprobe as cp
 from counterprobe.discovery.compressed import CompressedSettings, Findings, compressed_screen
-from counterprobe.discovery.compressed.findings import ASSUMPTION, GENERIC
-from counterprobe.discovery.compressed.peeling.decoder import blind_chance, needed_reads
+from counterprobe.discovery.compressed.findings import ASSUMPTION, GENERIC, Terms
+from counterprobe.discovery.compressed.peeling import screen as peeling_screen
+from counterprobe.discovery.compressed.peeling.board import READ, UNREAD, Board
+from counterprobe.discovery.compressed.peeling.decoder import Decoder, blind_chance, needed_reads
 from counterprobe.discovery.compressed.peeling.design import MASK_RATE
 from counterprobe.targets import forests
 
@@ -128,6 +132,119 @@ def test_choices_that_act_alike_are_left_to_the_regression_screen() -> None:
     assert findings.decoder == "regression" and "act alike" in findings.handover
     assert findings.assumption == ASSUMPTION
     assert pairs(findings.edges) == pairs(law.edges)
+
+
+# ----- Rows too saturated to read --------------------------------------------------------------
+
+
+def tied_law(shape: str, length: int, classes: int, weight: float, seed: int) -> cp.ForestLaw:
+    """A law whose neighbours agree, up to a weight of everything else."""
+    rng = np.random.default_rng(seed)
+    edges = {
+        "matching": forests.matching,
+        "path": forests.path,
+        "tree": forests.binary_tree,
+        "stars": lambda length: forests.stars(length, 5),
+    }[shape](length)
+    pair = np.exp(rng.normal(scale=0.3, size=(len(edges), classes, classes)))
+    pair *= np.where(np.eye(classes, dtype=bool), 1.0, weight)
+    return cp.ForestLaw(np.exp(rng.normal(scale=0.2, size=(length, classes))), edges, pair)
+
+
+def hides_nothing(law: cp.ForestLaw, oracle: cp.Oracle, assume: str, seed: int) -> bool:
+    """Whether a screen leaves no edge out between positions that it calls resolved."""
+    run = cp.Unmasking(oracle)
+    decisions = cp.Streams.from_seed(seed).decisions
+    findings = compressed_screen(run, decisions, CompressedSettings(assume=assume))
+    missed = pairs(law.edges) - pairs(findings.edges)
+    return not any(findings.is_resolved[list(edge)].all() for edge in missed)
+
+
+@pytest.mark.parametrize("assume", ["generic", "tested"])
+@pytest.mark.parametrize("weight", [1e-3, 1e-5, 1e-8, 1e-12])
+@pytest.mark.parametrize(("length", "classes", "seed"), [(24, 3, 1), (64, 2, 2)])
+def test_a_strongly_tied_matching_is_not_taken_for_independent_positions(
+    length: int, classes: int, seed: int, weight: float, assume: str
+) -> None:
+    # An end is read only while the other is masked: it looks constant however often it is read.
+    law = tied_law("matching", length, classes, weight, seed)
+    assert hides_nothing(law, law.oracle(), assume, seed)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("assume", ["generic", "tested"])
+@pytest.mark.parametrize("shape", ["matching", "path", "tree", "stars"])
+@pytest.mark.parametrize("radius", [0.0, 1e-12, 4e-10])
+def test_strongly_tied_forests_hide_nothing(shape: str, radius: float, assume: str) -> None:
+    for seed, weight in enumerate([1e-3, 1e-5, 1e-7, 1e-9, 1e-12]):
+        law = tied_law(shape, 20 + 6 * seed, 2 + seed % 3, weight, seed)
+        oracle = law.oracle()
+        if radius:
+            oracle = cp.FrozenNoise(oracle, radius=radius, direction="random", seed=seed)
+        assert hides_nothing(law, oracle, assume, seed)
+
+
+@pytest.mark.filterwarnings("ignore::counterprobe.errors.ZeroProbabilityWarning")
+@pytest.mark.parametrize("assume", ["generic", "tested"])
+def test_positions_that_repeat_each_other_exactly_are_not_taken_for_independent(
+    assume: str,
+) -> None:
+    # Rows with exact zeros, also of states that cannot occur.
+    def probabilities(states: np.ndarray) -> np.ndarray:
+        other = states.reshape(len(states), -1, 2)[:, :, ::-1].reshape(states.shape)
+        return np.where((other < 0)[..., None], 1 / 3, np.eye(3)[np.maximum(other, 0)])
+
+    findings, _ = screen(cp.CallableOracle(probabilities, 40, 3, row_error=0.0), assume=assume)
+    assert findings.decoder == "regression" and "too saturated to read" in findings.handover
+    assert not findings.is_resolved.any()
+
+
+def saturating_star() -> cp.ForestLaw:
+    """A hub whose rows are saturated in many probes, by neighbours that are found."""
+    edges = forests.stars(40, 9)
+    pair = np.exp(np.random.default_rng(3).normal(scale=1.0, size=(len(edges), 3, 3)))
+    return cp.ForestLaw(np.ones((40, 3)), edges, pair)
+
+
+def test_saturated_rows_that_the_edges_imply_are_no_reason_to_hand_over(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    decoders = []
+
+    def kept(*args: object) -> Decoder:
+        decoders.append(Decoder(*args))
+        return decoders[-1]
+
+    monkeypatch.setattr(peeling_screen, "Decoder", kept)
+    law = saturating_star()
+    findings, _ = screen(law.oracle(), assume="generic")
+    assert (decoders[0].board.shown == UNREAD).any()
+    assert findings.decoder == "peeling" and pairs(findings.edges) == pairs(law.edges)
+
+
+def turn_saturated(board: Board) -> None:
+    """As saturated as they must be, but at another token."""
+    is_unread = board.shown == UNREAD
+    board.masses[is_unread] = np.roll(board.masses[is_unread], 1, axis=1)
+
+
+def leave_unread(board: Board) -> None:
+    """As implied, but not saturated: nothing else says why it was not read."""
+    board.shown[tuple(np.argwhere(board.shown == READ)[0])] = UNREAD
+
+
+@pytest.mark.parametrize("disturb", [turn_saturated, leave_unread])
+def test_a_row_that_was_not_read_must_be_implied_and_saturated(
+    monkeypatch: pytest.MonkeyPatch, disturb: Callable[[Board], None]
+) -> None:
+    class Disturbed(Decoder):
+        def terms(self, tolerance: float) -> Terms:
+            disturb(self.board)
+            return super().terms(tolerance)
+
+    monkeypatch.setattr(peeling_screen, "Decoder", Disturbed)
+    findings, _ = screen(saturating_star().oracle(), assume="generic")
+    assert findings.decoder == "regression" and "too saturated to read" in findings.handover
 
 
 # ----- Handing over ----------------------------------------------------------------------------

@@ -54,6 +54,14 @@ def blind_chance(num_choices: int, mask_rate: float, *, generic: bool) -> float:
     with positive weights, so it is none of two; it can be one of three or more, and then at
     least two coordinates act otherwise: ``max(m + (1 - m) (K - 2) / K, (1 - m) (K - 1) / K)``.
 
+    Displays have these chances in a given probe, but not in a given read: a saturated row is not
+    read, and the neighbour's display may be what saturates it. So the reads that count are the
+    probes whose row could be read if the missed neighbour did not exist, which depends on other
+    displays alone. These are the probes that were read, provided that every row that was not read
+    agrees with the one that the edges found imply, and that this one is saturated too;
+    :class:`.PeelingScreen` checks both before it certifies. Otherwise q would be 1: a neighbour
+    that saturates the row with every coordinate is masked in all of its reads.
+
     Examples
     --------
     >>> blind_chance(3, 0.45, generic=True)

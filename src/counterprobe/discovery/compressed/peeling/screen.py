@@ -25,7 +25,7 @@ from counterprobe.discovery.compressed.certify import (
 from counterprobe.discovery.compressed.columns import ABSENT
 from counterprobe.discovery.compressed.findings import BatchReport, Findings
 from counterprobe.discovery.compressed.implied import ImpliedLaw
-from counterprobe.discovery.compressed.peeling.board import log_tolerance
+from counterprobe.discovery.compressed.peeling.board import UNREAD, VISIBLE, log_tolerance
 from counterprobe.discovery.compressed.peeling.decoder import (
     Decoder,
     blind_chance,
@@ -348,6 +348,7 @@ class PeelingScreen:
         readouts = Readouts.every_masked(history)
         misfit = implied.misfit(history, readouts, stages.all_mask_rows)
         num_off = int((~(misfit <= implied.tolerance)).sum())
+        num_off += self._num_unexplained(implied)
         if num_off == 0 and not is_generic:
             rng = stages.decisions.generator("peeling", len(stages.reports))
             plan = self._rehearsals(terms.edges, rng)
@@ -358,9 +359,26 @@ class PeelingScreen:
         if num_off:
             self.handover = (
                 f"{num_off} rows were not those that the decoded edges imply: the law is not "
-                "pairwise, or acts only where probes rarely look"
+                "pairwise, or acts only where probes rarely look or rows are too saturated to read"
             )
         return num_off == 0
+
+    def _num_unexplained(self, implied: ImpliedLaw) -> int:
+        """Count the rows too saturated to read that the decoded edges do not imply.
+
+        A missed neighbour that saturates its reader with every choice it shows leaves only reads
+        in which it is masked. Without that neighbour the decoded edges imply rows that differ, or
+        that could be read (:func:`.blind_chance`).
+        """
+        board = self.decoder.board
+        shown = board.shown[:, : board.num_probes].T
+        probe, position = np.nonzero(shown == UNREAD)
+        states = np.maximum(shown, MASK, dtype=np.int32)
+        rows = implied.law.oracle().rows(states, Readouts.pairs(probe, position))
+        masses = np.asarray(to_numpy(rows.masses), dtype=np.float64)
+        could_be_read = ((masses >= VISIBLE) | ~self.is_present[position]).all(axis=1)
+        distance = np.abs(masses - board.masses[position, probe]).sum(axis=1) / 2
+        return int((could_be_read | ~(distance <= implied.tolerance)).sum())
 
     def _rehearsals(
         self, edges: IntArray, rng: np.random.Generator
