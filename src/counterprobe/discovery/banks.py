@@ -104,11 +104,12 @@ class Banks:
         """Columns that a screen submits: the largest bank and the tail, or none at all."""
         return self.max_size + 1 if self.max_size else 0
 
-    def columns(self, filler: IntArray) -> IntArray:
+    def columns(self, filler: IntArray, *, filler_first: bool = False) -> IntArray:
         """Return the source columns beside a filler, shape ``(num_columns, N)``.
 
         Slot k holds each position's k-th bank token, or its filler when the bank is shorter;
-        the last column holds the tail representatives.
+        the last column holds the tail representatives. With ``filler_first``, a position whose
+        columns show its filler shows it in the first.
         """
         if self.max_size == 0:
             return np.empty((0, len(self.tail)), dtype=np.int64)
@@ -116,6 +117,12 @@ class Banks:
         owner = np.repeat(np.arange(len(self.tail)), self.sizes)
         columns[np.arange(len(self.tokens)) - self.start[owner], owner] = self.tokens
         columns[-1] = self.tail
+        if filler_first:
+            everyone = np.arange(len(filler))
+            slot = np.argmax(columns == filler, axis=0)  # the first where none is
+            shown = columns[slot, everyone]
+            columns[slot, everyone] = columns[0]
+            columns[0] = shown
         return columns
 
 

@@ -9,6 +9,7 @@ rest from N and the oracle alone; both run the same box.
 from __future__ import annotations
 
 import functools
+import warnings
 from dataclasses import dataclass
 from typing import Annotated, ClassVar, Literal
 
@@ -33,12 +34,12 @@ from counterprobe.discovery.packed.selectors import (
     SeesTranscript,
     top_votes,
 )
-from counterprobe.errors import CounterprobeError
+from counterprobe.errors import CostWarning, CounterprobeError
 from counterprobe.planning.layers import commit_order
 from counterprobe.run.unmasking import Unmasking
 from counterprobe.samplers.base import Sampler
 from counterprobe.streams import Decisions
-from counterprobe.theory.colorings import enough_colorings
+from counterprobe.theory.colorings import TYPICAL_COLUMNS, cheapest_votes
 from counterprobe.theory.parameters import (
     MIN_CUTOFF,
     peel_phase_cap,
@@ -58,14 +59,10 @@ __all__ = [
 
 Guard = Literal["none", "peel", "repair", "centroid"]
 
-# Tuned defaults, for forests whose typical degree is two to four: an edge is seen in 7 of 8
-# colorings, a non-edge at a readout of degree three in about a third of them, and a majority of
-# 0.65 tells the two apart with the fewest submissions. docs/packed.md has the sums.
+# Beside a given number of colorings.
 DEFAULT_COLORS = 8
 DEFAULT_FRACTION = 0.65
 DEFAULT_CUTOFF = 8
-# Columns of a typical position, where a cost is foreseen: two likely tokens and the tail.
-TYPICAL_COLUMNS = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +80,9 @@ class PackedSetup:
         Peel phases and commit rounds permitted.
     hypotheses : dict of str to bool
         Which hypotheses of the guarantee were checked, and whether they hold.
+    shared_by : int or None
+        Decode one position at a time where a screen takes more than that for so many sequences;
+        None screens whatever it costs.
     """
 
     mode: Literal["theory", "tuned"]
@@ -92,6 +92,17 @@ class PackedSetup:
     phase_cap: int
     round_cap: int
     hypotheses: dict[str, bool]
+    shared_by: int | None = None
+
+    def too_costly(self, masked: int, num_columns: int) -> int | None:
+        """Return what is foreseen where it makes the run decode one position at a time.
+
+        A round cap below the number of masked positions rules that out: it would be reached.
+        """
+        if self.shared_by is None or self.round_cap < masked:
+            return None
+        foreseen = 1 + self.screen.submissions(num_columns)
+        return foreseen if foreseen > masked * self.shared_by else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,6 +138,9 @@ class PackedReport:
         Where the round cap cut the run short, if it did.
     num_forced : int
         Positions that the last permitted round committed at once because of it.
+    foreseen : int or None
+        Submissions foreseen for preprocessing and one screen, where they were too many and the
+        run decoded one position at a time in place of them; None where it screened.
     """
 
     setup: PackedSetup
@@ -139,10 +153,16 @@ class PackedReport:
     num_layers: int
     guard: Guard
     num_forced: int
+    foreseen: int | None = None
 
     @property
     def notes(self) -> list[str]:
-        """Say when the guard acted, after which exactness is not claimed."""
+        """Say when no screen was made, and when the guard acted and exactness is not claimed."""
+        if self.foreseen is not None:
+            return [
+                f"Decoded one position at a time: a screen was foreseen to take the run to "
+                f"{self.foreseen:,} evaluations or more."
+            ]
         if self.guard == "none":
             return []
         return [
@@ -194,10 +214,16 @@ def run_packed(
     filler : Filler
     selector : RowSelector or SeesTranscript
     """
+    foreseen = setup.too_costly(len(run.residual), TYPICAL_COLUMNS)
+    if foreseen is not None:
+        return _one_by_one(run, setup, foreseen, 0)
     # 1. Preprocess: one all-mask readout.
     banks = run.once(
         "banks", functools.partial(read_banks, run, setup.bank_threshold, setup.row_error)
     )
+    foreseen = setup.too_costly(len(run.residual), banks.num_columns)
+    if foreseen is not None:
+        return _one_by_one(run, setup, foreseen, banks.num_columns)
     rounds = _Rounds(run, setup.round_cap)
     log = _Log(setup, banks)
     while not run.is_complete:
@@ -219,6 +245,38 @@ def run_packed(
     return log.report(rounds)
 
 
+def _one_by_one(
+    run: Unmasking, setup: PackedSetup, foreseen: int, num_columns: int
+) -> PackedReport:
+    """Say that a screen costs too much, and commit one position at a time in index order."""
+    residual = run.residual
+    warnings.warn(
+        f"packed would take about {foreseen:,} evaluations or more for {len(residual):,} "
+        "positions, more than one at a time, and so decodes one position at a time; where "
+        "sequences share a screen set shared_by to their number, and to screen whatever it costs "
+        "set num_colorings",
+        CostWarning,
+        stacklevel=2,
+    )
+    run.transcript.note("sequential", foreseen=foreseen)
+    for v in residual:
+        run.commit(np.array([v]))
+    nothing = np.empty(0, dtype=np.int64)
+    return PackedReport(
+        setup=setup,
+        num_columns=num_columns,
+        screens=(),
+        peel_phases=0,
+        terminal_positions=nothing,
+        terminal_edges=nothing.reshape(0, 2),
+        num_repaired=0,
+        num_layers=0,
+        guard="none",
+        num_forced=0,
+        foreseen=foreseen,
+    )
+
+
 def _screen(
     run: Unmasking,
     decisions: Decisions,
@@ -238,7 +296,7 @@ def _screen(
         run.length,
         decisions.generator("coloring", index),
     )
-    columns = banks.columns(tokens)
+    columns = banks.columns(tokens, filler_first=setup.screen.share_filler)
     rows = packed_screen(run, setup.screen, columns, tokens, colors, selector, earlier)
     return rows, colors
 
@@ -326,20 +384,32 @@ class Packed(Sampler):
     """The paper's sampler with tuned settings.
 
     Every setting left at None follows a rule that looks at N and the oracle alone (see
-    ``docs/packed.md``): ``num_colors`` 8, ``degree_cutoff`` 8, ``majority_fraction`` 0.65, one
-    chunk per color; the number of colorings is :func:`enough_colorings`; the cut is twice the
-    oracle's row error; the bank threshold is the paper's floor ``4 max(row_error, 1/V)``, or zero
-    (every token) where that passes 1/4.
+    ``docs/packed.md``): ``degree_cutoff`` 8, one chunk per color; the cut is twice the oracle's
+    row error; the bank threshold is the paper's floor ``4 max(row_error, 1/V)``, or zero (every
+    token) where that passes 1/4.
+
+    Without ``num_colorings``, colors, colorings and majority are those of :func:`cheapest_votes`,
+    the filler is submitted once per readout color, and an edge is a pair that name each other; a
+    false one costs a commit at most, so nothing is peeled and screened again. A run whose screen
+    is foreseen to take more submissions than one position at a time says so before the first and
+    decodes one position at a time.
 
     Parameters
     ----------
     num_colors, num_colorings, degree_cutoff, chunk_count : int, optional
+        With ``num_colorings`` the screen is the paper's, whatever it costs: rows are cut off at
+        ``degree_cutoff``, ``num_colors`` is 8 and ``majority_fraction`` 0.65 unless given.
     tv_cut, majority_fraction, bank_threshold : float, optional
     phase_cap, round_cap : int, optional
-        The paper's formulas at ``max(degree_cutoff, 9)`` by default.
+        The paper's formulas at ``max(degree_cutoff, 9)`` by default. No phase is permitted where
+        ``num_colorings``, ``degree_cutoff`` and ``phase_cap`` are all left at None.
+    shared_by : int
+        Sequences that share a screen, such as the ``count`` of ``sample``. A screen is weighed
+        against what one position at a time takes for all of them.
     skip_empty_colors : bool
         Leave out source colors that no residual position has.
     selector : {"top-votes", "empty-on-overflow"}
+        What a row keeps beyond the cutoff, beside ``num_colorings``.
     filler : {"most-likely", "rare"}
         Background tokens of a screen, see ``discovery/packed/fillers.py``.
     """
@@ -361,6 +431,7 @@ class Packed(Sampler):
     bank_threshold: Share | None = None
     phase_cap: Annotated[int, Whole(0)] | None = None
     round_cap: Count | None = None
+    shared_by: Count = 1
     skip_empty_colors: bool = True
     selector: str = "top-votes"
     filler: str = "most-likely"
@@ -373,24 +444,36 @@ class Packed(Sampler):
         fraction = self.majority_fraction
         if fraction is not None and not 0 <= fraction < 1:
             raise ValueError(f"majority_fraction must lie in [0, 1), got {fraction!r}")
+        if self.num_colorings is None and self.selector != "top-votes":
+            raise ValueError(
+                f"selector={self.selector!r} needs num_colorings; without it a row holds every "
+                "candidate that names it too, and none has to be selected"
+            )
 
     def foreseen_submissions(self, length: int, vocab_size: int) -> int | None:
-        """Return the cost of one screen, or None where the settings admit none."""
+        """Return the cost of one screen, or None where there will be none."""
         try:
             setup = self.setup(length, vocab_size, 0.0)
         except (ValueError, CounterprobeError):
+            return None
+        if setup.too_costly(length, TYPICAL_COLUMNS) is not None:
             return None
         return screen_cost(setup.screen)
 
     def setup(self, length: int, vocab_size: int, oracle_row_error: float) -> PackedSetup:
         """Fix everything before the first submission, from N and the oracle alone."""
-        colors = DEFAULT_COLORS if self.num_colors is None else self.num_colors
-        fraction = DEFAULT_FRACTION if self.majority_fraction is None else self.majority_fraction
         cutoff = DEFAULT_CUTOFF if self.degree_cutoff is None else self.degree_cutoff
         chunks = 1 if self.chunk_count is None else min(self.chunk_count, length)
-        colorings = self.num_colorings
-        if colorings is None:
-            colorings = enough_colorings(length, colors, fraction)
+        is_open = self.num_colorings is None
+        colors, fraction = self.num_colors, self.majority_fraction
+        if self.num_colorings is None:
+            votes = cheapest_votes(length, num_colors=colors, majority_fraction=fraction)
+            colors, colorings = votes.num_colors, votes.num_colorings
+            fraction = votes.majority_fraction if fraction is None else fraction
+        else:
+            colorings = self.num_colorings
+            colors = DEFAULT_COLORS if colors is None else colors
+            fraction = DEFAULT_FRACTION if fraction is None else fraction
         cut = 2 * oracle_row_error if self.tv_cut is None else self.tv_cut
         threshold = self.bank_threshold
         if threshold is None:
@@ -403,6 +486,8 @@ class Packed(Sampler):
         rounds = self.round_cap
         if rounds is None:
             rounds = round_cap(length, theory_cutoff, phases)
+        if is_open and self.phase_cap is None and self.degree_cutoff is None:
+            phases = 0  # the cap on rounds leaves room for repairs all the same
         return PackedSetup(
             mode="tuned",
             screen=ScreenSettings(
@@ -413,12 +498,15 @@ class Packed(Sampler):
                 tv_cut=cut,
                 majority_fraction=fraction,
                 skip_empty_colors=self.skip_empty_colors,
+                share_filler=is_open,
+                mutual=is_open,
             ),
             bank_threshold=threshold,
             row_error=oracle_row_error,
             phase_cap=phases,
             round_cap=rounds,
             hypotheses={},
+            shared_by=self.shared_by if is_open else None,
         )
 
     def unmask(self, run: Unmasking, decisions: Decisions) -> object:
@@ -430,5 +518,4 @@ class Packed(Sampler):
 
 def screen_cost(screen: ScreenSettings) -> int:
     """Return the submissions of one screen at a typical number of columns."""
-    pairs = screen.num_colors * (screen.num_colors - 1)
-    return 1 + TYPICAL_COLUMNS * screen.num_colorings * pairs
+    return 1 + screen.submissions(TYPICAL_COLUMNS)

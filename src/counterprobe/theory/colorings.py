@@ -19,54 +19,135 @@ also holds where the other end is a hub whose row says nothing.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
 import scipy
 
-from counterprobe.errors import CounterprobeError
+__all__ = [
+    "Votes",
+    "chance_of_outvoting",
+    "cheapest_votes",
+    "enough_votes",
+    "reaching_rate",
+    "states_of_coloring",
+    "stranger_rate",
+]
 
-__all__ = ["Votes", "chance_of_outvoting", "enough_colorings", "enough_votes", "stranger_rate"]
-
-# Degree at which non-edges are to be told from edges.
+# Degree up to which a row is to hold its neighbours and few others.
 TYPICAL_DEGREE = 3
-# Chance that a screen loses one of N edges, and expected number of false pairs among N^2.
-SCREEN_FAILURE = 0.02
-FALSE_PAIRS = 1.0
+# Columns of a typical position, where a cost is foreseen: two likely tokens and the tail.
+TYPICAL_COLUMNS = 3
+# Chance that a screen loses one of N edges by its votes.
+SCREEN_FAILURE = 1e-3
+# Beyond so many colors a coloring costs more than it can tell.
+MOST_COLORS = 16
 MAX_COLORINGS = 100_000
+COLORINGS_AT_ONCE = 64
+# From 0 up to the smallest solution; each step shrinks the error about by (d - 1) / p.
+FIXED_POINT_STEPS = 100
 
 
-def enough_colorings(length: int, num_colors: int, majority_fraction: float) -> int:
-    """Return the fewest colorings that keep N edges and reject non-edges, by exact tails.
+@dataclass(frozen=True, slots=True)
+class Votes:
+    """Colors and colorings of a screen, and the votes a candidate must exceed."""
+
+    num_colorings: int
+    beaten: int
+    num_colors: int
+
+    @property
+    def majority_fraction(self) -> float:
+        """A fraction strictly between ``beaten`` and ``beaten + 1`` votes: no tie to round."""
+        return round((self.beaten + 0.5) / self.num_colorings, 12)
+
+
+def states_of_coloring(num_colors: int, num_columns: int, *, shares_filler: bool) -> int:
+    """Return the submissions of one coloring when every color is occupied.
+
+    Each color is read while each other color shows each column. Where one column is the filler,
+    it looks the same for every source color and is submitted once per readout color.
+
+    >>> states_of_coloring(5, 3, shares_filler=False), states_of_coloring(5, 3, shares_filler=True)
+    (60, 45)
+    """
+    others = num_colors - 1
+    if shares_filler:
+        return num_colors * (1 + others * (num_columns - 1))
+    return num_colors * others * num_columns
+
+
+@lru_cache(maxsize=1024)
+def cheapest_votes(
+    length: int, *, num_colors: int | None = None, majority_fraction: float | None = None
+) -> Votes:
+    """Return the colors, colorings and majority that are expected to cost the fewest submissions.
 
     An edge is seen under a coloring when its ends differ in color, with chance ``1 - 1/p``; it is
-    lost when at most ``majority_fraction * M`` colorings see it. The union over N edges must not
-    exceed ``SCREEN_FAILURE``. A non-edge seems seen when its color is that of a neighbour of the
-    readout; at a readout of degree three that happens with chance ``1 - (1 - 1/p)^3`` at most,
-    and over N^2 pairs at most ``FALSE_PAIRS`` of them may win.
+    lost when at most ``beaten`` colorings see it. The union over N edges must not exceed
+    ``SCREEN_FAILURE``, whatever the degrees are. Degrees bear on the cost alone: a pair of
+    strangers that win at each other is a false edge, which closes at most one cycle and so costs
+    one commit at most. The submissions of a screen, and the false edges expected among N
+    positions of degree ``TYPICAL_DEGREE``, are added, and the smallest sum is taken.
+
+    Parameters
+    ----------
+    length : int
+        N.
+    num_colors, majority_fraction : optional
+        Kept where given.
     """
-    seen = 1 - 1 / num_colors
-    crowded = 1 - seen**TYPICAL_DEGREE
-    if majority_fraction >= seen:
+    if majority_fraction is not None and num_colors is not None:
+        seen = 1 - 1 / num_colors
+        if majority_fraction >= seen:
+            raise ValueError(
+                f"majority_fraction must lie below 1 - 1/num_colors = {seen:.3g}, got "
+                f"{majority_fraction!r}; an edge is only seen when its ends differ in color"
+            )
+    choices = range(MOST_COLORS, 1, -1) if num_colors is None else [num_colors]
+    least, best = math.inf, None
+    for colors in choices:
+        if majority_fraction is not None and majority_fraction >= 1 - 1 / colors:
+            continue
+        found = _cheapest_of(length, colors, majority_fraction, least)
+        if found is not None:
+            least, best = found
+    if best is None:
         raise ValueError(
-            f"majority_fraction must lie below 1 - 1/num_colors = {seen:.3g}, got "
-            f"{majority_fraction!r}; an edge is only seen when its ends differ in color"
+            f"no number of colorings below {MAX_COLORINGS:,} tells edges from strangers, with "
+            f"num_colors={num_colors} and majority_fraction={majority_fraction}; take more colors, "
+            "or a majority farther from 1 - 1/num_colors"
         )
-    # Few colors cannot reject crowded readouts; then only the edges decide.
-    rejects = majority_fraction > crowded
-    for first in range(1, MAX_COLORINGS, 512):
-        counts = np.arange(first, first + 512)
-        needed = np.floor(majority_fraction * counts)
-        lost = length * np.asarray(scipy.stats.binom.cdf(needed, counts, seen))
-        false = length**2 * np.asarray(scipy.stats.binom.sf(needed, counts, crowded))
-        good = (lost <= SCREEN_FAILURE) & ((false <= FALSE_PAIRS) | (not rejects))
-        if good.any():
-            return int(counts[np.argmax(good)])
-    raise CounterprobeError(
-        f"no number of colorings below {MAX_COLORINGS:,} is enough; move majority_fraction away "
-        "from 1 - 1/num_colors and from the crowded readouts' rate"
-    )
+    return best
+
+
+def _cheapest_of(
+    length: int, num_colors: int, majority_fraction: float | None, limit: float
+) -> tuple[float, Votes] | None:
+    """Return the least expected cost with one number of colors, if it is below a limit."""
+    seen, rate = 1 - 1 / num_colors, reaching_rate(num_colors, TYPICAL_DEGREE)
+    each = states_of_coloring(num_colors, TYPICAL_COLUMNS, shares_filler=True)
+    best = None
+    for first in range(1, MAX_COLORINGS, COLORINGS_AT_ONCE):
+        if first * each >= limit:
+            break
+        counts = np.arange(first, first + COLORINGS_AT_ONCE)
+        if majority_fraction is None:
+            # The quantile is the first count of votes whose tail exceeds the level.
+            beaten = scipy.stats.binom.ppf(SCREEN_FAILURE / max(length, 1), counts, seen) - 1
+        else:
+            beaten = np.floor(majority_fraction * counts)
+        lost = length * np.asarray(scipy.stats.binom.cdf(beaten, counts, seen))
+        false = (length * np.asarray(scipy.stats.binom.sf(beaten, counts, rate))) ** 2 / 2
+        is_enough = (beaten >= 0) & (lost <= SCREEN_FAILURE) & (false <= max(length, 1))
+        cost = np.where(is_enough, counts * each + false, np.inf)
+        k = int(np.argmin(cost))
+        if cost[k] < limit:
+            limit = float(cost[k])
+            best = limit, Votes(int(counts[k]), int(beaten[k]), num_colors)
+    return best
 
 
 # A stranger kept in a row that has room for it is a false edge, and costs a repair commit at most.
@@ -76,23 +157,28 @@ STRANGERS_PER_ROW = 8
 MAX_CANDIDATE_COLORINGS = 20_000
 
 
-@dataclass(frozen=True, slots=True)
-class Votes:
-    """Colorings of a screen and the votes a candidate must exceed."""
-
-    num_colorings: int
-    beaten: int
-
-    @property
-    def majority_fraction(self) -> float:
-        """A fraction strictly between ``beaten`` and ``beaten + 1`` votes: no tie to round."""
-        return round((self.beaten + 0.5) / self.num_colorings, 12)
-
-
 def stranger_rate(num_colors: int, degree: int) -> float:
     """Return the chance that a position without an edge to the readout gets a vote."""
     apart = 1 - 1 / num_colors
     return apart * (1 - apart**degree)
+
+
+def reaching_rate(num_colors: int, degree: int) -> float:
+    """Return the chance that a stranger gets a vote where any influence counts.
+
+    A neighbour that is masked, having the readout's color, lets through what its own neighbours
+    show. On a tree of equal degrees a branch shows none of a given color with chance ``u = (p - 2)
+    / p + u^(d - 1) / p``: its first position is unmasked and of another color, or it is masked and
+    none of its branches shows it.
+
+    >>> reaching_rate(8, 2) > stranger_rate(8, 2)
+    True
+    """
+    apart = 1 - 1 / num_colors
+    silent = 0.0
+    for _ in range(FIXED_POINT_STEPS):
+        silent = (num_colors - 2 + silent ** (degree - 1)) / num_colors
+    return apart * (1 - silent**degree)
 
 
 def chance_of_outvoting(num_colorings: int, num_colors: int, degree: int) -> float:
@@ -152,7 +238,7 @@ def enough_votes(
         while beaten > 0 and length * scipy.stats.binom.cdf(beaten, count, seen) > level:
             beaten -= 1
         if beaten > 0 and length**2 * scipy.stats.binom.sf(beaten, count, rate) <= strangers:
-            return Votes(count, beaten)
+            return Votes(count, beaten, num_colors)
     raise ValueError(
         f"{num_colors} colors cannot tell edges from strangers at degree {degree} with fewer than "
         f"{MAX_CANDIDATE_COLORINGS:,} colorings; take more colors"

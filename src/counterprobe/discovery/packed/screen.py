@@ -23,6 +23,7 @@ from counterprobe.discovery.packed.selectors import (
     ScreenRows,
     ScreenTranscript,
     SeesTranscript,
+    mutual_rows,
     select_rows,
     top_votes,
 )
@@ -31,6 +32,7 @@ from counterprobe.oracles import Readouts
 from counterprobe.rows import Rows, to_numpy
 from counterprobe.run.unmasking import Request, Unmasking
 from counterprobe.states import MASK
+from counterprobe.theory.colorings import states_of_coloring
 from counterprobe.threads import run_in_parts
 
 __all__ = [
@@ -67,6 +69,11 @@ class ScreenSettings:
         Votes needed, as a fraction of the colorings; strictly more than this.
     skip_empty_colors : bool
         Leave out source colors that no residual position has.
+    share_filler : bool
+        Where the first column is the filler, submit it once per readout color of a coloring, and
+        not once more for every source color.
+    mutual : bool
+        Rows hold the candidates that name each other, in place of what a selector keeps.
     """
 
     num_colors: int
@@ -76,6 +83,15 @@ class ScreenSettings:
     tv_cut: float
     majority_fraction: float = 0.5
     skip_empty_colors: bool = False
+    share_filler: bool = False
+    mutual: bool = False
+
+    def submissions(self, num_columns: int) -> int:
+        """Return what one screen submits, with one chunk per color and every color occupied."""
+        if not num_columns:
+            return 0
+        each = states_of_coloring(self.num_colors, num_columns, shares_filler=self.share_filler)
+        return self.num_colorings * each
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,18 +194,29 @@ def packed_screen(
     residual = run.residual
     book = VoteBook(len(residual), screen.num_colors, screen.num_colorings)
     history = run.state
+    at_filler = len(columns) > 0 and bool((columns[0] == filler)[residual].all())
+    is_shared = screen.share_filler and at_filler
+    varied = columns[1:] if is_shared else columns
     if len(columns) and len(residual):
 
         def requests() -> Iterator[Request]:
             for t in range(screen.num_colorings):
                 for chunk in chunks_of(t, colors[t], residual, screen):
                     for part in _portions(chunk, len(columns)):
-                        states = probe_states(history, filler, columns, colors[t], part)
+                        states = probe_states(history, filler, varied, colors[t], part)
+                        if is_shared:  # sources at the filler look alike, whatever their color
+                            base = probe_states(history, filler, columns[:1], colors[t], part)
+                            states = np.concatenate([base[:1], states])
                         yield Request(states, Readouts.same(len(states), part.readouts), part)
 
         def vote(request: Request, rows: Rows) -> None:
             chunk: Chunk = request.label
             shape = len(columns), len(chunk.sources), len(chunk.readouts)
+            if is_shared:
+                width = len(chunk.readouts)
+                again = np.tile(np.arange(width), len(chunk.sources))
+                others = np.arange(width, width * len(request.states))
+                rows = rows.take(np.concatenate([again, others]))
             responds = diameters_exceed(rows, shape, screen.tv_cut)
             index = np.searchsorted(residual, chunk.readouts)
             book.record(chunk.coloring, chunk.sources, index, responds)
@@ -200,6 +227,8 @@ def packed_screen(
         )  # fmt: skip
         run.stage(requests(), vote)
     candidates = book.count(colors[:, residual], screen.majority_fraction)
+    if screen.mutual:
+        return ScreenRows(residual, *mutual_rows(candidates, residual), candidates)
     if isinstance(selector, SeesTranscript):
         seen = ScreenTranscript(
             history, filler, columns, colors, book, residual, candidates, earlier

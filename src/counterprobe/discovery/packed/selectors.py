@@ -17,6 +17,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
 
 from counterprobe.arrays import IntArray, StateArray
@@ -29,6 +30,7 @@ __all__ = [
     "ScreenTranscript",
     "SeesTranscript",
     "empty_on_overflow",
+    "mutual_rows",
     "select_rows",
     "top_votes",
 ]
@@ -56,7 +58,7 @@ class ScreenRows:
 
     @property
     def num_overflowed(self) -> int:
-        """Rows that had more candidates than the cutoff."""
+        """Rows that had more candidates than they kept."""
         return int((np.diff(self.candidates.start) > np.diff(self.start)).sum())
 
     def row(self, position: int) -> IntArray:
@@ -203,6 +205,19 @@ def select_rows(
             kept[candidates.start[k] : candidates.start[k + 1]] = np.isin(row, chosen)
     start = np.concatenate([[0], np.cumsum(kept)])[candidates.start].astype(np.int64)
     return start, residual[candidates.source[kept]]
+
+
+def mutual_rows(candidates: Nominees, residual: IntArray) -> tuple[IntArray, IntArray]:
+    """Keep the candidates that name each other, however many; returns as :func:`select_rows`.
+
+    The two ends of an edge see each other under the same colorings, while a stranger has to win
+    at both.
+    """
+    shape = len(residual), len(residual)
+    ones = np.ones(len(candidates.source), dtype=np.int8)
+    names = scipy.sparse.csr_array((ones, candidates.source, candidates.start), shape=shape)
+    both = names.multiply(names.T.tocsr())
+    return both.indptr.astype(np.int64), residual[both.indices]
 
 
 def _check_contract(readout: int, row: IntArray, chosen: NDArray[np.generic], cutoff: int) -> None:
