@@ -131,6 +131,8 @@ VARIANTS: dict[str, Sampler] = {
     **{name: cls() for name, cls in SAMPLERS.items() if name not in TESTED_ELSEWHERE},
     "sequential random": samplers.Sequential("random"),
     "sequential confidence": samplers.Sequential("confidence"),
+    "packed shared": samplers.Packed(shared_by=1000),  # screens where one run would not
+    "packed 4": samplers.Packed(num_colors=4, num_colorings=9),
     "random-balanced 3": samplers.RandomBalanced(3),
     "ancestral quota": samplers.Ancestral(3, reveal="quota"),
     "spread 3": samplers.Spread(3),

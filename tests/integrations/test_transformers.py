@@ -93,7 +93,7 @@ def test_without_more_it_returns_ids_as_generate_does(model, ids, tokenizer):
 def test_rules_that_compare_no_probes_cost_no_measuring(model, ids, tokenizer):
     out = drawn(model, ids, tokenizer, sampler="one-batch")
     assert out.evaluations == 1
-    assert drawn(model, ids, tokenizer, sampler="packed").batches[0].measuring.total > 0
+    assert drawn(model, ids, tokenizer, sampler="punt").batches[0].measuring.total > 0
 
 
 def test_a_structure_draws_here(model, ids, tokenizer):

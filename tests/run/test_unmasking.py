@@ -132,7 +132,9 @@ def test_what_a_run_hands_out_is_a_copy(law):
     assert run.residual.tolist() == list(range(law.length))
 
 
-@pytest.mark.parametrize("sampler", [Sequential("entropy"), RandomBalanced(3), Packed()])
+@pytest.mark.parametrize(
+    "sampler", [Sequential("entropy"), RandomBalanced(3), Packed(shared_by=1000)]
+)
 def test_work_that_is_kept_and_the_plain_oracle_give_the_same_bits(sampler, counted):
     target = cp.families.random_forest(40, target_seed=3)
     for rights in (~Right.NONE, Right.NONE):

@@ -256,7 +256,8 @@ def trace_of(folder, name: str):
     law = cp.families.path(length=60, target_seed=196)
     with Recorder(folder / "run.json") as recorder:
         run = cp.Unmasking(law.oracle(), listener=recorder)
-        build_sampler(name)(run, cp.Streams(1, 2))
+        settings = {"shared_by": 1000} if name == "packed" else {}  # screen at any size
+        build_sampler(name, settings)(run, cp.Streams(1, 2))
     return load_trace(folder / "run.json")
 
 

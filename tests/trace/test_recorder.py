@@ -19,6 +19,8 @@ from counterprobe.trace import About, Recorder, Trace, load_trace, replay
 from counterprobe.trace.arrays import unpack
 
 STREAMS = cp.Streams(3, 4)
+# So many sequences share a screen of ``packed`` that it pays at any size.
+SCREENS = {"shared_by": 1000}
 # Theory mode resolves the two-type law with these; see tests/samplers/test_packed.py.
 RESOLVED = {"epsilon": 0.1, "edge_signal": 0.2, "tail_tolerance": 0.1}
 
@@ -104,9 +106,10 @@ def test_every_variant_leaves_a_trace_that_replays(tmp_path, sampler, forest_law
 
 @pytest.mark.parametrize("name", ["compressed", "packed", "llada", "punt", "sequential"])
 def test_given_context_is_in_the_header_and_never_committed(tmp_path, name, path_law):
+    sampler = build_sampler(name, SCREENS if name == "packed" else {})
     given = np.full(15, cp.MASK)
     given[[2, 9]] = [5, 0]
-    trace, result = recorded(tmp_path, build_sampler(name), path_law, given=given)
+    trace, result = recorded(tmp_path, sampler, path_law, given=given)
     assert trace.header["given"] == given.tolist()
     check_replays(trace, result)
     for event in events(trace, "probe"):
@@ -456,7 +459,7 @@ def test_a_name_must_say_what_is_written(tmp_path, name):
 @pytest.mark.parametrize("name", ["compressed", "packed", "info-gain", "sequential", "punt"])
 def test_little_room_keeps_commits_edges_and_ledger_and_says_what_it_left_out(tmp_path, name):
     law = cp.families.path(length=60, target_seed=196)
-    sampler = build_sampler(name)
+    sampler = build_sampler(name, SCREENS if name == "packed" else {})
     whole, result = recorded(tmp_path, sampler, law)
     size = os.path.getsize(tmp_path / "run.json")
     trace, _ = recorded(tmp_path, sampler, law, max_bytes=size // 3)
@@ -472,7 +475,7 @@ def test_gzipped_traces_hold_the_same(tmp_path, path_law):
     for name in ("run.json", "run.json.gz"):
         with Recorder(tmp_path / name) as recorder:
             run = cp.Unmasking(path_law.oracle(), listener=recorder)
-            build_sampler("packed")(run, STREAMS)
+            build_sampler("packed", SCREENS)(run, STREAMS)
         document = load_trace(tmp_path / name).document()
         document["events"][-1]["seconds"] = 0
         documents.append(json.dumps(document))

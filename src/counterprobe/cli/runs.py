@@ -10,6 +10,7 @@ import shlex
 import signal
 import sys
 import threading
+import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
@@ -20,14 +21,14 @@ from counterprobe.cli import output
 from counterprobe.cli.options import Law, check_timeout, in_faults, in_output
 from counterprobe.compiled import on_compilation
 from counterprobe.engines import AnyEngine
-from counterprobe.errors import CheckpointError, CounterprobeError, StructureError
+from counterprobe.errors import CheckpointError, CostWarning, CounterprobeError, StructureError
 from counterprobe.evaluation import Trial, run_trial
 from counterprobe.files import special_kind
 from counterprobe.oracles import Oracle
 from counterprobe.oracles.log import Log
 from counterprobe.oracles.retry import Retry
 from counterprobe.run.unmasking import Progress
-from counterprobe.samplers import Sampler
+from counterprobe.samplers import Packed, Sampler
 from counterprobe.streams import Streams
 from counterprobe.targets.law import ForestLaw
 from counterprobe.trace import About, Recorder
@@ -291,13 +292,19 @@ def warm_up(options: Law, sampler: Sampler) -> None:
     if (small, sampler.name) in _warm:
         return
     _warm.add((small, sampler.name))
+    if isinstance(sampler, Packed):
+        sampler = replace(sampler, shared_by=ENOUGH)  # a screen, as the real run may make one
 
     def watch(progress: Progress) -> None:
         if progress.ledger.total > ENOUGH:
             raise _Enough
 
     try:
-        with on_compilation(lambda: output.complain(COMPILING, reported=False)):
+        with (
+            on_compilation(lambda: output.complain(COMPILING, reported=False)),
+            warnings.catch_warnings(),
+        ):
+            warnings.simplefilter("ignore", CostWarning)  # said by the real run
             run_trial(small.build(), sampler, Streams.from_seed(0), progress=watch)
     except (_Enough, ValueError, CounterprobeError):
         pass  # whatever is wrong with it is said by the real run

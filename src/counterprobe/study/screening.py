@@ -55,9 +55,9 @@ def least_total(sampler: Sampler, length: int) -> int:
     if not isinstance(sampler, Packed):
         return 0
     # Vocabulary and row error decide the bank threshold alone, which is not looked at.
-    screen = sampler.setup(length, vocab_size=2, oracle_row_error=0.0).screen
-    pairs = screen.num_colors * (screen.num_colors - 1)
-    return 1 + LEAST_COLUMNS * screen.num_colorings * pairs + 1
+    setup = sampler.setup(length, vocab_size=2, oracle_row_error=0.0)
+    least = 1 + setup.screen.submissions(LEAST_COLUMNS) + 1
+    return least if setup.shared_by is None else min(least, length)  # it may decode one by one
 
 
 def cost_groups(samplers: Sequence[Sampler], length: int) -> list[CostGroup]:

@@ -117,8 +117,8 @@ def cheapest_votes(
     if best is None:
         raise ValueError(
             f"no number of colorings below {MAX_COLORINGS:,} tells edges from strangers, with "
-            f"num_colors={num_colors} and majority_fraction={majority_fraction}; take more colors, "
-            "or a majority farther from 1 - 1/num_colors"
+            f"num_colors={num_colors} and majority_fraction={majority_fraction}; take more colors "
+            "or another majority"
         )
     return best
 

@@ -72,11 +72,15 @@ def test_a_filler_cannot_change_what_preprocessing_learned(context, rng):
 # ----- In a run -------------------------------------------------------------------------------
 
 
+# So many sequences share a screen that it pays at any size.
+SHARED = {"shared_by": 10**6}
+
+
 def run_with(filler, law, oracle=None, **settings):
     """Run the box with a filler of one's own; return the run and its report."""
     run = cp.Unmasking(law.oracle() if oracle is None else oracle)
     run.begin(STREAMS)
-    plan = Packed(**settings).setup(run.length, run.vocab_size, run.row_error)
+    plan = Packed(**settings, **SHARED).setup(run.length, run.vocab_size, run.row_error)
     return run, run_packed(run, STREAMS.decisions, plan, filler=filler)
 
 
@@ -122,7 +126,7 @@ def test_filler_tokens_are_never_committed():
     )
     run = cp.Unmasking(oracle)
     run.begin(STREAMS)
-    plan = Packed(bank_threshold=0.2).setup(6, 4, oracle.row_error)
+    plan = Packed(bank_threshold=0.2, **SHARED).setup(6, 4, oracle.row_error)
     run_packed(run, STREAMS.decisions, plan, filler=lambda c, r: np.full(6, 3))
     assert run.is_complete
     assert (run.state < 3).all()
@@ -142,7 +146,7 @@ def test_filler_randomness_is_its_own(star, counted):
 
             run = cp.Unmasking(star.oracle(), record=cp.run.Level.STRUCTURE)
             run.begin(streams)
-            plan = Packed().setup(run.length, run.vocab_size, run.row_error)
+            plan = Packed(**SHARED).setup(run.length, run.vocab_size, run.row_error)
             run_packed(run, streams.decisions, plan, filler=filler)
             notes = [note for note in run.transcript.notes if note.name == "screen"]
             colors.append(notes[0].content["colors"])
@@ -155,7 +159,7 @@ def test_filler_randomness_is_its_own(star, counted):
 def test_a_bad_filler_stops_a_run_before_its_first_probe(star):
     run = cp.Unmasking(star.oracle())
     run.begin(STREAMS)
-    plan = Packed().setup(run.length, run.vocab_size, run.row_error)
+    plan = Packed(**SHARED).setup(run.length, run.vocab_size, run.row_error)
     with pytest.raises(ValueError, match="a filler must return 10 tokens"):
         run_packed(run, STREAMS.decisions, plan, filler=lambda c, r: np.zeros(3, dtype=int))
     assert run.ledger.probes == run.ledger.commits == 0

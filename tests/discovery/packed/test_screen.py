@@ -637,3 +637,40 @@ def test_probe_states_follow_the_definition_position_by_position() -> None:
                     else:
                         expected = filler[i]
                     assert state[i] == expected
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_shared_filler_saves_submissions_and_changes_no_vote(seed, counted):
+    law = cp.families.random_recursive_tree(40, target_seed=seed)
+    found, asked = [], []
+    for is_shared in (False, True):
+        oracle = counted(law.oracle())
+        run = cp.Unmasking(oracle)
+        banks = read_banks(run, 4 / law.vocab_size, 0.0)
+        columns = banks.columns(banks.most_likely, filler_first=True)
+        assert (columns[0] == banks.most_likely).all()
+        plain = banks.columns(banks.most_likely)
+        assert (np.sort(columns, axis=0) == np.sort(plain, axis=0)).all()
+        settings = ScreenSettings(5, 12, 8, 40, 0.0, share_filler=is_shared)
+        colors = draw_colorings(12, 5, 40, np.random.default_rng(seed))
+        rows = packed_screen(run, settings, columns, banks.most_likely, colors)
+        found.append((rows.source.tolist(), rows.candidates.votes.tolist()))
+        asked.append(run.ledger.probes)
+        assert run.ledger.probes == settings.submissions(len(columns))
+    assert found[0] == found[1]
+    assert asked == [12 * 5 * 4 * 3, 12 * 5 * (1 + 4 * 2)]
+
+
+def test_a_filler_that_no_column_shows_is_not_shared():
+    law = cp.families.path(20, target_seed=1)
+    probes = []
+    for is_shared in (False, True):
+        run = cp.Unmasking(law.oracle())
+        banks = read_banks(run, 4 / law.vocab_size, 0.0)
+        filler = np.full(20, 77)
+        settings = ScreenSettings(5, 3, 8, 20, 0.0, share_filler=is_shared)
+        colors = draw_colorings(3, 5, 20, np.random.default_rng(1))
+        columns = banks.columns(filler, filler_first=is_shared)
+        packed_screen(run, settings, columns, filler, colors)
+        probes.append(run.ledger.probes)
+    assert probes[0] == probes[1]

@@ -9,6 +9,7 @@ from counterprobe.discovery.packed.selectors import (
     SELECTORS,
     SeesTranscript,
     empty_on_overflow,
+    mutual_rows,
     select_rows,
     top_votes,
 )
@@ -235,3 +236,19 @@ def test_a_row_that_fits_must_stay_whole(rule, complaint):
 def test_an_overflowed_row_must_be_cut_to_some_of_its_candidates(rule, complaint):
     with pytest.raises(ValueError, match=complaint):
         selected(OVERFLOWED, 3, rule)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_mutual_rows_hold_the_pairs_that_name_each_other(seed):
+    rng = np.random.default_rng(seed)
+    count = int(rng.integers(1, 30))
+    names = rng.random((count, count)) < rng.choice([0.0, 0.1, 0.5, 1.0])
+    np.fill_diagonal(names, False)
+    readout, source = np.nonzero(names)
+    start = np.searchsorted(readout, np.arange(count + 1))
+    nominees = Nominees(start, source, np.ones(len(source), dtype=np.int64))
+    residual = np.sort(rng.choice(100, count, replace=False))
+    kept_start, kept = mutual_rows(nominees, residual)
+    for k in range(count):
+        expected = residual[np.flatnonzero(names[k] & names[:, k])]
+        assert kept[kept_start[k] : kept_start[k + 1]].tolist() == expected.tolist()
