@@ -49,7 +49,7 @@ def main() -> None:
             runs = [run(family, length, draw) for draw in DRAWS]
             cell = {key: sum(one[key] for one in runs) / len(runs) for key in runs[0]}
             cell["batch_kl"] = max(one["batch_kl"] for one in runs)
-            cell["share"] = cell["total"] / length
+            cell |= {"share": cell["total"] / length, "runs": len(runs)}
             figures |= {f"{family}.{length}.{key}": value for key, value in cell.items()}
             print(family, length, cell, flush=True)
     report(figures, options.json)

@@ -67,11 +67,12 @@ def corridor(sampler: str, length: int) -> tuple[set[str], int, int]:
         if event == "call" and name.startswith("counterprobe"):
             modules.add(name)
 
-    cp.sample(oracle, sampler, progress=False)  # compiles and imports
+    settings = {"shared_by": length} if sampler == "packed" else {}  # screens all the same
+    cp.sample(oracle, sampler, progress=False, **settings)  # compiles and imports
     depths.clear()
     sys.setprofile(watch)
     try:
-        cp.sample(oracle, sampler, progress=False)
+        cp.sample(oracle, sampler, progress=False, **settings)
     finally:
         sys.setprofile(None)
     return modules, depths[0], max(depths)

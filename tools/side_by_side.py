@@ -25,7 +25,7 @@ from _made import made_now
 LENGTH, COUNT, TARGET, SEED = 1024, 32, 196, 1
 SAMPLERS: dict[str, Sampler] = {
     "compressed": Compressed(),
-    "packed": Packed(),
+    "packed": Packed(shared_by=COUNT),
     "punt epsilon=1e-6": PUNT(epsilon=1e-6),
     "maskgit steps=64": MaskGIT(steps=64),
 }

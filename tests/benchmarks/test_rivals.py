@@ -77,9 +77,9 @@ def test_a_fixed_setting_stays_as_it_is():
     assert found.tried == 1
 
 
-def test_packed_is_tuned_in_several_settings_and_never_dearer_than_its_defaults():
+def test_packed_is_tuned_in_several_settings_and_never_dearer_than_a_default_screen():
     found = search(LAW, Packed(), SEEDS, accuracy=0.1, max_submissions=100_000)
-    defaults = compare_sampler(LAW, Packed(), SEEDS)
+    defaults = compare_sampler(LAW, Packed(shared_by=1000), SEEDS)  # which screen at any size
     assert found.meets
     assert found.tried > 1
     assert found.comparison.batch_kl <= 0.1

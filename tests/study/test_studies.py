@@ -1,7 +1,5 @@
 """Studies side by side: every number from the runs, and no interval where nothing varies."""
 
-import json
-
 import pytest
 from pages.studies import (
     compare_growth,
@@ -13,7 +11,6 @@ from pages.studies import (
     split_by_method,
 )
 
-from counterprobe.samplers import Packed
 from counterprobe.study.export import COLUMNS, rows_of
 from counterprobe.study.table import TableLine, lines_of
 
@@ -67,12 +64,15 @@ def test_methods_are_found_under_their_names(rows):
     assert found["none"] == []
 
 
-def test_the_defaults_are_the_screening_runs_of_the_library_s_defaults(rows):
-    assert lines_at_defaults(rows) == []
-    settings = json.dumps(Packed(num_colors=8, degree_cutoff=8).settings)
-    screened = [row for row in rows if row["phase"] == "screening"]
-    (found,) = lines_at_defaults([{**screened[0], "settings": settings}, *screened[1:]])
-    assert (found.mean, found.runs) == (screened[0]["total"], 1)
+def test_the_defaults_stand_in_the_cells_of_other_lines(rows):
+    line = lines_of(rows)[0]
+    cell = {"total": 40.5, "probes": 30, "commits": 9.5, "depth": 11, "batch_kl": 0.0, "runs": 2}
+    figures = {f"{line.family}.{line.length}.{key}": value for key, value in cell.items()}
+    (found,) = lines_at_defaults(figures, [line])
+    assert (found.family, found.length) == (line.family, line.length)
+    assert (found.mean, found.passed, found.runs) == (40.5, 2, 2)
+    with pytest.raises(KeyError):
+        lines_at_defaults({}, [line])
 
 
 def test_selections_count_what_tuning_ran(finished, rows):

@@ -8,11 +8,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
-from counterprobe.samplers import Packed, build_sampler
-from counterprobe.samplers.packed import DEFAULT_COLORS, DEFAULT_CUTOFF
 from counterprobe.study.table import TableLine, growth_of, lines_of
 
 __all__ = [
@@ -44,17 +42,38 @@ def split_by_method(rows: Sequence[Row], names: Mapping[str, str]) -> dict[str, 
     return {name: [line for line in lines if line.method == m] for m, name in names.items()}
 
 
-def lines_at_defaults(rows: Sequence[Row]) -> list[TableLine]:
-    """Return the screening runs of the library's defaults, one per cell, as lines of a table."""
-    defaults = Packed(num_colors=DEFAULT_COLORS, degree_cutoff=DEFAULT_CUTOFF)
-    runs = [
-        {**row, "phase": "evaluation"}
-        for row in rows
-        if row["phase"] == "screening"
-        # Built, not compared as text: rows that were recorded earlier name settings as they were.
-        and build_sampler(Packed.name, json.loads(row["settings"])) == defaults
-    ]
-    return lines_of(runs)
+def lines_at_defaults(figures: Mapping[str, float], lines: Lines) -> list[TableLine]:
+    """Return what ``packed`` takes with its defaults in the cells of other lines.
+
+    Parameters
+    ----------
+    figures : mapping of str to float
+        Of ``benchmarks/packed_defaults.py``, by family, size and quantity.
+    lines : sequence of TableLine
+        Whose cells are looked up.
+    """
+    found = []
+    for line in lines:
+        cell = f"{line.family}.{line.length}"
+        total, batch_kl = figures[f"{cell}.total"], figures[f"{cell}.batch_kl"]
+        runs = int(figures[f"{cell}.runs"])
+        found.append(
+            replace(
+                line,
+                mean=total,
+                least=total,
+                most=total,
+                batch_kl=batch_kl,
+                batch_kl_se=0.0,
+                passed=runs if batch_kl == 0 else 0,
+                runs=runs,
+                probes=figures[f"{cell}.probes"],
+                commits=figures[f"{cell}.commits"],
+                depth=figures[f"{cell}.depth"],
+                rows_read=None,
+            )
+        )
+    return found
 
 
 def compare_totals(columns: Mapping[str, Lines]) -> str:

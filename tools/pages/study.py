@@ -7,6 +7,7 @@ from typing import Any
 
 from counterprobe.study.export import read_rows
 from counterprobe.study.table import TableLine, growth_of, lines_of, save_figure, to_markdown
+from pages.sources import read_sources
 from pages.studies import (
     compare_growth,
     compare_totals,
@@ -42,7 +43,8 @@ def columns_of(studies: dict[str, list[Row]]) -> dict[str, list[TableLine]]:
     columns = {
         name: split_by_method(rows, {"packed": name})[name] for name, rows in studies.items()
     }
-    columns["defaults"] = lines_at_defaults(studies["tuned-by-hand"])
+    figures = read_sources()["packed_defaults"]["figures"]
+    columns["defaults"] = lines_at_defaults(figures, columns["tuned-by-hand"])
     searched = next(iter(studies.values()))  # every study searches the same budgets
     baselines = split_by_method(searched, BASELINES)
     return columns | {name: lines for name, lines in baselines.items() if lines}

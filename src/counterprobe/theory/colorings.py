@@ -136,7 +136,8 @@ def _cheapest_of(
         counts = np.arange(first, first + COLORINGS_AT_ONCE)
         if majority_fraction is None:
             # The quantile is the first count of votes whose tail exceeds the level.
-            beaten = scipy.stats.binom.ppf(SCREEN_FAILURE / max(length, 1), counts, seen) - 1
+            level = SCREEN_FAILURE / max(length, 1)
+            beaten = np.asarray(scipy.stats.binom.ppf(level, counts, seen)) - 1
         else:
             beaten = np.floor(majority_fraction * counts)
         lost = length * np.asarray(scipy.stats.binom.cdf(beaten, counts, seen))
