@@ -98,7 +98,7 @@ def test_a_filler_sees_the_history_and_the_number_of_screens(star):
         seen.append((len(context.earlier), context.state))
         return most_likely_filler(context, rng)
 
-    run, report = run_with(filler, star, degree_cutoff=4)
+    run, report = run_with(filler, star, degree_cutoff=4, num_colorings=40)
     assert [index for index, _ in seen] == [0, 1] == list(range(len(report.screens)))
     assert (seen[0][1] == cp.MASK).all()
     assert np.flatnonzero(seen[1][1] != cp.MASK).tolist() == [0]
