@@ -127,7 +127,7 @@ def command(function: Callable[..., None]) -> Callable[..., None]:
 def _say_costs() -> None:
     """Say warnings of a rule's cost in one line; where in the code they arise helps nobody."""
     show = warnings.showwarning
-    warnings.simplefilter("always", CostWarning)
+    warnings.simplefilter("default", CostWarning)  # once, however many sequences say the same
 
     def say(message: Warning | str, category: type[Warning], *where: Any, **more: Any) -> None:
         if issubclass(category, CostWarning):

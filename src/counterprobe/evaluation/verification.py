@@ -20,7 +20,7 @@ from counterprobe.evaluation.output_law import OutputLaw, exact_output_law, seed
 from counterprobe.oracles import Oracle
 from counterprobe.radii import row_radii
 from counterprobe.samplers import PackedTheory, Sampler, build_sampler
-from counterprobe.samplers.packed import PackedReport
+from counterprobe.samplers.packed_records import PackedReport
 from counterprobe.targets import families, forests
 from counterprobe.targets.class_checker import ClassConstants, check_class
 from counterprobe.targets.families import two_type_forest

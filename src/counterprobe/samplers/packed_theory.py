@@ -12,12 +12,8 @@ from counterprobe.errors import CounterprobeError
 from counterprobe.radii import RowRadii
 from counterprobe.run.unmasking import Unmasking
 from counterprobe.samplers.base import Sampler
-from counterprobe.samplers.packed import (
-    PackedSetup,
-    row_selector,
-    run_packed,
-    screen_cost,
-)
+from counterprobe.samplers.packed import row_selector, run_packed, screen_cost
+from counterprobe.samplers.packed_records import PackedSetup
 from counterprobe.streams import Decisions
 from counterprobe.theory.hypotheses import check_hypotheses
 from counterprobe.theory.parameters import Calibration, Case, calibrate, tail_threshold

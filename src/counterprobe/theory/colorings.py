@@ -4,6 +4,9 @@ One coloring shows an edge when its ends differ in color; a majority of all colo
 paper's formula (``parameters.coloring_count``) is a Chernoff bound with room to spare; here the
 tails are summed exactly.
 
+For one run, of which nothing is known but its length, :func:`cheapest_votes` bounds the chance of
+losing an edge whatever the degrees are, and weighs submissions against false edges.
+
 The candidates of a study's grid should differ in cost, not in luck, so their number of colorings
 follows from a stated chance of losing any edge (:func:`enough_votes`). Let every position have at
 most ``degree`` neighbours, and let only neighbours move a row by more than the cut. Under one
