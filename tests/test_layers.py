@@ -17,7 +17,7 @@ SOURCE = Path(cp.__file__).parent
 # probes pay.
 LAYERS = [
     "version errors arrays arguments",
-    "files extras compiled threads digests",
+    "files extras compiled threads digests cells",
     "archives plain philox report",
     "states classes",
     "graph rows",

@@ -8,7 +8,6 @@ import subprocess
 import sys
 import threading
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -114,7 +113,7 @@ def test_a_file_is_replaced_whole(tmp_path, monkeypatch):
         replace(source, target)
 
     monkeypatch.setattr(os, "replace", watch)
-    output.write_text(str(file), "new ± text\n")
+    output.write_to(str(file), "new ± text\n")
     assert seen == ["old"]  # untouched until the new text is complete
     assert file.read_text(encoding="utf-8") == "new ± text\n"
     assert list(tmp_path.iterdir()) == [file]
@@ -208,7 +207,7 @@ def test_a_special_file_is_written_to_and_never_replaced(tmp_path):
     received: list[str] = []
     reader = threading.Thread(target=lambda: received.append(pipe.read_text()))
     reader.start()
-    output.write_text(str(pipe), "through the pipe\n")
+    output.write_to(str(pipe), "through the pipe\n")
     reader.join(timeout=10)
     assert received == ["through the pipe\n"]
     assert stat.S_ISFIFO(pipe.stat().st_mode)
@@ -220,7 +219,7 @@ def test_no_partial_file_is_left_behind(tmp_path, monkeypatch):
 
     monkeypatch.setattr(os, "replace", refuse)
     with pytest.raises(OSError, match="disk full"):
-        output.write_text(str(tmp_path / "run.json"), "{}")
+        output.write_to(str(tmp_path / "run.json"), "{}")
     assert list(tmp_path.iterdir()) == []
 
 
@@ -241,7 +240,7 @@ def test_a_file_that_may_be_written_but_not_replaced_is_refused(tmp_path, monkey
     def refuse(*_: object, **__: object) -> None:
         raise PermissionError(13, "Permission denied")
 
-    monkeypatch.setattr(Path, "touch", refuse)  # as in a folder of somebody else
+    monkeypatch.setattr(os, "open", refuse)  # as in a folder of somebody else
     with pytest.raises(ValueError, match=r"cannot write .*run\.json: permission denied"):
         output.check_writable(str(file))
 

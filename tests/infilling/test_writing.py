@@ -2,19 +2,16 @@
 
 import csv
 import json
-from contextlib import nullcontext
 from dataclasses import replace
 
 import numpy as np
 import pytest
-import transformers
 
 import counterprobe as cp
 from counterprobe.infilling import fasta
 from counterprobe.infilling.fasta import as_fasta, parse_fasta, read_fasta
 from counterprobe.infilling.task import make_task
 from counterprobe.infilling.writing import Design, DesignFile, designs_of, recovery
-from small_language import SMALL, bert_tokenizer
 
 MASKED = "XXBXX"
 
@@ -120,11 +117,6 @@ def test_appending_writes_what_is_missing(designs, tmp_path, kind):
         assert opened.has("mine", 2) and not opened.has("mine", 3)
         assert opened.write(designs) == 1
     assert parts.read_bytes() == whole.read_bytes()
-    with DesignFile(parts, append=True) as opened:
-        with pytest.raises(ValueError, match="holds designs of temperature 1, not 0"):
-            opened.check_alike({"temperature": "0.5", "seed": 0})
-        with pytest.raises(ValueError, match="holds designs of seed 0, not 7"):
-            opened.write([Design("mine_9", "ABC", {"seed": 7})])
 
 
 def test_an_earlier_design_of_the_same_name_must_be_the_same_again(designs, tmp_path):
@@ -140,35 +132,59 @@ def test_an_earlier_design_of_the_same_name_must_be_the_same_again(designs, tmp_
     assert file.read_bytes() == before
 
 
+TERMS = {
+    "model": "exact letters", "text": "4_of_5_masked_1234", "letters": "any", "sampler": "auto",
+    "auto.target_kl": "0.1", "temperature": "1.0", "seed": "0", "weights": "abcd",
+}  # fmt: skip
+
+
 @pytest.mark.parametrize("kind", ["fasta", "csv", "jsonl"])
-def test_designs_of_another_model_text_or_sampler_are_not_gone_on_with(
-    designs, task, spelled, forest_law, tmp_path, kind
-):
+def test_designs_of_another_task_are_not_gone_on_with(designs, tmp_path, kind):
+    file = tmp_path / f"d.{kind}"
+    terms = {**TERMS, "model": "exact_letters"}
+    with DesignFile(file) as opened:
+        opened.begin("mine", terms)
+        opened.write(designs)
+    before = file.read_bytes()
+    with DesignFile(file, append=True) as opened:
+        opened.begin("mine", terms)
+        opened.begin("mine", {key: terms[key] for key in terms if key != "weights"})
+        for key, value in terms.items():
+            other = f"{value}2"
+            said = rf"d.{kind} holds mine_1 of another task, with {key} {value}; this command has"
+            with pytest.raises(ValueError, match=f"{said} {key} {other}: repeat the command"):
+                opened.begin("mine", {**terms, key: other})
+            if key in ("model", "text", "letters", "weights"):  # every input has its own
+                opened.begin("yours", {**terms, key: other})
+            else:
+                with pytest.raises(ValueError, match=f"with {key} {value}; this command has"):
+                    opened.begin("yours", {**terms, key: other})
+        with pytest.raises(ValueError, match="with ties none; this command has ties 77"):
+            opened.begin("mine", {**terms, "ties": "77"})
+        without = {key: terms[key] for key in terms if key != "letters"}
+        with pytest.raises(ValueError, match="with letters any; this command has letters none"):
+            opened.begin("mine", without)
+    assert file.read_bytes() == before
+
+
+@pytest.mark.parametrize("kind", ["fasta", "csv", "jsonl"])
+def test_designs_that_do_not_say_their_task_are_not_gone_on_with(designs, tmp_path, kind):
     file = tmp_path / f"d.{kind}"
     with DesignFile(file) as opened:
         opened.write(designs)
     with DesignFile(file, append=True) as opened:
-        opened.check_alike({"seed": 0, "temperature": 1.0, "sampler": "sequential"})
-        with pytest.raises(ValueError, match="holds designs of sampler sequential, not auto"):
-            opened.check_alike({"sampler": "auto"})
-        opened.check_input("mine", "exact letters", task.template)
-        with pytest.raises(ValueError, match="holds mine_1 of model exact_letters, not other"):
-            opened.check_input("mine", "other", task.template)
-        for text in ("XXAXX", "XXBX"):
-            template = replace(spelled(forest_law), max_length=None).template(text)
-            with pytest.raises(ValueError, match="holds mine_1 of another text"):
-                opened.check_input("mine", "exact letters", template)
-        opened.check_input("yours", "other", task.template)
+        with pytest.raises(ValueError, match="does not say what mine_1 was drawn for"):
+            opened.begin("mine", TERMS)
+        opened.begin("yours", TERMS)
 
 
-def test_auto_goes_on_with_the_designs_that_it_planned(designs, tmp_path):
+def test_two_designs_of_one_name_are_refused(tmp_path):
     file = tmp_path / "d.jsonl"
-    planned = [replace(one, columns={**one.columns, "sampler": "planned"}) for one in designs]
     with DesignFile(file) as opened:
-        opened.write(planned)
-    with DesignFile(file, append=True) as opened:
-        opened.check_alike({"sampler": "auto"})
-        opened.check_alike({"sampler": "planned"})
+        opened.write([Design("mine_1", "AB"), Design("mine_2", "AB")])
+    file.write_text(2 * file.read_text())
+    with pytest.raises(ValueError, match="holds two designs called mine_1; remove one of them"):
+        DesignFile(file, append=True)
 
 
 @pytest.mark.parametrize("kind", ["fasta", "csv", "jsonl"])
@@ -183,10 +199,6 @@ def test_a_record_that_was_cut_off_is_left_out_and_written_again(designs, tmp_pa
     data = whole.read_bytes()
     last = data.rindex(b"mine_3") - (kind == "fasta")
     for stop in range(1, len(data)):
-        if kind == "fasta" and data[stop - 1 : stop] == b"\n" and data[stop] != ord(">"):
-            continue  # a line of letters is whole, or a header that is tried below
-        if kind == "csv" and data[:stop].count(b"\n") == 1 and data[stop - 1 : stop] == b"\n":
-            continue  # a table without a design is refused
         cut.write_bytes(data[:stop])
         with DesignFile(cut, append=True) as opened:
             assert opened.cut_off or data[stop - 1 : stop] == b"\n"
@@ -228,34 +240,39 @@ def test_white_space_stays_in_tables_and_is_refused_in_fasta(tmp_path):
     assert not (tmp_path / "d.fasta").exists()
 
 
+FORMULAS = ["=1+1", "+A", "-AC", "@SUM(A1)", "\t=1", "\r=1", "\n=1", "'=1", "''-AC", "-", "-1_0"]
+HARMLESS = ["AC", "'AC", "A=1", " =1", "", "1-2"]
+
+
+@pytest.mark.parametrize("text", [*FORMULAS, *HARMLESS])
+def test_no_cell_of_a_table_is_a_formula_and_every_one_is_read_back(tmp_path, text):
+    file = tmp_path / "d.csv"
+    design = Design(f"{text}_1", text, {"score": -1.25, "log_prob": "-3e-05", "model": text})
+    with DesignFile(file) as opened:
+        opened.write([design])
+    with file.open(newline="") as stream:
+        (row,) = csv.DictReader(stream)
+    assert (row["score"], row["log_prob"]) == ("-1.25", "-3e-05")
+    assert row["sequence"] == row["model"] == ("'" + text if text in FORMULAS else text)
+    assert not any(cell.startswith(tuple("=+@\t\r\n")) for cell in row.values())
+    with DesignFile(file, append=True) as opened:
+        assert opened.names == {design.name}
+        assert opened.write([design]) == 0
+        opened.write([replace(design, name="mine_2")])
+    assert file.read_text().count("name,sequence") == 1
+
+
+def test_names_of_columns_are_no_formulas_either(tmp_path):
+    file = tmp_path / "d.csv"
+    for number in (1, 2):
+        with DesignFile(file, append=True) as opened:
+            opened.write([Design(f"mine_{number}", "AC", {"@x": 1.5})])
+    assert file.read_text() == "name,sequence,'@x\nmine_1,AC,1.5\nmine_2,AC,1.5\n"
+
+
 def test_no_column_takes_the_place_of_a_name_or_sequence():
     row = Design("mine_1", "ABC", {"name": "other", "sequence": "X", "score": 1.0}).row
     assert row == {"name": "mine_1", "sequence": "ABC", "score": "1"}
-
-
-@pytest.mark.parametrize(
-    ("text", "fits"),
-    [
-        ("paris is the capital of france", True),
-        ("paris is the cat of france", True),
-        ("paris of france", False),
-        ("paris is a capital of france .", False),
-        ("the cat sat on a mat", False),
-    ],
-)
-def test_a_text_of_words_is_known_by_what_stands_around_its_masks(tmp_path, text, fits):
-    model = cp.models.LanguageModel(
-        transformers.BertForMaskedLM(transformers.BertConfig(vocab_size=17, **SMALL)).eval(),
-        bert_tokenizer(),
-        name="words",
-    )
-    template = model.template("paris is [MASK] [MASK] of france")
-    file = tmp_path / "d.jsonl"
-    with DesignFile(file) as opened:
-        opened.write([Design("mine_1", text)])
-    with DesignFile(file, append=True) as opened:
-        with nullcontext() if fits else pytest.raises(ValueError, match="of another text"):
-            opened.check_input("mine", "words", template)
 
 
 def test_a_table_has_room_for_what_later_designs_know(designs, tmp_path):
@@ -324,7 +341,7 @@ def test_records_come_back_with_their_names(tmp_path):
     ]  # fmt: skip
     assert parse_fasta(as_fasta(records), "again") == records
     assert parse_fasta("AC\nDE\n", "folder/mine.txt")[0].name == "mine"
-    assert max(map(len, as_fasta([records[0].__class__("x", "A" * 100)]).splitlines())) == 80
+    assert as_fasta([records[0].__class__("x", "A" * 100)]).splitlines() == [">x", "A" * 100]
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ import zlib
 import pytest
 
 import counterprobe as cp
+from counterprobe import files
 from counterprobe.oracles import reply_file as replies
 from counterprobe.oracles.reply_file import MAGIC, RECORD, Kind, ReplyFile
 
@@ -236,7 +237,7 @@ def test_the_bytes_of_a_log_are_those_of_its_format(tmp_path):
 
 
 def test_without_locks_a_log_is_opened_all_the_same(tmp_path, monkeypatch):
-    monkeypatch.setattr(replies, "fcntl", None)
+    monkeypatch.setattr(files, "fcntl", None)
     path = tmp_path / "run.log"
     first = ReplyFile(path, ABOUT, FACTS)
     second = ReplyFile(path, ABOUT, FACTS)

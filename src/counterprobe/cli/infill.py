@@ -22,7 +22,12 @@ from counterprobe.discovery import SoftStructure, Structure, load_structure
 from counterprobe.infilling import Completions, fill_mask
 from counterprobe.infilling import infill as fill_in
 from counterprobe.infilling.task import Task
-from counterprobe.infilling.terms import DEFAULT_SAMPLER, infill_record, rule_of
+from counterprobe.infilling.terms import (
+    DEFAULT_SAMPLER,
+    design_terms,
+    infill_record,
+    rule_of,
+)
 from counterprobe.infilling.writing import KINDS, Design, DesignFile, designs_of
 from counterprobe.models.proteins.backbones import Backbone
 from counterprobe.run.batches import SampleBatch
@@ -158,10 +163,13 @@ def infill(
     with _opened(out, force, goes_on) as file, _saying_where(file, finished):
         if file is not None and file.cut_off:
             output.complain(f"{out}: the last record was cut off and is left out")
-        if file is not None:
-            file.check_alike({"temperature": text.temperature, "seed": seed, "sampler": rule.name})
+
+        def terms(task: Task) -> dict[str, str]:
+            record = infill_record(task, rule, temperature=text.temperature, **asking)
+            return design_terms(record, task.template, seed)
+
         made: list[designs.Drawn] = []
-        tasks = Tasks(model, where, order, file, count if append else None)
+        tasks = Tasks(model, where, order, file, count if append else None, terms)
         for name, one in inputs:
             started = time.perf_counter()
             with _naming(name if len(inputs) > 1 else None):

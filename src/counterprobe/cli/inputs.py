@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -75,6 +75,8 @@ class Tasks:
         What designs are written to: designs there of the same name must be of the same input.
     wanted : int, optional
         An input of which the file has so many designs is left out.
+    terms : callable
+        Returns what determines the designs of a task.
     """
 
     model: str
@@ -82,6 +84,7 @@ class Tasks:
     order: str | None
     file: DesignFile | None
     wanted: int | None
+    terms: Callable[[Task], Mapping[str, str]]
     _loaded: MaskedModel | None = None
     _backbone: str | None = None
     _seen: Counter[bytes] = field(default_factory=Counter)
@@ -97,7 +100,7 @@ class Tasks:
         task = replace(task, occurrence=self._count(task.given, task.template))
         called, file, template = _called(name, task.model), self.file, task.template
         if file is not None:
-            file.check_input(called, task.oracle.info.name, template)
+            file.begin(called, self.terms(task))
             if self.wanted is not None and file.has(called, self.wanted):
                 return None
             if template is not None:
@@ -117,11 +120,9 @@ class Tasks:
         called = _called(name, loaded)
         if not self.file.has(called, self.wanted):
             return False
-        template = text.template(loaded)
-        in_order = self.order == "commit" and not template.is_complete
-        maker = f"{loaded.name}, commit order" if in_order else loaded.name
-        self.file.check_input(called, maker, template)
-        self._count(template.given, template)
+        task = text.task(self.model, order=self.order, like=loaded, row_error=0.0)
+        task = replace(task, occurrence=self._count(task.given, task.template))
+        self.file.begin(called, self.terms(task))
         return True
 
     def _count(self, given: StateArray, template: Template | None) -> int:

@@ -299,16 +299,16 @@ def write_json(file: str | None, content: Any) -> None:
     if len(_calls) > 1 and _calls[-2].keeps_result:
         _calls[-2].result = plain(content)
     elif file is not None:
-        write_text(file, json.dumps(plain(content), indent=2, allow_nan=False) + "\n")
+        write_to(file, json.dumps(plain(content), indent=2, allow_nan=False) + "\n")
 
 
-def write_text(file: str, text: str) -> None:
+def write_to(file: str, text: str) -> None:
     """Write a text file, whole or not at all; ``-`` and special files are written directly."""
     if file == "-":
         sys.stdout.write(text)
         return
-    with whole_file(file) as partial:
-        partial.write_text(text, encoding="utf-8")
+    with whole_file(file) as stream:
+        stream.write(text.encode())
 
 
 def say_written(console: Console, *files: str | None) -> None:

@@ -85,7 +85,7 @@ def sample(
     _show(console, law, trial)
     output.write_result(json, runs.run_record(law, target, rule, seed, trial))
     if tokens is not None and result.tokens is not None:
-        output.write_text(tokens, " ".join(map(str, result.tokens)) + "\n")
+        output.write_to(tokens, " ".join(map(str, result.tokens)) + "\n")
     output.say_written(console, trace.trace)
     if result.stop is StopReason.INFEASIBLE:
         output.complain(f"infeasible: {result.reason}")

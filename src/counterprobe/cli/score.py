@@ -91,7 +91,7 @@ def score(
     )
     loaded = as_model(model, text.named(model)["model_options"])
     text.tell_notes(loaded)
-    written = None if out is None else DesignFile(out, force=force)
+    written = None if out is None else output.hold(DesignFile(out, force=force))
     records = _read(files)
     found = score_sequences(
         loaded,
@@ -104,8 +104,7 @@ def score(
         },
     )
     if written is not None:
-        with written:
-            written.write(_designs(found, records, model))
+        written.write(_designs(found, records, model))
     _show(console, model, found)
     output.say_written(console, out)
     output.write_result(

@@ -190,7 +190,7 @@ def table(
     if style not in writers:
         raise ValueError(f"--format must be one of {', '.join(writers)}, got {style!r}")
     rows = _rows(store, name, data)
-    output.write_text(to, writers[style](lines_of(rows)))
+    output.write_to(to, writers[style](lines_of(rows)))
     _report_rows(rows)
 
 
@@ -252,7 +252,7 @@ def presets(
     if name is not None:
         load_preset(name)
         file = resources.files("counterprobe.study").joinpath(f"presets/{name}.toml")
-        output.write_text("-", file.read_text())
+        output.write_to("-", file.read_text())
         return
     console = Console(highlight=False)
     for preset in PRESETS:

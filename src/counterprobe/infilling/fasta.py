@@ -1,7 +1,8 @@
-"""FASTA: named sequences, one record after another, each line of letters after its name.
+"""FASTA: named sequences, one record after another, lines of letters after each name.
 
 The name of a record is the first word after ``>``; the rest of that line is its description. A
-text without any ``>`` is one record that has the name of its file.
+text without any ``>`` is one record that has the name of its file. What is written has all letters
+of a record on one line, so that a file that was cut shows whether its last record is whole.
 """
 
 from __future__ import annotations
@@ -15,8 +16,6 @@ from counterprobe.files import read_text
 
 __all__ = ["FastaRecord", "as_fasta", "parse_fasta", "read_fasta"]
 
-# Letters in a line.
-LINE = 80
 # Bytes of a file of sequences.
 MOST_BYTES = 1 << 28
 
@@ -86,8 +85,6 @@ def parse_fasta(text: str, source: str) -> list[FastaRecord]:
 
 def as_fasta(records: Iterable[FastaRecord]) -> str:
     """Return records as text."""
-    lines = []
-    for one in records:
-        lines.append(f">{one.name} {one.description}".rstrip())
-        lines += [one.sequence[low : low + LINE] for low in range(0, len(one.sequence), LINE)]
-    return "".join(f"{line}\n" for line in lines)
+    return "".join(
+        f"{f'>{one.name} {one.description}'.rstrip()}\n{one.sequence}\n" for one in records
+    )

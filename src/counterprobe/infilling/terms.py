@@ -2,20 +2,34 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import numpy as np
 
+from counterprobe.arrays import BoolArray
+from counterprobe.digests import digest_of
 from counterprobe.discovery import SoftStructure, Structure
 from counterprobe.infilling.task import Task
+from counterprobe.models import Template
+from counterprobe.plain import plain
 from counterprobe.run.record import OracleIdentity, RunRecord
 from counterprobe.samplers.base import Sampler
 from counterprobe.samplers.registry import Orders, as_sampler
-from counterprobe.streams import Streams
+from counterprobe.states import MASK
+from counterprobe.streams import STREAMS_VERSION, Streams
 
-__all__ = ["DEFAULT_SAMPLER", "infill_record", "rule_of"]
+__all__ = ["DEFAULT_SAMPLER", "design_terms", "infill_record", "rule_of"]
 
 DEFAULT_SAMPLER = "auto"
+# What decides which questions are asked and when, but not which letters a design has.
+OF_QUESTIONS = ("at_once", "recheck", "traced", "traced_sequence", "portions")
+# What becomes one short text together.
+TOGETHER = ("frame", "slots", "vocabulary", "allowed", "bias", "tied", "shares")
+# Characters of a value that is written as it is.
+MOST_SHOWN = 40
+# Hexadecimal digits of a digest.
+DIGITS = 12
 
 
 def rule_of(
@@ -112,3 +126,69 @@ def _text(task: Task) -> dict[str, Any]:
         "vocabulary": template.vocabulary,
         "allowed": allowed,
     }
+
+
+# ----- What a file says of each design ---------------------------------------------------------
+
+
+def design_terms(record: RunRecord, template: Template | None, seed: int) -> dict[str, str]:
+    """Return what two designs of one name and number must have in common, as short texts.
+
+    Everything that determines a design's letters and scores. How many designs are drawn, a budget
+    and who watches are no part of it.
+
+    Parameters
+    ----------
+    record : RunRecord
+        That of the infill.
+    template : Template, optional
+        What spells letters.
+    seed : int
+        What the record's streams were made from.
+    """
+    more, oracle, given = dict(record.more), record.oracle, record.given
+    assert given is not None
+    around = [np.asarray(more[name]) for name in TOGETHER[:3] if name in more]
+    digest = _digest(given.astype(np.int32), *around)
+    terms: dict[str, Any] = {
+        "model": oracle.name,
+        "text": f"{int((given == MASK).sum())} of {given.size} masked {digest}",
+        "letters": _letters(template, more, given == MASK),
+        "ties": None if "tied" not in more else _digest(more["tied"], more.get("shares")),
+        "sampler": record.sampler,
+        **{f"{record.sampler}.{name}": record.settings[name] for name in record.settings},
+        "temperature": record.temperature,
+        "seed": seed,
+        "orders": record.orders,
+        **{name: more[name] for name in more if name not in (*OF_QUESTIONS, *TOGETHER)},
+        "streams": STREAMS_VERSION,
+        "weights": None if oracle.digest is None else oracle.digest[:DIGITS],
+    }
+    return {name: _short(value) for name, value in plain(terms).items() if value is not None}
+
+
+def _letters(template: Template | None, more: dict[str, Any], masked: BoolArray) -> str:
+    """Spell the letters that may be drawn, where they are the same at every mask."""
+    allowed, bias = more.get("allowed"), more.get("bias")
+    if allowed is not None:
+        allowed = allowed[masked]
+    if bias is not None:
+        return _digest(allowed, bias)
+    if allowed is None or allowed.all():
+        return "any"
+    if template is None or (allowed != allowed[:1]).any():
+        return _digest(allowed)
+    ids = template.vocabulary[allowed[0]]
+    return "".join(template.spell(ids[k : k + 1]) for k in range(len(ids)))
+
+
+def _short(value: Any) -> str:
+    """Return a value that stands in a header: itself, or a digest of what is too long for one."""
+    text = value if isinstance(value, str) else json.dumps(value, sort_keys=True)
+    text = "_".join(text.split())
+    is_plain = len(text) <= MOST_SHOWN and not {*";:"} & {*text}
+    return text if is_plain else _digest(text.encode())
+
+
+def _digest(*parts: Any) -> str:
+    return digest_of(*parts).hex()[:DIGITS]

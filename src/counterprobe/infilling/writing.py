@@ -11,6 +11,10 @@ Every kind of file has the same columns, in the header of a FASTA record as ``ke
   (nats of dependence that its plan breaks, where a plan had an estimate).
 - ``log_prob``: the log-probability with which it was drawn, summed, at its temperature.
 - ``log_likelihood``: by the chain rule in random orders, summed, at temperature 1, if asked for.
+- ``task``: everything that determines a design of this number, as ``name:value;name:value``; only
+  designs of one task are gone on with.
+
+One process at a time writes a file; a second one is refused.
 """
 
 from __future__ import annotations
@@ -21,18 +25,18 @@ import json
 import math
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import TracebackType
-from typing import IO, Any, Self
+from typing import Any, Self
 
 import numpy as np
 
 from counterprobe.arrays import FloatArray, StateArray
-from counterprobe.files import check_writable, read_bytes
+from counterprobe.cells import csv_line, unescaped
+from counterprobe.files import LockedFile, check_writable, read_bytes
 from counterprobe.infilling.fasta import FastaRecord, as_fasta, parse_fasta
 from counterprobe.infilling.task import Task
-from counterprobe.models import Template
 from counterprobe.run.batches import SampleBatch
 from counterprobe.states import MASK
 
@@ -42,12 +46,10 @@ KINDS = (".fasta", ".fa", ".csv", ".jsonl")
 # What may be known of a design that was drawn, beside its name and sequence.
 COLUMNS = (
     "score", "recovery", "seed", "number", "temperature", "sampler", "evaluations", "price",
-    "log_prob", "log_likelihood", "model",
+    "log_prob", "log_likelihood", "model", "task",
 )  # fmt: skip
-# What a design drawn by another command may not differ in, where one file holds both.
-TOLD_BY = ("temperature", "seed", "sampler")
-# Names that a rule's designs may have beside its own.
-ALSO_NAMED = {"auto": ("planned",), "planned": ("spread",)}
+# Terms of a task in which the inputs of one command may differ.
+OF_INPUT = ("model", "text", "letters", "ties", "weights")
 REPEAT = "repeat the command that wrote it, or write to another file"
 
 
@@ -180,7 +182,7 @@ def check_kind(path: str | os.PathLike[str]) -> str:
 
 
 class DesignFile:
-    """A file that grows by every design as it is finished.
+    """A file that grows by every design as it is finished, and that nobody else writes meanwhile.
 
     Parameters
     ----------
@@ -212,21 +214,24 @@ class DesignFile:
         self.names: set[str] = set()
         self.num_written = 0
         self.cut_off = False
-        self._told: dict[str, Any] = {}
         self._stored: dict[str, dict[str, Any]] = {}
-        self._of_input: dict[str, list[str]] = {}
-        self._num_bytes = 0  # of complete records
+        # Tasks that the file has, of each input and of whole commands, and a design of each.
+        self._tasks: dict[str, dict[str, str]] = {}
+        self._of_commands: dict[str, str] = {}
+        self._task = ""
+        self._num_bytes = 0  # of complete records that stay
         self._columns: list[str] | None = None
-        self._stream: IO[str] | None = None
-        is_there = Path(path).exists() and Path(path).stat().st_size > 0
-        if is_there and append:
-            self._take_over()
-        elif is_there and not force:
-            raise ValueError(
-                f"{self.path} is there already: --force replaces it, --append goes on with it"
-            )
-        # Opened by the first design: a command that fails before it leaves the old file alone.
-        self._mode = "a" if append else "w"
+        self._file = LockedFile(path)
+        try:
+            if self._file.size and append:
+                self._take_over()
+            elif self._file.size and not force:
+                raise ValueError(
+                    f"{self.path} is there already: --force replaces it, --append goes on with it"
+                )
+        except BaseException:
+            self._file.close()
+            raise
 
     def __enter__(self) -> Self:
         """Return the file."""
@@ -239,8 +244,7 @@ class DesignFile:
         trace: TracebackType | None,
     ) -> None:
         """Close the file; what was written stays."""
-        if self._stream is not None:
-            self._stream.close()
+        self._file.close()
 
     def has(self, name: str, count: int) -> bool:
         """Whether the file has all of so many designs of an input."""
@@ -251,30 +255,28 @@ class DesignFile:
 
         One that an earlier command wrote must be the same again.
         """
-        fresh = [one for one in designs if one.name not in self.names]
         for one in designs:
             self._check_same(one)
+        known = {"task": self._task} if self._task else {}
+        fresh = [
+            replace(one, columns={**one.columns, **known})
+            for one in designs
+            if one.name not in self.names
+        ]
         if not fresh:
             return 0
         heading = ""
         if self._kind == ".csv" and self._columns is None:
             self._columns = _columns_of(fresh)
-            heading = self._csv_line(dict(zip(self._columns, self._columns, strict=True)))
+            heading = csv_line(self._columns)
         texts = [self._text(one) for one in fresh]
-        stream = self._opened()
-        stream.write(heading + "".join(texts))
-        stream.flush()
+        # A command that fails before its first design leaves the old file as it is.
+        if not self.num_written:
+            self._file.truncate(self._num_bytes)
+        self._file.append((heading + "".join(texts)).encode())
         self.names |= {one.name for one in fresh}
         self.num_written += len(fresh)
         return len(fresh)
-
-    def _opened(self) -> IO[str]:
-        """Open the file when there is something to write, after its last complete record."""
-        if self._stream is None:
-            if self.cut_off:
-                os.truncate(self.path, self._num_bytes)
-            self._stream = open(self.path, self._mode, encoding="utf-8", newline="")
-        return self._stream
 
     def check_spelling(self, spell: Callable[[], str]) -> None:
         """Refuse what this kind of file cannot hold: FASTA has no white space in a sequence."""
@@ -297,12 +299,7 @@ class DesignFile:
         extra = [key for key in row if key not in self._columns]
         if extra:
             raise ValueError(f"{self.path} has no column {extra[0]!r}; write to another file")
-        return self._csv_line(row)
-
-    def _csv_line(self, row: Mapping[str, Any]) -> str:
-        out = io.StringIO()
-        csv.DictWriter(out, self._columns or (), lineterminator="\n").writerow(row)
-        return out.getvalue()
+        return csv_line(map(row.get, self._columns))
 
     # ----- A file that is there already ------------------------------------------------------
 
@@ -314,13 +311,20 @@ class DesignFile:
     def _take_over(self) -> None:
         """Learn which designs the file has, and what made them."""
         for row in self._rows(self._complete_records()):
-            name = str(row.get("name"))
+            name, task = str(row.get("name")), str(row.get("task") or "")
+            if name in self._stored:
+                raise ValueError(
+                    f"{self.path} holds two designs called {name}; remove one of them"
+                )
             self._stored[name] = row
-            self._of_input.setdefault(name.rpartition("_")[0], []).append(name)
-            told = {key: _plain(row[key]) for key in TOLD_BY if row.get(key) not in (None, "")}
-            self._told = self._told or told
+            self._tasks.setdefault(name.rpartition("_")[0], {}).setdefault(task, name)
+            if task:
+                terms = _terms_of(task)
+                of_command = {key: terms[key] for key in terms if key not in OF_INPUT}
+                self._of_commands.setdefault(_joined(of_command), name)
         self.names = {*self._stored}
-        if not self.names and not self.cut_off:
+        is_ours = self._columns is not None and self._columns[:2] == ["name", "sequence"]
+        if not (self.names or self.cut_off or is_ours):
             raise ValueError(f"{self.path} holds no designs to go on from")
 
     def _complete_records(self) -> str:
@@ -355,8 +359,8 @@ class DesignFile:
                 yield from (dict(json.loads(line)) for line in text.splitlines())
             elif self._kind == ".csv":
                 reader = csv.DictReader(io.StringIO(text, newline=""))
-                self._columns = list(reader.fieldnames or [])
-                yield from reader
+                self._columns = [*unescaped(dict.fromkeys(reader.fieldnames or ()))]
+                yield from map(unescaped, reader)
             else:
                 for record in parse_fasta(text, self.path):
                     told = (word.split("=", 1) for word in record.description.split())
@@ -365,72 +369,54 @@ class DesignFile:
         except (ValueError, TypeError) as problem:
             raise ValueError(f"{self.path} cannot be gone on with: {problem}") from None
 
-    def check_alike(self, columns: Mapping[str, Any]) -> None:
-        """Refuse to mix designs of other seeds, temperatures or samplers in one file."""
-        for key, before in self._told.items():
-            now = _plain(columns.get(key, before))
-            if before not in (now, *ALSO_NAMED.get(now, ())):
-                raise ValueError(
-                    f"{self.path} holds designs of {key} {before}, not {now}: {REPEAT}"
-                )
-
-    def check_input(self, name: str, model: str, template: Template | None) -> None:
-        """Refuse an input whose name the file has, if its designs there are of another.
+    def begin(self, name: str, terms: Mapping[str, str]) -> None:
+        """Write designs of a task from now on; refuse to mix them with those of another.
 
         Parameters
         ----------
         name : str
             That of the input.
-        model : str
-            The name of its oracle.
-        template : Template, optional
-            What is to be filled in.
+        terms : mapping
+            What determines a design, by name; of other inputs the file may hold designs that
+            differ in what is an input's own.
         """
-        for key in self._of_input.get(name, ()):
-            row = self._stored[key]
-            before = _plain(row.get("model") or model)
-            if before != _plain(model):
+        self._task = _joined(terms)
+        for task, key in self._tasks.get(name, {}).items():
+            if not task:
+                raise ValueError(f"{self.path} does not say what {key} was drawn for: {REPEAT}")
+            self._require_same(key, task, terms)
+        of_command = {key: value for key, value in terms.items() if key not in OF_INPUT}
+        for task, key in self._of_commands.items():
+            self._require_same(key, task, of_command)
+
+    def _require_same(self, name: str, task: str, terms: Mapping[str, str]) -> None:
+        """Refuse designs of another task, and say in what it differs."""
+        if task == _joined(terms):
+            return
+        stored = _terms_of(task)
+        for term in (*terms, *stored):
+            before, now = (one.get(term, "none") for one in (stored, terms))
+            is_unknown = term == "weights" and "none" in (before, now)
+            if before != now and not is_unknown:
                 raise ValueError(
-                    f"{self.path} holds {key} of model {before}, not {_plain(model)}: {REPEAT}"
+                    f"{self.path} holds {name} of another task, with {term} {before}; this "
+                    f"command has {term} {now}: {REPEAT}"
                 )
-            if template is not None and not _could_be(str(row.get("sequence")), template):
-                raise ValueError(f"{self.path} holds {key} of another text: {REPEAT}")
 
     def _check_same(self, design: Design) -> None:
-        """Refuse a design that is not what the file says, or not drawn alike."""
+        """Refuse a design that is not what the file says."""
         stored = self._stored.get(design.name)
-        if stored is None:
-            self.check_alike({k: v for k, v in design.row.items() if k != "sampler"})
-        elif stored.get("sequence") != design.sequence:
+        if stored is not None and stored.get("sequence") != design.sequence:
             raise ValueError(
-                f"{self.path} holds another {design.name} than was drawn now, so that text or "
-                f"settings differ: {REPEAT}"
+                f"{self.path} holds another {design.name} than was drawn now, which may depend on "
+                f"--count: {REPEAT}"
             )
 
 
-def _plain(value: Any) -> str:
-    """Return a value as every kind of file can have it."""
-    return "_".join(str(_shown(value)).split())
+def _joined(terms: Mapping[str, str]) -> str:
+    return ";".join(f"{key}:{value}" for key, value in terms.items())
 
 
-def _could_be(text: str, template: Template) -> bool:
-    """Whether a finished text has the known parts of a template, in their places."""
-    # Tokens of words may be spelled with a space or without, by what stands beside them.
-    text, known = ("".join(one.split()) for one in (text, template.text(template.given)))
-    mask = template.spell(np.array([template.mask_id]))
-    if "\ufffd" in known:  # a mask in the middle of a character: nothing can be said
-        return True
-    if len(mask) == 1:
-        pairs = zip(text, known, strict=False)
-        return len(text) == len(known) and all(b in (a, mask) for a, b in pairs)
-    first, *others = known.split(mask)
-    if not others:
-        return text == known
-    place, end = len(first), len(text) - len(others[-1])
-    if place > end or not (text.startswith(first) and text.endswith(others[-1])):
-        return False
-    for piece in others[:-1]:
-        place = text.find(piece, place, end) + len(piece)
-        if place < len(piece):
-            return False
-    return True
+def _terms_of(task: str) -> dict[str, str]:
+    """Return what :func:`_joined` was given."""
+    return dict(part.partition(":")[::2] for part in task.split(";"))

@@ -272,8 +272,8 @@ def write_folder(path: str | Path) -> Path:
     if not (folder / "README.md").exists():
         files[folder / "README.md"] = FOLDER_PAGE
     for file, text in files.items():
-        with whole_file(file) as partial:
-            partial.write_text(text, encoding="utf-8")
+        with whole_file(file) as stream:
+            stream.write(text.encode())
     return code / "generate.py"
 
 

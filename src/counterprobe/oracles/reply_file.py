@@ -26,12 +26,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from counterprobe.errors import CheckpointError
-from counterprobe.files import special_kind
-
-try:
-    import fcntl
-except ImportError:  # no file locks on this system: two processes on one log are not told apart
-    fcntl = None  # type: ignore[assignment]
+from counterprobe.files import LockedFile, special_kind
 
 __all__ = ["Kind", "ReplyFile", "encode_record", "read_records"]
 
@@ -86,10 +81,11 @@ class ReplyFile:
             raise CheckpointError(f"cannot write {path}: there is no folder {self.path.parent}")
         if (kind := special_kind(self.path)) is not None:  # opening a pipe would wait for ever
             raise CheckpointError(f"{path} is {kind}; a checkpoint must be a regular file")
-        # Unbuffered: what was appended is the system's when the call returns, kill or not.
-        self._file: BinaryIO = open(self.path, "a+b", buffering=0)
         try:
-            self._lock()
+            self._file = LockedFile(self.path)
+        except BlockingIOError as problem:
+            raise CheckpointError(str(problem)) from None
+        try:
             self._end = self._settle(about)
         except BaseException:
             self._file.close()
@@ -107,37 +103,21 @@ class ReplyFile:
 
     def append(self, kind: Kind, content: bytes) -> None:
         """Write a record; it is whole in the file when this returns."""
-        self._write(encode_record(kind, content))
+        self._file.append(encode_record(kind, content))
 
     def close(self) -> None:
         """Bring everything to disk, and let others open the log."""
-        if not self._file.closed:
-            with suppress(OSError):  # a pipe or a full disk: what is written is written
-                os.fsync(self._file.fileno())
+        if not self._reader.closed:
+            with suppress(OSError):  # a full disk: what is written is written
+                self._file.sync()
             self._file.close()
             self._reader.close()
 
-    def _write(self, content: bytes) -> None:
-        data = memoryview(content)
-        while data:
-            data = data[self._file.write(data) :]
-
     # ----- Opening -------------------------------------------------------------------------
-
-    def _lock(self) -> None:
-        """Refuse a log that another process has open."""
-        if fcntl is None:
-            return
-        try:
-            fcntl.flock(self._file.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            raise CheckpointError(
-                f"{self.path} is in use by another run; wait for it, or name another file"
-            ) from None
 
     def _settle(self, about: dict[str, Any]) -> int:
         """Check or write the beginning, cut a damaged tail; return where whole records end."""
-        size = os.fstat(self._file.fileno()).st_size
+        size = self._file.size
         with open(self.path, "rb") as found:
             magic = found.read(len(MAGIC))
             if not MAGIC.startswith(magic):
@@ -171,7 +151,7 @@ class ReplyFile:
             )
         self.num_cut, self.is_begun_anew = size, size > 0
         self._file.truncate(0)
-        self._write(start)
+        self._file.append(start)
         self.append(Kind.LIFE, b"")
         return len(start)
 

@@ -38,8 +38,8 @@ def write_report(report: Report, path: str | os.PathLike[str]) -> None:
     """
     check_page(path)
     text = render(report)
-    with whole_file(path) as partial:
-        partial.write_text(text, encoding="utf-8")
+    with whole_file(path) as stream:
+        stream.write(text.encode())
 
 
 def render(report: Report) -> str:

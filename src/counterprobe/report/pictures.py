@@ -50,8 +50,8 @@ def save_picture(figure: Figure, file: str | Path, *, dpi: int) -> None:
     # No dates and no random identifiers: a figure that did not change stays the same file.
     metadata = {".svg": {"Date": None}, ".pdf": {"CreationDate": None}}.get(ending, {})
     with rc_context({"svg.hashsalt": "counterprobe", "svg.fonttype": "none"}):
-        with whole_file(file) as partial:
-            figure.savefig(partial, format=ending[1:], dpi=dpi, metadata=metadata)
+        with whole_file(file) as stream:
+            figure.savefig(stream, format=ending[1:], dpi=dpi, metadata=metadata)
 
 
 def literal(text: str) -> str:

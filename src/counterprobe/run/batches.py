@@ -264,9 +264,9 @@ class SampleBatch(Shown):
                 arrays[name] = getattr(self, name)
         for k, record in enumerate(records):
             record |= {_LINE_NAMES[name]: plain(array[k]) for name, array in arrays.items()}
-        with whole_file(path) as partial, partial.open("w", encoding="utf-8") as file:
+        with whole_file(path) as stream:
             for line in (header, *records):
-                file.write(json.dumps(line, allow_nan=False) + "\n")
+                stream.write(json.dumps(line, allow_nan=False).encode() + b"\n")
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> SampleBatch:

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from counterprobe.cells import csv_line, unescaped
 from counterprobe.extras import load_extra
 from counterprobe.files import read_text, refuse_named_pipe, whole_file
 from counterprobe.study.protocol import Cell, Study, Task, passes
@@ -120,13 +121,13 @@ def write_rows(rows: Sequence[Row], file: str | Path) -> None:
     """Write rows to a ``.parquet`` or ``.csv`` file, whole or not at all."""
     target = Path(file)
     check_format(target)
-    with whole_file(target) as partial:
+    with whole_file(target) as stream:
         if target.suffix == ".csv":
-            partial.write_text(_as_csv(rows), encoding="utf-8")
+            stream.write(_as_csv(rows).encode())
             return  # the file takes its place on the way out
         pyarrow, parquet = _arrow()
         table = pyarrow.Table.from_pylist(list(rows), schema=_schema(pyarrow))
-        parquet.write_table(table, partial, compression="zstd")
+        parquet.write_table(table, stream, compression="zstd")
 
 
 def read_rows(file: str | Path) -> list[Row]:
@@ -185,17 +186,14 @@ def check_format(file: Path) -> None:
 
 
 def _as_csv(rows: Sequence[Row]) -> str:
-    text = io.StringIO()
-    writer = csv.DictWriter(text, list(COLUMNS), lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(rows)  # floats are written to their last bit, None as nothing
-    return text.getvalue()
+    return "".join([csv_line(COLUMNS), *(csv_line(map(row.get, COLUMNS)) for row in rows)])
 
 
 def _from_text(row: dict[str, str]) -> Row:
     if None in row or None in row.values():  # where DictReader puts what is too much or missing
         raise ValueError(f"it must have {len(COLUMNS)} fields")
     readers: dict[type, Any] = {str: str, int: int, float: float, bool: lambda t: t == "True"}
+    row = unescaped(row)
     return {
         name: None if row[name] == "" else readers[kind](row[name])
         for name, kind in COLUMNS.items()

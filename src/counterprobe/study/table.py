@@ -8,8 +8,6 @@ deviations are those of a formula and of a grid's steps. Such totals get no inte
 
 from __future__ import annotations
 
-import csv
-import io
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -19,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import scipy
 
+from counterprobe.cells import csv_line
 from counterprobe.plots import check_picture, empty_figure, save_picture
 
 if TYPE_CHECKING:
@@ -262,13 +261,8 @@ def to_markdown(lines: Sequence[TableLine]) -> str:
 
 def to_csv(lines: Sequence[TableLine]) -> str:
     """Return the table as CSV, numbers to their last bit; the first line is a comment."""
-    text = io.StringIO()
-    text.write(f"# {NOTE}\n")
-    names = list(TableLine.__dataclass_fields__)
-    writer = csv.DictWriter(text, names, lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(asdict(line) for line in lines)
-    return text.getvalue()
+    cells = (csv_line(asdict(line).values()) for line in lines)
+    return "".join([f"# {NOTE}\n", csv_line(TableLine.__dataclass_fields__), *cells])
 
 
 def words_of(line: TableLine) -> tuple[str, ...]:

@@ -126,8 +126,8 @@ def write_trace(trace: Trace, path: str | os.PathLike[str]) -> None:
         raise ValueError(f"write_trace writes .json and .json.gz, got {os.fspath(path)}; "
                          "write_page makes a page")  # fmt: skip
     text = "".join(trace.lines()).encode("ascii")
-    with whole_file(path) as partial:
-        partial.write_bytes(gzip.compress(text, mtime=0) if kind == "gzip" else text)
+    with whole_file(path) as stream:
+        stream.write(gzip.compress(text, mtime=0) if kind == "gzip" else text)
 
 
 # ----- Reading ------------------------------------------------------------------------------

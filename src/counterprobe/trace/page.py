@@ -47,8 +47,8 @@ def write_page(
         raise ValueError(f"a page's name must end in .html, got {os.fspath(path)}")
     traces = [trace] if compare is None else [trace, compare]
     filled = fill_page(_template(), traces, names)
-    with whole_file(path) as partial:
-        partial.write_text(filled, encoding="utf-8")
+    with whole_file(path) as stream:
+        stream.write(filled.encode())
 
 
 def fill_page(template: str, traces: list[Trace], names: tuple[str, ...] = ()) -> str:

@@ -99,8 +99,8 @@ def write(path: str | os.PathLike[str], kind: FileKind, values: Mapping[str, Any
     )
     # What could not be read back is not worth keeping.
     _read_as(f"cannot save to {os.fspath(path)}", buffer, [kind])
-    with whole_file(path) as partial:
-        partial.write_bytes(buffer.getvalue())
+    with whole_file(path) as stream:
+        stream.write(buffer.getvalue())
 
 
 def read(

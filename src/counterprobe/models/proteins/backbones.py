@@ -359,7 +359,7 @@ class Backbone:
         values = {name: getattr(self, name) for name in _ARRAYS}
         # NumPy keeps the spaces at the end of a string that is alone, not of one among several.
         values |= {name: "\n".join(values[name]) for name in ("chain_ids", "remarks")}
-        with whole_file(file) as partial, partial.open("wb") as stream:
+        with whole_file(file) as stream:
             np.savez_compressed(stream, allow_pickle=False, **values)
 
 
