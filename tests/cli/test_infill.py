@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 import transformers
 
 import command_line
@@ -249,26 +250,83 @@ def test_a_file_that_is_there_stays_unless_force_is_given(tmp_path):
     assert "--append goes with --out FILE" in refused(*BASE, "--append")
 
 
-def test_what_another_text_model_or_rule_drew_is_not_gone_on_with(tmp_path):
-    file = tmp_path / "designs.fasta"
-    rule = ("--sampler", "sequential", "--out", file, "--append", "--count")
-    assert invoke(*BASE, *rule, 2).exit_code == 0
-    before = file.read_text()
-    for text in ("EVQLVXXSGAXX", "EVQLVXXSGGX"):
-        for count in (2, 3):
-            line = refused(*MODEL, "--sequence", text, *rule, count)
-            assert "holds design_1 of another text: repeat the command" in line
-    light = ("--model", "sapiens-light", "--device", "cpu", "--sequence", SEQUENCE)
-    assert "holds design_1 of model sapiens-heavy, not sapiens-light" in refused(*light, *rule, 2)
-    other = refused(*BASE, "--out", file, "--append", "--count", 3)
-    assert "holds designs of sampler sequential, not auto" in other
-    line = invoke(*BASE, *rule, 3, "--allowed", "W").stderr
-    assert "holds another design_1 than was drawn now" in line
-    assert file.read_text() == before
-    result = invoke(*BASE, *rule, 3)
+OTHERS = {
+    "six more masks": (("--sequence", "EVXXXXXXGGXX"), "text 4_of_12_masked_"),
+    "another letter": (("--sequence", "EVQLVXXSGAXX"), "text 4_of_12_masked_"),
+    "one mask less": (("--sequence", "EVQLVXXSGGX"), "text 4_of_12_masked_"),
+    "another model": (("--model", "sapiens-light"), "model sapiens-heavy; this command has model"),
+    "omitted": (("--omit", "C"), "letters any; this command has letters ADEFGHIKLMNPQRSTVWY"),
+    "allowed": (("--allowed", "AG"), "letters any; this command has letters AG"),
+    "tied": (("--tied", "6=7"), "text 4_of_12_masked_"),
+    "rules": (("--rules", "rules.txt"), "letters any; this command has letters"),
+    "warm": (("--temperature", 2), "temperature 1.0; this command has temperature 2.0"),
+    "cold": (("--temperature", 0), "temperature 1.0; this command has temperature 0.0"),
+    "seed": (("--seed", 2), "seed 1; this command has seed 2"),
+    "sampler": (("--sampler", "auto"), "sampler spread; this command has sampler auto"),
+    "settings": (("--set", "batches=3"), "spread.batches 2; this command has spread.batches 3"),
+    "scored": (("--likelihood-orders", 1), "likelihood_orders 0; this command has likelihood_orders 1"),
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module", params=["fasta", "csv", "jsonl"])
+def drawn_file(request, tmp_path_factory) -> Path:
+    """Two designs of ``SEQUENCE`` in a file of each kind."""
+    file = tmp_path_factory.mktemp("drawn") / f"designs.{request.param}"
+    rule = ("--sampler", "spread", "--set", "batches=2")
+    assert invoke(*BASE, *rule, "--count", 2, "--out", file).exit_code == 0
+    return file
+
+
+@pytest.mark.parametrize("what", OTHERS)
+def test_what_another_task_drew_is_not_gone_on_with(drawn_file, what, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("rules.txt").write_text("6 W:1.5\n")
+    rule = ("--sampler", "spread", "--set", "batches=2")
+    words, said = OTHERS[what]
+    before = drawn_file.read_bytes()
+    for count in (2, 3):
+        taken = rule[:2] if words[0] == "--set" else () if words[0] == "--sampler" else rule
+        line = refused(*BASE, *taken, *words, "--out", drawn_file, "--append", "--count", count)
+        assert f"{drawn_file} holds design_1 of another task, with {said}" in line
+        assert "repeat the command that wrote it, or write to another file" in line
+    assert drawn_file.read_bytes() == before
+
+
+def test_more_designs_of_the_same_task_are_added(drawn_file, tmp_path):
+    file = tmp_path / drawn_file.name
+    file.write_bytes(drawn_file.read_bytes())
+    rule = ("--sampler", "spread", "--set", "batches=2")
+    result = invoke(*BASE, *rule, "--out", file, "--append", "--count", 3, "--max-submissions", 99)
     assert result.exit_code == 0 and result.stdout.splitlines()[-1] == f"Wrote {file}."
-    assert file.read_text().startswith(before)
-    assert [one.name for one in read_fasta(file)] == ["design_1", "design_2", "design_3"]
+    assert file.read_bytes().startswith(drawn_file.read_bytes())
+    assert file.read_text().count("design_") == 3
+
+
+def test_other_weights_of_the_same_name_are_not_gone_on_with(tmp_path):
+    torch.manual_seed(1)
+    file, folder = tmp_path / "designs.jsonl", tmp_path / "model"
+    words = ("--model", folder, "--device", "cpu", "--sequence", "the cat [MASK] on [MASK]")
+    for said in (None, "of another task, with weights"):
+        network = transformers.BertForMaskedLM(transformers.BertConfig(vocab_size=17, **SMALL))
+        network.save_pretrained(folder)
+        bert_tokenizer().save_pretrained(folder)
+        if said is None:
+            for _ in range(2):
+                assert invoke(*words, "--out", file, "--append").exit_code == 0
+        else:
+            assert said in refused(*words, "--out", file, "--append")
+
+
+def test_a_file_that_was_cut_anywhere_is_gone_on_with(drawn_file, tmp_path, monkeypatch):
+    """At the end of every line, and in the middle of one: it becomes what it was."""
+    rule = ("--sampler", "spread", "--set", "batches=2", "--count", 2)
+    file, whole = tmp_path / drawn_file.name, drawn_file.read_bytes()
+    ends = [k + 1 for k in range(len(whole)) if whole[k : k + 1] == b"\n"]
+    for stop in (*ends, len(whole) - 5):
+        file.write_bytes(whole[:stop])
+        result = invoke(*BASE, *rule, "--out", file, "--append")
+        assert result.exit_code == 0, result.stderr
+        assert file.read_bytes() == whole, stop
 
 
 def test_a_finished_command_that_is_repeated_says_that_nothing_is_left(tmp_path, monkeypatch):
@@ -444,7 +502,7 @@ def test_what_is_finished_stays_on_ctrl_c_and_is_not_drawn_again(many, tmp_path,
     assert f"8 finished designs are in {out}: to go on, repeat the command with --append" in line
     assert len(read_fasta(out)) == 8
     other = refused(*arguments, "--out", out, "--append", "--seed", 2)
-    assert "holds designs of seed 1, not 2" in other
+    assert "holds ab1_1 of another task, with seed 1; this command has seed 2" in other
     asked = []
     monkeypatch.setattr(
         TorchOracle, "rows", lambda self, *a: asked.append(self.length) or rows(self, *a)
