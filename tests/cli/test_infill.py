@@ -264,7 +264,7 @@ OTHERS = {
     "seed": (("--seed", 2), "seed 1; this command has seed 2"),
     "sampler": (("--sampler", "auto"), "sampler spread; this command has sampler auto"),
     "settings": (("--set", "batches=3"), "spread.batches 2; this command has spread.batches 3"),
-    "scored": (("--likelihood-orders", 1), "likelihood_orders 0; this command has likelihood_orders 1"),
+    "scored": (("--likelihood-orders", 1), "likelihood_orders 0; this command has"),
 }  # fmt: skip
 
 

@@ -11,7 +11,7 @@ import torch
 
 import counterprobe as cp
 from counterprobe.infilling.task import make_task
-from counterprobe.infilling.terms import infill_record, rule_of
+from counterprobe.infilling.terms import design_terms, infill_record, rule_of
 from counterprobe.models import Letters, SequenceModel
 from counterprobe.oracles import Oracle
 
@@ -320,6 +320,52 @@ def test_terms_say_what_may_stand_where_only_if_something_may_not(model):
     allowed = some.more["allowed"]
     assert allowed.shape == (5, 3) and allowed[0].tolist() == [True, True, False]
     assert allowed[1:].all() and some != free
+
+
+def test_a_design_is_told_by_what_changes_its_letters_and_by_nothing_else(model, soft):
+    common: dict[str, Any] = {
+        "structure": None, "seed": 1, "count": 1, "at_once": 1, "temperature": 1.0,
+        "max_submissions": None, "likelihood_orders": 0, "trace_sequence": None,
+        "orders": "fresh",
+    }  # fmt: skip
+
+    def terms(text=TEXT, sampler="spread", settings=None, allowed=None, **changes):
+        asked = {**common, **changes}
+        structure = asked["structure"]
+        rule = rule_of(None if structure else sampler, structure, settings or {"batches": 2})
+        task = make_task(model(), text, allowed=allowed)
+        seed = asked["seed"]
+        return design_terms(infill_record(task, rule, **asked), task.template, seed)
+
+    known = terms()
+    assert known["text"].startswith("4_of_5_masked_") and known["letters"] == "any"
+    assert (known["spread.batches"], known["orders"], known["seed"]) == ("2", "fresh", "1")
+    for same in (
+        {"count": 7}, {"at_once": 3}, {"count": 2, "max_submissions": 9},
+        {"count": 3, "trace_sequence": 2}, {"count": 300, "at_once": 2, "is_waited_for": True},
+        {"allowed": "ABC"}, {"allowed": {2: "B"}},  # nothing is drawn at a letter that is given
+    ):  # fmt: skip
+        assert terms(**same) == known, same
+    others = {
+        "text": [{"text": "XXAXX"}, {"text": "XXBXB"}, {"text": "XXXXX"}],
+        "letters": [{"allowed": "AB"}, {"allowed": {0: "AB"}}, {"allowed": {1: "AB"}}],
+        "sampler": [{"sampler": "maskgit"}],
+        "spread.batches": [{"settings": {"batches": 3}}],
+        "temperature": [{"temperature": 0.0}, {"temperature": 0.5}],
+        "seed": [{"seed": 2}],
+        "orders": [{"orders": "shared"}, {"orders": 4}],
+        "likelihood_orders": [{"likelihood_orders": 2}],
+        "structure": [{"structure": soft}],
+    }
+    found = [known]
+    for name, changes in others.items():
+        for change in changes:
+            other = terms(**change)
+            assert other.get(name, "none") != known.get(name, "none"), change
+            found.append(other)
+    assert len({str(one) for one in found}) == len(found)
+    assert terms(allowed="AB")["letters"] == "AB"
+    assert all(not {*";: "} & {*value} for one in found for value in one.values())
 
 
 # ----- Rows that depend on the order of commits ---------------------------------------------

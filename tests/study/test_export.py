@@ -86,6 +86,21 @@ def test_a_failed_cell_keeps_its_reason(tmp_path, ending):
     assert read_rows(tmp_path / f"x.{ending}") == [failed]
 
 
+@pytest.mark.parametrize("text", ["=1+1", "+1", "-a", "@SUM(A1)", "\t=1", "\r\n=1", "'=1", "'a"])
+def test_a_text_that_a_spreadsheet_would_run_is_escaped_and_read_back(tmp_path, text):
+    row = dict.fromkeys(COLUMNS) | {
+        "study": text, "phase": "evaluation", "family": "path", "length": 64, "reason": text,
+        "batch_kl": -1.25, "passes": False, "method": "=packed",
+    }  # fmt: skip
+    file = tmp_path / "x.csv"
+    write_rows([row], file)
+    written = file.read_text()
+    assert ",-1.25," in written and "'=packed" in written and ",=" not in written
+    assert read_rows(file) == [row]
+    table = to_csv(lines_of([row | {"stop": "failed"}]))
+    assert "'=packed" in table and ",=" not in table
+
+
 def test_what_is_refused(rows, tmp_path):
     with pytest.raises(ValueError, match=r"must end in .parquet or .csv"):
         write_rows(rows, tmp_path / "study.txt")
