@@ -349,7 +349,7 @@ def test_a_design_is_told_by_what_changes_its_letters_and_by_nothing_else(model,
     others = {
         "text": [{"text": "XXAXX"}, {"text": "XXBXB"}, {"text": "XXXXX"}],
         "letters": [{"allowed": "AB"}, {"allowed": {0: "AB"}}, {"allowed": {1: "AB"}}],
-        "sampler": [{"sampler": "maskgit"}],
+        "sampler": [{"sampler": "random-balanced"}],
         "spread.batches": [{"settings": {"batches": 3}}],
         "temperature": [{"temperature": 0.0}, {"temperature": 0.5}],
         "seed": [{"seed": 2}],

@@ -31,6 +31,7 @@ from counterprobe.infilling.terms import (
 from counterprobe.infilling.writing import KINDS, Design, DesignFile, designs_of
 from counterprobe.models.proteins.backbones import Backbone
 from counterprobe.run.batches import SampleBatch
+from counterprobe.samplers import Sampler
 from counterprobe.samplers.registry import default_orders, read_settings, structure_settings
 from counterprobe.sampling import AT_ONCE
 
@@ -163,11 +164,7 @@ def infill(
     with _opened(out, force, goes_on) as file, _saying_where(file, finished):
         if file is not None and file.cut_off:
             output.complain(f"{out}: the last record was cut off and is left out")
-
-        def terms(task: Task) -> dict[str, str]:
-            record = infill_record(task, rule, temperature=text.temperature, **asking)
-            return design_terms(record, task.template, seed)
-
+        terms = partial(_terms, rule, text.temperature, asking)
         made: list[designs.Drawn] = []
         tasks = Tasks(model, where, order, file, count if append else None, terms)
         for name, one in inputs:
@@ -229,6 +226,14 @@ def _opened(
 ) -> AbstractContextManager[DesignFile | None]:
     """Open the file of designs, where one is wanted; before anything is computed."""
     return nullcontext() if out is None else DesignFile(out, force=force, append=append)
+
+
+def _terms(
+    rule: Sampler, temperature: float, asking: dict[str, Any], task: Task
+) -> dict[str, str]:
+    """Return what determines the designs of a task."""
+    record = infill_record(task, rule, temperature=temperature, **asking)
+    return design_terms(record, task.template, asking["seed"])
 
 
 def _keep(

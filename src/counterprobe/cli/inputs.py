@@ -9,9 +9,9 @@ from functools import partial
 from pathlib import Path
 
 from counterprobe.arrays import StateArray
-from counterprobe.cli.options import Text, read_records
+from counterprobe.cli.options import Text, read_records, read_sequence
 from counterprobe.engines import AnyEngine
-from counterprobe.infilling.task import Task, as_model, input_digest
+from counterprobe.infilling.task import Task, as_model, input_digest, make_task
 from counterprobe.infilling.writing import DesignFile
 from counterprobe.models import MaskedModel, Template
 
@@ -111,7 +111,8 @@ class Tasks:
         """Whether the file has all designs of an input, as far as no evaluation can tell."""
         if self.file is None or self.wanted is None or not self.file.goes_on:
             return False
-        loading = text.named(self.model, self.order)["model_options"]
+        named = text.named(self.model, self.order)
+        loading = named.pop("model_options")
         loaded = self._loaded or as_model(self.model, loading)
         assert loaded is not None  # a name is never an oracle's
         if self._loaded is None:
@@ -120,7 +121,9 @@ class Tasks:
         called = _called(name, loaded)
         if not self.file.has(called, self.wanted):
             return False
-        task = text.task(self.model, order=self.order, like=loaded, row_error=0.0)
+        named["oracle_options"]["row_error"] = 0.0  # for a measured one the model is evaluated
+        sequence = read_sequence(text.sequence)
+        task = make_task(loaded, sequence, temperature=text.temperature, **named)
         task = replace(task, occurrence=self._count(task.given, task.template))
         self.file.begin(called, self.terms(task))
         return True

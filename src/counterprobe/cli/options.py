@@ -242,7 +242,6 @@ class Text:
         order: str | None = None,
         is_probed: bool = False,
         like: MaskedModel | None = None,
-        row_error: float | None = None,
     ) -> Task:
         """Load a model for its text, spread over an engine until the command ends.
 
@@ -256,8 +255,6 @@ class Text:
             Whether dependence is looked for, of which temperature 0 leaves none.
         like : MaskedModel, optional
             The same model on the same backbone, which is then not loaded again.
-        row_error : float, optional
-            In place of a measured one, for which the model is evaluated.
         """
         if is_probed and not self.temperature > 0:
             raise ValueError(
@@ -272,8 +269,6 @@ class Text:
         text, named = read_sequence(self.sequence), self.named(model, order)
         named["temperature"] = self.temperature
         if engine is None:
-            if row_error is not None:
-                named["oracle_options"]["row_error"] = row_error
             if like is not None:
                 return make_task(like, text, **{**named, "model_options": {}})
             task = make_task(model, text, **named)
