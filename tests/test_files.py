@@ -141,6 +141,14 @@ def test_a_new_file_that_stays_empty_goes_and_an_old_one_stays(tmp_path):
     assert os.listdir(tmp_path) == ["old.txt"]
 
 
+def test_nothing_is_written_once_the_lock_is_gone(tmp_path):
+    with LockedFile(tmp_path / "a.txt") as opened:
+        opened.append(b"one")
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        opened.append(b"two")
+    assert (tmp_path / "a.txt").read_bytes() == b"one"
+
+
 def test_whoever_waited_at_a_file_that_was_replaced_begins_again(tmp_path, monkeypatch):
     """Between opening a file and locking it another process may remove or rename it."""
     file, moved = tmp_path / "a.txt", tmp_path / "b.txt"

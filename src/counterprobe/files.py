@@ -203,7 +203,7 @@ class LockedFile:
 
     def append(self, content: bytes) -> None:
         """Write at the end; what could not be written whole, as on a full disk, is taken back."""
-        if self._handle < 0:
+        if self._is_special and self._handle < 0:
             self._handle = os.open(self.path, os.O_WRONLY)
         start, data = self.size, memoryview(content)
         if not self._is_special:
