@@ -1045,3 +1045,15 @@ def test_from_8192_positions_on_the_defaults_are_exact_at_most_at_four_fifths(fa
     assert cp.evaluation.batch_kl(law, result).value == 0.0
     assert result.ledger.total <= 0.8 * 8192
     assert len(result.diagnostics.screens) == 1
+
+
+@pytest.mark.parametrize(("family", "noise"), [("growing-stars", 0.0014), ("binary-tree", 0.014)])
+def test_beside_a_noisy_oracle_one_end_of_an_edge_is_enough(family, noise):
+    law = cp.families.build(family, 1024, 196)
+    oracle = cp.FrozenNoise(law.oracle(), radius=noise**2 / 2)
+    rule = Packed(shared_by=1000)
+    found = rule(cp.Unmasking(oracle), cp.Streams.from_seed(292)).diagnostics
+    assert not found.setup.screen.mutual
+    named = {frozenset(pair) for pair in found.terminal_edges.tolist()}
+    assert {frozenset(pair) for pair in law.edges.tolist()} <= named
+    assert rule.setup(1024, law.vocab_size, law.oracle().row_error).screen.mutual

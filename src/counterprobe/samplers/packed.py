@@ -35,6 +35,7 @@ from counterprobe.discovery.packed.selectors import (
     top_votes,
 )
 from counterprobe.errors import CostWarning, CounterprobeError
+from counterprobe.oracles import NUMERICAL_FLOOR
 from counterprobe.planning.layers import commit_order
 from counterprobe.run.unmasking import Unmasking
 from counterprobe.samplers.base import Sampler
@@ -283,10 +284,10 @@ class Packed(Sampler):
     token) where that passes 1/4.
 
     Without ``num_colorings``, colors, colorings and majority are those of :func:`cheapest_votes`,
-    the filler is submitted once per readout color, and an edge is a pair that name each other; a
-    false one costs a commit at most, so nothing is peeled and screened again. A run whose screen
-    is foreseen to take more submissions than one position at a time says so before the first and
-    decodes one position at a time.
+    the filler is submitted once per readout color, and an edge is a pair that name each other, or
+    of which one names the other where rows are noisy. A false edge costs a commit at most, so
+    nothing is peeled and screened again. A run whose screen is foreseen to take more submissions
+    than one position at a time says so before the first and decodes one position at a time.
 
     Parameters
     ----------
@@ -360,8 +361,14 @@ class Packed(Sampler):
         chunks = 1 if self.chunk_count is None else min(self.chunk_count, length)
         is_open = self.num_colorings is None
         colors, fraction = self.num_colors, self.majority_fraction
+        # Noise may keep an edge's response below the cut at one of its ends: then one is enough.
+        mutual = is_open and oracle_row_error <= NUMERICAL_FLOOR
+        if is_open and not mutual and self.degree_cutoff is None:
+            cutoff = max(length, 1)
         if self.num_colorings is None:
-            votes = cheapest_votes(length, num_colors=colors, majority_fraction=fraction)
+            votes = cheapest_votes(
+                length, mutual=mutual, num_colors=colors, majority_fraction=fraction
+            )
             colors, colorings = votes.num_colors, votes.num_colorings
             fraction = votes.majority_fraction if fraction is None else fraction
         else:
@@ -393,7 +400,7 @@ class Packed(Sampler):
                 majority_fraction=fraction,
                 skip_empty_colors=self.skip_empty_colors,
                 share_filler=is_open,
-                mutual=is_open,
+                mutual=mutual,
             ),
             bank_threshold=threshold,
             row_error=oracle_row_error,

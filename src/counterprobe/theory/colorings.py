@@ -84,7 +84,11 @@ def states_of_coloring(num_colors: int, num_columns: int, *, shares_filler: bool
 
 @lru_cache(maxsize=1024)
 def cheapest_votes(
-    length: int, *, num_colors: int | None = None, majority_fraction: float | None = None
+    length: int,
+    *,
+    mutual: bool = True,
+    num_colors: int | None = None,
+    majority_fraction: float | None = None,
 ) -> Votes:
     """Return the colors, colorings and majority that are expected to cost the fewest submissions.
 
@@ -99,6 +103,9 @@ def cheapest_votes(
     ----------
     length : int
         N.
+    mutual : bool
+        Whether the ends of an edge must name each other; otherwise one end is enough, and each of
+        N^2 ordered pairs of strangers may become a false edge.
     num_colors, majority_fraction : optional
         Kept where given.
     """
@@ -114,7 +121,7 @@ def cheapest_votes(
     for colors in choices:
         if majority_fraction is not None and majority_fraction >= 1 - 1 / colors:
             continue
-        found = _cheapest_of(length, colors, majority_fraction, least)
+        found = _cheapest_of(length, mutual, colors, majority_fraction, least)
         if found is not None:
             least, best = found
     if best is None:
@@ -127,7 +134,7 @@ def cheapest_votes(
 
 
 def _cheapest_of(
-    length: int, num_colors: int, majority_fraction: float | None, limit: float
+    length: int, mutual: bool, num_colors: int, majority_fraction: float | None, limit: float
 ) -> tuple[float, Votes] | None:
     """Return the least expected cost with one number of colors, if it is below a limit."""
     seen, rate = 1 - 1 / num_colors, reaching_rate(num_colors, TYPICAL_DEGREE)
@@ -144,7 +151,8 @@ def _cheapest_of(
         else:
             beaten = np.floor(majority_fraction * counts)
         lost = length * np.asarray(scipy.stats.binom.cdf(beaten, counts, seen))
-        false = (length * np.asarray(scipy.stats.binom.sf(beaten, counts, rate))) ** 2 / 2
+        named = length * np.asarray(scipy.stats.binom.sf(beaten, counts, rate))
+        false = named**2 / 2 if mutual else length * named
         is_enough = (beaten >= 0) & (lost <= SCREEN_FAILURE) & (false <= max(length, 1))
         cost = np.where(is_enough, counts * each + false, np.inf)
         k = int(np.argmin(cost))
