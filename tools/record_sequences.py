@@ -46,6 +46,7 @@ COLUMNS = ["tokens", "stop", *LEDGER]
 VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
     "sequential random": ("sequential", {"order": "random"}),
     "sequential confidence": ("sequential", {"order": "confidence"}),
+    "packed shared": ("packed", {"shared_by": 1000}),
     "packed 4": ("packed", {"num_colors": 4, "num_colorings": 24, "degree_cutoff": 3}),
     "random-balanced 6": ("random-balanced", {"batches": 6}),
     "threshold 0.4": ("threshold", {"threshold": 0.4, "confidence": "candidate"}),
