@@ -251,6 +251,20 @@ def test_structures_and_prices_work_on_groups(heavy):
     assert all(np.isfinite(price.measured.value) for price in prices.prices)
 
 
+def test_groups_are_as_far_apart_as_their_nearest_residues(near, heavy):
+    template = near.template(symmetric="A,B,C", design="A11-16")
+    oracle = near.oracle(template, order="index")
+    apart, groups = oracle.inner.distances, template.tied
+    assert oracle.distances.shape == (oracle.length, oracle.length)
+    assert (np.diag(oracle.distances) == 0).all()
+    for i, j in ((0, 1), (10, 14), (3, 49)):
+        nearest = apart[np.ix_(groups == i, groups == j)].min()
+        assert oracle.distances[i, j] == oracle.distances[j, i] == nearest
+    designs = cp.infill(near, template, sampler="auto", count=2, progress=False)
+    assert len(set(designs.texts)) == 2
+    assert heavy.oracle(heavy.template("EVQXXXL", tied="4=6")).distances is None
+
+
 def test_attention_between_groups_is_what_members_give_on_average(heavy):
     template = heavy.template("EVQXXXXX", tied="4=6")
     oracle, apart = heavy.oracle(template), heavy.oracle(template.untied())

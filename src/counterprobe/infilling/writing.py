@@ -49,7 +49,7 @@ COLUMNS = (
     "log_prob", "log_likelihood", "model", "task",
 )  # fmt: skip
 # Terms of a task in which the inputs of one command may differ.
-OF_INPUT = ("model", "text", "letters", "ties", "weights")
+OF_INPUT = ("model", "text", "letters", "ties", "weights", "occurrence")
 REPEAT = "repeat the command that wrote it, or write to another file"
 
 

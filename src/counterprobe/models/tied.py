@@ -129,6 +129,18 @@ class TiedOracle(Wrapper):
         )
 
     @property
+    def distances(self) -> FloatArray | None:
+        """How far groups are from each other: as far as their nearest residues."""
+        apart = self.inner.distances
+        if apart is None:
+            return None
+        among = apart[np.ix_(self._residues, self._residues)]
+        nearest = np.minimum.reduceat(among, self._starts, axis=0)
+        nearest = np.minimum.reduceat(nearest, self._starts, axis=1)
+        np.fill_diagonal(nearest, 0.0)
+        return np.asarray(nearest, dtype=np.float64)
+
+    @property
     def digest(self) -> str | None:
         """What tells it from others: the inner oracle, what is tied, allowed and favoured."""
         known = self.inner.digest
