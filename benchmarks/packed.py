@@ -28,12 +28,12 @@ def screen_once(length: int, repeats: int) -> dict[str, float]:
     for attempt in range(repeats + 1):
         oracle = TimedOracle(law.oracle())
         run = cp.Unmasking(oracle)
-        banks = read_banks(run, 4 / law.vocab_size, 1e-12)
+        banks = run.call(read_banks, 4 / law.vocab_size, 1e-12)
         draft = banks.most_likely
         colors = draw_colorings(COLORINGS, COLORS, length, np.random.default_rng(attempt))
         oracle.seconds = 0.0
         started = time.perf_counter()
-        packed_screen(run, screen, banks.columns(draft), draft, colors)
+        run.call(packed_screen, screen, banks.columns(draft), draft, colors)
         total = time.perf_counter() - started
         if attempt and total < best["total"]:  # the first attempt compiles
             best = {"total": total, "oracle": oracle.seconds}

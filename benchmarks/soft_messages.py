@@ -41,6 +41,7 @@ from counterprobe.discovery.soft.readings import Readings
 from counterprobe.discovery.soft.screen import SoftScreen
 from counterprobe.discovery.soft.selection import indicators
 from counterprobe.planning import make_plan, price_of_batches
+from counterprobe.streams import Decisions
 
 LAWS = ("path", "tree", "stars", "grid")
 BACKBONES = ("1ubi",)
@@ -53,12 +54,28 @@ PLANNED_BATCHES, PLANS = 8, 8
 
 
 class Screen(SoftScreen):
-    """A soft screen whose readings are read in every way."""
+    """A soft screen whose readings are read in every way.
+
+    Parameters
+    ----------
+    run : Unmasking
+        Fresh; the screen asks through it.
+    rng : Decisions
+    settings : SoftSettings
+    """
+
+    def __init__(self, run: cp.Unmasking, rng: Decisions, settings: SoftSettings) -> None:
+        super().__init__(run.view, rng, settings, run.preprocess())
+        self._run = run
+
+    def submit(self, readings: Readings, probes: int) -> None:
+        """Submit a batch of probes."""
+        self._run.alone(self._run.follow(self._submit(readings, probes)))
 
     def in_every_way(self, probes: int) -> dict[str, SoftFindings]:
         """Submit probes in one batch, and return what each reading of them finds."""
         readings = Readings(self.coordinates, self.residual, self.sources.num_levels)
-        self._submit(readings, probes)
+        self.submit(readings, probes)
         found = {}
         for way in WAYS:
             columns = self.columns(readings, way)
@@ -112,7 +129,7 @@ def reference_of(oracle: cp.Oracle) -> SoftFindings:
     """Return what stands for the truth of a model."""
     settings = SoftSettings(probes=REFERENCE_PROBES)
     decisions = cp.Streams.from_seed(REFERENCE_SEED).decisions
-    return soft_screen(cp.Unmasking(oracle), decisions, settings)
+    return cp.Unmasking(oracle).call(soft_screen, decisions, settings)
 
 
 def measure_model(

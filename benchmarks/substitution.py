@@ -31,7 +31,8 @@ from counterprobe.discovery.soft.selection import LEAST_MOVEMENT
 from counterprobe.discovery.soft.strengths import divergence
 from counterprobe.oracles import Oracle, Readouts
 from counterprobe.rows import Rows
-from counterprobe.run.unmasking import Request, Unmasking
+from counterprobe.run import Preprocess, Probe, Requests, Stream, View
+from counterprobe.run.unmasking import Unmasking
 from counterprobe.states import MASK
 from counterprobe.streams import Decisions, Streams
 
@@ -82,29 +83,29 @@ class Substitutions:
 
     Parameters
     ----------
-    run : Unmasking
+    view : View
     coordinates : Coordinates
     settings : SoftSettings
     states_at_once : int
-        States of one request.
+        States of one probe.
     watch : callable
         Told of every reply: states, what was read from them, rows.
     """
 
     def __init__(
         self,
-        run: Unmasking,
+        view: View,
         coordinates: Coordinates,
         settings: SoftSettings,
         states_at_once: int,
         watch: Watch,
     ) -> None:
-        self._run = run
+        self._view = view
         self._coordinates = coordinates
         self._settings = settings
         self._states_at_once = states_at_once
         self._watch = watch
-        shape = (run.length, run.length)
+        shape = (view.length, view.length)
         # Sums over contexts of a pair's strength, of its square, and of the ends' disagreement.
         self._sum = np.zeros(shape)
         self._squares = np.zeros(shape)
@@ -112,27 +113,26 @@ class Substitutions:
         self._count = np.zeros(shape, dtype=np.int64)
         self.num_probes = 0
 
-    def read_contexts(self, states: StateArray) -> list[Rows]:
+    def read_contexts(self, states: StateArray) -> Requests[list[Rows]]:
         """Submit contexts and return the rows of what each masks."""
         replies: list[Rows] = []
         step = self._states_at_once
 
-        def requests() -> Iterator[Request]:
+        def probes() -> Iterator[Probe]:
             for low in range(0, len(states), step):
                 part = states[low : low + step]
-                yield Request(part, Readouts.every_masked(part))
+                yield Probe(part, Readouts.every_masked(part))
 
-        def consume(request: Request, rows: Rows) -> None:
-            self._watch(request.states, request.readouts, rows)
-            for k in range(len(request.states)):
-                replies.append(rows.take(np.flatnonzero(request.readouts.state_index == k)))
+        def consume(probe: Probe, rows: Rows) -> None:
+            self._watch(probe.states, probe.readouts, rows)
+            for k in range(len(probe.states)):
+                replies.append(rows.take(np.flatnonzero(probe.readouts.state_index == k)))
 
-        self._run.transcript.announce("contexts")
-        self._run.stage(requests(), consume)
+        yield Stream(probes(), consume, purpose="contexts")
         self.num_probes += len(states)
         return replies
 
-    def add(self, states: StateArray, rows: list[Rows]) -> None:
+    def add(self, states: StateArray, rows: list[Rows]) -> Requests[None]:
         """Substitute at every masked position of some contexts, one stage.
 
         Parameters
@@ -141,28 +141,27 @@ class Substitutions:
         rows : list of Rows
             What each context's masked positions have, in increasing order.
         """
-        directed = np.zeros((len(states), self._run.length, self._run.length))
+        directed = np.zeros((len(states), self._view.length, self._view.length))
 
-        def requests() -> Iterator[Request]:
+        def probes() -> Iterator[Probe]:
             for k, (state, known) in enumerate(zip(states, rows, strict=True)):
                 for task in self._tasks(state, known):
-                    yield Request(task.states, Readouts.every_masked(task.states), (k, task))
+                    yield Probe(task.states, Readouts.every_masked(task.states), (k, task))
 
-        def consume(request: Request, replies: Rows) -> None:
-            k, task = request.label
-            self._watch(request.states, request.readouts, replies)
-            masses = self._coordinates.reduce(replies, request.readouts.position)
+        def consume(probe: Probe, replies: Rows) -> None:
+            k, task = probe.label
+            self._watch(probe.states, probe.readouts, replies)
+            masses = self._coordinates.reduce(replies, probe.readouts.position)
             count, tokens = task.probability.shape
             masses = masses.reshape(count, tokens, -1, masses.shape[1])
-            readouts = request.readouts.position.reshape(count, tokens, -1)[:, 0]
+            readouts = probe.readouts.position.reshape(count, tokens, -1)[:, 0]
             for s, source in enumerate(task.positions):
                 tilted = masses[s].transpose(1, 0, 2)
                 weight = np.broadcast_to(task.probability[s], tilted.shape[:2])
                 directed[k, readouts[s], source] = task.spread[s] * divergence(tilted, weight)
-            self.num_probes += len(request.states)
+            self.num_probes += len(probe.states)
 
-        self._run.transcript.announce("substitute")
-        self._run.stage(requests(), consume)
+        yield Stream(probes(), consume, purpose="substitute")
         for k, state in enumerate(states):
             self._account(state == MASK, directed[k])
 
@@ -254,16 +253,21 @@ class OneAtATime(SoftScreen):
     """
 
     def __init__(
-        self, run: Unmasking, decisions: Decisions, settings: SoftSettings, in_contexts: bool
+        self,
+        view: View,
+        rng: Decisions,
+        settings: SoftSettings,
+        rows: Rows,
+        in_contexts: bool,
     ) -> None:
-        super().__init__(run, decisions, settings)
+        super().__init__(view, rng, settings, rows)
         self.in_contexts = in_contexts
 
-    def estimate(self, is_enough: Callable[[SoftFindings], bool] | None) -> SoftFindings:
+    def estimate(self, is_enough: Callable[[SoftFindings], bool] | None) -> Requests[SoftFindings]:
         """Substitute in one context, or in as many as the probes pay for."""
         settings, size = self.settings, len(self.residual)
         substitutions = Substitutions(
-            self.run, self.coordinates, settings, self.states_at_once, self._watch
+            self.view, self.coordinates, settings, self.states_at_once, self._watch
         )
         num_masked = max(2, round(settings.mask_rate * size)) if self.in_contexts else size
         cost = context_cost(num_masked, settings, self.in_contexts)
@@ -271,16 +275,17 @@ class OneAtATime(SoftScreen):
         if most < 1:
             raise ValueError(f"probes must be at least {cost} for this, got {settings.probes}")
         if not self.in_contexts:
-            substitutions.add(self.run.state[None, :], [self.rows])
+            yield from substitutions.add(self.view.state[None, :], [self.rows])
             return self._found(substitutions)
         total = done = 0
         while True:
             total = min(max(1, settings.first // cost, 2 * total), most)
-            rng = self.decisions.generator("soft contexts", len(self.batches))
+            rng = self.rng("soft contexts", len(self.batches))
             states = draw_contexts(
-                self.run.state, self.residual, self.sources, total - done, num_masked, rng
+                self.view.state, self.residual, self.sources, total - done, num_masked, rng
             )
-            substitutions.add(states, substitutions.read_contexts(states))
+            rows = yield from substitutions.read_contexts(states)
+            yield from substitutions.add(states, rows)
             done = total
             found = self._found(substitutions)
             if done == most or (is_enough is not None and is_enough(found)):
@@ -302,10 +307,17 @@ def estimate(
 ) -> SoftFindings:
     """Screen a run by one of ``ESTIMATORS``."""
     if estimator == "regression":
-        return soft_screen(run, decisions, settings)
+        return run.call(soft_screen, decisions, settings)
     if estimator not in ESTIMATORS:
         raise ValueError(f"estimator must be one of {', '.join(ESTIMATORS)}, got {estimator!r}")
-    return OneAtATime(run, decisions, settings, estimator == "contexts").discover(None)
+    return run.call(_one_at_a_time, decisions, settings, estimator == "contexts")
+
+
+def _one_at_a_time(
+    view: View, rng: Decisions, settings: SoftSettings, in_contexts: bool
+) -> Requests[SoftFindings]:
+    rows: Rows = yield Preprocess()
+    return (yield from OneAtATime(view, rng, settings, rows, in_contexts).discover(None))
 
 
 def find_by(oracle: Oracle, estimator: str, probes: int, seed: int = 0) -> SoftStructure:

@@ -15,6 +15,7 @@ import pytest
 
 import counterprobe as cp
 from counterprobe.oracles import Reply
+from counterprobe.run import Commit, CommitAll, Once, Probe, Read
 from counterprobe.samplers import SAMPLERS, Sampler
 from counterprobe.samplers.registry import as_sampler, default_orders
 from counterprobe.targets import forests
@@ -279,26 +280,6 @@ def test_a_complete_context_costs_nothing(law, counted):
 # ----- Many -----------------------------------------------------------------------------------
 
 
-def test_threads_are_bounded_and_ended_sequences_make_room(table_law, counted):
-    most = 0
-
-    class Watching(counted):
-        def ask(self, query):
-            nonlocal most
-            most = max(most, running())
-            return super().ask(query)
-
-    rule = cp.samplers.Threshold(0.5)
-    oracle = Watching(table_law.oracle())
-    batch = draw(oracle, rule, 23, at_once=4)
-    assert most == 4
-    for k in (0, 4, 22):
-        assert_as_alone(batch.results[k], alone(rule, table_law.oracle(), k))
-    one_by_one = sum(ledger.depth for ledger in batch.ledgers)
-    assert oracle.calls < one_by_one / 2
-    assert oracle.states == batch.ledger.total
-
-
 def test_hundreds_of_sequences(uniform_oracle, counted):
     oracle = counted(uniform_oracle(6, 3), trusted=True)
     batch = draw(oracle, cp.samplers.MaskGIT(3), 400)
@@ -321,10 +302,11 @@ class FailsIn(Sampler):
     name: ClassVar[str] = "fails-in"
     sequence: int = 2
 
-    def unmask(self, run, decisions):
-        while not run.is_complete:
-            run.commit_selected(lambda residual, rows: residual[:1])
-            if run.sequence == self.sequence:
+    def unmask(self, view, rng):
+        while not view.is_complete:
+            reading = yield Read()
+            yield Commit(reading.positions[:1], reading)
+            if view.sequence == self.sequence:
                 raise RuntimeError("the rule broke")
 
 
@@ -334,12 +316,13 @@ class Stubborn(Sampler):
 
     name: ClassVar[str] = "stubborn"
 
-    def unmask(self, run, decisions):
+    def unmask(self, view, rng):
         for _ in range(1000):
             try:
-                run.commit_selected(lambda residual, rows: residual[:1])
+                reading = yield Read()
+                yield Commit(reading.positions[:1], reading)
             except Exception:
-                if run.sequence == 1:
+                if view.sequence == 1:
                     raise
 
 
@@ -404,12 +387,12 @@ class FailsWhileOthersWait(Sampler):
 
     name: ClassVar[str] = "fails-while-others-wait"
 
-    def unmask(self, run, decisions):
+    def unmask(self, view, rng):
         def compute():
-            run.probe(run.state, run.residual)
+            yield Probe(view.state, view.residual)
             raise RuntimeError("no structure")
 
-        run.once("structure", compute)
+        yield Once("structure", compute())
 
 
 @dataclass(frozen=True)
@@ -418,17 +401,17 @@ class CrossWaits(Sampler):
 
     name: ClassVar[str] = "cross-waits"
 
-    def unmask(self, run, decisions):
-        names = ["a", "b"] if run.sequence else ["b", "a"]
+    def unmask(self, view, rng):
+        names = ["a", "b"] if view.sequence else ["b", "a"]
 
         def inner():
-            return run.once(names[1], lambda: run.probe(run.state, run.residual))
+            yield Probe(view.state, view.residual)
 
         def outer():
-            run.probe(run.state, run.residual)
-            return inner()
+            yield Probe(view.state, view.residual)
+            yield Once(names[1], inner())
 
-        run.once(names[0], outer)
+        yield Once(names[0], outer())
 
 
 @dataclass(frozen=True)
@@ -437,8 +420,11 @@ class CommitsOnce(Sampler):
 
     name: ClassVar[str] = "commits-once"
 
-    def unmask(self, run, decisions):
-        run.once("all", lambda: run.commit(run.residual))
+    def unmask(self, view, rng):
+        def commit():
+            yield Commit(view.residual)
+
+        yield Once("all", commit())
 
 
 def test_sequences_that_wait_for_a_shared_result_do_not_hang_when_it_fails(law):
@@ -447,7 +433,7 @@ def test_sequences_that_wait_for_a_shared_result_do_not_hang_when_it_fails(law):
     assert error.value.__notes__ == ["in sequence 0 of 4"]
     with pytest.raises(cp.CounterprobeError, match="wait for what each other is to compute"):
         draw(law.oracle(), CrossWaits(), 2)
-    with pytest.raises(cp.CounterprobeError, match="must not commit"):
+    with pytest.raises(cp.CounterprobeError, match="must not draw nor commit"):
         draw(law.oracle(), CommitsOnce(), 2)
 
 
@@ -457,10 +443,11 @@ class Interrupted(Sampler):
 
     name: ClassVar[str] = "interrupted"
 
-    def unmask(self, run, decisions):
-        while not run.is_complete:
-            run.commit_selected(lambda residual, rows: residual[:1])
-            if run.sequence == 1 and len(run.residual) == 2:
+    def unmask(self, view, rng):
+        while not view.is_complete:
+            reading = yield Read()
+            yield Commit(reading.positions[:1], reading)
+            if view.sequence == 1 and len(view.residual) == 2:
                 os.kill(os.getpid(), signal.SIGINT)
                 threading.Event().wait(0.2)
 
@@ -510,13 +497,14 @@ def test_settings_of_the_callers_thread_hold_in_every_sequence(table_law):
     class Looks(Sampler):
         name: ClassVar[str] = "looks"
 
-        def unmask(self, run, decisions):
+        def unmask(self, view, rng):
             seen.append(np.geterr()["divide"])
-            run.commit_selected(lambda residual, rows: residual)
+            reading = yield Read()
+            yield Commit(reading.positions, reading)
 
     with np.errstate(divide="raise"):
         cp.sample(table_law.oracle(), Looks(), 3, progress=False)
-    assert seen == ["raise"] * 3
+    assert set(seen) == {"raise"}
 
 
 # ----- Budgets --------------------------------------------------------------------------------
@@ -702,9 +690,8 @@ class Uneven(Sampler):
     summary: ClassVar[str] = "two to five batches"
     source: ClassVar[str] = "a test"
 
-    def schedule(self, residual, decisions):
-        rng = decisions.generator("number")
-        return np.array_split(residual, int(rng.integers(2, 6)))
+    def unmask(self, view, rng):
+        yield CommitAll(np.array_split(view.residual, int(rng("number").integers(2, 6))))
 
 
 def test_groups_of_unequal_length_stop_and_step_each_for_itself(forest_law, counted):

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from counterprobe.arguments import Count, Range, Share, Whole
+from counterprobe.run import CommitAll
 from counterprobe.samplers import SAMPLERS, Sampler, build_sampler
 
 
@@ -23,6 +24,9 @@ class Knobs(Sampler):
     level: Annotated[float, Range(above=0, finite=False)] = 1.0
     mode: Literal["a", "b"] = "a"
     free: int = 0
+
+    def unmask(self, view, rng):
+        yield CommitAll([view.residual])
 
 
 @pytest.mark.parametrize(
@@ -74,6 +78,9 @@ def test_a_class_whose_types_cannot_be_looked_up_is_left_alone():
     class Local(Sampler):
         name: ClassVar[str] = "local"
         kind: "Hidden | None" = None
+
+        def unmask(self, view, rng):
+            yield CommitAll([view.residual])
 
     assert Local().kind is None
 

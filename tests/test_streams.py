@@ -10,7 +10,7 @@ EVERYWHERE = np.arange(40)
 
 
 def draws(streams: cp.Streams, purpose: str, *index: int) -> list[float]:
-    return streams.decisions.generator(purpose, *index).random(4).tolist()
+    return streams.decisions(purpose, *index).random(4).tolist()
 
 
 def test_decisions_depend_on_the_decision_seed_alone():
@@ -28,13 +28,13 @@ def test_each_purpose_and_index_has_its_own_generator():
 def test_how_much_one_round_drew_never_shifts_the_next():
     streams = cp.Streams(5, 6)
     before = draws(streams, "coloring", 1)
-    streams.decisions.generator("coloring", 0).random(1000)
+    streams.decisions("coloring", 0).random(1000)
     assert draws(streams, "coloring", 1) == before
 
 
 def test_decisions_cannot_ask_for_commit_noise():
     with pytest.raises(ValueError, match="'commit' is reserved"):
-        cp.Streams(7, 7).decisions.generator("commit", 0, 0)
+        cp.Streams(7, 7).decisions("commit", 0, 0)
 
 
 def test_commit_uniforms_depend_on_seed_sequence_and_draw():

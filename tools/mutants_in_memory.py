@@ -60,10 +60,10 @@ NEAREST = {
     ],
     "run/door.py": [
         "tests/run/test_door.py", "tests/run/test_unmasking.py", "tests/run/test_recheck.py",
-        "tests/run/test_verifying.py", "tests/run/test_gathered.py",
+        "tests/run/test_verifying.py", "tests/run/test_driver.py",
         "tests/run/test_attention.py", "tests/run/test_transcript.py",
     ],
-    "run/gathered.py": ["tests/run/test_gathered.py", "tests/run/test_attention.py"],
+    "run/driver.py": ["tests/run/test_driver.py", "tests/run/test_attention.py"],
     "run/rounds.py": ["tests/run/test_lockstep.py"],
     "run/transcript.py": [
         "tests/run/test_transcript.py", "tests/run/test_listening.py", "tests/run/test_whole.py",

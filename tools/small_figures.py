@@ -116,17 +116,17 @@ def _screen(law: cp.ForestLaw, seed: int) -> tuple[int, int, int]:
     run = cp.Unmasking(law.oracle())
     plan = Packed().setup(law.length, law.vocab_size, run.row_error)
     decisions = cp.Streams.from_seed(seed).decisions
-    banks = read_banks(run, plan.bank_threshold, plan.row_error)
+    banks = run.call(read_banks, plan.bank_threshold, plan.row_error)
     context = FillerContext(run.state, banks, 0)
-    rng = decisions.generator("draft", 0)
+    rng = decisions("draft", 0)
     draft = make_filler(most_likely_filler, context, rng, law.vocab_size)
     colors = draw_colorings(
         plan.screen.num_colorings,
         plan.screen.num_colors,
         law.length,
-        decisions.generator("coloring", 0),
+        decisions("coloring", 0),
     )
-    rows = packed_screen(run, plan.screen, banks.columns(draft), draft, colors, top_votes)
+    rows = run.call(packed_screen, plan.screen, banks.columns(draft), draft, colors, top_votes)
     true = _keys(law.edges, law.length)
     readout = np.repeat(np.arange(len(rows.residual)), np.diff(rows.candidates.start))
     claimed = rows.residual[np.stack([readout, rows.candidates.source], axis=1)]

@@ -14,6 +14,7 @@ import numpy as np
 import torch
 
 import counterprobe as cp
+from counterprobe.samplers.base import fixed_batches
 from denoisers.claims import FEW, JUDGED
 from denoisers.contestants import (
     BUDGETS,
@@ -196,13 +197,15 @@ def structure_phase(bench: Bench) -> None:
         bench.find()
         structure = bench.structure
         found = edges_found(structure.strength, structure.edges, bench.trained.truth.edges)
-        everywhere, decisions = np.arange(bench.oracle.length), cp.Streams(0, 0).decisions
+        decisions = cp.Streams(0, 0).decisions
         judged = [
             bench.structured(name, **settings)
             for name, settings in JUDGED
             if bench.names_prices or "target_kl" not in settings
         ]
-        rounds = {len(list(one.rule.schedule(everywhere, decisions) or [])) for one in judged}
+        view = cp.Unmasking(bench.oracle).view
+        fixed = [fixed_batches(one.rule, view, decisions) for one in judged]
+        rounds = {0 if one is None else len(list(one.batches)) for one in fixed}
         return {**found, "evaluations": structure.ledger.total, "rounds": sorted(rounds)}
 
     if bench.store.has(bench.law, "structure", "used"):

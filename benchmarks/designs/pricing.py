@@ -18,8 +18,9 @@ import counterprobe as cp
 from counterprobe.evaluation import plan_kl
 from counterprobe.evaluation.chain_rule_kl import ChainRuleKL
 from counterprobe.planning import Plan, distance_plan, random_plan, spread_plan
+from counterprobe.run import CommitAll, Requests, View
 from counterprobe.samplers import Sampler
-from counterprobe.streams import keyed_generator
+from counterprobe.streams import Decisions, keyed_generator
 
 __all__ = ["WAYS", "Dealt", "Precision", "free_plans", "make_plans", "measure_kl"]
 
@@ -43,10 +44,10 @@ class Dealt(Sampler):
         """How many plans there are, in place of all of them."""
         return {"plans": len(self.plans)}
 
-    def schedule(self, residual: Any, decisions: Any) -> Any:
-        """Return the batches of a plan."""
-        chosen = int(decisions.generator("dealt plan").integers(len(self.plans)))
-        return self.plans[chosen].batches
+    def unmask(self, view: View, rng: Decisions) -> Requests[None]:
+        """Commit the batches of one of the plans."""
+        chosen = int(rng("dealt plan").integers(len(self.plans)))
+        yield CommitAll(self.plans[chosen].batches)
 
 
 def make_plans(

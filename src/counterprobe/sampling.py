@@ -1,15 +1,15 @@
 """The call for people who want sequences: any sampler, any number of them, one line.
 
-``sample`` draws sequences side by side. Rules whose batches need no reply run in lockstep; rules
-that adapt to replies run gathered: each as it would alone, their submissions meeting at the oracle
-as one batch a step. Those who write samplers use ``sampler(run, streams)`` on one ``Unmasking``.
+``sample`` draws sequences side by side. Rules that fix all batches beforehand commit in lockstep;
+a driver advances the others, each as it would run alone, and submits what all of them ask at one
+time as one batch. Those who write samplers use ``sampler(run, streams)`` on one ``Unmasking``.
 """
 
 from __future__ import annotations
 
 import itertools
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
@@ -26,16 +26,19 @@ from counterprobe.oracles.checks import ReplyCheck
 from counterprobe.run.batches import SampleBatch
 from counterprobe.run.door import Door
 from counterprobe.run.drawing import ScoredDraw, as_temperature, room_for_scores
-from counterprobe.run.gathered import Gathering, Tally, Tell
-from counterprobe.run.joining import draw_in_portions
+from counterprobe.run.driver import Asking, Driver, Shared, drive
+from counterprobe.run.history import History
+from counterprobe.run.joining import FixedBatches, draw_in_portions
 from counterprobe.run.ledger import Ledger, Right
 from counterprobe.run.listening import Listener, Step
 from counterprobe.run.lockstep import Lockstep
 from counterprobe.run.record import OracleIdentity, RunRecord
 from counterprobe.run.results import SampleResult, StopReason
+from counterprobe.run.standing import Tally, Tell
 from counterprobe.run.transcript import Level, Whole
-from counterprobe.run.unmasking import Memory, Progress, Unmasking
-from counterprobe.samplers.base import Sampler, require_complete
+from counterprobe.run.unmasking import Progress, Unmasking
+from counterprobe.run.view import View
+from counterprobe.samplers.base import Sampler, fixed_batches, require_complete
 from counterprobe.samplers.registry import Orders, as_groups, as_sampler, default_orders
 from counterprobe.states import MASK, as_contexts
 from counterprobe.streams import Streams
@@ -177,13 +180,10 @@ def sample(
         else:
             runs = _Runs(call, tell)
             if count == 1:
-                results = [runs.draw(oracle, 0, None)]
+                results = [drive(oracle, runs.drawing(0))]
             else:
-                results = Gathering(oracle, call.at_once).run(
-                    count,
-                    lambda member: runs.draw(member, member.index, member),
-                    first=call.listen_to,
-                )
+                driver = Driver[SampleResult](oracle, call.at_once)
+                results = driver.run(count, runs.drawing, first=call.listen_to)
             drawn = runs.joined(results)
     return replace(drawn, ledger=drawn.ledger + checked)
 
@@ -280,7 +280,7 @@ def told(progress: bool | Tell, label: str) -> Iterator[Tell | None]:
 # ----- Lockstep -----------------------------------------------------------------------------
 
 
-def _schedules(call: _Call) -> list[Iterable[IntArray]] | None:
+def _schedules(call: _Call) -> list[FixedBatches] | None:
     """Return the batches of each group, where lockstep is the best way.
 
     Oracles that keep work of a run follow each sequence more cheaply than they answer batches;
@@ -288,31 +288,29 @@ def _schedules(call: _Call) -> list[Iterable[IntArray]] | None:
     on its own, its batches are as many arrays, which is worth it for those alone.
     """
     masked = call.given == MASK
-    is_common = not call.rule.rights and (masked == masked[0]).all() and masked.any()
-    follows_many = call.oracle.info.keeps_many
-    has_session = call.oracle.info.keeps_work and not follows_many
+    is_common = (call.given == call.given[0]).all() and masked.any()
+    info = call.oracle.info
+    has_session = info.keeps_work and not info.keeps_many
     is_watched = call.record != Level.LEDGER or call.listener is not None
     if not is_common or has_session or is_watched:
         return None
-    is_few = call.count == 1 or (call.groups == call.count and not follows_many)
-    if is_few and not call.oracle.info.draws:
+    if (call.count == 1 or (call.groups == call.count and not info.keeps_many)) and not info.draws:
         return None
-    residual = np.flatnonzero(masked[0])
+    history = History(info.length, info.vocab_size, call.given[0])
+    view = View(call.oracle, history, temperature=float(call.temperature), rights=call.rights)
     schedules = []
     for group in range(call.groups):
         try:
-            batches = call.rule.schedule(residual, call.streams_of_group(group).decisions)
+            fixed = fixed_batches(call.rule, view, call.streams_of_group(group).decisions)
         except Infeasible:
             return None  # every run finds out for itself
-        if batches is None:
+        if fixed is None:
             return None
-        schedules.append(batches)
+        schedules.append(fixed)
     return schedules
 
 
-def _in_lockstep(
-    call: _Call, schedules: list[Iterable[IntArray]], tell: Tell | None
-) -> SampleBatch:
+def _in_lockstep(call: _Call, schedules: list[FixedBatches], tell: Tell | None) -> SampleBatch:
     """Commit the same batches in every sequence of a group."""
     run = Lockstep(
         call.oracle,
@@ -328,14 +326,15 @@ def _in_lockstep(
     )
     masked = int((call.given == MASK).sum())
     stop, reason = StopReason.COMPLETED, None
-    told = [getattr(schedule, "diagnostics", None) for schedule in schedules]
+    told = [schedule.diagnostics for schedule in schedules]
+    batches_of = [schedule.batches for schedule in schedules]
     is_drawn = False
     if call.oracle.info.draws and call.on_step is None:
-        schedules = [tuple(schedule) for schedule in schedules]
-        is_drawn = run.commit_rounds(list(itertools.zip_longest(*schedules)))
+        batches_of = [tuple(batches) for batches in batches_of]
+        is_drawn = run.commit_rounds(list(itertools.zip_longest(*batches_of)))
         if tell is not None and is_drawn:
             tell(Progress("commit", masked - run.num_left, masked, run.ledger))
-    rounds = [] if is_drawn else [iter(schedule) for schedule in schedules]
+    rounds = [] if is_drawn else [iter(batches) for batches in batches_of]
     try:
         for number in itertools.count():
             batches = [next(schedule, None) for schedule in rounds]
@@ -370,16 +369,17 @@ class _Runs:
         self._whole = Whole()
         self._check = ReplyCheck(call.oracle.info)
         self._doors: list[Door] = []
+        self._shared = Shared() if call.count > 1 else None
         self._tally = None if tell is None else Tally(tell, call.given, self._whole)
         self._log_probs, self._scores = room_for_scores(
             call.given.shape, call.log_probs, call.oracle.info, call.temperature
         )
 
-    def draw(self, oracle: Oracle, sequence: int, memory: Memory | None) -> SampleResult:
+    def drawing(self, sequence: int) -> Asking[SampleResult]:
         """Draw one sequence."""
         call = self._call
         door = Door(
-            oracle,
+            call.oracle,
             record=call.record,
             max_submissions=call.max_submissions,
             check=self._check,
@@ -401,19 +401,19 @@ class _Runs:
                 hear(now)
 
         run = Unmasking(
-            oracle,
+            call.oracle,
             given=call.given[sequence],
             rights=call.rights,
             temperature=call.temperature,
             sequence=call.first + sequence,
             progress=tell_all if heard or call.on_step else None,
-            memory=memory,
+            shared=self._shared,
             door=door,
             draw=draw,
         )
         if call.on_step is not None:
             heard.append(_step_teller(call.on_step, run, call.first + sequence))
-        result = call.rule(run, streams)
+        result = yield from call.rule.running(run, streams)
         if call.on_finished is not None:
             call.on_finished(self._batch([result], np.array([sequence]), result.ledger))
         return result

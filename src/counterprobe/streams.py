@@ -66,8 +66,8 @@ class Decisions:
 
     seed: int
 
-    def generator(self, purpose: str, *index: int) -> np.random.Generator:
-        """Return the generator for one purpose, such as ``("coloring", screen_index)``."""
+    def __call__(self, purpose: str, *index: int) -> np.random.Generator:
+        """Return the generator for one purpose, such as ``rng("coloring", screen_index)``."""
         if purpose == _COMMIT:
             # With equal seeds this would be the commit noise itself.
             raise ValueError(f"purpose {_COMMIT!r} is reserved for commit noise; choose another")

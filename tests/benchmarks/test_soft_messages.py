@@ -22,7 +22,7 @@ def test_reading_as_today_is_the_soft_screen():
     decisions = cp.Streams.from_seed(1).decisions
     screen = soft_messages.Screen(cp.Unmasking(law().oracle()), decisions, SETTINGS)
     found = screen.in_every_way(40)
-    today = soft_screen(cp.Unmasking(law().oracle()), decisions, SETTINGS)
+    today = cp.Unmasking(law().oracle()).call(soft_screen, decisions, SETTINGS)
     assert set(found) == set(soft_messages.WAYS)
     assert np.array_equal(found["today"].strength, today.strength)
     assert np.array_equal(found["today"].edges, today.edges)
@@ -34,7 +34,7 @@ def test_a_masked_source_has_its_own_row():
     run = cp.Unmasking(law().oracle())
     screen = soft_messages.Screen(run, cp.Streams.from_seed(1).decisions, SETTINGS)
     readings = Readings(screen.coordinates, screen.residual, screen.sources.num_levels)
-    screen._submit(readings, 40)
+    screen.submit(readings, 40)
     ways = {way: screen.columns(readings, way).reshape(40, 10, -1) for way in soft_messages.WAYS}
     is_masked = readings.levels == readings.num_levels - 1
     for columns in ways.values():  # what was shown is read as it was

@@ -11,6 +11,7 @@ import counterprobe as cp
 import counterprobe.cli.discover as module
 from counterprobe.discovery import load_structure
 from counterprobe.models import TorchOracle
+from counterprobe.run import Stream
 from interrupted_program import interrupted
 
 MODEL = ("--model", "sapiens-heavy", "--device", "cpu")
@@ -209,18 +210,20 @@ def test_settings_that_a_screen_does_not_have_are_refused(arguments, message):
 STANDING_STILL = """
 import sys, time
 from counterprobe.cli.main import main
+from counterprobe.run import Stream
 from counterprobe.run.unmasking import Unmasking
 
-plain, left = Unmasking.stage, [int(sys.argv.pop(1))]
+plain, left = Unmasking.perform, [int(sys.argv.pop(1))]
 
-def stage(run, requests, consume):
-    left[0] -= 1
-    plain(run, requests, consume)
-    if left[0] == 0:
+def perform(run, request):
+    reply = yield from plain(run, request)
+    left[0] -= isinstance(request, Stream)
+    if isinstance(request, Stream) and left[0] == 0:
         print("standing still", file=sys.stderr, flush=True)
         time.sleep(300)
+    return reply
 
-Unmasking.stage = stage
+Unmasking.perform = perform
 sys.exit(main())
 """
 
@@ -260,10 +263,14 @@ def test_what_was_found_before_ctrl_c_is_kept(tmp_path, method):
 
 
 def test_where_nothing_is_to_be_kept_ctrl_c_says_how_it_would_be(monkeypatch):
-    def stage(*_: object) -> None:
-        raise KeyboardInterrupt
+    plain = cp.Unmasking.perform
 
-    monkeypatch.setattr(cp.Unmasking, "stage", stage)
+    def perform(run, request):
+        if isinstance(request, Stream):
+            raise KeyboardInterrupt
+        return plain(run, request)
+
+    monkeypatch.setattr(cp.Unmasking, "perform", perform)
     result = invoke(*PATH, "--mode", "exact")
     assert result.exit_code == 130
     assert result.stderr.strip().endswith("--out would have kept what was found")

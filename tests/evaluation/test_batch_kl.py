@@ -91,7 +91,7 @@ class Refusing(Sampler):
 
     name = "refusing"
 
-    def unmask(self, run: cp.Unmasking, decisions: object) -> object:
+    def unmask(self, view, rng):
         raise Infeasible("no feasible threshold")
 
 

@@ -123,12 +123,12 @@ class Deadly(samplers.OneBatch):
     deaths: int = 0
     died: ClassVar[dict] = {}
 
-    def schedule(self, residual, decisions):
-        run = self.deaths, decisions.seed
+    def unmask(self, view, rng):
+        run = self.deaths, rng.seed
         self.died[run] = self.died.get(run, 0) + 1
         if self.died[run] <= self.deaths:
             raise Death
-        return super().schedule(residual, decisions)
+        return super().unmask(view, rng)
 
 
 def outcomes(entry):

@@ -17,6 +17,7 @@ from counterprobe.evaluation.output_law import (
     seed_averaged_risk,
 )
 from counterprobe.radii import RowRadii
+from counterprobe.run import Commit
 from counterprobe.samplers import PUNT, InfoGain, LLaDA, MaskGIT, OneBatch, Sequential, Threshold
 from counterprobe.targets import forests
 from counterprobe.targets.class_checker import check_class
@@ -38,13 +39,13 @@ class ValueDriven(cp.samplers.Sampler):
     summary: ClassVar[str] = "for tests"
     source: ClassVar[str] = "tests"
 
-    def unmask(self, run, decisions):
-        while not run.is_complete:
-            residual = run.residual
-            known = run.state[run.state >= 0]
+    def unmask(self, view, rng):
+        while not view.is_complete:
+            residual = view.residual
+            known = view.state[view.state >= 0]
             size = 1 + int(known.sum()) % 3
-            order = decisions.generator("order", len(residual)).permutation(residual)
-            run.commit(np.sort(order[: min(size, len(order))]))
+            order = rng("order", len(residual)).permutation(residual)
+            yield Commit(np.sort(order[: min(size, len(order))]))
 
 
 SAMPLERS = [

@@ -64,10 +64,10 @@ def screen_law(
 ) -> tuple[ScreenRows, np.ndarray]:
     """Run one screen with the exact oracle; return its rows and its colors."""
     run = cp.Unmasking(law.oracle(), given=given)
-    banks = read_banks(run, 0.05, 0.0)
+    banks = run.call(read_banks, 0.05, 0.0)
     colors = draw_colorings(screen.num_colorings, screen.num_colors, law.length, rng)
     draft = banks.most_likely
-    return packed_screen(run, screen, banks.columns(draft), draft, colors, selector), colors
+    return run.call(packed_screen, screen, banks.columns(draft), draft, colors, selector), colors
 
 
 def exact_settings(
@@ -174,9 +174,9 @@ def test_rows_can_be_exact_without_separation():
     assert not screen_separated([[0, 1]], np.arange(3), colors, 9)
     law = cp.families.two_type_forest(3, [[0, 1]], vocab_size=64)
     run = cp.Unmasking(law.oracle())
-    banks = read_banks(run, 0.05, 0.0)
+    banks = run.call(read_banks, 0.05, 0.0)
     draft = banks.most_likely
-    rows = packed_screen(run, exact_settings(3, 3, 9, 3), banks.columns(draft), draft, colors)
+    rows = run.call(packed_screen, exact_settings(3, 3, 9, 3), banks.columns(draft), draft, colors)
     assert rows_exact([[0, 1]], rows, 3, 9)
 
 

@@ -13,6 +13,7 @@ from counterprobe.infilling import carrying
 from counterprobe.oracles import as_oracle
 from counterprobe.samplers import Planned, Spread
 from counterprobe.testing import CountingOracle
+from fixed import batches_of
 
 MASK = cp.MASK
 # The gate is position 0: behind each of its values other pairs belong together.
@@ -146,7 +147,7 @@ def test_one_position_a_batch_needs_no_price(gated, crossed):
 def test_positions_apart_in_space_are_the_free_way_where_distances_are_known():
     apart = np.abs(np.subtract.outer([0.0, 1.0, 50.0, 51.0], [0.0, 1.0, 50.0, 51.0]))
     rule = Spread(batches=2, distances=apart)
-    batches = rule.schedule(np.arange(4), cp.Streams.from_seed(1).decisions)
+    batches = batches_of(rule, np.arange(4), cp.Streams.from_seed(1).decisions)
     assert all({0, 1} != set(b.tolist()) != {2, 3} and len(b) == 2 for b in batches)
     assert Spread(batches=2).settings == {"batches": 2}
     assert rule.settings["distances"].startswith("array <f8 (4, 4) "), (

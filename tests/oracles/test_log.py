@@ -197,9 +197,7 @@ def test_an_oracle_that_reads_ahead_goes_on_doing_so_where_the_log_ends(forest_l
     path = tmp_path / "run.log"
     states = np.full((16, forest_law.length), MASK)
     states[np.arange(16), 0] = np.arange(16) % forest_law.vocab_size
-    requests = [
-        cp.run.Request(states[k : k + 2], Readouts.same(2, [1, 2])) for k in range(0, 16, 2)
-    ]
+    requests = [cp.run.Probe(states[k : k + 2], Readouts.same(2, [1, 2])) for k in range(0, 16, 2)]
 
     def run(oracle):
         seen = []
@@ -596,7 +594,7 @@ def test_replies_too_large_to_log_are_asked_again_and_said(kind, forest_law, tmp
         unmasking.begin(cp.Streams(1, 2))
         seen = []
         requests = [
-            cp.run.Request(states[k : k + 2], Readouts.same(2, [1, 2, 3])) for k in (0, 2, 4)
+            cp.run.Probe(states[k : k + 2], Readouts.same(2, [1, 2, 3])) for k in (0, 2, 4)
         ]
         unmasking.stage(requests, lambda _, rows: seen.append(rows.masses.copy()))
         unmasking.commit([4])

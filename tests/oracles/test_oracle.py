@@ -20,6 +20,7 @@ from counterprobe.oracles import (
     as_oracle,
 )
 from counterprobe.rows import to_numpy
+from counterprobe.run import Commit
 from counterprobe.run.history import Histories, History
 
 MASK = cp.MASK
@@ -328,11 +329,9 @@ def test_an_oracle_of_ordered_rows_can_be_probed_by_index(uniform_oracle):
     assert run.probe([[1, MASK, MASK]], [2]).dense().tolist() == [[0.5, 0.5]]
     with pytest.raises(cp.OracleError, match=r"'ordered' cannot be probed.*order of commits"):
         cp.Unmasking(ordered).probe([[1, MASK, MASK]], [2])
-    seen = []
     run = cp.Unmasking(ordered)
     run.begin(cp.Streams(1, 2))
-    for position in range(3):
-        run.commit([position], lambda _, rows: seen.append(rows.dense()[0, 0]))
+    seen = [run.do(Commit([k])).rows.dense()[0, 0] for k in range(3)]
     assert seen == [0.5 - 0.1, 0.6, 0.7], "nothing, then rounds 0 and 1"
 
 

@@ -148,7 +148,7 @@ def one_stage(oracle, law):
     states = np.full((16, law.length), MASK)
     states[np.arange(16), 0] = np.arange(16) % law.vocab_size
     requests = [
-        cp.run.Request(states[k : k + 2], cp.Readouts.same(2, [1, 2])) for k in range(0, 16, 2)
+        cp.run.Probe(states[k : k + 2], cp.Readouts.same(2, [1, 2])) for k in range(0, 16, 2)
     ]
     seen = []
     run = cp.Unmasking(oracle)

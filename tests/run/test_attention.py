@@ -6,8 +6,8 @@ import pytest
 import counterprobe as cp
 from attentive import AttentiveLaw
 from counterprobe import Query
-from counterprobe.run import gathered
-from counterprobe.run.gathered import Gathering
+from counterprobe.run import Driver, driver
+from selecting import commit_selected
 
 STREAMS = cp.Streams(1, 2)
 
@@ -33,7 +33,7 @@ def test_a_selection_sees_the_attention_of_the_submission_it_is_charged_for(law)
         return residual[:2]
 
     assert run.offers_attention
-    positions, tokens = run.commit_attended(select, 3)
+    positions, tokens = commit_selected(run, select, 3)
     assert positions.tolist() == [0, 1] and run.state[:2].tolist() == tokens.tolist()
     assert seen[0][:2] == (list(range(law.length)), law.length)
     assert np.array_equal(seen[0][2], oracle.weights)
@@ -51,8 +51,8 @@ def test_attention_changes_nothing_that_is_drawn(law):
 
     attended, plain = begun(AttentiveLaw(law.oracle(), weights(law.length))), begun(law.oracle())
     while not plain.is_complete:
-        attended.commit_attended(first, 1)
-        plain.commit_selected(first)
+        commit_selected(attended, first, 1)
+        commit_selected(plain, first)
     assert np.array_equal(attended.state, plain.state)
     assert attended.ledger == plain.ledger
 
@@ -60,7 +60,7 @@ def test_attention_changes_nothing_that_is_drawn(law):
 def test_without_the_right_to_select_it_is_a_probe_and_a_commit(law):
     oracle = AttentiveLaw(law.oracle(), weights(law.length))
     run = begun(oracle, rights=cp.Right.NONE)
-    run.commit_attended(lambda residual, rows, attention: residual, 1)
+    commit_selected(run, lambda residual, rows, attention: residual, 1)
     assert (run.ledger.probes, run.ledger.commits, run.ledger.depth) == (1, 1, 2)
     assert oracle.states == 2 and len(oracle.calls) == 1
 
@@ -72,7 +72,7 @@ def test_an_oracle_without_attention_is_refused_before_it_is_asked(law, counted,
     run = begun(oracle)
     assert not run.offers_attention
     with pytest.raises(ValueError, match=r"attention needs a model that returns it.*probes"):
-        run.commit_attended(lambda residual, rows, attention: residual, 1)
+        commit_selected(run, lambda residual, rows, attention: residual, 1)
     assert inner.calls == 0 and run.ledger == cp.Ledger()
 
 
@@ -88,20 +88,20 @@ def test_an_oracle_without_attention_is_refused_before_it_is_asked(law, counted,
 def test_what_is_no_attention_is_refused(table_law, wrong, said):
     run = begun(AttentiveLaw(table_law.oracle(), wrong))
     with pytest.raises(cp.OracleError, match=said):
-        run.commit_attended(lambda residual, rows, attention: residual, 1)
+        commit_selected(run, lambda residual, rows, attention: residual, 1)
     assert not run.ledger.commits
 
 
 def test_nothing_is_asked_past_the_budget(table_law):
     oracle = AttentiveLaw(table_law.oracle(), weights(4))
     run = begun(oracle, max_submissions=1)
-    run.commit_attended(lambda residual, rows, attention: residual[:1], 1)
+    commit_selected(run, lambda residual, rows, attention: residual[:1], 1)
     with pytest.raises(cp.errors.BudgetExceeded):
-        run.commit_attended(lambda residual, rows, attention: residual[:1], 1)
+        commit_selected(run, lambda residual, rows, attention: residual[:1], 1)
     assert oracle.states == 1
 
 
-# ----- Gathered -----------------------------------------------------------------------------
+# ----- Many runs ----------------------------------------------------------------------------
 
 
 class Looking(AttentiveLaw):
@@ -118,13 +118,11 @@ def test_runs_side_by_side_ask_once_and_each_gets_its_own_attention(law):
     shown[0, 0] = 1
     asked = [free, shown, np.concatenate([shown, free])]
 
-    def work(seat):
-        states = asked[seat.index]
-        assert seat.info.offers_attention
-        readouts = cp.Readouts.same(len(states), [1, 2])
-        return seat.ask(Query(states, readouts, attention_layers=5))
+    def work(index):
+        readouts = cp.Readouts.same(len(asked[index]), [1, 2])
+        return (yield Query(asked[index], readouts, attention_layers=5))
 
-    replies = Gathering(oracle, 8).run(3, work)
+    replies = Driver(oracle, 8).run(3, work)
     assert oracle.calls == [5] and oracle.states == 4
     for states, reply in zip(asked, replies, strict=True):
         expected = oracle.weights + (states + 1).sum(axis=1)[:, None, None]
@@ -139,13 +137,13 @@ def test_what_is_asked_otherwise_goes_in_another_call_and_no_call_is_too_large(l
     layers = [None, None, 2, 2, 3, None]
     oracle = AttentiveLaw(law.oracle(), weights(law.length))
 
-    def work(seat):
-        return seat.ask(Query(free, readouts, attention_layers=layers[seat.index])).attention
+    def work(index):
+        return (yield Query(free, readouts, attention_layers=layers[index])).attention
 
-    found = Gathering(oracle, 8).run(6, work)
+    found = Driver(oracle, 8).run(6, work)
     assert oracle.calls == [2, 3] and oracle.states == 6
     assert [attention is None for attention in found] == [kind is None for kind in layers]
     # Attention of N positions is N times as large as their state.
-    monkeypatch.setattr(gathered, "MOST_NUMBERS", law.length**2)
-    Gathering(oracle, 8).run(6, work)
+    monkeypatch.setattr(driver, "MOST_NUMBERS", law.length**2)
+    Driver(oracle, 8).run(6, work)
     assert oracle.calls[2:] == [2, 2, 3]

@@ -1,11 +1,14 @@
 """Candidates: drawn before the batch is chosen, charged once, reused when looked ahead."""
 
+from dataclasses import dataclass
+from typing import ClassVar
+
 import numpy as np
 import pytest
 
 import counterprobe as cp
 from counterprobe import Right
-from counterprobe.run.drawing import CandidateBook
+from counterprobe.run import Commit, Draft, Keep, Once, Probe, Read, Remask
 
 MASK = cp.MASK
 STREAMS = cp.Streams(1, 2)
@@ -19,12 +22,12 @@ def begun(oracle: cp.Oracle, **options) -> cp.Unmasking:
 
 def test_a_draft_is_a_probe_until_it_is_committed_from(law):
     run = begun(law.oracle())
-    draft = run.draft()
+    draft = run.do(Draft())
     assert draft.positions.tolist() == list(range(law.length))
     assert len(draft.rows) == len(draft.tokens) == law.length
     assert run.ledger == cp.Ledger(probes=1, depth=1, rows_read=law.length, widest_stage=1)
     assert (run.state == MASK).all()
-    tokens = run.commit_candidates([2, 0])
+    tokens = run.do(Keep([2, 0]))
     assert tokens.tolist() == draft.tokens[[2, 0]].tolist()
     assert run.state[[0, 2]].tolist() == draft.tokens[[0, 2]].tolist()
     assert run.ledger == cp.Ledger(
@@ -37,8 +40,8 @@ def test_a_draft_is_a_probe_until_it_is_committed_from(law):
 def test_without_selecting_after_the_reply_the_history_is_submitted_again(law, counted):
     oracle = counted(law.oracle())
     run = begun(oracle, rights=Right.COMMIT_CANDIDATES)
-    draft = run.draft()
-    assert run.commit_candidates([1]).tolist() == [draft.tokens[1]]
+    draft = run.do(Draft())
+    assert run.do(Keep([1])).tolist() == [draft.tokens[1]]
     assert run.ledger == cp.Ledger(
         probes=1, commits=1, depth=2, rows_read=law.length + 1, widest_stage=1
     )
@@ -52,63 +55,129 @@ def test_candidates_come_from_the_rows_and_every_draft_has_fresh_noise(law):
     everywhere = np.arange(law.length)
     noise = STREAMS.commit_noise(law.length)
     rows = cp.Unmasking(law.oracle()).preprocess()
+    drawn = None
     for draw in range(3):
-        # A second draft at the same history reads nothing new.
-        assert run.draft().tokens.tolist() == rows.draw(noise.uniforms(everywhere, draw)).tolist()
+        # A second draft from the same reading submits nothing.
+        drawn = run.do(Draft(drawn and drawn.reading))
+        assert drawn.tokens.tolist() == rows.draw(noise.uniforms(everywhere, draw)).tolist()
     assert run.ledger.total == 1
-    run.commit_candidates([0])
+    run.do(Keep([0]))
     left = run.residual
     exact = law.oracle().rows(run.state[None], cp.Readouts.same(1, left))
-    assert run.draft().tokens.tolist() == exact.draw(noise.uniforms(left, 3)).tolist()
+    assert run.do(Draft()).tokens.tolist() == exact.draw(noise.uniforms(left, 3)).tolist()
     # A commit after drafts has noise that no candidate had.
     now = run.commit(left)
     assert now.tolist() == exact.draw(noise.uniforms(left, 4)).tolist()
 
 
-def test_looking_ahead_is_one_stage_and_spares_the_next_submission(law, counted):
+def look_ahead(run: cp.Unmasking, draft: cp.run.Drafted, batches: list[list[int]]):
+    states = np.stack([draft.place(np.array(batch)) for batch in batches])
+    return run.do(Probe(states, cp.Readouts.every_masked(states)))
+
+
+def test_a_probe_of_the_next_state_spares_its_submission(law, counted):
     oracle = counted(law.oracle())
     run = begun(oracle)
-    draft = run.draft()
-    replies = run.lookahead([[0], [1, 2], [3]])
+    draft = run.do(Draft())
+    ahead = look_ahead(run, draft, [[0], [1, 2], [3]])
     assert run.ledger.probes == 4
     assert run.ledger.depth == 2
     assert run.ledger.widest_stage == 3
-    for batch, rows in zip([[0], [1, 2], [3]], replies, strict=True):
-        state = draft.place(run.state, np.array(batch))
+    for k, batch in enumerate([[0], [1, 2], [3]]):
+        state = draft.place(np.array(batch))
         left = np.flatnonzero(state == MASK)
         plain = law.oracle().rows(state[None], cp.Readouts.same(1, left))
-        assert np.allclose(np.asarray(rows.dense()), np.asarray(plain.dense()), atol=1e-15)
-    run.commit_candidates([2, 1])
-    asked = oracle.states
-    again = run.draft()
-    assert oracle.states == asked  # the reply to [1, 2] serves
-    assert np.array_equal(again.rows.masses, replies[1].masses)
-    run.commit_candidates(again.positions)
+        assert ahead.at(k).positions.tolist() == left.tolist()
+        assert np.allclose(np.asarray(ahead.at(k).rows.dense()), plain.dense(), atol=1e-15)
+    run.do(Keep([2, 1]))
+    again = run.do(Draft(ahead.at(1)))
+    assert np.array_equal(again.rows.masses, ahead.at(1).rows.masses)
+    run.do(Keep(again.positions))
     assert run.ledger.total == oracle.states == 4
     assert (run.ledger.probes, run.ledger.commits) == (2, 2)
     assert run.transcript.replay() == run.ledger
 
 
-def test_a_batch_that_was_not_looked_at_is_submitted_anew(law, counted):
+def test_rows_of_another_state_or_spent_ones_are_refused(law):
+    run = begun(law.oracle())
+    draft = run.do(Draft())
+    ahead = look_ahead(run, draft, [[0], [1]])
+    run.do(Keep([0, 1]))
+    for reading in (ahead.at(0), ahead.at(1), draft.reading):
+        with pytest.raises(ValueError, match="read at another state"):
+            run.do(Draft(reading))
+        with pytest.raises(ValueError, match="read at another state"):
+            run.do(Commit([2], reading))
+    reading = run.do(Read())
+    run.do(Commit([2], reading))
+    run.do(Remask([2]))
+    with pytest.raises(ValueError, match="a commit was made from that probe already"):
+        run.do(Commit([2], reading))
+    partial = run.do(Probe(run.state, [2])).at(0)
+    with pytest.raises(ValueError, match="every residual position"):
+        run.do(Draft(partial))
+    with pytest.raises(ValueError, match="was not read"):
+        run.do(Commit([3], partial))
+
+
+def test_rows_belong_to_their_positions_in_whatever_order_they_were_read(law):
+    run = begun(law.oracle())
+    run.commit([0])
+    probed = run.do(Probe(run.state, [3, 1, 2]))
+    reading = probed.at(0)
+    assert reading.positions.tolist() == [1, 2, 3]
+    exact = law.oracle().rows(run.state[None], cp.Readouts.same(1, [2, 1]))
+    drawn = run.do(Commit([2, 1], reading, purpose="chosen"))
+    assert np.array_equal(drawn.rows.masses, exact.masses)
+    assert (run.ledger.probes, run.ledger.commits) == (0, 2)
+
+
+def test_only_what_was_charged_as_a_probe_becomes_a_commit(law):
+    run = begun(law.oracle())
+    rows = run.preprocess()
+    own = cp.run.Reading(run.state, run.residual, rows)
+    with pytest.raises(ValueError, match="the current state was not probed"):
+        run.do(Commit([0], own))
+    assert run.ledger == cp.Ledger(preprocessing=1, depth=1, rows_read=law.length, widest_stage=1)
+
+
+@dataclass(frozen=True)
+class Shares(cp.samplers.Sampler):
+    """Commits from rows that all sequences of a seed have read once."""
+
+    name: ClassVar[str] = "shares"
+    rights: ClassVar[Right] = Right.SELECT_AFTER_REPLY
+
+    def unmask(self, view, rng):
+        def look():
+            return (yield Probe(view.state, view.residual))
+
+        probed = yield Once("look", look())
+        yield Commit(view.residual, probed.at(0))
+
+
+@pytest.mark.parametrize("count", [1, 3])
+def test_rows_that_sequences_share_become_a_commit_of_none(law, count):
+    with pytest.raises(ValueError, match="cannot become a commit of each"):
+        cp.sample(law.oracle(), Shares(), count, seed=STREAMS, progress=False)
+
+
+def test_a_reading_that_is_not_committed_from_stays_a_probe(law, counted):
     oracle = counted(law.oracle())
     run = begun(oracle)
-    run.draft()
-    run.lookahead([[0], [1]])
-    run.commit_candidates([0, 1])
-    run.draft()
-    assert oracle.states == run.ledger.total == 4
-    run.lookahead([[2]])
-    run.commit([2])  # drawn afresh: most likely another value than the candidate's
-    run.draft()
-    assert oracle.states == run.ledger.total
+    reading = run.do(Read())
+    run.do(Commit(reading.positions[:1]))
+    assert (run.ledger.probes, run.ledger.commits, run.ledger.depth) == (1, 1, 2)
+    assert run.ledger.total == oracle.states == 2
+    assert run.rights_used == Right.NONE
 
 
 def test_probes_may_come_between_a_draft_and_its_commit(law, counted):
     oracle = counted(law.oracle())
     run = begun(oracle)
-    draft = run.draft()
-    run.probe(draft.place(run.state, np.array([0])), [1])
-    run.commit_candidates([0])
+    draft = run.do(Draft())
+    run.probe(draft.place(np.array([0])), [1])
+    run.do(Keep([0]))
     assert (run.ledger.probes, run.ledger.commits, run.ledger.depth) == (1, 1, 2)
     assert run.ledger.total == oracle.states
 
@@ -116,24 +185,22 @@ def test_probes_may_come_between_a_draft_and_its_commit(law, counted):
 def test_candidates_need_their_right_and_a_draft(law, counted):
     oracle = counted(law.oracle())
     bare = begun(oracle, rights=Right.SELECT_AFTER_REPLY)
-    with pytest.raises(ValueError, match="draft needs the right COMMIT_CANDIDATES"):
-        bare.draft()
+    with pytest.raises(ValueError, match="Draft needs the right COMMIT_CANDIDATES"):
+        bare.do(Draft())
     run = begun(oracle)
-    with pytest.raises(ValueError, match=r"commit_candidates needs candidates .* call draft\(\)"):
-        run.commit_candidates([0])
-    with pytest.raises(ValueError, match="lookahead needs candidates"):
-        run.lookahead([[0]])
+    with pytest.raises(ValueError, match=r"Keep needs candidates .* yield Draft\(\)"):
+        run.do(Keep([0]))
     assert oracle.calls == 0
-    run.draft()
-    run.commit_candidates([0])
-    with pytest.raises(ValueError, match="needs candidates of the current history"):
-        run.commit_candidates([1])
+    run.do(Draft())
+    run.do(Keep([0]))
+    with pytest.raises(ValueError, match="needs candidates of the current state"):
+        run.do(Keep([1]))
     with pytest.raises(ValueError, match="committed already"):
-        run.draft()
-        run.commit_candidates([0])
+        run.do(Draft())
+        run.do(Keep([0]))
     with pytest.raises(ValueError, match="the run is complete"):
-        run.commit_candidates(run.residual)
-        run.draft()
+        run.do(Keep(run.residual))
+        run.do(Draft())
 
 
 def test_a_sampler_is_refused_a_run_without_its_right(law, counted):
@@ -162,52 +229,3 @@ def test_temperature_changes_what_is_drawn_and_is_recorded(law):
     assert cold.temperature == cold.summary()["temperature"] == 0
     assert np.isnan(cp.evaluation.batch_kl(law, cold).value)
     assert draw(0.5).ledger == usual.ledger
-
-
-# ----- The book -------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("seed", range(8))
-def test_a_book_knows_what_a_plain_list_of_all_that_was_looked_at_knows(seed):
-    draw = np.random.default_rng([73, seed])
-    book = CandidateBook()
-    history = np.full(5, MASK, dtype=np.int32)
-    count, current, known, ahead = 0, None, None, []
-    for _ in range(60):
-        step = str(draw.choice(["draft", "look ahead", "commit", "take back"]))
-        residual = np.flatnonzero(history == MASK)
-        if step == "draft" and len(residual):
-            rows = cp.rows.DenseRows(draw.dirichlet(np.ones(3), len(residual)))
-            drawn = cp.run.Candidates(residual, rows, draw.integers(3, size=len(residual)))
-            assert book.add(drawn) is drawn
-            count, current, known = count + 1, drawn, rows
-        elif step == "look ahead" and len(residual) > 1:
-            states = np.repeat(history[None], draw.integers(1, 4), axis=0)
-            for state in states:
-                state[draw.permutation(residual)[: draw.integers(1, len(residual))]] = 1
-            readouts = cp.Readouts.every_masked(states)
-            rows = cp.rows.DenseRows(draw.dirichlet(np.ones(3), len(readouts)))
-            replies = book.look_ahead(states, readouts, rows)
-            for k, reply in enumerate(replies):
-                expected = rows.dense()[readouts.state_index == k]
-                assert np.array_equal(reply.dense(), expected)
-            ahead = list(zip(states.copy(), replies, strict=True))
-        elif step in ("commit", "take back"):
-            if step == "take back":
-                history[draw.permutation(5)[:2]] = MASK
-                book.take_back()
-                count += 1
-            else:
-                if ahead and draw.random() < 0.7:
-                    history = ahead[draw.integers(len(ahead))][0].copy()
-                else:
-                    history[draw.permutation(residual)[:1]] = 2
-                book.move(history)
-            found = [reply for state, reply in ahead if state.tolist() == history.tolist()]
-            current, known, ahead = None, found[-1] if found else None, []
-        assert (book.count, book.current, book.known) == (count, current, known)
-        if current is None:
-            with pytest.raises(ValueError, match="test needs candidates of the current history"):
-                book.require("test")
-        else:
-            assert book.require("test") is current

@@ -10,8 +10,11 @@ import pytest
 import counterprobe as cp
 from counterprobe import Query, Reply
 from counterprobe.oracles.checks import ReplyCheck
-from counterprobe.run.door import Door, Refusals
+from counterprobe.run import Commit, Draft, Keep
+from counterprobe.run.door import Door
+from counterprobe.run.driver import drive
 from counterprobe.run.history import History
+from counterprobe.run.requests import Refusals
 from counterprobe.run.transcript import Event
 from counterprobe.states import fingerprint
 from counterprobe.testing import CountingOracle
@@ -130,40 +133,18 @@ def test_a_run_may_be_handed_its_door(law):
     assert run.transcript.rows_kept == 2
 
 
-def test_an_observer_is_handed_the_rows_that_were_drawn_from(law):
-    seen = []
+def test_a_commit_returns_the_rows_that_were_drawn_from(law):
     run, plain = cp.Unmasking(law.oracle()), cp.Unmasking(law.oracle())
     for one in (run, plain):
         one.begin(STREAMS)
         one.commit([1])
     state = run.state
-
-    def observe(positions, rows):
-        assert run.state[positions].tolist() == plain.state[positions].tolist()
-        seen.append((positions.tolist(), rows))
-
     plain.commit([3, 0])
-    tokens = run.commit([3, 0], observe=observe)
-    assert tokens.tolist() == plain.state[[3, 0]].tolist()
-    positions, rows = seen[0]
-    assert positions == [3, 0]
+    drawn = run.do(Commit([3, 0]))
+    assert drawn.tokens.tolist() == plain.state[[3, 0]].tolist() == run.state[[3, 0]].tolist()
     expected = law.oracle().rows(state[None], cp.Readouts.same(1, [3, 0]))
-    assert np.array_equal(rows.masses, expected.masses)
+    assert np.array_equal(drawn.rows.masses, expected.masses)
     assert run.ledger == plain.ledger
-
-
-def test_an_observer_that_fails_leaves_the_commit_made(law):
-    run = cp.Unmasking(law.oracle())
-    run.begin(STREAMS)
-
-    def refuse(positions, rows):
-        raise cp.StructureError("these rows are not what the structure implies")
-
-    with pytest.raises(cp.StructureError):
-        run.commit([0], observe=refuse)
-    assert run.ledger.commits == 1
-    assert run.state[0] != MASK
-    run.commit([1])
 
 
 def test_a_drawing_of_ones_own_replaces_the_noise(law):
@@ -174,8 +155,8 @@ def test_a_drawing_of_ones_own_replaces_the_noise(law):
         return np.zeros(len(positions), dtype=np.int64)
 
     run = cp.Unmasking(law.oracle(), draw=first_token)
-    run.draft()
-    run.commit_candidates([0])
+    run.do(Draft())
+    run.do(Keep([0]))
     run.commit([2, 1])
     assert run.state[:3].tolist() == [0, 0, 0]
     everything = list(range(law.length))
@@ -310,7 +291,7 @@ def test_an_event_holds_what_its_stage_was_about(law):
     with door.stage("probe") as stage:
         first = stage.rows(shown, cp.Readouts.same(2, [0]))
         query = Query(history.state[None], cp.Readouts.same(1, [2, 1]))
-        second = stage.ask(query, known).rows
+        second = stage.ask_now(query, known).rows
         stage.commit(np.array([2, 1]), selected=True)
     (event,) = door.transcript.events
     assert (event.operation, event.submissions, event.rows_read) == ("commit", 3, 4)
@@ -384,7 +365,8 @@ def test_every_label_comes_with_its_own_rows_and_every_state_is_charged_once(law
     oracle = kind(law.oracle())
     door = Door(oracle)
     with door.stage("probe") as stage:
-        found = list(stage.ask_all(labelled(law)))
+        found = []
+        drive(oracle, stage.ask_all(labelled(law), lambda *one: found.append(one)))
     assert [label for label, _ in found] == ["request 1", "request 2", "request 3"]
     for (_, rows), (_, query, _) in zip(found, labelled(law), strict=True):
         assert np.array_equal(rows.dense(), law.oracle().ask(query).rows.dense())
@@ -402,8 +384,7 @@ def test_the_first_request_past_the_budget_is_refused_and_never_reaches_the_orac
     seen = []
     refused = pytest.raises(cp.errors.BudgetExceeded, match=f"max_submissions is {budget}")
     with refused if answered < 3 else nullcontext(), door.stage("probe") as stage:
-        for label, _ in stage.ask_all(labelled(law)):
-            seen.append(label)
+        drive(oracle, stage.ask_all(labelled(law), lambda label, _: seen.append(label)))
     assert len(seen) == answered
     assert oracle.states == door.ledger.total == [0, 1, 3, 6][answered]
 
@@ -418,8 +399,7 @@ def test_an_error_of_whoever_makes_the_requests_comes_in_its_turn(law):
 
     seen = []
     with pytest.raises(KeyError, match="mine"), door.stage("probe") as stage:
-        for label, _ in stage.ask_all(requests()):
-            seen.append(label)
+        drive(oracle, stage.ask_all(requests(), lambda label, _: seen.append(label)))
     assert len(seen) == 3 and door.ledger.probes == oracle.states == 6
 
 
@@ -433,13 +413,14 @@ def test_replies_that_nobody_will_look_at_are_dropped(law, problem):
     oracle = Failing(law.oracle())
     door = Door(oracle)
     many = (request for _ in range(3) for request in labelled(law))
-    with (
-        nullcontext() if problem is None else pytest.raises(ConnectionError),
-        door.stage("probe") as stage,
-    ):
-        answers = stage.ask_all(many)
-        assert next(answers)[0] == "request 1"
-        answers.close() if problem is None else next(answers)
+
+    def consume(label, rows):
+        assert label == "request 1"
+        if problem is None:
+            raise RuntimeError("enough")
+
+    with pytest.raises((RuntimeError, ConnectionError)), door.stage("probe") as stage:
+        drive(oracle, stage.ask_all(many, consume))
     assert oracle.states == door.ledger.probes == 1
     assert (oracle.furthest, oracle.waiting) == (3, 0)
     assert oracle.dropped == 2
@@ -474,7 +455,7 @@ def test_possible_states_are_answered_in_any_order_and_the_others_noted(copies, 
         every = cp.Readouts.every_masked(states)
         order = draw.integers(len(every), size=draw.integers(1, 2 * len(every)))
         readouts = cp.Readouts.pairs(every.state_index[order], every.position[order])
-        requests.append(cp.run.Request(states, readouts, refusals=Refusals()))
+        requests.append(cp.run.Probe(states, readouts, refusals=Refusals()))
         is_refused = (states[:, 0] != MASK) & (states[:, 0] != states[:, 1])
         expected.append(np.flatnonzero(is_refused))
     run, rows = cp.Unmasking(kind(copies.oracle())), []
@@ -504,8 +485,7 @@ def test_a_refusal_that_nobody_notes_is_an_error_in_its_turn(copies, kind):
     ]
     said = "x0=0, x1=1 has probability zero"
     with pytest.raises(cp.errors.ImpossibleState, match=said), door.stage("probe") as stage:
-        for label, _ in stage.ask_all(requests):
-            seen.append(label)
+        drive(door.oracle, stage.ask_all(requests, lambda label, _: seen.append(label)))
     assert seen == [0] and door.ledger.probes == 1
 
 

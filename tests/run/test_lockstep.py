@@ -9,6 +9,7 @@ import counterprobe as cp
 from counterprobe import Query, testing
 from counterprobe.oracles import KeptWork
 from counterprobe.samplers import RandomBalanced, Sequential
+from fixed import batches_of
 
 MASK = cp.MASK
 STREAMS = cp.Streams(5, 6)
@@ -20,7 +21,7 @@ def alone(sampler, oracle: cp.Oracle, sequence: int, given=None) -> cp.SampleRes
 
 def in_lockstep(sampler, oracle: cp.Oracle, count: int, given=None) -> cp.SampleBatch:
     run = cp.run.Lockstep(oracle, count, STREAMS, given=given)
-    for batch in sampler.schedule(run.residual, STREAMS.decisions):
+    for batch in batches_of(sampler, run.residual, STREAMS.decisions):
         run.commit(batch)
     return run.result(sampler.name, sampler.settings)
 
@@ -43,15 +44,6 @@ def test_context_may_differ_in_values_between_sequences(law):
         single = alone(Sequential("random"), law.oracle(), k, given[k])
         assert many.sequences[k].tolist() == single.tokens.tolist()
     assert many.sequences[:, 1].tolist() == [0, 1, 2]
-
-
-def test_all_given_costs_nothing(law, counted):
-    oracle = counted(law.oracle())
-    given = np.arange(law.length) % 2
-    many = in_lockstep(RandomBalanced(3), oracle, 2, given=given)
-    assert many.sequences.tolist() == [given.tolist()] * 2
-    assert many.ledger == cp.Ledger()
-    assert oracle.calls == 0
 
 
 def test_tokens_come_back_in_the_order_of_the_batch(law):
@@ -126,19 +118,6 @@ def test_results_are_those_of_the_runs_alone(law):
         many.results[3]
 
 
-def test_an_observer_is_handed_the_rows_of_all_sequences(law):
-    run = cp.run.Lockstep(law.oracle(), 3, STREAMS, at_once=2)
-    seen = []
-    run.commit([2, 0])
-    states = run.states
-    batch = np.array([3, 1], dtype=np.uint8)
-    run.commit(batch, observe=lambda positions, rows: seen.append((positions, rows)))
-    positions, rows = seen[0]
-    assert (positions.tolist(), positions.dtype) == ([3, 1], np.int64)
-    expected = law.oracle().rows(states, cp.Readouts.same(3, [3, 1]))
-    assert np.array_equal(rows.masses, expected.masses)
-
-
 def test_states_go_to_the_oracle_in_parts(law, counted):
     oracle = counted(law.oracle())
     run, whole = (
@@ -206,8 +185,7 @@ def test_groups_commit_batches_of_their_own(law, counted, at_once):
     rules = [RandomBalanced(2), RandomBalanced(3), Sequential("random")]
     run = cp.run.Lockstep(oracle, 7, STREAMS, groups=3, at_once=at_once, score=True)
     waiting = [
-        list(rule.schedule(run.residual, s.decisions))
-        for rule, s in zip(rules, streams, strict=True)
+        batches_of(rule, run.residual, s.decisions) for rule, s in zip(rules, streams, strict=True)
     ]
     for k in range(max(map(len, waiting))):
         run.commit_groups([w[k] if k < len(w) else None for w in waiting])

@@ -5,7 +5,8 @@ import pytest
 
 import counterprobe as cp
 from counterprobe import Readouts, Right
-from counterprobe.run.gathered import Gathering
+from counterprobe.run import Commit, Draft, Keep, Once, Probe, Remask
+from counterprobe.run.driver import Shared
 from counterprobe.samplers import WINO, ReMDM, Sampler
 from counterprobe.states import fingerprint
 from counterprobe.testing import CountingOracle
@@ -30,7 +31,7 @@ def test_masking_again_submits_nothing_and_what_was_paid_stays_paid(law):
     run.commit([0, 2])
     paid, asked = run.ledger, oracle.states
     kept = run.state[0]
-    run.remask([2])
+    run.do(Remask([2]))
     assert (run.ledger, oracle.states) == (paid, asked)
     assert run.transcript.replay() == run.ledger
     assert run.state.tolist() == [kept] + [MASK] * (law.length - 1)
@@ -48,11 +49,9 @@ def test_rows_after_masking_again_are_those_of_the_state(law, keeping):
     for _ in range(12):
         batch = generator.permutation(run.residual)[: generator.integers(1, 3)]
         expected = plain_rows(law, run.state, batch)
-        seen = []
-        run.commit(batch, lambda positions, rows, seen=seen: seen.append(rows))
-        assert (seen[0].masses == expected.masses).all()
+        assert (run.do(Commit(batch)).rows.masses == expected.masses).all()
         known = np.flatnonzero(run.state != MASK)
-        run.remask(generator.permutation(known)[: generator.integers(1, len(known) + 1)])
+        run.do(Remask(generator.permutation(known)[: generator.integers(1, len(known) + 1)]))
         rows = run.probe(run.state, run.residual)
         assert (rows.masses == plain_rows(law, run.state, run.residual).masses).all()
 
@@ -66,7 +65,7 @@ def test_a_position_is_drawn_again_with_fresh_noise(law):
         assert (
             run.commit(everywhere).tolist() == rows.draw(noise.uniforms(everywhere, draw)).tolist()
         )
-        run.remask(everywhere)
+        run.do(Remask(everywhere))
     drawn = [noise.uniforms(everywhere, k) for k in range(6)]
     assert len(np.unique(drawn)) == 6 * law.length
 
@@ -74,96 +73,84 @@ def test_a_position_is_drawn_again_with_fresh_noise(law):
 def test_candidates_end_when_the_history_goes_back(law):
     run = begun(law.oracle())
     run.commit([0])
-    first = run.draft()
-    run.remask([0])
-    with pytest.raises(ValueError, match="needs candidates of the current history"):
-        run.commit_candidates([1])
-    again = run.draft()
+    first = run.do(Draft())
+    run.do(Remask([0]))
+    with pytest.raises(ValueError, match="needs candidates of the current state"):
+        run.do(Keep([1]))
+    again = run.do(Draft())
     assert run.ledger.probes == 2  # rows of the other history are not taken over
     assert again.positions.tolist() == list(range(law.length))
     assert len(first.positions) == law.length - 1
 
 
-@pytest.mark.parametrize("operation", ["remask", "leave_one_out"])
-def test_what_may_not_be_masked_again_is_refused(law, operation):
+def test_what_may_not_be_masked_again_is_refused(law):
     given = np.full(law.length, MASK)
     given[1] = 0
     run = begun(law.oracle(), given=given)
     run.commit([0, 2])
-    ask = getattr(run, operation)
     before = run.ledger
-    with pytest.raises(ValueError, match=f"{operation} needs .* 1 is given context"):
-        ask([0, 1])
-    with pytest.raises(ValueError, match=f"{operation} needs .* 3 is not committed"):
-        ask([3])
+    with pytest.raises(ValueError, match=r"Remask needs .* 1 is given context"):
+        run.do(Remask([0, 1]))
+    with pytest.raises(ValueError, match=r"Remask needs .* 3 is not committed"):
+        run.do(Remask([3]))
     with pytest.raises(ValueError, match="must not name a position twice"):
-        ask([0, 0])
+        run.do(Remask([0, 0]))
     with pytest.raises(ValueError, match="non-empty list of positions"):
-        ask([])
+        run.do(Remask([]))
     with pytest.raises(ValueError, match=r"must lie in 0\.\."):
-        ask([law.length])
+        run.do(Remask([law.length]))
     bare = begun(law.oracle(), rights=~Right.REMASK)
     bare.commit([0])
-    with pytest.raises(ValueError, match=f"{operation} needs the right REMASK"):
-        getattr(bare, operation)([0])
+    with pytest.raises(ValueError, match="Remask needs the right REMASK"):
+        bare.do(Remask([0]))
     assert run.ledger == before
     assert run.num_undone == bare.num_undone == 0
 
 
-def test_nothing_is_masked_again_inside_an_open_stage(law):
-    run = begun(law.oracle())
-    run.commit([0])
-
-    def select(residual, rows):
-        run.remask([0])
-
-    with pytest.raises(ValueError, match="inside an open stage"):
-        run.commit_selected(select)
-
-
-def test_leaving_one_out_reads_each_position_with_only_itself_masked(law):
+def test_only_rules_that_mask_again_may_probe_with_committed_positions_masked(law):
     oracle = CountingOracle(law.oracle())
     run = begun(oracle)
     run.commit([0, 1, 3])
     paid = run.ledger
-    rows = run.leave_one_out([3, 0])
+    states = np.repeat(run.state[None], 2, axis=0)
+    states[[0, 1], [3, 0]] = MASK
+    rows = run.probe(states, Readouts.pairs([0, 1], [3, 0]))
     for k, position in enumerate([3, 0]):
-        state = run.state
-        state[position] = MASK
-        assert (rows.take(np.array([k])).masses == plain_rows(law, state, [position]).masses).all()
+        plain = plain_rows(law, states[k], [position])
+        assert (rows.take(np.array([k])).masses == plain.masses).all()
     assert run.ledger == paid.charge(probes=2, depth=1, rows_read=2, stage_width=2)
     assert run.ledger.total == oracle.states
     assert run.rights_used == Right.REMASK
-    assert (run.state != MASK).sum() == 3
+    bare = begun(law.oracle(), rights=~Right.REMASK)
+    bare.commit([0, 1, 3])
+    with pytest.raises(ValueError, match="must keep the history"):
+        bare.probe(states, [3])
+    changed = states.copy()
+    changed[0, 0] = (changed[0, 0] + 1) % law.vocab_size
+    with pytest.raises(ValueError, match="must keep the history"):
+        run.probe(changed, Readouts.pairs([0], [3]))
 
 
 @pytest.mark.parametrize("rights", [~Right.NONE, ~Right.SELECT_AFTER_REPLY])
-def test_the_history_read_beside_them_is_not_submitted_again(law, rights):
+def test_the_state_read_beside_others_is_not_submitted_again(law, rights):
     run, plain = begun(law.oracle(), rights=rights), begun(law.oracle())
     for one in (run, plain):
         one.commit([0, 1])
-    paid = run.ledger
-    alone = plain.leave_one_out([1, 0])
-    beside = run.leave_one_out([1, 0], with_history=True)
-    assert (beside.masses == alone.masses).all()
-    seen = []
-
-    def select(residual, rows):
-        seen.append(rows)
-        return residual[:2]
-
-    positions, tokens = run.commit_selected(select)
-    assert (seen[0].masses == plain_rows(law, plain.state, plain.residual).masses).all()
-    assert (positions.tolist(), tokens.tolist()) == ([2, 3], plain.commit([2, 3]).tolist())
-    wave = paid.charge(probes=3, depth=1, rows_read=law.length, stage_width=3)
+    paid, left = run.ledger, run.residual
+    states = np.repeat(run.state[None], 2, axis=0)
+    states[0, 1] = MASK
+    index = np.concatenate([[0], np.ones(len(left), dtype=int)])
+    probed = run.do(Probe(states, Readouts.pairs(index, np.concatenate([[1], left]))))
+    reading = probed.at(1)
+    assert (reading.rows.masses == plain_rows(law, plain.state, left).masses).all()
+    tokens = run.do(Commit(left[:2], reading)).tokens
+    assert tokens.tolist() == plain.commit(left[:2]).tolist()
+    wave = paid.charge(probes=2, depth=1, rows_read=1 + len(left), stage_width=2)
     if Right.SELECT_AFTER_REPLY in rights:
         assert run.ledger == wave.charge(probes=-1, commits=1, selected_commits=1)
     else:
         assert run.ledger == wave.charge(commits=1, depth=1, rows_read=2, stage_width=1)
     assert run.transcript.replay() == run.ledger
-    if law.length > 4:
-        run.commit_selected(lambda residual, rows: residual[:1])  # known rows end with the history
-        assert run.ledger.total > wave.total
 
 
 # ----- Results --------------------------------------------------------------------------------
@@ -179,11 +166,11 @@ class Hesitant(Sampler):
     def rights(self) -> Right:
         return Right.REMASK
 
-    def unmask(self, run, decisions):
-        residual = run.residual
-        run.commit(residual)
-        run.remask(residual[::2])
-        run.commit(residual[::2])
+    def unmask(self, view, rng):
+        residual = view.residual
+        yield Commit(residual)
+        yield Remask(residual[::2])
+        yield Commit(residual[::2])
 
 
 def test_a_result_says_how_many_commits_were_undone_and_what_stood_when(law):
@@ -232,13 +219,14 @@ def test_scores_are_those_of_the_draw_that_stands(law):
 
 
 def test_what_is_computed_once_for_several_runs_must_not_mask_again(law):
-    def work(seat):
-        run = begun(seat, memory=seat)
-        run.commit([0])
-        return run.once("masks", lambda: run.remask([0]))
+    run = begun(law.oracle(), shared=Shared())
+    run.commit([0])
 
-    with pytest.raises(cp.CounterprobeError, match="must not commit"):
-        Gathering(law.oracle(), 2).run(2, work)
+    def mask():
+        yield Remask([0])
+
+    with pytest.raises(cp.CounterprobeError, match="must not draw nor commit"):
+        run.do(Once("masks", mask()))
 
 
 # ----- Traces ---------------------------------------------------------------------------------

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import counterprobe as cp
+from counterprobe.run import Commit, Remask
 from counterprobe.run.transcript import Transcript
 from counterprobe.samplers import RandomBalanced, Sequential
 
@@ -29,12 +30,11 @@ def test_the_history_shows_what_was_taken_back_where_it_stood(law):
         name: ClassVar[str] = "takes-back"
         rights: ClassVar[cp.Right] = cp.Right.REMASK
 
-        def unmask(self, run, decisions):
-            states.append(run.state.tolist())
-            for act in (lambda: run.commit([2, 0]), lambda: run.remask([0]),
-                        lambda: run.commit([1]), lambda: run.commit(run.residual)):  # fmt: skip
-                act()
-                states.append(run.state.tolist())
+        def unmask(self, view, rng):
+            states.append(view.state.tolist())
+            for request in Commit([2, 0]), Remask([0]), Commit([1]), None:
+                yield request or Commit(view.residual)
+                states.append(view.state.tolist())
 
     found = TakesBack()(cp.Unmasking(law.oracle()), STREAMS)
     assert found.undone == 1

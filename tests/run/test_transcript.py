@@ -10,6 +10,7 @@ from counterprobe.run import door as door_module
 from counterprobe.run import transcript as transcript_module
 from counterprobe.run.transcript import Event, Transcript
 from counterprobe.states import fingerprint
+from selecting import commit_selected
 
 STREAMS = cp.Streams(3, 4)
 
@@ -28,21 +29,21 @@ def hand_made_run(oracle: cp.Oracle, level: cp.run.Level) -> cp.Unmasking:
     sources = np.repeat(state[None], 4, axis=0)
     sources[:, 0] = [0, 1, 2, 0]
     requests = [
-        cp.run.Request(sources[:3], cp.Readouts.same(3, [1, 2])),
-        cp.run.Request(sources[3:], cp.Readouts.pairs([0], [3])),
-        cp.run.Request(sources[:2], cp.Readouts.every_masked(sources[:2])),
+        cp.run.Probe(sources[:3], cp.Readouts.same(3, [1, 2])),
+        cp.run.Probe(sources[3:], cp.Readouts.pairs([0], [3])),
+        cp.run.Probe(sources[:2], cp.Readouts.every_masked(sources[:2])),
     ]
     run.stage(iter(requests), lambda request, rows: None)
     run.transcript.note("votes", edges=[(0, 1)])
     run.probe(state, [0])
     run.commit([2, 0])
-    run.commit_selected(lambda residual, rows: residual[:1])
+    commit_selected(run, lambda residual, rows: residual[:1])
 
     def fail(request: cp.run.Request, rows: cp.rows.Rows) -> None:
         raise RuntimeError
 
     with pytest.raises(RuntimeError):
-        run.stage([cp.run.Request(run.state[None], cp.Readouts.same(1, run.residual))], fail)
+        run.stage([cp.run.Probe(run.state[None], cp.Readouts.same(1, run.residual))], fail)
     run.commit(run.residual)
     return run
 
@@ -148,7 +149,7 @@ def test_kept_rows_are_bounded_while_a_stage_is_still_open(monkeypatch, uniform_
     monkeypatch.setattr(transcript_module, "MAX_ROWS", 6)
     run = cp.Unmasking(Watched(), record=cp.run.Level.FULL)
     readouts = cp.Readouts.same(1, [0, 1])
-    run.stage((cp.run.Request(run.state[None], readouts) for _ in range(20)), consume)
+    run.stage((cp.run.Probe(run.state[None], readouts) for _ in range(20)), consume)
     assert most == 3 + 1  # three replies of two rows kept, and the one being reduced
     assert run.ledger.rows_read == 40
 
@@ -162,7 +163,7 @@ def test_too_many_fingerprints_become_their_sum(monkeypatch, uniform_oracle):
         run = cp.Unmasking(uniform_oracle())
         pieces = np.split(states[:count], range(1, count))
         run.stage(
-            (cp.run.Request(piece, cp.Readouts.same(len(piece), [2])) for piece in pieces),
+            (cp.run.Probe(piece, cp.Readouts.same(len(piece), [2])) for piece in pieces),
             lambda request, rows: None,
         )
         assert run.ledger.probes == count

@@ -9,9 +9,11 @@ import pytest
 import counterprobe as cp
 from counterprobe import Readouts, Right
 from counterprobe.radii import RowRadii
-from counterprobe.run import Request
+from counterprobe.run import Commit, Draft, Keep, Once, Probe, Read, Remask
+from counterprobe.run.driver import Shared
 from counterprobe.samplers import Packed, RandomBalanced, Sequential
 from counterprobe.states import fingerprint
+from selecting import commit_selected
 
 MASK = cp.MASK
 STREAMS = cp.Streams(1, 2)
@@ -81,13 +83,13 @@ def test_a_selected_commit_is_one_submission_with_the_right_and_two_without(law)
         return residual[-1:]
 
     run = begun(law.oracle())
-    positions, tokens = run.commit_selected(last)
+    positions, tokens = commit_selected(run, last)
     assert run.ledger == cp.Ledger(
         commits=1, depth=1, rows_read=law.length, widest_stage=1, selected_commits=1
     )
     assert run.rights_used == Right.SELECT_AFTER_REPLY
     bare = begun(law.oracle(), rights=Right.VERIFY)
-    assert bare.commit_selected(last) == (positions, tokens)
+    assert commit_selected(bare, last) == (positions, tokens)
     assert bare.ledger == cp.Ledger(
         probes=1, commits=1, depth=2, rows_read=law.length + 1, widest_stage=1
     )
@@ -159,7 +161,7 @@ def test_work_kept_beside_probes_and_context_gives_the_same_bits(counted):
         run.preprocess()
         run.commit([0, 8])
         run.probe(run.state, [1])
-        run.commit_selected(lambda residual, rows: residual[::3])
+        commit_selected(run, lambda residual, rows: residual[::3])
         run.commit(run.residual)
     assert runs[0].state.tolist() == runs[1].state.tolist()
     assert runs[0].state[[3, 17]].tolist() == [0, 5]
@@ -175,16 +177,16 @@ def test_a_stage_streams_and_is_one_unit_of_depth(uniform_oracle):
         log.append(("ask", int(states[0, 0])))
         return np.full((*states.shape, 4), 0.25)
 
-    def requests() -> Iterator[Request]:
+    def requests() -> Iterator[Probe]:
         for k in range(4):
             log.append(("make", k))
-            answer = yield Request(np.full((k + 1, 3), [k, MASK, MASK]), readouts(k + 1), label=k)
+            answer = yield Probe(np.full((k + 1, 3), [k, MASK, MASK]), readouts(k + 1), label=k)
             assert answer is None  # a request is never shown a reply
 
     def readouts(count: int) -> Readouts:
         return Readouts.same(count, [1, 2])
 
-    def consume(request: Request, rows: cp.rows.Rows) -> None:
+    def consume(request: Probe, rows: cp.rows.Rows) -> None:
         log.append(("reduce", request.label))
         assert len(rows) == 2 * len(request.states)
         assert run.ledger == cp.Ledger()  # charged when the stage closes
@@ -200,12 +202,12 @@ def test_a_consumer_that_fails_leaves_what_was_submitted_charged(law, counted):
     run = begun(oracle)
     made = []
 
-    def requests() -> Iterator[Request]:
+    def requests() -> Iterator[Probe]:
         for k in range(5):
             made.append(k)
-            yield Request(np.repeat(run.state[None], 2, axis=0), Readouts.same(2, [0]))
+            yield Probe(np.repeat(run.state[None], 2, axis=0), Readouts.same(2, [0]))
 
-    def consume(request: Request, rows: cp.rows.Rows) -> None:
+    def consume(request: Probe, rows: cp.rows.Rows) -> None:
         if len(made) == 3:
             raise RuntimeError("the consumer failed")
 
@@ -225,13 +227,13 @@ def test_a_stage_that_breaks_half_way_keeps_its_earlier_charges(broken):
     )
     run = begun(oracle)
 
-    def requests() -> Iterator[Request]:
-        good = Request(run.state[None], Readouts.same(1, [0]))
+    def requests() -> Iterator[Probe]:
+        good = Probe(run.state[None], Readouts.same(1, [0]))
         yield good
         yield good
         if broken == "generator":
             raise RuntimeError
-        yield Request(run.state[None], Readouts.same(1, [9])) if broken == "request" else good
+        yield Probe(run.state[None], Readouts.same(1, [9])) if broken == "request" else good
 
     errors = {"generator": RuntimeError, "request": ValueError, "reply": cp.OracleError}
     with pytest.raises(errors[broken]):
@@ -247,16 +249,16 @@ def test_a_stage_that_breaks_half_way_keeps_its_earlier_charges(broken):
         lambda run: run.preprocess(),
         lambda run: run.probe(run.state, [0]),
         lambda run: run.commit([0]),
-        lambda run: run.commit_selected(lambda residual, rows: residual),
+        lambda run: commit_selected(run, lambda residual, rows: residual),
     ],
     ids=["preprocess", "probe", "commit", "commit_selected"],
 )
 def test_nothing_can_be_submitted_while_a_stage_is_open(law, submit):
-    def good(run: cp.Unmasking) -> Request:
-        return Request(run.state[None], Readouts.same(1, [1]))
+    def good(run: cp.Unmasking) -> Probe:
+        return Probe(run.state[None], Readouts.same(1, [1]))
 
     def from_requests(run: cp.Unmasking) -> None:
-        def requests() -> Iterator[Request]:
+        def requests() -> Iterator[Probe]:
             yield good(run)
             submit(run)
 
@@ -265,12 +267,9 @@ def test_nothing_can_be_submitted_while_a_stage_is_open(law, submit):
     def from_consumer(run: cp.Unmasking) -> None:
         run.stage([good(run)], lambda request, rows: submit(run))
 
-    def from_selection(run: cp.Unmasking) -> None:
-        run.commit_selected(lambda residual, rows: submit(run))
-
-    for inside in (from_requests, from_consumer, from_selection):
+    for inside in (from_requests, from_consumer):
         run = begun(law.oracle())
-        with pytest.raises(ValueError, match="inside an open stage or selection"):
+        with pytest.raises(ValueError, match="inside an open stage"):
             inside(run)
         assert run.ledger.total == run.ledger.probes == 1
         assert len(run.residual) == law.length
@@ -282,15 +281,19 @@ def test_a_selection_that_fails_was_a_probe(law, counted):
     run = begun(oracle)
     run.commit([0])
 
-    def fail(residual, rows):
+    def reads(then):
+        reading = yield Read()
+        yield then(reading)
+
+    def fail(reading):
         raise RuntimeError
 
     with pytest.raises(RuntimeError):
-        run.commit_selected(fail)
+        run.alone(run.follow(reads(fail)))
     with pytest.raises(ValueError, match="non-empty"):
-        run.commit_selected(lambda residual, rows: [])
+        run.alone(run.follow(reads(lambda reading: Commit([], reading))))
     with pytest.raises(ValueError, match="position 0 is committed already"):
-        run.commit_selected(lambda residual, rows: [0])
+        run.alone(run.follow(reads(lambda reading: Commit([0], reading))))
     assert (run.ledger.commits, run.ledger.probes) == (1, 3)
     assert run.ledger.total == oracle.states
     assert run.ledger.rows_read == oracle.rows_read
@@ -304,7 +307,9 @@ def test_a_selection_that_fails_was_a_probe(law, counted):
 def test_preprocessing_happens_once_and_first(law):
     run = begun(law.oracle())
     run.preprocess()
-    with pytest.raises(ValueError, match=r"already called; .* use probe\(run.state, run.residual"):
+    with pytest.raises(
+        ValueError, match=r"already preprocessed; .* use Probe\(view.state, view.residual"
+    ):
         run.preprocess()
     late = begun(law.oracle())
     late.commit([0])
@@ -400,9 +405,9 @@ def test_a_bad_reply_is_an_error_and_loses_nothing(reply, message):
         lambda: run.commit([1, 2]),
         lambda: run.probe(run.state, [1, 2]),
         lambda: run.stage(
-            [Request(run.state[None], Readouts.same(1, [1, 2]))], lambda request, rows: None
+            [Probe(run.state[None], Readouts.same(1, [1, 2]))], lambda request, rows: None
         ),
-        lambda: run.commit_selected(lambda residual, rows: residual),
+        lambda: commit_selected(run, lambda residual, rows: residual),
     ):
         with pytest.raises(cp.OracleError, match=message) as error:
             ask()
@@ -448,7 +453,7 @@ def test_an_oracle_cannot_change_the_history(law):
     run = begun(Scribbling())
     run.preprocess()
     run.commit([1])
-    run.commit_selected(lambda residual, rows: residual[:1])
+    commit_selected(run, lambda residual, rows: residual[:1])
     assert run.residual.tolist() == list(range(2, law.length))
 
 
@@ -459,7 +464,7 @@ def test_progress_is_told_after_every_stage_and_inside_a_long_one(law):
     told: list[cp.run.Progress] = []
     run = begun(law.oracle(), progress=told.append)
     run.preprocess()
-    requests = [Request(run.state[None], Readouts.same(1, [0]))] * 3
+    requests = [Probe(run.state[None], Readouts.same(1, [0]))] * 3
     run.stage(requests, lambda request, rows: None)
     run.commit([0, 1])
     assert [p.operation for p in told] == ["preprocess", *["probe"] * 4, "commit"]
@@ -499,7 +504,7 @@ def test_what_stands_follows_every_commit_and_every_step_back():
     assert run.is_complete and len(run.residual) == 0
     assert run.round_of_position.tolist() == [1, -1, 0]
     assert (run.num_undone, run.ledger.commits) == (0, 2)
-    run.remask([2])
+    run.do(Remask([2]))
     assert not run.is_complete
     assert (run.num_undone, run.residual.tolist()) == (1, [2])
 
@@ -530,20 +535,8 @@ def test_streams_are_bound_once_and_must_be_streams(law):
 # ----- What runs remember ---------------------------------------------------------------------
 
 
-class Remembering:
-    """A memory that keeps every key, and computes what it does not know."""
-
-    def __init__(self):
-        self.known = {}
-
-    def once(self, key, door, compute):
-        if key not in self.known:
-            self.known[key] = compute()
-        return self.known[key]
-
-
-def test_a_memory_is_asked_by_name_seed_context_and_history(table_law):
-    memory = Remembering()
+def test_results_are_shared_by_name_seed_context_and_history(table_law):
+    shared = Shared()
     given = np.array([1, MASK, MASK, MASK])
 
     def always_one(state, positions, rows, index):
@@ -551,27 +544,34 @@ def test_a_memory_is_asked_by_name_seed_context_and_history(table_law):
 
     def run(seeds=STREAMS, context=None, batch=(), **options) -> cp.Unmasking:
         one = cp.Unmasking(
-            table_law.oracle(), memory=memory, given=context, draw=always_one, **options
+            table_law.oracle(), shared=shared, given=context, draw=always_one, **options
         )
         one.begin(seeds)
         for position in batch:
             one.commit([position])
         return one
 
+    def once(one: cp.Unmasking, value, name="edges"):
+        def compute():
+            yield from ()
+            return value
+
+        return one.do(Once(name, compute()))
+
     first = run()
-    assert first.once("edges", lambda: "computed") == "computed"
+    assert once(first, "computed") == "computed"
     for same in (run(), run(cp.Streams(1, 99)), run(sequence=4), run(rights=Right.NONE)):
-        assert same.once("edges", lambda: "anew") == "computed"
+        assert once(same, "again") == "computed"
     others = [
         run(cp.Streams(6, 6)), run(context=given), run(batch=[0]), run(batch=[1]),
         run(batch=[0, 1]), run(context=given, batch=[1]),
     ]  # fmt: skip
     for k, other in enumerate(others):
-        assert other.once("edges", lambda k=k: k) == k
-    assert first.once("layers", lambda: "another name") == "another name"
-    assert run(batch=[1, 0]).once("edges", lambda: "anew") == 4, "the order does not matter"
-    unbound = cp.Unmasking(table_law.oracle(), memory=memory)
-    assert unbound.once("edges", lambda: "for itself") == "for itself"
+        assert once(other, k) == k
+    assert once(first, "another name", "layers") == "another name"
+    assert once(run(batch=[1, 0]), "again") == 4, "the order does not matter"
+    unbound = cp.Unmasking(table_law.oracle(), shared=shared)
+    assert once(unbound, "for itself") == "for itself"
 
 
 # ----- What those who listen hear of a commit, and what is left of it ---------------------------
@@ -605,15 +605,19 @@ def rows_at(law, state, positions) -> list:
     return np.asarray(found).tolist()
 
 
+def beside(run: cp.Unmasking) -> cp.run.Reading:
+    """Read the current state in one stage with another state, which masks position 1 again."""
+    states = np.repeat(run.state[None], 2, axis=0)
+    states[0, 1] = MASK
+    return run.do(Probe(states, Readouts.every_masked(states))).at(1)
+
+
 KNOWING = {
     "commit": lambda run, batch: run.commit(batch),
-    "selected": lambda run, batch: run.commit_selected(lambda residual, rows: batch)[1],
-    "known": lambda run, batch: (run.draft(), run.commit_selected(lambda *_: batch))[1][1],
-    "candidates": lambda run, batch: (run.draft(), run.commit_candidates(batch))[1],
-    "beside": lambda run, batch: (
-        run.leave_one_out([1], with_history=True),
-        run.commit_selected(lambda residual, rows: batch),
-    )[1][1],
+    "selected": lambda run, batch: commit_selected(run, lambda residual, rows: batch)[1],
+    "known": lambda run, batch: run.do(Commit(batch, run.do(Draft()).reading)).tokens,
+    "candidates": lambda run, batch: (run.do(Draft()), run.do(Keep(batch)))[1],
+    "beside": lambda run, batch: run.do(Commit(batch, beside(run))).tokens,
 }
 
 
@@ -653,12 +657,12 @@ def test_every_commit_settles_its_own_values_from_its_own_rows_and_is_charged_af
 def test_a_selection_from_known_rows_is_checked_like_any_other(law, rights):
     run = begun(law.oracle(), rights=rights)
     run.commit([1])
-    run.draft()
+    run.do(Draft())
     for batch, message in (([1], "position 1 is committed already"), ([], "non-empty list")):
         with pytest.raises(ValueError, match=message):
-            run.commit_selected(lambda residual, rows, batch=batch: batch)
+            commit_selected(run, lambda residual, rows, batch=batch: batch)
     seen = []
-    run.commit_selected(lambda residual, rows: seen.append((residual, rows)) or residual[:1])
+    commit_selected(run, lambda residual, rows: seen.append((residual, rows)) or residual[:1])
     residual, rows = seen[0]
     assert residual.tolist() == [k for k in range(law.length) if k != 1]
     assert len(rows) == len(residual)
@@ -667,8 +671,8 @@ def test_a_selection_from_known_rows_is_checked_like_any_other(law, rights):
 @pytest.mark.parametrize(
     ("operation", "act"),
     [
-        ("draft", lambda run: run.draft()),
-        ("commit_selected", lambda run: run.commit_selected(lambda *_: [0])),
+        ("Draft", lambda run: run.do(Draft())),
+        ("Read", lambda run: run.do(Read())),
     ],
 )
 def test_what_needs_an_uncommitted_position_says_so_by_its_name(law, operation, act):
@@ -684,25 +688,9 @@ def test_nothing_is_drawn_before_the_noise_is_bound(law, counted):
     run = cp.Unmasking(oracle)
     for act in (
         lambda: run.commit([0]),
-        lambda: run.commit_selected(lambda residual, rows: residual),
-        run.draft,
+        lambda: commit_selected(run, lambda residual, rows: residual),
+        lambda: run.do(Draft()),
     ):
         with pytest.raises(ValueError, match=r"no commit noise yet: call begin\(streams\)"):
             act()
     assert oracle.calls == 0
-
-
-def test_looking_ahead_submits_the_state_after_each_batch_in_their_order(law, counted):
-    oracle = counted(law.oracle())
-    run = begun(oracle, given=[1] + [MASK] * (law.length - 1))
-    drawn = run.draft()
-    batches = [[2, 1], [3]]
-    replies = run.lookahead(batches)
-    shown = oracle.seen[-1]
-    for batch, state, reply in zip(batches, shown, replies, strict=True):
-        expected = drawn.place(run.state, np.array(batch))
-        assert state.tolist() == expected.tolist()
-        left = np.flatnonzero(expected == MASK)
-        assert np.asarray(reply.dense()).tolist() == rows_at(law, expected, left)
-    with pytest.raises(ValueError, match="position 0 is committed already"):
-        run.lookahead([[0]])

@@ -5,6 +5,7 @@ import pytest
 
 import counterprobe as cp
 from counterprobe import Right
+from counterprobe.run import Draft, Keep, Noise, Remask, Verify
 from counterprobe.run.drawing import promoted_commit
 from counterprobe.run.transcript import Event, Transcript
 
@@ -26,7 +27,7 @@ def test_the_guess_becomes_the_commit_and_the_wave_stays_probes(law, counted):
     ahead = run.state
     ahead[0] = 1
     run.probe(ahead, [1])
-    run.commit_verified([0, 1], [1, 0], [-0.5, -0.7])
+    run.do(Verify([0, 1], [1, 0], [-0.5, -0.7]))
     assert run.state[:2].tolist() == [1, 0]
     assert run.round_of_position[:2].tolist() == [0, 0]
     assert run.ledger == cp.Ledger(probes=1, commits=1, depth=2, rows_read=3, widest_stage=1)
@@ -42,8 +43,8 @@ def test_a_state_of_the_wave_that_is_the_next_history_is_the_next_guess(law, cou
     ahead = run.state
     ahead[0] = 1
     run.probe(ahead, [1])
-    run.commit_verified([0], [1], UNSCORED)
-    run.commit_verified([1], [0], UNSCORED)
+    run.do(Verify([0], [1], UNSCORED))
+    run.do(Verify([1], [0], UNSCORED))
     assert run.ledger == cp.Ledger(commits=2, depth=2, rows_read=2, widest_stage=1)
     assert run.ledger.total == oracle.states
     assert run.transcript.replay() == run.ledger
@@ -52,38 +53,38 @@ def test_a_state_of_the_wave_that_is_the_next_history_is_the_next_guess(law, cou
 def test_without_a_probe_of_the_history_there_is_nothing_to_become_the_commit(law, counted):
     oracle = counted(law.oracle())
     run = begun(oracle)
-    with pytest.raises(ValueError, match="needs a probe of the current history"):
-        run.commit_verified([0], [1], UNSCORED)
+    with pytest.raises(ValueError, match="the current state was not probed"):
+        run.do(Verify([0], [1], UNSCORED))
     ahead = run.state
     ahead[0] = 1
     run.probe(ahead, [1])
-    with pytest.raises(ValueError, match="needs a probe of the current history"):
-        run.commit_verified([0], [1], UNSCORED)
+    with pytest.raises(ValueError, match="the current state was not probed"):
+        run.do(Verify([0], [1], UNSCORED))
     run.probe(run.state, [0])
-    run.commit_verified([0], [0], UNSCORED)  # corrected: the wave looked at another value
-    with pytest.raises(ValueError, match="needs a probe of the current history"):
-        run.commit_verified([1], [1], UNSCORED)
+    run.do(Verify([0], [0], UNSCORED))  # corrected: the wave looked at another value
+    with pytest.raises(ValueError, match="the current state was not probed"):
+        run.do(Verify([1], [1], UNSCORED))
     assert (run.ledger.probes, run.ledger.commits) == (1, 1)
     assert run.state[1] == MASK
 
 
 def test_a_commit_of_another_kind_spends_its_own_submission(law):
     run = begun(law.oracle())
-    run.draft()
-    run.commit_candidates([0])
-    with pytest.raises(ValueError, match="needs a probe of the current history"):
-        run.commit_verified([1], [1], UNSCORED)
+    run.do(Draft())
+    run.do(Keep([0]))
+    with pytest.raises(ValueError, match="the current state was not probed"):
+        run.do(Verify([1], [1], UNSCORED))
 
 
 def test_verified_values_need_the_right(law, counted):
     oracle = counted(law.oracle())
     run = begun(oracle, rights=~Right.VERIFY)
-    with pytest.raises(ValueError, match="commit_noise needs the right VERIFY"):
-        run.commit_noise()
-    with pytest.raises(ValueError, match="commit_verified needs the right VERIFY"):
-        run.commit_verified([0], [1], UNSCORED)
+    with pytest.raises(ValueError, match="Noise needs the right VERIFY"):
+        run.do(Noise())
+    with pytest.raises(ValueError, match="Verify needs the right VERIFY"):
+        run.do(Verify([0], [1], UNSCORED))
     with pytest.raises(ValueError, match="no commit noise yet"):
-        cp.Unmasking(oracle).commit_noise()
+        cp.Unmasking(oracle).do(Noise())
     assert oracle.calls == 0
 
 
@@ -100,7 +101,7 @@ def test_verified_values_must_be_tokens(law, tokens, message):
     run = begun(law.oracle())
     run.probe(run.state, [0])
     with pytest.raises(ValueError, match=message):
-        run.commit_verified([0], tokens, UNSCORED)
+        run.do(Verify([0], tokens, UNSCORED))
     assert (run.state == MASK).all()
 
 
@@ -110,7 +111,7 @@ def test_given_context_and_committed_values_cannot_be_verified_again(law):
     run = begun(law.oracle(), given=given)
     run.probe(run.state, [0])
     with pytest.raises(ValueError, match="position 1 is committed already"):
-        run.commit_verified([0, 1], [0, 0], UNSCORED)
+        run.do(Verify([0, 1], [0, 0], UNSCORED))
 
 
 def test_scored_runs_keep_the_log_probability_that_decided(law):
@@ -118,7 +119,7 @@ def test_scored_runs_keep_the_log_probability_that_decided(law):
     noise = STREAMS.commit_noise(law.length)
     run = begun(law.oracle(), draw=cp.run.drawing.ScoredDraw(noise, scores))
     run.probe(run.state, [0, 2])
-    run.commit_verified([2, 0], [1, 0], [-0.25, -0.5])
+    run.do(Verify([2, 0], [1, 0], [-0.25, -0.5]))
     assert scores[[2, 0]].tolist() == [-0.25, -0.5]
     assert np.isnan(np.delete(scores, [0, 2])).all()
 
@@ -128,7 +129,7 @@ def test_a_stage_too_wide_to_keep_its_fingerprints_may_hold_the_guess(law, monke
     run = begun(law.oracle())
     run.probe(np.stack([run.state, run.state]), [0])
     assert len(run.transcript.events[0].fingerprints) == 1
-    run.commit_verified([0], [1], UNSCORED)
+    run.do(Verify([0], [1], UNSCORED))
     assert (run.ledger.probes, run.ledger.commits) == (1, 1)
 
 
@@ -141,11 +142,11 @@ def test_a_stage_too_wide_to_keep_its_fingerprints_vouches_for_no_other_state(
     others = np.repeat(run.state[None, :], 5, axis=0)
     others[:, 1] = np.arange(5) % law.vocab_size
     pieces = [others[low : low + at_once] for low in range(0, 5, at_once)]
-    requests = [cp.run.Request(piece, cp.Readouts.same(len(piece), [0])) for piece in pieces]
+    requests = [cp.run.Probe(piece, cp.Readouts.same(len(piece), [0])) for piece in pieces]
     run.stage(requests, lambda request, rows: None)
     before = run.ledger
-    with pytest.raises(ValueError, match="needs a probe of the current history"):
-        run.commit_verified([0], [1], UNSCORED)
+    with pytest.raises(ValueError, match="the current state was not probed"):
+        run.do(Verify([0], [1], UNSCORED))
     assert run.ledger == before
 
 
@@ -154,14 +155,14 @@ def test_the_guess_in_a_wide_stage_is_spent_once(law, monkeypatch):
     run = begun(law.oracle())
     ahead = run.state
     ahead[1] = 0
-    requests = [cp.run.Request(s[None, :], cp.Readouts.same(1, [0])) for s in (ahead, run.state)]
+    requests = [cp.run.Probe(s[None, :], cp.Readouts.same(1, [0])) for s in (ahead, run.state)]
     run.stage([*requests, *requests], lambda request, rows: None)
-    run.commit_verified([0], [1], UNSCORED)
-    with pytest.raises(ValueError, match="needs a probe of the current history"):
-        run.commit_verified([1], [0], UNSCORED)
-    run.remask([0])
-    with pytest.raises(ValueError, match="needs a probe of the current history"):
-        run.commit_verified([0], [1], UNSCORED)
+    run.do(Verify([0], [1], UNSCORED))
+    with pytest.raises(ValueError, match="the current state was not probed"):
+        run.do(Verify([1], [0], UNSCORED))
+    run.do(Remask([0]))
+    with pytest.raises(ValueError, match="the current state was not probed"):
+        run.do(Verify([0], [1], UNSCORED))
     assert (run.ledger.probes, run.ledger.commits) == (3, 1)
     assert run.transcript.replay() == run.ledger
 
@@ -171,7 +172,7 @@ def test_what_another_run_probed_in_a_wide_stage_is_taken_over_with_its_history(
     first, second = begun(law.oracle()), begun(law.oracle())
     first.probe(np.stack([first.state, first.state]), [0])
     second._door.adopt(first.transcript.entries)
-    second.commit_verified([0], [1], UNSCORED)
+    second.do(Verify([0], [1], UNSCORED))
     assert (second.ledger.probes, second.ledger.commits) == (1, 1)
 
 
@@ -197,7 +198,7 @@ def test_a_probe_is_open_until_it_becomes_a_commit(seed):
                 is_open[int(history)] = True
         elif kind == "promoted":
             if not is_open[int(one[0])]:
-                with pytest.raises(ValueError, match="needs a probe of the current history"):
+                with pytest.raises(ValueError, match="the current state was not probed"):
                     promoted_commit(transcript, one[0], nowhere)
                 continue
             event = promoted_commit(transcript, one[0], np.array([5]))

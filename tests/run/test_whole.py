@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import counterprobe as cp
-from counterprobe.run.gathered import Tally
+from counterprobe.run.standing import Tally
 from counterprobe.run.transcript import Event, Whole
 
 MASK = cp.MASK

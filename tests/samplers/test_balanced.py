@@ -5,6 +5,7 @@ import pytest
 
 import counterprobe as cp
 from counterprobe.samplers import OneBatch, RandomBalanced, Sequential
+from fixed import batches_of
 
 STREAMS = cp.Streams(51, 52)
 
@@ -14,7 +15,7 @@ def order_of(batches: list[np.ndarray]) -> list[int]:
 
 
 def schedule(batches: int, length: int = 23) -> list[np.ndarray]:
-    return list(RandomBalanced(batches).schedule(np.arange(length), STREAMS.decisions))
+    return batches_of(RandomBalanced(batches), np.arange(length), STREAMS.decisions)
 
 
 def test_one_batch_is_one_submission(law):
@@ -35,7 +36,7 @@ def test_sizes_differ_by_at_most_one_and_cover_everything(batches):
 @pytest.mark.parametrize("batches", [2, 5, 9, 22])
 def test_the_larger_batches_come_first_or_last(batches):
     parts = {
-        first: list(RandomBalanced(batches, first).schedule(np.arange(23), STREAMS.decisions))
+        first: batches_of(RandomBalanced(batches, first), np.arange(23), STREAMS.decisions)
         for first in (True, False)
     }
     sizes = {first: [len(part) for part in found] for first, found in parts.items()}
@@ -47,7 +48,7 @@ def test_the_larger_batches_come_first_or_last(batches):
 
 def test_budgets_share_one_permutation():
     assert len({tuple(order_of(schedule(batches))) for batches in (1, 2, 7, 23)}) == 1
-    other = RandomBalanced(7).schedule(np.arange(23), cp.Streams(53, 52).decisions)
+    other = batches_of(RandomBalanced(7), np.arange(23), cp.Streams(53, 52).decisions)
     assert order_of(list(other)) != order_of(schedule(7))
 
 
@@ -66,9 +67,3 @@ def test_as_many_batches_as_positions_is_the_random_sequential_order(law):
     assert one.tokens.tolist() == other.tokens.tolist()
     assert one.round_of_position.tolist() == other.round_of_position.tolist()
     assert one.ledger == other.ledger
-
-
-def test_nothing_left_is_no_batch():
-    nothing = np.empty(0, dtype=np.int64)
-    assert list(OneBatch().schedule(nothing, STREAMS.decisions)) == []
-    assert list(RandomBalanced(3).schedule(nothing, STREAMS.decisions)) == []

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import counterprobe as cp
+from counterprobe.run import Commit, CommitAll, Preprocess
 from counterprobe.samplers import Sampler
 
 STREAMS = cp.Streams(21, 22)
@@ -66,8 +67,8 @@ class Halves(Sampler):
 
     name: ClassVar[str] = "halves"
 
-    def schedule(self, residual, decisions):
-        return [residual[::2], residual[1::2]]
+    def unmask(self, view, rng):
+        yield CommitAll([view.residual[::2], view.residual[1::2]])
 
 
 @dataclass(frozen=True)
@@ -76,8 +77,8 @@ class Half(Sampler):
 
     name: ClassVar[str] = "half"
 
-    def schedule(self, residual, decisions):
-        return [residual[::2]]
+    def unmask(self, view, rng):
+        yield CommitAll([view.residual[::2]])
 
 
 @dataclass(frozen=True)
@@ -86,8 +87,8 @@ class Unwilling(Sampler):
 
     name: ClassVar[str] = "unwilling"
 
-    def unmask(self, run, decisions):
-        run.preprocess()
+    def unmask(self, view, rng):
+        yield Preprocess()
         raise cp.Infeasible("3 colors are too few for degree 7")
 
 
@@ -97,21 +98,24 @@ class Telling(Sampler):
 
     name: ClassVar[str] = "telling"
 
-    def unmask(self, run, decisions):
-        assert not hasattr(decisions, "commit_seed")
-        run.transcript.note("order", residual=run.residual)
-        run.commit(decisions.generator("order").permutation(run.residual))
+    def unmask(self, view, rng):
+        assert not hasattr(rng, "commit_seed")
+        view.note("order", residual=view.residual)
+        yield Commit(rng("order").permutation(view.residual))
         return {"rounds": 1}
 
 
 @dataclass(frozen=True)
 class Empty(Sampler):
-    """Overrides neither method."""
+    """Forgets to yield."""
 
     name: ClassVar[str] = "empty"
 
+    def unmask(self, view, rng):
+        Commit(view.residual)
 
-def test_a_schedule_is_enough_to_be_a_sampler(law):
+
+def test_batches_fixed_at_once_are_enough_to_be_a_sampler(law):
     result = sample(Halves(), law)
     evens = list(range(0, law.length, 2))
     assert [batch.tolist() for batch in result.batches] == [
@@ -151,10 +155,10 @@ def test_an_infeasible_rule_becomes_a_stop_reason(law):
     assert result.summary()["stop"] == "infeasible"
 
 
-def test_a_sampler_without_a_rule_is_an_error(law):
-    with pytest.raises(TypeError, match="Empty must override schedule or unmask"):
+def test_a_rule_that_is_no_generator_is_an_error(law):
+    with pytest.raises(TypeError, match="a rule must be a generator that yields requests"):
         sample(Empty(), law)
-    with pytest.raises(TypeError, match="Empty must override schedule or unmask"):
+    with pytest.raises(TypeError, match="a rule must be a generator that yields requests"):
         cp.sample(law.oracle(), Empty(), 2, progress=False)
 
 

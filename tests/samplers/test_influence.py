@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import counterprobe as cp
+from counterprobe.run import Draft
 from counterprobe.samplers.rules import graph_rule
 from counterprobe.samplers.rules.graph_rule import probed_influence, spread_values
 
@@ -43,7 +44,7 @@ def plain_influence(law, state, sources, values, targets) -> np.ndarray:
 def begun(oracle: cp.Oracle, given=None) -> tuple[cp.Unmasking, cp.rows.Rows]:
     run = cp.Unmasking(oracle, given=given)
     run.begin(cp.Streams(1, 2))
-    return run, run.draft().rows
+    return run, run.do(Draft()).rows
 
 
 @pytest.mark.parametrize("piece", [1, 9, 1 << 18])
@@ -58,7 +59,7 @@ def test_it_is_the_mean_total_variation_by_enumeration(seed, piece, monkeypatch)
     sources = draw.permutation(run.residual)[:3]
     targets = run.residual[1:]
     values = draw.integers(0, 3, (3, 4))
-    found = probed_influence(run, rows, sources, values, targets)
+    found = run.call(probed_influence, rows, sources, values, targets)
     expected = plain_influence(law, run.state, sources, values, targets)
     np.testing.assert_allclose(found, expected, atol=1e-12)
 
@@ -69,7 +70,7 @@ def test_a_wave_is_one_stage_and_asks_no_state_twice(counted):
     run, rows = begun(oracle)
     before = run.ledger
     values = np.array([[0, 0, 1], [1, 1, 1], [0, 1, 0]])
-    probed_influence(run, rows, np.array([0, 2, 4]), values, run.residual)
+    run.call(probed_influence, rows, np.array([0, 2, 4]), values, run.residual)
     made = run.ledger.probes - before.probes
     assert made == 5 == oracle.states - 1  # distinct (source, value) pairs
     assert run.ledger.depth - before.depth == 1
@@ -91,7 +92,9 @@ def test_what_the_row_error_explains_is_no_influence():
     for row_error, expected in ((0.004, 0.01), (0.006, 0.0)):
         oracle = cp.CallableOracle(noisy, 3, law.vocab_size, row_error=row_error)
         run, rows = begun(oracle)
-        moved = probed_influence(run, rows, np.array([0, 1]), np.zeros((2, 1), int), np.array([2]))
+        moved = run.call(
+            probed_influence, rows, np.array([0, 1]), np.zeros((2, 1), int), np.array([2])
+        )
         np.testing.assert_allclose(moved, expected, atol=1e-12)
 
 
@@ -102,7 +105,7 @@ def test_with_every_value_it_is_the_distance_of_the_pair_from_its_product():
     for seed in range(8):
         run, rows = begun(law.oracle())
         values = spread_values(rows, 8, np.random.default_rng(seed))
-        found = probed_influence(run, rows, np.array([0, 1]), values, np.array([0, 1]))
+        found = run.call(probed_influence, rows, np.array([0, 1]), values, np.array([0, 1]))
         product = np.outer(joint.sum(axis=1), joint.sum(axis=0))
         distance = np.abs(joint - product).sum() / 2
         np.testing.assert_allclose(found, [[0, distance], [distance, 0]], atol=1e-12)

@@ -494,7 +494,7 @@ def test_a_rule_of_ones_own_selects_rows_and_a_bad_one_stops_the_run():
     def run_with(selector):
         run = cp.Unmasking(clique)
         run.begin(STREAMS)
-        return run_packed(run, STREAMS.decisions, plan, selector=selector)
+        return run.call(run_packed, STREAMS.decisions, plan, selector=selector)
 
     last = run_with(lambda readout, row, votes, cutoff: row[-cutoff:])
     assert edge_set(last.terminal_edges) == {(0, 4), (1, 4), (2, 4), (3, 4)}
@@ -727,7 +727,9 @@ def plain_box(oracle, plan, decisions, result, selector=top_votes) -> tuple[list
     history = result.given.copy()
     batches, length = [], oracle.length
     screens = phases = 0
-    banks = read_banks(cp.Unmasking(oracle, given=history), plan.bank_threshold, plan.row_error)
+    banks = cp.Unmasking(oracle, given=history).call(
+        read_banks, plan.bank_threshold, plan.row_error
+    )
 
     def commit(batch) -> bool:
         residual = np.flatnonzero(history == cp.MASK)
@@ -743,10 +745,10 @@ def plain_box(oracle, plan, decisions, result, selector=top_votes) -> tuple[list
             plan.screen.num_colorings,
             plan.screen.num_colors,
             length,
-            decisions.generator("coloring", screens),
+            decisions("coloring", screens),
         )
-        rows = packed_screen(
-            cp.Unmasking(oracle, given=history),
+        rows = cp.Unmasking(oracle, given=history).call(
+            packed_screen,
             plan.screen,
             banks.columns(draft),
             draft,

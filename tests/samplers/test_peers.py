@@ -15,8 +15,10 @@ from counterprobe.evaluation import (
     exact_output_law,
     information_curve,
 )
+from counterprobe.run import CommitAll
 from counterprobe.targets.curves import subset_entropies
 from curve_cost import curve_cost
+from fixed import batches_of
 
 STREAMS = cp.Streams(61, 62)
 FIVE_BITS = cp.TableLaw(np.random.default_rng(9).dirichlet(np.full(32, 0.5)).reshape((2,) * 5))
@@ -29,7 +31,7 @@ class Ordered:
     def __init__(self, order: tuple[int, ...]) -> None:
         self.order = list(order)
 
-    def generator(self, purpose: str, *index: int) -> object:
+    def __call__(self, purpose: str, *index: int) -> object:
         if purpose == "order":
             return SimpleNamespace(permutation=lambda x: np.asarray(x)[self.order])
         return np.random.default_rng(7)
@@ -43,8 +45,8 @@ class Fixed(s.Sampler):
     def __init__(self, batches: list[np.ndarray]) -> None:
         object.__setattr__(self, "batches", batches)
 
-    def schedule(self, residual, decisions):
-        return self.batches
+    def unmask(self, view, rng):
+        yield CommitAll(self.batches)
 
 
 def forced_run(oracle: cp.Oracle, tokens: np.ndarray) -> cp.Unmasking:
@@ -85,7 +87,7 @@ def test_the_information_curve_gives_the_expected_kl_of_every_random_order(name)
     entropy = subset_entropies(FIVE_BITS)
     divergences, sizes = [], set()
     for order in itertools.permutations(range(5)):
-        batches = list(sampler.schedule(np.arange(5), Ordered(order)))
+        batches = batches_of(sampler, np.arange(5), Ordered(order))
         sizes.add(tuple(len(batch) for batch in batches))
         divergences.append(kl_of_batches(entropy, batches))
     (only,) = sizes
@@ -98,7 +100,7 @@ def test_the_kl_of_batches_is_that_of_the_enumerated_output(order):
     entropy = subset_entropies(FIVE_BITS)
     for sampler in NON_ADAPTIVE.values():
         told = sampler.informed_by(FIVE_BITS)
-        batches = list(told.schedule(np.arange(5), Ordered(order)))
+        batches = batches_of(told, np.arange(5), Ordered(order))
         law = exact_output_law(FIVE_BITS, Fixed(batches))
         assert law.kl == pytest.approx(kl_of_batches(entropy, batches), abs=1e-12)
 

@@ -10,12 +10,13 @@ import pytest
 import counterprobe as cp
 from counterprobe.planning import make_plan
 from counterprobe.samplers import SAMPLERS, Planned, RandomBalanced, build_sampler
+from fixed import batches_of
 
 STREAMS = cp.Streams(3, 4)
 
 
 def rounds(sampler: Planned, length: int, seed: int) -> list[list[int]]:
-    batches = sampler.schedule(np.arange(length), cp.Streams(seed, 0).decisions)
+    batches = batches_of(sampler, np.arange(length), cp.Streams(seed, 0).decisions)
     return [batch.tolist() for batch in batches]
 
 
@@ -65,7 +66,7 @@ def test_batches_are_those_of_the_plan_it_shows(law) -> None:
         sampler.strength,
         target_kl=0.2,
         method="search",
-        rng=STREAMS.decisions.generator("plan"),
+        rng=STREAMS.decisions("plan"),
     )
     assert [b.tolist() for b in plan.batches] == [b.tolist() for b in expected.batches]
     assert rounds(sampler, 64, 3) == [b.tolist() for b in plan.batches]

@@ -11,6 +11,7 @@ from counterprobe.samplers.rules.quotas import (
     cosine_masked,
     cut,
 )
+from fixed import batches_of
 
 STREAMS = cp.Streams(71, 72)
 
@@ -62,7 +63,7 @@ def test_blocks_follow_the_position_in_the_sequence():
 
 def test_ancestral_reveals_everything_and_skips_empty_steps():
     sampler = Ancestral(500)
-    batches = list(sampler.schedule(np.arange(20), STREAMS.decisions))
+    batches = batches_of(sampler, np.arange(20), STREAMS.decisions)
     assert sorted(np.concatenate(batches)) == list(range(20))
     assert all(len(batch) for batch in batches)
     assert len(batches) <= 20
@@ -78,14 +79,14 @@ def test_ancestral_reveals_each_position_with_the_chance_of_the_step(
     sampler = Ancestral(2, last_time=1e-9)
     sizes = np.zeros(5)
     for k in range(8_000):
-        batches = list(sampler.schedule(np.arange(5), cp.Streams(seed_of(5) + k, 0).decisions))
+        batches = list(batches_of(sampler, np.arange(5), cp.Streams(seed_of(5) + k, 0).decisions))
         sizes[len(batches[0]) - 1] += 1
     assert chi_square(sizes, np.array([5, 10, 10, 5, 2]) / 32) > false_alarms
 
 
 @pytest.mark.parametrize("batches", [1, 3, 7, 20, 21, 50])
 def test_spread_batches_are_evenly_spaced(batches):
-    parts = list(Spread(batches).schedule(np.arange(20), STREAMS.decisions))
+    parts = batches_of(Spread(batches), np.arange(20), STREAMS.decisions)
     stride = min(batches, 20)
     assert len(parts) == stride
     assert sorted(np.concatenate(parts)) == list(range(20))
@@ -95,14 +96,12 @@ def test_spread_batches_are_evenly_spaced(batches):
 
 def test_spread_counts_ranks_among_what_is_left():
     residual = np.array([0, 1, 5, 6, 7, 30])
-    parts = list(Spread(3).schedule(residual, STREAMS.decisions))
+    parts = batches_of(Spread(3), residual, STREAMS.decisions)
     assert sorted(part.tolist() for part in parts) == [[0, 6], [1, 7], [5, 30]]
-    assert list(Spread(3).schedule(residual[:0], STREAMS.decisions)) == []
 
 
 def test_spread_orders_vary_with_the_decision_seed():
     firsts = {
-        next(iter(Spread(5).schedule(np.arange(20), cp.Streams(k, 0).decisions)))[0]
-        for k in range(20)
+        batches_of(Spread(5), np.arange(20), cp.Streams(k, 0).decisions)[0][0] for k in range(20)
     }
     assert firsts == set(range(5))

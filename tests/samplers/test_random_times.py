@@ -12,6 +12,7 @@ import counterprobe as cp
 from counterprobe.samplers import EffectiveTC, ZhaoCai
 from counterprobe.samplers.peers.random_times import time_grid
 from curve_cost import curve_cost
+from fixed import batches_of
 
 
 def random_law(seed: int, length: int = 5) -> cp.TableLaw:
@@ -107,14 +108,14 @@ def test_batches_are_a_random_order_cut_by_binomial_sizes(sampler):
     residual = np.array([1, 4, 5, 7, 8, 11, 12, 20])
     for seed in range(30):
         decisions = cp.Streams(seed, 0).decisions
-        order = list(decisions.generator("order").permutation(residual))
-        generator = decisions.generator("reveal")
+        order = list(decisions("order").permutation(residual))
+        generator = decisions("reveal")
         expected = []
         for chance in sampler.chances(len(residual)):
             size = generator.binomial(len(order), chance)
             expected.append(order[:size])
             order = order[size:]
-        batches = [list(batch) for batch in sampler.schedule(residual, decisions)]
+        batches = [list(batch) for batch in batches_of(sampler, residual, decisions)]
         assert batches == [batch for batch in expected if batch]
         assert not order
 

@@ -5,6 +5,7 @@ from typing import ClassVar, Literal
 
 import pytest
 
+from counterprobe.run import CommitAll
 from counterprobe.run.ledger import Right
 from counterprobe.samplers import (
     SAMPLERS,
@@ -34,6 +35,9 @@ class Knobs(Sampler):
     limit: int | None = None
     choice: Literal["x", "y"] | None = None
     label: str = ""
+
+    def unmask(self, view, rng):
+        yield CommitAll([view.residual])
 
     @property
     def rights(self) -> Right:

@@ -47,7 +47,7 @@ def coupled_chain(oracle: cp.Oracle, order, streams: cp.Streams, given, sequence
 def ordered(sampler: UniversalCoupling, residual: np.ndarray, streams: cp.Streams) -> np.ndarray:
     if sampler.order == "index":
         return residual
-    return streams.decisions.generator("order").permutation(residual)
+    return streams.decisions("order").permutation(residual)
 
 
 @pytest.mark.parametrize("size", [None, 1, 2, 3, 5, 100])
@@ -76,7 +76,7 @@ def test_the_output_is_the_coupled_chain_bit_for_bit(size, full_prefix, order, l
 def test_the_chain_comes_out_in_a_large_vocabulary_whatever_the_block(family):
     law = cp.families.build(family, 120, target_seed=3)
     streams = cp.Streams(4, 5)
-    order = streams.decisions.generator("order").permutation(120)
+    order = streams.decisions("order").permutation(120)
     chain = coupled_chain(law.oracle(), order, streams, np.full(120, MASK))
     for size in (None, 1, 7, 120):
         for full_prefix in (False, True):

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import counterprobe as cp
+from counterprobe.run import Noise, Verify
 from counterprobe.samplers import (
     ASSD,
     Autospeculation,
@@ -16,6 +17,7 @@ from counterprobe.samplers import (
 )
 from counterprobe.samplers.peers import assd, autospeculation, universal_coupling
 from counterprobe.samplers.peers.universal_coupling import race
+from counterprobe.samplers.rules.waves import waves
 
 pytestmark = pytest.mark.filterwarnings("ignore::counterprobe.errors.ZeroProbabilityWarning")
 
@@ -91,11 +93,11 @@ class UntestedTree(autospeculation._Tree):
 
 @dataclass(frozen=True)
 class Untested(Autospeculation):
-    def unmask(self, run, decisions):
-        tree = UntestedTree(run.commit_noise(), self.max_copies)
-        order = run.residual
-        drawn = autospeculation.run_waves(run, tree.draw(run.state, order, ()))
-        run.commit_verified(order, drawn.tokens, drawn.log_probs)
+    def unmask(self, view, rng):
+        tree = UntestedTree((yield Noise()), self.max_copies)
+        order = view.residual
+        drawn = yield from waves(view, tree.draw(view.state, order, ()))
+        yield Verify(order, drawn.tokens, drawn.log_probs)
 
 
 WRONG = {

@@ -5,7 +5,7 @@ import pytest
 
 import counterprobe as cp
 from counterprobe.samplers.rules import waves
-from counterprobe.samplers.rules.waves import ChainAt, RowsAt, first_kept, run_waves
+from counterprobe.samplers.rules.waves import ChainAt, RowsAt, first_kept
 
 EVERY = np.arange(4)
 
@@ -92,7 +92,7 @@ def test_a_wave_is_one_stage_of_the_rows_that_were_asked_for(
             ]
         )
 
-    base, chain, rows = run_waves(run, branch())
+    base, chain, rows = run.call(waves.waves, branch())
     assert (run.ledger.total, run.ledger.depth, run.ledger.rows_read) == (4, 1, 9)
     assert oracle.states == 4
     for k, position in enumerate(EVERY[::-1]):

@@ -169,7 +169,7 @@ def test_the_cut_parts_neighbours_from_what_lies_behind_them(family, through):
     )
     law = cp.families.build(family, 8192, 171)
     run, rng = cp.Unmasking(law.oracle()), np.random.default_rng(1)
-    banks = read_banks(run, settings["bank_threshold"], run.row_error)
+    banks = run.call(read_banks, settings["bank_threshold"], run.row_error)
     draft = rare_filler(FillerContext(run.state, banks), rng)
     columns = banks.columns(draft)
     assert len(columns) == 2

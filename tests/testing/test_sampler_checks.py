@@ -9,7 +9,17 @@ import pytest
 import counterprobe as cp
 from counterprobe import testing
 from counterprobe.oracles import Readouts
-from counterprobe.run.unmasking import Request
+from counterprobe.run import (
+    Commit,
+    CommitAll,
+    Noise,
+    Preprocess,
+    Probe,
+    Read,
+    Remask,
+    Stream,
+    Verify,
+)
 from counterprobe.samplers import SAMPLERS, Sampler
 from counterprobe.testing import ConformanceError
 from counterprobe.testing import sampler_checks as checks
@@ -53,15 +63,15 @@ class Base(Sampler):
     summary: ClassVar[str] = "wrong on purpose"
     source: ClassVar[str] = "tests"
 
-    def schedule(self, residual, decisions):
-        return [residual[k : k + 1] for k in range(len(residual))]
+    def unmask(self, view, rng):
+        yield CommitAll([[k] for k in view.residual])
 
 
 class Overconfident(Base):
     """Claims to be exact with everything in one batch."""
 
-    def schedule(self, residual, decisions):
-        return [residual] if len(residual) else []
+    def unmask(self, view, rng):
+        yield CommitAll([view.residual])
 
     def exact_for(self, length):
         return True
@@ -77,35 +87,30 @@ class Trusting(Base):
     def exact_for(self, length):
         return True
 
-    def unmask(self, run, decisions):
-        where = run.residual
-        rows = run.probe(run.state, where)
-        tokens = rows.draw(run.commit_noise().uniforms(where))
-        run.commit_verified(where, tokens, rows.log_prob(tokens))
+    def unmask(self, view, rng):
+        where = view.residual
+        rows = (yield Probe(view.state, where)).rows
+        tokens = rows.draw((yield Noise()).uniforms(where))
+        yield Verify(where, tokens, rows.log_prob(tokens))
 
 
 class Undeclared(Base):
     """Selects after the reply without saying so."""
 
-    def schedule(self, residual, decisions):
-        return None
-
-    def unmask(self, run, decisions):
-        while not run.is_complete:
-            run.commit_selected(lambda residual, rows: residual[:1])
+    def unmask(self, view, rng):
+        while not view.is_complete:
+            reading = yield Read()
+            yield Commit(reading.positions[:1], reading)
 
 
 class Stuck(Base):
     """Commits nothing when rows tie."""
 
-    def schedule(self, residual, decisions):
-        return None
-
-    def unmask(self, run, decisions):
-        while not run.is_complete:
-            rows = run.probe(run.state, run.residual)
+    def unmask(self, view, rng):
+        while not view.is_complete:
+            rows = (yield Probe(view.state, view.residual)).rows
             top = np.asarray(rows.top()[1])
-            run.commit(run.residual[top > 0.34])
+            yield Commit(view.residual[top > 0.34])
 
 
 class Forgetful(Base):
@@ -113,47 +118,40 @@ class Forgetful(Base):
 
     seen: ClassVar[list[int]] = []
 
-    def schedule(self, residual, decisions):
+    def unmask(self, view, rng):
         self.seen.append(1)
-        shift = len(self.seen) % max(1, len(residual))
-        return [part for part in np.split(residual, [shift]) if len(part)]
+        shift = len(self.seen) % len(view.residual)
+        yield CommitAll([part for part in np.split(view.residual, [shift]) if len(part)])
 
 
 class Peeking(Base):
     """Its order depends on what the commit noise will be."""
 
-    def schedule(self, residual, decisions):
-        return None
-
-    def unmask(self, run, decisions):
-        first = int(run._draw.noise.uniforms(np.array([1]))[0] * 1000) % len(run.residual)
-        run.commit(run.residual[[first]])
-        while not run.is_complete:
-            run.commit(run.residual[:1])
+    def unmask(self, view, rng):
+        first = int(view._stand.__self__._draw.noise.uniforms(np.array([1]))[0] * 1000) % len(
+            view.residual
+        )
+        yield Commit(view.residual[[first]])
+        while not view.is_complete:
+            yield Commit(view.residual[:1])
 
 
 class Uncounted(Base):
     """Asks the oracle behind the run's back."""
 
-    def schedule(self, residual, decisions):
-        return None
-
-    def unmask(self, run, decisions):
-        run._door.oracle.rows(run.state[None], cp.Readouts.same(1, run.residual))
-        run.commit(run.residual)
+    def unmask(self, view, rng):
+        view._oracle.rows(view.state[None], cp.Readouts.same(1, view.residual))
+        yield Commit(view.residual)
 
 
 class Repentant(Base):
     """Takes a commit back without saying so."""
 
-    def schedule(self, residual, decisions):
-        return None
-
-    def unmask(self, run, decisions):
-        residual = run.residual
-        run.commit(residual)
-        run.remask(residual[:1])
-        run.commit(residual[:1])
+    def unmask(self, view, rng):
+        residual = view.residual
+        yield Commit(residual)
+        yield Remask(residual[:1])
+        yield Commit(residual[:1])
 
 
 class Silent(Repentant):
@@ -163,11 +161,11 @@ class Silent(Repentant):
     def rights(self):
         return cp.Right.REMASK
 
-    def unmask(self, run, decisions):
-        residual = run.residual
-        run.commit(residual)
-        run._history.retreat(residual[:1])
-        run.commit(residual[:1])
+    def unmask(self, view, rng):
+        residual = view.residual
+        yield Commit(residual)
+        view._history.retreat(residual[:1])
+        yield Commit(residual[:1])
 
 
 class Careless(Repentant):
@@ -177,97 +175,94 @@ class Careless(Repentant):
     def rights(self):
         return cp.Right.REMASK
 
-    def unmask(self, run, decisions):
-        run.commit(run.residual)
-        context = np.flatnonzero(run.round_of_position == -1)
-        run._history.round_of[context] = 0
-        run.remask([0, *context])
-        run.commit([0, *context])
+    def unmask(self, view, rng):
+        yield Commit(view.residual)
+        context = np.flatnonzero(view.round_of_position == -1)
+        view._history.round_of[context] = 0
+        yield Remask([0, *context])
+        yield Commit([0, *context])
 
 
 class Adaptive(Base):
     """Asks five probes in one stage, each about the answers so far."""
 
-    def schedule(self, residual, decisions):
-        return None
-
-    def unmask(self, run, decisions):
-        state, replies = run.state, []
+    def unmask(self, view, rng):
+        state, replies = view.state, []
 
         def requests():
-            for step, position in enumerate(run.residual[:5]):
+            for step, position in enumerate(view.residual[:5]):
                 if replies:
                     state[step - 1] = replies[-1]
-                yield Request(state[None].copy(), Readouts.same(1, [position]))
+                yield Probe(state[None].copy(), Readouts.same(1, [position]))
 
-        run.stage(requests(), lambda _, rows: replies.append(int(rows.top()[0][0])))
-        run.commit(run.residual)
+        yield Stream(requests(), lambda _, rows: replies.append(int(rows.top()[0][0])))
+        yield Commit(view.residual)
 
 
 class Insistent(Adaptive):
     """The same, and it cannot do without the answers."""
 
-    def unmask(self, run, decisions):
+    def unmask(self, view, rng):
         replies = []
 
         def requests():
-            yield Request(run.state[None], Readouts.same(1, run.residual[:1]))
-            state = run.state
-            state[run.residual[0]] = replies[0]
-            yield Request(state[None], Readouts.same(1, run.residual[1:2]))
+            yield Probe(view.state[None], Readouts.same(1, view.residual[:1]))
+            state = view.state
+            state[view.residual[0]] = replies[0]
+            yield Probe(state[None], Readouts.same(1, view.residual[1:2]))
 
-        run.stage(requests(), lambda _, rows: replies.append(int(rows.top()[0][0])))
-        run.commit(run.residual)
+        yield Stream(requests(), lambda _, rows: replies.append(int(rows.top()[0][0])))
+        yield Commit(view.residual)
 
 
 class Overwriting(Adaptive):
     """Lists its requests at once, and writes an answer into the next one."""
 
-    def unmask(self, run, decisions):
-        first, second = run.state[None], run.state[None]
+    def unmask(self, view, rng):
+        first, second = view.state[None], view.state[None]
         listed = [
-            Request(first, Readouts.same(1, run.residual[:1])),
-            Request(second, Readouts.same(1, run.residual[1:2])),
+            Probe(first, Readouts.same(1, view.residual[:1])),
+            Probe(second, Readouts.same(1, view.residual[1:2])),
         ]
 
         def consume(request, rows):
-            second[0, run.residual[0]] = rows.top()[0][0]
+            second[0, view.residual[0]] = rows.top()[0][0]
 
-        run.stage(listed, consume)
-        run.commit(run.residual)
+        yield Stream(listed, consume)
+        yield Commit(view.residual)
 
 
 class Growing(Adaptive):
     """Adds a request once it has seen an answer."""
 
-    def unmask(self, run, decisions):
-        listed = [Request(run.state[None], Readouts.same(1, run.residual[:1]))]
+    def unmask(self, view, rng):
+        listed = [Probe(view.state[None], Readouts.same(1, view.residual[:1]))]
 
         def consume(request, rows):
             if len(listed) == 1:
-                state = run.state
-                state[run.residual[0]] = rows.top()[0][0]
-                listed.append(Request(state[None], Readouts.same(1, run.residual[1:2])))
+                state = view.state
+                state[view.residual[0]] = rows.top()[0][0]
+                listed.append(Probe(state[None], Readouts.same(1, view.residual[1:2])))
 
-        run.stage(listed, consume)
-        run.commit(run.residual)
+        yield Stream(listed, consume)
+        yield Commit(view.residual)
 
 
 class Reusing(Adaptive):
     """Fills one array again and again: no answer is used, which is allowed."""
 
-    def unmask(self, run, decisions):
-        state = run.state[None]
+    def unmask(self, view, rng):
+        state = view.state[None]
 
         def requests():
-            for position in run.residual:
-                state[0] = run.state
+            for position in view.residual:
+                state[0] = view.state
                 state[0, position] = 0
-                yield Request(state, Readouts.every_masked(state))
+                yield Probe(state, Readouts.every_masked(state))
 
-        run.preprocess()
-        run.stage(requests(), lambda request, rows: None)
-        run.commit(run.residual)
+        yield Preprocess()
+        yield Stream(requests(), lambda request, rows: None)
+        yield Commit(view.residual)
 
 
 class Greedy(Base):
@@ -346,7 +341,7 @@ def test_no_progress_is_caught():
 class Choosy(Base):
     """Never feasible."""
 
-    def schedule(self, residual, decisions):
+    def unmask(self, view, rng):
         raise cp.Infeasible("needs 64 tokens")
 
 

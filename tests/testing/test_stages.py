@@ -5,7 +5,7 @@ import numpy as np
 import counterprobe as cp
 from counterprobe import testing
 from counterprobe.oracles import Readouts
-from counterprobe.run.unmasking import Request
+from counterprobe.run import Probe
 from counterprobe.testing.wrappers import (
     ListingUnmasking,
     asked_by_stage,
@@ -21,7 +21,7 @@ def test_requests_are_listed_before_anything_is_asked(counted, table_law):
     def requests():
         for token in range(3):
             calls_at_yield.append(oracle.calls)
-            yield Request(np.array([[token, -1, -1, -1]]), Readouts.same(1, [1]), token)
+            yield Probe(np.array([[token, -1, -1, -1]]), Readouts.same(1, [1]), token)
 
     labels = []
     run.stage(requests(), lambda request, rows: labels.append(request.label))

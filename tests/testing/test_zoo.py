@@ -5,7 +5,7 @@ import pytest
 
 import counterprobe as cp
 from counterprobe import samplers, testing
-from counterprobe.run import gathered
+from counterprobe.run import driver
 from counterprobe.testing import SEEN_BY, bad_oracles
 
 STREAMS = cp.Streams(1, 2)
@@ -72,9 +72,7 @@ def test_a_frozen_oracle_of_the_same_rows_passes_everything():
 @pytest.mark.parametrize("most", [1, 1 << 24])
 @pytest.mark.parametrize("rule", [samplers.PUNT(), samplers.Sequential("confidence")])
 def test_a_buffer_that_is_written_over_changes_nothing(rule, most, monkeypatch):
-    monkeypatch.setattr(
-        gathered, "MOST_NUMBERS", most
-    )  # in a call: each run alone, or all of them
+    monkeypatch.setattr(driver, "MOST_NUMBERS", most)  # each run alone, or all of them
     for count in (1, 3):
         batch = cp.sample(ZOO["reused buffer"](), rule, count, progress=False)
         assert np.array_equal(batch.sequences, cp.sample(good(), rule, count).sequences)

@@ -11,6 +11,7 @@ import pytest
 
 import counterprobe as cp
 from counterprobe.evaluation.output_law import exact_output_law
+from counterprobe.run import Commit
 from counterprobe.theory.collisions import (
     collision_loss,
     collision_tail_bound,
@@ -204,9 +205,11 @@ class Adaptive(cp.samplers.Sampler):
 
     rounds: int = 2
 
-    def unmask(self, run, decisions):
-        while not run.is_complete:
-            run.commit(self.batch(run.state, run.ledger.commits))
+    def unmask(self, view, rng):
+        done = 0
+        while not view.is_complete:
+            yield Commit(self.batch(view.state, done))
+            done += 1
 
     def batch(self, state, done):
         residual = np.flatnonzero(state == cp.MASK)

@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 import counterprobe as cp
+from counterprobe.run import Commit, Preprocess, Probe, Stream
 from counterprobe.samplers import SAMPLERS, Packed, PackedTheory, build_sampler
 from counterprobe.trace import About, Recorder, Trace, load_trace, replay
 from counterprobe.trace.arrays import unpack
@@ -156,18 +157,17 @@ def test_a_stage_says_what_was_shown_read_and_how_far_rows_moved(tmp_path, table
     class Hand(cp.samplers.Sampler):
         name = "hand"
 
-        def unmask(self, run, decisions):
-            rows = run.preprocess()
-            states = np.repeat(run.state[None], 3, axis=0)
+        def unmask(self, view, rng):
+            rows = yield Preprocess()
+            states = np.repeat(view.state[None], 3, axis=0)
             states[:, 0] = [0, 1, 2]
             requests = [
-                cp.run.Request(states[:2], cp.Readouts.same(2, [1, 3])),
-                cp.run.Request(states[2:], cp.Readouts.pairs([0], [2])),
+                Probe(states[:2], cp.Readouts.same(2, [1, 3])),
+                Probe(states[2:], cp.Readouts.pairs([0], [2])),
             ]
-            run.stage(requests, lambda request, rows: None)
-            run.transcript.announce("everything")
-            run.probe(states, cp.Readouts.every_masked(states))
-            run.commit(run.residual)
+            yield Stream(requests, lambda request, rows: None)
+            yield Probe(states, cp.Readouts.every_masked(states), purpose="everything")
+            yield Commit(view.residual)
             return rows
 
     path = tmp_path / "run.json"
@@ -198,11 +198,11 @@ def test_a_stage_with_nothing_read_before_moves_from_its_own_first_reply(tmp_pat
     class Hand(cp.samplers.Sampler):
         name = "hand"
 
-        def unmask(self, run, decisions):
-            states = np.repeat(run.state[None], 3, axis=0)
+        def unmask(self, view, rng):
+            states = np.repeat(view.state[None], 3, axis=0)
             states[:, 0] = [0, 0, 1]
-            run.probe(states, [1])
-            run.commit(run.residual)
+            yield Probe(states, [1])
+            yield Commit(view.residual)
 
     trace, _ = recorded(tmp_path, Hand(), table_law)
     (probe,) = events(trace, "probe")
@@ -215,16 +215,15 @@ def test_a_stage_that_begins_with_the_history_itself_is_told_whole(tmp_path, tab
     class Hand(cp.samplers.Sampler):
         name = "hand"
 
-        def unmask(self, run, decisions):
-            run.probe(run.state, [2, 1])
-            states = np.repeat(run.state[None], 2, axis=0)
+        def unmask(self, view, rng):
+            yield Probe(view.state, [2, 1])
+            states = np.repeat(view.state[None], 2, axis=0)
             states[1, 0] = 1
             requests = [
-                cp.run.Request(state[None], cp.Readouts.every_masked(state[None]))
-                for state in states
+                Probe(state[None], cp.Readouts.every_masked(state[None])) for state in states
             ]
-            run.stage(requests, lambda request, rows: None)
-            run.commit(run.residual)
+            yield Stream(requests, lambda request, rows: None)
+            yield Commit(view.residual)
 
     trace, result = recorded(tmp_path, Hand(), table_law)
     alone, both = events(trace, "probe")
@@ -383,9 +382,9 @@ def test_a_run_that_dies_leaves_a_readable_prefix(tmp_path, path_law):
     class Dying(cp.samplers.Sampler):
         name = "dying"
 
-        def unmask(self, run, decisions):
-            run.commit([0, 1])
-            run.commit([2])
+        def unmask(self, view, rng):
+            yield Commit([0, 1])
+            yield Commit([2])
             raise RuntimeError("died")
 
     with pytest.raises(RuntimeError) as death:
@@ -403,12 +402,13 @@ def test_a_killed_run_leaves_what_it_had_done(tmp_path):
         """
         import os, signal, sys
         import counterprobe as cp
+        from counterprobe.run import Commit
 
         class Killed(cp.samplers.Sampler):
             name = "killed"
 
-            def unmask(self, run, decisions):
-                run.commit([0, 1])
+            def unmask(self, view, rng):
+                yield Commit([0, 1])
                 os.kill(os.getpid(), signal.SIGKILL)
 
         law = cp.families.path(length=6, target_seed=196)

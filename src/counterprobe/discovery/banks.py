@@ -17,7 +17,8 @@ from numpy.typing import NDArray
 
 from counterprobe.arrays import IntArray
 from counterprobe.rows import Rows
-from counterprobe.run.unmasking import Unmasking
+from counterprobe.run.requests import Preprocess, Requests
+from counterprobe.run.view import View
 
 __all__ = ["Banks", "bounded_threshold", "read_banks"]
 
@@ -126,7 +127,7 @@ class Banks:
         return columns
 
 
-def read_banks(run: Unmasking, threshold: float, row_error: float) -> Banks:
+def read_banks(view: View, threshold: float, row_error: float) -> Requests[Banks]:
     """Make the all-mask readout and form the banks.
 
     Positions of the given context get an empty bank; they are never sources. A bank that covers
@@ -135,17 +136,16 @@ def read_banks(run: Unmasking, threshold: float, row_error: float) -> Banks:
 
     Parameters
     ----------
-    run : Unmasking
-        Before its first commit.
+    view : View
+        Of a run before its first commit.
     threshold : float
         From :func:`tail_threshold`, or a tuned one.
     row_error : float
         The buffer below the threshold.
     """
-    residual = run.residual
-    rows = run.preprocess()
+    rows: Rows = yield Preprocess()
     start, tokens = rows.above(threshold - row_error)
-    return banks_from_lists(run.state, residual, rows, start, tokens, threshold)
+    return banks_from_lists(view.state, view.residual, rows, start, tokens, threshold)
 
 
 def banks_from_lists(

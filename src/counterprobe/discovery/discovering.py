@@ -218,7 +218,7 @@ def _discovered(
         assert not isinstance(settings, SoftSettings)
         chosen = settings or CompressedSettings()
         try:
-            findings = compressed_screen(run, seeds.decisions, chosen)
+            findings = run.call(compressed_screen, seeds.decisions, chosen)
         except Infeasible as outcome:
             runs.close("infeasible", str(outcome))
             raise
@@ -357,9 +357,9 @@ def _soft(
 ) -> SoftStructure:
     """Run the soft screen and return what it found."""
     run = runs.run
-    is_enough = None if is_fixed else EnoughForPlans(run, seeds.decisions)
+    is_enough = None if is_fixed else EnoughForPlans(run.view, seeds.decisions)
     with arbitrary_tokens():
-        found = soft_screen(run, seeds.decisions, settings, is_enough=is_enough)
+        found = run.call(soft_screen, seeds.decisions, settings, is_enough=is_enough)
     rate = f"at a false discovery rate of {found.false_discovery_rate:.3f}"
     runs.close("discovered", f"edges estimated {rate}: {len(found.edges)}")
     return soft_structure(run, found, runs.ledger, _about(run, settings, seeds))

@@ -200,7 +200,7 @@ def _score_in_one_pass(
             turns = np.argsort(np.argsort(mine, axis=1, kind="stable"), axis=1)
             index, position = np.nonzero(mine >= 0)
             query = Query(tokens[s], Readouts.pairs(index, position), turns)
-            rows = stage.ask(query).rows
+            rows = stage.ask_now(query).rows
             log_prob = to_numpy(rows.own.log_prob(tokens[s[index], position].astype(np.int64)))
             np.add.at(values, (s[index], k[index]), log_prob.astype(np.float64))
 

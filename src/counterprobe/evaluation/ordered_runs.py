@@ -185,7 +185,7 @@ def _follow(
         if not len(moving):
             continue
         with door.stage("probe") as stage:
-            rows = stage.ask(histories.query(moving, Readouts.pairs(index, position))).rows
+            rows = stage.ask_now(histories.query(moving, Readouts.pairs(index, position))).rows
         found[member, position] = _in_double(rows)
         if tokens is None:
             committed = rows.draw(uniforms[member, position])
@@ -205,7 +205,7 @@ def _in_one_pass(
     if len(member):
         readouts = Readouts.pairs(member, position)
         with door.stage("probe") as stage:
-            rows = stage.ask(Query(states, readouts, ranks)).rows
+            rows = stage.ask_now(Query(states, readouts, ranks)).rows
         found[member, position] = _in_double(rows)
     return found
 

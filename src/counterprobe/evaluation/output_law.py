@@ -13,10 +13,10 @@ identities: the joint-reference decomposition of the KL, and the exact-commit hy
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,7 +25,7 @@ from counterprobe.arrays import FloatArray, IntArray, StateArray
 from counterprobe.errors import CounterprobeError
 from counterprobe.oracles import Oracle, Readouts, as_oracle
 from counterprobe.rows import ClassedRows, Rows, to_numpy
-from counterprobe.run.door import Door
+from counterprobe.run.driver import Shared
 from counterprobe.run.ledger import Right
 from counterprobe.run.results import StopReason
 from counterprobe.run.unmasking import Unmasking
@@ -96,19 +96,6 @@ class _ForcedDraw:
         return self.walk.tokens(positions, self.classes[positions])
 
 
-class _Histories:
-    """Remembers what a history determines, so that a screen runs once per distinct history."""
-
-    def __init__(self) -> None:
-        self._known: dict[Hashable, Any] = {}
-
-    def once(self, key: Hashable, door: Door, compute: Callable[[], T]) -> T:
-        if key not in self._known:
-            self._known[key] = compute()
-        remembered: T = self._known[key]
-        return remembered
-
-
 class _Walk:
     """The tree of histories of one decision seed."""
 
@@ -121,7 +108,7 @@ class _Walk:
         self.exact = law.oracle()
         self.sampler = sampler
         self.seed = decision_seed
-        self.memory = _Histories()
+        self.shared = Shared(most=None)
         self.nodes: dict[bytes, _Node] = {}
         self.diagnostics: list[object] = []
         self.infeasible = False
@@ -166,7 +153,7 @@ class _Walk:
             self.oracle,
             rights=Right.SELECT_AFTER_REPLY,
             draw=_ForcedDraw(self, sequence),
-            memory=self.memory,
+            shared=self.shared,
         )
         result = self.sampler(run, Streams(self.seed, 0))
         self.diagnostics.append(result.diagnostics)

@@ -22,11 +22,11 @@ from counterprobe.infilling.task import Task
 from counterprobe.plain import plain
 from counterprobe.planning import plan_for
 from counterprobe.run.batches import SampleBatch
-from counterprobe.run.gathered import Tell
 from counterprobe.run.joining import joined
 from counterprobe.run.ledger import Ledger
 from counterprobe.run.listening import Listener
 from counterprobe.run.results import Choice, StopReason
+from counterprobe.run.standing import Tell
 from counterprobe.run.unmasking import Progress
 from counterprobe.samplers.auto import FEW, Auto
 from counterprobe.samplers.base import Sampler
@@ -247,7 +247,7 @@ def _find(
         probes=_num_probes(account.masked),
     )
     account.measure(structure.ledger)
-    seed = int(streams.decisions.generator("priced designs").integers(2**31))
+    seed = int(streams.decisions("priced designs").integers(2**31))
     pricing = Pricing(structure, task.oracle, terms=TERMS, distances=None, seed=seed)
     estimated = len(plan_for(structure, target_kl=rule.target_kl, seed=streams))
     batches = min(estimated, math.ceil(pace / 2))

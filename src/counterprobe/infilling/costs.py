@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from counterprobe.errors import CostWarning
-from counterprobe.run.gathered import Tell
+from counterprobe.run.standing import Tell
 from counterprobe.run.unmasking import Progress
 from counterprobe.samplers.base import Sampler
 from counterprobe.sampling import told

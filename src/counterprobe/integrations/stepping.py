@@ -1,22 +1,20 @@
 """Rules that are fed by somebody else's forwards: one sequence, one round at a time.
 
 A pipeline or a server calls the model itself and asks, with the logits of what is there now, what
-to fill in next. A :class:`Stepping` holds one run and its rule between such calls; the run's
-oracle answers with the rows that it was handed. So the rule, the draws and the ledger are those
-of ``sample``, and every forward is charged once. What a rule would probe nobody computes: rules
-that read rows, and plans, are all that can be fed so.
+to fill in next. A :class:`Stepping` holds one run and its rule between such calls, and answers
+what the run asks with the rows that it is handed. So the rule, the draws and the ledger are those
+of ``sample``, and every forward is charged once. Nobody computes what a rule would probe: rules
+that read rows of the current state, and plans, are all that can be fed so.
 """
 
 from __future__ import annotations
-
-from collections.abc import Iterator
 
 import numpy as np
 
 from counterprobe.arrays import IntArray, StateArray
 from counterprobe.oracles import Oracle, OracleInfo, Query, Reply
 from counterprobe.rows import Rows
-from counterprobe.run.ledger import Ledger
+from counterprobe.run.ledger import Ledger, Right
 from counterprobe.run.unmasking import Unmasking
 from counterprobe.samplers.base import Sampler
 from counterprobe.samplers.registry import SAMPLERS
@@ -28,7 +26,7 @@ __all__ = ["Stepping", "reads_rows_alone", "require_rows_alone"]
 
 def reads_rows_alone(rule: Sampler) -> bool:
     """Whether a rule makes one submission per round and needs nothing but its rows."""
-    return type(rule).rounds is not Sampler.rounds or type(rule).schedule is not Sampler.schedule
+    return not rule.probes and not rule.rights & (Right.VERIFY | Right.REMASK)
 
 
 def require_rows_alone(rule: Sampler, caller: str) -> None:
@@ -49,28 +47,18 @@ def require_rows_alone(rule: Sampler, caller: str) -> None:
         )
 
 
-class _Handed(Oracle):
-    """Answers with the rows of one forward, and only about the state it was made of."""
+class _Outside(Oracle):
+    """The size of an oracle whose forwards somebody else makes."""
 
     def __init__(self, name: str, length: int, vocab_size: int) -> None:
         self._info = OracleInfo(name, length, vocab_size, trusted=True)
-        self._rows: Rows | None = None
-        self._residual: IntArray = np.zeros(0, dtype=np.int64)
 
     @property
     def info(self) -> OracleInfo:
         return self._info
 
-    def hand(self, residual: IntArray, rows: Rows | None) -> None:
-        """Take the rows of every masked position."""
-        self._residual, self._rows = residual, rows
-
     def ask(self, query: Query) -> Reply:
-        if self._rows is None:
-            raise AssertionError("a rule asked twice in a round")
-        slots = np.searchsorted(self._residual, query.readouts.position)
-        rows, self._rows = self._rows.take(slots), None
-        return Reply(rows)
+        raise AssertionError("rows are handed in, and never asked for")
 
 
 class Stepping:
@@ -103,14 +91,17 @@ class Stepping:
         temperature: float = 1.0,
         name: str = "handed rows",
     ) -> None:
-        self._oracle = _Handed(name, len(given), vocab_size)
         self._run = Unmasking(
-            self._oracle, given=given, sequence=sequence, temperature=temperature
+            _Outside(name, len(given), vocab_size),
+            given=given,
+            sequence=sequence,
+            temperature=temperature,
         )
         self._run.begin(streams)
-        self._rounds: Iterator[None] | None = None
+        self._asking = self._run.follow(rule.unmask(self._run.view, streams.decisions))
+        self._asked: Query | None = None
         if not self._run.is_complete:
-            self._rounds = rule.rounds(self._run, streams.decisions)
+            self._advance(None)
 
     @property
     def residual(self) -> IntArray:
@@ -145,10 +136,23 @@ class Stepping:
         positions, tokens : ndarray of int
             What was filled in.
         """
-        before = self.state.copy()
-        self._oracle.hand(self.residual, rows)
-        assert self._rounds is not None
-        next(self._rounds)
-        self._oracle.hand(self.residual, None)
+        assert self._asked is not None
+        before, wanted = self.state, self._asked.readouts.position
+        self._advance(Reply(rows.take(np.searchsorted(self.residual, wanted))))
         positions = np.flatnonzero((before == MASK) & (self.state != MASK))
         return positions, self.state[positions].astype(np.int64)
+
+    def _advance(self, reply: Reply | None) -> None:
+        """Let the rule go on until it asks about the next state, or ends."""
+        try:
+            asked = self._asking.send(reply)
+        except StopIteration:
+            self._asked = None
+            return
+        assert isinstance(asked, Query)
+        if len(asked.states) != 1 or not np.array_equal(asked.states[0], self._run.state):
+            raise ValueError(
+                "this rule asks about states of its own, but only rows of the current state are "
+                "handed over; such a rule sets probes = True"
+            )
+        self._asked = asked

@@ -104,7 +104,7 @@ def plan_for(
         target_kl=target_kl,
         method=method,
         coverage=structure.coverage,
-        rng=streams.decisions.generator("plan"),
+        rng=streams.decisions("plan"),
     )
     return plan if structure.origin is None else plan.unpriced()
 

@@ -1,12 +1,33 @@
-"""Runs: how oracles are asked and charged, one sequence at a time, in lockstep or gathered.
+"""Runs: how oracles are asked and charged.
 
-``door.py`` asks, checks and charges. An ``Unmasking`` is one run through it; ``Lockstep`` commits
-the same positions in many sequences; ``gathered.py`` lets any runs meet at the oracle.
+``requests.py`` lists what a rule may ask for. An ``Unmasking`` is one run, which answers a rule's
+requests; ``driver.py`` lets any number of runs ask one oracle; ``door.py`` checks replies and
+charges. ``Lockstep`` commits fixed batches in many sequences at once.
 """
 
-from counterprobe.run.drawing import Candidates as Candidates
+from counterprobe.run.driver import Driver as Driver
+from counterprobe.run.driver import drive as drive
 from counterprobe.run.lockstep import Lockstep as Lockstep
+from counterprobe.run.requests import Commit as Commit
+from counterprobe.run.requests import CommitAll as CommitAll
+from counterprobe.run.requests import Committed as Committed
+from counterprobe.run.requests import Draft as Draft
+from counterprobe.run.requests import Drafted as Drafted
+from counterprobe.run.requests import Keep as Keep
+from counterprobe.run.requests import Noise as Noise
+from counterprobe.run.requests import Once as Once
+from counterprobe.run.requests import Preprocess as Preprocess
+from counterprobe.run.requests import Probe as Probe
+from counterprobe.run.requests import Probed as Probed
+from counterprobe.run.requests import Read as Read
+from counterprobe.run.requests import Reading as Reading
+from counterprobe.run.requests import Refusals as Refusals
+from counterprobe.run.requests import Remask as Remask
+from counterprobe.run.requests import Request as Request
+from counterprobe.run.requests import Requests as Requests
+from counterprobe.run.requests import Stream as Stream
+from counterprobe.run.requests import Verify as Verify
 from counterprobe.run.transcript import Level as Level
 from counterprobe.run.unmasking import Progress as Progress
-from counterprobe.run.unmasking import Request as Request
 from counterprobe.run.unmasking import Standing as Standing
+from counterprobe.run.view import View as View

@@ -10,8 +10,7 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Sequence
 from types import TracebackType
 from typing import Self, TypeVar
 
@@ -24,9 +23,11 @@ from counterprobe.errors import BudgetExceeded, ImpossibleState, OracleError
 from counterprobe.oracles import Drawn, Oracle, Query, Readouts, Reply, as_oracle
 from counterprobe.oracles.checks import ReplyCheck, check_drawn
 from counterprobe.rows import DenseRows, Rows, concatenate
+from counterprobe.run.driver import Asking, drive
 from counterprobe.run.ledger import Ledger
 from counterprobe.run.listening import Listener
 from counterprobe.run.recheck import Recheck
+from counterprobe.run.requests import Refusals
 from counterprobe.run.transcript import (
     MAX_FINGERPRINTS,
     Event,
@@ -38,7 +39,7 @@ from counterprobe.run.transcript import (
 )
 from counterprobe.states import MASK, as_states, fingerprint
 
-__all__ = ["Door", "Refusals", "Stage", "check_budget"]
+__all__ = ["Door", "Stage", "check_budget"]
 
 logger = logging.getLogger("counterprobe")
 
@@ -54,31 +55,6 @@ def check_budget(max_submissions: int | None, needed: int) -> None:
             f"max_submissions is {max_submissions} and going on would make {needed}; permit more, "
             "or choose a sampler that needs fewer"
         )
-
-
-@dataclass(slots=True)
-class Refusals:
-    """The states of a request that an oracle refused as impossible.
-
-    A wave is submitted before anybody knows whether its drafts go together. Where they do not, the
-    row that rejects one of them, read in the same wave, gives it probability zero, so that no rule
-    comes to what such a state would have answered. It is charged once, like any other.
-
-    Attributes
-    ----------
-    states : list of int
-        Their numbers in the request, in increasing order.
-    reason : ImpossibleState or None
-        What the oracle said of the first of them.
-    """
-
-    states: list[int] = field(default_factory=list)
-    reason: ImpossibleState | None = None
-
-    def require_answered(self, count: int) -> None:
-        """Raise what the oracle said if one of the first states was refused."""
-        if self.reason is not None and self.states[0] < count:
-            raise self.reason
 
 
 class Door:
@@ -169,8 +145,13 @@ class Door:
         if not isinstance(readouts, Readouts):
             readouts = Readouts.same(len(batch), readouts)
         readouts.check(batch)
+        return drive(self.oracle, self.reading(Query(batch, readouts))).rows
+
+    def reading(self, query: Query, prints: NDArray[np.uint64] | None = None) -> Asking[Reply]:
+        """Submit states as one stage of probes, and return the reply."""
         with self.stage("probe") as stage:
-            return stage.rows(batch, readouts)
+            reply = yield from stage.ask(query, prints)
+        return reply
 
     def draw(self, query: Query) -> Drawn:
         """Have an oracle draw rounds that are fixed, and check the tokens; charging is apart."""
@@ -189,7 +170,7 @@ class Door:
             self.recheck.skip()
         else:
             with self.stage("probe") as stage:
-                rows = stage.ask(asked).rows
+                rows = stage.ask_now(asked).rows
                 self.recheck.compare(rows, self.info.row_error, self.check.name)
 
     @property
@@ -293,7 +274,7 @@ class Stage:
         """Be charged as the commit of a batch; without this, rows that were read were probed."""
         self._operation, self._positions, self._is_selected = "commit", positions, selected
 
-    def ask(self, query: Query, prints: NDArray[np.uint64] | None = None) -> Reply:
+    def ask(self, query: Query, prints: NDArray[np.uint64] | None = None) -> Asking[Reply]:
         """Submit states and return the reply, checked.
 
         Parameters
@@ -304,29 +285,37 @@ class Stage:
         """
         check_budget(self._door.max_submissions, self._needed(query))
         self._require_order(query)
-        return self._receive(self._door.oracle.ask(query), query, prints)
+        reply = yield query
+        return self._receive(reply, query, prints)
+
+    def ask_now(self, query: Query, prints: NDArray[np.uint64] | None = None) -> Reply:
+        """Submit states at once, and return the reply."""
+        return drive(self._door.oracle, self.ask(query, prints))
+
+    def rows(self, states: StateArray, readouts: Readouts) -> Rows:
+        """Submit probes at once, and return their rows."""
+        return self.ask_now(Query(states, readouts)).rows
 
     def count_drawn(self, num_states: int, num_rows: int, prints: NDArray[np.uint64]) -> None:
         """Count submissions whose tokens :meth:`Door.draw` returned."""
         self._count(num_states, num_rows, prints, None)
 
-    def rows(self, states: StateArray, readouts: Readouts) -> Rows:
-        """Submit probes and return their rows, checked."""
-        return self.ask(Query(states, readouts)).rows
-
     def ask_all(
-        self, requests: Iterable[tuple[T, Query, Refusals | None]]
-    ) -> Iterator[tuple[T, Rows]]:
-        """Submit labelled queries; return each label with its rows, in order.
+        self,
+        requests: Iterable[tuple[T, Query, Refusals | None]],
+        consume: Callable[[T, Rows], None],
+    ) -> Asking[None]:
+        """Submit labelled queries; hand each label with its rows to ``consume``, in order.
 
         An oracle with many replicas is asked some queries ahead of their replies, since a stage's
-        inputs are fixed before. What a run sees is the same: replies in order, each checked and
+        inputs are fixed before. The run sees no difference: replies in order, each checked and
         charged when its turn comes, and nothing submitted that the budget does not permit.
 
         Parameters
         ----------
         requests : iterable of (label, query, refusals)
             Where ``refusals`` is given, states that are impossible are noted there.
+        consume : callable
         """
         waiting: deque[tuple[T, Query, Refusals | None, Reply]] = deque()
         reading = iter(requests)
@@ -335,18 +324,22 @@ class Stage:
             while True:
                 while problem is None and len(waiting) < self._door.oracle.info.ahead:
                     try:
-                        label, query, refusals = next(reading)
+                        asked = next(reading, None)
+                        if asked is None:
+                            problem = StopIteration()
+                            break
+                        label, query, refusals = asked
                         before = sum(len(one.states) for _, one, _, _ in waiting)
                         check_budget(self._door.max_submissions, self._needed(query) + before)
                         self._require_order(query)
                         try:
-                            reply = self._door.oracle.ask(query)
+                            reply = yield query
                         except ImpossibleState as refusal:  # a reply as well
                             if refusals is None:
                                 raise
                             reply = Reply.failed(refusal)
                         waiting.append((label, query, refusals, reply))
-                    except Exception as error:  # also the end; each in its turn
+                    except Exception as error:  # in its turn
                         problem = error
                 if not waiting:
                     break
@@ -356,8 +349,8 @@ class Stage:
                 except ImpossibleState as refusal:
                     if refusals is None:
                         raise
-                    rows = self._ask_possible(query, refusals, refusal)
-                yield label, rows
+                    rows = yield from self._ask_possible(query, refusals, refusal)
+                consume(label, rows)
         finally:
             for *_, reply in waiting:
                 reply.drop()
@@ -392,7 +385,9 @@ class Stage:
             door.recheck.take(query, reply.rows)
         return reply
 
-    def _ask_possible(self, query: Query, refusals: Refusals, refusal: ImpossibleState) -> Rows:
+    def _ask_possible(
+        self, query: Query, refusals: Refusals, refusal: ImpossibleState
+    ) -> Asking[Rows]:
         """Submit states of which some are impossible in halves, until those are alone.
 
         Returns
@@ -411,7 +406,8 @@ class Stage:
             try:
                 if high - low == len(states):
                     raise refusal
-                answers.append(self.ask(Query(states[low:high], part)).rows)
+                reply = yield from self.ask(Query(states[low:high], part))
+                answers.append(reply.rows)
                 index.append(mine)
             except ImpossibleState as reason:
                 if high - low > 1:

@@ -12,14 +12,23 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
-from counterprobe.arrays import FloatArray, IntArray
+from counterprobe.arrays import FloatArray
 from counterprobe.run.batches import SampleBatch
-from counterprobe.run.gathered import Tell
 from counterprobe.run.ledger import Ledger
+from counterprobe.run.standing import Tell
 from counterprobe.states import MASK
 
-__all__ = ["Portion", "draw_in_portions", "joined", "portions"]
+__all__ = ["FixedBatches", "Portion", "draw_in_portions", "joined", "portions"]
+
+
+@dataclass(frozen=True, slots=True)
+class FixedBatches:
+    """Batches that a rule fixed before any reply, and the diagnostics of its run."""
+
+    batches: Iterable[ArrayLike]
+    diagnostics: object
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,9 +76,9 @@ def portions(count: int, groups: int, at_once: int) -> Iterator[Portion]:
 
 
 def draw_in_portions(
-    draw: Callable[[Any, list[Iterable[IntArray]], Tell | None], SampleBatch],
+    draw: Callable[[Any, list[FixedBatches], Tell | None], SampleBatch],
     call: Any,
-    schedules: Sequence[Iterable[IntArray]],
+    schedules: Sequence[FixedBatches],
     tell: Tell | None,
 ) -> SampleBatch:
     """Draw portions, one after the other; return what the whole would have been in lockstep.
@@ -80,12 +89,12 @@ def draw_in_portions(
         Draws the sequences of a call in lockstep.
     call : dataclass
         What was asked for: ``count``, ``groups``, ``at_once``, ``given`` and so on.
-    schedules : sequence of iterable of ndarray
+    schedules : sequence of FixedBatches
         The batches of every group.
     tell : callable, optional
         Told of progress of the whole.
     """
-    fixed = [_Fixed(tuple(one), getattr(one, "diagnostics", None)) for one in schedules]
+    fixed = [FixedBatches(tuple(one.batches), one.diagnostics) for one in schedules]
     masked = int((call.given == MASK).sum())
     parts: list[SampleBatch] = []
     for part in portions(call.count, call.groups, call.at_once):
@@ -98,9 +107,8 @@ def draw_in_portions(
             first_group=part.first_group - part.low,
         )
         done, before = (call.given[: part.low] == MASK).sum(), _together(parts)
-        mine: list[Iterable[IntArray]] = [*fixed[part.first_group : part.last_group]]
         heard = None if tell is None else _shifted(tell, int(done), masked, before)
-        parts.append(draw(own, mine, heard))
+        parts.append(draw(own, fixed[part.first_group : part.last_group], heard))
     return replace(joined(parts), ledger=_together(parts))
 
 
@@ -117,18 +125,6 @@ def _together(parts: Sequence[SampleBatch]) -> Ledger:
     depth = max((ledger.depth for ledger in ledgers), default=0)
     widest = sum(ledger.widest_stage for ledger in ledgers)
     return replace(sum(ledgers, Ledger()), depth=depth, widest_stage=widest)
-
-
-@dataclass(frozen=True, slots=True)
-class _Fixed:
-    """Batches that several portions follow, with what their rule says of them."""
-
-    batches: tuple[IntArray, ...]
-    diagnostics: object
-
-    def __iter__(self) -> Iterator[IntArray]:
-        """Go through the batches."""
-        return iter(self.batches)
 
 
 def joined(parts: Sequence[SampleBatch]) -> SampleBatch:

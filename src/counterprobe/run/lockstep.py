@@ -19,7 +19,7 @@ from numpy.typing import ArrayLike, NDArray
 from counterprobe.arguments import whole_number
 from counterprobe.arrays import IntArray, StateArray
 from counterprobe.oracles import Drawing, Oracle, Query, Readouts
-from counterprobe.rows import Rows, concatenate, to_numpy
+from counterprobe.rows import Rows, to_numpy
 from counterprobe.run.batches import SampleBatch
 from counterprobe.run.door import Door, Stage, check_budget
 from counterprobe.run.drawing import as_temperature, room_for_scores
@@ -36,7 +36,6 @@ from counterprobe.run.rounds import (
     every_position,
     ledger_of,
 )
-from counterprobe.run.unmasking import Observe
 from counterprobe.states import (
     MASK,
     as_contexts,
@@ -165,27 +164,21 @@ class Lockstep:
         """The ledger of the whole, with whatever else went through its door."""
         return self.door.ledger
 
-    def commit(self, batch: ArrayLike, observe: Observe | None = None) -> NDArray[np.int32]:
+    def commit(self, batch: ArrayLike) -> NDArray[np.int32]:
         """Commit the same positions in every sequence.
 
         Parameters
         ----------
         batch : array_like of int
             Uncommitted positions, chosen before the replies; at least one.
-        observe : callable, optional
-            ``observe(positions, rows)`` is handed the rows of all sequences, first all positions
-            of sequence 0, when the batch has been committed.
 
         Returns
         -------
         ndarray of int, shape (count, n)
             The drawn tokens, in the order of ``batch``.
         """
-        seen: list[Rows] = []
-        self._commit([batch] * self.num_groups, None if observe is None else seen)
+        self._commit([batch] * self.num_groups)
         positions = np.asarray(batch, dtype=np.int64)
-        if observe is not None:
-            observe(positions, concatenate(seen))
         return self._states[:, np.atleast_1d(positions)]
 
     def commit_groups(self, batches: Sequence[ArrayLike | None]) -> None:
@@ -200,7 +193,7 @@ class Lockstep:
             raise ValueError(
                 f"batches must be {self.num_groups}, one per group; got {len(batches)}"
             )
-        self._commit(batches, None)
+        self._commit(batches)
 
     def commit_rounds(self, rounds: Sequence[Sequence[ArrayLike | None]]) -> bool:
         """Commit rounds of one batch per group, all fixed before, where the oracle draws them.
@@ -343,7 +336,7 @@ class Lockstep:
             self._commits += moves
         self._states[is_drawn] = tokens[is_drawn]
 
-    def _commit(self, batches: Sequence[ArrayLike | None], seen: list[Rows] | None) -> None:
+    def _commit(self, batches: Sequence[ArrayLike | None]) -> None:
         """Commit one batch a group."""
         chosen = [
             None if batch is None else check_batch(batch, self._states[members[0]])
@@ -361,8 +354,6 @@ class Lockstep:
                 if part is not None:
                     rows = self._ask(stage, part, shared)
                     drawn.append((part, self._draw(part, rows)))
-                    if seen is not None:
-                        seen.append(rows)
             stage.commit(every_position(chosen) if shared is None else shared)
             self._settle(chosen, drawn)
 
@@ -373,7 +364,7 @@ class Lockstep:
         else:
             readouts = Readouts.pairs(part.index, part.position)
         query = self._histories[part.low].query(part.sequences - part.low, readouts)
-        return stage.ask(query, self._prints[part.sequences]).rows
+        return stage.ask_now(query, self._prints[part.sequences]).rows
 
     def _draw(self, part: Part, rows: Rows) -> IntArray:
         """Draw the tokens of one call, and keep their scores."""

@@ -1,12 +1,21 @@
-"""Where a run stands: what a progress callback receives."""
+"""Progress of runs: what a callback receives, and how that of many runs adds up."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, TypeAlias
 
+import numpy as np
+
+from counterprobe.arrays import StateArray
 from counterprobe.run.ledger import Ledger
+from counterprobe.states import MASK
 
-__all__ = ["Progress", "Standing"]
+if TYPE_CHECKING:
+    from counterprobe.run.transcript import Whole
+
+__all__ = ["Progress", "Standing", "Tally", "Tell"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,3 +60,30 @@ class Progress:
     masked: int
     ledger: Ledger
     standing: Standing | None = None
+
+
+Tell: TypeAlias = Callable[[Progress], None]
+
+
+class Tally:
+    """Adds up the progress of many runs."""
+
+    def __init__(self, tell: Tell, given: StateArray, whole: Whole) -> None:
+        self._tell = tell
+        self._whole = whole
+        self._known = np.zeros(len(given), dtype=np.int64)
+        self._committed = 0
+        self._masked = int((given == MASK).sum())
+
+    def of(self, sequence: int) -> Tell:
+        """Return what one run is to call."""
+
+        def update(progress: Progress) -> None:
+            self._committed += progress.committed - int(self._known[sequence])
+            self._known[sequence] = progress.committed
+            ledger = self._whole.ledger
+            self._tell(
+                replace(progress, committed=self._committed, masked=self._masked, ledger=ledger)
+            )
+
+        return update

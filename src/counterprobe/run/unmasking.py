@@ -1,29 +1,32 @@
 """One run from masks to tokens: its history, its oracle behind the door, its ledger.
 
-Every sampler reaches the oracle through an :class:`Unmasking`. It offers the operations that the
-paper's admissible algorithms have (one all-mask readout, probes, product commits) and those that
-peers declare rights for, and refuses what it can see to be something else. It cannot see requests
-that read the replies of their own stage; the conformance suite (:mod:`counterprobe.testing`) does.
+An :class:`Unmasking` answers the requests of a rule (:mod:`counterprobe.run.requests`): those of
+the paper's admissible algorithms (one all-mask readout, probes, product commits) and those that
+peers declare rights for. It refuses what it can see to be something else. It cannot see probes
+that depend on the replies of their own stage; the conformance suite (:mod:`counterprobe.testing`)
+does.
+
+:meth:`Unmasking.follow` turns a rule into a generator of queries, which a driver answers, alone or
+beside others (:mod:`counterprobe.run.driver`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Sequence
-from dataclasses import dataclass
-from typing import Any, Protocol, TypeVar
+from collections.abc import Callable, Generator, Iterable
+from dataclasses import replace
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from counterprobe.arguments import whole_number
-from counterprobe.arrays import FloatArray, IntArray, StateArray
+from counterprobe.arrays import IntArray, StateArray
+from counterprobe.errors import CounterprobeError
 from counterprobe.oracles import Oracle, Query, Readouts
 from counterprobe.radii import RowRadii, row_radii
 from counterprobe.rows import Rows
-from counterprobe.run.door import Door, Refusals, Stage
+from counterprobe.run.door import Door, Stage
 from counterprobe.run.drawing import (
-    CandidateBook,
-    Candidates,
     Draw,
     NoisyDraw,
     ScoredDraw,
@@ -31,51 +34,42 @@ from counterprobe.run.drawing import (
     check_tokens,
     promoted_commit,
 )
+from counterprobe.run.driver import Asking, Shared, SharedResult, drive
 from counterprobe.run.history import History
 from counterprobe.run.ledger import Ledger, Right
 from counterprobe.run.listening import Listener
+from counterprobe.run.requests import (
+    Commit,
+    CommitAll,
+    Committed,
+    Consume,
+    Draft,
+    Drafted,
+    Keep,
+    Noise,
+    Once,
+    Preprocess,
+    Probe,
+    Probed,
+    Read,
+    Reading,
+    Refusals,
+    Remask,
+    Request,
+    Requests,
+    Stream,
+    Verify,
+)
 from counterprobe.run.standing import Progress, Standing
 from counterprobe.run.transcript import Event, Level, Operation, Transcript
+from counterprobe.run.view import View
 from counterprobe.states import MASK, as_states, check_batch
 from counterprobe.streams import CommitNoise, Streams, require_streams
 
-__all__ = ["Consume", "Memory", "Observe", "Progress", "Request", "Standing", "Unmasking"]
+__all__ = ["Progress", "Standing", "Unmasking"]
 
 T = TypeVar("T")
-Observe = Callable[[IntArray, Rows], object]
-Select = Callable[[IntArray, Rows], ArrayLike]
-SelectAttended = Callable[[IntArray, Rows, FloatArray], ArrayLike]
-
-
-@dataclass(frozen=True, slots=True)
-class Request:
-    """States to submit and what to read from them, one piece of a stage.
-
-    Attributes
-    ----------
-    states : ndarray of int, shape (B, N)
-    readouts : Readouts
-    label : object
-        Whatever the caller needs to recognise the reply by.
-    refusals : Refusals or None
-        Where states that the oracle calls impossible are noted; without it they are an error.
-    """
-
-    states: StateArray
-    readouts: Readouts
-    label: Any = None
-    refusals: Refusals | None = None
-
-
-Consume = Callable[[Request, Rows], None]
-
-
-class Memory(Protocol):
-    """Remembers across runs what a seed and a history determine."""
-
-    def once(self, key: Hashable, door: Door, compute: Callable[[], T]) -> T:
-        """Return what was computed under a key, or compute it through a run's door."""
-        ...
+P = ParamSpec("P")
 
 
 class Unmasking:
@@ -103,8 +97,8 @@ class Unmasking:
         a result.
     draw : Draw, optional
         What turns rows into tokens, in place of the commit noise of ``begin``.
-    memory : Memory, optional
-        Where :meth:`once` looks first; by default every run computes for itself.
+    shared : Shared, optional
+        What runs of equal seeds and histories share; by default every run computes for itself.
     door : Door, optional
         What asks, checks and charges; by default a new one for ``oracle``, with ``record``,
         ``max_submissions`` and ``listener``.
@@ -124,7 +118,7 @@ class Unmasking:
         progress: Callable[[Progress], None] | None = None,
         max_submissions: int | None = None,
         draw: Draw | None = None,
-        memory: Memory | None = None,
+        shared: Shared | None = None,
         door: Door | None = None,
         listener: Listener | None = None,
     ) -> None:
@@ -140,95 +134,112 @@ class Unmasking:
         self._standing: Standing | None = None
         self._streams: Streams | None = None
         self._draw = draw
-        self._memory = memory
-        self._candidates = CandidateBook()
+        self._shared = shared
+        self._drafted: Drafted | None = None
+        # Sets of candidates drawn, and times that commits were taken back: the next values are
+        # drawn with this index of the commit noise, so that no position draws twice with the same.
+        self._num_drafts = 0
+        self._open: tuple[Stage, Reading] | None = None
+        self._is_sharing = False
+        self._declared = ~Right.NONE
 
     # ----- Opening -------------------------------------------------------------------------
 
-    def begin(self, streams: Streams) -> None:
-        """Bind the commit noise; samplers do this once, before anything else."""
+    def begin(self, streams: Streams, declared: Right = ~Right.NONE) -> None:
+        """Bind the commit noise and the rights that a rule declares; samplers do this once."""
         require_streams(streams)
         if self._streams is not None:
             raise ValueError(
                 "this Unmasking was already used by a sampler; build a new one for a new run"
             )
-        self._streams = streams
+        self._streams, self._declared = streams, declared
         if self._draw is None:
             noise = streams.commit_noise(self.length, self._sequence)
             self._draw = NoisyDraw(noise, self._temperature)
 
-    def once(self, name: str, compute: Callable[[], T]) -> T:
-        """Compute something that the history and the decision seed determine.
-
-        Alone, a run simply computes it. Runs that share a memory compute it once for each distinct
-        history of a seed; the others take over its result, which nobody may change, and its
-        charges.
-
-        Parameters
-        ----------
-        name : str
-            What is computed; one name for one thing at one history.
-        compute : callable
-            May probe; must not commit.
-        """
-        if self._memory is None or self._streams is None:
-            return compute()
-        given = np.flatnonzero(self._history.round_of == -1).tobytes()
-        seed = self._streams.decision_seed
-        return self._memory.once(
-            (name, seed, given, self._history.state.tobytes()), self._door, compute
+    @property
+    def view(self) -> View:
+        """What a rule sees of this run."""
+        return View(
+            self._door.oracle,
+            self._history,
+            temperature=self._temperature,
+            rights=self._rights,
+            sequence=self._sequence,
+            door=self._door,
+            stand=self._stand,
         )
 
-    # ----- Noncommit submissions -----------------------------------------------------------
+    # ----- Following a rule ----------------------------------------------------------------
+
+    def follow(self, rule: Requests[T]) -> Asking[T]:
+        """Answer the requests of a rule until it returns; errors are raised inside the rule."""
+        if not isinstance(rule, Generator):
+            raise TypeError(
+                "a rule must be a generator that yields requests, such as Commit(batch); got "
+                f"{rule!r}"
+            )
+        try:
+            request = next(rule)
+            while True:
+                try:
+                    reply = yield from self.perform(request)
+                except BaseException as problem:
+                    request = rule.throw(problem)
+                else:
+                    request = rule.send(reply)
+        except StopIteration as end:
+            self._close_reading()
+            value: T = end.value
+            return value
+        except BaseException as problem:
+            self._close_reading(problem)
+            raise
+
+    def perform(self, request: Request) -> Asking[Any]:
+        """Answer one request."""
+        if self._open is not None:
+            if not isinstance(request, Commit) or request.reading is not self._open[1]:
+                self._close_reading()
+        if self._is_sharing and not isinstance(request, Preprocess | Read | Probe | Stream | Once):
+            raise CounterprobeError(
+                "what is computed once for several runs must not draw nor commit; commit with "
+                "its result"
+            )
+        perform = _PERFORM.get(type(request))
+        if perform is None:
+            raise TypeError(
+                f"a rule must yield requests, such as Commit(batch) or Read(); got {request!r}"
+            )
+        return perform(self, request)
+
+    def alone(self, asking: Asking[T]) -> T:
+        """Answer what this run asks from its own oracle, beside no other run."""
+        return drive(self._door.oracle, asking)
+
+    def call(
+        self,
+        function: Callable[Concatenate[View, P], Requests[T]],
+        *args: P.args,
+        **kwargs: P.kwargs,
+    ) -> T:
+        """Run ``function(view, ...)``, a generator of requests, to its end, alone."""
+        return self.alone(self.follow(function(self.view, *args, **kwargs)))
+
+    def do(self, request: Request) -> Any:
+        """Answer one request alone."""
+        return self.alone(self.perform(request))
+
+    # ----- At once: what rules yield, for whoever holds a run of his own ---------------------
 
     def preprocess(self) -> Rows:
-        """Make the one distinguished readout with everything masked but the given context.
+        """Answer ``Preprocess()`` at once."""
+        rows: Rows = self.do(Preprocess())
+        return rows
 
-        Returns
-        -------
-        Rows
-            One row for each residual position, in increasing order.
-        """
-        self._door.require_closed()
-        if self.ledger.preprocessing:
-            raise ValueError(
-                "preprocess() was already called; a further all-mask readout is a probe: use "
-                "probe(run.state, run.residual)"
-            )
-        if self.ledger.commits:
-            raise ValueError("preprocess() must come before the first commit")
-        with self._stage("preprocess") as stage:
-            return stage.ask(self._query(self.residual)).rows
-
-    def stage(self, requests: Iterable[Request], consume: Consume) -> None:
-        """Submit many probes whose inputs are fixed before any reply: one unit of depth.
-
-        Parameters
-        ----------
-        requests : iterable of Request
-            Read lazily, so that a stage of 10^8 states streams. They must not depend on the
-            replies of this stage.
-        consume : callable
-            ``consume(request, rows)`` reduces each reply as it arrives; it may not submit.
-
-        Notes
-        -----
-        Nothing passes a reply to ``requests``, but Python cannot keep a generator from reading
-        what ``consume`` stored: five adaptive probes would then be charged one unit of depth. A
-        stage must ask the same when its requests are listed before the first reply;
-        ``counterprobe.testing.check_stages`` runs a sampler both ways and compares.
-        """
-        with self._stage("probe") as stage:
-            for request, rows in stage.ask_all(map(self._checked, requests)):
-                consume(request, rows)
-                self._report("probe", stage.submissions)
-
-    def _checked(self, request: Request) -> tuple[Request, Query, Refusals | None]:
-        """Return the query of a request, whose states must agree with the history."""
-        states = as_states(request.states, self.length, self.vocab_size)
-        self._history.check_kept(states)
-        request.readouts.check(states)
-        return request, Query(states, request.readouts), request.refusals
+    def stage(self, requests: Iterable[Probe], consume: Consume) -> None:
+        """Answer ``Stream(requests, consume)`` at once."""
+        self.do(Stream(requests, consume))
 
     def probe(
         self,
@@ -236,328 +247,307 @@ class Unmasking:
         readouts: Readouts | ArrayLike,
         refusals: Refusals | None = None,
     ) -> Rows:
-        """Submit a batch of probes and return their rows: a stage of one request.
+        """Answer ``Probe(states, readouts)`` at once."""
+        probed: Probed = self.do(Probe(states, readouts, refusals=refusals))
+        return probed.rows
 
-        Parameters
-        ----------
-        states : array_like of int, shape (B, N) or (N,)
-            Must agree with the history on every committed position.
-        readouts : Readouts or array_like of int
-            What to read; an array means the same positions from every state.
-        refusals : Refusals, optional
-            Where states that the oracle calls impossible are noted; without it they are an error.
-        """
-        batch = as_states(states, self.length, self.vocab_size)
-        if not isinstance(readouts, Readouts):
-            readouts = Readouts.same(len(batch), readouts)
-        request = Request(batch, readouts, refusals=refusals)
-        with self._stage("probe") as stage:
-            ((_, rows),) = stage.ask_all(map(self._checked, [request]))
+    def commit(self, batch: ArrayLike) -> IntArray:
+        """Answer ``Commit(batch)`` at once."""
+        committed: Committed = self.do(Commit(batch))
+        return committed.tokens
+
+    # ----- Noncommit evaluations -----------------------------------------------------------
+
+    def _preprocess(self, request: Preprocess) -> Asking[Rows]:
+        self._door.require_closed()
+        if self.ledger.preprocessing:
+            raise ValueError(
+                "the all-mask state was already preprocessed; a further all-mask readout is a "
+                "probe: use Probe(view.state, view.residual)"
+            )
+        if self.ledger.commits:
+            raise ValueError("preprocessing must come before the first commit")
+        with self._stage("preprocess") as stage:
+            reply = yield from stage.ask(self._query(self.residual))
+        return reply.rows
+
+    def _stream(self, request: Stream) -> Asking[int]:
+        self._announce(request.purpose, **request.facts)
+
+        def consume(probe: Probe, rows: Rows) -> None:
+            request.consume(probe, rows)
             self._report("probe", stage.submissions)
-        return rows
+
+        with self._stage("probe") as stage:
+            yield from stage.ask_all(map(self._checked, request.probes), consume)
+        return stage.submissions
+
+    def _probe(self, request: Probe) -> Asking[Probed]:
+        probe, query, refusals = self._checked(request)
+        self._announce(request.purpose)
+        found: list[Rows] = []
+
+        def consume(probe: Probe, rows: Rows) -> None:
+            found.append(rows)
+            self._report("probe", stage.submissions)
+
+        with self._stage("probe") as stage:
+            yield from stage.ask_all([(probe, query, refusals)], consume)
+        return Probed(query.states, query.readouts, found[0], self._is_sharing)
+
+    def _checked(self, probe: Probe) -> tuple[Probe, Query, Refusals | None]:
+        """Return the query of a probe, whose states must agree with the history."""
+        states = as_states(probe.states, self.length, self.vocab_size)
+        readouts = probe.readouts
+        if not isinstance(readouts, Readouts):
+            readouts = Readouts.same(len(states), readouts)
+        self._check_kept(states)
+        readouts.check(states)
+        return probe, Query(states, readouts), probe.refusals
+
+    def _check_kept(self, states: StateArray) -> None:
+        """Refuse states that change what is committed; some rules may mask it."""
+        if Right.REMASK in self._rights & self._declared:
+            committed = self._history.round_of >= 0
+            again = (states == MASK) & committed
+            if again.any():
+                states = np.where(again, self._history.state, states)
+                self._rights_used |= Right.REMASK
+        self._history.check_kept(states)
 
     # ----- Commits -------------------------------------------------------------------------
 
-    def commit(self, batch: ArrayLike, observe: Observe | None = None) -> IntArray:
-        """Submit the history, read the batch's rows, draw independently and keep the values.
-
-        Parameters
-        ----------
-        batch : array_like of int
-            Uncommitted positions, chosen before the reply; at least one.
-        observe : callable, optional
-            ``observe(positions, rows)`` is handed the rows that were drawn from, when the batch
-            has been committed.
-
-        Returns
-        -------
-        ndarray of int
-            The drawn tokens, in the order of ``batch``.
-        """
+    def _commit(self, request: Commit) -> Asking[Committed]:
+        if request.reading is not None:
+            return (yield from self._commit_reading(request, request.reading))
         self._door.require_closed()
-        positions = check_batch(batch, self._history.state)
+        positions = check_batch(request.batch, self._history.state)
         draw = self._bound_draw()
+        self._announce(request.purpose, **request.facts)
         with self._stage("probe") as stage:
-            rows = stage.ask(*self._asked(positions)).rows
+            rows = (yield from stage.ask(*self._asked(positions))).rows
             tokens = self._drawn(draw, positions, rows)
             self._settle(positions, tokens, rows)
             stage.commit(positions)
-        if observe is not None:
-            observe(positions, rows)
-        return tokens
+        return Committed(tokens, rows)
 
-    def commit_selected(self, select: Select) -> tuple[IntArray, IntArray]:
-        """Read every residual row, let ``select`` choose the batch from them, and commit it.
+    def _commit_all(self, request: CommitAll) -> Asking[None]:
+        for batch in tuple(request.batches):  # all of them are fixed now
+            yield from self._commit(Commit(batch))
 
-        With the right ``SELECT_AFTER_REPLY`` this is one submission, counted as a commit; without
-        it the same rule runs as a probe and a commit, two submissions and two stages. Where a
-        probe has read these rows already (:meth:`draft`, :meth:`leave_one_out` with the history),
-        that probe becomes the commit, or stays the probe.
-
-        Parameters
-        ----------
-        select : callable
-            ``select(residual, rows)`` returns the positions to commit, at least one.
-
-        Returns
-        -------
-        positions, tokens : ndarray of int
-        """
-        if self._candidates.known is not None:
-            return self._commit_known(self._candidates.known, select)
-
-        def ask(stage: Stage, residual: IntArray) -> tuple[Rows, ArrayLike]:
-            rows = stage.ask(*self._asked(residual)).rows
-            return rows, select(residual, rows)
-
-        return self._commit_asked("commit_selected", ask)
-
-    def commit_attended(
-        self, select: SelectAttended, num_layers: int
-    ) -> tuple[IntArray, IntArray]:
-        """Do as :meth:`commit_selected`, with the network's attention shown to ``select`` too.
-
-        Attention comes with the submission that the rows come from and costs nothing beside it.
-        An oracle that offers none is refused before anything is submitted.
-
-        Parameters
-        ----------
-        select : callable
-            ``select(residual, rows, attention)`` returns the positions to commit, at least one;
-            attention has shape ``(N, N)``, entry ``[i, j]`` being how much of what predicts
-            position i is looked for at position j.
-        num_layers : int
-            The last layers of the network that it is averaged over, with all their heads.
-
-        Returns
-        -------
-        positions, tokens : ndarray of int
-        """
-        if not self.offers_attention:
+    def _read(self, request: Read) -> Asking[Reading]:
+        """Read the current state; the stage stays open until it is known what it was for."""
+        if request.attention is not None and not self.offers_attention:
             raise ValueError(
                 f"attention needs a model that returns it, which oracle {self.oracle_name!r} does "
                 "not; let the rule probe instead (graph='probes')"
             )
-
-        def ask(stage: Stage, residual: IntArray) -> tuple[Rows, ArrayLike]:
-            reply = stage.ask(*self._asked(residual, num_layers))
-            assert reply.attention is not None
-            return reply.rows, select(residual, reply.rows, reply.attention[0])
-
-        return self._commit_asked("commit_attended", ask)
-
-    def _commit_asked(
-        self, operation: str, ask: Callable[[Stage, IntArray], tuple[Rows, ArrayLike]]
-    ) -> tuple[IntArray, IntArray]:
-        """Commit what is chosen from the reply to a submission of the history."""
         self._door.require_closed()
+        self._bound_draw()
+        residual = self._residual_for("Read")
+        stage = self._stage("probe").__enter__()
+        try:
+            reply = yield from stage.ask(*self._asked(residual, request.attention))
+            rows = reply.rows
+        except BaseException as problem:
+            stage.__exit__(type(problem), problem, None)
+            raise
+        attention = None if reply.attention is None else reply.attention[0]
+        reading = Reading(self.state, residual, rows, attention, self._is_sharing)
+        self._open = stage, reading
+        return reading
+
+    def _close_reading(self, problem: BaseException | None = None) -> None:
+        """Charge an evaluation that was read and not committed from, as a probe."""
+        if self._open is not None:
+            stage, _ = self._open
+            self._open = None
+            stage.__exit__(None if problem is None else type(problem), problem, None)
+
+    def _commit_reading(self, request: Commit, reading: Reading) -> Asking[Committed]:
+        """Commit what was chosen from rows of the current state; that evaluation pays for it."""
         draw = self._bound_draw()
-        residual = self._residual_for(operation)
-        with self._stage("probe") as stage:
-            rows, batch = ask(stage, residual)
-            positions = check_batch(batch, self._history.state)
-            if Right.SELECT_AFTER_REPLY in self._rights:
-                chosen = rows.take(np.searchsorted(residual, positions))
-                tokens = self._drawn(draw, positions, chosen)
-                self._settle(positions, tokens, chosen)
+        is_open = self._open is not None and self._open[1] is reading
+        if not is_open:
+            self._require_current(reading)
+        positions = check_batch(request.batch, self._history.state)
+        if Right.SELECT_AFTER_REPLY not in self._rights:
+            self._close_reading()
+            return (yield from self._commit(replace(request, batch=positions, reading=None)))
+        slots = np.searchsorted(reading.positions, positions)
+        known = reading.positions[np.minimum(slots, len(reading.positions) - 1)]
+        if (known != positions).any():
+            unread = int(positions[np.argmax(known != positions)])
+            raise ValueError(f"the row of position {unread} was not read; read it first")
+        rows = reading.rows.take(slots)
+        self._announce(request.purpose, **request.facts)
+        if self._open is None:
+            event = self._promoted(positions)
+            tokens = self._drawn(draw, positions, rows)
+            self._promote(event, tokens, rows)
+        else:
+            stage, self._open = self._open[0], None
+            try:
+                tokens = self._drawn(draw, positions, rows)
+                self._settle(positions, tokens, rows)
                 stage.commit(positions, selected=True)
-                self._rights_used |= Right.SELECT_AFTER_REPLY
-                return positions, tokens
-        return positions, self.commit(positions)
+            except BaseException as problem:
+                stage.__exit__(type(problem), problem, None)
+                raise
+            stage.__exit__(None, None, None)
+            self._rights_used |= Right.SELECT_AFTER_REPLY
+        return Committed(tokens, rows)
+
+    def _require_current(self, reading: Reading) -> None:
+        """Refuse rows that were read at another state, or for several runs at once."""
+        if reading.is_shared:
+            raise ValueError(
+                "rows that were read once for several runs cannot become a commit of each; commit "
+                "without them, or read the current state: reading = yield Read()"
+            )
+        if not np.array_equal(reading.state, self._history.state):
+            raise ValueError(
+                "these rows were read at another state; read the current one: "
+                "reading = yield Read()"
+            )
 
     # ----- Candidates: values drawn before the batch is chosen ------------------------------
 
-    def draft(self) -> Candidates:
-        """Read every residual row and draw a candidate from each; nothing is committed.
-
-        The submission is a probe until :meth:`commit_candidates` commits from it. After
-        :meth:`lookahead` to the very history that was then committed, nothing is submitted.
-        Every draft of a run has fresh noise.
-        """
+    def _draft(self, request: Draft) -> Asking[Drafted]:
+        """Draw candidates; that evaluation is a probe until one of them is kept."""
         self._door.require_closed()
         draw = self._bound_draw()
-        residual = self._residual_for("draft")
+        residual = self._residual_for("Draft")
         if Right.COMMIT_CANDIDATES not in self._rights:
             raise ValueError(
-                "draft needs the right COMMIT_CANDIDATES, which this run does not grant"
+                "Draft needs the right COMMIT_CANDIDATES, which this run does not grant"
             )
-        rows = self._candidates.known
-        if rows is None:
-            self.transcript.announce("draft")
+        reading = request.reading
+        if reading is not None:
+            self._require_current(reading)
+            if not np.array_equal(reading.positions, residual):
+                raise ValueError(
+                    "Draft needs the rows of every residual position; read them: yield Read()"
+                )
+        else:
+            self._announce("draft")
             with self._stage("probe") as stage:
-                rows = stage.ask(*self._asked(residual)).rows
-        drawn = Candidates(residual, rows, self._drawn(draw, residual, rows))
+                rows = (yield from stage.ask(*self._asked(residual))).rows
+            reading = Reading(self.state, residual, rows)
+        drawn = Drafted(reading, self._drawn(draw, residual, reading.rows))
         self.transcript.detail("candidates", candidates=drawn)
-        return self._candidates.add(drawn)
+        self._drafted = drawn
+        self._num_drafts += 1
+        return drawn
 
-    def lookahead(self, batches: Sequence[ArrayLike]) -> list[Rows]:
-        """Submit, in one wave, the state after each of some batches of candidates.
-
-        Parameters
-        ----------
-        batches : sequence of array_like of int
-            Each a set of positions of the last draft, not all of them.
-
-        Returns
-        -------
-        list of Rows
-            For each batch the rows of the positions left, in increasing order.
-        """
-        drawn = self._candidates.require("lookahead")
-        chosen = [check_batch(batch, self._history.state) for batch in batches]
-        states = np.stack([drawn.place(self._history.state, batch) for batch in chosen])
-        readouts = Readouts.every_masked(states)
-        self.transcript.announce("lookahead")
-        return self._candidates.look_ahead(states, readouts, self.probe(states, readouts))
-
-    def commit_candidates(self, batch: ArrayLike) -> IntArray:
-        """Keep the candidates of some positions.
-
-        With the right ``SELECT_AFTER_REPLY`` the draft's own submission becomes the commit;
-        without it the history is submitted once more.
-
-        Parameters
-        ----------
-        batch : array_like of int
-            Positions of the last draft; at least one.
-
-        Returns
-        -------
-        ndarray of int
-            Their tokens, in the order of ``batch``.
-        """
+    def _keep(self, request: Keep) -> Asking[IntArray]:
+        """Keep candidates; with the right ``SELECT_AFTER_REPLY`` the draft pays for it."""
         self._door.require_closed()
-        drawn = self._candidates.require("commit_candidates")
-        positions = check_batch(batch, self._history.state)
+        drawn = self._drafted
+        if drawn is None:
+            raise ValueError("Keep needs candidates of the current state: yield Draft() first")
+        positions = check_batch(request.batch, self._history.state)
         slots = drawn.slots(positions)
         tokens = drawn.tokens[slots]
         if Right.SELECT_AFTER_REPLY in self._rights:
-            self._promote(positions, tokens, drawn.rows.take(slots))
+            self._promote(self._promoted(positions), tokens, drawn.rows.take(slots))
         else:
             with self._stage("probe") as stage:
-                rows = stage.ask(*self._asked(positions)).rows
+                rows = (yield from stage.ask(*self._asked(positions))).rows
                 self._settle(positions, tokens, rows)
                 stage.commit(positions)
         self._rights_used |= Right.COMMIT_CANDIDATES
         return tokens
 
-    def _commit_known(self, rows: Rows, select: Select) -> tuple[IntArray, IntArray]:
-        """Commit what is selected from rows that a probe has read at this history."""
-        self._door.require_closed()
-        draw = self._bound_draw()
-        residual = self._residual_for("commit_selected")
-        positions = check_batch(select(residual, rows), self._history.state)
-        if Right.SELECT_AFTER_REPLY not in self._rights:
-            return positions, self.commit(positions)
-        chosen = rows.take(np.searchsorted(residual, positions))
-        tokens = self._drawn(draw, positions, chosen)
-        self._promote(positions, tokens, chosen)
-        return positions, tokens
+    def _promoted(self, positions: IntArray) -> Event:
+        """Return the commit that the probe of the current state becomes, if there is one."""
+        fingerprint = self._history.fingerprint
+        return promoted_commit(self.transcript, fingerprint, positions, selected=True)
 
-    def _promote(self, positions: IntArray, tokens: IntArray, rows: Rows) -> None:
+    def _promote(self, event: Event, tokens: IntArray, rows: Rows) -> None:
         """Let the probe that read some rows be the commit of values drawn from them."""
-        prints = np.array([self._history.fingerprint])
-        self._settle(positions, tokens, rows)
-        self._door.record(Event("commit", 0, 0, positions, prints, selected=True, promoted=True))
+        self._settle(event.positions, tokens, rows)
+        self._door.record(event)
         self._report("commit")
         self._rights_used |= Right.SELECT_AFTER_REPLY
 
-    # ----- Verification: drafted values, tested by rows that were read for them ---------------
+    # ----- Verified values, and commits that are taken back ---------------------------------
 
-    def commit_noise(self) -> CommitNoise:
-        """Return the commit noise, for rules that draw, test and correct values themselves."""
-        self._require_verify("commit_noise")
+    def _noise(self, request: Noise) -> Asking[CommitNoise]:
+        self._require(Right.VERIFY, "Noise")
         if self._streams is None:
             raise ValueError("no commit noise yet: call begin(streams) first")
+        yield from ()
         return self._streams.commit_noise(self.length, self._sequence)
 
-    def commit_verified(self, batch: ArrayLike, tokens: ArrayLike, log_probs: ArrayLike) -> None:
-        """Keep values that were drafted and then accepted or corrected.
-
-        Nothing is submitted: the probe of the current history, which every draft starts from,
-        becomes the commit. Needs the right ``VERIFY``.
-
-        Parameters
-        ----------
-        batch : array_like of int
-            Uncommitted positions, at least one.
-        tokens : array_like of int
-            Their values, in that order.
-        log_probs : array_like of float
-            Log-probability of each value in the row that decided it.
-        """
+    def _verify(self, request: Verify) -> Asking[None]:
         self._door.require_closed()
-        self._require_verify("commit_verified")
-        positions = check_batch(batch, self._history.state)
-        values = check_tokens(tokens, len(positions), self.vocab_size)
+        self._require(Right.VERIFY, "Verify")
+        positions = check_batch(request.batch, self._history.state)
+        values = check_tokens(request.tokens, len(positions), self.vocab_size)
         event = promoted_commit(self.transcript, self._history.fingerprint, positions)
-        self.transcript.announce("verified", log_probs=log_probs)
+        self._announce("verified", log_probs=request.log_probs)
         self._settle(positions, values)
         self._door.record(event)
         if isinstance(self._draw, ScoredDraw):
-            self._draw.note(positions, log_probs)
+            self._draw.note(positions, request.log_probs)
         self._rights_used |= Right.VERIFY
         self._report("commit")
+        yield from ()
 
-    # ----- Taking commits back: needs the right REMASK ----------------------------------------
-
-    def remask(self, batch: ArrayLike) -> None:
-        """Take committed positions back to masks; needs the right ``REMASK``.
-
-        Parameters
-        ----------
-        batch : array_like of int
-            Committed positions, none of them given; at least one.
-        """
-        positions = self._committed("remask", batch)
+    def _remask(self, request: Remask) -> Asking[None]:
+        self._door.require_closed()
+        self._require(Right.REMASK, "Remask")
+        positions = self._history.check_committed("Remask", request.batch)
         tokens = self._history.retreat(positions)
-        self._candidates.take_back()
+        self._drafted = None
+        self._num_drafts += 1  # what is drawn next must be drawn afresh
         prints = np.array([self._history.fingerprint])
         self._door.record(Event("remask", 0, 0, positions, prints, tokens=tokens))
         self._rights_used |= Right.REMASK
         self._report("remask")
+        yield from ()
 
-    def leave_one_out(self, batch: ArrayLike, *, with_history: bool = False) -> Rows:
-        """Read committed positions again, each with only itself masked; needs ``REMASK``.
+    # ----- Shared results ----------------------------------------------------------------------
 
-        One stage of probes with a submission for each position: a state that masks two of them
-        would answer another question.
+    def _once(self, request: Once) -> Asking[Any]:
+        """Compute something, or take over what a run of equal seeds and history computed."""
+        if self._shared is None or self._streams is None:
+            return (yield from self._alike(request.requests))
+        given = np.flatnonzero(self._history.round_of == -1).tobytes()
+        seed = self._streams.decision_seed
+        key = (request.name, seed, given, self._history.state.tobytes())
+        result = self._shared.find(key)
+        if result is None:
+            return (yield from self._once_for_all(self._shared.add(key), request.requests))
+        request.requests.close()
+        if not result.is_done:
+            yield result
+        self._door.adopt(result.entries)
+        if result.refusal is not None:
+            raise type(result.refusal)(*result.refusal.args)
+        return result.value
 
-        Parameters
-        ----------
-        batch : array_like of int
-            Committed positions, none of them given; at least one.
-        with_history : bool
-            Read every residual row of the history in the same stage, one submission more;
-            ``commit_selected`` and ``draft`` then have what they would submit it for.
+    def _once_for_all(self, result: SharedResult, rule: Requests[T]) -> Asking[T]:
+        """Compute something that others wait for."""
+        first = len(self.transcript.entries)
+        try:
+            result.value = value = yield from self._alike(rule)
+        except Exception as refusal:  # as every run of this seed would
+            result.refusal = refusal
+            raise
+        finally:
+            result.entries = self.transcript.entries[first:]
+            result.is_done = True
+        return value
 
-        Returns
-        -------
-        Rows
-            One per position, in the order of ``batch``.
-        """
-        positions = self._committed("leave_one_out", batch)
-        which = np.arange(len(positions))
-        states = np.repeat(self._history.state[None, :], len(positions) + with_history, axis=0)
-        states[which, positions] = MASK
-        residual = self.residual if with_history else positions[:0]
-        readouts = Readouts.pairs(
-            np.concatenate([which, np.full(len(residual), len(positions))]),
-            np.concatenate([positions, residual]),
-        )
-        self._rights_used |= Right.REMASK
-        with self._stage("probe") as stage:
-            rows = stage.rows(states, readouts)
-        if with_history:
-            self._candidates.known = rows.take(np.arange(len(positions), len(rows)))
-        return rows.take(which)
-
-    def _committed(self, operation: str, batch: ArrayLike) -> IntArray:
-        """Check that some positions may be masked again."""
-        self._door.require_closed()
-        if Right.REMASK not in self._rights:
-            raise ValueError(f"{operation} needs the right REMASK, which this run does not grant")
-        return self._history.check_committed(operation, batch)
+    def _alike(self, rule: Requests[T]) -> Asking[T]:
+        """Follow what every run of equal seed and history would do alike: it draws nothing."""
+        before, self._is_sharing = self._is_sharing, True
+        try:
+            return (yield from self.follow(rule))
+        finally:
+            self._is_sharing = before
 
     # ----- Where it stands -------------------------------------------------------------------
 
@@ -663,9 +653,19 @@ class Unmasking:
 
     # ----- Inside --------------------------------------------------------------------------
 
-    def _require_verify(self, operation: str) -> None:
-        if Right.VERIFY not in self._rights:
-            raise ValueError(f"{operation} needs the right VERIFY, which this run does not grant")
+    def _require(self, right: Right, operation: str) -> None:
+        if right not in self._rights:
+            raise ValueError(
+                f"{operation} needs the right {right.name}, which this run does not grant"
+            )
+
+    def _stand(self, standing: Standing) -> None:
+        self._standing = standing
+        self._report("probe")
+
+    def _announce(self, purpose: str | None, **facts: Any) -> None:
+        if purpose is not None:
+            self.transcript.announce(purpose, **facts)
 
     def _bound_draw(self) -> Draw:
         if self._draw is None:
@@ -674,7 +674,7 @@ class Unmasking:
 
     def _drawn(self, draw: Draw, positions: IntArray, rows: Rows) -> IntArray:
         # Draft k has draw k of every position, so that a rejected candidate is drawn afresh.
-        return draw(self._history.state, positions, rows, self._candidates.count)
+        return draw(self._history.state, positions, rows, self._num_drafts)
 
     def _residual_for(self, operation: str) -> IntArray:
         residual = self.residual
@@ -687,7 +687,7 @@ class Unmasking:
         if self.transcript.listener is not None:
             self.transcript.listener.settled(positions, tokens, rows)
         self._history.advance(positions, tokens, self.ledger.commits)
-        self._candidates.move(self._history.state)
+        self._drafted = None
 
     def _query(self, positions: IntArray, attention_layers: int | None = None) -> Query:
         """Return the query for some rows of the history, with everything else masked."""
@@ -709,11 +709,6 @@ class Unmasking:
         tell = None if self._progress is None else self._report
         return self._door.stage(operation, tell, self._history.fingerprint)
 
-    def stand(self, standing: Standing) -> None:
-        """Say where a search for structure stands; whoever follows the progress hears it."""
-        self._standing = standing
-        self._report("probe")
-
     def _report(self, operation: Operation, open_probes: int = 0) -> None:
         if operation not in ("preprocess", "probe"):
             self._standing = None  # a search ends with the first commit
@@ -722,3 +717,19 @@ class Unmasking:
             committed = self._history.num_known - self._history.num_given
             masked = self.length - self._history.num_given
             self._progress(Progress(operation, committed, masked, ledger, self._standing))
+
+
+_PERFORM: dict[type, Callable[[Unmasking, Any], Asking[Any]]] = {
+    Preprocess: Unmasking._preprocess,
+    Read: Unmasking._read,
+    Draft: Unmasking._draft,
+    Keep: Unmasking._keep,
+    Probe: Unmasking._probe,
+    Stream: Unmasking._stream,
+    Commit: Unmasking._commit,
+    CommitAll: Unmasking._commit_all,
+    Once: Unmasking._once,
+    Noise: Unmasking._noise,
+    Verify: Unmasking._verify,
+    Remask: Unmasking._remask,
+}

@@ -33,7 +33,8 @@ from counterprobe.arguments import NotNegative
 from counterprobe.arrays import FloatArray, IntArray
 from counterprobe.rows import Rows, to_numpy
 from counterprobe.run.ledger import Right
-from counterprobe.run.unmasking import Unmasking
+from counterprobe.run.requests import Commit, Read, Reading, Requests
+from counterprobe.run.view import View
 from counterprobe.samplers.base import Sampler, Sweep
 from counterprobe.streams import Decisions
 
@@ -136,27 +137,18 @@ class Auto(Sampler):
         """Claim the chain rule where positions go one at a time."""
         return length <= FEW or self.target_kl == 0
 
-    def unmask(self, run: Unmasking, decisions: Decisions) -> AutoReport:
+    def unmask(self, view: View, rng: Decisions) -> Requests[AutoReport]:
         """Read, look at what moved, commit as many as there is room for."""
-        pace = self._pace(run, decisions)
-        while not run.is_complete:
-            run.commit_selected(pace.batch)
-        return pace.report()
-
-    def rounds(self, run: Unmasking, decisions: Decisions) -> Iterator[None]:
-        """Do as :meth:`unmask`, and stop after every commit."""
-        pace = self._pace(run, decisions)
-        while not run.is_complete:
-            run.commit_selected(pace.batch)
-            yield
-
-    def _pace(self, run: Unmasking, decisions: Decisions) -> _Pace:
-        if self.distances is not None and len(self.distances) != run.length:
+        if self.distances is not None and len(self.distances) != view.length:
             raise ValueError(
-                f"distances must have shape (N, N) with N = {run.length} positions of the oracle, "
-                f"got {self.distances.shape}"
+                f"distances must have shape (N, N) with N = {view.length} positions of the "
+                f"oracle, got {self.distances.shape}"
             )
-        return _Pace(self, run.residual, decisions.generator("order"))
+        pace = _Pace(self, view.residual, rng("order"))
+        while not view.is_complete:
+            reading: Reading = yield Read()
+            yield Commit(pace.batch(reading.positions, reading.rows), reading)
+        return pace.report()
 
 
 def _checked_distances(distances: ArrayLike) -> FloatArray:

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 from counterprobe.arguments import Count
-from counterprobe.arrays import FloatArray, IntArray
+from counterprobe.arrays import FloatArray
 from counterprobe.digests import array_digest
 from counterprobe.planning import distance_plan
 from counterprobe.planning.strengths import frozen_strengths
+from counterprobe.run.requests import CommitAll, Requests
+from counterprobe.run.view import View
 from counterprobe.samplers.base import Sampler, Sweep
 from counterprobe.samplers.rules.quotas import POWERS, RandomOrder, balanced_sizes
 from counterprobe.streams import Decisions
@@ -31,9 +32,9 @@ class OneBatch(Sampler):
         """Only a single position needs no product."""
         return length == 1
 
-    def schedule(self, residual: IntArray, decisions: Decisions) -> Iterable[IntArray]:
-        """All residual positions, if there are any."""
-        return [residual] if len(residual) else []
+    def unmask(self, view: View, rng: Decisions) -> Requests[None]:
+        """Commit all residual positions."""
+        yield CommitAll([view.residual])
 
 
 @dataclass(frozen=True)
@@ -114,15 +115,15 @@ class Spread(Sampler):
         """One position per batch is the chain rule."""
         return self.batches >= length
 
-    def schedule(self, residual: IntArray, decisions: Decisions) -> Iterable[IntArray]:
-        """Residue classes of the rank in the sequence, or what is apart, in random order."""
-        if len(residual) == 0:
-            return []
+    def unmask(self, view: View, rng: Decisions) -> Requests[None]:
+        """Commit residue classes of the rank, or what is apart, in random order."""
+        residual, generator = view.residual, rng("order")
         stride = min(self.batches, len(residual))
-        generator = decisions.generator("order")
         if self.distances is not None:
-            return distance_plan(self.distances, stride, generator, positions=residual).batches
-        offset = int(generator.integers(stride))
-        order = generator.permutation(stride)
-        # The offset decides which classes have one position more when B does not divide m.
-        return [residual[(first + offset) % stride :: stride] for first in order]
+            plan = distance_plan(self.distances, stride, generator, positions=residual)
+            yield CommitAll(plan.batches)
+        else:
+            offset = int(generator.integers(stride))
+            order = generator.permutation(stride)
+            # The offset decides which classes have one more when B does not divide m.
+            yield CommitAll([residual[(first + offset) % stride :: stride] for first in order])

@@ -1,31 +1,35 @@
-"""What a sampler is: settings, and one call that runs an ``Unmasking`` to completion.
+"""Base class of samplers: settings, and one generator method that is the rule.
 
-A sampler is a frozen dataclass. One whose batches do not depend on replies overrides ``schedule``;
-any other overrides ``unmask``. The rule sees decision randomness only; commit noise stays with the
-run. ``samplers/balanced.py`` is the shortest example.
+A sampler is a frozen dataclass of settings. Its method ``unmask`` yields requests
+(:mod:`counterprobe.run.requests`) and is sent the replies. It sees decision randomness only; the
+commit noise stays with the run. ``samplers/balanced.py`` is the shortest example.
 """
 
 from __future__ import annotations
 
 import time
 import warnings
-from abc import ABC
-from collections.abc import Iterable, Iterator
+from abc import ABC, abstractmethod
+from collections.abc import Generator
 from dataclasses import asdict, dataclass
 from typing import Any, ClassVar, Self
 
 import numpy as np
 
 from counterprobe.arguments import check_settings
-from counterprobe.arrays import IntArray, StateArray
+from counterprobe.arrays import StateArray
 from counterprobe.errors import BudgetExceeded, CounterprobeError, Infeasible, InfeasibleWarning
+from counterprobe.run.driver import Asking
+from counterprobe.run.joining import FixedBatches
 from counterprobe.run.ledger import Right
 from counterprobe.run.listening import Opening
+from counterprobe.run.requests import CommitAll, Requests
 from counterprobe.run.results import SampleResult, StopReason
 from counterprobe.run.unmasking import Unmasking
+from counterprobe.run.view import View
 from counterprobe.streams import Decisions, Streams, require_streams, versions
 
-__all__ = ["Sampler", "Sweep", "require_complete"]
+__all__ = ["Sampler", "Sweep", "fixed_batches", "require_complete"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +52,8 @@ class Sampler(ABC):
     """Where the rule comes from."""
     bound: ClassVar[str] = "none"
     """What is proved about its output, given an exact oracle."""
+    probes: ClassVar[bool] = False
+    """Whether the rule may read rows of other states than the current one."""
     knows: ClassVar[str] = ""
     """What the rule is told about the hidden law, if anything; see :meth:`informed_by`."""
     sweep: ClassVar[Sweep | None] = None
@@ -90,34 +96,25 @@ class Sampler(ABC):
         """
         return self
 
-    def schedule(self, residual: IntArray, decisions: Decisions) -> Iterable[IntArray] | None:
-        """Return the batches, when they do not depend on any reply; otherwise None."""
-        return None
+    @abstractmethod
+    def unmask(self, view: View, rng: Decisions) -> Requests[object]:
+        """Yield requests until every position is committed; return diagnostics.
 
-    def rounds(self, run: Unmasking, decisions: Decisions) -> Iterator[None]:
-        """Commit round by round, one submission each, and stop after every one.
+        Parameters
+        ----------
+        view : View
+            What the rule may know of its run.
+        rng : Decisions
+            Decision randomness by purpose: ``rng("order")``, ``rng("coloring", k)``.
 
-        For rules that need the rows of the history and nothing else: whoever makes the forwards
-        may then stand outside (``integrations/stepping.py``).
+        Raises
+        ------
+        Infeasible
+            Where the rule cannot go on with these settings and this oracle.
         """
-        batches = self.schedule(run.residual, decisions)
-        if batches is None:
-            raise TypeError(f"{type(self).__name__} must override schedule or rounds")
-        for batch in batches:
-            run.commit(batch)
-            yield
-
-    def unmask(self, run: Unmasking, decisions: Decisions) -> object:
-        """Commit every position of a run; return diagnostics, or raise ``Infeasible``."""
-        batches = self.schedule(run.residual, decisions)
-        if batches is None:
-            raise TypeError(f"{type(self).__name__} must override schedule or unmask")
-        for batch in batches:
-            run.commit(batch)
-        return None
 
     def __call__(self, run: Unmasking, streams: Streams) -> SampleResult:
-        """Run to completion.
+        """Run to completion, alone.
 
         Parameters
         ----------
@@ -126,6 +123,10 @@ class Sampler(ABC):
         streams : Streams
             Decision and commit seeds.
         """
+        return run.alone(self.running(run, streams))
+
+    def running(self, run: Unmasking, streams: Streams) -> Asking[SampleResult]:
+        """Run to completion, as a generator of what the run asks."""
         require_streams(streams)
         # Selecting after the reply can be paid for with a probe; the other rights cannot.
         missing = self.rights & ~run.rights & ~Right.SELECT_AFTER_REPLY
@@ -136,14 +137,14 @@ class Sampler(ABC):
             )
         started = time.perf_counter()
         given = run.state
-        run.begin(streams)
+        run.begin(streams, self.rights)
         listener = run.transcript.listener
         if listener is not None:
             listener.opened(Opening.of(run, streams, self.name, self.settings))
         stop, reason, diagnostics = StopReason.COMPLETED, StopReason.COMPLETED.value, None
         try:
             if not run.is_complete:  # given context alone costs nothing
-                diagnostics = self.unmask(run, streams.decisions)
+                diagnostics = yield from run.follow(self.unmask(run.view, streams.decisions))
         except Infeasible as outcome:
             stop, reason = StopReason.INFEASIBLE, str(outcome)
             if run.ledger.total:  # nobody expects None for what was paid
@@ -209,3 +210,27 @@ def require_complete(name: str, num_left: int, length: int) -> None:
             f"sampler {name!r} stopped with {num_left} of {length} positions uncommitted; every "
             "rule must run to completion"
         )
+
+
+def fixed_batches(rule: Sampler, view: View, rng: Decisions) -> FixedBatches | None:
+    """Return the batches of a rule that fixes all of them at once; None if it does not.
+
+    Raises
+    ------
+    Infeasible
+        As ``unmask`` does.
+    """
+    if rule.rights or rule.probes:
+        return None
+    requests = rule.unmask(view, rng)
+    if not isinstance(requests, Generator):
+        return None  # an error, which a run explains
+    request = next(requests, None)
+    if isinstance(request, CommitAll):
+        batches = tuple(request.batches)  # all of them are fixed now
+        try:
+            requests.send(None)
+        except StopIteration as end:
+            return FixedBatches(batches, end.value)
+    requests.close()
+    return None

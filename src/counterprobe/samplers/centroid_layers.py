@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from counterprobe.arrays import IntArray
 from counterprobe.planning.layers import commit_order
+from counterprobe.run.requests import CommitAll, Requests
+from counterprobe.run.view import View
 from counterprobe.samplers.base import Sampler
 from counterprobe.streams import Decisions
 
@@ -62,14 +62,14 @@ class CentroidLayers(Sampler):
             )
         return replace(self, edges=tuple((int(i), int(j)) for i, j in edges))
 
-    def schedule(self, residual: IntArray, decisions: Decisions) -> Iterable[IntArray]:
-        """Layers of the forest on the residual positions."""
+    def unmask(self, view: View, rng: Decisions) -> Requests[None]:
+        """Commit the layers of the forest on the residual positions."""
         if self.edges is None:
             raise ValueError(
                 f"sampler {self.name!r} needs edges, the law's forest: pass edges=law.edges, or "
                 "let informed_by(law) set it"
             )
         joined = np.asarray(self.edges, dtype=np.int64).reshape(-1, 2)
-        length = int(max(residual.max(initial=-1), joined.max(initial=-1))) + 1
-        everywhere = np.ones(length, dtype=np.bool_)
-        return commit_order(joined, everywhere, residual, repair=False).layers
+        everywhere = np.ones(max(view.length, joined.max(initial=-1) + 1), dtype=np.bool_)
+        order = commit_order(joined, everywhere, view.residual, repair=False)
+        yield CommitAll(order.layers)

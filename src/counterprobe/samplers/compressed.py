@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import partial
 from typing import ClassVar
 
 from counterprobe.discovery.compressed import CompressedSettings, Findings, compressed_screen
@@ -12,9 +11,10 @@ from counterprobe.discovery.compressed.findings import refuse_empty
 from counterprobe.discovery.compressed.peeling.design import first_batch
 from counterprobe.discovery.compressed.peeling.screen import half_states
 from counterprobe.discovery.compressed.screen import LEAST_BLOCKS
-from counterprobe.discovery.structure.watch import CommitWatch, commit_in_order, left_singly
+from counterprobe.discovery.structure.watch import commit_in_order, left_singly, watching
 from counterprobe.planning.layers import commit_order
-from counterprobe.run.unmasking import Unmasking
+from counterprobe.run.requests import Once, Requests
+from counterprobe.run.view import View
 from counterprobe.samplers.base import Sampler
 from counterprobe.streams import Decisions
 
@@ -87,6 +87,7 @@ class Compressed(CompressedSettings, Sampler):
     name: ClassVar[str] = "compressed"
     summary: ClassVar[str] = "the whole graph from O(log N) probes, then centroid layers"
     source: ClassVar[str] = "this library, docs/compressed.md"
+    probes: ClassVar[bool] = True
     bound: ClassVar[str] = "exact whenever the recovered graph contains the residual forest"
 
     fallback: bool = False
@@ -102,20 +103,20 @@ class Compressed(CompressedSettings, Sampler):
                 least += half_states(self.failure_budget) + rehearsals
         return 1 + (least if self.max_probes is None else min(least, self.max_probes))
 
-    def unmask(self, run: Unmasking, decisions: Decisions) -> object:
+    def unmask(self, view: View, rng: Decisions) -> Requests[CompressedReport]:
         """Discover, then commit what is unresolved singly and the rest in layers."""
-        findings = run.once("structure", partial(compressed_screen, run, decisions, self))
+        findings: Findings = yield Once("structure", compressed_screen(view, rng, self))
         if not self.fallback:
-            refuse_empty(findings, run.residual)
-        order = commit_order(findings.edges, findings.is_resolved, run.residual)
-        run.transcript.note(
+            refuse_empty(findings, view.residual)
+        order = commit_order(findings.edges, findings.is_resolved, view.residual)
+        view.note(
             "terminal",
-            positions=run.residual,
+            positions=view.residual,
             edges=findings.edges,
             is_resolved=findings.is_resolved,
         )
-        watch = run.once("watch", lambda: CommitWatch(findings.terms, order.alone))
-        num_left = commit_in_order(run, order, watch, decisions.generator("rehearsal"))
+        watch = yield Once("watch", watching(findings.terms, order.alone))
+        num_left = yield from commit_in_order(view, order, watch, rng("rehearsal"))
         return CompressedReport(
             findings, len(order.singles), len(order.repaired), len(order.layers), num_left
         )

@@ -8,7 +8,6 @@ rest from N and the oracle alone; both run the same box.
 
 from __future__ import annotations
 
-import functools
 import warnings
 from dataclasses import dataclass
 from typing import Annotated, ClassVar
@@ -37,7 +36,8 @@ from counterprobe.discovery.packed.selectors import (
 from counterprobe.errors import CostWarning, CounterprobeError
 from counterprobe.oracles import NUMERICAL_FLOOR
 from counterprobe.planning.layers import commit_order
-from counterprobe.run.unmasking import Unmasking
+from counterprobe.run.requests import Commit, CommitAll, Once, Requests
+from counterprobe.run.view import View
 from counterprobe.samplers.base import Sampler
 from counterprobe.samplers.packed_records import (
     Guard,
@@ -70,81 +70,81 @@ DEFAULT_CUTOFF = 8
 class _Rounds:
     """Commits under the round cap: the last permitted round takes everything that is left."""
 
-    def __init__(self, run: Unmasking, cap: int) -> None:
-        self.run = run
+    def __init__(self, view: View, cap: int) -> None:
+        self.view = view
         self.cap = cap
+        self.num_commits = 0
         self.guard: Guard = "none"
         self.num_forced = 0
 
-    def commit(self, batch: IntArray, place: Guard) -> bool:
+    def commit(self, batch: IntArray, place: Guard) -> Requests[bool]:
         """Commit a batch, or everything when only one round is left; say whether to go on."""
-        if self.run.ledger.commits == self.cap - 1:
-            self.guard = place
-            self.num_forced = len(self.run.residual)
-            self.run.transcript.note("guard", place=place)
-            self.run.commit(self.run.residual)
+        self.num_commits += 1
+        if self.num_commits == self.cap:
+            residual = self.view.residual
+            self.guard, self.num_forced = place, len(residual)
+            self.view.note("guard", place=place)
+            yield Commit(residual)
             return False
-        self.run.transcript.announce("layer" if place == "centroid" else place)
-        self.run.commit(batch)
+        yield Commit(batch, purpose="layer" if place == "centroid" else place)
         return True
 
 
 def run_packed(
-    run: Unmasking,
-    decisions: Decisions,
+    view: View,
+    rng: Decisions,
     setup: PackedSetup,
     *,
     filler: Filler = most_likely_filler,
     selector: RowSelector | SeesTranscript = top_votes,
-) -> PackedReport:
+) -> Requests[PackedReport]:
     """Run the paper's box to completion.
 
     Parameters
     ----------
-    run : Unmasking
-        A fresh run.
-    decisions : Decisions
+    view : View
+        Of a fresh run.
+    rng : Decisions
         Colorings and filler choices have separate keys.
     setup : PackedSetup
     filler : Filler
     selector : RowSelector or SeesTranscript
     """
-    foreseen = setup.too_costly(len(run.residual), TYPICAL_COLUMNS)
+    foreseen = setup.too_costly(len(view.residual), TYPICAL_COLUMNS)
     if foreseen is not None:
-        return _one_by_one(run, setup, foreseen, 0)
+        return (yield from _one_by_one(view, setup, foreseen, 0))
     # 1. Preprocess: one all-mask readout.
-    banks = run.once(
-        "banks", functools.partial(read_banks, run, setup.bank_threshold, setup.row_error)
-    )
-    foreseen = setup.too_costly(len(run.residual), banks.num_columns)
+    banks: Banks = yield Once("banks", read_banks(view, setup.bank_threshold, setup.row_error))
+    foreseen = setup.too_costly(len(view.residual), banks.num_columns)
     if foreseen is not None:
-        return _one_by_one(run, setup, foreseen, banks.num_columns)
-    rounds = _Rounds(run, setup.round_cap)
+        return (yield from _one_by_one(view, setup, foreseen, banks.num_columns))
+    rounds = _Rounds(view, setup.round_cap)
     log = _Log(setup, banks)
-    while not run.is_complete:
+    while not view.is_complete:
         # 2 and 3. Filler, then fresh colors, then the screen.
-        probes_before = run.ledger.probes
-        screening = functools.partial(_screen, run, decisions, log, filler, selector)
-        rows, colors = run.once(f"screen {len(log.screens)}", screening)
+        probes_before = view.num_probes
+        screening = _screen(view, rng, log, filler, selector)
+        rows, colors = yield Once(f"screen {len(log.screens)}", screening)
         # 4. Peel what many rows claim, one by one, in index order.
-        peel = np.flatnonzero(2 * rows.claims(run.length) > setup.screen.degree_cutoff)
+        peel = np.flatnonzero(2 * rows.claims(view.length) > setup.screen.degree_cutoff)
         is_last = len(peel) == 0 or log.peel_phases == setup.phase_cap
-        probes = run.ledger.probes - probes_before
-        log.screened(run, rows, colors, probes, peel[:0] if is_last else peel)
+        log.screened(
+            view, rows, colors, view.num_probes - probes_before, peel[:0] if is_last else peel
+        )
         if is_last:
-            return _finish(run, rows, rounds, log)
+            return (yield from _finish(view, rows, rounds, log))
         for v in peel:
-            if not rounds.commit(np.array([v]), "peel"):
+            if not (yield from rounds.commit(np.array([v]), "peel")):
                 return log.report(rounds)
         log.peel_phases += 1
     return log.report(rounds)
 
 
 def _one_by_one(
-    run: Unmasking, setup: PackedSetup, foreseen: int, num_columns: int
-) -> PackedReport:
+    view: View, setup: PackedSetup, foreseen: int, num_columns: int
+) -> Requests[PackedReport]:
     """Say that a screen costs too much, and commit one position at a time in index order."""
-    residual = run.residual
+    residual = view.residual
     warnings.warn(
         f"packed would take about {foreseen:,} evaluations or more for {len(residual):,} "
         "positions, more than one at a time, and so decodes one position at a time; where "
@@ -153,9 +153,8 @@ def _one_by_one(
         CostWarning,
         stacklevel=2,
     )
-    run.transcript.note("sequential", foreseen=foreseen)
-    for v in residual:
-        run.commit(np.array([v]))
+    view.note("sequential", foreseen=foreseen)
+    yield CommitAll([np.array([v]) for v in residual])
     nothing = np.empty(0, dtype=np.int64)
     return PackedReport(
         setup=setup,
@@ -173,44 +172,41 @@ def _one_by_one(
 
 
 def _screen(
-    run: Unmasking,
-    decisions: Decisions,
+    view: View,
+    rng: Decisions,
     log: _Log,
     filler: Filler,
     selector: RowSelector | SeesTranscript,
-) -> tuple[ScreenRows, NDArray[np.int32]]:
+) -> Requests[tuple[ScreenRows, NDArray[np.int32]]]:
     """Fix a filler, then draw fresh colors for all positions, then run the screen."""
     setup, banks, earlier = log.setup, log.banks, tuple(log.rows)
-    index, context = len(earlier), FillerContext(run.state, banks, earlier)
+    index, context = len(earlier), FillerContext(view.state, banks, earlier)
     # The key keeps the paper's word, and with it the tokens of every seed.
-    rng = decisions.generator("draft", index)
-    tokens = make_filler(filler, context, rng, run.vocab_size)
+    tokens = make_filler(filler, context, rng("draft", index), view.vocab_size)
+    screen = setup.screen
     colors = draw_colorings(
-        setup.screen.num_colorings,
-        setup.screen.num_colors,
-        run.length,
-        decisions.generator("coloring", index),
+        screen.num_colorings, screen.num_colors, view.length, rng("coloring", index)
     )
-    columns = banks.columns(tokens, filler_first=setup.screen.share_filler)
-    rows = packed_screen(run, setup.screen, columns, tokens, colors, selector, earlier)
+    columns = banks.columns(tokens, filler_first=screen.share_filler)
+    rows = yield from packed_screen(view, screen, columns, tokens, colors, selector, earlier)
     return rows, colors
 
 
-def _finish(run: Unmasking, rows: ScreenRows, rounds: _Rounds, log: _Log) -> PackedReport:
+def _finish(view: View, rows: ScreenRows, rounds: _Rounds, log: _Log) -> Requests[PackedReport]:
     """Certify the terminal graph, repair its cycles, and commit its centroid layers."""
     # 5. Terminal graph: either end names the other. Nothing is screened again, so the order of
     # repairs and the layers are functions of this graph alone.
     edges = rows.edges()
-    order = commit_order(edges, np.ones(run.length, dtype=np.bool_), rows.residual)
+    order = commit_order(edges, np.ones(view.length, dtype=np.bool_), rows.residual)
     log.terminal_positions, log.terminal_edges = rows.residual, edges
-    run.transcript.note("terminal", positions=rows.residual, edges=edges)
+    view.note("terminal", positions=rows.residual, edges=edges)
     for v in order.repaired:
-        if not rounds.commit(np.array([v]), "repair"):
+        if not (yield from rounds.commit(np.array([v]), "repair")):
             return log.report(rounds)
         log.num_repaired += 1
     # 6. Centroid layers: one vertex per component, one batch per layer.
     for layer in order.layers:
-        if not rounds.commit(layer, "centroid"):
+        if not (yield from rounds.commit(layer, "centroid")):
             return log.report(rounds)
         log.num_layers += 1
     return log.report(rounds)
@@ -232,7 +228,7 @@ class _Log:
 
     def screened(
         self,
-        run: Unmasking,
+        view: View,
         rows: ScreenRows,
         colors: NDArray[np.int32],
         probes: int,
@@ -249,7 +245,7 @@ class _Log:
                 num_peeled=len(peel),
             )
         )
-        run.transcript.note("screen", rows=rows, colors=colors, setup=self.setup, peel=peel)
+        view.note("screen", rows=rows, colors=colors, setup=self.setup, peel=peel)
 
     def report(self, rounds: _Rounds) -> PackedReport:
         """Freeze."""
@@ -311,6 +307,7 @@ class Packed(Sampler):
 
     name: ClassVar[str] = "packed"
     summary: ClassVar[str] = "the paper's sampler with tuned settings"
+    probes: ClassVar[bool] = True
     source: ClassVar[str] = "the paper, section 'Finite-size experiments'"
     bound: ClassVar[str] = (
         "exact on runs whose terminal graph contains the residual forest and whose guard did not "
@@ -410,11 +407,11 @@ class Packed(Sampler):
             shared_by=self.shared_by if is_open else None,
         )
 
-    def unmask(self, run: Unmasking, decisions: Decisions) -> object:
+    def unmask(self, view: View, rng: Decisions) -> Requests[PackedReport]:
         """Run the box with tuned settings."""
-        setup = self.setup(run.length, run.vocab_size, run.row_error)
+        setup = self.setup(view.length, view.vocab_size, view.row_error)
         filler, selector = filler_named(self.filler), row_selector(self.selector)
-        return run_packed(run, decisions, setup, filler=filler, selector=selector)
+        return (yield from run_packed(view, rng, setup, filler=filler, selector=selector))
 
 
 def screen_cost(screen: ScreenSettings) -> int:

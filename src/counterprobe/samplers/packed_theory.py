@@ -10,10 +10,11 @@ from counterprobe.discovery.packed.fillers import filler_named
 from counterprobe.discovery.packed.screen import ScreenSettings
 from counterprobe.errors import CounterprobeError
 from counterprobe.radii import RowRadii
-from counterprobe.run.unmasking import Unmasking
+from counterprobe.run.requests import Requests
+from counterprobe.run.view import View
 from counterprobe.samplers.base import Sampler
 from counterprobe.samplers.packed import row_selector, run_packed, screen_cost
-from counterprobe.samplers.packed_records import PackedSetup
+from counterprobe.samplers.packed_records import PackedReport, PackedSetup
 from counterprobe.streams import Decisions
 from counterprobe.theory.hypotheses import check_hypotheses
 from counterprobe.theory.parameters import Calibration, Case, calibrate, tail_threshold
@@ -145,8 +146,8 @@ class PackedTheory(Sampler):
             return None
         return screen_cost(setup.screen)
 
-    def unmask(self, run: Unmasking, decisions: Decisions) -> object:
+    def unmask(self, view: View, rng: Decisions) -> Requests[PackedReport]:
         """Run the packed sampler with the paper's formulas."""
-        setup = self.setup(run.length, run.vocab_size, run.row_radii)
+        setup = self.setup(view.length, view.vocab_size, view.row_radii)
         filler, selector = filler_named(self.filler), row_selector(self.selector)
-        return run_packed(run, decisions, setup, filler=filler, selector=selector)
+        return (yield from run_packed(view, rng, setup, filler=filler, selector=selector))

@@ -8,7 +8,6 @@ in. In any other one its plans have none: they draw only after one was measured 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, ClassVar, Self
 
@@ -28,7 +27,8 @@ from counterprobe.planning.strengths import (
     require_known,
 )
 from counterprobe.run.drawing import as_temperature
-from counterprobe.run.unmasking import Unmasking
+from counterprobe.run.requests import Commit, CommitAll, Requests
+from counterprobe.run.view import View
 from counterprobe.samplers.base import Sampler, Sweep
 from counterprobe.samplers.rules.quotas import POWERS
 from counterprobe.states import MASK
@@ -104,17 +104,6 @@ class PlannedReport:
             price = f"no price: {self.by}"
         alone = f"; committed alone for that: {self.num_alone}" if self.num_alone else ""
         return [f"{price}{left}{alone}"]
-
-
-@dataclass(frozen=True, slots=True)
-class _Scheduled:
-    """Batches, with the diagnostics of every sequence that follows them."""
-
-    batches: tuple[IntArray, ...]
-    diagnostics: PlannedReport | None
-
-    def __iter__(self) -> Iterator[IntArray]:
-        return iter(self.batches)
 
 
 @dataclass(frozen=True)
@@ -296,14 +285,14 @@ class Planned(Sampler):
         said = f"drawn at temperature {temperature:g}, prices are of temperature 1"
         return replace(self, price=MeasuredPrice(math.nan, math.nan, said))
 
-    def plan(self, residual: IntArray, decisions: Decisions) -> Plan:
+    def plan(self, residual: IntArray, rng: Decisions) -> Plan:
         """Return the plan of one decision seed.
 
         Parameters
         ----------
         residual : ndarray of int
             Positions to commit, at least one.
-        decisions : Decisions
+        rng : Decisions
         """
         if self.strength is None:
             raise ValueError(
@@ -320,32 +309,28 @@ class Planned(Sampler):
             **self._request,
             method=self.method,
             coverage=None if found is None else found.coverage,
-            rng=decisions.generator("plan"),
+            rng=rng("plan"),
         )
         has_price = found is None or (found.origin is None and self.price is None)
         return plan if has_price else plan.unpriced()
 
-    def unmask(self, run: Unmasking, decisions: Decisions) -> object:
+    def unmask(self, view: View, rng: Decisions) -> Requests[PlannedReport | None]:
         """Commit the batches of a fresh plan."""
-        rule = self.drawing(run.state[None, :], run.temperature)
-        plan = rule.plan(run.residual, decisions)
-        prices: list[float | None] = [None] * len(plan)
-        if run.transcript.level:
+        rule = self.drawing(view.state[None, :], view.temperature)
+        plan = rule.plan(view.residual, rng)
+        if view.keeps_notes:
             assert self.strength is not None
+            prices: list[float | None] = [None] * len(plan)
             if not math.isnan(plan.dropped):  # else strengths are no prices here
                 strengths = check_strength(self.strength, plan.positions)
                 rows = [np.searchsorted(strengths.positions, batch) for batch in plan.batches]
                 prices = batch_prices(strengths, rows).tolist()
-            run.transcript.note("plan", plan=plan, strength=self.strength)
-        for batch, price in zip(plan.batches, prices, strict=True):
-            run.transcript.announce("batch", price=price)
-            run.commit(batch)
+            view.note("plan", plan=plan, strength=self.strength)
+            for batch, price in zip(plan.batches, prices, strict=True):
+                yield Commit(batch, purpose="batch", facts={"price": price})
+        else:
+            yield CommitAll(plan.batches)
         return rule._report(plan)
-
-    def rounds(self, run: Unmasking, decisions: Decisions) -> Iterator[None]:
-        """Commit batch by batch, in the context that the structure has a price in."""
-        self.drawing(run.state[None, :], run.temperature)
-        return super().rounds(run, decisions)
 
     def _report(self, plan: Plan) -> PlannedReport | None:
         """Say what a plan costs, where it is known what that leaves out."""
@@ -368,13 +353,6 @@ class Planned(Sampler):
             price = MeasuredPrice(plan.estimated_kl, plan.estimated_kl_se, by)
             uncovered = plan.uncovered
         return PlannedReport(len(plan), price.nats, price.error, uncovered, len(alone), price.by)
-
-    def schedule(self, residual: IntArray, decisions: Decisions) -> Iterable[IntArray]:
-        """Batches of a fresh plan, and what there is to say of it."""
-        if not len(residual):
-            return []
-        plan = self.plan(residual, decisions)
-        return _Scheduled(plan.batches, self._report(plan))
 
 
 def _shown(token: int) -> str:

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 import numpy as np
 
-from counterprobe.arrays import IntArray
+from counterprobe.arrays import FloatArray
 from counterprobe.rows import Rows, to_numpy
 from counterprobe.run.ledger import Right
-from counterprobe.run.unmasking import Unmasking
+from counterprobe.run.requests import Commit, CommitAll, Read, Reading, Requests
+from counterprobe.run.view import View
 from counterprobe.samplers.base import Sampler
 from counterprobe.streams import Decisions
 
@@ -50,31 +50,19 @@ class Sequential(Sampler):
         by_rows = self.order in ("confidence", "entropy")
         return Right.SELECT_AFTER_REPLY if by_rows else Right.NONE
 
-    def schedule(self, residual: IntArray, decisions: Decisions) -> Iterable[IntArray] | None:
-        """One position per batch, for the orders that need no reply."""
-        if self.rights:
-            return None
-        order = residual
-        if self.order == "random":
-            order = decisions.generator("order").permutation(residual)
-        return (order[k : k + 1] for k in range(len(order)))
-
-    def unmask(self, run: Unmasking, decisions: Decisions) -> object:
+    def unmask(self, view: View, rng: Decisions) -> Requests[None]:
         """Commit one position per round."""
-        for batch in self.schedule(run.residual, decisions) or ():
-            run.commit(batch)
-        while not run.is_complete:
-            run.commit_selected(self._best)
-        return None
-
-    def rounds(self, run: Unmasking, decisions: Decisions) -> Iterator[None]:
-        """Commit one position, and stop after it."""
         if not self.rights:
-            yield from super().rounds(run, decisions)
-        while not run.is_complete:
-            run.commit_selected(self._best)
-            yield
+            order = view.residual
+            if self.order == "random":
+                order = rng("order").permutation(order)
+            yield CommitAll(order[k : k + 1] for k in range(len(order)))
+            return
+        while not view.is_complete:
+            reading: Reading = yield Read()
+            best = int(np.argmax(self._score(reading.rows)))
+            yield Commit(reading.positions[[best]], reading)
 
-    def _best(self, residual: IntArray, rows: Rows) -> IntArray:
+    def _score(self, rows: Rows) -> FloatArray:
         score = rows.top()[1] if self.order == "confidence" else -rows.entropy()
-        return residual[[int(np.argmax(to_numpy(score)))]]
+        return np.asarray(to_numpy(score))

@@ -11,11 +11,12 @@ from counterprobe.arguments import Count
 from counterprobe.arrays import BoolArray, IntArray
 from counterprobe.discovery.compressed.findings import ASSUMPTION, Terms
 from counterprobe.discovery.structure.structure import Structure
-from counterprobe.discovery.structure.watch import CommitWatch, commit_in_order, left_singly
+from counterprobe.discovery.structure.watch import commit_in_order, left_singly, watching
 from counterprobe.errors import Infeasible
 from counterprobe.graph import check_edges
 from counterprobe.planning.layers import CommitOrder, commit_order
-from counterprobe.run.unmasking import Unmasking
+from counterprobe.run.requests import Once, Requests
+from counterprobe.run.view import View
 from counterprobe.samplers.base import Sampler
 from counterprobe.states import MASK
 from counterprobe.streams import Decisions
@@ -75,6 +76,7 @@ class Structured(Sampler):
     name: ClassVar[str] = "structured"
     summary: ClassVar[str] = "the commit rounds of a structure that was found before"
     source: ClassVar[str] = "this library, docs/compressed.md"
+    probes: ClassVar[bool] = True
     bound: ClassVar[str] = "exact whenever the structure contains the residual forest"
     knows: ClassVar[str] = "a structure found before"
 
@@ -135,26 +137,24 @@ class Structured(Sampler):
         is_resolved[list(self.unresolved)] = False
         return np.array(self.edges, dtype=np.int64).reshape(-1, 2), is_resolved
 
-    def unmask(self, run: Unmasking, decisions: Decisions) -> object:
+    def unmask(self, view: View, rng: Decisions) -> Requests[StructuredReport]:
         """Commit by the order while rows are what the terms imply."""
-        if run.length < self.length:
+        if view.length < self.length:
             raise Infeasible(
-                f"the structure has {self.length} positions, the run {run.length}; discover the "
+                f"the structure has {self.length} positions, the run {view.length}; discover the "
                 "structure of this oracle"
             )
-        order = self.order(run.residual)
+        order, state = self.order(view.residual), view.state
         for position, token in self.given:
-            if run.state[position] != token:
+            if state[position] != token:
                 raise ValueError(
                     f"this structure was found with token {token} given at position {position}, "
-                    f"here it is {int(run.state[position])}: what depends on what may differ; "
+                    f"here it is {int(state[position])}: what depends on what may differ; "
                     "give the same context, or discover the structure of this one"
                 )
-        if run.transcript.level:
-            edges, is_resolved = self._graph(run.length)
-            run.transcript.note("terminal", edges=edges, is_resolved=is_resolved)
-        watch = run.once("watch", lambda: CommitWatch(self.terms, order.alone))
-        return StructuredReport(
-            commit_in_order(run, order, watch, decisions.generator("rehearsal")),
-            self.terms is not None,
-        )
+        if view.keeps_notes:
+            edges, is_resolved = self._graph(view.length)
+            view.note("terminal", edges=edges, is_resolved=is_resolved)
+        watch = yield Once("watch", watching(self.terms, order.alone))
+        num_left = yield from commit_in_order(view, order, watch, rng("rehearsal"))
+        return StructuredReport(num_left, self.terms is not None)

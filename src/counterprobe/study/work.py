@@ -22,6 +22,7 @@ from counterprobe.oracles import Query, Reply, Wrapper
 from counterprobe.run.ledger import Ledger
 from counterprobe.run.unmasking import Unmasking
 from counterprobe.samplers import Sampler, build_sampler
+from counterprobe.samplers.base import fixed_batches
 from counterprobe.streams import STREAMS_VERSION, Streams
 from counterprobe.targets import families
 from counterprobe.targets.law import ForestLaw
@@ -188,12 +189,12 @@ def try_budget(
     """
     run = Unmasking(law.oracle())
     told = sampler.informed_by(law)
-    batches = told.schedule(run.residual, streams.decisions)
-    if batches is None:
+    fixed = fixed_batches(told, run.view, streams.decisions)
+    if fixed is None:
         whole = run_trial(law, told, streams, draws=kl_draws, seed=kl_seed).kl
         assert whole is not None
         return BudgetTrial(whole, whole.passes(threshold), False)
-    parts = [np.sort(batch) for batch in batches]
+    parts = [np.sort(batch) for batch in fixed.batches]
     sizes = [len(part) for part in parts]
     needed = max((k + 1 for k, size in enumerate(sizes) if size > 1), default=0)
     can_stop = max(sizes, default=0) <= ENUMERATED_ARITY

@@ -19,7 +19,7 @@ from counterprobe.run.ledger import Ledger, Right
 from counterprobe.run.results import SampleResult
 from counterprobe.run.transcript import Level
 from counterprobe.run.unmasking import Unmasking
-from counterprobe.samplers.base import Sampler
+from counterprobe.samplers.base import Sampler, fixed_batches
 from counterprobe.sampling import sample
 from counterprobe.states import MASK, fingerprint
 from counterprobe.streams import Streams
@@ -273,7 +273,7 @@ def check_decisions(sampler: Sampler, laws: Laws = None) -> None:
             for seed in range(6)
         }
         require(len(first) == 1, sampler.name, "its first batch depends on the commit seed")
-        if told.schedule(np.arange(law.length), STREAMS.decisions) is None:
+        if fixed_batches(told, Unmasking(law.oracle()).view, STREAMS.decisions) is None:
             continue
         rounds = {
             tuple(_again(told, law.oracle(), Streams(21, seed)).round_of_position)

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
 from counterprobe.arrays import StateArray
 from counterprobe.oracles import Oracle, OracleInfo, Query, Readouts, Reply, Wrapper
 from counterprobe.rows import concatenate
+from counterprobe.run.driver import Asking
+from counterprobe.run.requests import Probe, Request, Stream
 from counterprobe.run.transcript import Transcript
-from counterprobe.run.unmasking import Consume, Request, Unmasking
+from counterprobe.run.unmasking import Unmasking
 
 __all__ = [
     "CountingOracle",
@@ -106,18 +109,25 @@ def copied(readouts: Readouts) -> Readouts:
 
 
 class ListingUnmasking(Unmasking):
-    """A run that lists each stage's requests completely before it asks the oracle anything.
+    """A run that lists the probes of each stage completely before it asks the oracle anything.
 
     Copies are submitted: an array that a reply changes later is not fixed before the stage either.
     """
 
-    def stage(self, requests: Iterable[Request], consume: Consume) -> None:
-        """List, then submit."""
-        listed = [
-            replace(request, states=np.array(request.states), readouts=copied(request.readouts))
-            for request in requests
-        ]
-        super().stage(listed, consume)
+    def perform(self, request: Request) -> Asking[Any]:
+        """List what a stage asks, then submit it."""
+        if isinstance(request, Stream):
+            request = replace(request, probes=[_copied(probe) for probe in request.probes])
+        return super().perform(request)
+
+
+def _copied(probe: Probe) -> Probe:
+    readouts = probe.readouts
+    return replace(
+        probe,
+        states=np.array(probe.states),
+        readouts=copied(readouts) if isinstance(readouts, Readouts) else np.array(readouts),
+    )
 
 
 @dataclass(frozen=True, slots=True)

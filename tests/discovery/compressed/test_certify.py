@@ -11,17 +11,17 @@ from counterprobe.discovery.compressed import CompressedSettings, compressed_scr
 from counterprobe.discovery.compressed.certify import Certificate, LayeredRehearsal, rehearsal_cost
 from counterprobe.discovery.compressed.neighbourhoods import Neighbourhoods
 from counterprobe.discovery.compressed.readings import EXACT
-from counterprobe.discovery.compressed.screen import _CompressedScreen
 from counterprobe.graph import centroid_layers
 from counterprobe.samplers import Compressed
 from hidden_topic import HiddenTopic
+from screens import Screen
 
 
 def findings_of(oracle: cp.Oracle, seed: int = 1, **settings: object):
     """Run a screen."""
     run = cp.Unmasking(oracle)
     decisions = cp.Streams.from_seed(seed).decisions
-    return compressed_screen(run, decisions, CompressedSettings(**settings))
+    return run.call(compressed_screen, decisions, CompressedSettings(**settings))
 
 
 def product_to_joint(topic: HiddenTopic, result: cp.SampleResult, draws: int = 8) -> float:
@@ -114,7 +114,7 @@ def test_context_is_part_of_the_comparison() -> None:
     given = np.full(120, cp.MASK)
     given[[3, 40, 41, 90]] = [0, 1, 5, 0]
     run = cp.Unmasking(law.oracle(), given=given)
-    found = compressed_screen(run, cp.Streams.from_seed(1).decisions, CompressedSettings())
+    found = run.call(compressed_screen, cp.Streams.from_seed(1).decisions, CompressedSettings())
     assert found.num_compared == 116
     assert found.num_refuted == 0
 
@@ -135,7 +135,7 @@ def test_the_rehearsals_have_a_reserve_in_a_tight_budget() -> None:
     for most in (90, 100, 110, 120):
         run = cp.Unmasking(law.oracle())
         settings = CompressedSettings(max_probes=most)
-        found = compressed_screen(run, cp.Streams.from_seed(1).decisions, settings)
+        found = run.call(compressed_screen, cp.Streams.from_seed(1).decisions, settings)
         assert run.ledger.probes <= most
         assert found.num_compared > 0 or not found.is_resolved.any()
 
@@ -151,8 +151,8 @@ LENGTH = 24
 def found(classed_law) -> Neighbourhoods:
     """Return what a screen found of a law with three kinds of components."""
     run = cp.Unmasking(classed_law(EDGES, LENGTH).oracle())
-    screen = _CompressedScreen(run, cp.Streams.from_seed(1).decisions, CompressedSettings())
-    screen.discover()
+    screen = Screen(run)
+    screen.now(screen.discover())
     assert screen.knowledge.is_resolved.all()
     return screen.found
 
@@ -246,8 +246,8 @@ def test_rehearsed_values_are_drawn_from_the_fitted_terms() -> None:
         np.ones((3, 3)), [[0, 1]], np.eye(3) + 1e-4, classes=cp.classes.TokenClasses.identity(3, 3)
     )
     run = cp.Unmasking(law.oracle())
-    screen = _CompressedScreen(run, cp.Streams.from_seed(1).decisions, CompressedSettings())
-    screen.discover()
+    screen = Screen(run)
+    screen.now(screen.discover())
     certificate = Certificate(screen.found)
     columns = screen.columns
     choices = certificate.draw_choices(60, np.random.default_rng(0))
@@ -267,7 +267,8 @@ def refuted(oracle: cp.Oracle, edges: np.ndarray, seed: int) -> np.ndarray:
     layers = list(centroid_layers(oracle.length, edges))
     rehearsal = LayeredRehearsal(edges, layers, 0.01, 1e-6)
     run = cp.Unmasking(oracle)
-    found = rehearsal(run, np.zeros(oracle.length, np.int32), np.random.default_rng(seed))
+    context, rng = np.zeros(oracle.length, np.int32), np.random.default_rng(seed)
+    found = run.alone(run.follow(rehearsal(context, rng)))
     assert run.ledger.probes == rehearsal.cost
     return np.flatnonzero(found)
 
@@ -321,5 +322,6 @@ def test_one_position_a_layer_costs_its_rows_alone() -> None:
     law = cp.families.path(7, target_seed=1)
     rehearsal = LayeredRehearsal(NONE, [np.array([k]) for k in range(7)], 0.01, 1e-6)
     run = cp.Unmasking(law.oracle())
-    assert not rehearsal(run, np.zeros(7, np.int32), np.random.default_rng(0)).any()
+    rehearsing = rehearsal(np.zeros(7, np.int32), np.random.default_rng(0))
+    assert not run.alone(run.follow(rehearsing)).any()
     assert run.ledger.probes == rehearsal.cost == 7

@@ -17,7 +17,7 @@ from counterprobe.targets import forests
 def screen(oracle: cp.Oracle, **settings: object) -> tuple[Findings, cp.Ledger]:
     run = cp.Unmasking(oracle)
     decisions = cp.Streams.from_seed(1).decisions
-    return compressed_screen(run, decisions, CompressedSettings(**settings)), run.ledger
+    return run.call(compressed_screen, decisions, CompressedSettings(**settings)), run.ledger
 
 
 class Redeclared:
@@ -158,11 +158,13 @@ def test_what_was_never_fitted_has_no_misfit():
     given = np.full(40, cp.MASK)
     given[:10] = 1
     run = cp.Unmasking(law.oracle(), given=given)
-    findings = compressed_screen(run, cp.Streams.from_seed(1).decisions, CompressedSettings())
+    findings = run.call(compressed_screen, cp.Streams.from_seed(1).decisions, CompressedSettings())
     assert np.isnan(findings.misfit[:10]).all()
     assert (findings.misfit[10:] < 1e-9).all()
     alone = cp.Unmasking(cp.families.path(2).oracle(), given=[cp.MASK, 1])
-    nothing = compressed_screen(alone, cp.Streams.from_seed(1).decisions, CompressedSettings())
+    nothing = alone.call(
+        compressed_screen, cp.Streams.from_seed(1).decisions, CompressedSettings()
+    )
     assert np.isnan(nothing.misfit).all()
 
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import counterprobe as cp
-from counterprobe.discovery.compressed.findings import CompressedSettings, Findings, Terms
+from counterprobe.discovery.compressed.findings import Findings, Terms
 from counterprobe.discovery.compressed.implied import (
     ImpliedLaw,
     coordinates_of,
@@ -16,17 +16,15 @@ from counterprobe.discovery.compressed.implied import (
 )
 from counterprobe.discovery.compressed.knowledge import Knowledge
 from counterprobe.discovery.compressed.neighbourhoods import Neighbourhoods
-from counterprobe.discovery.compressed.screen import _CompressedScreen
 from counterprobe.graph import repair_order
 from counterprobe.oracles import Readouts
+from screens import Screen
 
 
 def screened(oracle: cp.Oracle, method: str = "regression") -> tuple[Findings, Neighbourhoods]:
     """Run a screen; return what it found, and the neighbourhoods that regression fitted."""
-    decisions = cp.Streams.from_seed(1).decisions
-    settings = CompressedSettings(method=method)
-    screen = _CompressedScreen(cp.Unmasking(oracle), decisions, settings)
-    return screen.discover(), screen.found
+    screen = Screen(cp.Unmasking(oracle), method=method)
+    return screen.now(screen.discover()), screen.found
 
 
 def random_states(length: int, vocab_size: int, count: int, seed: int) -> np.ndarray:

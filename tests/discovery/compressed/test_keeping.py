@@ -173,7 +173,7 @@ def test_a_screen_that_stops_before_its_validation_still_keeps_every_position() 
     law = cp.families.build("path", 200, 196)
     run = cp.Unmasking(law.oracle())
     settings = CompressedSettings(max_probes=30, first_batch=16)
-    findings = compressed_screen(run, cp.Streams(1, 2).decisions, settings)
+    findings = run.call(compressed_screen, cp.Streams(1, 2).decisions, settings)
     assert all(report.purpose != "validate" for report in findings.batches)
     assert findings.sample is not None
     assert reads(findings.sample).min() >= 1

@@ -6,13 +6,12 @@ import numpy as np
 import pytest
 
 import counterprobe as cp
-from counterprobe.discovery.compressed import CompressedSettings
 from counterprobe.discovery.compressed.knowledge import Knowledge
 from counterprobe.discovery.compressed.neighbourhoods import (
     OWN_CLAIMS,
     Neighbourhoods,
 )
-from counterprobe.discovery.compressed.screen import _CompressedScreen
+from screens import Screen
 
 TOLERANCE = 1e-9
 # A path of four, a star with three leaves, a pair, and an isolated position.
@@ -530,9 +529,8 @@ def test_evidence_starts_again_when_a_hub_takes_over_more(classed_law, probing):
 def test_what_was_validated_is_not_pending_until_it_is_forgotten() -> None:
     law = cp.families.path(30, target_seed=1)
     run = cp.Unmasking(law.oracle())
-    settings = CompressedSettings(method="regression")
-    screen = _CompressedScreen(run, cp.Streams.from_seed(1).decisions, settings)
-    screen.discover()
+    screen = Screen(run, method="regression")
+    screen.now(screen.discover())
     validated = screen.validated
     assert len(validated.pending()) == 0
     assert validated.are_among(validated.keys()).all()

@@ -7,18 +7,16 @@ import counterprobe as cp
 from counterprobe.discovery.compressed import CompressedSettings, compressed_screen
 from counterprobe.discovery.compressed.design import sides
 from counterprobe.discovery.compressed.findings import Findings, needed_evidence
-from counterprobe.discovery.compressed.screen import (
-    _CompressedScreen,
-)
 from counterprobe.targets import forests
 from counterprobe.targets.hard_matching import HardMatchingOracle
+from screens import Screen
 
 
 def screen(oracle: cp.Oracle, seed: int = 1, **settings: object) -> tuple[Findings, cp.Ledger]:
     """Run a screen with settings of its own."""
     run = cp.Unmasking(oracle)
     decisions = cp.Streams.from_seed(seed).decisions
-    findings = compressed_screen(run, decisions, CompressedSettings(**settings))
+    findings = run.call(compressed_screen, decisions, CompressedSettings(**settings))
     return findings, run.ledger
 
 
@@ -322,7 +320,7 @@ def test_two_positions_that_are_left_are_enough_to_find_their_edge(given: list[i
     law = cp.ForestLaw(np.ones((length, 3)), [[0, 1]], 1 + 2 * np.eye(3))
     context = np.array([cp.MASK, cp.MASK, *given])
     run = cp.Unmasking(law.oracle(), given=context)
-    findings = compressed_screen(run, cp.Streams.from_seed(1).decisions, CompressedSettings())
+    findings = run.call(compressed_screen, cp.Streams.from_seed(1).decisions, CompressedSettings())
     assert pairs(findings.edges) == {(0, 1)}
     assert findings.is_resolved[:2].all()
 
@@ -471,19 +469,17 @@ def test_noise_above_the_mass_of_rare_tokens_misleads_nobody() -> None:
 # ----- Mistakes made on purpose ---------------------------------------------------------------
 
 
-def until_resolved(law: cp.ForestLaw) -> _CompressedScreen:
+def until_resolved(law: cp.ForestLaw) -> Screen:
     """Run a screen up to the point where everything is resolved and nothing is validated."""
-    running = _CompressedScreen(
-        cp.Unmasking(law.oracle()), cp.Streams.from_seed(1).decisions, CompressedSettings()
-    )
+    running = Screen(cp.Unmasking(law.oracle()))
     rng = running._generator()
-    running._submit("first", rng.random((64, law.length)) < 0.33, rng)
+    running.now(running._submit("first", rng.random((64, law.length)) < 0.33, rng))
     while not running.knowledge.is_resolved.all():
-        running._step()
+        running.now(running._step())
     return running
 
 
-def forget(running: _CompressedScreen, i: int, j: int) -> None:
+def forget(running: Screen, i: int, j: int) -> None:
     """Take an edge out of both neighbourhoods, as if it had never shown."""
     found = running.found
     for a, b in ((i, j), (j, i)):
@@ -515,7 +511,7 @@ def test_validation_finds_an_edge_deleted_before_it(monkeypatch) -> None:
         running.readings.num_probes = 0
         running.readings._weight[:] = 0.0
         monkeypatch.setattr(running, "_improve", lambda: None)
-        running._validate(running.validated.pending())
+        running.now(running._validate(running.validated.pending()))
         reopened = set(np.flatnonzero(~running.knowledge.is_resolved).tolist())
         assert reopened == ({i, j} if deleted else set())
 
@@ -525,7 +521,7 @@ def test_a_false_non_edge_on_a_path_is_reopened() -> None:
     running = until_resolved(law)
     i, j = law.edges[77]
     forget(running, i, j)
-    while running._step():
+    while running.now(running._step()):
         pass
     assert pairs(running.found.edges()) == pairs(law.edges)
 
@@ -596,7 +592,7 @@ def test_given_positions_are_neither_varied_nor_read() -> None:
     given = np.full(200, cp.MASK)
     given[law.edges[50]] = [0, 1]
     run = cp.Unmasking(law.oracle(), given=given)
-    findings = compressed_screen(run, cp.Streams.from_seed(1).decisions, CompressedSettings())
+    findings = run.call(compressed_screen, cp.Streams.from_seed(1).decisions, CompressedSettings())
     known = set(law.edges[50].tolist())
     assert pairs(findings.edges) == {e for e in pairs(law.edges) if not known & set(e)}
     assert findings.is_resolved.all()

@@ -5,17 +5,16 @@ import pytest
 
 import counterprobe as cp
 from counterprobe.discovery.compressed import CompressedSettings, compressed_screen
-from counterprobe.discovery.compressed.screen import _CompressedScreen
+from screens import Screen
 
 
 def fresh_screen(
     oracle: cp.Oracle | None = None, given: np.ndarray | None = None, **settings: object
-) -> _CompressedScreen:
+) -> Screen:
     """Return a screen that has read the all-mask rows and nothing else."""
     law = cp.families.build("path", 40, 196)
     run = cp.Unmasking(law.oracle() if oracle is None else oracle, given=given)
-    decisions = cp.Streams.from_seed(1).decisions
-    return _CompressedScreen(run, decisions, CompressedSettings(**settings))
+    return Screen(run, **settings)
 
 
 class Script:
@@ -35,8 +34,8 @@ def test_requests_are_small_and_everything_is_reported(counted) -> None:
     oracle = counted(cp.families.build("path", 40, 196).oracle())
     run = cp.Unmasking(oracle, record=cp.run.Level.STRUCTURE)
     decisions = cp.Streams.from_seed(1).decisions
-    findings = compressed_screen(
-        run, decisions, CompressedSettings(first_batch=35, method="regression")
+    findings = run.call(
+        compressed_screen, decisions, CompressedSettings(first_batch=35, method="regression")
     )
     sizes = [len(states) for states in oracle.seen[1:]]
     assert sizes[:3] == [16, 16, 3] and max(sizes) == 16
@@ -54,8 +53,8 @@ def test_requests_are_small_and_everything_is_reported(counted) -> None:
     assert min(findings.seconds.values()) > 0
     assert findings.num_choices == 3 and findings.num_compared == 40
     run = cp.Unmasking(cp.families.build("path", 40, 196).oracle())
-    quiet = compressed_screen(
-        run, decisions, CompressedSettings(first_batch=35, method="regression")
+    quiet = run.call(
+        compressed_screen, decisions, CompressedSettings(first_batch=35, method="regression")
     )
     np.testing.assert_array_equal(quiet.edges, findings.edges)
 
@@ -69,17 +68,22 @@ def test_the_first_batch_masks_at_its_rate_and_given_positions_never(counted) ->
         settings = CompressedSettings(
             first_batch=200, max_probes=200, mask_rate=rate, method="regression"
         )
-        compressed_screen(run, cp.Streams.from_seed(1).decisions, settings)
+        run.call(compressed_screen, cp.Streams.from_seed(1).decisions, settings)
         masked = np.concatenate(oracle.seen[1:]) == cp.MASK
         assert masked.shape == (200, 40) and not masked[:, [3, 4]].any()
         assert masked.sum() / (200 * 38) == pytest.approx(rate, abs=0.02)
 
 
-def masks_of_validation(running: _CompressedScreen, monkeypatch) -> np.ndarray:
+def masks_of_validation(running: Screen, monkeypatch) -> np.ndarray:
     """Return what a validation of everything pending would mask."""
     submitted = Script()
-    monkeypatch.setattr(running, "_submit", submitted)
-    assert running._validate(running.validated.pending())
+
+    def submit(*args, **options):
+        submitted(*args, **options)
+        yield from ()
+
+    monkeypatch.setattr(running, "_submit", submit)
+    assert running.now(running._validate(running.validated.pending()))
     (purpose, masked, _), options = submitted.calls[0]
     assert (purpose, options) == ("validate", {"steered": False})
     assert len(submitted.calls) == 1

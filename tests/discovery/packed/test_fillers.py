@@ -23,7 +23,7 @@ def context() -> FillerContext:
     marginals[3] = 0.7, 0.1, 0.1, 0.1
     oracle = cp.CallableOracle(lambda s: np.broadcast_to(marginals, (len(s), 5, 4)), 5, 4)
     state = np.array([cp.MASK, 3, cp.MASK, cp.MASK, 0], dtype=np.int32)
-    return FillerContext(state, read_banks(cp.Unmasking(oracle, given=state), 0.3, 0.0))
+    return FillerContext(state, cp.Unmasking(oracle, given=state).call(read_banks, 0.3, 0.0))
 
 
 @pytest.fixture
@@ -81,7 +81,7 @@ def run_with(filler, law, oracle=None, **settings):
     run = cp.Unmasking(law.oracle() if oracle is None else oracle)
     run.begin(STREAMS)
     plan = Packed(**settings, **SHARED).setup(run.length, run.vocab_size, run.row_error)
-    return run, run_packed(run, STREAMS.decisions, plan, filler=filler)
+    return run, run.call(run_packed, STREAMS.decisions, plan, filler=filler)
 
 
 @pytest.fixture
@@ -127,7 +127,7 @@ def test_filler_tokens_are_never_committed():
     run = cp.Unmasking(oracle)
     run.begin(STREAMS)
     plan = Packed(bank_threshold=0.2, **SHARED).setup(6, 4, oracle.row_error)
-    run_packed(run, STREAMS.decisions, plan, filler=lambda c, r: np.full(6, 3))
+    run.call(run_packed, STREAMS.decisions, plan, filler=lambda c, r: np.full(6, 3))
     assert run.is_complete
     assert (run.state < 3).all()
 
@@ -147,7 +147,7 @@ def test_filler_randomness_is_its_own(star, counted):
             run = cp.Unmasking(star.oracle(), record=cp.run.Level.STRUCTURE)
             run.begin(streams)
             plan = Packed(**SHARED).setup(run.length, run.vocab_size, run.row_error)
-            run_packed(run, streams.decisions, plan, filler=filler)
+            run.call(run_packed, streams.decisions, plan, filler=filler)
             notes = [note for note in run.transcript.notes if note.name == "screen"]
             colors.append(notes[0].content["colors"])
     np.testing.assert_array_equal(colors[0], colors[2])
@@ -161,7 +161,7 @@ def test_a_bad_filler_stops_a_run_before_its_first_probe(star):
     run.begin(STREAMS)
     plan = Packed(**SHARED).setup(run.length, run.vocab_size, run.row_error)
     with pytest.raises(ValueError, match="a filler must return 10 tokens"):
-        run_packed(run, STREAMS.decisions, plan, filler=lambda c, r: np.zeros(3, dtype=int))
+        run.call(run_packed, STREAMS.decisions, plan, filler=lambda c, r: np.zeros(3, dtype=int))
     assert run.ledger.probes == run.ledger.commits == 0
 
 
@@ -171,7 +171,7 @@ def rare_choices(threshold: float, marginals: list[float]) -> list[set[int]]:
     size = len(marginals)
     oracle = cp.CallableOracle(lambda s: np.broadcast_to(law, (len(s), 2, size)), 2, size)
     run = cp.Unmasking(oracle)
-    context = FillerContext(run.state, read_banks(run, threshold, 0.0))
+    context = FillerContext(run.state, run.call(read_banks, threshold, 0.0))
     draws = [rare_filler(context, np.random.default_rng(k)) for k in range(200)]
     return [set(column.tolist()) for column in np.array(draws).T]
 

@@ -164,7 +164,7 @@ def test_every_other_color_is_submitted_whether_occupied_or_not(example, counted
     oracle = counted(nonsense(15, 4, 1))
     run = cp.Unmasking(oracle)
     filler = banks.most_likely
-    packed_screen(run, screen, banks.columns(filler), filler, colors[None, :])
+    run.call(packed_screen, screen, banks.columns(filler), filler, colors[None, :])
     # Eight chunks, three columns, 79 source colors.
     assert oracle.states == run.ledger.probes == 8 * 3 * 79 == 1896
     assert run.ledger.depth == 1
@@ -181,10 +181,10 @@ def test_skipping_empty_colors_submits_the_occupied_ones_only(example, counted):
     run = cp.Unmasking(oracle)
     skipping = ScreenSettings(80, 1, 9, 2, 0.0, skip_empty_colors=True)
     filler = banks.most_likely
-    rows = packed_screen(run, skipping, banks.columns(filler), filler, colors[None, :])
+    rows = run.call(packed_screen, skipping, banks.columns(filler), filler, colors[None, :])
     assert oracle.states == run.ledger.probes == 8 * 3 * 2
-    whole = packed_screen(
-        cp.Unmasking(nonsense(15, 4, 1)), screen, banks.columns(filler), filler, colors[None, :]
+    whole = cp.Unmasking(nonsense(15, 4, 1)).call(
+        packed_screen, screen, banks.columns(filler), filler, colors[None, :]
     )
     assert rows_by_position(rows) == rows_by_position(whole)  # an empty color has no votes
 
@@ -295,13 +295,13 @@ def test_a_whole_screen_submits_exactly_the_states_of_the_definition(skip, count
     residual = np.flatnonzero(history == cp.MASK)
     oracle = counted(nonsense(8, 3, 2))
     run = cp.Unmasking(oracle, given=history)
-    banks = read_banks(run, 0.3, 0.0)
+    banks = run.call(read_banks, 0.3, 0.0)
     filler = np.where(history == cp.MASK, rng.integers(3, size=8), history)
     columns = banks.columns(filler)
     screen = screen_of(num_colors=5, num_colorings=4, skip_empty_colors=skip)
     colors = draw_colorings(4, 5, 8, rng)
     oracle.seen.clear()
-    packed_screen(run, screen, columns, filler, colors)
+    run.call(packed_screen, screen, columns, filler, colors)
     expected: Counter[bytes] = Counter()
     for hue in colors:
         sources = set(hue[residual].tolist()) if skip else set(range(5))
@@ -362,7 +362,7 @@ def check_against_plain(seed: int, **limits) -> int:
         skip_empty_colors=bool(rng.integers(2)),
     )
     colors = draw_colorings(screen.num_colorings, screen.num_colors, length, rng)
-    rows = packed_screen(run, screen, columns, filler, colors)
+    rows = run.call(packed_screen, screen, columns, filler, colors)
     votes = plain_votes(oracle, history, screen, columns, filler, colors)
     for k, j in enumerate(rows.residual):
         wins = votes[:, j] > screen.majority_fraction * screen.num_colorings
@@ -397,8 +397,8 @@ def test_positions_of_one_color_never_vote_for_each_other(counted):
         settings = screen_of(
             num_colors=2, num_colorings=len(colors), majority_fraction=fraction, tv_cut=1e-9
         )
-        rows = packed_screen(
-            cp.Unmasking(oracle), settings, columns, filler, np.array(colors, dtype=np.int32)
+        rows = cp.Unmasking(oracle).call(
+            packed_screen, settings, columns, filler, np.array(colors, dtype=np.int32)
         )
         return rows_by_position(rows), oracle.states
 
@@ -426,11 +426,11 @@ def test_an_edge_needs_one_pair_of_columns_and_not_the_tail():
     columns, filler = np.array([[0, 0], [1, 1], [2, 2]]), np.array([0, 0])
     screen = screen_of(num_colors=2, num_colorings=1, tv_cut=0.15)
     colors = np.array([[0, 1]], dtype=np.int32)
-    rows = packed_screen(cp.Unmasking(oracle), screen, columns, filler, colors)
+    rows = cp.Unmasking(oracle).call(packed_screen, screen, columns, filler, colors)
     assert rows_by_position(rows) == {0: [], 1: [0]}
     for missing in (0, 1):
-        rows = packed_screen(
-            cp.Unmasking(oracle), screen, np.delete(columns, missing, axis=0), filler, colors
+        rows = cp.Unmasking(oracle).call(
+            packed_screen, screen, np.delete(columns, missing, axis=0), filler, colors
         )
         assert rows_by_position(rows) == {0: [], 1: []}
 
@@ -450,7 +450,7 @@ def test_overflowed_rows_and_the_selectors():
 
     def row(selector, cutoff=3):
         screen = screen_of(num_colors=6, num_colorings=3, degree_cutoff=cutoff)
-        rows = packed_screen(cp.Unmasking(oracle), screen, columns, filler, colors, selector)
+        rows = cp.Unmasking(oracle).call(packed_screen, screen, columns, filler, colors, selector)
         assert rows.num_overflowed == (cutoff < 5)
         return rows.row(0).tolist()
 
@@ -473,11 +473,11 @@ def test_a_selector_sees_positions_not_indices():
         return row[:cutoff]
 
     run = cp.Unmasking(law.oracle(), given=given)
-    banks = read_banks(run, 0.1, 0.0)
+    banks = run.call(read_banks, 0.1, 0.0)
     colors = np.arange(6, dtype=np.int32)[None, :]
     screen = screen_of(num_colors=6, num_colorings=1, degree_cutoff=2, tv_cut=1e-9)
     filler = banks.most_likely
-    rows = packed_screen(run, screen, banks.columns(filler), filler, colors, selector)
+    rows = run.call(packed_screen, screen, banks.columns(filler), filler, colors, selector)
     assert asked == [(1, [5]), (3, [5]), (4, [5]), (5, [1, 3, 4])]
     assert rows.row(5).tolist() == [1, 3]
 
@@ -488,7 +488,7 @@ def test_without_columns_nothing_is_submitted(counted):
     filler = np.zeros(5, dtype=np.int64)
     screen = screen_of(num_colors=4, num_colorings=3)
     colors = draw_colorings(3, 4, 5, np.random.default_rng(1))
-    rows = packed_screen(run, screen, np.empty((0, 5), dtype=np.int64), filler, colors)
+    rows = run.call(packed_screen, screen, np.empty((0, 5), dtype=np.int64), filler, colors)
     assert rows_by_position(rows) == {j: [] for j in range(5)}
     assert oracle.states == run.ledger.total == run.ledger.depth == 0
 
@@ -499,7 +499,7 @@ def test_nothing_residual_nothing_submitted(counted):
     screen = screen_of(num_colors=4, num_colorings=3)
     colors = draw_colorings(3, 4, 4, np.random.default_rng(1))
     columns, filler = np.ones((2, 4), dtype=np.int64), np.zeros(4, dtype=np.int64)
-    rows = packed_screen(run, screen, columns, filler, colors)
+    rows = run.call(packed_screen, screen, columns, filler, colors)
     assert len(rows.residual) == len(rows.source) == oracle.states == 0
 
 
@@ -509,11 +509,11 @@ def test_how_states_are_grouped_changes_nothing(monkeypatch):
     for at_once in (1, 7, 64, 10_000):
         monkeypatch.setattr(packed, "STATES_AT_ONCE", at_once)
         run = cp.Unmasking(law.oracle())
-        banks = read_banks(run, 0.05, 0.0)
+        banks = run.call(read_banks, 0.05, 0.0)
         colors = draw_colorings(9, 8, 40, np.random.default_rng(4))
         screen = screen_of(num_colors=8, num_colorings=9, chunk_size=3, tv_cut=1e-9)
         filler = banks.most_likely
-        rows = packed_screen(run, screen, banks.columns(filler), filler, colors)
+        rows = run.call(packed_screen, screen, banks.columns(filler), filler, colors)
         found.append((rows_by_position(rows), rows.candidates.votes.tolist(), run.ledger))
     assert found[0] == found[1] == found[2] == found[3]
     assert len(found[0][1]) > 40
@@ -646,14 +646,14 @@ def test_a_shared_filler_saves_submissions_and_changes_no_vote(seed, counted):
     for is_shared in (False, True):
         oracle = counted(law.oracle())
         run = cp.Unmasking(oracle)
-        banks = read_banks(run, 4 / law.vocab_size, 0.0)
+        banks = run.call(read_banks, 4 / law.vocab_size, 0.0)
         columns = banks.columns(banks.most_likely, filler_first=True)
         assert (columns[0] == banks.most_likely).all()
         plain = banks.columns(banks.most_likely)
         assert (np.sort(columns, axis=0) == np.sort(plain, axis=0)).all()
         settings = ScreenSettings(5, 12, 8, 40, 0.0, share_filler=is_shared)
         colors = draw_colorings(12, 5, 40, np.random.default_rng(seed))
-        rows = packed_screen(run, settings, columns, banks.most_likely, colors)
+        rows = run.call(packed_screen, settings, columns, banks.most_likely, colors)
         found.append((rows.source.tolist(), rows.candidates.votes.tolist()))
         asked.append(run.ledger.probes)
         assert run.ledger.probes == settings.submissions(len(columns))
@@ -666,11 +666,11 @@ def test_a_filler_that_no_column_shows_is_not_shared():
     probes = []
     for is_shared in (False, True):
         run = cp.Unmasking(law.oracle())
-        banks = read_banks(run, 4 / law.vocab_size, 0.0)
+        banks = run.call(read_banks, 4 / law.vocab_size, 0.0)
         filler = np.full(20, 77)
         settings = ScreenSettings(5, 3, 8, 20, 0.0, share_filler=is_shared)
         colors = draw_colorings(3, 5, 20, np.random.default_rng(1))
         columns = banks.columns(filler, filler_first=is_shared)
-        packed_screen(run, settings, columns, filler, colors)
+        run.call(packed_screen, settings, columns, filler, colors)
         probes.append(run.ledger.probes)
     assert probes[0] == probes[1]

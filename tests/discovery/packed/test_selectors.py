@@ -160,7 +160,7 @@ def watched(seed: int) -> tuple[list, list, cp.Unmasking]:
         fillers.append(context)
         return context.banks.most_likely
 
-    run_packed(run, streams.decisions, plan, filler=filler, selector=look)
+    run.call(run_packed, streams.decisions, plan, filler=filler, selector=look)
     return seen, fillers, run
 
 
@@ -184,9 +184,7 @@ def test_a_selector_sees_the_past_and_this_screen_and_nothing_later():
         assert transcript.residual is noted["rows"].residual
         assert transcript.candidates is noted["rows"].candidates
         # Colors are this screen's block; candidates are the majorities of its votes.
-        assert (
-            transcript.colors == draw_colorings(5, 4, 24, decisions.generator("coloring", k))
-        ).all()
+        assert (transcript.colors == draw_colorings(5, 4, 24, decisions("coloring", k))).all()
         again = transcript.votes.count(transcript.colors[:, transcript.residual], 0.65)
         assert again.source.tolist() == transcript.candidates.source.tolist()
         assert again.votes.tolist() == transcript.candidates.votes.tolist()
@@ -199,7 +197,7 @@ def test_a_selector_that_sees_the_transcript_is_held_to_the_contract():
     run.begin(cp.Streams(1, 2))
     whole = SeesTranscript(lambda readout, row, votes, cutoff, transcript: row)
     with pytest.raises(ValueError, match="at most 2 candidates"):
-        run_packed(run, cp.Streams(1, 2).decisions, plan, selector=whole)
+        run.call(run_packed, cp.Streams(1, 2).decisions, plan, selector=whole)
 
 
 # ----- The contract ---------------------------------------------------------------------------

@@ -23,7 +23,7 @@ class CoolLaw(GroupedLaw):
 
 def screened(law, probes=96, seed=0):
     decisions = cp.Streams.from_seed(seed).decisions
-    return soft_screen(cp.Unmasking(law), decisions, SoftSettings(probes=probes))
+    return cp.Unmasking(law).call(soft_screen, decisions, SoftSettings(probes=probes))
 
 
 def test_halves_share_the_probes_and_agree_on_what_is_strong():

@@ -125,7 +125,7 @@ def test_a_vocabulary_of_many_thousands_is_possible() -> None:
         return rows / rows.sum(axis=2, keepdims=True)
 
     run = cp.Unmasking(cp.CallableOracle(model, length=3, vocab_size=vocab_size))
-    found = soft_screen(run, cp.Streams(1, 0).decisions, SoftSettings(probes=48, first=48))
+    found = run.call(soft_screen, cp.Streams(1, 0).decisions, SoftSettings(probes=48, first=48))
     assert found.edges.tolist() == [[0, 1]]
 
 

@@ -21,7 +21,7 @@ def screen(
     oracle: cp.Oracle, seed: int = 1, given: NDArray[np.int32] | None = None, **settings: object
 ) -> SoftFindings:
     run = cp.Unmasking(oracle, given=given)
-    found = soft_screen(run, cp.Streams(seed, 0).decisions, SoftSettings(**settings))
+    found = run.call(soft_screen, cp.Streams(seed, 0).decisions, SoftSettings(**settings))
     check_shape(found, run)
     return found
 
@@ -199,7 +199,7 @@ def test_batches_double_until_the_caller_has_enough() -> None:
     ):
         asked.clear()
         run = cp.Unmasking(law.oracle())
-        found = soft_screen(run, cp.Streams(1, 0).decisions, settings, is_enough=is_enough)
+        found = run.call(soft_screen, cp.Streams(1, 0).decisions, settings, is_enough=is_enough)
         assert asked == wanted
         probes = [batch.probes for batch in found.batches]
         assert probes == wanted + ([] if found.num_probes in wanted else [found.num_probes])
@@ -233,7 +233,7 @@ def test_a_copied_bit_has_one_bit_of_information() -> None:
 def test_one_position_costs_nothing() -> None:
     for law in (cp.TableLaw([0.3, 0.7]), cp.TableLaw(np.ones((1, 1, 1)))):
         run = cp.Unmasking(law.oracle())
-        found = soft_screen(run, cp.Streams(1, 0).decisions, SoftSettings())
+        found = run.call(soft_screen, cp.Streams(1, 0).decisions, SoftSettings())
         check_shape(found, run)
         assert run.ledger.total == 0 and len(found.edges) == 0
         assert found.sample is None

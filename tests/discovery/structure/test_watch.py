@@ -28,13 +28,13 @@ def watched_run(found_with: cp.ForestLaw, run_on: cp.ForestLaw) -> tuple[cp.Unma
     length = found_with.length
     run = cp.Unmasking(found_with.oracle())
     streams = cp.Streams.from_seed(1)
-    findings = compressed_screen(run, streams.decisions, CompressedSettings())
+    findings = run.call(compressed_screen, streams.decisions, CompressedSettings())
     assert findings.is_resolved.all()
     order = commit_order(findings.edges, findings.is_resolved, np.arange(length))
     watch = CommitWatch(findings.terms, order.alone)
     run = cp.Unmasking(run_on.oracle())
     run.begin(streams)
-    return run, commit_in_order(run, order, watch, np.random.default_rng(0))
+    return run, run.call(commit_in_order, order, watch, np.random.default_rng(0))
 
 
 def test_a_run_on_its_own_law_commits_in_layers() -> None:
@@ -59,7 +59,7 @@ def test_without_terms_nothing_is_compared() -> None:
     run.begin(cp.Streams.from_seed(1))
     order = commit_order(law.edges, np.ones(20, dtype=np.bool_), np.arange(20))
     watch = CommitWatch(None, order.alone)
-    assert commit_in_order(run, order, watch, np.random.default_rng(0)) is None
+    assert run.call(commit_in_order, order, watch, np.random.default_rng(0)) is None
     assert run.ledger.commits == len(order.layers)
 
 
@@ -73,7 +73,7 @@ def test_positions_committed_singly_are_followed_by_a_rehearsal(as_classes: bool
         law = cp.ForestLaw(law.unary, law.edges, law.pair, classes=classes)
     run = cp.Unmasking(law.oracle())
     streams = cp.Streams.from_seed(1)
-    findings = compressed_screen(run, streams.decisions, CompressedSettings())
+    findings = run.call(compressed_screen, streams.decisions, CompressedSettings())
     is_resolved = findings.is_resolved.copy()
     is_resolved[0] = False
     order = commit_order(findings.edges, is_resolved, np.arange(length))
@@ -83,7 +83,7 @@ def test_positions_committed_singly_are_followed_by_a_rehearsal(as_classes: bool
         run = cp.Unmasking(other.oracle())
         run.begin(streams)
         watch = CommitWatch(findings.terms, order.alone)
-        assert commit_in_order(run, order, watch, np.random.default_rng(0)) == num_left
+        assert run.call(commit_in_order, order, watch, np.random.default_rng(0)) == num_left
         # Both sides of one component, and a size an octave up to an eighth of the positions.
         assert run.ledger.probes == 2 + len(shown_sizes(39, IN_CONTEXT))
         assert run.is_complete

@@ -39,7 +39,7 @@ from counterprobe.discovery.compressed.readings import EXACT
 from counterprobe.graph import centroid_layers, components, repair_order
 from counterprobe.oracles import Readouts
 from counterprobe.rows import Rows, to_numpy
-from counterprobe.run.unmasking import Unmasking
+from counterprobe.run.requests import Probe, Probed, Requests
 from counterprobe.states import MASK
 
 __all__ = [
@@ -160,12 +160,11 @@ class LayeredRehearsal:
         few = show_few(size, shown_sizes(size, self.failure_budget), rng)
         return np.concatenate([code_words(size, rng).T, few])
 
-    def __call__(self, run: Unmasking, context: StateArray, rng: np.random.Generator) -> BoolArray:
+    def __call__(self, context: StateArray, rng: np.random.Generator) -> Requests[BoolArray]:
         """Rehearse; return the positions that moved, and those connected with them.
 
         Parameters
         ----------
-        run : Unmasking
         context : ndarray of int, shape (N,)
             Tokens everywhere; only those outside the layers are looked at.
         rng : numpy.random.Generator
@@ -175,13 +174,13 @@ class LayeredRehearsal:
         state[np.concatenate([np.empty(0, dtype=np.int64), *self.layers])] = MASK
         has_moved = np.zeros(length, dtype=np.bool_)
         for layer in self.layers:
-            run.transcript.announce("rehearse")
             masked = np.flatnonzero(state == MASK)
-            before = run.probe(state[None, :], Readouts.same(1, masked))
+            probed: Probed = yield Probe(state[None, :], masked, purpose="rehearse")
+            before = probed.rows
             place = np.searchsorted(masked, layer)
             values = before.take(place).draw(rng.random(len(layer)))
             if len(layer) > 1:
-                has_moved |= self._moved(run, state, layer, values, before, rng)
+                has_moved |= yield from self._moved(state, layer, values, before, rng)
             state[layer] = values
         label = components(length, self.edges)
         is_spoilt = np.zeros(length, dtype=np.bool_)
@@ -190,13 +189,12 @@ class LayeredRehearsal:
 
     def _moved(
         self,
-        run: Unmasking,
         state: StateArray,
         layer: IntArray,
         values: IntArray,
         before: Rows,
         rng: np.random.Generator,
-    ) -> BoolArray:
+    ) -> Requests[BoolArray]:
         """Show some positions of a layer, and find rows of other components that move."""
         is_masked = state == MASK
         shown = self._shown(len(layer), rng)
@@ -206,9 +204,9 @@ class LayeredRehearsal:
         is_touched = np.zeros(asked.shape, dtype=np.bool_)
         index, one = np.nonzero(shown)
         is_touched[index, label[layer[one]]] = True
-        run.transcript.announce("rehearse")
         readouts = Readouts.every_masked(asked)
-        rows = run.probe(asked, readouts)
+        probed: Probed = yield Probe(asked, readouts, purpose="rehearse")
+        rows = probed.rows
         elsewhere = np.flatnonzero(~is_touched[readouts.state_index, label[readouts.position]])
         position = readouts.position[elsewhere]
         then = before.take(np.searchsorted(np.flatnonzero(is_masked), position))

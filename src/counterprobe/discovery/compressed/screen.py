@@ -38,7 +38,9 @@ from counterprobe.discovery.compressed.neighbourhoods import Validated
 from counterprobe.discovery.compressed.peeling.screen import PeelingScreen
 from counterprobe.discovery.compressed.stages import ScreenStages
 from counterprobe.errors import Interrupted
-from counterprobe.run.unmasking import Unmasking
+from counterprobe.rows import Rows
+from counterprobe.run.requests import Preprocess, Requests
+from counterprobe.run.view import View
 from counterprobe.streams import Decisions
 
 __all__ = ["compressed_screen"]
@@ -62,15 +64,15 @@ STRICT = 3
 
 
 def compressed_screen(
-    run: Unmasking, decisions: Decisions, settings: CompressedSettings
-) -> Findings:
+    view: View, rng: Decisions, settings: CompressedSettings
+) -> Requests[Findings]:
     """Recover the dependence graph of the residual positions; the history is unchanged.
 
     Parameters
     ----------
-    run : Unmasking
-        Before its first commit.
-    decisions : Decisions
+    view : View
+        Of a run before its first commit.
+    rng : Decisions
     settings : CompressedSettings
 
     Raises
@@ -80,20 +82,23 @@ def compressed_screen(
     Interrupted
         If Ctrl-C ends it; the findings so far are kept.
     """
-    if len(run.residual) < 2 or run.vocab_size == 1:
-        return nothing_to_find(run.length)
+    if len(view.residual) < 2 or view.vocab_size == 1:
+        return nothing_to_find(view.length)
     with arbitrary_tokens():
-        screen = _CompressedScreen(run, decisions, settings)
+        rows: Rows = yield Preprocess()
+        screen = _CompressedScreen(view, rng, settings, rows)
         try:
-            return screen.discover()
+            return (yield from screen.discover())
         except KeyboardInterrupt:
             found = screen.cut_short()
             raise Interrupted(found.reason, found) from None
 
 
 class _CompressedScreen(ScreenStages):
-    def __init__(self, run: Unmasking, decisions: Decisions, settings: CompressedSettings) -> None:
-        super().__init__(run, decisions, settings)
+    def __init__(
+        self, view: View, rng: Decisions, settings: CompressedSettings, rows: Rows
+    ) -> None:
+        super().__init__(view, rng, settings, rows)
         size, budget = len(self.residual), settings.failure_budget
         self.needed = needed_evidence(size, self.num_choices, budget)
         # Masks are drawn at this rate at most where it matters, so that a missed neighbour was
@@ -107,7 +112,7 @@ class _CompressedScreen(ScreenStages):
         self.idle = self.most_resolved = 0
         self.is_spent = False
         self.num_compared = self.num_layered = 0
-        self.is_rough = np.zeros(run.length, dtype=np.bool_)
+        self.is_rough = np.zeros(view.length, dtype=np.bool_)
         self.peeling: PeelingScreen | None = None
 
     @property
@@ -126,23 +131,23 @@ class _CompressedScreen(ScreenStages):
 
     # ----- The loop ------------------------------------------------------------------------
 
-    def discover(self) -> Findings:
+    def discover(self) -> Requests[Findings]:
         """Run batches until every position is resolved, validated and has its evidence."""
         found = self.found
         handover = ""
         if self.num_choices >= 2:
             if self.settings.method == "auto":
                 self.peeling = peeling = PeelingScreen(self, self.max_probes)
-                decoded = peeling.discover()
+                decoded = yield from peeling.discover()
                 if decoded is not None:
                     return decoded
                 handover = peeling.handover
                 peeling.replay()
                 self.num_layered += peeling.num_rehearsed
                 self.peeling = None
-            self._begin()
-            self._run_batches()
-            self._certify()
+            yield from self._begin()
+            yield from self._run_batches()
+            yield from self._certify()
         else:
             self.knowledge.reopen(self.residual)
         terms = None if self.readings.is_sketch else fitted_terms(found)[0]
@@ -175,11 +180,11 @@ class _CompressedScreen(ScreenStages):
             edges, explained = self.peeling.so_far()
         size = len(self.residual)
         return replace(
-            nothing_to_find(self.run.length),
+            nothing_to_find(self.view.length),
             edges=edges,
             is_resolved=self.knowledge.is_settled.copy(),
             num_choices=self.num_choices,
-            reason=f"interrupted after {self.run.ledger.probes:,} probes, when {len(edges):,} "
+            reason=f"interrupted after {self.view.num_probes:,} probes, when {len(edges):,} "
             f"pairs explained {int(explained.sum()):,} of {size:,} positions; nothing is "
             "certified before the end",
             batches=tuple(self.reports),
@@ -188,27 +193,27 @@ class _CompressedScreen(ScreenStages):
             decoder="regression" if self.peeling is None else "peeling",
         )
 
-    def _begin(self) -> None:
+    def _begin(self) -> Requests[None]:
         """Mask at random, as far as the first batch was not made by the decoder."""
         rng = self._generator()
         made = self.readings.num_probes
         size = max(min(self.settings.first_batch - made, self.max_probes - self.num_probes), 0)
-        masked = np.zeros((size, self.run.length), dtype=np.bool_)
+        masked = np.zeros((size, self.view.length), dtype=np.bool_)
         masked[:, self.residual] = (
             rng.random((len(masked), len(self.residual))) < self.settings.mask_rate
         )
         if size:
-            self._submit("first", masked, rng)
+            yield from self._submit("first", masked, rng)
         else:
             self._learn()
 
-    def _run_batches(self) -> None:
+    def _run_batches(self) -> Requests[None]:
         """Run batches until nothing is left to do; what lacks evidence then is not resolved."""
-        while self._step():
+        while (yield from self._step()):
             pass
         self.knowledge.reopen(np.flatnonzero(self._missing_evidence()))
 
-    def _certify(self) -> None:
+    def _certify(self) -> Requests[None]:
         """Rehearse what was found until nothing disagrees.
 
         What disagrees is searched once more: a missed pair can be found now that a row has been
@@ -218,7 +223,7 @@ class _CompressedScreen(ScreenStages):
         for k in range(MOST_REHEARSALS):
             before = self.validated.keys()
             was_found = self.knowledge.is_found
-            refuted = self._rehearse()
+            refuted = yield from self._rehearse()
             if refuted is None:
                 return
             refuted = refuted | (was_found & ~self.knowledge.is_resolved)
@@ -229,15 +234,15 @@ class _CompressedScreen(ScreenStages):
                 return
             if k == 0:  # later on it is known that this law has more than pairs
                 self.knowledge.reopen(np.flatnonzero(refuted))
-                self._run_batches()
+                yield from self._run_batches()
             is_same = self.validated.are_among(before) & ~is_rough
             is_same |= ~self.knowledge.is_resolved
             self.knowledge.refute(np.flatnonzero(refuted & is_same))
             self.validated.forget()
-            self._run_batches()
+            yield from self._run_batches()
         self.knowledge.refute(np.flatnonzero(self.knowledge.is_found))
 
-    def _rehearse(self) -> BoolArray | None:
+    def _rehearse(self) -> Requests[BoolArray | None]:
         """Compare what was found with rows of the law; return what they refute.
 
         None, and nothing is resolved any more, if that would pass the budget.
@@ -260,13 +265,15 @@ class _CompressedScreen(ScreenStages):
         left_open = np.flatnonzero(~self.knowledge.is_resolved)
         if len(masked):
             choices = self._likely(len(masked), rng)
-            self._submit("rehearse", masked, rng, choices=choices, certificate=certificate)
+            yield from self._submit(
+                "rehearse", masked, rng, choices=choices, certificate=certificate
+            )
         self.knowledge.reopen(left_open)  # what a rehearsal explains has no evidence yet
         if certificate is not None:
             self.num_compared = int(certificate.is_compared.sum())
             self.is_rough = certificate.is_rough
             return certificate.is_refuted
-        return self._rehearse_layers(layered, rng)
+        return (yield from self._rehearse_layers(layered, rng))
 
     def _rehearsed_masks(
         self, free: IntArray, rng: np.random.Generator, *, sparse: bool
@@ -275,41 +282,43 @@ class _CompressedScreen(ScreenStages):
         budget = self._rehearsal_budget()
         sizes = shown_sizes(len(free), budget) if sparse else np.empty(0, dtype=np.int64)
         shares = hidden_shares(len(free), budget)
-        masked = np.zeros((len(sizes), self.run.length), dtype=np.bool_)
+        masked = np.zeros((len(sizes), self.view.length), dtype=np.bool_)
         masked[:, free] = ~show_few(len(free), sizes, rng)
-        is_free = np.zeros(self.run.length, dtype=np.bool_)
+        is_free = np.zeros(self.view.length, dtype=np.bool_)
         is_free[free] = True
         hidden = design.independent_masks(
             len(shares), self.found.edges(), shares[:, None] * is_free, is_free, rng
         )
         return np.concatenate([masked, hidden])
 
-    def _rehearse_layers(self, layered: LayeredRehearsal, rng: np.random.Generator) -> BoolArray:
+    def _rehearse_layers(
+        self, layered: LayeredRehearsal, rng: np.random.Generator
+    ) -> Requests[BoolArray]:
         """Rehearse without terms, layer by layer; return what that refutes."""
         choices = self._likely(1, rng)
         contexts, _ = self._states(np.zeros(choices.shape, dtype=np.bool_), choices, rng)
         self.num_layered += layered.cost
-        refuted = layered(self.run, contexts[0], rng)
+        refuted = yield from layered(contexts[0], rng)
         self._report("rehearse", layered.cost, 0)
         self.num_compared = int(self.knowledge.is_found.sum())
         return refuted
 
-    def _step(self) -> bool:
+    def _step(self) -> Requests[bool]:
         """Do what is most urgent; say whether anything was left to do."""
         is_open = self.knowledge.is_open
         if is_open.any():
-            return self._resolve(is_open)
+            return (yield from self._resolve(is_open))
         self.idle = self.most_resolved = 0  # whatever opens again is a new matter
         if self.knowledge.retest(self.found.contradictions()):
             return True
         pending = self.validated.pending()
         if len(pending):
-            return self._validate(pending)
+            return (yield from self._validate(pending))
         missing = self._missing_evidence()
         worthwhile = self._worthwhile(missing)
         if not worthwhile.any():
             return False
-        return self._gather_evidence(np.where(worthwhile, missing, 0))
+        return (yield from self._gather_evidence(np.where(worthwhile, missing, 0)))
 
     def _missing_evidence(self) -> IntArray:
         """Return how many more probes each resolved neighbourhood must explain.
@@ -341,7 +350,7 @@ class _CompressedScreen(ScreenStages):
         share = num_unresolved / len(self.residual)
         return 24 if share > 0.5 else 16 if share > 0.1 else 8 if share > 0.01 else 4
 
-    def _resolve(self, is_open: BoolArray) -> bool:
+    def _resolve(self, is_open: BoolArray) -> Requests[bool]:
         """Mask independent sets, open positions first, and look again at what is unresolved."""
         left = self.max_probes - self.num_probes - self._validation_cost()
         size = min(self._batch_size(int(is_open.sum())), left)
@@ -352,7 +361,9 @@ class _CompressedScreen(ScreenStages):
         rng = self._generator()
         edges = self.found.edges(tentative=True)
         rate = np.where(self._can_mask(), MASK_RATE, 0.0)
-        self._submit("resolve", design.independent_masks(size, edges, rate, is_open, rng), rng)
+        yield from self._submit(
+            "resolve", design.independent_masks(size, edges, rate, is_open, rng), rng
+        )
         resolved = int(self.knowledge.is_resolved.sum())
         self.idle = 0 if resolved > self.most_resolved else self.idle + 1
         self.most_resolved = max(resolved, self.most_resolved)
@@ -361,7 +372,7 @@ class _CompressedScreen(ScreenStages):
             self.knowledge.give_up()
         return True
 
-    def _gather_evidence(self, missing: IntArray) -> bool:
+    def _gather_evidence(self, missing: IntArray) -> Requests[bool]:
         """Mask what lacks most first, until everything would have what it lacks.
 
         Parameters
@@ -377,7 +388,7 @@ class _CompressedScreen(ScreenStages):
         rng = self._generator()
         edges = self.found.edges(tentative=True)
         rate = np.where(self._can_mask(), MASK_RATE, 0.0)
-        fuller = design.fuller_rates(self.run.length, edges, MASK_RATE)
+        fuller = design.fuller_rates(self.view.length, edges, MASK_RATE)
         is_sure = self.found.shows_all & (rate > 0)
         masks: list[BoolArray] = []
         while missing.any() and len(masks) < left:
@@ -386,7 +397,7 @@ class _CompressedScreen(ScreenStages):
             rates = np.where(is_sure & lacks, np.maximum(fuller, most), rate)
             masks.append(design.independent_masks(1, edges, rates, missing, rng)[0])
             missing = np.maximum(missing - masks[-1], 0)
-        self._submit("evidence", np.array(masks), rng)
+        yield from self._submit("evidence", np.array(masks), rng)
         return True
 
     # ----- Validation ----------------------------------------------------------------------
@@ -401,7 +412,7 @@ class _CompressedScreen(ScreenStages):
         """Find the positions that a probe may mask: neither given nor given up."""
         return ~self.knowledge.is_settled & ~self.knowledge.is_given_up
 
-    def _validate(self, pending: IntArray) -> bool:
+    def _validate(self, pending: IntArray) -> Requests[bool]:
         """Vary everything, mask one side of each component, and switch sides by code words."""
         edges, can_mask = self.validated.edges(), self._can_mask()
         rng = self._generator()
@@ -421,6 +432,6 @@ class _CompressedScreen(ScreenStages):
             return False
         before = self.validated.keys()
         for steered in stages:
-            self._submit("validate", masked, rng, steered=steered)
+            yield from self._submit("validate", masked, rng, steered=steered)
         self.validated.note(before)
         return True

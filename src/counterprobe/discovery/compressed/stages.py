@@ -24,13 +24,15 @@ from counterprobe.discovery.compressed.neighbourhoods import Neighbourhoods
 from counterprobe.discovery.compressed.readings import Readings
 from counterprobe.oracles import Readouts
 from counterprobe.rows import Rows
-from counterprobe.run.unmasking import Request, Standing, Unmasking
+from counterprobe.run.requests import Probe, Requests, Stream
+from counterprobe.run.standing import Standing
+from counterprobe.run.view import View
 from counterprobe.states import MASK
 from counterprobe.streams import Decisions
 
 __all__ = ["ScreenStages"]
 
-# States of one request.
+# States of one probe.
 STATES_AT_ONCE = 16
 # Another search of the same probes must have been worth this share of what was unresolved.
 WORTHWHILE = 0.05
@@ -43,20 +45,24 @@ class ScreenStages:
 
     Parameters
     ----------
-    run : Unmasking
-        Before its first commit.
-    decisions : Decisions
+    view : View
+        Of a run before its first commit.
+    rng : Decisions
     settings : CompressedSettings
+    rows : Rows
+        The all-mask readout.
     """
 
-    def __init__(self, run: Unmasking, decisions: Decisions, settings: CompressedSettings) -> None:
-        self.run = run
-        self.decisions = decisions
+    def __init__(
+        self, view: View, rng: Decisions, settings: CompressedSettings, rows: Rows
+    ) -> None:
+        self.view = view
+        self.rng = rng
         self.settings = settings
-        self.residual = run.residual
-        self.history = run.state
-        self.all_mask_rows = rows = run.preprocess()
-        row_error = run.row_error
+        self.residual = view.residual
+        self.history = view.state
+        self.all_mask_rows = rows
+        row_error = view.row_error
         threshold = self.usual_threshold = settings.bank_threshold
         if threshold is None:
             self.usual_threshold, threshold = default_thresholds(rows, row_error)
@@ -68,16 +74,16 @@ class ScreenStages:
             self.residual,
             rows,
             row_error,
-            decisions.generator("sketch"),
+            rng("sketch"),
             tolerance=settings.tolerance,
         )
-        is_given = np.ones(run.length, dtype=np.bool_)
+        is_given = np.ones(view.length, dtype=np.bool_)
         is_given[self.residual] = False
         self.knowledge = Knowledge(is_given)
         self.found = Neighbourhoods(self.readings, self.knowledge)
         self.num_choices = int(self.columns.num_choices[self.residual].max())
         self.reports: list[BatchReport] = []
-        self.kept = ProbeSample(run.length, self.residual, rows, decisions.generator("sample"))
+        self.kept = ProbeSample(view.length, self.residual, rows, rng("sample"))
         self.seconds = 0.0
         self._began = time.perf_counter()
 
@@ -93,15 +99,15 @@ class ScreenStages:
         probes_ahead : int
             Probes that follow when all are.
         """
-        taken, probes = time.perf_counter() - self._began, max(self.run.ledger.probes, 1)
+        taken, probes = time.perf_counter() - self._began, max(self.view.num_probes, 1)
         resolved = len(self.residual) - num_open
         left = None
         if resolved > 0:
             left = taken * num_open / resolved + probes_ahead * self.seconds / probes
-        self.run.stand(Standing(stage, resolved, left))
+        self.view.stand(Standing(stage, resolved, left))
 
     def _generator(self) -> np.random.Generator:
-        return self.decisions.generator("compressed", len(self.reports))
+        return self.rng("compressed", len(self.reports))
 
     def _submit(
         self,
@@ -112,7 +118,7 @@ class ScreenStages:
         steered: bool = True,
         choices: IntArray | None = None,
         certificate: Certificate | None = None,
-    ) -> None:
+    ) -> Requests[None]:
         """Submit one stage of probes and learn from it; balanced choices unless told others."""
         if choices is None:
             choices = design.balanced_choices(len(masked), self.columns.num_choices, rng)
@@ -124,22 +130,23 @@ class ScreenStages:
         states, shown = self._states(masked, choices, rng)
         first = self.readings.open(shown, is_evidence=purpose != "rehearse")
         self.kept.open(states, self.num_choices if purpose == "validate" else None)
-        readouts = [Readouts.every_masked(part) for part in _parts(states)]
+        parts = list(_parts(states))
+        readouts = [Readouts.every_masked(part) for part in parts]
 
-        def requests() -> Iterator[Request]:
-            for k, part in enumerate(_parts(states)):
-                yield Request(part, readouts[k], first + k * STATES_AT_ONCE)
+        def probes() -> Iterator[Probe]:
+            for k, part in enumerate(parts):
+                yield Probe(part, readouts[k], label=k)
 
-        def consume(request: Request, rows: Rows) -> None:
-            self.readings.take(request.label, request.readouts, rows)
+        def consume(probe: Probe, rows: Rows) -> None:
+            k, low = probe.label, probe.label * STATES_AT_ONCE
+            self.readings.take(first + low, readouts[k], rows)
             if certificate is not None:
-                certificate.compare_rehearsal(request.states, request.readouts, rows)
-            self.kept.take(request.label - first, request.readouts, rows)
+                certificate.compare_rehearsal(parts[k], readouts[k], rows)
+            self.kept.take(low, readouts[k], rows)
 
-        self.run.transcript.announce(purpose, columns=shown)
         self._tell(purpose)
         started = time.perf_counter()
-        self.run.stage(requests(), consume)
+        yield Stream(probes(), consume, purpose, {"columns": shown})
         self.seconds += time.perf_counter() - started
         self._report(purpose, len(states), self._learn())
 
@@ -156,9 +163,9 @@ class ScreenStages:
         report = BatchReport(purpose, probes, num_resolved, num_reopened, len(edges))
         self.reports.append(report)
         self._tell(purpose)
-        if self.run.transcript.level:
+        if self.view.keeps_notes:
             known = self.found.account()
-            self.run.transcript.note("compressed", purpose=purpose, probes=probes, **known)
+            self.view.note("compressed", purpose=purpose, probes=probes, **known)
 
     def _tell(self, purpose: str) -> None:
         """Say where the regression screen stands; what is ahead of it is not foreseen."""

@@ -30,7 +30,8 @@ from counterprobe.discovery.packed.selectors import (
 from counterprobe.discovery.packed.votes import VoteBook
 from counterprobe.oracles import Readouts
 from counterprobe.rows import Rows, to_numpy
-from counterprobe.run.unmasking import Request, Unmasking
+from counterprobe.run.requests import Probe, Requests, Stream
+from counterprobe.run.view import View
 from counterprobe.states import MASK
 from counterprobe.theory.colorings import states_of_coloring
 from counterprobe.threads import run_in_parts
@@ -47,7 +48,7 @@ __all__ = [
 ]
 
 
-# States of one request: enough to share the overhead, few enough to stay in cache.
+# States of one probe: enough to share the overhead, few enough to stay in cache.
 STATES_AT_ONCE = 64
 
 
@@ -168,19 +169,19 @@ def _fill_states(
 
 
 def packed_screen(
-    run: Unmasking,
+    view: View,
     screen: ScreenSettings,
     columns: IntArray,
     filler: IntArray,
     colors: NDArray[np.int32],
     selector: RowSelector | SeesTranscript = top_votes,
     earlier: tuple[ScreenRows, ...] = (),
-) -> ScreenRows:
+) -> Requests[ScreenRows]:
     """Run one screen at the current history; the history is unchanged.
 
     Parameters
     ----------
-    run : Unmasking
+    view : View
     screen : Screen
     columns : ndarray of int, shape (K, N)
         Source columns; none means that no row can be learned, and nothing is submitted.
@@ -191,15 +192,15 @@ def packed_screen(
     earlier : tuple of ScreenRows
         What the run's earlier screens returned, for a selector that sees the transcript.
     """
-    residual = run.residual
+    residual = view.residual
     book = VoteBook(len(residual), screen.num_colors, screen.num_colorings)
-    history = run.state
+    history = view.state
     at_filler = len(columns) > 0 and bool((columns[0] == filler)[residual].all())
     is_shared = screen.share_filler and at_filler
     varied = columns[1:] if is_shared else columns
     if len(columns) and len(residual):
 
-        def requests() -> Iterator[Request]:
+        def probes() -> Iterator[Probe]:
             for t in range(screen.num_colorings):
                 for chunk in chunks_of(t, colors[t], residual, screen):
                     for part in _portions(chunk, len(columns)):
@@ -207,25 +208,26 @@ def packed_screen(
                         if is_shared:  # sources at the filler look alike, whatever their color
                             base = probe_states(history, filler, columns[:1], colors[t], part)
                             states = np.concatenate([base[:1], states])
-                        yield Request(states, Readouts.same(len(states), part.readouts), part)
+                        readouts = Readouts.same(len(states), part.readouts)
+                        yield Probe(states, readouts, (part, len(states)))
 
-        def vote(request: Request, rows: Rows) -> None:
-            chunk: Chunk = request.label
+        def vote(probe: Probe, rows: Rows) -> None:
+            chunk, num_states = probe.label
             shape = len(columns), len(chunk.sources), len(chunk.readouts)
             if is_shared:
                 width = len(chunk.readouts)
                 again = np.tile(np.arange(width), len(chunk.sources))
-                others = np.arange(width, width * len(request.states))
+                others = np.arange(width, width * num_states)
                 rows = rows.take(np.concatenate([again, others]))
             responds = diameters_exceed(rows, shape, screen.tv_cut)
             index = np.searchsorted(residual, chunk.readouts)
             book.record(chunk.coloring, chunk.sources, index, responds)
 
-        run.transcript.announce(
-            "screen", screen=screen, residual=residual, columns=columns, filler=filler,
-            colors=colors, book=book,
-        )  # fmt: skip
-        run.stage(requests(), vote)
+        facts = {
+            "screen": screen, "residual": residual, "columns": columns, "filler": filler,
+            "colors": colors, "book": book,
+        }  # fmt: skip
+        yield Stream(probes(), vote, "screen", facts)
     candidates = book.count(colors[:, residual], screen.majority_fraction)
     if screen.mutual:
         return ScreenRows(residual, *mutual_rows(candidates, residual), candidates)
@@ -239,7 +241,7 @@ def packed_screen(
 
 
 def _portions(chunk: Chunk, num_columns: int) -> Iterator[Chunk]:
-    """Split a chunk's source colors so that one request stays small."""
+    """Split a chunk's source colors so that one probe stays small."""
     step = max(1, STATES_AT_ONCE // num_columns)
     for low in range(0, len(chunk.sources), step):
         yield Chunk(chunk.coloring, chunk.readouts, chunk.sources[low : low + step])

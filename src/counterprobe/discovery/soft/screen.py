@@ -36,14 +36,16 @@ from counterprobe.errors import Interrupted
 from counterprobe.oracles import Readouts
 from counterprobe.planning import Halves, Plan, make_plan, price_of_batches
 from counterprobe.rows import Rows
-from counterprobe.run.unmasking import Request, Standing, Unmasking
+from counterprobe.run.requests import Preprocess, Probe, Requests, Stream
+from counterprobe.run.standing import Standing
+from counterprobe.run.view import View
 from counterprobe.states import MASK
 from counterprobe.streams import Decisions
 from counterprobe.tempered import TemperedRows
 
 __all__ = ["EnoughForPlans", "SoftScreen", "soft_screen"]
 
-# Numbers in the rows of one request, about.
+# Numbers in the rows of one probe, about.
 NUMBERS_AT_ONCE = 1 << 25
 MOST_STATES_AT_ONCE = 256
 
@@ -58,64 +60,63 @@ IsEnough = Callable[[SoftFindings], bool]
 
 
 def soft_screen(
-    run: Unmasking,
-    decisions: Decisions,
+    view: View,
+    rng: Decisions,
     settings: SoftSettings,
     *,
     is_enough: IsEnough | None = None,
-) -> SoftFindings:
+) -> Requests[SoftFindings]:
     """Estimate how strongly the residual positions depend on each other; nothing is committed.
 
     Parameters
     ----------
-    run : Unmasking
-        Before its first commit; given context stays shown in every probe.
-    decisions : Decisions
+    view : View
+        Of a run before its first commit; given context stays shown in every probe.
+    rng : Decisions
     settings : SoftSettings
     is_enough : callable, optional
         Asked after each batch of probes whether its findings will do; by default all probes of
         the settings are spent.
     """
-    if len(run.residual) < 2 or run.vocab_size == 1:
-        return nothing_to_screen(run.length)
-    return SoftScreen(run, decisions, settings).discover(is_enough)
+    if len(view.residual) < 2 or view.vocab_size == 1:
+        return nothing_to_screen(view.length)
+    rows: Rows = yield Preprocess()
+    return (yield from SoftScreen(view, rng, settings, rows).discover(is_enough))
 
 
 class SoftScreen:
     """One soft screen of a run: what it shows, what it has read, and what that says."""
 
-    def __init__(self, run: Unmasking, decisions: Decisions, settings: SoftSettings) -> None:
-        self.run = run
-        self.decisions = decisions
+    def __init__(self, view: View, rng: Decisions, settings: SoftSettings, rows: Rows) -> None:
+        self.view = view
+        self.rng = rng
         self.settings = settings
-        self.residual = run.residual
-        rows = run.preprocess()
+        self.residual = view.residual
         self.temperature = rows.temperature if isinstance(rows, TemperedRows) else 1.0
         self.rows = self._read(rows)
         self.sources = shown_tokens(self.rows, settings.shown, settings.floor)
-        self.coordinates = Coordinates(self.rows, self.residual, run.length)
-        rng = decisions.generator("soft sample")
-        self.kept = ProbeSample(run.length, self.residual, rows, rng)
+        self.coordinates = Coordinates(self.rows, self.residual, view.length)
+        self.kept = ProbeSample(view.length, self.residual, rows, rng("soft sample"))
         width = int(self.rows.masses.shape[1])
         at_once = NUMBERS_AT_ONCE // (width * len(self.residual))
         self.states_at_once = min(max(1, at_once), MOST_STATES_AT_ONCE)
         self.batches: list[SoftBatch] = []
         self._began = time.perf_counter()
 
-    def discover(self, is_enough: IsEnough | None) -> SoftFindings:
+    def discover(self, is_enough: IsEnough | None) -> Requests[SoftFindings]:
         """Probe until enough is known or everything is spent."""
         if not self.sources.varies.any():
-            return nothing_to_screen(self.run.length)
-        return self.estimate(is_enough)
+            return nothing_to_screen(self.view.length)
+        return (yield from self.estimate(is_enough))
 
-    def estimate(self, is_enough: IsEnough | None) -> SoftFindings:
+    def estimate(self, is_enough: IsEnough | None) -> Requests[SoftFindings]:
         """Probe in batches, each doubling the total, in which all sources vary at once."""
         settings = self.settings
         readings = Readings(self.coordinates, self.residual, self.sources.num_levels)
         total = min(settings.first, settings.probes)
         while True:
             try:
-                self._submit(readings, total - readings.num_probes)
+                yield from self._submit(readings, total - readings.num_probes)
             except KeyboardInterrupt:
                 self._cut_short(readings)
                 raise
@@ -129,9 +130,9 @@ class SoftScreen:
     def _estimated(self, readings: Readings) -> SoftFindings:
         """Return what the batches so far say."""
         batch = readings.num_batches
-        rng = self.decisions.generator("soft shuffles", batch)
+        rng = self.rng("soft shuffles", batch)
         pairs = regress(readings, self.sources, self.settings, rng)
-        rng = self.decisions.generator("soft held out", batch)
+        rng = self.rng("soft held out", batch)
         movement = held_out_movement(readings, self.settings, rng)
         return self.findings(pairs, movement, readings.num_probes)
 
@@ -143,35 +144,36 @@ class SoftScreen:
             said = f"interrupted: {found.num_probes:,} of {self.settings.probes:,} probes count"
             raise Interrupted(said, found) from None
 
-    def _submit(self, readings: Readings, num_probes: int) -> None:
+    def _submit(self, readings: Readings, num_probes: int) -> Requests[None]:
         """Submit a batch of probes, one stage."""
-        rng = self.decisions.generator("soft levels", readings.num_batches)
+        rng = self.rng("soft levels", readings.num_batches)
         levels, masked = draw_levels(self.sources, num_probes, self.settings.mask_rate, rng)
         states = self._states(levels)
         first = readings.open(levels, masked)
         self.kept.open(states, None)
         step = self.states_at_once
 
-        def requests() -> Iterator[Request]:
+        def probes() -> Iterator[Probe]:
             for low in range(0, num_probes, step):
                 part = states[low : low + step]
-                yield Request(part, Readouts.every_masked(part), low)
+                readouts = Readouts.every_masked(part)
+                yield Probe(part, readouts, label=(low, readouts))
 
-        def consume(request: Request, rows: Rows) -> None:
-            readings.take(first + request.label, request.readouts, self._read(rows))
-            self.kept.take(request.label, request.readouts, rows)
+        def consume(probe: Probe, rows: Rows) -> None:
+            low, readouts = probe.label
+            readings.take(first + low, readouts, self._read(rows))
+            self.kept.take(low, readouts, rows)
 
-        self.run.transcript.announce("soft")
         self._tell()
-        self.run.stage(requests(), consume)
+        yield Stream(probes(), consume, purpose="soft")
 
     def _tell(self) -> None:
         """Say how long the probes that are left would take at most, at the pace so far."""
-        made, left = self.run.ledger.probes, None
+        made, left = self.view.num_probes, None
         if made:
             pace = (time.perf_counter() - self._began) / made
             left = max(0, self.settings.probes - made) * pace
-        self.run.stand(Standing("soft", None, left))
+        self.view.stand(Standing("soft", None, left))
 
     def _read(self, rows: Rows) -> Rows:
         """Return the rows that are read: those of temperature 1 where the law is colder."""
@@ -182,7 +184,7 @@ class SoftScreen:
         tokens = np.concatenate(
             [self.sources.tokens, np.full((len(self.residual), 1), MASK)], axis=1
         )
-        states = np.tile(self.run.state, (len(levels), 1))
+        states = np.tile(self.view.state, (len(levels), 1))
         states[:, self.residual] = tokens[np.arange(len(self.residual)), levels]
         return states
 
@@ -202,8 +204,8 @@ class SoftScreen:
         self.batches.append(SoftBatch(num_probes, len(edges), pairs.noise_floor, total))
         strength = self._spread_out(pairs.strength)
         told = {"probes": num_probes, "edges": edges, "strength": strength[tuple(edges.T)]}
-        self.run.transcript.note("soft", **told)
-        by_position = np.zeros((3, self.run.length))
+        self.view.note("soft", **told)
+        by_position = np.zeros((3, self.view.length))
         moves = movement.moved * scale, movement.most_moved * scale
         by_position[:, self.residual] = *moves, movement.explained
         moved, most_moved, explained = by_position
@@ -229,11 +231,11 @@ class SoftScreen:
 
     def _halves(self, readings: Readings) -> Halves | None:
         """Estimate all pairs by either half of the probes."""
-        rng = self.decisions.generator("soft halves", readings.num_batches)
+        rng = self.rng("soft halves", readings.num_batches)
         is_first = deal_halves(readings, rng)
         if is_first is None:
             return None
-        found = half_strengths(readings, self.sources, self.settings, is_first, self.run.length)
+        found = half_strengths(readings, self.sources, self.settings, is_first, self.view.length)
         scale = self._scale
         return replace(
             found,
@@ -244,7 +246,7 @@ class SoftScreen:
 
     def _spread_out(self, values: FloatArray) -> FloatArray:
         """Return values of pairs of residual positions as values of all pairs."""
-        whole = np.zeros((self.run.length, self.run.length))
+        whole = np.zeros((self.view.length, self.view.length))
         whole[np.ix_(self.residual, self.residual)] = values
         return whole
 
@@ -267,9 +269,9 @@ class EnoughForPlans:
     last doubling of probes hardly made such plans cheaper, the next one will not either.
     """
 
-    def __init__(self, run: Unmasking, decisions: Decisions) -> None:
-        self._positions = run.residual
-        self._decisions = decisions
+    def __init__(self, view: View, rng: Decisions) -> None:
+        self._positions = view.residual
+        self._rng = rng
         self._plans: list[list[Plan]] = []
 
     def __call__(self, found: SoftFindings) -> bool:
@@ -287,7 +289,7 @@ class EnoughForPlans:
 
     def _made(self, found: SoftFindings) -> list[Plan]:
         count = min(JUDGED_BATCHES, max(1, len(self._positions) // 2))
-        rng = self._decisions.generator("judged plan", found.num_probes)
+        rng = self._rng("judged plan", found.num_probes)
         return [
             make_plan(found.strength, positions=self._positions, batches=count, rng=rng)
             for _ in range(JUDGED_PLANS)

@@ -119,11 +119,12 @@ def rehearsed(structure: Structure, oracle: Oracle) -> Ledger:
     if structure.terms is None:
         allowed = allowed_misfit(structure.tolerance)
         layered = LayeredRehearsal(structure.edges, order.layers, BEFORE_USE, allowed)
-        has_moved = layered(run, state, rng)
+        has_moved = run.alone(run.follow(layered(state, rng)))
     else:
         state[np.concatenate(order.layers)] = MASK
         watch = CommitWatch(structure.terms, order.alone)
-        has_moved = watch.rehearse(run, state, order.layers, rows, BEFORE_USE, rng)
+        rehearsing = watch.rehearse(state, order.layers, rows, BEFORE_USE, rng)
+        has_moved = run.alone(run.follow(rehearsing))
     if has_moved.any():
         raise StructureError(
             f"the oracle does not give the rows that this structure implies: position "

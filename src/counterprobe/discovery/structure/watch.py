@@ -25,10 +25,11 @@ from counterprobe.discovery.compressed.implied import (
 from counterprobe.oracles import Readouts
 from counterprobe.planning.layers import CommitOrder
 from counterprobe.rows import ClassedRows, Rows
-from counterprobe.run.unmasking import Unmasking
+from counterprobe.run.requests import Commit, Committed, Probe, Probed, Requests
+from counterprobe.run.view import View
 from counterprobe.states import MASK
 
-__all__ = ["CommitWatch", "commit_in_order", "left_singly"]
+__all__ = ["CommitWatch", "commit_in_order", "left_singly", "watching"]
 
 # How many sizes are rehearsed in the context of one sequence, which pays for it alone: one an
 # octave (see ``certify.py``).
@@ -72,13 +73,12 @@ class CommitWatch:
 
     def rehearse(
         self,
-        run: Unmasking,
         state: StateArray,
         layers: list[IntArray],
         rows: Rows,
         failure_budget: float,
         rng: np.random.Generator,
-    ) -> BoolArray:
+    ) -> Requests[BoolArray]:
         """Probe sequences as the terms draw them; say which positions had a row that disagrees.
 
         Each state masks one side of every component, by code words of which none contains
@@ -87,7 +87,6 @@ class CommitWatch:
 
         Parameters
         ----------
-        run : Unmasking
         state : ndarray of int, shape (N,)
             What is known; the positions of the layers are masked.
         layers : list of ndarray of int
@@ -119,20 +118,26 @@ class CommitWatch:
             drawn = self.implied.draw(known, layers, rng)[free]
             states[b, free] = np.where(shown, tokens_of(drawn, free, classes, rng), MASK)
         readouts = Readouts.every_masked(states)
-        run.transcript.announce("rehearse")
-        misfit = self.implied.misfit(states, readouts, run.probe(states, readouts))
+        probed: Probed = yield Probe(states, readouts, purpose="rehearse")
+        misfit = self.implied.misfit(states, readouts, probed.rows)
         has_moved[readouts.position[~(misfit <= self.implied.tolerance)]] = True
         return has_moved
 
 
+def watching(terms: Terms | None, known_first: IntArray) -> Requests[CommitWatch]:
+    """Make a watch, which runs of equal decisions may share: what terms imply takes a while."""
+    yield from ()
+    return CommitWatch(terms, known_first)
+
+
 def commit_in_order(
-    run: Unmasking, order: CommitOrder, watch: CommitWatch, rng: np.random.Generator
-) -> int | None:
+    view: View, order: CommitOrder, watch: CommitWatch, rng: np.random.Generator
+) -> Requests[int | None]:
     """Commit by an order while the rows are the implied ones, and the rest singly.
 
     Parameters
     ----------
-    run : Unmasking
+    view : View
     order : CommitOrder
     watch : CommitWatch
     rng : numpy.random.Generator
@@ -143,22 +148,18 @@ def commit_in_order(
     int or None
         Positions that were left when a row disagreed, committed singly; None if none did.
     """
-    seen: list[Rows] = []
     for k, position in enumerate(order.alone):
-        seen.clear()
-        run.transcript.announce("single" if k < len(order.singles) else "repair")
-        run.commit([position], observe=lambda _, rows: seen.append(rows))
+        purpose = "single" if k < len(order.singles) else "repair"
+        drawn: Committed = yield Commit([position], purpose=purpose)
     if len(order.singles):
-        context = run.state
-        if watch.rehearse(run, context, order.layers, seen[0], IN_CONTEXT, rng).any():
-            return _commit_singly(run)
+        moved = yield from watch.rehearse(view.state, order.layers, drawn.rows, IN_CONTEXT, rng)
+        if moved.any():
+            return (yield from _commit_singly(view))
     for layer in order.layers:
-        history = run.state[None, :]
-        seen.clear()
-        run.transcript.announce("layer")
-        run.commit(layer, observe=lambda _, rows: seen.append(rows))
-        if watch.disagrees(history, layer, seen[0])[0]:
-            return _commit_singly(run)
+        history = view.state[None, :]
+        drawn = yield Commit(layer, purpose="layer")
+        if watch.disagrees(history, layer, drawn.rows)[0]:
+            return (yield from _commit_singly(view))
     return None
 
 
@@ -173,10 +174,9 @@ def left_singly(num_left: int | None) -> list[str]:
     ]
 
 
-def _commit_singly(run: Unmasking) -> int:
+def _commit_singly(view: View) -> Requests[int]:
     """Commit whatever is left one position at a time; return how many that were."""
-    left = run.residual
+    left = view.residual
     for position in left:
-        run.transcript.announce("rest")
-        run.commit([position])
+        yield Commit([position], purpose="rest")
     return len(left)

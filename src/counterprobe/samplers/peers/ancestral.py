@@ -16,11 +16,12 @@ import numpy as np
 
 from counterprobe.arguments import Range, Share, Steps, Time
 from counterprobe.arrays import FloatArray, IntArray
-from counterprobe.rows import Rows, to_numpy
+from counterprobe.rows import to_numpy
 from counterprobe.run.ledger import Right
-from counterprobe.run.unmasking import Unmasking
+from counterprobe.run.requests import Commit, Committed, Remask, Requests
+from counterprobe.run.view import View
 from counterprobe.samplers.base import Sampler, Sweep
-from counterprobe.samplers.rules.quotas import POWERS, RandomTimes, cut, reveal_chances
+from counterprobe.samplers.rules.quotas import POWERS, RandomTimes, reveal_chances
 from counterprobe.streams import Decisions
 
 __all__ = ["Ancestral", "ReMDM"]
@@ -59,15 +60,15 @@ class Ancestral(RandomTimes):
         """Return the chances of a linear schedule."""
         return reveal_chances(self.steps, self.last_time)
 
-    def schedule(self, residual: IntArray, decisions: Decisions) -> Iterable[IntArray]:
-        """Draw the number revealed in each step, or round it."""
+    def sizes(self, count: int, rng: Decisions) -> list[int]:
+        """Draw how many positions each step reveals, or round it."""
         if self.reveal == "independent":
-            return super().schedule(residual, decisions)
-        sizes, left = [], len(residual)
-        for chance in self.chances(left):
+            return super().sizes(count, rng)
+        sizes, left = [], count
+        for chance in self.chances(count):
             sizes.append(round(left * float(chance)))
             left -= sizes[-1]
-        return cut(decisions.generator("order").permutation(residual), sizes)
+        return sizes
 
 
 Strategy = Literal["rescale", "cap", "confidence", "loop"]
@@ -168,38 +169,32 @@ class ReMDM(Sampler):
         )
         return np.clip(reveal, 0.0, 1.0), again
 
-    def unmask(self, run: Unmasking, decisions: Decisions) -> object:
+    def unmask(self, view: View, rng: Decisions) -> Requests[None]:
         """Reveal and mask again, step by step, until the last reveals the rest."""
-        order = decisions.generator("order").permutation(run.residual)
-        revealing = decisions.generator("reveal")
-        likely = np.zeros(run.length)  # of each committed token, in the row it was drawn from
-
-        def remember(positions: IntArray, rows: Rows) -> None:
-            likely[positions] = to_numpy(rows.prob(run.state[positions].astype(np.int64)))
-
-        observe = remember if self.strategy == "confidence" else None
+        order = rng("order").permutation(view.residual)
+        revealing = rng("reveal")
+        likely = np.zeros(view.length)  # of each committed token, in the row it was drawn from
         for step, (reveal, again) in enumerate(zip(*self.chances(), strict=True)):
-            back = self._masked_again(run, again, likely, decisions, step)
+            back = self._masked_again(view, again, likely, rng, step)
             size = int(revealing.binomial(len(order), reveal))
             batch, order = order[:size], order[size:]
             if size:
-                run.commit(batch, observe)
+                drawn: Committed = yield Commit(batch)
+                if self.strategy == "confidence":
+                    likely[batch] = to_numpy(drawn.rows.prob(drawn.tokens))
             if len(back):
-                run.remask(back)
-                order = decisions.generator("order", step).permutation(
-                    np.concatenate([order, back])
-                )
-        return None
+                yield Remask(back)
+                order = rng("order", step).permutation(np.concatenate([order, back]))
 
     def _masked_again(
-        self, run: Unmasking, again: float, likely: FloatArray, decisions: Decisions, step: int
+        self, view: View, again: float, likely: FloatArray, rng: Decisions, step: int
     ) -> IntArray:
         """Choose what is masked again, among what was committed before this step."""
-        shown = np.flatnonzero(run.round_of_position >= 0)
+        shown = np.flatnonzero(view.round_of_position >= 0)
         if again == 0 or len(shown) == 0:
             return shown[:0]
         chance = np.full(len(shown), again)
         if self.strategy == "confidence":
             weight = np.exp(-likely[shown])
             chance *= weight / weight.sum()
-        return shown[decisions.generator("remask", step).random(len(shown)) < chance]
+        return shown[rng("remask", step).random(len(shown)) < chance]

@@ -77,10 +77,10 @@ class ASSD(DraftedBlocks):
     order: FixedOrder = "index"
 
     def order_and_size(
-        self, residual: IntArray, vocab_size: int, decisions: Decisions
+        self, residual: IntArray, vocab_size: int, rng: Decisions
     ) -> tuple[IntArray, int]:
         """Return the order of the positions, and the window."""
-        return in_order(self.order, residual, decisions), self.window
+        return in_order(self.order, residual, rng), self.window
 
     def coupler(self, noise: CommitNoise) -> _Maximal:
         """Take three uniforms per position."""

@@ -20,10 +20,11 @@ from counterprobe.arguments import Count
 from counterprobe.arrays import FloatArray, IntArray, StateArray
 from counterprobe.rows import Rows
 from counterprobe.run.ledger import Right
-from counterprobe.run.unmasking import Unmasking
+from counterprobe.run.requests import Noise, Requests, Verify
+from counterprobe.run.view import View
 from counterprobe.samplers.base import Sampler
 from counterprobe.samplers.rules.drafted_blocks import FixedOrder, in_order, log_probs
-from counterprobe.samplers.rules.waves import Branch, ChainAt, RowsAt, first_kept, run_waves
+from counterprobe.samplers.rules.waves import Branch, ChainAt, RowsAt, first_kept, waves
 from counterprobe.streams import CommitNoise, Decisions
 
 __all__ = ["Autospeculation", "Drawn", "Speculation", "log_ratio"]
@@ -188,6 +189,8 @@ class Autospeculation(Sampler):
     source: ClassVar[str] = "Anari et al. 2025, arXiv 2511.07869 (reconstruction)"
     bound: ClassVar[str] = "exact; expected O(N log N) submissions, depth sqrt(N) up to logarithms"
 
+    probes: ClassVar[bool] = True
+
     order: FixedOrder = "random"
     max_copies: Count = 1024
 
@@ -200,12 +203,13 @@ class Autospeculation(Sampler):
         """Claim rejection sampling of the chain rule."""
         return True
 
-    def unmask(self, run: Unmasking, decisions: Decisions) -> Speculation:
+    def unmask(self, view: View, rng: Decisions) -> Requests[Speculation]:
         """Draw everything as one block."""
-        order = in_order(self.order, run.residual, decisions)
-        tree = _Tree(run.commit_noise(), self.max_copies)
-        drawn = run_waves(run, tree.draw(run.state, order, ()))
-        run.commit_verified(order, drawn.tokens, drawn.log_probs)
+        order = in_order(self.order, view.residual, rng)
+        noise: CommitNoise = yield Noise()
+        tree = _Tree(noise, self.max_copies)
+        drawn = yield from waves(view, tree.draw(view.state, order, ()))
+        yield Verify(order, drawn.tokens, drawn.log_probs)
         return Speculation(
             float(drawn.log_probs.sum()), tree.drafts, tree.rejections, tree.proposals, tree.capped
         )

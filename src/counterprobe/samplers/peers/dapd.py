@@ -15,7 +15,7 @@ import numpy as np
 from counterprobe.arguments import Range
 from counterprobe.arrays import FloatArray, IntArray
 from counterprobe.graph.neighbours import independent_set
-from counterprobe.run.unmasking import Unmasking
+from counterprobe.run.view import View
 from counterprobe.samplers.base import Sweep
 from counterprobe.samplers.rules.graph_rule import Choice, GraphRule, Source
 from counterprobe.samplers.rules.stepwise import Reply, best_first
@@ -62,7 +62,7 @@ class DAPD(GraphRule):
         """Below 0 every two positions are joined, and one is taken by its row alone."""
         return length == 1 or self.edge_threshold < 0
 
-    def begin(self, run: Unmasking, source: Source) -> Choice:
+    def begin(self, view: View, source: Source) -> Choice:
         """Nothing is remembered from step to step."""
         return _Independent(self)
 

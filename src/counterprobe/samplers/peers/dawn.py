@@ -16,7 +16,7 @@ import numpy as np
 from counterprobe.arguments import Range
 from counterprobe.arrays import BoolArray, FloatArray, IntArray
 from counterprobe.graph.neighbours import independent_set
-from counterprobe.run.unmasking import Unmasking
+from counterprobe.run.view import View
 from counterprobe.samplers.base import Sweep
 from counterprobe.samplers.rules.graph_rule import Choice, GraphRule, Source
 from counterprobe.samplers.rules.stepwise import Reply, best_first
@@ -72,9 +72,9 @@ class DAWN(GraphRule):
         least = min(self.low_threshold, self.high_threshold, self.induced_threshold)
         return length == 1 or least > 1
 
-    def begin(self, run: Unmasking, source: Source) -> Choice:
+    def begin(self, view: View, source: Source) -> Choice:
         """Start with given context as anchors."""
-        return _Anchored(self, run.state != MASK, source == "attention")
+        return _Anchored(self, view.state != MASK, source == "attention")
 
 
 @dataclass(slots=True)

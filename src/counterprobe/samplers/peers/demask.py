@@ -22,7 +22,8 @@ import numpy as np
 from counterprobe.arguments import Count, NotNegative, Range
 from counterprobe.arrays import FloatArray, IntArray
 from counterprobe.run.ledger import Right
-from counterprobe.run.unmasking import Unmasking
+from counterprobe.run.requests import Commit, Once, Probe, Probed, Requests
+from counterprobe.run.view import View
 from counterprobe.samplers.base import Sweep
 from counterprobe.samplers.rules.graph_rule import (
     Choice,
@@ -82,11 +83,11 @@ class DEMASK(GraphRule):
         """Below 0 one position per step is taken, by its row alone."""
         return length == 1 or self.budget < 0
 
-    def source_of(self, run: Unmasking) -> Source:
+    def source_of(self, view: View) -> Source:
         """Return where influence comes from: never from attention."""
         return "strength" if self.uses_strength else "probes"
 
-    def begin(self, run: Unmasking, source: Source) -> Choice:
+    def begin(self, view: View, source: Source) -> Choice:
         """Nothing is remembered from step to step."""
         return _Budgeted(self)
 
@@ -95,34 +96,33 @@ class DEMASK(GraphRule):
         """None where it probes; with strengths alone the batch follows the reply."""
         return Right.SELECT_AFTER_REPLY if self.uses_strength else Right.NONE
 
-    def with_probes(self, run: Unmasking, choice: Choice, decisions: Decisions) -> None:
+    def with_probes(self, view: View, choice: Choice, rng: Decisions) -> Requests[None]:
         """Read the rows, reveal drawn values of the sources one by one, commit the batch."""
-        influence = np.zeros((run.length, run.length))
-        while not run.is_complete:
-            if len(run.residual) == 1:
-                run.commit(run.residual)
+        influence = np.zeros((view.length, view.length))
+        while not view.is_complete:
+            if len(view.residual) == 1:
+                yield Commit(view.residual)
                 continue
             # Runs of one seed at one history see the same, and pay for it once.
-            reply, sources, moved = run.once(
-                "influence", lambda: self._look(run, choice, decisions)
-            )
+            reply, sources, moved = yield Once("influence", self._look(view, choice, rng))
             influence[np.ix_(sources, sources)] = moved
-            run.commit(choice.choose(reply, influence))
+            yield Commit(choice.choose(reply, influence))
 
     def _look(
-        self, run: Unmasking, choice: Choice, decisions: Decisions
-    ) -> tuple[Reply, IntArray, FloatArray]:
+        self, view: View, choice: Choice, rng: Decisions
+    ) -> Requests[tuple[Reply, IntArray, FloatArray]]:
         """Return what may be chosen, and the influence of its sources on each other."""
-        residual = run.residual
-        rows = run.probe(run.state, residual)
+        residual = view.residual
+        probed: Probed = yield Probe(view.state, residual)
+        rows = probed.rows
         reply = self.pooled(Reply(0, residual, rows))
         sources = choice.sources(reply)
         if len(sources) < 2:
             return reply, sources, np.zeros((len(sources), len(sources)))
-        generator = decisions.generator("influence", len(residual))
         shown = rows.take(np.searchsorted(residual, sources))
-        values = spread_values(shown, self.num_values, generator)
-        return reply, sources, probed_influence(run, rows, sources, values, sources)
+        values = spread_values(shown, self.num_values, rng("influence", len(residual)))
+        moved = yield from probed_influence(view, rows, sources, values, sources)
+        return reply, sources, moved
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,16 +18,16 @@ from counterprobe.arguments import Count
 from counterprobe.arrays import FloatArray, IntArray, StateArray
 from counterprobe.oracles import Readouts
 from counterprobe.rows import Rows
-from counterprobe.run.door import Refusals
 from counterprobe.run.ledger import Right
-from counterprobe.run.unmasking import Unmasking
+from counterprobe.run.requests import Noise, Probe, Probed, Refusals, Requests, Verify
+from counterprobe.run.view import View
 from counterprobe.samplers.base import Sampler, Sweep
 from counterprobe.samplers.rules.drafted_blocks import in_order, log_probs, prefix_states, tempered
 from counterprobe.samplers.rules.quotas import POWERS
 from counterprobe.samplers.rules.stepwise import best_first, score_rows
 from counterprobe.samplers.sequential import Order
 from counterprobe.states import MASK
-from counterprobe.streams import Decisions
+from counterprobe.streams import CommitNoise, Decisions
 
 __all__ = ["FreeDave"]
 
@@ -99,6 +99,7 @@ class FreeDave(Sampler):
     summary: ClassVar[str] = "several steps of one position drafted and verified at once, lossless"
     source: ClassVar[str] = "Wu, Zhang 2025, arXiv 2510.00294 (FreeDave)"
     bound: ClassVar[str] = "exact: the tokens of sequential; depth at most N"
+    probes: ClassVar[bool] = True
     sweep: ClassVar[Sweep | None] = Sweep("draft_steps", POWERS)
 
     draft_steps: Count = 8
@@ -113,22 +114,24 @@ class FreeDave(Sampler):
         """Claim what ``sequential`` does."""
         return True
 
-    def unmask(self, run: Unmasking, decisions: Decisions) -> object:
+    def unmask(self, view: View, rng: Decisions) -> Requests[None]:
         """Draft steps, verify them, keep those that one position per step would have made."""
         order: RowOrder | IntArray
         if self.order == "index" or self.order == "random":
-            order = in_order(self.order, run.residual, decisions)
+            order = in_order(self.order, view.residual, rng)
         else:
             order = self.order
-        uniforms = run.commit_noise().uniforms(np.arange(run.length))
-        base = _Base(order, self.draft_steps, uniforms, tempered(run))
-        steps = _read(run, base, run.state[None, :])[0]
+        noise: CommitNoise = yield Noise()
+        base = _Base(
+            order, self.draft_steps, noise.uniforms(np.arange(view.length)), tempered(view)
+        )
+        steps = (yield from _read(base, view.state[None, :]))[0]
         while True:
             count = len(steps.tokens)
-            lengths = np.arange(1, min(count, len(run.residual) - 1) + 1)
-            states = prefix_states(run.state, steps.positions, steps.tokens, lengths)
+            lengths = np.arange(1, min(count, len(view.residual) - 1) + 1)
+            states = prefix_states(view.state, steps.positions, steps.tokens, lengths)
             refusals = Refusals()
-            following = _read(run, base, states, refusals) if len(states) else []
+            following = (yield from _read(base, states, refusals)) if len(states) else []
             kept = 1
             scores = [log_probs(steps.rows.take(np.arange(1)), steps.tokens[:1])]
             while kept < count:
@@ -142,25 +145,23 @@ class FreeDave(Sampler):
                 kept += 1
             refusals.require_answered(kept)
             is_kept = np.arange(count) < kept
-            run.transcript.detail("verify", positions=steps.positions[:count], is_kept=is_kept)
-            run.commit_verified(
-                steps.positions[:kept], steps.tokens[:kept], np.concatenate(scores)
-            )
-            if run.is_complete:
-                return None
+            view.detail("verify", positions=steps.positions[:count], is_kept=is_kept)
+            yield Verify(steps.positions[:kept], steps.tokens[:kept], np.concatenate(scores))
+            if view.is_complete:
+                return
             steps = following[kept - 1]
 
 
 def _read(
-    run: Unmasking, base: _Base, states: StateArray, refusals: Refusals | None = None
-) -> list[_Steps]:
+    base: _Base, states: StateArray, refusals: Refusals | None = None
+) -> Requests[list[_Steps]]:
     """Submit states in one stage; return what each says comes next."""
     where = [base.read_at(state) for state in states]
     sizes = [len(positions) for positions in where]
     readouts = Readouts.pairs(np.repeat(np.arange(len(states)), sizes), np.concatenate(where))
-    rows = run.probe(states, readouts, refusals)
+    probed: Probed = yield Probe(states, readouts, refusals=refusals)
     ends = np.cumsum(sizes)
     return [
-        base.steps(positions, rows.take(np.arange(end - len(positions), end)))
+        base.steps(positions, probed.rows.take(np.arange(end - len(positions), end)))
         for positions, end in zip(where, ends, strict=True)
     ]

@@ -16,9 +16,11 @@ import numpy as np
 
 from counterprobe.arguments import Count, NotNegative, Positive, Range
 from counterprobe.arrays import IntArray
+from counterprobe.oracles import Readouts
 from counterprobe.rows import Rows, to_numpy
 from counterprobe.run.ledger import Right
-from counterprobe.run.unmasking import Unmasking
+from counterprobe.run.requests import Draft, Drafted, Keep, Probe, Probed, Reading, Requests
+from counterprobe.run.view import View
 from counterprobe.samplers.base import Sampler, Sweep
 from counterprobe.samplers.rules.stepwise import Reply, best_first, gumbel, score_rows
 from counterprobe.streams import Decisions
@@ -30,6 +32,8 @@ __all__ = ["InfoGain", "LookUM"]
 class _Lookahead(Sampler):
     """The common loop: draw candidates, propose, look ahead, keep one."""
 
+    probes: ClassVar[bool] = True
+
     @property
     def rights(self) -> Right:
         """Candidates are drawn before one of several actions is chosen, by further replies."""
@@ -40,33 +44,41 @@ class _Lookahead(Sampler):
         return None
 
     @abstractmethod
-    def propose(self, reply: Reply, decisions: Decisions) -> list[IntArray]:
+    def propose(self, reply: Reply, rng: Decisions) -> list[IntArray]:
         """Return distinct actions, at least one."""
 
     @abstractmethod
     def choose(
-        self, reply: Reply, actions: list[IntArray], ahead: list[Rows], decisions: Decisions
+        self, reply: Reply, actions: list[IntArray], ahead: list[Rows], rng: Decisions
     ) -> int:
         """Return which action to keep, given the rows after each."""
 
-    def unmask(self, run: Unmasking, decisions: Decisions) -> object:
+    def unmask(self, view: View, rng: Decisions) -> Requests[None]:
         """Step until nothing is left."""
-        step = 0
-        while not run.is_complete:
-            drawn = run.draft()
-            reply = Reply(step, drawn.positions, drawn.rows)
+        step, known = 0, None
+        while not view.is_complete:
+            drawn: Drafted = yield Draft(known)
+            reply, known = Reply(step, drawn.positions, drawn.rows), None
             batch = self.ready(reply)
             if batch is None:
-                actions = self.propose(reply, decisions)
+                actions = self.propose(reply, rng)
+                chosen = 0
                 # An action that leaves nothing masked has nothing to look at.
                 if all(len(action) < len(reply.residual) for action in actions):
-                    ahead = run.lookahead(actions)
-                    batch = actions[self.choose(reply, actions, ahead, decisions)]
-                else:
-                    batch = actions[0]
-            run.commit_candidates(batch)
+                    ahead = yield from _look_ahead(drawn, actions)
+                    chosen = self.choose(reply, actions, [one.rows for one in ahead], rng)
+                    known = ahead[chosen]
+                batch = actions[chosen]
+            yield Keep(batch)
             step += 1
-        return None
+
+
+def _look_ahead(drawn: Drafted, actions: list[IntArray]) -> Requests[list[Reading]]:
+    """Read every residual row of the state after each action, all in one stage."""
+    states = np.stack([drawn.place(action) for action in actions])
+    probe = Probe(states, Readouts.every_masked(states), purpose="lookahead")
+    probed: Probed = yield probe
+    return [probed.at(k) for k in range(len(actions))]
 
 
 def _mean_entropy(rows: Rows) -> float:
@@ -129,11 +141,11 @@ class InfoGain(_Lookahead):
         is_sure = bool((block.confidence() >= self.threshold).all())
         return block.residual if is_sure else None
 
-    def propose(self, reply: Reply, decisions: Decisions) -> list[IntArray]:
+    def propose(self, reply: Reply, rng: Decisions) -> list[IntArray]:
         """Propose the surest positions, then noisy choices."""
         block = reply.first_block(self.block_length)
         confidence = block.confidence()
-        generator = decisions.generator("actions", reply.step)
+        generator = rng("actions", reply.step)
         actions = [block.residual[best_first(confidence)[: self.tokens_per_action]]]
         for _ in range(self.candidates - 1):
             noisy = confidence / self.position_temperature + gumbel(generator, len(confidence))
@@ -141,7 +153,7 @@ class InfoGain(_Lookahead):
         return _distinct(actions)
 
     def choose(
-        self, reply: Reply, actions: list[IntArray], ahead: list[Rows], decisions: Decisions
+        self, reply: Reply, actions: list[IntArray], ahead: list[Rows], rng: Decisions
     ) -> int:
         """Keep what spends and leaves least entropy; ties to the first proposed."""
         entropy = -score_rows(reply.rows, "entropy")
@@ -190,22 +202,22 @@ class LookUM(_Lookahead):
         """Claim the chain rule for a single path of one position."""
         return length == 1 or (self.paths == 1 and self.tokens_per_action == 1)
 
-    def propose(self, reply: Reply, decisions: Decisions) -> list[IntArray]:
+    def propose(self, reply: Reply, rng: Decisions) -> list[IntArray]:
         """Propose random sets from the pool."""
         size = min(self.tokens_per_action, len(reply.residual))
         pool = reply.residual[best_first(reply.confidence())[: max(self.pool, size)]]
-        generator = decisions.generator("actions", reply.step)
+        generator = rng("actions", reply.step)
         return _distinct(
             [generator.choice(pool, size=size, replace=False) for _ in range(self.paths)]
         )
 
     def choose(
-        self, reply: Reply, actions: list[IntArray], ahead: list[Rows], decisions: Decisions
+        self, reply: Reply, actions: list[IntArray], ahead: list[Rows], rng: Decisions
     ) -> int:
         """Draw one path by its weight."""
         left = np.array([_mean_entropy(rows) for rows in ahead])
         if np.isinf(self.sharpness):
             return int(np.argmin(left))
         weights = np.exp(-self.sharpness * (left - left.min()))
-        chosen = decisions.generator("survivor", reply.step).random() * weights.sum()
+        chosen = rng("survivor", reply.step).random() * weights.sum()
         return int(min(np.searchsorted(np.cumsum(weights), chosen, side="right"), len(left) - 1))

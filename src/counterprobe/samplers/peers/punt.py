@@ -18,9 +18,9 @@ from counterprobe.arguments import Range
 from counterprobe.arrays import BoolArray, IntArray
 from counterprobe.oracles import Readouts
 from counterprobe.rows import Rows, to_numpy
-from counterprobe.run.drawing import Candidates
 from counterprobe.run.ledger import Right
-from counterprobe.run.unmasking import Request, Unmasking
+from counterprobe.run.requests import Draft, Drafted, Keep, Probe, Requests, Stream
+from counterprobe.run.view import View
 from counterprobe.samplers.base import Sampler, Sweep
 from counterprobe.samplers.rules.stepwise import best_first, score_rows
 from counterprobe.streams import Decisions
@@ -53,6 +53,7 @@ class PUNT(Sampler):
     name: ClassVar[str] = "punt"
     summary: ClassVar[str] = "candidates that survive pairwise tests by halves of their ranks"
     source: ClassVar[str] = "PUNT, arXiv 2510.21961 (reconstruction)"
+    probes: ClassVar[bool] = True
     sweep: ClassVar[Sweep | None] = Sweep(
         "epsilon", (1e-9, 1e-6, 1e-4, 1e-3, 3e-3, 1e-2, 3e-2, 1e-1)
     )
@@ -70,46 +71,40 @@ class PUNT(Sampler):
         """Below 0 only the best-ranked position survives, and its rank comes from rows alone."""
         return length == 1 or self.epsilon < 0
 
-    def unmask(self, run: Unmasking, decisions: Decisions) -> object:
+    def unmask(self, view: View, rng: Decisions) -> Requests[None]:
         """Draw candidates, test, keep, until nothing is left."""
-        while not run.is_complete:
-            drawn = run.draft()
+        while not view.is_complete:
+            drawn: Drafted = yield Draft()
             slots = best_first(score_rows(drawn.rows, self.rank_by))
-            survivors = self._survivors(run, drawn, slots)
+            survivors = yield from self._survivors(drawn, slots)
             ranked = drawn.positions[slots]
-            run.transcript.detail("tests", kept=ranked[survivors], dropped=ranked[~survivors])
-            run.commit_candidates(drawn.positions[slots[survivors]])
-        return None
+            view.detail("tests", kept=ranked[survivors], dropped=ranked[~survivors])
+            yield Keep(ranked[survivors])
 
-    def _survivors(self, run: Unmasking, drawn: Candidates, slots: IntArray) -> BoolArray:
+    def _survivors(self, drawn: Drafted, slots: IntArray) -> Requests[BoolArray]:
         """Return which ranks survive; rank 0 is never read, so it always does."""
         ranks = np.arange(len(slots))
         active = np.ones(len(slots), dtype=bool)
         bits = range(int(len(slots) - 1).bit_length() - 1, -1, -1)
         if self.tests == "parallel":
             splits = [(ranks[~_has_bit(ranks, b)], ranks[_has_bit(ranks, b)]) for b in bits]
-            for moved in self._moved(run, drawn, slots, splits):
+            for moved in (yield from self._moved(drawn, slots, splits)):
                 active[moved] = False
             return active
         for b in bits:
             left, right = ranks[active & ~_has_bit(ranks, b)], ranks[active & _has_bit(ranks, b)]
             if len(left) and len(right):
-                for moved in self._moved(run, drawn, slots, [(left, right)]):
+                for moved in (yield from self._moved(drawn, slots, [(left, right)])):
                     active[moved] = False
         return active
 
     def _moved(
-        self,
-        run: Unmasking,
-        drawn: Candidates,
-        slots: IntArray,
-        splits: list[tuple[IntArray, IntArray]],
-    ) -> list[IntArray]:
+        self, drawn: Drafted, slots: IntArray, splits: list[tuple[IntArray, IntArray]]
+    ) -> Requests[list[IntArray]]:
         """Reveal the candidates of each first half; return the ranks of the second that moved."""
-        state = run.state
-        requests = [
-            Request(
-                drawn.place(state, drawn.positions[slots[left]])[None, :],
+        probes = [
+            Probe(
+                drawn.place(drawn.positions[slots[left]])[None, :],
                 Readouts.same(1, drawn.positions[slots[right]]),
                 label=right,
             )
@@ -117,14 +112,13 @@ class PUNT(Sampler):
         ]
         moved: list[IntArray] = []
 
-        def compare(request: Request, rows: Rows) -> None:
-            right = request.label
+        def compare(probe: Probe, rows: Rows) -> None:
+            right = probe.label
             kl = to_numpy(rows.kl(drawn.rows.take(slots[right])))
             moved.append(right[kl > self.epsilon])
 
-        if requests:
-            run.transcript.announce("test")
-            run.stage(requests, compare)
+        if probes:
+            yield Stream(probes, compare, purpose="test")
         return moved
 
 

@@ -154,7 +154,7 @@ class KLASS(Stepwise):
         one_each = self.quota == 1 and self.confidence_threshold >= 1
         return length == 1 or (one_each and self.confidence == "row")
 
-    def rule(self, residual: IntArray, decisions: Decisions) -> Choose:
+    def rule(self, residual: IntArray, rng: Decisions) -> Choose:
         """Remember the rows of the step before, and which of them had moved."""
         before: tuple[IntArray, Rows] | None = None
         moves: deque[NDArray[np.float64]] = deque(maxlen=self.history_length)

@@ -75,7 +75,7 @@ class LLaDA(Stepwise):
         one_each = self.block_length is None and self.steps >= length
         return length == 1 or (one_each and self.confidence == "row")
 
-    def rule(self, residual: IntArray, decisions: Decisions) -> Choose:
+    def rule(self, residual: IntArray, rng: Decisions) -> Choose:
         """Fix the quota of every step beforehand."""
         _, sizes = np.unique(block_of(residual, self.block_length), return_counts=True)
         share = math.ceil(self.steps / max(1, len(sizes)))
@@ -84,7 +84,7 @@ class LLaDA(Stepwise):
         def choose(reply: Reply) -> IntArray:
             block = reply.first_block(self.block_length)
             if self.remasking == "random":
-                score = decisions.generator("choice", reply.step).random(len(block.residual))
+                score = rng("choice", reply.step).random(len(block.residual))
             else:
                 score = block.confidence()
             return block.residual[best_first(score)[: quotas[reply.step]]]
@@ -138,7 +138,7 @@ class Dream(Stepwise):
         """Claim nothing more: rounding down leaves several positions to the last step."""
         return length == 1
 
-    def rule(self, residual: IntArray, decisions: Decisions) -> Choose:
+    def rule(self, residual: IntArray, rng: Decisions) -> Choose:
         """Fix the quota of every step beforehand; empty steps are left out."""
         quotas, left = [], len(residual)
         for chance in reveal_chances(self.steps, self.last_time):
@@ -150,7 +150,7 @@ class Dream(Stepwise):
             by_candidate = reply.candidates is not None
             score = reply.confidence() if by_candidate else score_rows(reply.rows, self.score)
             if self.position_temperature > 0:
-                noise = gumbel(decisions.generator("choice", reply.step), len(score))
+                noise = gumbel(rng("choice", reply.step), len(score))
                 score = score / self.position_temperature + noise
             return reply.residual[best_first(score)[: quotas[reply.step]]]
 
@@ -187,14 +187,14 @@ class MaskGIT(Stepwise):
         """One row-chosen position per step is the chain rule."""
         return length == 1 or (self.steps >= length and self.confidence == "row")
 
-    def rule(self, residual: IntArray, decisions: Decisions) -> Choose:
+    def rule(self, residual: IntArray, rng: Decisions) -> Choose:
         """Keep as many masked as the schedule says."""
         masked = cosine_masked(len(residual), self.steps)
 
         def choose(reply: Reply) -> IntArray:
             left = len(reply.residual)
             scale = self.choice_temperature * (1 - (reply.step + 1) / self.steps)
-            noise = gumbel(decisions.generator("choice", reply.step), left)
+            noise = gumbel(rng("choice", reply.step), left)
             with np.errstate(divide="ignore"):  # a row of a zero-probability law may be flat zero
                 score = np.log(reply.confidence()) + scale * noise
             return reply.residual[best_first(score)[: left - masked[reply.step]]]

@@ -99,11 +99,11 @@ class UniversalCoupling(DraftedBlocks):
         return self.full_prefix
 
     def order_and_size(
-        self, residual: IntArray, vocab_size: int, decisions: Decisions
+        self, residual: IntArray, vocab_size: int, rng: Decisions
     ) -> tuple[IntArray, int]:
         """Return the order of the positions, and the block size."""
         size = self.block_size or balanced_block(len(residual), vocab_size)
-        return in_order(self.order, residual, decisions), size
+        return in_order(self.order, residual, rng), size
 
     def coupler(self, noise: CommitNoise) -> _Races:
         """Race with the noise of a run."""

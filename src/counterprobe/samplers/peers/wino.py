@@ -19,12 +19,26 @@ import numpy as np
 
 from counterprobe.arguments import Count, NotNegative, Share
 from counterprobe.arrays import IntArray
-from counterprobe.rows import Rows, to_numpy
+from counterprobe.oracles import Readouts
+from counterprobe.rows import to_numpy
 from counterprobe.run.ledger import Right
-from counterprobe.run.unmasking import Unmasking
+from counterprobe.run.requests import (
+    Commit,
+    Draft,
+    Drafted,
+    Keep,
+    Probe,
+    Probed,
+    Read,
+    Reading,
+    Remask,
+    Requests,
+)
+from counterprobe.run.view import View
 from counterprobe.samplers.base import Sampler, Sweep
 from counterprobe.samplers.rules.quotas import block_of
 from counterprobe.samplers.rules.stepwise import Confidence, Reply, best_first
+from counterprobe.states import MASK
 from counterprobe.streams import Decisions
 
 __all__ = ["WINO"]
@@ -60,6 +74,7 @@ class WINO(Sampler):
     name: ClassVar[str] = "wino"
     summary: ClassVar[str] = "commit by a low threshold, mask again by a high one (WINO)"
     source: ClassVar[str] = "Hong et al. 2025 (WINO), arXiv 2507.18578 and its repository"
+    probes: ClassVar[bool] = True
     sweep: ClassVar[Sweep | None] = Sweep("threshold", (0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9))
 
     threshold: NotNegative = 0.6
@@ -75,34 +90,33 @@ class WINO(Sampler):
             rights |= Right.COMMIT_CANDIDATES
         return rights | Right.REMASK if self.threshold_back > 0 else rights
 
-    def unmask(self, run: Unmasking, decisions: Decisions) -> object:
+    def unmask(self, view: View, rng: Decisions) -> Requests[None]:
         """Finish one block after the other, from the left."""
-        blocks = block_of(np.arange(run.length), self.block_length)
-        while not run.is_complete:
-            block = np.flatnonzero(blocks == blocks[run.residual[0]])
+        blocks = block_of(np.arange(view.length), self.block_length)
+        while not view.is_complete:
+            block = np.flatnonzero(blocks == blocks[view.residual[0]])
             last_accepted = 0
             while True:
-                doubted = self._doubted(run, block, last_accepted)
-                accepted = self._commit(run, block)
+                doubted, reading = yield from self._doubted(view, block, last_accepted)
+                accepted = yield from self._commit(block, reading)
                 if len(accepted) > 1 and len(doubted):
-                    run.remask(doubted)
-                elif not np.isin(block, run.residual).any():
+                    yield Remask(doubted)
+                elif not np.isin(block, view.residual).any():
                     break
                 last_accepted = len(accepted)
-        return None
 
-    def _commit(self, run: Unmasking, block: IntArray) -> IntArray:
+    def _commit(self, block: IntArray, reading: Reading | None) -> Requests[IntArray]:
         """Commit what is sure enough in the block; return it."""
         if self.confidence == "candidate":
-            drawn = run.draft()
+            drawn: Drafted = yield Draft(reading)
             chosen = self._sure(Reply(0, drawn.positions, drawn.rows, drawn.tokens), block)
-            run.commit_candidates(chosen)
+            yield Keep(chosen)
             return chosen
-
-        def select(residual: IntArray, rows: Rows) -> IntArray:
-            return self._sure(Reply(0, residual, rows), block)
-
-        return run.commit_selected(select)[0]
+        if reading is None:
+            reading = yield Read()
+        chosen = self._sure(Reply(0, reading.positions, reading.rows), block)
+        yield Commit(chosen, reading)
+        return chosen
 
     def _sure(self, reply: Reply, block: IntArray) -> IntArray:
         """Return the positions of a block above the threshold, the surest where too many are."""
@@ -113,14 +127,30 @@ class WINO(Sampler):
         count = min(max(1, int((score > self.threshold).sum())), most)
         return reply.residual[np.sort(best_first(score)[:count])]
 
-    def _doubted(self, run: Unmasking, block: IntArray, last_accepted: int) -> IntArray:
-        """Return what is improbable among all others, fewer than the last step committed."""
-        committed = block[run.round_of_position[block] >= 0]
+    def _doubted(
+        self, view: View, block: IntArray, last_accepted: int
+    ) -> Requests[tuple[IntArray, Reading | None]]:
+        """Find what is improbable among all others, fewer than the last step committed.
+
+        Returns
+        -------
+        doubted : ndarray of int
+        reading : Reading or None
+            Of the current state, which is read in the same stage.
+        """
+        committed = block[view.round_of_position[block] >= 0]
         if last_accepted < 2 or self.threshold_back == 0:
-            return committed[:0]  # nothing could be masked again, so nothing is read
-        rows = run.leave_one_out(committed, with_history=True)
-        tokens = run.state[committed].astype(np.int64)
-        likely = np.asarray(to_numpy(rows.prob(tokens)), dtype=np.float64)
+            return committed[:0], None  # nothing could be masked again, so nothing is read
+        which, residual = np.arange(len(committed)), view.residual
+        states = np.repeat(view.state[None, :], len(committed) + 1, axis=0)
+        tokens = states[-1, committed].astype(np.int64)
+        states[which, committed] = MASK  # each alone: two at once would be another question
+        readouts = Readouts.pairs(
+            np.concatenate([which, np.full(len(residual), len(committed))]),
+            np.concatenate([committed, residual]),
+        )
+        probed: Probed = yield Probe(states, readouts)
+        likely = np.asarray(to_numpy(probed.rows.take(which).prob(tokens)), dtype=np.float64)
         worst_first = np.argsort(likely, kind="stable")
         count = min(int((likely < self.threshold_back).sum()), last_accepted - 1)
-        return np.sort(committed[worst_first[:count]])
+        return np.sort(committed[worst_first[:count]]), probed.at(len(committed))

@@ -12,16 +12,16 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal, Protocol
+from typing import ClassVar, Literal, Protocol
 
 import numpy as np
 
 from counterprobe.arrays import FloatArray, IntArray, StateArray
 from counterprobe.oracles import Readouts
 from counterprobe.rows import Rows, to_numpy
-from counterprobe.run.door import Refusals
 from counterprobe.run.ledger import Right
-from counterprobe.run.unmasking import Unmasking
+from counterprobe.run.requests import Noise, Probe, Probed, Refusals, Requests, Verify
+from counterprobe.run.view import View
 from counterprobe.samplers.base import Sampler
 from counterprobe.streams import CommitNoise, Decisions
 
@@ -33,9 +33,9 @@ __all__ = [
 FixedOrder = Literal["random", "index"]
 
 
-def in_order(order: FixedOrder, residual: IntArray, decisions: Decisions) -> IntArray:
+def in_order(order: FixedOrder, residual: IntArray, rng: Decisions) -> IntArray:
     """Return the residual positions in a fixed order, the one of ``sequential``."""
-    return decisions.generator("order").permutation(residual) if order == "random" else residual
+    return rng("order").permutation(residual) if order == "random" else residual
 
 
 def prefix_states(
@@ -54,9 +54,9 @@ def log_probs(rows: Rows, tokens: IntArray) -> FloatArray:
         return np.log(np.asarray(to_numpy(rows.prob(tokens)), dtype=np.float64))
 
 
-def tempered(run: Unmasking) -> Callable[[Rows], Rows]:
+def tempered(view: View) -> Callable[[Rows], Rows]:
     """Return what turns the oracle's rows into those that a run draws from."""
-    return lambda rows: rows if run.temperature == 1 else rows.tempered(run.temperature)
+    return lambda rows: rows if view.temperature == 1 else rows.tempered(view.temperature)
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +95,8 @@ class Coupler(Protocol):
 class DraftedBlocks(Sampler):
     """Base of the rules that draft a block and verify it by prefixes."""
 
+    probes: ClassVar[bool] = True
+
     @property
     def rights(self) -> Right:
         """Drafted values may be rejected."""
@@ -106,7 +108,7 @@ class DraftedBlocks(Sampler):
 
     @abstractmethod
     def order_and_size(
-        self, residual: IntArray, vocab_size: int, decisions: Decisions
+        self, residual: IntArray, vocab_size: int, rng: Decisions
     ) -> tuple[IntArray, int]:
         """Return the order of the positions, and how many a round drafts."""
 
@@ -119,25 +121,31 @@ class DraftedBlocks(Sampler):
         """Whether the wave also submits the state that holds every draft."""
         return False
 
-    def unmask(self, run: Unmasking, decisions: Decisions) -> BlockRounds:
+    def unmask(self, view: View, rng: Decisions) -> Requests[BlockRounds]:
         """Draft, verify, keep, until nothing is left."""
-        order, size = self.order_and_size(run.residual, run.vocab_size, decisions)
-        rule, as_drawn = self.coupler(run.commit_noise()), tempered(run)
+        order, size = self.order_and_size(view.residual, view.vocab_size, rng)
+        noise: CommitNoise = yield Noise()
+        rule, as_drawn = self.coupler(noise), tempered(view)
         known: Rows | None = None  # rows of the next block at the history, if they were read
         done, drafted_counts, kept_counts = 0, [], []
         while done < len(order):
             block = order[done : done + size]
-            guess = as_drawn(run.probe(run.state, block)) if known is None else known
+            guess = known
+            if guess is None:
+                probed: Probed = yield Probe(view.state, block)
+                guess = as_drawn(probed.rows)
             tokens = rule.draft(block, guess)
             after = order[done + size : done + 2 * size] if self.reads_ahead else order[:0]
             scores = log_probs(guess.take(np.arange(1)), tokens[:1])
             kept, known = len(block), None
             if len(block) > 1 or len(after):
-                refusals = Refusals()
-                rows = as_drawn(self._wave(run, block, tokens, after, refusals))
+                prefixes = _prefixes(view.state, block, tokens, after)
+                assert prefixes.refusals is not None
+                verified: Probed = yield prefixes
+                rows = as_drawn(verified.rows)
                 beside = rows.take(np.arange(len(block) - 1))
                 kept, correction = rule.verify(block, tokens, guess, beside)
-                refusals.require_answered(kept)
+                prefixes.refusals.require_answered(kept)
                 if kept < len(block):
                     tokens[kept] = correction
                 elif len(after):
@@ -147,23 +155,17 @@ class DraftedBlocks(Sampler):
             kept_counts.append(kept)
             count = min(kept + 1, len(block))
             is_kept = np.arange(len(block)) < kept
-            run.transcript.detail("verify", positions=block, is_kept=is_kept)
-            run.commit_verified(block[:count], tokens[:count], scores[:count])
+            view.detail("verify", positions=block, is_kept=is_kept)
+            yield Verify(block[:count], tokens[:count], scores[:count])
             done += count
         return BlockRounds(tuple(drafted_counts), tuple(kept_counts))
 
-    def _wave(
-        self,
-        run: Unmasking,
-        block: IntArray,
-        tokens: IntArray,
-        after: IntArray,
-        refusals: Refusals,
-    ) -> Rows:
-        """Read each position beside the drafts before it, the next block beside all of them."""
-        inside = len(block) - 1
-        num_states = inside + (1 if len(after) else 0)
-        states = prefix_states(run.state, block, tokens, np.arange(1, num_states + 1))
-        index = np.concatenate([np.arange(inside), np.full(len(after), inside)])
-        readouts = Readouts.pairs(index, np.concatenate([block[1:], after]))
-        return run.probe(states, readouts, refusals)
+
+def _prefixes(state: StateArray, block: IntArray, tokens: IntArray, after: IntArray) -> Probe:
+    """Read each position beside the drafts before it, the next block beside all of them."""
+    inside = len(block) - 1
+    num_states = inside + (1 if len(after) else 0)
+    states = prefix_states(state, block, tokens, np.arange(1, num_states + 1))
+    index = np.concatenate([np.arange(inside), np.full(len(after), inside)])
+    readouts = Readouts.pairs(index, np.concatenate([block[1:], after]))
+    return Probe(states, readouts, refusals=Refusals())

@@ -29,7 +29,18 @@ from counterprobe.oracles import Readouts
 from counterprobe.planning.strengths import frozen_strengths, require_known
 from counterprobe.rows import Rows, to_numpy
 from counterprobe.run.ledger import Right
-from counterprobe.run.unmasking import Request, Unmasking
+from counterprobe.run.requests import (
+    Commit,
+    Draft,
+    Drafted,
+    Keep,
+    Probe,
+    Read,
+    Reading,
+    Requests,
+    Stream,
+)
+from counterprobe.run.view import View
 from counterprobe.samplers.base import Sampler
 from counterprobe.samplers.rules.stepwise import Reply, best_first
 from counterprobe.streams import Decisions
@@ -113,6 +124,7 @@ class GraphRule(Sampler):
         results show.
     """
 
+    probes: ClassVar[bool] = True
     reads_everything: ClassVar[bool] = False
     """Whether probes read every residual position, or only the sources."""
 
@@ -164,74 +176,71 @@ class GraphRule(Sampler):
         return False
 
     @abstractmethod
-    def begin(self, run: Unmasking, source: Source) -> Choice:
+    def begin(self, view: View, source: Source) -> Choice:
         """Start the rule for one run, whose graph has the given source."""
 
-    def source_of(self, run: Unmasking) -> Source:
+    def source_of(self, view: View) -> Source:
         """Return where the graph of a run comes from."""
         if self.uses_strength:
             return "strength"
         if self.graph in ("attention", "probes"):
             return self.graph
-        return "attention" if run.offers_attention else "probes"
+        return "attention" if view.offers_attention else "probes"
 
-    def unmask(self, run: Unmasking, decisions: Decisions) -> object:
+    def unmask(self, view: View, rng: Decisions) -> Requests[GraphReport]:
         """Read, choose, commit, until nothing is left."""
-        source = self.source_of(run)
-        choice = self.begin(run, source)
+        source = self.source_of(view)
+        choice = self.begin(view, source)
         if source == "attention":
-            self._with_attention(run, choice)
+            yield from self._with_attention(view, choice)
         elif source == "strength":
-            self._with_strength(run, choice)
+            yield from self._with_strength(view, choice)
         else:
-            if run.length > MOST_POSITIONS:
+            if view.length > MOST_POSITIONS:
                 raise ValueError(
                     f"sampler {self.name!r} probes at most {MOST_POSITIONS} positions, got "
-                    f"{run.length}; use a model that offers attention, or pass strength="
+                    f"{view.length}; use a model that offers attention, or pass strength="
                 )
-            self.with_probes(run, choice, decisions)
+            yield from self.with_probes(view, choice, rng)
         return GraphReport(source, self.num_layers)
 
-    def _with_attention(self, run: Unmasking, choice: Choice) -> None:
+    def _with_attention(self, view: View, choice: Choice) -> Requests[None]:
         step = 0
-
-        def select(residual: IntArray, rows: Rows, attention: FloatArray) -> IntArray:
-            return choice.choose(Reply(step, residual, rows), attention.T)
-
-        while not run.is_complete:
-            run.commit_attended(select, self.num_layers)
+        while not view.is_complete:
+            reading: Reading = yield Read(attention=self.num_layers)
+            assert reading.attention is not None
+            reply = Reply(step, reading.positions, reading.rows)
+            yield Commit(choice.choose(reply, reading.attention.T), reading)
             step += 1
 
-    def _with_strength(self, run: Unmasking, choice: Choice) -> None:
+    def _with_strength(self, view: View, choice: Choice) -> Requests[None]:
         assert self.strength is not None
-        require_known(self.strength, run.residual)
+        require_known(self.strength, view.residual)
         # Pinsker and Jensen: the mean total variation is at most the root of half the nats.
-        known = np.nan_to_num(self.strength[: run.length, : run.length])
+        known = np.nan_to_num(self.strength[: view.length, : view.length])
         influence = np.sqrt(np.maximum(known, 0) / 2)
         step = 0
-
-        def select(residual: IntArray, rows: Rows) -> IntArray:
-            return choice.choose(Reply(step, residual, rows), influence)
-
-        while not run.is_complete:
-            run.commit_selected(select)
+        while not view.is_complete:
+            reading: Reading = yield Read()
+            reply = Reply(step, reading.positions, reading.rows)
+            yield Commit(choice.choose(reply, influence), reading)
             step += 1
 
-    def with_probes(self, run: Unmasking, choice: Choice, decisions: Decisions) -> None:
+    def with_probes(self, view: View, choice: Choice, rng: Decisions) -> Requests[None]:
         """Draw candidates, reveal those of the sources one by one, and keep what is chosen."""
-        influence = np.zeros((run.length, run.length))
+        influence = np.zeros((view.length, view.length))
         step = 0
-        while not run.is_complete:
-            drawn = run.draft()
+        while not view.is_complete:
+            drawn: Drafted = yield Draft()
             reply = self.pooled(Reply(step, drawn.positions, drawn.rows))
             sources = choice.sources(reply)
             influence[drawn.positions] = 0  # what committed ones moved stays known
             if len(sources) > 1:
                 targets = drawn.positions if self.reads_everything else sources
                 values = drawn.tokens[drawn.slots(sources)][:, None]
-                moved = probed_influence(run, drawn.rows, sources, values, targets)
+                moved = yield from probed_influence(view, drawn.rows, sources, values, targets)
                 influence[np.ix_(sources, targets)] = moved
-            run.commit_candidates(choice.choose(reply, influence))
+            yield Keep(choice.choose(reply, influence))
             step += 1
 
     def pooled(self, reply: Reply) -> Reply:
@@ -248,8 +257,8 @@ PIECE = 1 << 18
 
 
 def probed_influence(
-    run: Unmasking, rows: Rows, sources: IntArray, values: IntArray, targets: IntArray
-) -> FloatArray:
+    view: View, rows: Rows, sources: IntArray, values: IntArray, targets: IntArray
+) -> Requests[FloatArray]:
     """Reveal sources one by one; return how far the rows of targets moved.
 
     One stage, of a submission per source and value whatever the number of targets. For exact rows
@@ -259,9 +268,9 @@ def probed_influence(
 
     Parameters
     ----------
-    run : Unmasking
+    view : View
     rows : Rows
-        Of every residual position at the run's history, increasing.
+        Of every residual position at the current state, increasing.
     sources : ndarray of int, shape (c,)
         Residual positions.
     values : ndarray of int, shape (c, K)
@@ -275,7 +284,7 @@ def probed_influence(
         Mean total variation between the target's row beside the source and its row alone. What
         the declared row error explains is no movement; nothing moves itself.
     """
-    state, slots = run.state, np.searchsorted(run.residual, targets)
+    state, slots = view.state, np.searchsorted(view.residual, targets)
     moved = np.zeros((len(sources), len(targets)))
     pairs, repeats = np.unique(
         np.stack([np.repeat(np.arange(len(sources)), values.shape[1]), values.ravel()], axis=1),
@@ -284,8 +293,8 @@ def probed_influence(
     )
     source, token = pairs.T
 
-    def requests() -> Iterator[Request]:
-        step = max(1, PIECE // max(run.length, len(targets)))
+    def probes() -> Iterator[Probe]:
+        step = max(1, PIECE // max(view.length, len(targets)))
         for low in range(0, len(source), step):
             which = np.arange(low, min(low + step, len(source)))
             states = np.tile(state, (len(which), 1))
@@ -293,16 +302,15 @@ def probed_influence(
             index, column = np.nonzero(targets != sources[source[which]][:, None])
             if len(index):
                 readouts = Readouts.pairs(index, targets[column])
-                yield Request(states, readouts, label=(which[index], column))
+                yield Probe(states, readouts, label=(which[index], column))
 
-    def compare(request: Request, replies: Rows) -> None:
-        which, column = request.label
+    def compare(probe: Probe, replies: Rows) -> None:
+        which, column = probe.label
         far = np.asarray(to_numpy(replies.total_variation(rows.take(slots[column]))), np.float64)
-        far[far <= 2 * run.row_error] = 0  # both rows may be off by as much
+        far[far <= 2 * view.row_error] = 0  # both rows may be off by as much
         np.add.at(moved, (source[which], column), far * repeats[which] / values.shape[1])
 
-    run.transcript.announce("influence")
-    run.stage(requests(), compare)
+    yield Stream(probes(), compare, purpose="influence")
     return moved
 
 

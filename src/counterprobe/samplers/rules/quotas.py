@@ -11,6 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from counterprobe.arrays import IntArray
+from counterprobe.run.requests import CommitAll, Requests
+from counterprobe.run.view import View
 from counterprobe.samplers.base import Sampler
 from counterprobe.streams import Decisions
 
@@ -125,10 +127,10 @@ class RandomOrder(Sampler):
     def sizes(self, count: int) -> list[int]:
         """Return the batch sizes for ``count`` positions, at least one; zeros are left out."""
 
-    def schedule(self, residual: IntArray, decisions: Decisions) -> Iterable[IntArray]:
-        """Consecutive parts of a permutation."""
-        sizes = self.sizes(len(residual)) if len(residual) else []
-        return cut(decisions.generator("order").permutation(residual), sizes)
+    def unmask(self, view: View, rng: Decisions) -> Requests[None]:
+        """Commit consecutive parts of a permutation."""
+        residual = view.residual
+        yield CommitAll(cut(rng("order").permutation(residual), self.sizes(len(residual))))
 
 
 @dataclass(frozen=True)
@@ -148,9 +150,11 @@ class RandomTimes(Sampler):
         """Two positions may fall into one step, however many steps there are."""
         return length == 1
 
-    def schedule(self, residual: IntArray, decisions: Decisions) -> Iterable[IntArray]:
+    def sizes(self, count: int, rng: Decisions) -> list[int]:
+        """Return how many of ``count`` positions each step shows."""
+        return random_sizes(count, self.chances(count), rng("reveal"))
+
+    def unmask(self, view: View, rng: Decisions) -> Requests[None]:
         """Cut a random order by the number shown in each step."""
-        count = len(residual)
-        chances = self.chances(count) if count else []
-        sizes = random_sizes(count, chances, decisions.generator("reveal"))
-        return cut(decisions.generator("order").permutation(residual), sizes)
+        residual = view.residual
+        yield CommitAll(cut(rng("order").permutation(residual), self.sizes(len(residual), rng)))

@@ -9,7 +9,8 @@ many decoders do, and biased even at one position per step, since lucky draws ar
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import itertools
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
@@ -19,7 +20,8 @@ from numpy.typing import NDArray
 from counterprobe.arrays import FloatArray, IntArray
 from counterprobe.rows import Rows, to_numpy
 from counterprobe.run.ledger import Right
-from counterprobe.run.unmasking import Unmasking
+from counterprobe.run.requests import Commit, Draft, Drafted, Keep, Read, Reading, Requests
+from counterprobe.run.view import View
 from counterprobe.samplers.base import Sampler
 from counterprobe.samplers.rules.quotas import block_of
 from counterprobe.streams import Decisions
@@ -125,7 +127,7 @@ class Stepwise(Sampler):
         both = Right.SELECT_AFTER_REPLY | Right.COMMIT_CANDIDATES
         return both if self.scores_candidates else Right.SELECT_AFTER_REPLY
 
-    def rule(self, residual: IntArray, decisions: Decisions) -> Choose:
+    def rule(self, residual: IntArray, rng: Decisions) -> Choose:
         """Start the rule for one run: return what chooses the positions of each step."""
         return self.choose
 
@@ -133,26 +135,15 @@ class Stepwise(Sampler):
         """Choose the positions of one step, for rules that remember nothing."""
         raise TypeError(f"{type(self).__name__} must override choose or rule")
 
-    def unmask(self, run: Unmasking, decisions: Decisions) -> object:
+    def unmask(self, view: View, rng: Decisions) -> Requests[None]:
         """Read, choose, commit, until nothing is left."""
-        for _ in self.rounds(run, decisions):
-            pass
-        return None
-
-    def rounds(self, run: Unmasking, decisions: Decisions) -> Iterator[None]:
-        """Read, choose, commit, and stop after every commit."""
-        choose = self.rule(run.residual, decisions)
-        step = 0
-
-        def select(residual: IntArray, rows: Rows) -> IntArray:
-            return choose(Reply(step, residual, rows))
-
-        while not run.is_complete:
+        choose = self.rule(view.residual, rng)
+        for step in itertools.count():
+            if view.is_complete:
+                return
             if self.scores_candidates:
-                drawn = run.draft()
-                reply = Reply(step, drawn.positions, drawn.rows, drawn.tokens)
-                run.commit_candidates(choose(reply))
+                drawn: Drafted = yield Draft()
+                yield Keep(choose(Reply(step, drawn.positions, drawn.rows, drawn.tokens)))
             else:
-                run.commit_selected(select)
-            step += 1
-            yield
+                reading: Reading = yield Read()
+                yield Commit(choose(Reply(step, reading.positions, reading.rows)), reading)

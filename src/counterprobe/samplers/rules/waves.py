@@ -3,7 +3,7 @@
 A branch is a generator. It yields what it wants to know, is sent the replies, and returns what it
 drew. Branches call each other with ``yield from``; :func:`first_kept` lets several move together
 and merges what they ask, so that the depth of a whole tree of branches is its longest path, not
-its size. :func:`run_waves` submits each wave as one stage.
+its size. :func:`waves` makes a stage of each wave.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ import numpy as np
 from counterprobe.arrays import FloatArray, IntArray, StateArray
 from counterprobe.oracles import Readouts
 from counterprobe.rows import Rows
-from counterprobe.run.door import Refusals
-from counterprobe.run.unmasking import Request, Unmasking
+from counterprobe.run.requests import Probe, Refusals, Requests, Stream
+from counterprobe.run.view import View
 from counterprobe.samplers.rules.drafted_blocks import log_probs, prefix_states, tempered
 
-__all__ = ["Branch", "ChainAt", "RowsAt", "first_kept", "run_waves"]
+__all__ = ["Branch", "ChainAt", "RowsAt", "first_kept", "waves"]
 
 T = TypeVar("T")
 
-# Numbers in the states of one request: a wave may hold a state for every position.
+# Numbers in the states of one probe: a wave may hold a state for every position.
 MOST_NUMBERS = 1 << 22
 
 
@@ -79,7 +79,7 @@ def first_kept(branches: Sequence[Branch[T | None]]) -> Branch[T | None]:
         asking = {}
 
 
-def run_waves(run: Unmasking, branch: Branch[T]) -> T:
+def waves(view: View, branch: Branch[T]) -> Requests[T]:
     """Submit what a branch asks, one stage at a time, until it has drawn."""
     replies: list[Any] | None = None
     while True:
@@ -88,7 +88,7 @@ def run_waves(run: Unmasking, branch: Branch[T]) -> T:
         except StopIteration as end:
             value: T = end.value
             return value
-        replies = _answer(run, asks)
+        replies = yield from _answer(view, asks)
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,32 +102,32 @@ class _Piece:
     tokens: IntArray | None
 
 
-def _answer(run: Unmasking, asks: Sequence[Ask]) -> list[Any]:
+def _answer(view: View, asks: Sequence[Ask]) -> Requests[list[Any]]:
     """Submit one wave as one stage; return a reply per ask."""
-    as_drawn = tempered(run)
+    as_drawn = tempered(view)
     found: list[list[Any]] = [[] for _ in asks]
     refused: list[Refusals] = []
 
-    def sort(request: Request, rows: Rows) -> None:
-        assert request.refusals is not None
-        if request.refusals.states:
-            refused.append(request.refusals)
+    def sort(probe: Probe, rows: Rows) -> None:
+        assert probe.refusals is not None
+        if probe.refusals.states:
+            refused.append(probe.refusals)
         low = start = 0
-        for piece in request.label:
+        for piece in probe.label:
             part = as_drawn(rows.take(np.arange(low, low + len(piece.positions))))
             low += len(piece.positions)
-            is_refused = np.isin(piece.index + start, request.refusals.states)
+            is_refused = np.isin(piece.index + start, probe.refusals.states)
             start += len(piece.states)
             if piece.tokens is not None:
                 found[piece.ask].append(
                     np.where(is_refused, np.nan, log_probs(part, piece.tokens))
                 )
             elif is_refused.any():
-                request.refusals.require_answered(len(request.states))
+                probe.refusals.require_answered(start)
             else:
                 found[piece.ask].append(part)
 
-    run.stage(_requests(asks, max(1, MOST_NUMBERS // run.length)), sort)
+    yield Stream(_probes(asks, max(1, MOST_NUMBERS // view.length)), sort)
     return [
         parts[0] if isinstance(ask, RowsAt) else _chain(np.concatenate(parts), refused)
         for ask, parts in zip(asks, found, strict=True)
@@ -144,27 +144,27 @@ def _chain(logs: FloatArray, refused: Sequence[Refusals]) -> FloatArray:
     return np.where(np.isnan(logs), -np.inf, logs)
 
 
-def _requests(asks: Sequence[Ask], at_once: int) -> Iterator[Request]:
-    """Join the pieces of a wave into requests of at most so many states."""
+def _probes(asks: Sequence[Ask], at_once: int) -> Iterator[Probe]:
+    """Join the pieces of a wave into probes of at most so many states."""
     pieces: list[_Piece] = []
     count = 0
     for piece in _pieces(asks, at_once):
         if pieces and count + len(piece.states) > at_once:
-            yield _request(pieces)
+            yield _probe(pieces)
             pieces, count = [], 0
         pieces.append(piece)
         count += len(piece.states)
-    yield _request(pieces)
+    yield _probe(pieces)
 
 
-def _request(pieces: list[_Piece]) -> Request:
+def _probe(pieces: list[_Piece]) -> Probe:
     starts = np.cumsum([0, *(len(piece.states) for piece in pieces[:-1])])
     readouts = Readouts.pairs(
         np.concatenate([p.index + low for p, low in zip(pieces, starts, strict=True)]),
         np.concatenate([piece.positions for piece in pieces]),
     )
     states = np.concatenate([piece.states for piece in pieces])
-    return Request(states, readouts, label=pieces, refusals=Refusals())
+    return Probe(states, readouts, label=pieces, refusals=Refusals())
 
 
 def _pieces(asks: Sequence[Ask], at_once: int) -> Iterator[_Piece]:

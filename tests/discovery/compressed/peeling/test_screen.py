@@ -20,7 +20,7 @@ def screen(oracle: cp.Oracle, seed: int = 1, **settings: object) -> tuple[Findin
     """Run a screen; what it reports must be what it was charged."""
     run = cp.Unmasking(oracle)
     decisions = cp.Streams.from_seed(seed).decisions
-    findings = compressed_screen(run, decisions, CompressedSettings(**settings))
+    findings = run.call(compressed_screen, decisions, CompressedSettings(**settings))
     assert run.ledger.probes == sum(batch.probes for batch in findings.batches)
     assert run.ledger.commits == 0 and run.ledger.preprocessing == 1
     return findings, run.ledger
@@ -155,7 +155,7 @@ def hides_nothing(law: cp.ForestLaw, oracle: cp.Oracle, assume: str, seed: int) 
     """Whether a screen leaves no edge out between positions that it calls resolved."""
     run = cp.Unmasking(oracle)
     decisions = cp.Streams.from_seed(seed).decisions
-    findings = compressed_screen(run, decisions, CompressedSettings(assume=assume))
+    findings = run.call(compressed_screen, decisions, CompressedSettings(assume=assume))
     missed = pairs(law.edges) - pairs(findings.edges)
     return not any(findings.is_resolved[list(edge)].all() for edge in missed)
 
@@ -309,7 +309,7 @@ def test_a_budget_without_room_is_left_to_the_regression_screen() -> None:
 def test_probes_are_not_made_twice() -> None:
     law = gated_pair(12, seed=1)
     run = cp.Unmasking(law.oracle)
-    findings = compressed_screen(run, cp.Streams.from_seed(1).decisions, CompressedSettings())
+    findings = run.call(compressed_screen, cp.Streams.from_seed(1).decisions, CompressedSettings())
     assert "imply" in findings.handover
     first = [batch.probes for batch in findings.batches if batch.purpose == "first"]
     assert first[0] + sum(first[1:]) <= CompressedSettings().first_batch

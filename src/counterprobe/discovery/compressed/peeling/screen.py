@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from counterprobe.arrays import BoolArray, FloatArray, IntArray
+from counterprobe.arrays import BoolArray, FloatArray, IntArray, StateArray
 from counterprobe.discovery.compressed import design as masks
 from counterprobe.discovery.compressed.certify import (
     hidden_shares,
@@ -42,7 +42,7 @@ from counterprobe.discovery.compressed.stages import STATES_AT_ONCE, ScreenStage
 from counterprobe.graph import components
 from counterprobe.oracles import Readouts
 from counterprobe.rows import Rows, to_numpy
-from counterprobe.run.unmasking import Request
+from counterprobe.run.requests import Probe, Requests, Stream
 from counterprobe.states import MASK
 from counterprobe.theory.decoding import left_out
 from counterprobe.threads import run_watched
@@ -63,7 +63,7 @@ SIDED = 4
 # Share of the rehearsed sequences in which a dependence beyond the edges must move some row.
 MOVED = 1 / 3
 
-Observe = Callable[[Request, Rows], None]
+Observe = Callable[[int, StateArray, Readouts, Rows], None]
 
 
 def half_states(failure_budget: float) -> int:
@@ -132,7 +132,7 @@ class PeelingScreen:
 
     # ----- The loop ------------------------------------------------------------------------
 
-    def discover(self) -> Findings | None:
+    def discover(self) -> Requests[Findings | None]:
         """Decode and certify; None, and a reason in ``handover``, where that fails."""
         if self.handover:
             return None
@@ -149,14 +149,16 @@ class PeelingScreen:
         )
         is_generic = settings.assume == "generic"
         blind = blind_chance(max(self.num_choices, 2), MASK_RATE, generic=is_generic)
-        if not (self._decode(first, blind) and self._is_forest() and self._certify(is_generic)):
+        if not (yield from self._decode(first, blind)) or not self._is_forest():
+            return None
+        if not (yield from self._certify(is_generic)):
             return None
         terms = self.decoder.terms(readings.tolerance)
         evidence = self.decoder.spare_reads()
         needed = needed_reads(size, blind, settings.failure_budget)
         return Findings(
             edges=terms.edges,
-            is_resolved=np.ones(stages.run.length, dtype=np.bool_),
+            is_resolved=np.ones(stages.view.length, dtype=np.bool_),
             evidence=evidence,
             misfit=self.decoder.misfit(),
             needed=min(needed, int(evidence[stages.residual].min())),
@@ -196,13 +198,13 @@ class PeelingScreen:
             for reads in spare
         )
 
-    def _decode(self, first: int, blind: float) -> bool:
+    def _decode(self, first: int, blind: float) -> Requests[bool]:
         """Submit batches until nothing is open and nothing lacks evidence."""
         decoder, step = self.decoder, max(4, first // 8)
         size, purpose = first, "first"
         idle, least = 0, decoder.num_open
         while True:
-            if not self._submit(purpose, size):
+            if not (yield from self._submit(purpose, size)):
                 return False
             num_probes = decoder.board.num_probes
             if decoder.num_open == 0:
@@ -226,31 +228,30 @@ class PeelingScreen:
     def _is_forest(self) -> bool:
         """Say whether the edges have no cycle; messages over those of a cycle are not exact."""
         edges = self.decoder.edges.astype(np.int64)
-        num_trees = len(np.unique(components(self.stages.run.length, edges)))
-        if len(edges) == self.stages.run.length - num_trees:
+        num_trees = len(np.unique(components(self.stages.view.length, edges)))
+        if len(edges) == self.stages.view.length - num_trees:
             return True
         self.handover = "the edges found have a cycle"
         return False
 
     # ----- Stages --------------------------------------------------------------------------
 
-    def _submit(self, purpose: str, size: int) -> bool:
+    def _submit(self, purpose: str, size: int) -> Requests[bool]:
         """Submit one stage of balanced probes, and decode."""
         stages, decoder = self.stages, self.decoder
         if not self._has_room(size):
             return False
-        rng = stages.decisions.generator("peeling", len(stages.reports))
+        rng = stages.rng("peeling", len(stages.reports))
         board = decoder.board
         shown = balanced_displays(size, board.present, board.num_choices, rng)
         wished = grant_wishes(shown, decoder.wishes, rng)
         first = decoder.open(shown, wished)
 
-        def take(request: Request, rows: Rows) -> None:
-            readouts = request.readouts
+        def take(low: int, states: StateArray, readouts: Readouts, rows: Rows) -> None:
             masses = np.asarray(to_numpy(rows.masses), dtype=np.float64)
-            decoder.take(first + request.label + readouts.state_index, readouts.position, masses)
+            decoder.take(first + low + readouts.state_index, readouts.position, masses)
 
-        self._stage(purpose, shown, rng, take, block=None)
+        yield from self._stage(purpose, shown, rng, take, block=None)
         reopened = decoder.num_reopened
         started = time.perf_counter()
         run_watched(decoder.decode, lambda: self._tell(purpose), decoder.stop)
@@ -274,9 +275,9 @@ class PeelingScreen:
         observe: Observe,
         *,
         block: int | None,
-    ) -> None:
+    ) -> Requests[None]:
         """Submit what is shown, and hand the rows on."""
-        stages, run = self.stages, self.stages.run
+        stages = self.stages
         states = np.empty(shown.shape, dtype=np.int32)
         for low in range(0, len(shown), STATES_AT_ONCE):
             part = shown[low : low + STATES_AT_ONCE]
@@ -287,20 +288,21 @@ class PeelingScreen:
         states[:, given] = stages.history[given]
         stages.kept.open(states, block)
 
-        def requests() -> Iterator[Request]:
+        def probes() -> Iterator[Probe]:
             for low in range(0, len(states), STATES_AT_ONCE):
                 part = states[low : low + STATES_AT_ONCE]
-                yield Request(part, Readouts.every_masked(part), low)
+                readouts = Readouts.every_masked(part)
+                yield Probe(part, readouts, label=(low, part, readouts))
 
-        def consume(request: Request, rows: Rows) -> None:
-            observe(request, rows)
-            stages.kept.take(request.label, request.readouts, rows)
+        def consume(probe: Probe, rows: Rows) -> None:
+            low, part, readouts = probe.label
+            observe(low, part, readouts, rows)
+            stages.kept.take(low, readouts, rows)
 
-        if run.transcript.listener is not None:
-            run.transcript.announce(purpose, columns=self._choices(shown))
+        facts = {"columns": self._choices(shown)} if stages.view.has_listener else {}
         self._tell(purpose)
         started = time.perf_counter()
-        run.stage(requests(), consume)
+        yield Stream(probes(), consume, purpose, facts)
         self.seconds["probing"] += time.perf_counter() - started
         stages.seconds = self.seconds["probing"]
 
@@ -326,8 +328,8 @@ class PeelingScreen:
         stages.reports.append(
             BatchReport(purpose, probes, int(is_resolved.sum()), num_reopened, len(decoder.edges))
         )
-        if stages.run.transcript.level:
-            stages.run.transcript.note(
+        if stages.view.keeps_notes:
+            stages.view.note(
                 "compressed",
                 purpose=purpose,
                 probes=probes,
@@ -339,23 +341,23 @@ class PeelingScreen:
 
     # ----- The certificate -----------------------------------------------------------------
 
-    def _certify(self, is_generic: bool) -> bool:
+    def _certify(self, is_generic: bool) -> Requests[bool]:
         """Compare what was decoded with all-mask rows, and with rehearsals unless told not to."""
-        stages, run = self.stages, self.stages.run
+        stages = self.stages
         terms = self.decoder.terms(stages.readings.tolerance)
-        implied = ImpliedLaw.of(terms, np.zeros(run.length, dtype=np.bool_))
+        implied = ImpliedLaw.of(terms, np.zeros(stages.view.length, dtype=np.bool_))
         history = stages.history[None, :]
         readouts = Readouts.every_masked(history)
         misfit = implied.misfit(history, readouts, stages.all_mask_rows)
         num_off = int((~(misfit <= implied.tolerance)).sum())
         num_off += self._num_unexplained(implied)
         if num_off == 0 and not is_generic:
-            rng = stages.decisions.generator("peeling", len(stages.reports))
+            rng = stages.rng("peeling", len(stages.reports))
             plan = self._rehearsals(terms.edges, rng)
             if not self._has_room(sum(len(masked) for _, masked in plan)):
                 return False
             for purpose, masked in plan:
-                num_off += self._rehearse(purpose, implied, masked, rng)
+                num_off += yield from self._rehearse(purpose, implied, masked, rng)
         if num_off:
             self.handover = (
                 f"{num_off} rows were not those that the decoded edges imply: the law is not "
@@ -385,7 +387,7 @@ class PeelingScreen:
     ) -> list[tuple[str, BoolArray]]:
         """Return what two stages of rehearsals mask: halves first, then every other scale."""
         stages = self.stages
-        length, free = stages.run.length, stages.residual
+        length, free = stages.view.length, stages.residual
         budget = stages.settings.failure_budget
         is_free = ~stages.knowledge.is_settled
         halves = (rng.random((half_states(budget), length)) < 0.5) & is_free
@@ -406,18 +408,18 @@ class PeelingScreen:
 
     def _rehearse(
         self, purpose: str, implied: ImpliedLaw, masked: BoolArray, rng: np.random.Generator
-    ) -> int:
+    ) -> Requests[int]:
         """Show sequences as the decoded law draws them; count the rows that disagree."""
         drawn = implied.law.sample(len(masked), rng)
         shown = np.where(masked, -1, drawn).astype(np.int8)
         wrong: list[int] = []
 
-        def compare(request: Request, rows: Rows) -> None:
-            misfit: FloatArray = implied.misfit(request.states, request.readouts, rows)
+        def compare(low: int, states: StateArray, readouts: Readouts, rows: Rows) -> None:
+            misfit: FloatArray = implied.misfit(states, readouts, rows)
             wrong.append(int((~(misfit <= implied.tolerance)).sum()))
 
         block = 1 if purpose == "validate" else None
-        self._stage(purpose, shown, rng, compare, block=block)
+        yield from self._stage(purpose, shown, rng, compare, block=block)
         self.num_rehearsed += len(masked)
         self._report(purpose, len(masked), 0)
         return sum(wrong)
@@ -426,7 +428,7 @@ class PeelingScreen:
 
     def so_far(self) -> tuple[IntArray, BoolArray]:
         """Return the edges found so far and the positions that they explain."""
-        length = self.stages.run.length
+        length = self.stages.view.length
         if not hasattr(self, "decoder"):
             return np.empty((0, 2), dtype=np.int64), np.zeros(length, dtype=np.bool_)
         edges = np.sort(self.decoder.edges.astype(np.int64), axis=1)

@@ -1,0 +1,374 @@
+"""Requests that a rule yields, and the replies it is sent.
+
+A rule is a generator. It sees a :class:`~counterprobe.run.view.View` of its run and decision
+randomness, yields requests, and is sent a reply to each; the run alone knows oracle, commit noise
+and ledger. Generators compose with ``yield from``.
+
+================================ ============================== ================================
+request                          reply                          charged as
+================================ ============================== ================================
+``Preprocess()``                 ``Rows``                       preprocessing
+``Read()``                       :class:`Reading`               a probe, until committed from
+``Draft()``                      :class:`Drafted`               a probe, until committed from
+``Keep(batch)``                  tokens                         turns the draft into a commit
+``Probe(states, readouts)``      :class:`Probed`                a probe per state
+``Stream(probes, consume)``      number of states               a probe per state, one stage
+``Commit(batch)``                :class:`Committed`             a commit
+``Commit(batch, reading)``       :class:`Committed`             turns the reading into a commit
+``CommitAll(batches)``           None                           a commit per batch
+``Once(name, requests)``         what ``requests`` returned     as if every run had made it alone
+``Verify``, ``Remask``, ``Noise``                               for rules that verify or mask again
+================================ ============================== ================================
+
+``Commit(batch)`` is the paper's admissible commit: the batch is fixed before its reply. A batch
+that was chosen from a reply says so by handing in that reading; the run checks that it was read at
+the current state.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterable
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias, TypeVar
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from counterprobe.arrays import FloatArray, IntArray, StateArray
+from counterprobe.errors import ImpossibleState
+from counterprobe.oracles import Readouts
+from counterprobe.rows import Rows
+
+__all__ = [
+    "Commit",
+    "CommitAll",
+    "Committed",
+    "Draft",
+    "Drafted",
+    "Keep",
+    "Noise",
+    "Once",
+    "Preprocess",
+    "Probe",
+    "Probed",
+    "Read",
+    "Reading",
+    "Refusals",
+    "Remask",
+    "Request",
+    "Requests",
+    "Stream",
+    "Verify",
+]
+
+T = TypeVar("T")
+
+
+# ----- Replies ------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Reading:
+    """Rows of one state.
+
+    Attributes
+    ----------
+    state : ndarray of int, shape (N,)
+    positions : ndarray of int, shape (m,)
+        Increasing.
+    rows : Rows
+        One per position.
+    attention : ndarray of float, shape (N, N), or None
+        Entry ``[i, j]``: the share of what predicts position i that is attended to at position j.
+    is_shared : bool
+        Whether several runs have it (``Once``), so that it cannot become a commit of each.
+    """
+
+    state: StateArray
+    positions: IntArray
+    rows: Rows
+    attention: FloatArray | None = None
+    is_shared: bool = False
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Drafted:
+    """The rows of a state, and a candidate token drawn from each.
+
+    Attributes
+    ----------
+    reading : Reading
+    tokens : ndarray of int, shape (m,)
+        One candidate per position of the reading.
+    """
+
+    reading: Reading
+    tokens: IntArray
+
+    @property
+    def positions(self) -> IntArray:
+        """The residual positions, increasing."""
+        return self.reading.positions
+
+    @property
+    def rows(self) -> Rows:
+        """Their rows."""
+        return self.reading.rows
+
+    def slots(self, chosen: ArrayLike) -> IntArray:
+        """Return where some positions stand among these."""
+        return np.searchsorted(self.positions, chosen)
+
+    def place(self, chosen: IntArray) -> StateArray:
+        """Return a copy of the state with the candidates of some positions in it."""
+        placed = self.reading.state.copy()
+        placed[chosen] = self.tokens[self.slots(chosen)]
+        return placed
+
+
+@dataclass(slots=True, eq=False)
+class Probed:
+    """Reply to a probe: one row per readout."""
+
+    states: StateArray
+    readouts: Readouts
+    rows: Rows
+    is_shared: bool = False
+    _readings: dict[int, Reading] = field(default_factory=dict, repr=False)
+
+    def at(self, state: int) -> Reading:
+        """Return what was read from one of the states."""
+        if state not in self._readings:
+            mine = np.flatnonzero(self.readouts.state_index == state)
+            positions, first = np.unique(self.readouts.position[mine], return_index=True)
+            mine = mine[first]
+            rows = self.rows.take(mine)
+            self._readings[state] = Reading(
+                self.states[state], positions, rows, is_shared=self.is_shared
+            )
+        return self._readings[state]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Committed:
+    """What a commit drew.
+
+    Attributes
+    ----------
+    tokens : ndarray of int, shape (n,)
+    rows : Rows
+        The rows they were drawn from.
+    """
+
+    tokens: IntArray
+    rows: Rows
+
+
+@dataclass(slots=True)
+class Refusals:
+    """The states of a probe that an oracle refused as impossible.
+
+    Rules that verify submit drafts before anybody knows whether they go together. Where they do
+    not, the row that rejects one of them, read in the same stage, gives it probability zero, so no
+    rule ever uses what such a state would have answered. It is charged like any other.
+
+    Attributes
+    ----------
+    states : list of int
+        Their numbers in the probe, increasing.
+    reason : ImpossibleState or None
+        The oracle's message for the first of them.
+    """
+
+    states: list[int] = field(default_factory=list)
+    reason: ImpossibleState | None = None
+
+    def require_answered(self, count: int) -> None:
+        """Raise the oracle's error if one of the first ``count`` states was refused."""
+        if self.reason is not None and self.states[0] < count:
+            raise self.reason
+
+
+# ----- Requests -----------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Preprocess:
+    """Read every residual row once, before anything else: the distinguished all-mask readout."""
+
+
+@dataclass(frozen=True, slots=True)
+class Read:
+    """Read every residual row of the current state.
+
+    Parameters
+    ----------
+    attention : int, optional
+        Also return attention, averaged over the last so many layers and all their heads.
+    """
+
+    attention: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """Draw a candidate for every residual position, from rows read at the current state.
+
+    Parameters
+    ----------
+    reading : Reading, optional
+        Rows of every residual position at the current state, where a probe has read them already.
+    """
+
+    reading: Reading | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Keep:
+    """Commit the candidates of some positions of the last draft."""
+
+    batch: ArrayLike
+
+
+@dataclass(frozen=True, slots=True)
+class Probe:
+    """Read rows of states of the rule's own making: one stage.
+
+    Parameters
+    ----------
+    states : array_like of int, shape (B, N) or (N,)
+        Must keep what is committed; rules that mask again may also mask it.
+    readouts : Readouts or array_like of int
+        What to read; an array means the same positions from every state.
+    label : object
+        For ``Stream``: whatever the rule recognises the reply by.
+    refusals : Refusals, optional
+        Collects states that the oracle calls impossible; without it they are an error.
+    purpose : str, optional
+        What the stage is for, for whoever listens.
+    """
+
+    states: ArrayLike
+    readouts: Readouts | ArrayLike
+    label: Any = None
+    refusals: Refusals | None = None
+    purpose: str | None = None
+
+
+Consume: TypeAlias = Callable[[Probe, Rows], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Stream:
+    """Make many probes whose inputs are fixed before any reply: one stage, however large.
+
+    Parameters
+    ----------
+    probes : iterable of Probe
+        Read lazily, so that a stage of 10^8 states fits in memory. They must not depend on the
+        replies of this stage (``testing.check_stages`` finds those that do).
+    consume : callable
+        ``consume(probe, rows)`` reduces each reply as it arrives.
+    purpose : str, optional
+    facts : dict
+        For whoever listens.
+    """
+
+    probes: Iterable[Probe]
+    consume: Consume
+    purpose: str | None = None
+    facts: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Commit:
+    """Draw the tokens of some positions from their rows, independently, and keep them.
+
+    Parameters
+    ----------
+    batch : array_like of int
+        Residual positions, at least one.
+    reading : Reading, optional
+        Rows of the current state that the batch was chosen from; they are drawn from, and that
+        evaluation becomes the commit. A run without the right ``SELECT_AFTER_REPLY`` pays for
+        both. By default the batch was fixed before its reply.
+    purpose : str, optional
+    facts : dict
+        For whoever listens.
+    """
+
+    batch: ArrayLike
+    reading: Reading | None = None
+    purpose: str | None = None
+    facts: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class CommitAll:
+    """Commit one batch after the other, all of them fixed now."""
+
+    batches: Iterable[ArrayLike]
+
+
+@dataclass(frozen=True, slots=True)
+class Once:
+    """Let runs of one decision seed and one history compute something once.
+
+    Parameters
+    ----------
+    name : str
+        One name for one thing at one history.
+    requests : Requests
+        Computes it; may probe, must not draw or commit. Nobody may change what it returns.
+    """
+
+    name: str
+    requests: Requests[Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Noise:
+    """Return the commit noise, for rules that draw, test and correct values themselves."""
+
+
+@dataclass(frozen=True, slots=True)
+class Verify:
+    """Keep values that were drafted and then accepted or corrected.
+
+    Nothing is submitted: the probe of the current state, which every draft starts from, becomes
+    the commit.
+
+    Parameters
+    ----------
+    batch, tokens : array_like of int
+    log_probs : array_like of float
+        Log-probability of each value in the row that decided it.
+    """
+
+    batch: ArrayLike
+    tokens: ArrayLike
+    log_probs: ArrayLike
+
+
+@dataclass(frozen=True, slots=True)
+class Remask:
+    """Take committed positions back to masks."""
+
+    batch: ArrayLike
+
+
+Request: TypeAlias = (
+    Preprocess
+    | Read
+    | Draft
+    | Keep
+    | Probe
+    | Stream
+    | Commit
+    | CommitAll
+    | Once
+    | Noise
+    | Verify
+    | Remask
+)
+Requests: TypeAlias = Generator[Request, Any, T]

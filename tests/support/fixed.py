@@ -1,0 +1,18 @@
+"""Batches of a rule that fixes all of them before any reply."""
+
+import numpy as np
+
+import counterprobe as cp
+from counterprobe.run import View
+from counterprobe.run.history import History
+from counterprobe.samplers.base import fixed_batches
+
+
+def batches_of(sampler: cp.samplers.Sampler, residual: np.ndarray, rng) -> list[np.ndarray]:
+    """Return the batches that a sampler fixes for some residual positions, at least one."""
+    given = np.zeros(int(residual.max()) + 1, dtype=np.int64)
+    given[residual] = cp.MASK
+    oracle = cp.CallableOracle(lambda states: np.full((*states.shape, 2), 0.5), len(given), 2)
+    fixed = fixed_batches(sampler, View(oracle, History(len(given), 2, given)), rng)
+    assert fixed is not None
+    return [np.asarray(batch) for batch in fixed.batches]
