@@ -381,7 +381,7 @@ def test_where_a_screen_costs_more_a_run_decodes_one_by_one_and_says_so(family, 
     assert report.screens == ()
     assert result.notes == [
         "Decoded one position at a time: a screen was foreseen to take the run to "
-        f"{report.foreseen:,} evaluations or more."
+        f"{report.foreseen:,} evaluations or more"
     ]
     assert [note.name for note in result.transcript.notes] == ["sequential"]
     assert cp.evaluation.batch_kl(law, result, oracle=oracle).value == 0.0

@@ -109,7 +109,7 @@ class PackedReport:
         if self.foreseen is not None:
             return [
                 f"Decoded one position at a time: a screen was foreseen to take the run to "
-                f"{self.foreseen:,} evaluations or more."
+                f"{self.foreseen:,} evaluations or more"
             ]
         if self.guard == "none":
             return []
