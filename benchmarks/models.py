@@ -33,9 +33,7 @@ def sapiens(count: int, repeats: int) -> dict[str, float]:
     ids = torch.from_numpy(template.fill(np.tile(template.given, (count, 1))))
 
     def infill() -> None:
-        many = cp.run.Lockstep(oracle, count, cp.Streams(1, 2), given=template.given)
-        for position in template.masked:
-            many.commit([position])
+        cp.sample(oracle, "sequential", count, given=template.given, progress=False)
 
     def bare() -> None:
         with torch.no_grad():

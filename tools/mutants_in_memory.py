@@ -64,7 +64,7 @@ NEAREST = {
         "tests/run/test_attention.py", "tests/run/test_transcript.py",
     ],
     "run/driver.py": ["tests/run/test_driver.py", "tests/run/test_attention.py"],
-    "run/rounds.py": ["tests/run/test_lockstep.py"],
+    "run/together.py": ["tests/run/test_together.py"],
     "run/transcript.py": [
         "tests/run/test_transcript.py", "tests/run/test_listening.py", "tests/run/test_whole.py",
     ],

@@ -1,15 +1,16 @@
 """The call for people who want sequences: any sampler, any number of them, one line.
 
-``sample`` draws sequences side by side. Rules that fix all batches beforehand commit in lockstep;
-a driver advances the others, each as it would run alone, and submits what all of them ask at one
-time as one batch. Those who write samplers use ``sampler(run, streams)`` on one ``Unmasking``.
+One driver advances all sequences, each as it would run alone, and submits what they ask at one
+time as one batch. Where a rule fixes all batches beforehand, a portion of sequences is one run
+(``run/together.py``). Those who write samplers use ``sampler(run, streams)`` on one
+``Unmasking``.
 """
 
 from __future__ import annotations
 
-import itertools
 import sys
-from collections.abc import Callable, Iterator
+import time
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
@@ -25,23 +26,22 @@ from counterprobe.oracles import Oracle, as_oracle
 from counterprobe.oracles.checks import ReplyCheck
 from counterprobe.run.batches import SampleBatch
 from counterprobe.run.door import Door
-from counterprobe.run.drawing import ScoredDraw, as_temperature, room_for_scores
-from counterprobe.run.driver import Asking, Driver, Shared, drive
+from counterprobe.run.drawing import ScoredDraw, SequenceDraws, as_temperature, room_for_scores
+from counterprobe.run.driver import Asking, Driver, Shared
 from counterprobe.run.history import History
-from counterprobe.run.joining import FixedBatches, draw_in_portions
 from counterprobe.run.ledger import Ledger, Right
 from counterprobe.run.listening import Listener, Step
-from counterprobe.run.lockstep import Lockstep
 from counterprobe.run.record import OracleIdentity, RunRecord
-from counterprobe.run.results import SampleResult, StopReason
+from counterprobe.run.results import SampleResult
 from counterprobe.run.standing import Tally, Tell
+from counterprobe.run.together import FixedBatches, FixedResults, Together
 from counterprobe.run.transcript import Level, Whole
 from counterprobe.run.unmasking import Progress, Unmasking
 from counterprobe.run.view import View
 from counterprobe.samplers.base import Sampler, fixed_batches, require_complete
 from counterprobe.samplers.registry import Orders, as_groups, as_sampler, default_orders
 from counterprobe.states import MASK, as_contexts
-from counterprobe.streams import Streams
+from counterprobe.streams import Streams, commit_uniforms
 
 __all__ = ["Orders", "Step", "sample", "told"]
 
@@ -172,19 +172,7 @@ def sample(
     )
     with oracle.running(lambda: call.determined_by.terms), told(progress, call.rule.name) as tell:
         checked = Ledger() if structure is None else check_oracle(structure, oracle)
-        schedules = _schedules(call)
-        if schedules is not None and call.in_portions:
-            drawn = draw_in_portions(_in_lockstep, call, schedules, tell)
-        elif schedules is not None:
-            drawn = _in_lockstep(call, schedules, tell)
-        else:
-            runs = _Runs(call, tell)
-            if count == 1:
-                results = [drive(oracle, runs.drawing(0))]
-            else:
-                driver = Driver[SampleResult](oracle, call.at_once)
-                results = driver.run(count, runs.drawing, first=call.listen_to)
-            drawn = runs.joined(results)
+        drawn = _Drawing(call, tell).all()
     return replace(drawn, ledger=drawn.ledger + checked)
 
 
@@ -211,12 +199,6 @@ class _Call:
     listener: Listener | None
     listen_to: int
     first: int
-    first_group: int = 0  # of a portion, less the sequences before it
-
-    @property
-    def in_portions(self) -> bool:
-        """Whether sequences in lockstep are finished some at a time, for whoever waits."""
-        return self.on_finished is not None and self.count > self.at_once
 
     @property
     def determined_by(self) -> RunRecord:
@@ -246,21 +228,21 @@ class _Call:
                 **({"listen_to": self.listen_to} if self.listen_to else {}),
                 **({"listened": self.listener is not None} if decides else {}),
                 **({"first": self.first} if self.first else {}),
-                **({"portions": True} if self.in_portions else {}),
             },
         )
 
-    def streams_of_group(self, group: int) -> Streams:
+    def streams_of(self, group: int) -> Streams:
         """Return the seeds of one group of sequences."""
-        fresh = self.first + self.first_group + group
-        return self.streams if self.is_shared else self.streams.with_fresh_decisions(fresh)
+        if self.is_shared:
+            return self.streams
+        return self.streams.with_fresh_decisions(self.first + group)
 
-    def group_of(self, sequence: int) -> int:
-        """Return the group of a sequence: as ``np.array_split`` deals them out."""
+    @property
+    def group_of(self) -> IntArray:
+        """The group of each sequence, as ``np.array_split`` deals them out."""
         small, larger = divmod(self.count, self.groups)
-        if sequence < larger * (small + 1):
-            return sequence // (small + 1)
-        return larger + (sequence - larger * (small + 1)) // small
+        sizes = np.repeat([small + 1, small], [larger, self.groups - larger])
+        return np.repeat(np.arange(self.groups), sizes)
 
 
 @contextmanager
@@ -277,15 +259,15 @@ def told(progress: bool | Tell, label: str) -> Iterator[Tell | None]:
         yield None
 
 
-# ----- Lockstep -----------------------------------------------------------------------------
+# ----- Drawing --------------------------------------------------------------------------------
 
 
-def _schedules(call: _Call) -> list[FixedBatches] | None:
-    """Return the batches of each group, where lockstep is the best way.
+def _fixed_batches(call: _Call) -> list[FixedBatches] | None:
+    """Return the batches of each group, where all are fixed and sequences are best drawn together.
 
-    Oracles that keep work of a run follow each sequence more cheaply than they answer batches;
-    those that keep work of many are told of all of them in lockstep. Where every sequence decides
-    on its own, its batches are as many arrays, which is worth it for those alone.
+    Oracles that keep work of one run follow each sequence more cheaply than they answer batches.
+    Where every sequence decides on its own, its batches are as many arrays, which is worth it only
+    for oracles that keep work of many.
     """
     masked = call.given == MASK
     is_common = (call.given == call.given[0]).all() and masked.any()
@@ -298,102 +280,131 @@ def _schedules(call: _Call) -> list[FixedBatches] | None:
         return None
     history = History(info.length, info.vocab_size, call.given[0])
     view = View(call.oracle, history, temperature=float(call.temperature), rights=call.rights)
-    schedules = []
+    found = []
     for group in range(call.groups):
         try:
-            fixed = fixed_batches(call.rule, view, call.streams_of_group(group).decisions)
+            fixed = fixed_batches(call.rule, view, call.streams_of(group).decisions)
         except Infeasible:
             return None  # every run finds out for itself
         if fixed is None:
             return None
-        schedules.append(fixed)
-    return schedules
+        found.append(fixed)
+    return found
 
 
-def _in_lockstep(call: _Call, schedules: list[FixedBatches], tell: Tell | None) -> SampleBatch:
-    """Commit the same batches in every sequence of a group."""
-    run = Lockstep(
-        call.oracle,
-        call.count,
-        call.streams,
-        given=call.given,
-        temperature=call.temperature,
-        at_once=call.at_once,
-        max_submissions=call.max_submissions,
-        groups=call.groups,
-        score=call.log_probs,
-        first=call.first,
-    )
-    masked = int((call.given == MASK).sum())
-    stop, reason = StopReason.COMPLETED, None
-    told = [schedule.diagnostics for schedule in schedules]
-    batches_of = [schedule.batches for schedule in schedules]
-    is_drawn = False
-    if call.oracle.info.draws and call.on_step is None:
-        batches_of = [tuple(batches) for batches in batches_of]
-        is_drawn = run.commit_rounds(list(itertools.zip_longest(*batches_of)))
-        if tell is not None and is_drawn:
-            tell(Progress("commit", masked - run.num_left, masked, run.ledger))
-    rounds = [] if is_drawn else [iter(batches) for batches in batches_of]
-    try:
-        for number in itertools.count():
-            batches = [next(schedule, None) for schedule in rounds]
-            if all(batch is None for batch in batches):
-                break
-            run.commit_groups(batches)
-            if call.on_step is not None:
-                moved = np.array([batch is not None for batch in batches])
-                here = np.flatnonzero(moved[run.group_of])
-                call.on_step(Step(number, call.first + here, run.states[here]))
-            if tell is not None:
-                tell(Progress("commit", masked - run.num_left, masked, run.ledger))
-    except BudgetExceeded as outcome:
-        stop, reason = StopReason.BUDGET_SPENT, str(outcome)
-    if stop is StopReason.COMPLETED:
-        require_complete(call.rule.name, run.num_left, call.given.shape[1])
-    streams = [call.streams_of_group(group) for group in range(call.groups)]
-    drawn = run.result(call.rule.name, call.rule.settings, stop, reason, streams, told)
-    if call.on_finished is not None:
-        call.on_finished(drawn)
-    return drawn
-
-
-# ----- Side by side -------------------------------------------------------------------------
-
-
-class _Runs:
-    """Every sequence runs as it would alone; all are added up."""
+class _Drawing:
+    """Draws the sequences of one call; what is charged for all of them is added up."""
 
     def __init__(self, call: _Call, tell: Tell | None) -> None:
         self._call = call
+        self._started = time.perf_counter()
+        self._states = call.given.copy()
+        self._group_of = call.group_of
         self._whole = Whole()
         self._check = ReplyCheck(call.oracle.info)
         self._doors: list[Door] = []
         self._shared = Shared() if call.count > 1 else None
         self._tally = None if tell is None else Tally(tell, call.given, self._whole)
+        self._temperature = as_temperature(call.temperature)
         self._log_probs, self._scores = room_for_scores(
             call.given.shape, call.log_probs, call.oracle.info, call.temperature
         )
 
-    def drawing(self, sequence: int) -> Asking[SampleResult]:
+    def all(self) -> SampleBatch:
+        """Draw all sequences."""
+        call = self._call
+        fixed = _fixed_batches(call)
+        results: Sequence[SampleResult]
+        if fixed is None:
+            driver = Driver[SampleResult](call.oracle, call.at_once)
+            results = driver.run(call.count, self._one, first=call.listen_to)
+        else:
+            lows = range(0, call.count, call.at_once)
+            portions = Driver[tuple[int, str | None]](call.oracle, 1)
+            ends = portions.run(
+                len(lows), lambda k: self._together(fixed, lows[k]), each="portion"
+            )
+            results = self._fixed_results(fixed, slice(None), ends)
+        return replace(
+            self._batch(results, slice(None), self._whole.ledger),
+            num_rechecked=sum(door.num_rechecked for door in self._doors),
+            num_recheck_skipped=sum(door.num_recheck_skipped for door in self._doors),
+        )
+
+    # ----- Batches that are fixed ----------------------------------------------------------
+
+    def _together(self, fixed: list[FixedBatches], low: int) -> Asking[tuple[int, str | None]]:
+        """Draw a portion; return how many rounds it made, and why it stopped early."""
+        call = self._call
+        here = slice(low, min(low + call.at_once, call.count))
+        door, states = self._new_door(), self._states[here]
+        sequences = call.first + np.arange(here.start, here.stop)
+        draw = SequenceDraws(
+            commit_uniforms(call.streams, states.shape[1], sequences),
+            self._temperature,
+            None if self._log_probs is None else self._log_probs[here],
+            None if self._scores is None else self._scores[here],
+        )
+        groups, group_of = np.unique(self._group_of[here], return_inverse=True)
+        plans = [fixed[group].batches for group in groups.tolist()]
+        run = Together(door, states, plans, group_of, draw, max_submissions=call.max_submissions)
+        num_masked = int((states == MASK).sum())
+        tell = None if self._tally is None else self._tally.of(low)
+
+        def moved(who: IntArray) -> None:
+            if call.on_step is not None:
+                call.on_step(Step(run.rounds - 1, sequences[who], states[who]))
+            if tell is not None:
+                committed = num_masked - int((states == MASK).sum())
+                tell(Progress("commit", committed, num_masked, door.ledger))
+
+        reason = None
+        try:
+            yield from run.follow(moved, at_once=call.on_step is None)
+        except BudgetExceeded as outcome:
+            reason = str(outcome)
+        else:
+            require_complete(call.rule.name, int((states == MASK).sum()), states.shape[1])
+        if call.on_finished is not None:
+            results = self._fixed_results(fixed, here, [(run.rounds, reason)])
+            call.on_finished(self._batch(results, here, door.ledger))
+        return run.rounds, reason
+
+    def _fixed_results(
+        self, fixed: list[FixedBatches], here: slice, ends: list[tuple[int, str | None]]
+    ) -> FixedResults:
+        """Return the results of sequences whose batches were fixed."""
+        call, states = self._call, self._states[here]
+        rounds = np.repeat([rounds for rounds, _ in ends], call.at_once)[: len(states)]
+        return FixedResults(
+            given=call.given[here],
+            states=states,
+            group_of=self._group_of[here],
+            fixed=fixed,
+            streams=[call.streams_of(group) for group in range(call.groups)],
+            rounds=rounds,
+            sampler=call.rule.name,
+            settings=call.rule.settings,
+            oracle_name=self._check.name,
+            seconds=time.perf_counter() - self._started,
+            temperature=self._temperature,
+            reason=next((reason for _, reason in ends if reason is not None), None),
+            first=call.first + (here.start or 0),
+        )
+
+    # ----- Every sequence by itself ----------------------------------------------------------
+
+    def _one(self, sequence: int) -> Asking[SampleResult]:
         """Draw one sequence."""
         call = self._call
-        door = Door(
-            call.oracle,
-            record=call.record,
-            max_submissions=call.max_submissions,
-            check=self._check,
-            whole=self._whole,
-            listener=call.listener if sequence == call.listen_to else None,
-        )
-        self._doors.append(door)
-        streams = call.streams_of_group(call.group_of(sequence))
+        listener = call.listener if sequence == call.listen_to else None
+        door = self._new_door(call.max_submissions, listener)
+        streams = call.streams_of(int(self._group_of[sequence]))
         draw = None
         if self._log_probs is not None:
             noise = streams.commit_noise(call.given.shape[1], call.first + sequence)
             scores = None if self._scores is None else self._scores[sequence]
-            temperature = as_temperature(call.temperature)
-            draw = ScoredDraw(noise, self._log_probs[sequence], scores, temperature)
+            draw = ScoredDraw(noise, self._log_probs[sequence], scores, self._temperature)
         heard: list[Tell] = [] if self._tally is None else [self._tally.of(sequence)]
 
         def tell_all(now: Progress) -> None:
@@ -414,27 +425,34 @@ class _Runs:
         if call.on_step is not None:
             heard.append(_step_teller(call.on_step, run, call.first + sequence))
         result = yield from call.rule.running(run, streams)
+        self._states[sequence] = result.state
         if call.on_finished is not None:
-            call.on_finished(self._batch([result], np.array([sequence]), result.ledger))
+            here = slice(sequence, sequence + 1)
+            call.on_finished(self._batch([result], here, result.ledger))
         return result
 
-    def joined(self, results: list[SampleResult]) -> SampleBatch:
-        """Return all sequences, with the ledger of the whole."""
-        return replace(
-            self._batch(results, np.arange(len(results)), self._whole.ledger),
-            num_rechecked=sum(door.num_rechecked for door in self._doors),
-            num_recheck_skipped=sum(door.num_recheck_skipped for door in self._doors),
+    def _new_door(self, most: int | None = None, listener: Listener | None = None) -> Door:
+        call = self._call
+        door = Door(
+            call.oracle,
+            record=call.record,
+            max_submissions=most,
+            check=self._check,
+            whole=self._whole,
+            listener=listener,
         )
+        self._doors.append(door)
+        return door
 
-    def _batch(self, results: list[SampleResult], chosen: IntArray, ledger: Ledger) -> SampleBatch:
+    def _batch(self, results: Sequence[SampleResult], here: slice, ledger: Ledger) -> SampleBatch:
         """Return some sequences with what is known of their tokens."""
         return SampleBatch(
-            np.stack([result.state for result in results]),
-            self._call.given[chosen],
+            self._states[here],
+            self._call.given[here],
             results,
             ledger,
-            token_log_probs=None if self._log_probs is None else self._log_probs[chosen],
-            tempered_scores=None if self._scores is None else self._scores[chosen],
+            token_log_probs=None if self._log_probs is None else self._log_probs[here],
+            tempered_scores=None if self._scores is None else self._scores[here],
         )
 
 

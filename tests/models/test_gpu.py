@@ -255,10 +255,8 @@ def test_a_vocabulary_of_131072_in_half_precision_is_reduced_in_pieces():
 def test_an_infill_on_the_gpu_keeps_its_context():
     model = models.load("sapiens-heavy")
     template = model.template(HEAVY)
-    many = cp.run.Lockstep(model.oracle(template), 64, cp.Streams(1, 2), given=template.given)
-    for position in template.masked:
-        many.commit([position])
-    for text in template.texts(many.states):
+    many = cp.sample(model.oracle(template), "sequential", 64, seed=1, given=template.given)
+    for text in template.texts(many.sequences):
         assert text[:30] == HEAVY[:30] and text[35:] == HEAVY[35:] and "X" not in text
 
 

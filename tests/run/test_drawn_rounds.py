@@ -1,6 +1,7 @@
 """Rounds that an oracle draws by itself are those that a run would have committed one by one."""
 
 from dataclasses import replace
+from typing import ClassVar
 
 import numpy as np
 import pytest
@@ -11,7 +12,8 @@ from counterprobe.errors import OracleError
 from counterprobe.oracles import Drawn, OracleInfo, Query, Readouts, Reply, RunKey, Runs
 from counterprobe.oracles.oracle import Wrapper
 from counterprobe.rows import DenseRows, to_numpy
-from counterprobe.run.lockstep import Lockstep
+from counterprobe.run import CommitAll
+from counterprobe.samplers import Sampler
 
 N = 12
 
@@ -53,75 +55,47 @@ def law() -> cp.ForestLaw:
     return cp.families.path(length=N, target_seed=3)
 
 
-def both_ways(law, rounds, count, **options):
-    runs = []
-    for oracle in (DrawsItself(law.oracle()), law.oracle()):
-        run = Lockstep(oracle, count, cp.Streams(1, 2), score=True, **options)
-        if isinstance(oracle, DrawsItself):
-            assert run.commit_rounds(rounds)
-        else:
-            for batches in rounds:
-                run.commit_groups(batches)
-        runs.append(run)
-    return runs
+class Plans(Sampler):
+    """Batches of its own in every group: cuts of a random order."""
+
+    name: ClassVar[str] = "plans"
+    summary: ClassVar[str] = "random cuts"
+    source: ClassVar[str] = "a test"
+
+    def unmask(self, view, rng):
+        order = rng("order").permutation(view.residual)
+        yield CommitAll(np.array_split(order, int(rng("number").integers(1, 5))))
 
 
-def check_same(one: Lockstep, other: Lockstep) -> None:
-    np.testing.assert_array_equal(one.states, other.states)
-    assert one.ledger == other.ledger
-    assert one.ledgers == other.ledgers
-    mine, theirs = one.result(), other.result()
+@pytest.mark.parametrize("at_once", [256, 2])
+@pytest.mark.parametrize("temperature", [1.0, 0.5])
+@pytest.mark.parametrize("given", [None, np.r_[MASK, MASK, 1, 1, 1, np.full(N - 5, MASK)]])
+def test_groups_with_a_plan_each(law, at_once, temperature, given):
+    mine, theirs = (
+        cp.sample(
+            oracle, Plans(), 5, seed=cp.Streams(1, 2), orders=3, at_once=at_once,
+            temperature=temperature, given=given, log_probs=True,
+        )
+        for oracle in (DrawsItself(law.oracle()), law.oracle())
+    )  # fmt: skip
+    np.testing.assert_array_equal(mine.sequences, theirs.sequences)
+    assert mine.ledger == theirs.ledger
+    assert mine.ledgers == theirs.ledgers
     np.testing.assert_allclose(mine.log_probs, theirs.log_probs)
     np.testing.assert_allclose(mine.scores, theirs.scores)
     for a, b in zip(mine.results, theirs.results, strict=True):
-        assert a.ledger == b.ledger
         np.testing.assert_array_equal(a.round_of_position, b.round_of_position)
         for left, right in zip(a.transcript.events, b.transcript.events, strict=True):
             np.testing.assert_array_equal(left.fingerprints, right.fingerprints)
 
 
-@pytest.mark.parametrize("at_once", [None, 2])
-@pytest.mark.parametrize("temperature", [1.0, 0.5])
-def test_groups_with_a_plan_each(law, at_once, temperature):
-    order = np.random.default_rng(0).permutation(N)
-    plans = [np.array_split(order, 4), np.array_split(order[::-1], 3), np.array_split(order, 1)]
-    rounds = [[plan[k] if k < len(plan) else None for plan in plans] for k in range(4)]
-    runs = both_ways(law, rounds, 5, groups=3, at_once=at_once, temperature=temperature)
-    check_same(*runs)
-
-
-def test_context_stays_and_a_run_may_go_on_round_by_round(law):
-    given = np.full(N, MASK)
-    given[2:5] = 1
-    left = np.flatnonzero(given == MASK)
-    runs = both_ways(law, [[left[:2]], [left[2:5]]], 3, given=given)
-    for run in runs:
-        assert (run.states[:, 2:5] == 1).all()
-        run.commit(left[5:])
-    check_same(*runs)
-
-
 @pytest.mark.parametrize(
-    ("batch", "said"),
-    [([1, 1], "twice"), ([N], "must lie in"), ([], "non-empty"), ([0.5], "list of positions")],
+    "options", [{"max_submissions": 1}, {"temperature": 0}, {"on_step": lambda step: None}]
 )
-def test_bad_batches_are_refused_as_ever(law, batch, said):
-    run = Lockstep(DrawsItself(law.oracle()), 2, cp.Streams(1, 2))
-    with pytest.raises(ValueError, match=said):
-        run.commit_rounds([[[3]], [batch]])
-    with pytest.raises(ValueError, match="committed already"):
-        run.commit_rounds([[[3]], [[3]]])
-    assert run.ledger.total == 0
-
-
-def test_what_has_to_be_done_round_by_round_is_left_alone(law):
-    plain = Lockstep(law.oracle(), 2, cp.Streams(1, 2))
-    tight = Lockstep(DrawsItself(law.oracle()), 2, cp.Streams(1, 2), max_submissions=1)
-    cold = Lockstep(DrawsItself(law.oracle()), 2, cp.Streams(1, 2), temperature=0)
-    for run in (plain, tight, cold):
-        assert not run.commit_rounds([[[0]], [[1]]])
-        assert run.ledger.total == 0
-        assert (run.states == MASK).all()
+def test_what_has_to_be_done_round_by_round_is_drawn_so(law, options):
+    oracle = DrawsItself(law.oracle())
+    cp.sample(oracle, "random-balanced", 3, batches=4, seed=5, progress=False, **options)
+    assert oracle.num_drawn == 0
 
 
 def test_sample_uses_it_unless_somebody_stands_between(law, tmp_path):

@@ -181,7 +181,6 @@ def infill(
                 replace(task, oracle=task.oracle.rechecking(faults.recheck)),
                 rule,
                 temperature=text.temperature,
-                is_waited_for=file is not None and not likelihood_orders,
                 **{
                     **asking,
                     "trace_sequence": None if trace.trace is None else trace_sequence - 1,

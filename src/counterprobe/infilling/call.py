@@ -196,7 +196,6 @@ def infill(
         temperature=temperature,
         likelihood_orders=likelihood_orders,
         trace_sequence=None if trace is None else trace_sequence,
-        is_waited_for=on_finished is not None and not likelihood_orders,
         **terms,
     )
     with task.oracle.running(lambda: record().terms):

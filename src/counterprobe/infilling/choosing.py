@@ -22,7 +22,6 @@ from counterprobe.infilling.task import Task
 from counterprobe.plain import plain
 from counterprobe.planning import plan_for
 from counterprobe.run.batches import SampleBatch
-from counterprobe.run.joining import joined
 from counterprobe.run.ledger import Ledger
 from counterprobe.run.listening import Listener
 from counterprobe.run.results import Choice, StopReason
@@ -129,13 +128,13 @@ def _drawn(
     else:
         chosen = rule
         drawn.append(draw(chosen, account.num_left))
-        why = _why_few(account, rule, joined(drawn), pace)
+        why = _why_few(account, rule, SampleBatch.joined(drawn), pace)
         if is_worth_it:
             why += (
                 f"; a structure was looked for with {account.measured.total:,} evaluations, and "
                 f"no plan by it was measured within {rule.target_kl:g} nats in fewer"
             )
-    whole = joined(drawn)
+    whole = SampleBatch.joined(drawn)
     return replace(
         whole,
         ledger=whole.ledger + account.measured,

@@ -23,7 +23,7 @@ __all__ = ["DEFAULT_SAMPLER", "design_terms", "infill_record", "rule_of"]
 
 DEFAULT_SAMPLER = "auto"
 # What decides which questions are asked and when, but not which letters a design has.
-OF_QUESTIONS = ("at_once", "recheck", "traced", "traced_sequence", "portions")
+OF_QUESTIONS = ("at_once", "recheck", "traced", "traced_sequence")
 # What becomes one short text together.
 TOGETHER = ("frame", "slots", "vocabulary", "allowed", "bias", "tied", "shares")
 # Characters of a value that is written as it is.
@@ -58,7 +58,6 @@ def infill_record(
     at_once: int,
     likelihood_orders: int,
     trace_sequence: int | None,
-    is_waited_for: bool = False,
 ) -> RunRecord:
     """Return what determines an infill, and so every question that it asks.
 
@@ -74,8 +73,6 @@ def infill_record(
         Where one is, sequences are drawn side by side and not in lockstep: another order of
         questions only where a sequence has a session of its own or waits for its turn, and where
         some states are submitted twice.
-    is_waited_for : bool
-        Whether somebody is handed designs as they are finished, and so some at a time.
     """
     info = task.oracle.info
     in_turn = count > 1 and (count > at_once or info.keeps_work)
@@ -91,8 +88,6 @@ def infill_record(
         more["traced"] = trace_sequence is not None
     if task.occurrence:
         more["occurrence"] = task.occurrence
-    if is_waited_for and count > at_once:
-        more["portions"] = True
     if trace_sequence:
         more["traced_sequence"] = f"number {trace_sequence + 1}"
     return RunRecord(

@@ -2,12 +2,11 @@
 
 ``requests.py`` lists what a rule may ask for. An ``Unmasking`` is one run, which answers a rule's
 requests; ``driver.py`` lets any number of runs ask one oracle; ``door.py`` checks replies and
-charges. ``Lockstep`` commits fixed batches in many sequences at once.
+charges. ``Together`` commits fixed batches of many sequences at once.
 """
 
 from counterprobe.run.driver import Driver as Driver
 from counterprobe.run.driver import drive as drive
-from counterprobe.run.lockstep import Lockstep as Lockstep
 from counterprobe.run.requests import Commit as Commit
 from counterprobe.run.requests import CommitAll as CommitAll
 from counterprobe.run.requests import Committed as Committed

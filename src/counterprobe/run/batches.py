@@ -226,6 +226,27 @@ class SampleBatch(Shown):
             **self.ledger.as_dict(),
         }
 
+    @classmethod
+    def joined(cls, parts: Sequence[SampleBatch]) -> SampleBatch:
+        """Return sequences that were drawn one part after another, with the sum of the ledgers."""
+        if len(parts) == 1:
+            return parts[0]
+
+        def together(name: str) -> FloatArray | None:
+            arrays = [getattr(part, name) for part in parts]
+            return None if any(array is None for array in arrays) else np.concatenate(arrays)
+
+        return cls(
+            np.concatenate([part.sequences for part in parts]),
+            np.concatenate([part.given for part in parts]),
+            [result for part in parts for result in part.results],
+            sum((part.ledger for part in parts), Ledger()),
+            token_log_probs=together("token_log_probs"),
+            tempered_scores=together("tempered_scores"),
+            num_rechecked=sum(part.num_rechecked for part in parts),
+            num_recheck_skipped=sum(part.num_recheck_skipped for part in parts),
+        )
+
     # ----- Files ---------------------------------------------------------------------------
 
     def save(self, path: str | os.PathLike[str]) -> None:

@@ -20,8 +20,8 @@ from numpy.typing import ArrayLike, NDArray
 from counterprobe.arguments import whole_number
 from counterprobe.arrays import IntArray, StateArray
 from counterprobe.errors import BudgetExceeded, ImpossibleState, OracleError
-from counterprobe.oracles import Drawn, Oracle, Query, Readouts, Reply, as_oracle
-from counterprobe.oracles.checks import ReplyCheck, check_drawn
+from counterprobe.oracles import Oracle, Query, Readouts, Reply, as_oracle
+from counterprobe.oracles.checks import ReplyCheck
 from counterprobe.rows import DenseRows, Rows, concatenate
 from counterprobe.run.driver import Asking, drive
 from counterprobe.run.ledger import Ledger
@@ -152,10 +152,6 @@ class Door:
         with self.stage("probe") as stage:
             reply = yield from stage.ask(query, prints)
         return reply
-
-    def draw(self, query: Query) -> Drawn:
-        """Have an oracle draw rounds that are fixed, and check the tokens; charging is apart."""
-        return check_drawn(self.oracle.ask(query), query, self.vocab_size, self.check.name)
 
     def ask_again(self) -> None:
         """Submit once more what is to be compared: a stage of probes, charged like any other.
@@ -297,7 +293,7 @@ class Stage:
         return self.ask_now(Query(states, readouts)).rows
 
     def count_drawn(self, num_states: int, num_rows: int, prints: NDArray[np.uint64]) -> None:
-        """Count submissions whose tokens :meth:`Door.draw` returned."""
+        """Count submissions whose tokens the oracle drew itself."""
         self._count(num_states, num_rows, prints, None)
 
     def ask_all(

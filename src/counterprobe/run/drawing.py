@@ -26,7 +26,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from counterprobe.arrays import FloatArray, IntArray, StateArray
-from counterprobe.oracles import OracleInfo
+from counterprobe.oracles import Drawing, Drawn, OracleInfo
 from counterprobe.rows import Rows, to_numpy
 from counterprobe.run.transcript import Event, Transcript
 from counterprobe.streams import CommitNoise
@@ -35,6 +35,7 @@ __all__ = [
     "Draw",
     "NoisyDraw",
     "ScoredDraw",
+    "SequenceDraws",
     "as_temperature",
     "check_tokens",
     "promoted_commit",
@@ -124,6 +125,46 @@ class ScoredDraw:
         self.log_probs[positions] = log_probs
         if self.scores is not None:
             self.scores[positions] = math.nan
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SequenceDraws:
+    """Draw the tokens of many sequences by their commit noise, each position once.
+
+    Parameters
+    ----------
+    uniforms : ndarray of float, shape (count, N)
+    temperature : float
+    log_probs, scores : ndarray of float, shape (count, N), optional
+        As for :class:`ScoredDraw`.
+    """
+
+    uniforms: FloatArray
+    temperature: float = 1.0
+    log_probs: FloatArray | None = None
+    scores: FloatArray | None = None
+
+    def __call__(self, sequence: IntArray, position: IntArray, rows: Rows) -> IntArray:
+        """Return one token per row."""
+        drawn_from = rows if self.temperature == 1 else rows.tempered(self.temperature)
+        where = sequence, position
+        tokens = drawn_from.draw(self.uniforms[where])
+        if self.log_probs is not None:
+            self.log_probs[where] = to_numpy(drawn_from.log_prob(tokens))
+        if self.scores is not None:
+            self.scores[where] = -to_numpy(rows.own.log_prob(tokens))
+        return tokens
+
+    def drawing(self, rounds: IntArray) -> Drawing:
+        """Return what an oracle needs that draws by itself."""
+        return Drawing(rounds, self.uniforms, self.temperature)
+
+    def take(self, drawn: Drawn) -> None:
+        """Keep the scores of what an oracle drew."""
+        if self.log_probs is not None:
+            self.log_probs[:] = drawn.log_probs
+        if self.scores is not None:
+            self.scores[:] = drawn.scores
 
 
 def room_for_scores(

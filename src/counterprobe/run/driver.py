@@ -127,7 +127,14 @@ class Driver(Generic[T]):
         self._oracle = as_oracle(oracle)
         self._at_once = at_once
 
-    def run(self, count: int, start: Callable[[int], Asking[T]], *, first: int = 0) -> list[T]:
+    def run(
+        self,
+        count: int,
+        start: Callable[[int], Asking[T]],
+        *,
+        first: int = 0,
+        each: str = "sequence",
+    ) -> list[T]:
         """Advance ``start(index)`` for every index below ``count`` until all have returned.
 
         An error in one run closes the others, and is raised with a note that names the run.
@@ -138,6 +145,8 @@ class Driver(Generic[T]):
         start : callable
         first : int
             The index that starts before the others, and computes what all of them share.
+        each : str
+            What a run is, for the note.
         """
         waiting = deque([first, *(index for index in range(count) if index != first)])
         ready: deque[_Live[T]] = deque()
@@ -153,7 +162,12 @@ class Driver(Generic[T]):
                     alive += 1
                 while ready:
                     live = ready[0]
-                    wanted = self._advance(live, count, results)
+                    try:
+                        wanted = self._advance(live, results)
+                    except BaseException as problem:
+                        if count > 1:
+                            problem.add_note(f"in {each} {live.index} of {count}")
+                        raise
                     ready.popleft()
                     if isinstance(wanted, Query):
                         asking.append((live, wanted))
@@ -178,16 +192,16 @@ class Driver(Generic[T]):
                     closing.callback(live.asking.close)
         return [results[index] for index in range(count)]
 
-    def _advance(
-        self, live: _Live[T], count: int, results: dict[int, T]
-    ) -> Query | SharedResult | None:
+    def _advance(self, live: _Live[T], results: dict[int, T]) -> Query | SharedResult | None:
         """Advance one run until it has to wait; return what for, or None if it has ended."""
         try:
             while True:
                 wanted = live.advance()
-                if isinstance(wanted, SharedResult) or wanted.runs is None:
+                if isinstance(wanted, SharedResult):
                     return wanted
-                # What an oracle keeps of a run, it is asked for alone.
+                # What an oracle keeps of runs, or draws for them, it is asked for alone.
+                if wanted.runs is None and wanted.drawing is None:
+                    return wanted
                 try:
                     live.reply = self._oracle.ask(wanted)
                 except BaseException as problem:
@@ -195,9 +209,6 @@ class Driver(Generic[T]):
         except StopIteration as end:
             results[live.index] = end.value
             return None
-        except BaseException as problem:
-            problem.add_note(f"in sequence {live.index} of {count}")
-            raise
 
     def _answer(self, asking: Sequence[tuple[_Live[T], Query]]) -> None:
         """Ask the oracle for everybody, in as few calls as memory allows."""

@@ -152,9 +152,3 @@ class Histories:
         """Note what was committed, pair by pair."""
         self._ranks[members, positions] = round_index
         self._is_new[members, positions] = True
-
-    def commit_rounds(self, round_of: IntArray, first: int) -> None:
-        """Note what was committed in several rounds from the first on; below 0 is nothing."""
-        is_new = round_of >= 0
-        self._ranks = np.where(is_new, round_of + first, self._ranks)
-        self._is_new |= is_new

@@ -20,11 +20,11 @@ from counterprobe.arguments import check_settings
 from counterprobe.arrays import StateArray
 from counterprobe.errors import BudgetExceeded, CounterprobeError, Infeasible, InfeasibleWarning
 from counterprobe.run.driver import Asking
-from counterprobe.run.joining import FixedBatches
 from counterprobe.run.ledger import Right
 from counterprobe.run.listening import Opening
 from counterprobe.run.requests import CommitAll, Requests
 from counterprobe.run.results import SampleResult, StopReason
+from counterprobe.run.together import FixedBatches
 from counterprobe.run.unmasking import Unmasking
 from counterprobe.run.view import View
 from counterprobe.streams import Decisions, Streams, require_streams, versions

@@ -115,15 +115,12 @@ def test_infilling_keeps_the_context_and_spells_residues(heavy):
     assert template.text(again.tokens) == text
 
 
-def test_lockstep_sequences_do_not_depend_on_their_company(heavy):
+def test_sequences_do_not_depend_on_their_company(heavy):
     template = heavy.template(HEAVY[:50] + "X" * 6 + HEAVY[56:])
     oracle = heavy.oracle(template)
 
     def drawn(count):
-        many = cp.run.Lockstep(oracle, count, cp.Streams(1, 2), given=template.given)
-        for position in template.masked:
-            many.commit([position])
-        return many.states
+        return cp.sample(oracle, "sequential", count, given=template.given).sequences
 
     assert np.array_equal(drawn(9)[:2], drawn(2))
 
