@@ -316,15 +316,12 @@ class _Drawing:
         fixed = _fixed_batches(call)
         results: Sequence[SampleResult]
         if fixed is None:
-            driver = Driver[SampleResult](call.oracle, call.at_once)
-            results = driver.run(call.count, self._one, first=call.listen_to)
+            runs = Driver(self._one, call.count, at_once=call.at_once, first=call.listen_to)
+            results = runs.run(call.oracle)
         else:
             lows = range(0, call.count, call.at_once)
-            portions = Driver[tuple[int, str | None]](call.oracle, 1)
-            ends = portions.run(
-                len(lows), lambda k: self._together(fixed, lows[k]), each="portion"
-            )
-            results = self._fixed_results(fixed, slice(None), ends)
+            parts = Driver(lambda k: self._portion(fixed, lows[k]), len(lows), each="portion")
+            results = self._fixed_results(fixed, slice(None), parts.run(call.oracle))
         return replace(
             self._batch(results, slice(None), self._whole.ledger),
             num_rechecked=sum(door.num_rechecked for door in self._doors),
@@ -333,7 +330,7 @@ class _Drawing:
 
     # ----- Batches that are fixed ----------------------------------------------------------
 
-    def _together(self, fixed: list[FixedBatches], low: int) -> Asking[tuple[int, str | None]]:
+    def _portion(self, fixed: list[FixedBatches], low: int) -> Asking[tuple[int, str | None]]:
         """Draw a portion; return how many rounds it made, and why it stopped early."""
         call = self._call
         here = slice(low, min(low + call.at_once, call.count))

@@ -122,7 +122,7 @@ def test_runs_side_by_side_ask_once_and_each_gets_its_own_attention(law):
         readouts = cp.Readouts.same(len(asked[index]), [1, 2])
         return (yield Query(asked[index], readouts, attention_layers=5))
 
-    replies = Driver(oracle, 8).run(3, work)
+    replies = Driver(work, 3, at_once=8).run(oracle)
     assert oracle.calls == [5] and oracle.states == 4
     for states, reply in zip(asked, replies, strict=True):
         expected = oracle.weights + (states + 1).sum(axis=1)[:, None, None]
@@ -140,10 +140,10 @@ def test_what_is_asked_otherwise_goes_in_another_call_and_no_call_is_too_large(l
     def work(index):
         return (yield Query(free, readouts, attention_layers=layers[index])).attention
 
-    found = Driver(oracle, 8).run(6, work)
+    found = Driver(work, 6, at_once=8).run(oracle)
     assert oracle.calls == [2, 3] and oracle.states == 6
     assert [attention is None for attention in found] == [kind is None for kind in layers]
     # Attention of N positions is N times as large as their state.
     monkeypatch.setattr(driver, "MOST_NUMBERS", law.length**2)
-    Driver(oracle, 8).run(6, work)
+    Driver(work, 6, at_once=8).run(oracle)
     assert oracle.calls[2:] == [2, 2, 3]

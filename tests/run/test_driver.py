@@ -27,8 +27,8 @@ def ask(states: np.ndarray, readouts: cp.Readouts):
 
 
 def gather(oracle: cp.Oracle, works, at_once: int = 8, first: int = 0) -> list:
-    runs = Driver(oracle, at_once)
-    return runs.run(len(works), lambda index: works[index](index), first=first)
+    runs = Driver(lambda k: works[k](k), len(works), at_once=at_once, first=first)
+    return runs.run(oracle)
 
 
 # ----- What goes to the oracle ------------------------------------------------------------------

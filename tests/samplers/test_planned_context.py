@@ -13,7 +13,6 @@ from counterprobe import testing
 from counterprobe.discovery import average_structures
 from counterprobe.evaluation.prices import price_plans
 from counterprobe.infilling import carrying
-from counterprobe.integrations.stepping import Stepping
 from counterprobe.planning import plan_for
 from counterprobe.samplers import as_sampler
 from counterprobe.samplers.planned import MeasuredPrice, Planned
@@ -109,7 +108,6 @@ def test_other_values_of_the_context_are_refused_before_anything_is_asked(case, 
         lambda: cp.sample(oracle, rule, 2, given=here, progress=False),
         lambda: cp.sample(oracle, rule, 1, given=here, progress=False),
         lambda: rule(cp.Unmasking(oracle, given=here), STREAMS),
-        lambda: Stepping(rule, here, law.vocab_size, STREAMS),
     ):
         with pytest.raises(cp.StructureError, match=said):
             draw()

@@ -20,8 +20,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from counterprobe.extras import load_extra
-from counterprobe.integrations.blocks import DrawnIds, SteppedBlock
-from counterprobe.integrations.stepping import require_rows_alone
+from counterprobe.integrations.blocks import DrawnIds, SteppedBlock, require_rows_alone
 from counterprobe.models.template import Template
 from counterprobe.run.ledger import Ledger
 from counterprobe.samplers.base import Sampler

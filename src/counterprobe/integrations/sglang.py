@@ -22,8 +22,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from counterprobe.extras import load_extra
-from counterprobe.integrations.blocks import DrawnIds, SteppedBlock
-from counterprobe.integrations.stepping import require_rows_alone
+from counterprobe.integrations.blocks import DrawnIds, SteppedBlock, require_rows_alone
 from counterprobe.samplers.registry import build_sampler
 from counterprobe.streams import Streams
 

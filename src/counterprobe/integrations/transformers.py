@@ -27,6 +27,7 @@ from counterprobe.extras import load_extra
 from counterprobe.files import whole_file
 from counterprobe.infilling import infill
 from counterprobe.infilling.terms import rule_of
+from counterprobe.integrations.blocks import reads_rows_alone
 from counterprobe.integrations.generate_options import (
     HONOURED,
     REASON_OF,
@@ -34,7 +35,6 @@ from counterprobe.integrations.generate_options import (
     call_of,
     pad_after,
 )
-from counterprobe.integrations.stepping import reads_rows_alone
 from counterprobe.models.template import Allowed
 from counterprobe.models.transformers import LanguageModel
 from counterprobe.run.batches import SampleBatch

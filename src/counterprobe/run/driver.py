@@ -1,8 +1,8 @@
 """Driver: lets runs ask one oracle, alone or many at a time.
 
 A run is a generator of queries (:data:`Asking`): it yields what it wants to ask and is sent the
-reply. :func:`drive` answers a single one; :class:`Driver` advances many and submits what all of
-them want at one time as one batch, so that each returns what it would have returned alone.
+reply. A :class:`Driver` advances any number of them and submits what all of them want at one time
+as one batch, so that each returns what it would have returned alone.
 
 What runs decide alike at equal histories (the request ``Once``) is computed by the first that
 comes to it. The others wait, and take over its result and its charges.
@@ -76,26 +76,6 @@ class Shared:
         return result
 
 
-def drive(oracle: Oracle, asking: Asking[T]) -> T:
-    """Answer one run until it returns.
-
-    Errors of the oracle, and an interrupt while it is asked, are raised inside the run.
-    """
-    try:
-        wanted = next(asking)
-        while True:
-            assert isinstance(wanted, Query)  # alone, a run waits for nobody
-            try:
-                reply = oracle.ask(wanted)
-            except BaseException as problem:
-                wanted = asking.throw(problem)
-            else:
-                wanted = asking.send(reply)
-    except StopIteration as end:
-        value: T = end.value
-        return value
-
-
 @dataclass(slots=True, eq=False)
 class _Live(Generic[T]):
     """A run that has not ended, and what it is sent next."""
@@ -114,120 +94,156 @@ class _Live(Generic[T]):
 
 
 class Driver(Generic[T]):
-    """Advances runs side by side.
+    """Advance runs side by side.
+
+    :meth:`run` asks an oracle until all have returned. Whoever computes rows himself alternates
+    :meth:`pending` and :meth:`answer` instead.
 
     Parameters
     ----------
-    oracle : Oracle
+    start : callable
+        ``start(index)`` begins a run.
+    count : int
+        Number of runs.
     at_once : int
         Runs that are alive at the same time; the next one starts when one ends.
+    first : int
+        The index that starts before the others, and computes what all of them share.
+    each : str
+        What a run is called in notes of errors.
+
+    Attributes
+    ----------
+    results : dict of int
+        What the runs returned that have ended, by index.
     """
 
-    def __init__(self, oracle: Oracle, at_once: int) -> None:
-        self._oracle = as_oracle(oracle)
-        self._at_once = at_once
-
-    def run(
+    def __init__(
         self,
-        count: int,
         start: Callable[[int], Asking[T]],
+        count: int = 1,
         *,
+        at_once: int = 1,
         first: int = 0,
         each: str = "sequence",
-    ) -> list[T]:
-        """Advance ``start(index)`` for every index below ``count`` until all have returned.
+    ) -> None:
+        self.results: dict[int, T] = {}
+        self._start, self._count, self._at_once, self._each = start, count, at_once, each
+        self._waiting = deque([first, *(index for index in range(count) if index != first)])
+        self._ready: deque[_Live[T]] = deque()
+        self._asking: list[tuple[_Live[T], Query]] = []
+        self._expecting: list[tuple[_Live[T], SharedResult]] = []
+        self._oracle: Oracle | None = None
+
+    def run(self, oracle: Oracle) -> list[T]:
+        """Ask an oracle until every run has returned; return what they did, by index.
 
         An error in one run closes the others, and is raised with a note that names the run.
-
-        Parameters
-        ----------
-        count : int
-        start : callable
-        first : int
-            The index that starts before the others, and computes what all of them share.
-        each : str
-            What a run is, for the note.
         """
-        waiting = deque([first, *(index for index in range(count) if index != first)])
-        ready: deque[_Live[T]] = deque()
-        asking: list[tuple[_Live[T], Query]] = []
-        expecting: list[tuple[_Live[T], SharedResult]] = []
-        results: dict[int, T] = {}
+        self._oracle = as_oracle(oracle)
         try:
-            while len(results) < count:
-                alive = len(ready) + len(asking) + len(expecting)
-                while waiting and alive < self._at_once:
-                    index = waiting.popleft()
-                    ready.append(_Live(index, start(index)))
-                    alive += 1
-                while ready:
-                    live = ready[0]
-                    try:
-                        wanted = self._advance(live, results)
-                    except BaseException as problem:
-                        if count > 1:
-                            problem.add_note(f"in {each} {live.index} of {count}")
-                        raise
-                    ready.popleft()
-                    if isinstance(wanted, Query):
-                        asking.append((live, wanted))
-                    elif wanted is not None:
-                        expecting.append((live, wanted))
-                if waiting and len(asking) + len(expecting) < self._at_once:
-                    continue
-                ready.extend(live for live, shared in expecting if shared.is_done)
-                if ready:
-                    expecting = [
-                        (live, shared) for live, shared in expecting if not shared.is_done
-                    ]
-                elif asking:
-                    self._answer(asking)
-                    ready.extend(live for live, _ in asking)
-                    asking = []
-                elif expecting:
-                    raise CounterprobeError("runs wait for what each other is to compute")
+            while queries := self.pending():
+                self.answer(self._ask(queries))
         finally:
-            with ExitStack() as closing:
-                for live in [*ready, *(one for one, _ in asking), *(one for one, _ in expecting)]:
-                    closing.callback(live.asking.close)
-        return [results[index] for index in range(count)]
+            self.close()
+        return [self.results[index] for index in range(self._count)]
 
-    def _advance(self, live: _Live[T], results: dict[int, T]) -> Query | SharedResult | None:
-        """Advance one run until it has to wait; return what for, or None if it has ended."""
+    def pending(self) -> list[Query]:
+        """Advance all runs until each waits for a reply; return what they ask, in order.
+
+        An empty list means that all have returned.
+        """
+        while True:
+            alive = len(self._ready) + len(self._asking) + len(self._expecting)
+            while self._waiting and alive < self._at_once:
+                index = self._waiting.popleft()
+                self._ready.append(_Live(index, self._start(index)))
+                alive += 1
+            while self._ready:
+                self._advance()
+            if self._waiting and len(self._asking) + len(self._expecting) < self._at_once:
+                continue
+            if not self._expecting:
+                break
+            self._ready.extend(live for live, shared in self._expecting if shared.is_done)
+            if not self._ready:
+                break
+            self._expecting = [one for one in self._expecting if not one[1].is_done]
+        if self._expecting and not self._asking:
+            raise CounterprobeError("runs wait for what each other is to compute")
+        return [query for _, query in self._asking]
+
+    def answer(self, replies: Sequence[Reply | BaseException]) -> None:
+        """Hand in the replies to what is pending; an error is raised inside the run that asked."""
+        for (live, _), reply in zip(self._asking, replies, strict=True):
+            if isinstance(reply, BaseException):
+                live.error = reply
+            else:
+                live.reply = reply
+            self._ready.append(live)
+        self._asking = []
+
+    def close(self) -> None:
+        """End the runs that have not returned."""
+        alive = [*self._ready, *(one for one, _ in self._asking + self._expecting)]
+        with ExitStack() as closing:
+            for live in alive:
+                closing.callback(live.asking.close)
+
+    def _advance(self) -> None:
+        """Advance the next run until it has to wait, or ends."""
+        live = self._ready[0]
         try:
             while True:
                 wanted = live.advance()
-                if isinstance(wanted, SharedResult):
-                    return wanted
                 # What an oracle keeps of runs, or draws for them, it is asked for alone.
+                if self._oracle is None or isinstance(wanted, SharedResult):
+                    break
                 if wanted.runs is None and wanted.drawing is None:
-                    return wanted
+                    break
                 try:
                     live.reply = self._oracle.ask(wanted)
                 except BaseException as problem:
                     live.error = problem
         except StopIteration as end:
-            results[live.index] = end.value
-            return None
+            self.results[live.index] = end.value
+            self._ready.popleft()
+            return
+        except BaseException as problem:
+            if self._count > 1:
+                problem.add_note(f"in {self._each} {live.index} of {self._count}")
+            raise
+        self._ready.popleft()
+        if isinstance(wanted, SharedResult):
+            self._expecting.append((live, wanted))
+        else:
+            self._asking.append((live, wanted))
 
-    def _answer(self, asking: Sequence[tuple[_Live[T], Query]]) -> None:
+    def _ask(self, queries: Sequence[Query]) -> list[Reply | BaseException]:
         """Ask the oracle for everybody, in as few calls as memory allows."""
-        done = 0
-        for part in _parts([query for _, query in asking]):
-            members = [live for live, _ in asking[done : done + len(part)]]
-            done += len(part)
+        assert self._oracle is not None
+        replies: list[Reply | BaseException] = []
+        for part in _parts(queries):
             try:
-                for live, reply in zip(members, _ask_together(self._oracle, part), strict=True):
-                    live.reply = reply
-            except ImpossibleState:  # of some of them: each is told of its own
-                for live, query in zip(members, part, strict=True):
-                    try:
-                        live.reply = _ask_together(self._oracle, [query])[0]
-                    except ImpossibleState as refusal:
-                        live.error = refusal
-            except Exception as problem:
-                problem.add_note(f"while the oracle was asked for {_named(members)}")
+                replies += _ask_together(self._oracle, part)
+            except ImpossibleState as refusal:
+                if len(part) == 1:
+                    replies.append(refusal)
+                else:  # of some of them: each is told of its own
+                    replies += [_reply_or_refusal(self._oracle, query) for query in part]
+            except BaseException as problem:
+                if self._count == 1:
+                    return [problem]
+                if isinstance(problem, Exception):
+                    members = [live.index for live, _ in self._asking[len(replies) :][: len(part)]]
+                    problem.add_note(f"while the oracle was asked for {_named(members)}")
                 raise
+        return replies
+
+
+def drive(oracle: Oracle, asking: Asking[T]) -> T:
+    """Answer one run until it returns; errors and interrupts are raised inside it."""
+    return Driver(lambda _: asking).run(oracle)[0]
 
 
 def _parts(queries: Sequence[Query]) -> Iterator[list[Query]]:
@@ -248,8 +264,9 @@ def _parts(queries: Sequence[Query]) -> Iterator[list[Query]]:
 def _ask_together(oracle: Oracle, queries: Sequence[Query]) -> list[Reply]:
     """Ask several queries, all with attention of the same layers or all without, as one."""
     if len(queries) == 1:
-        reply = oracle.ask(queries[0]).settle()
-        if oracle.info.trusted or not isinstance(reply.rows, Rows):
+        reply = oracle.ask(queries[0])
+        late = isinstance(reply, Reply) and reply.is_late  # the run asks ahead
+        if late or oracle.info.trusted or not isinstance(reply.rows, Rows):
             return [reply]
         # The next call may come before this reply is looked at, and write over it.
         attention = None if reply.attention is None else np.array(reply.attention)
@@ -269,8 +286,15 @@ def _ask_together(oracle: Oracle, queries: Sequence[Query]) -> list[Reply]:
     return [Reply(*pair) for pair in zip(shares, weights, strict=True)]
 
 
-def _named(members: Sequence[_Live[T]]) -> str:
+def _reply_or_refusal(oracle: Oracle, query: Query) -> Reply | BaseException:
+    try:
+        return _ask_together(oracle, [query])[0]
+    except ImpossibleState as refusal:
+        return refusal
+
+
+def _named(members: Sequence[int]) -> str:
     """Name a few sequences, and how many they are if that is not all."""
-    few = ", ".join(str(live.index) for live in members[:MOST_NAMED])
+    few = ", ".join(map(str, members[:MOST_NAMED]))
     more = f", ... ({len(members)} of them)" if len(members) > MOST_NAMED else ""
     return f"sequences {few}{more}"
