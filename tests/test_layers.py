@@ -102,7 +102,7 @@ def test_the_front_door_has_few_names_and_named_places() -> None:
 @pytest.mark.parametrize(("file", "part"), modules(), ids=lambda value: str(value)[-60:])
 def test_files_and_functions_fit_a_reader(file: Path, part: str) -> None:
     text = file.read_text(encoding="utf-8")
-    most = LONG_FILES.get(file.name, 450)
+    most = LONG_FILES.get(file.name, 1000)
     assert text.count("\n") < most, "two ideas? split on the noun"
     for node in ast.walk(ast.parse(text)):
         if isinstance(node, ast.FunctionDef):
