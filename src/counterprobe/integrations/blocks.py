@@ -40,7 +40,7 @@ __all__ = ["DrawnIds", "SteppedBlock", "reads_rows_alone", "require_rows_alone"]
 
 def reads_rows_alone(rule: Sampler) -> bool:
     """Whether a rule makes one submission per round and needs nothing but its rows."""
-    return not rule.probes and not rule.rights & (Right.VERIFY | Right.REMASK)
+    return not rule.rights & (Right.PROBE | Right.ATTENTION | Right.VERIFY | Right.REMASK)
 
 
 def require_rows_alone(rule: Sampler, caller: str) -> None:
@@ -200,6 +200,6 @@ class SteppedBlock:
             if len(query.states) != 1 or not np.array_equal(query.states[0], self._run.state):
                 raise ValueError(
                     "this rule asks about states of its own, but only rows of the current state "
-                    "are handed over; such a rule sets probes = True"
+                    "are handed over; such a rule needs PROBE"
                 )
         return asked

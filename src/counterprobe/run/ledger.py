@@ -13,9 +13,16 @@ __all__ = ["Ledger", "Right"]
 
 
 class Right(Flag):
-    """What a sampler may do beyond the paper's admissible algorithms; see ``docs/samplers.md``."""
+    """What a rule does beyond committing batches that it fixed before their replies.
+
+    Probes are admissible in the paper's sense; the others are not, and a run grants them.
+    """
 
     NONE = 0
+    PROBE = auto()
+    """Rows of other states than the current one are read."""
+    ATTENTION = auto()
+    """Attention is read with the rows."""
     SELECT_AFTER_REPLY = auto()
     """The batch is a function of the very rows it is drawn from."""
     COMMIT_CANDIDATES = auto()
@@ -24,6 +31,7 @@ class Right(Flag):
     """Drawn values may be rejected."""
     REMASK = auto()
     """Committed values may be masked again."""
+    GRANTED = SELECT_AFTER_REPLY | COMMIT_CANDIDATES | VERIFY | REMASK
 
     def names(self) -> list[str]:
         """Return the rights as lower-case words, for tables and JSON."""

@@ -52,8 +52,6 @@ class Sampler(ABC):
     """Where the rule comes from."""
     bound: ClassVar[str] = "none"
     """What is proved about its output, given an exact oracle."""
-    probes: ClassVar[bool] = False
-    """Whether the rule may read rows of other states than the current one."""
     knows: ClassVar[str] = ""
     """What the rule is told about the hidden law, if anything; see :meth:`informed_by`."""
     sweep: ClassVar[Sweep | None] = None
@@ -65,7 +63,7 @@ class Sampler(ABC):
 
     @property
     def rights(self) -> Right:
-        """What the rule does beyond the paper's admissible algorithms."""
+        """What the rule does beyond committing batches that it fixed before their replies."""
         return Right.NONE
 
     def exact_for(self, length: int) -> bool:
@@ -128,8 +126,8 @@ class Sampler(ABC):
     def running(self, run: Unmasking, streams: Streams) -> Asking[SampleResult]:
         """Run to completion, as a generator of what the run asks."""
         require_streams(streams)
-        # Selecting after the reply can be paid for with a probe; the other rights cannot.
-        missing = self.rights & ~run.rights & ~Right.SELECT_AFTER_REPLY
+        # Selecting after the reply can be paid for with a probe; the others cannot.
+        missing = self.rights & ~run.rights & Right.GRANTED & ~Right.SELECT_AFTER_REPLY
         if missing:
             raise ValueError(
                 f"sampler {self.name!r} needs the right {', '.join(missing.names())}, which this "
@@ -220,7 +218,7 @@ def fixed_batches(rule: Sampler, view: View, rng: Decisions) -> FixedBatches | N
     Infeasible
         As ``unmask`` does.
     """
-    if rule.rights or rule.probes:
+    if rule.rights:
         return None
     requests = rule.unmask(view, rng)
     if not isinstance(requests, Generator):

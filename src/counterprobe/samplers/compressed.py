@@ -13,6 +13,7 @@ from counterprobe.discovery.compressed.peeling.screen import half_states
 from counterprobe.discovery.compressed.screen import LEAST_BLOCKS
 from counterprobe.discovery.structure.watch import commit_in_order, left_singly, watching
 from counterprobe.planning.layers import commit_order
+from counterprobe.run.ledger import Right
 from counterprobe.run.requests import Once, Requests
 from counterprobe.run.view import View
 from counterprobe.samplers.base import Sampler
@@ -87,7 +88,6 @@ class Compressed(CompressedSettings, Sampler):
     name: ClassVar[str] = "compressed"
     summary: ClassVar[str] = "the whole graph from O(log N) probes, then centroid layers"
     source: ClassVar[str] = "this library, docs/compressed.md"
-    probes: ClassVar[bool] = True
     bound: ClassVar[str] = "exact whenever the recovered graph contains the residual forest"
 
     fallback: bool = False
@@ -102,6 +102,11 @@ class Compressed(CompressedSettings, Sampler):
             if self.assume == "tested":
                 least += half_states(self.failure_budget) + rehearsals
         return 1 + (least if self.max_probes is None else min(least, self.max_probes))
+
+    @property
+    def rights(self) -> Right:
+        """Rows of other states than the current one."""
+        return Right.PROBE
 
     def unmask(self, view: View, rng: Decisions) -> Requests[CompressedReport]:
         """Discover, then commit what is unresolved singly and the rest in layers."""

@@ -36,6 +36,7 @@ from counterprobe.discovery.packed.selectors import (
 from counterprobe.errors import CostWarning, CounterprobeError
 from counterprobe.oracles import NUMERICAL_FLOOR
 from counterprobe.planning.layers import commit_order
+from counterprobe.run.ledger import Right
 from counterprobe.run.requests import Commit, CommitAll, Once, Requests
 from counterprobe.run.view import View
 from counterprobe.samplers.base import Sampler
@@ -307,7 +308,6 @@ class Packed(Sampler):
 
     name: ClassVar[str] = "packed"
     summary: ClassVar[str] = "the paper's sampler with tuned settings"
-    probes: ClassVar[bool] = True
     source: ClassVar[str] = "the paper, section 'Finite-size experiments'"
     bound: ClassVar[str] = (
         "exact on runs whose terminal graph contains the residual forest and whose guard did not "
@@ -406,6 +406,11 @@ class Packed(Sampler):
             hypotheses={},
             shared_by=self.shared_by if is_open else None,
         )
+
+    @property
+    def rights(self) -> Right:
+        """Rows of other states than the current one."""
+        return Right.PROBE
 
     def unmask(self, view: View, rng: Decisions) -> Requests[PackedReport]:
         """Run the box with tuned settings."""

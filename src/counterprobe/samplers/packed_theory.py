@@ -10,6 +10,7 @@ from counterprobe.discovery.packed.fillers import filler_named
 from counterprobe.discovery.packed.screen import ScreenSettings
 from counterprobe.errors import CounterprobeError
 from counterprobe.radii import RowRadii
+from counterprobe.run.ledger import Right
 from counterprobe.run.requests import Requests
 from counterprobe.run.view import View
 from counterprobe.samplers.base import Sampler
@@ -145,6 +146,11 @@ class PackedTheory(Sampler):
         except (ValueError, CounterprobeError):
             return None
         return screen_cost(setup.screen)
+
+    @property
+    def rights(self) -> Right:
+        """Rows of other states than the current one."""
+        return Right.PROBE
 
     def unmask(self, view: View, rng: Decisions) -> Requests[PackedReport]:
         """Run the packed sampler with the paper's formulas."""

@@ -15,6 +15,7 @@ from counterprobe.discovery.structure.watch import commit_in_order, left_singly,
 from counterprobe.errors import Infeasible
 from counterprobe.graph import check_edges
 from counterprobe.planning.layers import CommitOrder, commit_order
+from counterprobe.run.ledger import Right
 from counterprobe.run.requests import Once, Requests
 from counterprobe.run.view import View
 from counterprobe.samplers.base import Sampler
@@ -76,7 +77,6 @@ class Structured(Sampler):
     name: ClassVar[str] = "structured"
     summary: ClassVar[str] = "the commit rounds of a structure that was found before"
     source: ClassVar[str] = "this library, docs/compressed.md"
-    probes: ClassVar[bool] = True
     bound: ClassVar[str] = "exact whenever the structure contains the residual forest"
     knows: ClassVar[str] = "a structure found before"
 
@@ -136,6 +136,11 @@ class Structured(Sampler):
         is_resolved = np.ones(length, dtype=np.bool_)
         is_resolved[list(self.unresolved)] = False
         return np.array(self.edges, dtype=np.int64).reshape(-1, 2), is_resolved
+
+    @property
+    def rights(self) -> Right:
+        """Rows of other states than the current one."""
+        return Right.NONE if self.terms is None else Right.PROBE
 
     def unmask(self, view: View, rng: Decisions) -> Requests[StructuredReport]:
         """Commit by the order while rows are what the terms imply."""

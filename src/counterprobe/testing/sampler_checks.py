@@ -39,6 +39,7 @@ from counterprobe.testing.cases import (
 from counterprobe.testing.wrappers import (
     CountingOracle,
     ListingUnmasking,
+    NotingUnmasking,
     PiecewiseOracle,
     asked_by_stage,
     first_other_stage,
@@ -191,16 +192,21 @@ def check_stages(sampler: Sampler, laws: Laws = None) -> None:
 
 
 def check_rights(sampler: Sampler, laws: Laws = None) -> None:
-    """Require declared rights, and a probe for each selection there is no right to.
+    """Require that a rule yields what it declares, and that selecting can be paid for by a probe.
 
-    A rule that may take commits back need not do so in every run; every other right is used.
+    A rule that may probe, read attention or mask again need not do so in every run; everything
+    else that is declared is used.
     """
     for told, law, with_rights in cases(sampler, laws):
-        require(
-            with_rights.rights | (told.rights & Right.REMASK) == told.rights,
-            sampler.name,
-            f"used {with_rights.rights.names()}, declared {told.rights.names()}",
-        )
+        needless = Right.PROBE | Right.ATTENTION | Right.REMASK
+        noting = NotingUnmasking(law.oracle())
+        told(noting, STREAMS)
+        for used in (noting.yielded, with_rights.rights | noting.yielded & ~Right.GRANTED):
+            require(
+                used | (told.rights & needless) == told.rights,
+                sampler.name,
+                f"used {used.names()}, declared {told.rights.names()}",
+            )
         selects = Right.SELECT_AFTER_REPLY in told.rights
         selected = with_rights.ledger.selected_commits
         require(
@@ -208,7 +214,7 @@ def check_rights(sampler: Sampler, laws: Laws = None) -> None:
             sampler.name,
             "every commit of a rule that selects after the reply must be counted as selected",
         )
-        needed = told.rights & ~Right.SELECT_AFTER_REPLY
+        needed = told.rights & Right.GRANTED & ~Right.SELECT_AFTER_REPLY
         oracle = CountingOracle(law.oracle())
         if needed:
             try:

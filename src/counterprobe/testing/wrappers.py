@@ -12,13 +12,26 @@ from counterprobe.arrays import StateArray
 from counterprobe.oracles import Oracle, OracleInfo, Query, Readouts, Reply, Wrapper
 from counterprobe.rows import concatenate
 from counterprobe.run.driver import Asking
-from counterprobe.run.requests import Probe, Request, Stream
+from counterprobe.run.ledger import Right
+from counterprobe.run.requests import (
+    Commit,
+    Draft,
+    Keep,
+    Noise,
+    Probe,
+    Read,
+    Remask,
+    Request,
+    Stream,
+    Verify,
+)
 from counterprobe.run.transcript import Transcript
 from counterprobe.run.unmasking import Unmasking
 
 __all__ = [
     "CountingOracle",
     "ListingUnmasking",
+    "NotingUnmasking",
     "PiecewiseOracle",
     "Stage",
     "asked_by_stage",
@@ -119,6 +132,40 @@ class ListingUnmasking(Unmasking):
         if isinstance(request, Stream):
             request = replace(request, probes=[_copied(probe) for probe in request.probes])
         return super().perform(request)
+
+
+class NotingUnmasking(Unmasking):
+    """A run that notes what a rule yields.
+
+    Attributes
+    ----------
+    yielded : Right
+        What the requests so far need.
+    """
+
+    yielded = Right.NONE
+
+    def perform(self, request: Request) -> Asking[Any]:
+        """Note what a request needs, then answer it."""
+        self.yielded |= _needed(request)
+        return super().perform(request)
+
+
+def _needed(request: Request) -> Right:
+    match request:
+        case Probe() | Stream():
+            return Right.PROBE
+        case Read(attention=layers) if layers is not None:
+            return Right.ATTENTION
+        case Commit(reading=reading) if reading is not None:
+            return Right.SELECT_AFTER_REPLY
+        case Draft() | Keep():
+            return Right.SELECT_AFTER_REPLY | Right.COMMIT_CANDIDATES
+        case Noise() | Verify():
+            return Right.VERIFY
+        case Remask():
+            return Right.REMASK
+    return Right.NONE
 
 
 def _copied(probe: Probe) -> Probe:

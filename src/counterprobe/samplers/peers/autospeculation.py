@@ -189,15 +189,13 @@ class Autospeculation(Sampler):
     source: ClassVar[str] = "Anari et al. 2025, arXiv 2511.07869 (reconstruction)"
     bound: ClassVar[str] = "exact; expected O(N log N) submissions, depth sqrt(N) up to logarithms"
 
-    probes: ClassVar[bool] = True
-
     order: FixedOrder = "random"
     max_copies: Count = 1024
 
     @property
     def rights(self) -> Right:
         """Drafted values may be rejected."""
-        return Right.VERIFY
+        return Right.PROBE | Right.VERIFY
 
     def exact_for(self, length: int) -> bool:
         """Claim rejection sampling of the chain rule."""

@@ -93,8 +93,8 @@ class DEMASK(GraphRule):
 
     @property
     def rights(self) -> Right:
-        """None where it probes; with strengths alone the batch follows the reply."""
-        return Right.SELECT_AFTER_REPLY if self.uses_strength else Right.NONE
+        """Probes alone, or with strengths a batch that follows the reply."""
+        return Right.SELECT_AFTER_REPLY if self.uses_strength else Right.PROBE
 
     def with_probes(self, view: View, choice: Choice, rng: Decisions) -> Requests[None]:
         """Read the rows, reveal drawn values of the sources one by one, commit the batch."""

@@ -99,7 +99,6 @@ class FreeDave(Sampler):
     summary: ClassVar[str] = "several steps of one position drafted and verified at once, lossless"
     source: ClassVar[str] = "Wu, Zhang 2025, arXiv 2510.00294 (FreeDave)"
     bound: ClassVar[str] = "exact: the tokens of sequential; depth at most N"
-    probes: ClassVar[bool] = True
     sweep: ClassVar[Sweep | None] = Sweep("draft_steps", POWERS)
 
     draft_steps: Count = 8
@@ -108,7 +107,7 @@ class FreeDave(Sampler):
     @property
     def rights(self) -> Right:
         """Drafted values may be rejected."""
-        return Right.VERIFY
+        return Right.PROBE | Right.VERIFY
 
     def exact_for(self, length: int) -> bool:
         """Claim what ``sequential`` does."""

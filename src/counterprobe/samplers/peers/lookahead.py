@@ -32,12 +32,10 @@ __all__ = ["InfoGain", "LookUM"]
 class _Lookahead(Sampler):
     """The common loop: draw candidates, propose, look ahead, keep one."""
 
-    probes: ClassVar[bool] = True
-
     @property
     def rights(self) -> Right:
         """Candidates are drawn before one of several actions is chosen, by further replies."""
-        return Right.SELECT_AFTER_REPLY | Right.COMMIT_CANDIDATES
+        return Right.SELECT_AFTER_REPLY | Right.COMMIT_CANDIDATES | Right.PROBE
 
     def ready(self, reply: Reply) -> IntArray | None:
         """Return positions to commit without looking ahead, if any."""

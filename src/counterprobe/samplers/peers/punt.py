@@ -53,7 +53,6 @@ class PUNT(Sampler):
     name: ClassVar[str] = "punt"
     summary: ClassVar[str] = "candidates that survive pairwise tests by halves of their ranks"
     source: ClassVar[str] = "PUNT, arXiv 2510.21961 (reconstruction)"
-    probes: ClassVar[bool] = True
     sweep: ClassVar[Sweep | None] = Sweep(
         "epsilon", (1e-9, 1e-6, 1e-4, 1e-3, 3e-3, 1e-2, 3e-2, 1e-1)
     )
@@ -65,7 +64,7 @@ class PUNT(Sampler):
     @property
     def rights(self) -> Right:
         """Candidates are drawn before the batch is chosen, from the rows it is chosen by."""
-        return Right.SELECT_AFTER_REPLY | Right.COMMIT_CANDIDATES
+        return Right.SELECT_AFTER_REPLY | Right.COMMIT_CANDIDATES | Right.PROBE
 
     def exact_for(self, length: int) -> bool:
         """Below 0 only the best-ranked position survives, and its rank comes from rows alone."""

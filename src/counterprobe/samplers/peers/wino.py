@@ -74,7 +74,6 @@ class WINO(Sampler):
     name: ClassVar[str] = "wino"
     summary: ClassVar[str] = "commit by a low threshold, mask again by a high one (WINO)"
     source: ClassVar[str] = "Hong et al. 2025 (WINO), arXiv 2507.18578 and its repository"
-    probes: ClassVar[bool] = True
     sweep: ClassVar[Sweep | None] = Sweep("threshold", (0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9))
 
     threshold: NotNegative = 0.6
@@ -88,7 +87,7 @@ class WINO(Sampler):
         rights = Right.SELECT_AFTER_REPLY
         if self.confidence == "candidate":
             rights |= Right.COMMIT_CANDIDATES
-        return rights | Right.REMASK if self.threshold_back > 0 else rights
+        return rights | Right.PROBE | Right.REMASK if self.threshold_back > 0 else rights
 
     def unmask(self, view: View, rng: Decisions) -> Requests[None]:
         """Finish one block after the other, from the left."""

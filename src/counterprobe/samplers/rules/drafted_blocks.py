@@ -12,7 +12,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import ClassVar, Literal, Protocol
+from typing import Literal, Protocol
 
 import numpy as np
 
@@ -95,12 +95,10 @@ class Coupler(Protocol):
 class DraftedBlocks(Sampler):
     """Base of the rules that draft a block and verify it by prefixes."""
 
-    probes: ClassVar[bool] = True
-
     @property
     def rights(self) -> Right:
         """Drafted values may be rejected."""
-        return Right.VERIFY
+        return Right.PROBE | Right.VERIFY
 
     def exact_for(self, length: int) -> bool:
         """Every value comes from its row given those before it: the chain rule."""

@@ -124,7 +124,6 @@ class GraphRule(Sampler):
         results show.
     """
 
-    probes: ClassVar[bool] = True
     reads_everything: ClassVar[bool] = False
     """Whether probes read every residual position, or only the sources."""
 
@@ -154,9 +153,12 @@ class GraphRule(Sampler):
     @property
     def rights(self) -> Right:
         """The batch follows the reply; where it is probed, also candidates that were drawn."""
-        needs_no_probe = self.graph == "attention" or self.uses_strength
-        both = Right.SELECT_AFTER_REPLY | Right.COMMIT_CANDIDATES
-        return Right.SELECT_AFTER_REPLY if needs_no_probe else both
+        if self.uses_strength:
+            return Right.SELECT_AFTER_REPLY
+        if self.graph == "attention":
+            return Right.SELECT_AFTER_REPLY | Right.ATTENTION
+        probing = Right.SELECT_AFTER_REPLY | Right.COMMIT_CANDIDATES | Right.PROBE
+        return probing if self.graph == "probes" else probing | Right.ATTENTION
 
     @property
     def uses_strength(self) -> bool:
