@@ -1059,3 +1059,15 @@ def test_beside_a_noisy_oracle_one_end_of_an_edge_is_enough(family, noise):
     named = {frozenset(pair) for pair in found.terminal_edges.tolist()}
     assert {frozenset(pair) for pair in law.edges.tolist()} <= named
     assert rule.setup(1024, law.vocab_size, law.oracle().row_error).screen.mutual
+
+
+@pytest.mark.parametrize("noise", [1.4e-5, 0.0014])
+def test_beside_a_noisy_oracle_the_cap_on_rounds_has_room_for_repairs(noise):
+    law = cp.families.build("preferential-attachment", 1024, 7)
+    oracle = cp.FrozenNoise(law.oracle(), radius=noise**2 / 2)
+    rule = Packed(shared_by=1000)
+    result = rule(cp.Unmasking(oracle), cp.Streams.from_seed(5))
+    assert result.diagnostics.guard == "none" and result.diagnostics.num_repaired > 20
+    assert cp.evaluation.batch_kl(law, result, oracle=oracle).value < 0.01
+    exact = rule.setup(1024, law.vocab_size, law.oracle().row_error)
+    assert result.diagnostics.setup.round_cap == exact.round_cap

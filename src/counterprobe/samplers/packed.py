@@ -355,6 +355,7 @@ class Packed(Sampler):
     def setup(self, length: int, vocab_size: int, oracle_row_error: float) -> PackedSetup:
         """Fix everything before the first submission, from N and the oracle alone."""
         cutoff = DEFAULT_CUTOFF if self.degree_cutoff is None else self.degree_cutoff
+        theory_cutoff = max(cutoff, MIN_CUTOFF)  # of the caps, also where rows hold everybody
         chunks = 1 if self.chunk_count is None else min(self.chunk_count, length)
         is_open = self.num_colorings is None
         colors, fraction = self.num_colors, self.majority_fraction
@@ -377,7 +378,6 @@ class Packed(Sampler):
         if threshold is None:
             floor = threshold_floor(oracle_row_error, vocab_size)
             threshold = floor if floor <= 0.25 else 0.0
-        theory_cutoff = max(cutoff, MIN_CUTOFF)
         phases = self.phase_cap
         if phases is None:
             phases = peel_phase_cap(length, theory_cutoff)
