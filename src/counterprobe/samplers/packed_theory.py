@@ -52,6 +52,7 @@ class PackedTheory(Sampler):
     name: ClassVar[str] = "packed-theory"
     summary: ClassVar[str] = "the paper's sampler with its public formulas"
     source: ClassVar[str] = "the paper, appendix 'Algorithmic construction'"
+    probes: ClassVar[bool] = True
     bound: ClassVar[str] = (
         "inside the paper's class, TV risk <= 3 eps/4 with Hellinger oracles or KL risk <= "
         "eps^2/2 with row-KL oracles; with other budgets, theory.Calibration.risk_bound"
