@@ -1,11 +1,13 @@
 """Record what every sampler draws at fixed seeds, and compare with what was recorded.
 
     .venv/bin/python tools/record_sequences.py           # compare, and name what differs
-    .venv/bin/python tools/record_sequences.py --write   # record anew
+    .venv/bin/python tools/record_sequences.py --write   # record anew, or one file of three:
+    .venv/bin/python tools/record_sequences.py --write measures
 
 Each run leaves a digest of its tokens, its stop and its ledger. Single runs of every sampler stand
 here; every other way to run one, many side by side, wrapped, resumed, by a structure, of a text,
-in ``tests/support/recorded_ways.py``. A change that is meant to keep
+in ``tests/support/recorded_ways.py``; and what is measured, stepped, traced or interrupted in
+``tests/support/recorded_measures.py``. A change that is meant to keep
 behaviour keeps the file; one that is meant to alter it records anew, and a change of drawn values
 is entered under **Streams** in the changelog.
 """
@@ -16,6 +18,7 @@ import argparse
 import hashlib
 import json
 import logging
+import math
 import sys
 import tempfile
 import warnings
@@ -29,10 +32,13 @@ from counterprobe.samplers.registry import build_sampler
 
 TESTS = Path(__file__).resolve().parent.parent / "tests"
 FILE = TESTS / "recorded" / "sequences.json"
-WAYS_FILE = TESTS / "recorded" / "ways.json"
 sys.path.insert(0, str(TESTS / "support"))
 
+from recorded_measures import MEASURES, SINGLE  # noqa: E402
 from recorded_ways import WAYS  # noqa: E402
+
+# What is recorded elsewhere, by the name of its file.
+OTHERS = {"ways": WAYS, "measures": MEASURES}
 
 SMALL, LARGE = 48, 200
 LARGE_FAMILIES = ("path", "growing-stars", "random-recursive-tree", "two-type-path")
@@ -136,65 +142,83 @@ def write() -> None:
     FILE.write_text(text, encoding="utf-8")
 
 
-# ----- Other ways -------------------------------------------------------------------------------
+# ----- Other ways, and measures -----------------------------------------------------------------
 
 
-def record_way(way: str) -> dict[str, Any]:
-    """Run one way, and return its outcomes as JSON has them."""
+def record_other(file: str, kind: str) -> dict[str, Any]:
+    """Run one kind of what is recorded elsewhere, and return its outcomes as JSON has them."""
     with tempfile.TemporaryDirectory() as folder:
-        outcomes: dict[str, Any] = json.loads(json.dumps(WAYS[way](Path(folder))))
+        outcomes: dict[str, Any] = json.loads(json.dumps(OTHERS[file][kind](Path(folder))))
     return outcomes
 
 
-def way_differences(way: str) -> list[str]:
-    """Say which runs of one way differ from the record, and how."""
-    recorded, drawn = load_ways()[way], record_way(way)
+def other_differences(file: str, kind: str) -> list[str]:
+    """Say which runs of one kind differ from the record, and how."""
+    recorded, drawn = load_other(file)[kind], record_other(file, kind)
+    tolerance = 1e-4 if kind in SINGLE else 1e-12
     found = []
     for run in sorted(recorded.keys() | drawn.keys()):
         before, after = recorded.get(run, {}), drawn.get(run, {})
         changed = [
             f"{column} was {before.get(column)}, is {after.get(column)}"
             for column in before | after
-            if before.get(column) != after.get(column)
+            if not is_same(before.get(column), after.get(column), tolerance)
         ]
         if changed:
             found.append(f"{run}: {', '.join(changed)}")
     return found
 
 
-def load_ways() -> dict[str, dict[str, Any]]:
-    """Return the recorded outcomes by way and run."""
-    ways: dict[str, dict[str, Any]] = json.loads(WAYS_FILE.read_text(encoding="utf-8"))
-    return ways
+def is_same(before: Any, after: Any, tolerance: float) -> bool:
+    """Whether two values are the same, floating-point numbers to a relative tolerance."""
+    if isinstance(before, float) and isinstance(after, float | int):
+        return math.isclose(before, after, rel_tol=tolerance, abs_tol=tolerance / 100)
+    if isinstance(before, list) and isinstance(after, list):
+        alike = len(before) == len(after)
+        return alike and all(is_same(*pair, tolerance) for pair in zip(before, after, strict=True))
+    return type(before) is type(after) and before == after
 
 
-def write_ways() -> None:
-    """Record every way, one line a run."""
+def load_other(file: str) -> dict[str, dict[str, Any]]:
+    """Return the outcomes that are recorded elsewhere, by kind and run."""
+    kinds: dict[str, dict[str, Any]] = json.loads(other_file(file).read_text(encoding="utf-8"))
+    return kinds
+
+
+def other_file(file: str) -> Path:
+    """Return the path of a file of other records."""
+    return TESTS / "recorded" / f"{file}.json"
+
+
+def write_other(file: str) -> None:
+    """Record every kind, one line a run."""
     lines = []
-    for way in WAYS:
-        outcomes = record_way(way)
+    for kind in OTHERS[file]:
+        outcomes = record_other(file, kind)
         body = ",\n".join(f"  {json.dumps(run)}: {json.dumps(outcomes[run])}" for run in outcomes)
-        lines.append(f" {json.dumps(way)}: {{\n{body}\n }}")
-    WAYS_FILE.write_text("{\n" + ",\n".join(lines) + "\n}\n", encoding="utf-8")
+        lines.append(f" {json.dumps(kind)}: {{\n{body}\n }}")
+    other_file(file).write_text("{\n" + ",\n".join(lines) + "\n}\n", encoding="utf-8")
 
 
 def main() -> None:
     """Compare with the record, or write it."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--write", action="store_true", help="record anew")
+    files = ["sequences", *OTHERS]
+    parser.add_argument("--write", nargs="*", choices=files, help="record anew: all, or these")
     arguments = parser.parse_args()
     warnings.simplefilter("ignore", cp.errors.InfeasibleWarning)
     logging.getLogger("counterprobe").setLevel(logging.ERROR)  # of calls that fail on purpose
-    if arguments.write:
-        write()
-        write_ways()
+    if arguments.write is not None:
+        for file in arguments.write or files:
+            write() if file == "sequences" else write_other(file)
         return
     found = [
         f"{key(family, length)}, {line}"
         for family, length in TARGETS
         for line in differences(family, length)
     ]
-    found += [f"{way}, {line}" for way in WAYS for line in way_differences(way)]
+    for file, kinds in OTHERS.items():
+        found += [f"{kind}, {line}" for kind in kinds for line in other_differences(file, kind)]
     print("\n".join(found) or "every run is as recorded")
     sys.exit(bool(found))
 

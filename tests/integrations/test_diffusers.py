@@ -94,7 +94,7 @@ def test_the_rule_that_paces_itself_is_that_of_a_run(model):
 
 
 def test_rules_that_probe_are_refused_with_a_reason():
-    for name in ("punt", "packed", "lookum", "dapd", "wino", "assd"):
+    for name in ("punt", "packed", "packed-theory", "lookum", "dapd", "wino", "assd"):
         with pytest.raises(ValueError, match="hands over the logits of its own forwards alone"):
             UnmaskingScheduler(name)
 

@@ -39,21 +39,27 @@ def test_the_record_holds_every_target_and_sampler() -> None:
         assert recorder.SAMPLERS.keys() <= recorder.RUNS.keys()
 
 
-# ----- Side by side, wrapped, resumed, by a structure, of a text -----------------------------
+# ----- Other ways, and measures --------------------------------------------------------------
 
 
 @pytest.mark.parametrize("way", recorder.WAYS)
 def test_every_other_way_to_run_is_as_recorded(way: str) -> None:
-    assert recorder.way_differences(way) == []
+    assert recorder.other_differences("ways", way) == []
 
 
-def test_the_record_holds_every_way() -> None:
-    assert recorder.load_ways().keys() == recorder.WAYS.keys()
+@pytest.mark.parametrize("measure", recorder.MEASURES)
+def test_every_measure_is_as_recorded(measure: str) -> None:
+    assert recorder.other_differences("measures", measure) == []
+
+
+@pytest.mark.parametrize("file", recorder.OTHERS)
+def test_the_record_holds_every_kind(file: str) -> None:
+    assert recorder.load_other(file).keys() == recorder.OTHERS[file].keys()
 
 
 @pytest.mark.parametrize("way", ["retried", "resumed"])
 def test_what_is_recorded_of_wrapped_runs_is_what_they_draw_unwrapped(way: str) -> None:
-    recorded = recorder.load_ways()
+    recorded = recorder.load_other("ways")
     assert recorded[way].keys() == recorded["plain"].keys()
     for run, wrapped in recorded[way].items():
         plain = recorded["plain"][run]
