@@ -266,12 +266,7 @@ def _drops(
 ) -> Requests[tuple[float, FloatArray]]:
     """Draw sequences, then hide each in parts.
 
-    Returns
-    -------
-    first : float
-        ``h_0``, where every curve starts.
-    drops : ndarray of float, shape (samples, N)
-        How far below it each curve is.
+    Returns ``h_0``, and how far below it the curve of each is, shape ``(samples, N)``.
     """
     alone = (yield Probe(context, masked)).rows
     tokens = yield from _draw(context, masked, streams)
