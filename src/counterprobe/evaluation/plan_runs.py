@@ -141,9 +141,8 @@ class PlanRun:
         for t, left in enumerate(in_rounds(self.batches(group, ranks))):
             start = None
             while left:
-                members = list(left)
-                index = np.repeat(np.arange(len(left)), [len(batch) for batch in left.values()])
-                _, position = _places(left)
+                member, position = _places(left)
+                members, index = np.unique(member, return_inverse=True)
                 rows = (yield Probe(states[members], Readouts.pairs(index, position))).rows
                 if start is None:
                     start = rows
