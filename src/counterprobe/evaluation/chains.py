@@ -77,7 +77,9 @@ class Chain:
         return len(self.positions)
 
 
-def choose_steps(size: int, terms: int | None, rng: np.random.Generator) -> tuple[IntArray, float]:
+def choose_steps(
+    size: int, terms: int | None, rng: np.random.Generator | None
+) -> tuple[IntArray, float]:
     """Choose the steps of a chain to evaluate, and the weight that keeps their sum unbiased.
 
     Parameters
@@ -86,10 +88,11 @@ def choose_steps(size: int, terms: int | None, rng: np.random.Generator) -> tupl
         Positions of the batch.
     terms : int, optional
         How many of the ``size - 1`` steps; all of them by default.
-    rng : Generator
+    rng : Generator, optional
+        Needed with ``terms``.
     """
     every = np.arange(1, size)
-    if terms is None or terms >= len(every):
+    if terms is None or rng is None or terms >= len(every):
         return every, 1.0
     return np.sort(rng.choice(every, size=terms, replace=False)), len(every) / terms
 

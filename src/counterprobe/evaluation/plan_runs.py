@@ -117,7 +117,8 @@ class PlanRun:
         for t, now in enumerate(in_rounds(self.batches(group, ranks))):
             chains = []
             for member, batch in now.items():
-                rng = keyed_generator(self._seed, "chain steps", group.start + member, t)
+                key = self._seed, "chain steps", group.start + member, t
+                rng = None if terms is None else keyed_generator(*key)
                 steps, weight = choose_steps(len(batch), terms, rng)
                 chains.append(Chain(states[member], batch, steps, weight))
             where = _places(now)
