@@ -34,7 +34,7 @@ from counterprobe.run.requests import Probe, Requests
 from counterprobe.run.results import SampleResult
 from counterprobe.states import MASK
 
-__all__ = ["finished_terms", "ordered_terms"]
+__all__ = ["divergences", "finished_terms", "ordered_terms"]
 
 NOWHERE: IntArray = np.empty(0, dtype=np.int64)
 # Turns the rows of some positions of some sequences into tokens.
@@ -68,17 +68,41 @@ def ordered_terms(
     largest : float
         Largest divergence of any row.
     """
+    divergence, batch_of = yield from divergences(run, group, is_joint=is_joint, tokens=tokens)
+    found = np.zeros((len(batch_of), run.num_rounds))
+    for t in range(run.num_rounds):
+        found[:, t] = np.where(batch_of == t, divergence, 0.0).sum(axis=1)
+    return found, float(divergence.max(initial=0.0))
+
+
+def divergences(
+    run: PlanRun, group: slice, *, is_joint: bool = False, tokens: StateArray | None = None
+) -> Requests[tuple[FloatArray, IntArray]]:
+    """Compare the rows of every position: in its batch, and one after another.
+
+    Parameters
+    ----------
+    run, group, is_joint, tokens
+        As in :func:`ordered_terms`.
+
+    Returns
+    -------
+    divergence : ndarray of float, shape (samples of the group, N)
+        Zero where nothing is committed.
+    batch_of : ndarray of int, shape (samples of the group, N)
+        The round of each position: -1 for given context, R where nothing is committed.
+    """
     contexts = run.contexts[group]
     noise, uniforms = run.noise(group)
     batches = run.batches(group, noise)
-    found = np.zeros((len(contexts), run.num_rounds))
+    divergence = np.zeros(contexts.shape)
     batch_of = np.where(contexts == MASK, run.num_rounds, -1)
     for k, mine in enumerate(batches):
         for t, batch in enumerate(mine):
             batch_of[k, batch] = t
     where = np.nonzero((batch_of >= 0) & (batch_of < run.num_rounds))
     if not where[0].size:
-        return found, 0.0
+        return divergence, batch_of
     if is_joint:
         # In each round the first of every batch, then the second of those that have one, ...
         widest = [max(map(len, now.values())) for now in in_rounds(batches)]
@@ -92,18 +116,14 @@ def ordered_terms(
         ]
         wide, states = yield from _rows_of(contexts, singles, None, uniforms)
         narrow, _ = yield from _rows_of(contexts, batches, states, uniforms)
-        divergence = kl_divergence(wide, narrow)
+        divergence[where] = kl_divergence(wide, narrow)
     else:
         known = None if tokens is None else tokens[group]
         narrow, states = yield from _rows_of(contexts, batches, known, uniforms)
         ranks = _ranks(batch_of, noise)
         alone = (yield Probe(states, Readouts.pairs(*where), ranks=ranks)).rows
-        divergence = kl_divergence(narrow, _in_double(alone))
-    apart = np.zeros(contexts.shape)
-    apart[where] = divergence
-    for t in range(run.num_rounds):
-        found[:, t] = np.where(batch_of == t, apart, 0.0).sum(axis=1)
-    return found, float(divergence.max(initial=0.0))
+        divergence[where] = kl_divergence(narrow, _in_double(alone))
+    return divergence, batch_of
 
 
 def finished_terms(
