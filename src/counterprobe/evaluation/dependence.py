@@ -277,16 +277,16 @@ def _drops(
         for k, stream in enumerate(streams):
             for hidden in range(1, len(masked)):
                 order = stream.permutation(len(masked))
-                for parts in _parts(order, hidden, at_once):
-                    yield _probe(tokens[k], masked, parts, (k, len(masked) - hidden))
+                place = k, len(masked) - hidden
+                yield from _hide(tokens[k], masked, order, hidden, at_once, place)
             if progress is not None:
                 progress(k + 1)
 
     def consume(probe: Probe, rows: Rows) -> None:
-        *place, index = probe.label
+        place, index = probe.label
         apart.append(to_numpy(rows.kl(alone.take(index))).astype(np.float64))
         if sum(map(len, apart)) == len(masked):  # every position was hidden once
-            drops[*place] = np.concatenate(apart).mean()
+            drops[place] = np.concatenate(apart).mean()
             apart.clear()
 
     yield Stream(probes(), consume)
@@ -307,8 +307,15 @@ def _draw(
     return states
 
 
-def _parts(order: IntArray, hidden: int, at_once: int) -> Iterator[list[tuple[IntArray, int]]]:
-    """Cut an order into sets to hide, a few together; each with how many of it are new.
+def _hide(
+    tokens: StateArray,
+    masked: IntArray,
+    order: IntArray,
+    hidden: int,
+    at_once: int,
+    place: tuple[int, int],
+) -> Iterator[Probe]:
+    """Hide so many positions of an order at a time, and read each position once.
 
     The last set reaches back for positions of the one before, so that all have one size.
     """
@@ -318,20 +325,11 @@ def _parts(order: IntArray, hidden: int, at_once: int) -> Iterator[list[tuple[In
         cuts.append((order[count - hidden :], hidden - count % hidden))
     step = max(1, at_once // hidden)
     for low in range(0, len(cuts), step):
-        yield cuts[low : low + step]
-
-
-def _probe(
-    tokens: StateArray,
-    masked: IntArray,
-    parts: list[tuple[IntArray, int]],
-    place: tuple[int, int],
-) -> Probe:
-    """Hide each part in turn, and read what was not read before; label it with what that is."""
-    states = np.repeat(tokens[None, :], len(parts), axis=0)
-    for state, (hidden, _) in zip(states, parts, strict=True):
-        state[masked[hidden]] = MASK
-    read = [hidden[seen:] for hidden, seen in parts]
-    index = np.concatenate(read)
-    which = np.repeat(np.arange(len(parts)), [len(part) for part in read])
-    return Probe(states, Readouts.pairs(which, masked[index]), (*place, index))
+        parts = cuts[low : low + step]
+        states = np.repeat(tokens[None, :], len(parts), axis=0)
+        for state, (part, _) in zip(states, parts, strict=True):
+            state[masked[part]] = MASK
+        read = [part[seen:] for part, seen in parts]
+        index = np.concatenate(read)
+        which = np.repeat(np.arange(len(parts)), [len(part) for part in read])
+        yield Probe(states, Readouts.pairs(which, masked[index]), (place, index))
