@@ -18,7 +18,7 @@ from _timing import arguments, report
 import counterprobe as cp
 from counterprobe.engines import AnyEngine, Processes, RayCluster, ShardedOracle
 from counterprobe.oracles import Readouts
-from counterprobe.run.door import Door
+from counterprobe.run import Probe, Requests, Stream, measuring
 
 LENGTH, READOUTS = 16_384, 64
 WAIT_SECONDS = 0.02
@@ -53,9 +53,14 @@ def make_requests(length: int, count: int) -> list[tuple[np.ndarray, Readouts]]:
 
 def answered(oracle: cp.Oracle, requests: list[tuple[np.ndarray, Readouts]]) -> list[np.ndarray]:
     """Ask for the rows of one stage, some requests ahead of their replies."""
-    with Door(oracle).stage("probe") as stage:
-        queries = ((k, cp.Query(*request), None) for k, request in enumerate(requests))
-        return [rows.masses for _, rows in stage.ask_all(queries)]
+    found: list[np.ndarray] = []
+
+    def stage() -> Requests[None]:
+        probes = (Probe(*request) for request in requests)
+        yield Stream(probes, lambda probe, rows: found.append(rows.masses))
+
+    measuring.measure(oracle, [stage()])
+    return found
 
 
 def measure(

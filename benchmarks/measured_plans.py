@@ -22,13 +22,11 @@ from _results import plain, run_program, write_results
 
 import counterprobe as cp
 from counterprobe.arrays import FloatArray
-from counterprobe.evaluation import ordered_runs, plan_kl
+from counterprobe.evaluation import plan_kl
+from counterprobe.evaluation.ordered_runs import divergences
 from counterprobe.evaluation.plan_runs import PlanRun, as_plans
-from counterprobe.oracles.checks import ReplyCheck
 from counterprobe.planning import Plan, make_plan, plan_for
-from counterprobe.rows import kl_divergence
-from counterprobe.run.door import Door
-from counterprobe.run.transcript import Whole
+from counterprobe.run import measuring
 from counterprobe.states import as_contexts
 
 BATCHES, PLANS, PROBES, SAMPLES = 8, 4, 256, 64
@@ -40,17 +38,9 @@ def scored(oracle: cp.Oracle, plan: Plan, designs: int, seed: int) -> tuple[Floa
     """Draw designs by a plan; return the divergence of every position, and the order inside."""
     contexts = as_contexts(None, oracle.length, oracle.vocab_size, designs)
     run = PlanRun(as_plans([plan], contexts), contexts, seed)
-    door = Door(oracle, check=ReplyCheck(oracle.info), whole=Whole())
-    noise, uniforms = run.noise(slice(0, designs))
-    rounds = [run.round(t, slice(0, designs), noise) for t in range(run.num_rounds)]
-    together = [ordered_runs._places(now) for now in rounds]
-    batch_of = np.full(contexts.shape, -1)
-    for t, where in enumerate(together):
-        batch_of[where] = t
-    narrow, states = ordered_runs._follow(door, contexts, together, None, uniforms)
-    ranks = ordered_runs._ranks(batch_of, noise)
-    wide = ordered_runs._in_one_pass(door, states, ranks, batch_of)
-    return kl_divergence(narrow, wide), noise
+    everyone = slice(0, designs)
+    [(divergence, _)], _ = measuring.measure(oracle, [divergences(run, everyone)])
+    return divergence, run.noise(everyone)[0]
 
 
 def pair_costs(plan: Plan, divergence: FloatArray, order: FloatArray) -> FloatArray:

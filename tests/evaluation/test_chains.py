@@ -15,6 +15,8 @@ from counterprobe.evaluation.chains import (
     in_groups,
 )
 from counterprobe.oracles import Readouts
+from counterprobe.run.measuring import measure
+from counterprobe.testing import CountingOracle
 
 WIDE = Limits(1000, 1000)
 
@@ -23,13 +25,13 @@ def start_rows(oracle, start, positions):
     return oracle.rows(start[None, :], Readouts.same(1, positions))
 
 
-def plain_divergence(oracle, chain):
+def plain_divergence(oracle, chain, tokens):
     """One chain, one step and one position at a time."""
     start = start_rows(oracle, chain.start, chain.positions)
     total = 0.0
     for k in chain.steps:
         state = chain.start.copy()
-        state[chain.positions[:k]] = chain.tokens[:k]
+        state[chain.positions[:k]] = tokens[:k]
         left = []
         for rank in range(k, len(chain)):
             row = start_rows(oracle, state, [chain.positions[rank]])
@@ -39,61 +41,69 @@ def plain_divergence(oracle, chain):
 
 
 def random_chains(law, seed, count=9):
-    """Chains of all sizes at random starts, some with few steps."""
+    """Chains of all sizes at random starts, some with few steps, and values for each."""
     draw = np.random.default_rng(seed)
-    chains = []
+    chains, values = [], []
     for _ in range(count):
         order = draw.permutation(law.length)
         size = int(draw.integers(1, law.length + 1))
         start = np.full(law.length, cp.MASK, dtype=np.int32)
         known = order[size : size + int(draw.integers(0, law.length - size + 1))]
         start[known] = draw.integers(0, law.vocab_size, len(known))
-        tokens = draw.integers(0, law.vocab_size, size)
+        values.append(draw.integers(0, law.vocab_size, size))
         steps, weight = choose_steps(size, int(draw.integers(1, 4)), draw)
-        chains.append(Chain(start, order[:size], tokens, steps, weight))
-    return chains
+        chains.append(Chain(start, order[:size], steps, weight))
+    return chains, values
 
 
-def all_divergences(oracle, chains, limits):
-    states = np.stack([chain.start for chain in chains])
-    sizes = [len(chain) for chain in chains]
-    index = np.repeat(np.arange(len(chains)), sizes)
-    rows = oracle.rows(
-        states, Readouts.pairs(index, np.concatenate([c.positions for c in chains]))
-    )
-    totals, largest = chain_divergences(
-        oracle.rows, chains, rows, np.cumsum(sizes) - sizes, limits
+def all_divergences(oracle, chains, values, limits):
+    tokens = np.concatenate(values)
+    [(totals, largest, shown)], ledger = measure(
+        oracle, [chain_divergences(chains, limits, tokens=tokens)]
     )
     assert 0 <= largest < np.inf or np.isinf(totals).any()
+    assert shown is tokens and ledger.depth == 1
     return totals
 
 
 @pytest.mark.parametrize("limits", [WIDE, Limits(1, 1000), Limits(3, 1000), Limits(1000, 1)])
 @pytest.mark.parametrize("seed", range(3))
 def test_many_chains_together_are_each_alone(law, seed, limits):
-    oracle, chains = law.oracle(), random_chains(law, seed)
-    found = all_divergences(oracle, chains, limits)
-    expected = [plain_divergence(oracle, chain) for chain in chains]
+    oracle, (chains, values) = law.oracle(), random_chains(law, seed)
+    found = all_divergences(oracle, chains, values, limits)
+    expected = [plain_divergence(oracle, *one) for one in zip(chains, values, strict=True)]
     assert found == pytest.approx(expected, abs=1e-12)
     assert max(expected) > 1e-3
 
 
 @pytest.mark.parametrize("limits", [Limits(1, 1000), Limits(4, 1000), Limits(1000, 9)])
 def test_requests_keep_to_the_limits(forest_law, limits):
-    oracle, asked = forest_law.oracle(), []
-
-    def ask(states, readouts):
-        asked.append((len(states), len(readouts)))
-        return oracle.rows(states, readouts)
-
-    chains = [c for c in random_chains(forest_law, 5) if len(c) > 1]
-    rows = start_rows(oracle, chains[0].start, chains[0].positions)
-    chain_divergences(ask, chains[:1], rows, np.array([0]), limits)
-    for states, rows_read in asked:
+    oracle = CountingOracle(forest_law.oracle())
+    chains, values = random_chains(forest_law, 5)
+    few = next(k for k, chain in enumerate(chains) if len(chain) > 1)
+    all_divergences(oracle, [chains[few]], [values[few]], limits)
+    assert len(oracle.seen[0]) == 1  # the start
+    for states, readouts in zip(oracle.seen[1:], oracle.read[1:], strict=True):
         # One state may have to be read at more positions than a reply should hold.
-        assert states <= limits.states
-        assert rows_read <= limits.rows or states == 1
-    assert sum(states for states, _ in asked) == len(chains[0].steps)
+        assert len(states) <= limits.states
+        assert len(readouts) <= limits.rows or len(states) == 1
+    assert oracle.states == 1 + len(chains[few].steps)
+
+
+def test_values_are_drawn_from_the_rows_at_the_starts(table_law):
+    oracle, (chains, _) = table_law.oracle(), random_chains(table_law, 2)
+    uniforms = np.random.default_rng(0).random(sum(map(len, chains)))
+    drawing = chain_divergences(chains, WIDE, uniforms=uniforms)
+    [(totals, _, tokens)], ledger = measure(oracle, [drawing])
+    assert ledger.depth == 2
+    low = 0
+    for chain in chains:
+        here = slice(low, low + len(chain))
+        rows = start_rows(oracle, chain.start, chain.positions)
+        assert np.array_equal(tokens[here], rows.draw(uniforms[here]))
+        low += len(chain)
+    values = np.split(tokens, np.cumsum([len(chain) for chain in chains])[:-1])
+    assert totals == pytest.approx(all_divergences(oracle, chains, values, WIDE), abs=1e-12)
 
 
 @pytest.mark.parametrize("batch", [[0, 2], [3, 0, 1], [0, 1, 2, 3]])
@@ -108,17 +118,9 @@ def test_mean_over_all_values_and_orders_is_the_batch_kl(table_law, batch):
     mean = 0.0
     for order in orders:
         places = list(order)
-        chains = [
-            Chain(
-                given,
-                np.array(batch)[places],
-                np.array(x)[places],
-                np.arange(1, len(batch)),
-                1.0,
-            )
-            for x in values
-        ]
-        found = all_divergences(oracle, chains, WIDE)
+        chain = Chain(given, np.array(batch)[places], np.arange(1, len(batch)), 1.0)
+        shown = [np.array(x)[places] for x in values]
+        found = all_divergences(oracle, [chain] * len(values), shown, WIDE)
         weight = [np.prod([rows[r, t] for r, t in enumerate(x)]) for x in values]
         mean += np.dot(weight, found) / len(orders)
     tokens = np.where(given == cp.MASK, 0, given)
@@ -157,5 +159,7 @@ def test_groups_cover_everything_within_the_limits():
 def test_a_later_row_that_misses_mass_is_infinitely_far():
     copied = cp.TableLaw(np.diag([0.5, 0.5]))
     start = np.full(2, cp.MASK, dtype=np.int32)
-    chain = Chain(start, np.array([0, 1]), np.array([1, 1]), np.array([1]), 1.0)
-    assert all_divergences(copied.oracle(), [chain], WIDE).tolist() == [np.inf]
+    chain = Chain(start, np.array([0, 1]), np.array([1]), 1.0)
+    with pytest.warns(cp.errors.ZeroProbabilityWarning):
+        found = all_divergences(copied.oracle(), [chain], [np.array([1, 1])], WIDE)
+    assert found.tolist() == [np.inf]

@@ -18,7 +18,7 @@ from counterprobe.models import Backbone
 from counterprobe.models.proteins.proteinmpnn import InverseFolding
 from counterprobe.oracles import Readouts
 from counterprobe.rows import to_numpy
-from counterprobe.run.door import Door
+from counterprobe.run.measuring import measure
 from followed import Followed
 
 # One residue is given; the others may be one of two letters.
@@ -88,7 +88,10 @@ def test_the_mean_over_all_sequences_is_the_divergence_of_the_two_laws(tiny):
     sequences = every_sequence(tiny)
     contexts = np.repeat(tiny.template.given[None], 16, axis=0)
     run = Fixed([PLAN], contexts, 0)
-    terms = ordered_terms(run, Door(tiny), slice(0, 16), tokens=sequences)
+    [(terms, largest)], ledger = measure(
+        tiny, [ordered_terms(run, slice(0, 16), tokens=sequences)]
+    )
+    assert largest > 0 and ledger.total == 16 * 3
     assert terms.shape == (16, 2) and (terms >= 0).all()
     wanted = kl(batches, alone)
     assert wanted > 1e-3

@@ -43,15 +43,13 @@ from counterprobe.evaluation.chains import (
 )
 from counterprobe.evaluation.ordered_runs import finished_terms, ordered_terms
 from counterprobe.evaluation.plan_runs import PlanRun, as_plans
-from counterprobe.oracles import Oracle, Readouts, as_oracle
-from counterprobe.oracles.checks import ReplyCheck
+from counterprobe.oracles import Oracle, as_oracle
 from counterprobe.planning import Plan
-from counterprobe.rows import Rows
 from counterprobe.run.batches import SampleBatch
-from counterprobe.run.door import Door
-from counterprobe.run.ledger import Right
+from counterprobe.run.ledger import Ledger, Right
+from counterprobe.run.measuring import measure
+from counterprobe.run.requests import Requests
 from counterprobe.run.results import SampleResult, StopReason
-from counterprobe.run.transcript import Whole
 from counterprobe.states import as_contexts
 from counterprobe.streams import keyed_generator
 
@@ -125,26 +123,25 @@ def plan_kl(
             )
     samples = whole_number("samples", samples, at_least=1)
     oracle = as_oracle(oracle)
-    check = ReplyCheck(oracle.info)
     contexts = as_contexts(given, oracle.length, oracle.vocab_size, samples)
     run = PlanRun(as_plans(plans, contexts), contexts, seed)
-    whole = Whole()
     limits = Limits.of(whole_number("at_once", at_once, at_least=1), oracle.vocab_size)
-    found = np.zeros((samples, run.num_rounds))
     is_ordered = oracle.info.depends_on_order
-    sizes = [oracle.length] * samples if is_ordered else run.largest_batches
-    for group in in_groups(sizes, limits):
-        door = Door(oracle, check=check, whole=whole)
+
+    def terms_of(group: slice) -> Requests[tuple[FloatArray, float]]:
         if is_ordered:
-            found[group] = ordered_terms(run, door, group, is_joint=direction == "joint")
-        elif direction == "joint":
-            found[group] = run.joint_terms(door, group)
-        else:
-            found[group] = run.product_terms(door, group, limits, terms)
+            return ordered_terms(run, group, is_joint=direction == "joint")
+        if direction == "joint":
+            return run.joint_terms(group)
+        return run.product_terms(group, limits, terms)
+
+    sizes = [oracle.length] * samples if is_ordered else run.largest_batches
+    parts, ledger = measure(oracle, map(terms_of, in_groups(sizes, limits)))
+    found, largest = zip(*parts, strict=True)
     # In commit order a position also moves with what larger batches before it left behind.
     moving = oracle.length if is_ordered else run.num_followers
-    most = moving * max(math.log(oracle.vocab_size), run.largest_divergence)
-    return ChainRuleKL.of(found, direction, whole.ledger, run.group_of, most)
+    most = moving * max(math.log(oracle.vocab_size), *largest)
+    return ChainRuleKL.of(np.concatenate(found), direction, ledger, run.group_of, most)
 
 
 def run_kl(
@@ -189,30 +186,22 @@ def run_kl(
         terms = whole_number("terms", terms, at_least=1)
     oracle = as_oracle(oracle)
     runs = _runs(results)
-    check = ReplyCheck(oracle.info)
     for run in runs:
-        _check_run(run, check.name)
+        _check_run(run, oracle.name)
     _, plan_of = np.unique([run.streams.decision_seed for run in runs], return_inverse=True)
-    followers = max(sum(len(batch) - 1 for batch in run.batches) for run in runs)
     if len(np.unique(plan_of)) == 1:  # one plan for all is given
         plan_of = np.arange(len(runs))
     limits = Limits.of(whole_number("at_once", at_once, at_least=1), oracle.vocab_size)
-    whole = Whole()
     if oracle.info.depends_on_order:
-        found, largest = finished_terms(oracle, runs, check, whole, limits, seed)
-        most = oracle.length * max(math.log(oracle.vocab_size), largest)
-        return ChainRuleKL.of(found, "product", whole.ledger, plan_of, most)
-    chains, place = _chains_of(runs, terms, seed)
-    is_fresh = any(Right.COMMIT_CANDIDATES in run.rights for run in runs)
-    values = np.zeros(len(chains))
-    most_of_row = math.log(oracle.vocab_size)
-    for group in in_groups([len(chain) for chain in chains], limits):
-        door = Door(oracle, check=check, whole=whole)
-        values[group], largest = _price(door, chains[group], limits, place[group], seed, is_fresh)
-        most_of_row = max(most_of_row, largest)
-    found = np.zeros((len(runs), max(len(run.batches) for run in runs)))
-    found[tuple(place.T)] = values
-    return ChainRuleKL.of(found, "product", whole.ledger, plan_of, followers * most_of_row)
+        groups = in_groups([oracle.length] * len(runs), limits)
+        parts, ledger = measure(oracle, finished_terms(runs, groups, seed))
+        found, moving = np.concatenate([part[0] for part in parts]), oracle.length
+        largest = [part[1] for part in parts]
+    else:
+        found, largest, ledger = _expand(oracle, runs, limits, terms, seed)
+        moving = max(sum(len(batch) - 1 for batch in run.batches) for run in runs)
+    most = moving * max([math.log(oracle.vocab_size), *largest])
+    return ChainRuleKL.of(found, "product", ledger, plan_of, most)
 
 
 # ----- Finished runs ------------------------------------------------------------------------
@@ -249,11 +238,35 @@ def _check_run(run: SampleResult, oracle_name: str) -> None:
         )
 
 
+def _expand(
+    oracle: Oracle, runs: Sequence[SampleResult], limits: Limits, terms: int | None, seed: int
+) -> tuple[FloatArray, list[float], Ledger]:
+    """Expand the batches of runs; return terms of shape (runs, R), and the largest of parts."""
+    chains, tokens, place = _chains_of(runs, terms, seed)
+    is_fresh = any(Right.COMMIT_CANDIDATES in run.rights for run in runs)
+
+    def terms_of(group: slice) -> Requests[tuple[FloatArray, float, IntArray]]:
+        if not is_fresh:
+            return chain_divergences(chains[group], limits, tokens=np.concatenate(tokens[group]))
+        uniforms = [
+            keyed_generator(seed, "chain values", *where).random(len(chain))
+            for chain, where in zip(chains[group], place[group].tolist(), strict=True)
+        ]
+        return chain_divergences(chains[group], limits, uniforms=np.concatenate(uniforms))
+
+    groups = in_groups([len(chain) for chain in chains], limits)
+    parts, ledger = measure(oracle, map(terms_of, groups))
+    found = np.zeros((len(runs), max(len(run.batches) for run in runs)))
+    found[tuple(place.T)] = np.concatenate([np.empty(0), *(part[0] for part in parts)])
+    return found, [part[1] for part in parts], ledger
+
+
 def _chains_of(
     runs: Sequence[SampleResult], terms: int | None, seed: int
-) -> tuple[list[Chain], IntArray]:
-    """Return a chain for every batch of at least two, and the (run, round) of each."""
+) -> tuple[list[Chain], list[IntArray], IntArray]:
+    """Return a chain for every batch of at least two, its tokens, and the (run, round) of each."""
     chains: list[Chain] = []
+    tokens: list[IntArray] = []
     place: list[tuple[int, int]] = []
     for k, run in enumerate(runs):
         rng = keyed_generator(seed, "chain order", k)
@@ -262,46 +275,8 @@ def _chains_of(
             if len(batch) > 1:
                 order = rng.permutation(batch)
                 steps, weight = choose_steps(len(batch), terms, rng)
-                tokens = run.state[order].astype(np.int64)
-                chains.append(Chain(state.copy(), order, tokens, steps, weight))
+                chains.append(Chain(state.copy(), order, steps, weight))
+                tokens.append(run.state[order].astype(np.int64))
                 place.append((k, t))
             state[batch] = run.state[batch]
-    return chains, np.array(place, dtype=np.int64).reshape(-1, 2)
-
-
-def _price(
-    door: Door,
-    chains: Sequence[Chain],
-    limits: Limits,
-    place: IntArray,
-    seed: int,
-    is_fresh: bool,
-) -> tuple[FloatArray, float]:
-    """Ask for the rows at the starts and along the chains of a group; as `chain_divergences`."""
-    first_row = np.cumsum([0, *(len(chain) for chain in chains[:-1])])
-    states = np.stack([chain.start for chain in chains])
-    readouts = Readouts.pairs(
-        np.repeat(np.arange(len(chains)), [len(chain) for chain in chains]),
-        np.concatenate([chain.positions for chain in chains]),
-    )
-    with door.stage("probe") as stage:
-        start = stage.rows(states, readouts)
-        if not is_fresh:
-            return chain_divergences(stage.rows, chains, start, first_row, limits)
-    chains = _drawn_afresh(chains, start, place, seed)
-    with door.stage("probe") as stage:
-        return chain_divergences(stage.rows, chains, start, first_row, limits)
-
-
-def _drawn_afresh(chains: Sequence[Chain], start: Rows, place: IntArray, seed: int) -> list[Chain]:
-    """Return the chains with values drawn from the rows at their starts."""
-    uniforms = [
-        keyed_generator(seed, "chain values", *where).random(len(chain))
-        for chain, where in zip(chains, place.tolist(), strict=True)
-    ]
-    tokens = start.draw(np.concatenate(uniforms))
-    cuts = np.cumsum([len(chain) for chain in chains])[:-1]
-    return [
-        Chain(chain.start, chain.positions, mine, chain.steps, chain.weight)
-        for chain, mine in zip(chains, np.split(tokens, cuts), strict=True)
-    ]
+    return chains, tokens, np.array(place, dtype=np.int64).reshape(-1, 2)

@@ -3,8 +3,8 @@
 A product commit draws every position of a batch from its row at the state before the batch. The
 joint law of the same batch, as the oracle itself tells it, is a chain: the first position from its
 row at that state, the second from its row once the first is known, and so on. A :class:`Chain` is
-one batch with an order of its positions and values for them. Its states are known beforehand, so
-that the chains of many batches and many runs go to the oracle together.
+one batch with an order of its positions. Given their values, its states are known beforehand, so
+that the chains of many batches and many runs are one stage.
 
 With ``q_i`` the rows at the start and ``q_i^k`` those with the first k positions of the chain
 revealed, step k contributes the mean of ``KL(q_i || q_i^k)`` over the positions i that are left.
@@ -15,7 +15,8 @@ that cost no evaluation, since a submission may be read at every masked position
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+import itertools
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -23,10 +24,9 @@ import numpy as np
 from counterprobe.arrays import FloatArray, IntArray, StateArray
 from counterprobe.oracles import Readouts
 from counterprobe.rows import Rows, to_numpy
+from counterprobe.run.requests import Probe, Requests, Stream
 
-__all__ = ["Ask", "Chain", "Limits", "chain_divergences", "choose_steps", "in_groups"]
-
-Ask = Callable[[StateArray, Readouts], Rows]
+__all__ = ["Chain", "Limits", "chain_divergences", "choose_steps", "in_groups"]
 
 # Probabilities in one reply: 2^24 are 128 MB in double precision.
 MOST_PROBABILITIES = 1 << 24
@@ -59,8 +59,8 @@ class Chain:
     ----------
     start : ndarray of int, shape (N,)
         The state before the batch.
-    positions, tokens : ndarray of int, shape (m,)
-        The batch in chain order, and what each position shows once it is revealed.
+    positions : ndarray of int, shape (m,)
+        The batch in chain order.
     steps : ndarray of int
         The steps to evaluate, as numbers of revealed positions: each in ``1 .. m-1``.
     weight : float
@@ -69,7 +69,6 @@ class Chain:
 
     start: StateArray
     positions: IntArray
-    tokens: IntArray
     steps: IntArray
     weight: float
 
@@ -78,53 +77,9 @@ class Chain:
         return len(self.positions)
 
 
-@dataclass(frozen=True, slots=True)
-class _Piece:
-    """Some steps of chains, as one request: states, and what to make of each row."""
-
-    states: StateArray
-    state_index: IntArray
-    position: IntArray
-    start_row: IntArray
-    chain: IntArray
-    weight: FloatArray
-
-    @classmethod
-    def of(cls, chain: Chain, steps: IntArray, index: int, first_row: int) -> _Piece:
-        """Lay out some steps of one chain whose rows at the start begin at ``first_row``."""
-        rank = np.arange(len(chain))
-        is_left = rank >= steps[:, None]
-        states = np.repeat(chain.start[None, :], len(steps), axis=0)
-        states[:, chain.positions] = np.where(
-            is_left, states[:, chain.positions], chain.tokens.astype(states.dtype)
-        )
-        step, left = np.nonzero(is_left)
-        return cls(
-            states=states,
-            state_index=step,
-            position=chain.positions[left],
-            start_row=first_row + left,
-            chain=np.full(len(step), index),
-            weight=chain.weight / (len(chain) - steps[step]),
-        )
-
-    @classmethod
-    def joined(cls, pieces: Sequence[_Piece]) -> _Piece:
-        """Put pieces into one request."""
-        offsets = np.cumsum([0, *(len(piece.states) for piece in pieces[:-1])])
-        return cls(
-            states=np.concatenate([piece.states for piece in pieces]),
-            state_index=np.concatenate(
-                [piece.state_index + low for piece, low in zip(pieces, offsets, strict=True)]
-            ),
-            position=np.concatenate([piece.position for piece in pieces]),
-            start_row=np.concatenate([piece.start_row for piece in pieces]),
-            chain=np.concatenate([piece.chain for piece in pieces]),
-            weight=np.concatenate([piece.weight for piece in pieces]),
-        )
-
-
-def choose_steps(size: int, terms: int | None, rng: np.random.Generator) -> tuple[IntArray, float]:
+def choose_steps(
+    size: int, terms: int | None, rng: np.random.Generator | None
+) -> tuple[IntArray, float]:
     """Choose the steps of a chain to evaluate, and the weight that keeps their sum unbiased.
 
     Parameters
@@ -133,10 +88,11 @@ def choose_steps(size: int, terms: int | None, rng: np.random.Generator) -> tupl
         Positions of the batch.
     terms : int, optional
         How many of the ``size - 1`` steps; all of them by default.
-    rng : Generator
+    rng : Generator, optional
+        Needed with ``terms``.
     """
     every = np.arange(1, size)
-    if terms is None or terms >= len(every):
+    if terms is None or rng is None or terms >= len(every):
         return every, 1.0
     return np.sort(rng.choice(every, size=terms, replace=False)), len(every) / terms
 
@@ -154,20 +110,23 @@ def in_groups(sizes: Sequence[int], limits: Limits) -> Iterator[slice]:
 
 
 def chain_divergences(
-    ask: Ask, chains: Sequence[Chain], start: Rows, first_row: IntArray, limits: Limits
-) -> tuple[FloatArray, float]:
+    chains: Sequence[Chain],
+    limits: Limits,
+    *,
+    tokens: IntArray | None = None,
+    uniforms: FloatArray | None = None,
+) -> Requests[tuple[FloatArray, float, IntArray]]:
     """Sum, for each chain, the weighted divergences of its rows at the start from later ones.
 
     Parameters
     ----------
-    ask : callable
-        Submits states and returns the rows of readouts.
     chains : sequence of Chain
-    start : Rows
-        Rows at the starts.
-    first_row : ndarray of int, shape (len(chains),)
-        Where in ``start`` the rows of each chain begin, in chain order.
+        At least one.
     limits : Limits
+    tokens : ndarray of int, optional
+        Values of the positions of the chains, one chain after another: everything is one stage.
+    uniforms : ndarray of float, optional
+        Draw these values from the rows at the starts, which are then a stage of their own.
 
     Returns
     -------
@@ -175,30 +134,76 @@ def chain_divergences(
         Infinite where a later row misses mass of the row at the start.
     largest : float
         Divergence of the row that is furthest off.
+    tokens : ndarray of int
     """
+    index = np.repeat(np.arange(len(chains)), [len(chain) for chain in chains])
+    position = np.concatenate([chain.positions for chain in chains])
+    starts = [Probe(np.stack([c.start for c in chains]), Readouts.pairs(index, position))]
     totals = np.zeros(len(chains))
+    start: Rows | None = None
     largest = 0.0
-    for piece in _pieces(chains, first_row, limits):
-        rows = ask(piece.states, Readouts.pairs(piece.state_index, piece.position))
-        divergence = to_numpy(start.take(piece.start_row).kl(rows)).astype(np.float64)
-        totals += np.bincount(piece.chain, piece.weight * divergence, minlength=len(chains))
+    if tokens is None:
+        assert uniforms is not None
+        start = (yield starts.pop()).rows
+        tokens = start.draw(uniforms)
+
+    def consume(probe: Probe, rows: Rows) -> None:
+        nonlocal start, totals, largest
+        if start is None:
+            start = rows
+            return
+        start_row, chain, weight = probe.label
+        divergence = to_numpy(start.take(start_row).kl(rows)).astype(np.float64)
+        totals += np.bincount(chain, weight * divergence, minlength=len(chains))
         largest = max(largest, float(divergence.max(initial=0.0)))
-    return totals, largest
+
+    yield Stream(itertools.chain(starts, _probes(chains, tokens, limits)), consume)
+    return totals, largest, tokens
 
 
-def _pieces(chains: Sequence[Chain], first_row: IntArray, limits: Limits) -> Iterator[_Piece]:
-    """Yield requests that keep to the limits."""
-    waiting: list[_Piece] = []
+def _probes(chains: Sequence[Chain], tokens: IntArray, limits: Limits) -> Iterator[Probe]:
+    """Yield the steps of chains in probes that keep to the limits."""
+    sizes = np.array([len(chain) for chain in chains])
+    first_row = np.cumsum(sizes) - sizes
+    waiting: list[tuple[int, IntArray]] = []
     states = rows = 0
     for k, chain in enumerate(chains):
         step = max(1, min(limits.states, limits.rows // len(chain)))
         for low in range(0, len(chain.steps), step):
-            piece = _Piece.of(chain, chain.steps[low : low + step], k, int(first_row[k]))
-            states, rows = states + len(piece.states), rows + len(piece.position)
+            steps = chain.steps[low : low + step]
+            to_read = int((len(chain) - steps).sum())
+            states, rows = states + len(steps), rows + to_read
             if waiting and (states > limits.states or rows > limits.rows):
-                yield _Piece.joined(waiting)
-                waiting.clear()
-                states, rows = len(piece.states), len(piece.position)
-            waiting.append(piece)
+                yield _probe(chains, tokens, first_row, waiting)
+                waiting, states, rows = [], len(steps), to_read
+            waiting.append((k, steps))
     if waiting:
-        yield _Piece.joined(waiting)
+        yield _probe(chains, tokens, first_row, waiting)
+
+
+def _probe(
+    chains: Sequence[Chain],
+    tokens: IntArray,
+    first_row: IntArray,
+    chosen: Sequence[tuple[int, IntArray]],
+) -> Probe:
+    """Lay out some steps of chains; label: row at the start, chain and weight of each readout."""
+    states, index, position, start_row, of, weight = [], [], [], [], [], []
+    num_states = 0
+    for k, steps in chosen:
+        chain, low = chains[k], first_row[k]
+        is_left = np.arange(len(chain)) >= steps[:, None]
+        shown = tokens[low : low + len(chain)].astype(chain.start.dtype)
+        mine = np.repeat(chain.start[None, :], len(steps), axis=0)
+        mine[:, chain.positions] = np.where(is_left, mine[:, chain.positions], shown)
+        step, left = np.nonzero(is_left)
+        states.append(mine)
+        index.append(num_states + step)
+        position.append(chain.positions[left])
+        start_row.append(low + left)
+        of.append(np.full(len(step), k))
+        weight.append(chain.weight / (len(chain) - steps[step]))
+        num_states += len(steps)
+    readouts = Readouts.pairs(np.concatenate(index), np.concatenate(position))
+    label = tuple(map(np.concatenate, (start_row, of, weight)))
+    return Probe(np.concatenate(states), readouts, label)

@@ -29,8 +29,9 @@ from counterprobe.arrays import FloatArray, IntArray, StateArray
 from counterprobe.evaluation.chain_rule_kl import standard_error
 from counterprobe.oracles import Oracle, Readouts, as_oracle
 from counterprobe.rows import Rows, to_numpy
-from counterprobe.run.door import Door, Stage
 from counterprobe.run.ledger import Ledger
+from counterprobe.run.measuring import measure
+from counterprobe.run.requests import Probe, Requests, Stream
 from counterprobe.states import MASK, as_context
 from counterprobe.streams import keyed_generator
 from counterprobe.targets.information import (
@@ -225,23 +226,9 @@ def estimate_dependence(
     masked = np.flatnonzero(context[0] == MASK)
     if not len(masked):
         raise ValueError("given must leave a position masked, got none: nothing can depend")
-    door = Door(oracle)
-    alone = door.probe(context, masked)
     streams = [keyed_generator(seed, "dependence", k) for k in range(samples)]
-    tokens = _draw(door, context, masked, streams)
-    drops = np.zeros((samples, len(masked)))
-    with door.stage("probe") as stage:
-        for k, stream in enumerate(streams):
-            for hidden in range(1, len(masked)):
-                order = stream.permutation(len(masked))
-                apart = [
-                    _divergences(stage, tokens[k], masked, alone, parts)
-                    for parts in _parts(order, hidden, at_once)
-                ]
-                drops[k, len(masked) - hidden] = np.concatenate(apart).mean()
-            if progress is not None:
-                progress(k + 1)
-    first = float(to_numpy(alone.entropy()).mean())
+    requests = _drops(context, masked, streams, at_once, progress)
+    [(first, drops)], ledger = measure(oracle, [requests])
     curves = first - drops
     return DependenceProfile(
         total=_mean(total_of, curves),
@@ -251,7 +238,7 @@ def estimate_dependence(
         curve_se=np.array([standard_error(column) for column in drops.T]),
         method="estimate",
         samples=samples,
-        ledger=door.ledger,
+        ledger=ledger,
     )
 
 
@@ -270,23 +257,65 @@ def _mean(
     return Total(float(values.mean() - slope * (beside.mean() - known_total)), error)
 
 
+def _drops(
+    context: StateArray,
+    masked: IntArray,
+    streams: list[np.random.Generator],
+    at_once: int,
+    progress: Callable[[int], None] | None,
+) -> Requests[tuple[float, FloatArray]]:
+    """Draw sequences, then hide each in parts.
+
+    Returns ``h_0``, and how far below it the curve of each is, shape ``(samples, N)``.
+    """
+    alone = (yield Probe(context, masked)).rows
+    tokens = yield from _draw(context, masked, streams)
+    drops = np.zeros((len(streams), len(masked)))
+    apart: list[FloatArray] = []
+
+    def probes() -> Iterator[Probe]:
+        for k, stream in enumerate(streams):
+            for hidden in range(1, len(masked)):
+                order = stream.permutation(len(masked))
+                place = k, len(masked) - hidden
+                yield from _hide(tokens[k], masked, order, hidden, at_once, place)
+            if progress is not None:
+                progress(k + 1)
+
+    def consume(probe: Probe, rows: Rows) -> None:
+        place, index = probe.label
+        apart.append(to_numpy(rows.kl(alone.take(index))).astype(np.float64))
+        if sum(map(len, apart)) == len(masked):  # every position was hidden once
+            drops[place] = np.concatenate(apart).mean()
+            apart.clear()
+
+    yield Stream(probes(), consume)
+    return float(to_numpy(alone.entropy()).mean()), drops
+
+
 def _draw(
-    door: Door, context: StateArray, masked: IntArray, streams: list[np.random.Generator]
-) -> StateArray:
+    context: StateArray, masked: IntArray, streams: list[np.random.Generator]
+) -> Requests[StateArray]:
     """Draw sequences side by side, one position at a time, each in an order of its own."""
     states = np.repeat(context, len(streams), axis=0)
     orders = np.stack([stream.permutation(masked) for stream in streams])
     uniforms = np.stack([stream.random(len(masked)) for stream in streams])
     everyone = np.arange(len(streams))
     for here, noise in zip(orders.T, uniforms.T, strict=True):
-        with door.stage("probe") as stage:
-            rows = stage.rows(states, Readouts.pairs(everyone, here))
-        states[everyone, here] = rows.draw(noise)
+        probed = yield Probe(states, Readouts.pairs(everyone, here))
+        states[everyone, here] = probed.rows.draw(noise)
     return states
 
 
-def _parts(order: IntArray, hidden: int, at_once: int) -> Iterator[list[tuple[IntArray, int]]]:
-    """Cut an order into sets to hide, a few together; each with how many of it are new.
+def _hide(
+    tokens: StateArray,
+    masked: IntArray,
+    order: IntArray,
+    hidden: int,
+    at_once: int,
+    place: tuple[int, int],
+) -> Iterator[Probe]:
+    """Hide so many positions of an order at a time, and read each position once.
 
     The last set reaches back for positions of the one before, so that all have one size.
     """
@@ -296,22 +325,11 @@ def _parts(order: IntArray, hidden: int, at_once: int) -> Iterator[list[tuple[In
         cuts.append((order[count - hidden :], hidden - count % hidden))
     step = max(1, at_once // hidden)
     for low in range(0, len(cuts), step):
-        yield cuts[low : low + step]
-
-
-def _divergences(
-    stage: Stage,
-    tokens: StateArray,
-    masked: IntArray,
-    alone: Rows,
-    parts: list[tuple[IntArray, int]],
-) -> FloatArray:
-    """Hide each part in turn; return the divergences of rows that were not read before."""
-    states = np.repeat(tokens[None, :], len(parts), axis=0)
-    for state, (hidden, _) in zip(states, parts, strict=True):
-        state[masked[hidden]] = MASK
-    read = [hidden[seen:] for hidden, seen in parts]
-    index = np.concatenate(read)
-    which = np.repeat(np.arange(len(parts)), [len(part) for part in read])
-    rows = stage.rows(states, Readouts.pairs(which, masked[index]))
-    return to_numpy(rows.kl(alone.take(index))).astype(np.float64)
+        parts = cuts[low : low + step]
+        states = np.repeat(tokens[None, :], len(parts), axis=0)
+        for state, (part, _) in zip(states, parts, strict=True):
+            state[masked[part]] = MASK
+        read = [part[seen:] for part, seen in parts]
+        index = np.concatenate(read)
+        which = np.repeat(np.arange(len(parts)), [len(part) for part in read])
+        yield Probe(states, Readouts.pairs(which, masked[index]), (place, index))

@@ -19,6 +19,7 @@ also where the oracle's law has another one: sequences of two temperatures can b
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -26,10 +27,11 @@ from numpy.typing import ArrayLike
 
 from counterprobe.arguments import whole_number
 from counterprobe.arrays import FloatArray, IntArray, StateArray
-from counterprobe.oracles import Oracle, Query, Readouts, as_oracle
-from counterprobe.rows import to_numpy
-from counterprobe.run.door import Door
+from counterprobe.oracles import Oracle, Readouts, as_oracle
+from counterprobe.rows import Rows, to_numpy
 from counterprobe.run.ledger import Ledger
+from counterprobe.run.measuring import measure
+from counterprobe.run.requests import Probe, Requests, Stream
 from counterprobe.states import MASK, as_contexts, as_states
 from counterprobe.streams import keyed_generator
 
@@ -146,63 +148,8 @@ def log_likelihoods(
     ([[0.5, 0.5], [0.1, 0.1]], 8)
     """
     oracle = as_oracle(oracle)
-    orders = whole_number("orders", orders, at_least=1)
-    at_once = whole_number("at_once", at_once, at_least=1)
-    tokens = as_states(sequences, oracle.length, oracle.vocab_size, name="sequences")
-    contexts = as_contexts(given, oracle.length, oracle.vocab_size, len(tokens))
-    _check_context(tokens, contexts)
-    values = np.zeros((len(tokens), orders))
-    is_complete = (tokens != MASK).all(axis=1)
-    values[~is_complete] = np.nan
-    door = Door(oracle)
-    ranks = _ranks(contexts, orders, seed)
-    ranks[~is_complete] = -1
-    num_tokens = (contexts == MASK).sum(axis=1).astype(np.int64)
-    if oracle.info.depends_on_order:
-        _score_in_one_pass(door, tokens, ranks, values, at_once)
-        return LogLikelihoods(values, num_tokens, door.ledger)
-    # Order after order of sequence after sequence, each from its first position on.
-    sequence, index, position = np.nonzero(ranks >= 0)
-    step = ranks[sequence, index, position]
-    turn = np.lexsort((step, index, sequence))
-    with door.stage("probe") as stage:
-        for low in range(0, len(turn), at_once):
-            now = turn[low : low + at_once]
-            s, k, here = sequence[now], index[now], position[now]
-            states = np.where(ranks[s, k] < step[now, None], tokens[s], MASK)
-            rows = stage.rows(states, Readouts.pairs(np.arange(len(now)), here))
-            log_prob = to_numpy(rows.own.log_prob(tokens[s, here].astype(np.int64)))
-            np.add.at(values, (s, k), log_prob.astype(np.float64))
-    return LogLikelihoods(values, num_tokens, door.ledger)
-
-
-def _score_in_one_pass(
-    door: Door, tokens: StateArray, ranks: IntArray, values: FloatArray, at_once: int
-) -> None:
-    """Add up what every position has given those before it; one submission an order.
-
-    Parameters
-    ----------
-    door : Door
-        Of an oracle whose rows depend on the order.
-    tokens : ndarray of int, shape (count, N)
-    ranks : ndarray of int, shape (count, orders, N)
-        When each position is scored, -1 for context.
-    values : ndarray of float, shape (count, orders)
-        Where sums go.
-    """
-    every = np.argwhere((ranks >= 0).any(axis=2))
-    with door.stage("probe") as stage:
-        for low in range(0, len(every), at_once):
-            s, k = every[low : low + at_once].T
-            mine = ranks[s, k]
-            # One after another, context first and by index.
-            turns = np.argsort(np.argsort(mine, axis=1, kind="stable"), axis=1)
-            index, position = np.nonzero(mine >= 0)
-            query = Query(tokens[s], Readouts.pairs(index, position), turns)
-            rows = stage.ask_now(query).rows
-            log_prob = to_numpy(rows.own.log_prob(tokens[s[index], position].astype(np.int64)))
-            np.add.at(values, (s[index], k[index]), log_prob.astype(np.float64))
+    probes = _in_one_pass if oracle.info.depends_on_order else _step_by_step
+    return _score(oracle, sequences, given, orders, seed, at_once, probes)
 
 
 def pseudo_log_likelihoods(
@@ -237,26 +184,97 @@ def pseudo_log_likelihoods(
     >>> np.exp(scored.values).round(3).tolist(), scored.ledger.total  # 5/6 squared
     ([[0.694]], 2)
     """
-    oracle = as_oracle(oracle).by_index()
+    by_index = as_oracle(oracle).by_index()
+    return _score(by_index, sequences, given, 1, 0, at_once, _masked_alone)
+
+
+# ----- Scoring ------------------------------------------------------------------------------
+
+
+def _score(
+    oracle: Oracle,
+    sequences: ArrayLike,
+    given: ArrayLike | None,
+    orders: int,
+    seed: int,
+    at_once: int,
+    probes: Callable[[StateArray, IntArray, int], Iterator[Probe]],
+) -> LogLikelihoods:
+    """Add up the log-probabilities of the tokens that some probes read, all in one stage.
+
+    Parameters
+    ----------
+    oracle, sequences, given, orders, seed, at_once
+        As in :func:`log_likelihoods`.
+    probes : callable
+        ``probes(tokens, ranks, at_once)``: the label of each probe holds the sequence, the order
+        and the position of each readout.
+    """
+    orders = whole_number("orders", orders, at_least=1)
     at_once = whole_number("at_once", at_once, at_least=1)
     tokens = as_states(sequences, oracle.length, oracle.vocab_size, name="sequences")
     contexts = as_contexts(given, oracle.length, oracle.vocab_size, len(tokens))
     _check_context(tokens, contexts)
     is_complete = (tokens != MASK).all(axis=1)
-    values = np.where(is_complete, 0.0, np.nan)[:, None]
-    door = Door(oracle)
-    sequence, position = np.nonzero((contexts == MASK) & is_complete[:, None])
-    with door.stage("probe") as stage:
-        for low in range(0, len(sequence), at_once):
-            s, here = sequence[low : low + at_once], position[low : low + at_once]
-            each = np.arange(len(s))
-            states = tokens[s].copy()
-            states[each, here] = MASK
-            rows = stage.rows(states, Readouts.pairs(each, here))
-            log_prob = to_numpy(rows.own.log_prob(tokens[s, here].astype(np.int64)))
-            np.add.at(values[:, 0], s, log_prob.astype(np.float64))
-    num_tokens = (contexts == MASK).sum(axis=1).astype(np.int64)
-    return LogLikelihoods(values, num_tokens, door.ledger)
+    values = np.where(is_complete[:, None], np.zeros(orders), np.nan)
+    ranks = _ranks(contexts, orders, seed)
+    ranks[~is_complete] = -1
+
+    def add(probe: Probe, rows: Rows) -> None:
+        sequence, order, position = probe.label
+        shown = tokens[sequence, position].astype(np.int64)
+        log_prob = to_numpy(rows.own.log_prob(shown)).astype(np.float64)
+        np.add.at(values, (sequence, order), log_prob)
+
+    def requests() -> Requests[None]:
+        yield Stream(probes(tokens, ranks, at_once), add)
+
+    _, ledger = measure(oracle, [requests()])
+    return LogLikelihoods(values, (contexts == MASK).sum(axis=1).astype(np.int64), ledger)
+
+
+def _step_by_step(tokens: StateArray, ranks: IntArray, at_once: int) -> Iterator[Probe]:
+    """Yield one state per order and position, from the first position of each order on.
+
+    Parameters
+    ----------
+    tokens : ndarray of int, shape (count, N)
+    ranks : ndarray of int, shape (count, orders, N)
+        When each position is scored, -1 for context.
+    at_once : int
+    """
+    sequence, order, position = np.nonzero(ranks >= 0)
+    step = ranks[sequence, order, position]
+    turn = np.lexsort((step, order, sequence))
+    for low in range(0, len(turn), at_once):
+        now = turn[low : low + at_once]
+        s, k, here = sequence[now], order[now], position[now]
+        states = np.where(ranks[s, k] < step[now, None], tokens[s], MASK)
+        yield Probe(states, Readouts.pairs(np.arange(len(now)), here), (s, k, here))
+
+
+def _in_one_pass(tokens: StateArray, ranks: IntArray, at_once: int) -> Iterator[Probe]:
+    """Yield one state per order, read at revealed positions, each given those before it."""
+    every = np.argwhere((ranks >= 0).any(axis=2))
+    for low in range(0, len(every), at_once):
+        s, k = every[low : low + at_once].T
+        mine = ranks[s, k]
+        # One after another, context first and by index.
+        turns = np.argsort(np.argsort(mine, axis=1, kind="stable"), axis=1)
+        index, position = np.nonzero(mine >= 0)
+        where = s[index], k[index], position
+        yield Probe(tokens[s], Readouts.pairs(index, position), where, ranks=turns)
+
+
+def _masked_alone(tokens: StateArray, ranks: IntArray, at_once: int) -> Iterator[Probe]:
+    """Yield one state per position, which alone is masked in it."""
+    sequence, order, position = np.nonzero(ranks >= 0)
+    for low in range(0, len(sequence), at_once):
+        s, k, here = (part[low : low + at_once] for part in (sequence, order, position))
+        each = np.arange(len(s))
+        states = tokens[s].copy()
+        states[each, here] = MASK
+        yield Probe(states, Readouts.pairs(each, here), (s, k, here))
 
 
 def _check_context(tokens: StateArray, contexts: StateArray) -> None:

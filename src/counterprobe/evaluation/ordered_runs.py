@@ -19,42 +19,40 @@ one for each sample; the law depends on it, and the price is a mean over such or
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import itertools
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import numpy as np
 
 from counterprobe.arrays import FloatArray, IntArray, StateArray
-from counterprobe.evaluation.chains import Limits, in_groups
-from counterprobe.evaluation.plan_runs import PlanRun, Round
-from counterprobe.oracles import Oracle, Query, Readouts
-from counterprobe.oracles.checks import ReplyCheck
+from counterprobe.evaluation.plan_runs import PlanRun, in_rounds
+from counterprobe.oracles import Readouts
 from counterprobe.rows import Rows, kl_divergence, to_numpy
-from counterprobe.run.door import Door
 from counterprobe.run.history import Histories
 from counterprobe.run.ledger import Right
+from counterprobe.run.requests import Probe, Requests
 from counterprobe.run.results import SampleResult
-from counterprobe.run.transcript import Whole
 from counterprobe.states import MASK
 
-__all__ = ["finished_terms", "ordered_terms"]
+__all__ = ["divergences", "finished_terms", "ordered_terms"]
 
-Places = tuple[IntArray, IntArray]
+NOWHERE: IntArray = np.empty(0, dtype=np.int64)
+# Turns the rows of some positions of some sequences into tokens.
+Draw = Callable[[StateArray, IntArray, IntArray, Rows], IntArray]
 
 
 def ordered_terms(
     run: PlanRun,
-    door: Door,
     group: slice,
     *,
     is_joint: bool = False,
     tokens: StateArray | None = None,
-) -> FloatArray:
+) -> Requests[tuple[FloatArray, float]]:
     """Compare batches with their positions one after another.
 
     Parameters
     ----------
     run : PlanRun
-    door : Door
     group : slice
         Samples that are followed together.
     is_joint : bool
@@ -64,61 +62,83 @@ def ordered_terms(
 
     Returns
     -------
-    ndarray of float, shape (samples of the group, R)
+    found : ndarray of float, shape (samples of the group, R)
         Which round's positions contribute how much. A batch of one contributes what larger ones
         before it left behind.
+    largest : float
+        Largest divergence of any row.
+    """
+    divergence, batch_of = yield from divergences(run, group, is_joint=is_joint, tokens=tokens)
+    found = np.zeros((len(batch_of), run.num_rounds))
+    for t in range(run.num_rounds):
+        found[:, t] = np.where(batch_of == t, divergence, 0.0).sum(axis=1)
+    return found, float(divergence.max(initial=0.0))
+
+
+def divergences(
+    run: PlanRun, group: slice, *, is_joint: bool = False, tokens: StateArray | None = None
+) -> Requests[tuple[FloatArray, IntArray]]:
+    """Compare the rows of every position: in its batch, and one after another.
+
+    Parameters
+    ----------
+    run, group, is_joint, tokens
+        As in :func:`ordered_terms`.
+
+    Returns
+    -------
+    divergence : ndarray of float, shape (samples of the group, N)
+        Zero where nothing is committed.
+    batch_of : ndarray of int, shape (samples of the group, N)
+        The round of each position: -1 for given context, R where nothing is committed.
     """
     contexts = run.contexts[group]
     noise, uniforms = run.noise(group)
-    rounds = [run.round(t, group, noise) for t in range(run.num_rounds)]
-    together = [_places(now) for now in rounds]
-    batch_of = np.where(contexts == MASK, len(rounds), -1)
-    for t, where in enumerate(together):
-        batch_of[where] = t
+    batches = run.batches(group, noise)
+    divergence = np.zeros(contexts.shape)
+    batch_of = np.where(contexts == MASK, run.num_rounds, -1)
+    for k, mine in enumerate(batches):
+        for t, batch in enumerate(mine):
+            batch_of[k, batch] = t
+    where = np.nonzero((batch_of >= 0) & (batch_of < run.num_rounds))
+    if not where[0].size:
+        return divergence, batch_of
     if is_joint:
-        apart = [where for now in rounds for where in _one_by_one(now)]
-        wide, states = _follow(door, contexts, apart, None, uniforms)
-        narrow, _ = _follow(door, contexts, together, states, uniforms)
-        divergence = kl_divergence(wide, narrow)
+        # In each round the first of every batch, then the second of those that have one, ...
+        widest = [max(map(len, now.values())) for now in in_rounds(batches)]
+        singles = [
+            [
+                batch[k : k + 1]
+                for batch, size in zip(mine, widest, strict=False)
+                for k in range(size)
+            ]
+            for mine in batches
+        ]
+        wide, states = yield from _rows_of(contexts, singles, None, uniforms)
+        narrow, _ = yield from _rows_of(contexts, batches, states, uniforms)
+        divergence[where] = kl_divergence(wide, narrow)
     else:
         known = None if tokens is None else tokens[group]
-        narrow, states = _follow(door, contexts, together, known, uniforms)
-        wide = _in_one_pass(door, states, _ranks(batch_of, noise), batch_of)
-        divergence = kl_divergence(narrow, wide)
-    run.largest_divergence = max(run.largest_divergence, float(divergence.max(initial=0.0)))
-    found = np.zeros((len(contexts), len(rounds)))
-    for t in range(len(rounds)):
-        found[:, t] = np.where(batch_of == t, divergence, 0.0).sum(axis=1)
-    return found
+        narrow, states = yield from _rows_of(contexts, batches, known, uniforms)
+        ranks = _ranks(batch_of, noise)
+        alone = (yield Probe(states, Readouts.pairs(*where), ranks=ranks)).rows
+        divergence[where] = kl_divergence(narrow, _in_double(alone))
+    return divergence, batch_of
 
 
 def finished_terms(
-    oracle: Oracle,
-    runs: Sequence[SampleResult],
-    check: ReplyCheck,
-    whole: Whole,
-    limits: Limits,
-    seed: int,
-) -> tuple[FloatArray, float]:
+    runs: Sequence[SampleResult], groups: Iterable[slice], seed: int
+) -> Iterator[Requests[tuple[FloatArray, float]]]:
     """Follow finished runs once more, and compare them with one position at a time.
 
     Parameters
     ----------
-    oracle : Oracle
     runs : sequence of SampleResult
         Completed.
-    check : ReplyCheck
-    whole : Whole
-        Is charged.
-    limits : Limits
+    groups : iterable of slice
+        Runs that are followed together.
     seed : int
         Of the order inside batches.
-
-    Returns
-    -------
-    terms : ndarray of float, shape (len(runs), R)
-    largest : float
-        The largest divergence of any row.
     """
     for run in runs:
         if Right.COMMIT_CANDIDATES in run.rights:
@@ -129,26 +149,8 @@ def finished_terms(
     plans = [list(run.batches) for run in runs]
     followed = PlanRun(plans, np.stack([run.given for run in runs]), seed)
     tokens = np.stack([run.state for run in runs])
-    found = np.zeros((len(runs), followed.num_rounds))
-    for group in in_groups([oracle.length] * len(runs), limits):
-        door = Door(oracle, check=check, whole=whole)
-        found[group] = ordered_terms(followed, door, group, tokens=tokens)
-    return found, followed.largest_divergence
-
-
-def _places(now: Round) -> Places:
-    """Return the members and positions of a round."""
-    return np.repeat(now.members, now.sizes), np.concatenate([np.empty(0, np.int64), *now.batches])
-
-
-def _one_by_one(now: Round) -> list[Places]:
-    """Split a round: the k-th part has the k-th position of every batch that has one."""
-    found = []
-    for k in range(max(now.sizes, default=0)):
-        active = np.flatnonzero(now.sizes > k)
-        position = np.array([now.batches[b][k] for b in active], dtype=np.int64)
-        found.append((now.members[active], position))
-    return found
+    for group in groups:
+        yield ordered_terms(followed, group, tokens=tokens)
 
 
 def _ranks(batch_of: IntArray, noise: FloatArray) -> IntArray:
@@ -159,60 +161,61 @@ def _ranks(batch_of: IntArray, noise: FloatArray) -> IntArray:
     return ranks
 
 
-def _follow(
-    door: Door,
+def _rows_of(
     contexts: StateArray,
-    rounds: Sequence[Places],
+    batches: Sequence[Sequence[IntArray]],
     tokens: StateArray | None,
     uniforms: FloatArray,
-) -> tuple[FloatArray, StateArray]:
-    """Commit round after round; return rows where they were read, and the states at the end.
+) -> Requests[tuple[FloatArray, StateArray]]:
+    """Commit batches; return the row of everything committed, and the states at the end.
 
     Parameters
     ----------
-    door : Door
     contexts : ndarray of int, shape (B, N)
-    rounds : sequence of (members, positions)
+    batches : sequence of sequences of ndarray of int
+        Of each sequence.
     tokens : ndarray of int, shape (B, N), or None
         What to commit; drawn with ``uniforms`` otherwise.
     uniforms : ndarray of float, shape (B, N)
     """
+    seen: list[tuple[IntArray, IntArray, FloatArray]] = []
+
+    def draw(states: StateArray, sequence: IntArray, position: IntArray, rows: Rows) -> IntArray:
+        seen.append((sequence, position, _in_double(rows)))
+        if tokens is None:
+            return rows.draw(uniforms[sequence, position])
+        return tokens[sequence, position].astype(np.int64)
+
+    states = yield from _follow(contexts, batches, draw)
+    sequence, position, rows = (np.concatenate(part) for part in zip(*seen, strict=True))
+    return rows[np.lexsort((position, sequence))], states
+
+
+def _follow(
+    contexts: StateArray, batches: Sequence[Sequence[IntArray]], draw: Draw
+) -> Requests[StateArray]:
+    """Commit the batches of every sequence side by side; return the states at the end.
+
+    Parameters
+    ----------
+    contexts : ndarray of int, shape (B, N)
+    batches : sequence of sequences of ndarray of int
+        Of each sequence; in a round in which its batch is empty it waits for the others.
+    draw : callable
+        ``draw(states, sequence, position, rows)`` returns a token per row.
+    """
     histories = Histories(contexts.copy())
     states = histories.states
-    found = _unread(door, states)
-    for t, (member, position) in enumerate(rounds):
-        moving, index = np.unique(member, return_inverse=True)
-        if not len(moving):
-            continue
-        with door.stage("probe") as stage:
-            rows = stage.ask_now(histories.query(moving, Readouts.pairs(index, position))).rows
-        found[member, position] = _in_double(rows)
-        if tokens is None:
-            committed = rows.draw(uniforms[member, position])
-        else:
-            committed = tokens[member, position].astype(np.int64)
-        states[member, position] = committed
-        histories.commit(member, position, t)
-    return found, states
-
-
-def _in_one_pass(
-    door: Door, states: StateArray, ranks: IntArray, batch_of: IntArray
-) -> FloatArray:
-    """Return the rows of all that was committed when it is committed one position at a time."""
-    found = _unread(door, states)
-    member, position = np.nonzero((batch_of >= 0) & (states != MASK))
-    if len(member):
-        readouts = Readouts.pairs(member, position)
-        with door.stage("probe") as stage:
-            rows = stage.ask_now(Query(states, readouts, ranks)).rows
-        found[member, position] = _in_double(rows)
-    return found
-
-
-def _unread(door: Door, states: StateArray) -> FloatArray:
-    """Return one row per position, alike everywhere, to be written over."""
-    return np.full((*states.shape, door.vocab_size), 1 / door.vocab_size)
+    for t, now in enumerate(itertools.zip_longest(*batches, fillvalue=NOWHERE)):
+        sequence = np.repeat(np.arange(len(now)), [len(batch) for batch in now])
+        position = np.concatenate(now)
+        moving, index = np.unique(sequence, return_inverse=True)
+        query = histories.query(moving, Readouts.pairs(index, position))
+        probe = Probe(query.states, query.readouts, ranks=query.ranks, runs=query.runs)
+        rows = (yield probe).rows
+        states[sequence, position] = draw(states, sequence, position, rows)
+        histories.commit(sequence, position, t)
+    return states
 
 
 def _in_double(rows: Rows) -> FloatArray:

@@ -1,7 +1,7 @@
 """Running plans of batches in order to price them: many samples, several plans, both directions.
 
-A plan says which batch comes when. Its samples go side by side: round t of all of them is asked
-together, though samples of different plans read different positions. Values and orders of sample k
+A plan says which batch comes when. Its samples go side by side: round t of all of them is one
+stage, though samples of different plans read different positions. Values and orders of sample k
 depend on the seed, k and the position alone, so that two plans priced with one seed are compared
 on common random numbers.
 """
@@ -9,7 +9,6 @@ on common random numbers.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -19,11 +18,11 @@ from counterprobe.evaluation.chains import Chain, Limits, chain_divergences, cho
 from counterprobe.oracles import Readouts
 from counterprobe.planning import Plan
 from counterprobe.rows import to_numpy
-from counterprobe.run.door import Door
+from counterprobe.run.requests import Probe, Requests
 from counterprobe.states import check_batch
 from counterprobe.streams import keyed_generator
 
-__all__ = ["PlanRun", "Round", "as_plans"]
+__all__ = ["PlanRun", "as_plans", "in_rounds"]
 
 Batches = list[IntArray]
 
@@ -62,45 +61,6 @@ def _several(plans: Plan | Iterable[Any]) -> list[Any]:
     return [listed] if is_one else listed
 
 
-@dataclass(frozen=True, slots=True)
-class Round:
-    """One round of a group: who takes part, and the batch of each in chain order.
-
-    Attributes
-    ----------
-    members : ndarray of int
-        Places in the group.
-    batches : list of ndarray of int
-    """
-
-    members: IntArray
-    batches: list[IntArray]
-
-    @property
-    def sizes(self) -> IntArray:
-        """Positions of each batch."""
-        return np.array([len(batch) for batch in self.batches], dtype=np.int64)
-
-    def left_after(self, revealed: int) -> tuple[IntArray, IntArray, IntArray, IntArray]:
-        """Return what is left of batches with more positions than were revealed.
-
-        Returns
-        -------
-        active : ndarray of int
-            Which batches those are.
-        index, position, start_row : ndarray of int
-            For every position left: its place in ``active``, itself, and its row at the start.
-        """
-        sizes = self.sizes
-        active = np.flatnonzero(sizes > revealed)
-        first_row = np.cumsum(sizes) - sizes
-        left = sizes[active] - revealed
-        index = np.repeat(np.arange(len(active)), left)
-        position = np.concatenate([self.batches[k][revealed:] for k in active])
-        rank = np.arange(len(index)) - np.repeat(np.cumsum(left) - left, left) + revealed
-        return active, index, position, first_row[active][index] + rank
-
-
 class PlanRun:
     """Samples that follow plans.
 
@@ -110,18 +70,12 @@ class PlanRun:
         As :func:`as_plans` read them.
     contexts : ndarray of int, shape (samples, N)
     seed : int
-
-    Attributes
-    ----------
-    largest_divergence : float
-        Of any row that was read so far, in nats.
     """
 
     def __init__(self, plans: list[Batches], contexts: StateArray, seed: int) -> None:
         self._plans = plans
         self.contexts = contexts
         self._seed = seed
-        self.largest_divergence = 0.0
 
     @property
     def group_of(self) -> IntArray:
@@ -147,81 +101,73 @@ class PlanRun:
         return [largest[k % len(largest)] for k in range(len(self.contexts))]
 
     def product_terms(
-        self, door: Door, group: slice, limits: Limits, terms: int | None
-    ) -> FloatArray:
-        """Draw every batch from the product and expand it, shape (samples of the group, R)."""
+        self, group: slice, limits: Limits, terms: int | None
+    ) -> Requests[tuple[FloatArray, float]]:
+        """Draw every batch from the product and expand it.
+
+        Returns
+        -------
+        found : ndarray of float, shape (samples of the group, R)
+        largest : float
+            Largest divergence of any row that was read, in nats.
+        """
         states = self.contexts[group].copy()
         ranks, uniforms = self.noise(group)
-        found = np.zeros((len(states), self.num_rounds))
-        for t in range(self.num_rounds):
-            now = self.round(t, group, ranks)
-            if not len(now.members):
-                continue
-            _, index, position, _ = now.left_after(0)
-            member = now.members[index]
-            with door.stage("probe") as stage:
-                start = stage.rows(states[now.members], Readouts.pairs(index, position))
-            tokens = start.draw(uniforms[member, position])
-            first_row = np.cumsum(now.sizes) - now.sizes
-            chained = np.flatnonzero(now.sizes > 1)
+        found, largest = np.zeros((len(states), self.num_rounds)), 0.0
+        for t, now in enumerate(in_rounds(self.batches(group, ranks))):
             chains = []
-            for k in chained:
-                size, low = len(now.batches[k]), first_row[k]
-                sample = group.start + int(now.members[k])
-                rng = keyed_generator(self._seed, "chain steps", sample, t)
-                steps, weight = choose_steps(size, terms, rng)
-                before = states[now.members[k]].copy()
-                mine = tokens[low : low + size]
-                chains.append(Chain(before, now.batches[k], mine, steps, weight))
-            with door.stage("probe") as stage:
-                found[now.members[chained], t], largest = chain_divergences(
-                    stage.rows, chains, start, first_row[chained], limits
-                )
-            self.largest_divergence = max(self.largest_divergence, largest)
-            states[member, position] = tokens
-        return found
+            for member, batch in now.items():
+                key = self._seed, "chain steps", group.start + member, t
+                rng = None if terms is None else keyed_generator(*key)
+                steps, weight = choose_steps(len(batch), terms, rng)
+                chains.append(Chain(states[member], batch, steps, weight))
+            where = _places(now)
+            divergences, most, tokens = yield from chain_divergences(
+                chains, limits, uniforms=uniforms[where]
+            )
+            found[list(now), t] = divergences
+            largest = max(largest, most)
+            states[where] = tokens
+        return found, largest
 
-    def joint_terms(self, door: Door, group: slice) -> FloatArray:
-        """Draw position by position and compare with the start, shape (samples of the group, R).
+    def joint_terms(self, group: slice) -> Requests[tuple[FloatArray, float]]:
+        """Draw position by position and compare with the start; returns as `product_terms`.
 
         Step k of a batch contributes the mean of ``KL(q_i^k || q_i)`` over the positions left:
         the next one of a random order is any of them, and its own value is summed over.
         """
         states = self.contexts[group].copy()
         ranks, uniforms = self.noise(group)
-        found = np.zeros((len(states), self.num_rounds))
-        for t in range(self.num_rounds):
-            now = self.round(t, group, ranks)
+        found, largest = np.zeros((len(states), self.num_rounds)), 0.0
+        for t, left in enumerate(in_rounds(self.batches(group, ranks))):
             start = None
-            for k in range(max(now.sizes, default=0)):
-                active, index, position, start_row = now.left_after(k)
-                members = now.members[active]
-                with door.stage("probe") as stage:
-                    rows = stage.rows(states[members], Readouts.pairs(index, position))
+            while left:
+                member, position = _places(left)
+                members, index = np.unique(member, return_inverse=True)
+                rows = (yield Probe(states[members], Readouts.pairs(index, position))).rows
                 if start is None:
                     start = rows
                 else:
-                    divergence = to_numpy(rows.kl(start.take(start_row))).astype(np.float64)
-                    self.largest_divergence = max(
-                        self.largest_divergence, float(divergence.max(initial=0.0))
-                    )
-                    left = np.bincount(index)
-                    found[members, t] += np.bincount(index, divergence) / left
+                    divergence = to_numpy(rows.kl(start)).astype(np.float64)
+                    largest = max(largest, float(divergence.max(initial=0.0)))
+                    found[members, t] += np.bincount(index, divergence) / np.bincount(index)
                 # The first of those left is next.
-                following = np.flatnonzero(np.diff(index, prepend=-1))
-                where = members, position[following]
-                states[where] = rows.take(following).draw(uniforms[where])
-        return found
+                is_next = np.diff(index, prepend=-1) > 0
+                where = members, position[is_next]
+                states[where] = rows.take(np.flatnonzero(is_next)).draw(uniforms[where])
+                start = start.take(np.flatnonzero(~is_next))
+                left = {member: batch[1:] for member, batch in left.items() if len(batch) > 1}
+        return found, largest
 
-    def round(self, t: int, group: slice, ranks: FloatArray) -> Round:
-        """Return round t of a group, batches in the order of the ranks, shape (samples, N)."""
-        members, batches = [], []
-        for member in range(len(ranks)):
-            plan = self._plans[(group.start + member) % len(self._plans)]
-            if t < len(plan):
-                members.append(member)
-                batches.append(plan[t][np.argsort(ranks[member, plan[t]], kind="stable")])
-        return Round(np.array(members, dtype=np.int64), batches)
+    def batches(self, group: slice, ranks: FloatArray) -> list[Batches]:
+        """Return the batches of each sample of a group, each in the order of its ranks."""
+        return [
+            [
+                batch[np.argsort(mine[batch], kind="stable")]
+                for batch in self._plans[k % len(self._plans)]
+            ]
+            for k, mine in enumerate(ranks, group.start)
+        ]
 
     def noise(self, group: slice) -> tuple[FloatArray, FloatArray]:
         """Return what orders positions and what draws them, each of shape (samples, N)."""
@@ -233,3 +179,17 @@ class PlanRun:
             ]
         )
         return drawn[:, 0], drawn[:, 1]
+
+
+def in_rounds(batches: list[Batches]) -> list[dict[int, IntArray]]:
+    """Return, for each round, the batches of those samples that have one, by sample."""
+    return [
+        {k: mine[t] for k, mine in enumerate(batches) if t < len(mine)}
+        for t in range(max(map(len, batches), default=0))
+    ]
+
+
+def _places(now: dict[int, IntArray]) -> tuple[IntArray, IntArray]:
+    """Return the sample and the position of everything in some batches."""
+    sizes = [len(batch) for batch in now.values()]
+    return np.repeat(list(now), sizes), np.concatenate(list(now.values()))

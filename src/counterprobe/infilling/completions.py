@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -23,8 +23,9 @@ from counterprobe.models import Template
 from counterprobe.models.template import Allowed
 from counterprobe.oracles import Readouts
 from counterprobe.rows import to_numpy
-from counterprobe.run.door import Door
 from counterprobe.run.ledger import Ledger
+from counterprobe.run.measuring import measure
+from counterprobe.run.requests import Probe, Requests
 from counterprobe.states import MASK
 
 __all__ = ["Completion", "Completions", "fill_mask"]
@@ -134,15 +135,20 @@ def fill_mask(
         oracle_options=oracle_options,
     )
     masked = np.flatnonzero(task.given == MASK)
-    door = Door(task.probed)
     if len(masked) == 0:
         only = _completion(task, masked, (), 0.0, 0.0)
-        return Completions((only,), (only,), (), (), True, door.ledger, Ledger())
-    marginals = _log_rows(door, task.given[None, :], Readouts.same(1, masked))
+        return Completions((only,), (only,), (), (), True, Ledger(), Ledger())
+    [found], ledger = measure(task.probed, [_complete(task, masked, top_k, beam)])
+    return replace(found, ledger=ledger, measuring=Ledger(probes=task.num_measured))
+
+
+def _complete(task: Task, masked: IntArray, top_k: int, beam: int) -> Requests[Completions]:
+    """Find the likeliest completions, and those of independent masks."""
+    marginals = yield from _log_rows(task.given[None, :], Readouts.same(1, masked))
     entropy = -(np.exp(marginals) * np.where(np.isinf(marginals), 0, marginals)).sum(axis=1)
     surest = np.argsort(entropy, kind="stable")
     order = masked[surest]
-    found, is_exhaustive = _search(door, task.given, order, marginals[surest], beam)
+    found, is_exhaustive = yield from _search(task.given, order, marginals[surest], beam)
     rank = np.searchsorted(masked, order)
 
     def described(tokens: IntArray, joint: float) -> Completion:
@@ -153,7 +159,7 @@ def fill_mask(
 
     ranked = [described(tokens, joint) for tokens, joint in found[:top_k]]
     best_alone = np.array([tokens for _, tokens in _likeliest(marginals[rank], top_k)])
-    joints = _joint(door, task.given, order, best_alone, marginals[rank[0]])
+    joints = yield from _joint(task.given, order, best_alone, marginals[rank[0]])
     independent = [described(*one) for one in zip(best_alone, joints.tolist(), strict=True)]
     return Completions(
         tuple(ranked),
@@ -161,8 +167,8 @@ def fill_mask(
         tuple(masked.tolist()),
         tuple(order.tolist()),
         is_exhaustive,
-        door.ledger,
-        Ledger(probes=task.num_measured),
+        ledger=Ledger(),
+        measuring=Ledger(),
     )
 
 
@@ -175,17 +181,18 @@ def _completion(
     return Completion(None if texts is None else texts[0], tokens, joint, alone)
 
 
-def _log_rows(door: Door, states: StateArray, readouts: Readouts) -> FloatArray:
-    """Ask for rows; return their logarithms, minus infinity for a token that cannot stand."""
-    rows = np.asarray(to_numpy(door.probe(states, readouts).dense()), dtype=np.float64)
+def _log_rows(states: StateArray, readouts: Readouts) -> Requests[FloatArray]:
+    """Read rows; return their logarithms, minus infinity for a token that cannot stand."""
+    probed = yield Probe(states, readouts)
+    rows = np.asarray(to_numpy(probed.rows.dense()), dtype=np.float64)
     with np.errstate(divide="ignore"):
         logs: FloatArray = np.log(rows)
     return logs
 
 
 def _search(
-    door: Door, given: StateArray, order: IntArray, marginals: FloatArray, beam: int
-) -> tuple[list[tuple[IntArray, float]], bool]:
+    given: StateArray, order: IntArray, marginals: FloatArray, beam: int
+) -> Requests[tuple[list[tuple[IntArray, float]], bool]]:
     """Return completions, the likeliest first, and whether none is missing."""
     beginnings = np.empty((1, 0), dtype=np.int64)
     scores = np.zeros(1)
@@ -196,7 +203,7 @@ def _search(
         else:
             states = np.tile(given, (len(beginnings), 1))
             states[:, order[:k]] = beginnings
-            logs = _log_rows(door, states, Readouts.same(len(states), [position]))
+            logs = yield from _log_rows(states, Readouts.same(len(states), [position]))
         totals = (scores[:, None] + logs).reshape(-1)
         possible = np.flatnonzero(totals > -np.inf)
         kept = possible[np.argsort(-totals[possible], kind="stable")]
@@ -232,8 +239,8 @@ def _likeliest(logs: FloatArray, count: int) -> Iterator[tuple[float, tuple[int,
 
 
 def _joint(
-    door: Door, given: StateArray, order: IntArray, tokens: IntArray, first: FloatArray
-) -> FloatArray:
+    given: StateArray, order: IntArray, tokens: IntArray, first: FloatArray
+) -> Requests[FloatArray]:
     """Return the joint log-probability of completions, all their states in one stage."""
     totals: FloatArray = first[tokens[:, 0]].copy()
     if len(order) == 1:
@@ -243,7 +250,7 @@ def _joint(
         states[k - 1][:, order[:k]] = tokens[:, :k]
     flat = states.reshape(-1, len(given))
     readouts = Readouts.pairs(np.arange(len(flat)), np.repeat(order[1:], len(tokens)))
-    logs = _log_rows(door, flat, readouts)
+    logs = yield from _log_rows(flat, readouts)
     at = logs[np.arange(len(flat)), tokens[:, 1:].T.reshape(-1)]
     totals += at.reshape(len(order) - 1, len(tokens)).sum(axis=0)
     return totals

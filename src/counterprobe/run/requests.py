@@ -36,7 +36,7 @@ from numpy.typing import ArrayLike
 
 from counterprobe.arrays import FloatArray, IntArray, StateArray
 from counterprobe.errors import ImpossibleState
-from counterprobe.oracles import Readouts
+from counterprobe.oracles import Readouts, Runs
 from counterprobe.rows import Rows
 
 __all__ = [
@@ -246,6 +246,11 @@ class Probe:
         Collects states that the oracle calls impossible; without it they are an error.
     purpose : str, optional
         What the stage is for, for whoever listens.
+    ranks : ndarray of int, shape (B, N), optional
+        When each revealed position was committed, for oracles whose rows depend on it; revealed
+        positions may then be read.
+    runs : Runs, optional
+        Whose histories the states are, for oracles that keep work.
     """
 
     states: ArrayLike
@@ -253,6 +258,8 @@ class Probe:
     label: Any = None
     refusals: Refusals | None = None
     purpose: str | None = None
+    ranks: IntArray | None = None
+    runs: Runs | None = None
 
 
 Consume: TypeAlias = Callable[[Probe, Rows], None]

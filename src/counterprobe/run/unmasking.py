@@ -302,8 +302,10 @@ class Unmasking:
         if not isinstance(readouts, Readouts):
             readouts = Readouts.same(len(states), readouts)
         self._check_kept(states)
-        readouts.check(states)
-        return probe, Query(states, readouts), probe.refusals
+        if probe.ranks is None:
+            readouts.check(states)
+        query = Query(states, readouts, probe.ranks, probe.runs)
+        return probe, query, probe.refusals
 
     def _check_kept(self, states: StateArray) -> None:
         """Refuse states that change what is committed; some rules may mask it."""
