@@ -19,14 +19,13 @@ import resource
 import subprocess
 import sys
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from _made import made_again
 
 import counterprobe as cp
-from counterprobe.run.standing import Progress
+from counterprobe.run.events import Listener, Progress
 from counterprobe.samplers.registry import build_sampler
 
 
@@ -60,7 +59,7 @@ MILLION = [Asked(family, 1_048_576, "peeling", 30, 18, 200) for family in ("matc
 TARGET, STREAM, WARM = 196, 292, 256
 
 
-def told_now_and_then() -> Callable[[Progress], None]:
+def told_now_and_then() -> Listener:
     """Say on the error stream where a run stands, every ten seconds."""
     began = said = time.perf_counter()
 
@@ -74,7 +73,7 @@ def told_now_and_then() -> Callable[[Progress], None]:
                 words += f", {standing.stage}, {standing.resolved} of {progress.masked} resolved"
             print(words, file=sys.stderr, flush=True)
 
-    return tell
+    return Listener(tell, Progress)
 
 
 def measure(family: str, length: int, method: str, memory: float) -> dict[str, Any]:
@@ -86,7 +85,7 @@ def measure(family: str, length: int, method: str, memory: float) -> dict[str, A
         law = cp.families.build(family, size, TARGET)
         wall, busy = time.perf_counter(), time.process_time()
         result = build_sampler("compressed", settings)(
-            cp.Unmasking(law.oracle(), progress=told_now_and_then()), cp.Streams.from_seed(STREAM)
+            cp.Unmasking(law.oracle(), on_event=told_now_and_then()), cp.Streams.from_seed(STREAM)
         )
         return result, law, time.perf_counter() - wall, time.process_time() - busy
 

@@ -33,7 +33,7 @@ def write_run(name: str, length: int, file: Path) -> None:
     law = cp.families.path(length=length, target_seed=196)
     about = About(family="path", true_edges=law.edges)
     with Recorder(file, about) as recorder:
-        cp.sample(law.oracle(), name, seed=1, listener=recorder, progress=False)
+        cp.sample(law.oracle(), name, seed=1, on_event=recorder, progress=False)
 
 
 def moment(page: Page, name: str) -> float:

@@ -555,6 +555,11 @@ def test_no_setting_of_a_sampler_is_taken_for_an_argument():
         assert not arguments & {knob.name for knob in fields(cls)}
 
 
+def following(sequence: int) -> cp.run.Listener:
+    """Somebody who wants to hear all that one sequence does."""
+    return cp.run.Listener(print, (), sequence)
+
+
 def test_bad_arguments_are_refused_before_anything_is_asked(law, counted):
     oracle = counted(law.oracle())
     n = law.length
@@ -576,8 +581,11 @@ def test_bad_arguments_are_refused_before_anything_is_asked(law, counted):
         "at_once must be at least 1, got 0": {"at_once": 0},
         "max_submissions must be at least 0, got -1": {"max_submissions": -1},
         "temperature must be finite": {"temperature": -1.0},
-        "listen_to must be below the count of 3, got 3": {"listen_to": 3},
-        "listen_to must be at least 0, got -1": {"listen_to": -1},
+        "a listener must follow a sequence from 0 to 2, got 3": {"on_event": following(3)},
+        "a listener must follow a sequence from 5 to 7, got 4": {
+            "on_event": following(4),
+            "first": 5,
+        },
     }.items():
         options: dict[str, Any] = {"sampler": "threshold", "count": 3, "progress": False, **change}
         with pytest.raises(ValueError, match=message):
@@ -603,7 +611,8 @@ def test_progress_is_that_of_the_whole(law, rule, count, counted):
     given[0] = 1
     options = {"fallback": True} if rule == "compressed" else {}
     oracle = counted(law.oracle())
-    batch = cp.sample(oracle, rule, count, given=given, progress=told.append, **options)
+    listener = cp.run.Listener(told.append, cp.run.Progress)
+    batch = cp.sample(oracle, rule, count, given=given, on_event=listener, **options)
     assert {progress.masked for progress in told} == {count * (law.length - 1)}
     committed = [progress.committed for progress in told]
     assert committed == sorted(committed)
@@ -664,7 +673,8 @@ def test_groups_share_decisions_and_log_probs_are_those_of_the_rows(law, rule):
 @pytest.mark.parametrize("rule", ["random-balanced", "threshold"])
 def test_every_commit_round_is_told(law, rule):
     steps = []
-    many = cp.sample(law.oracle(), rule, 3, seed=3, on_step=steps.append, progress=False)
+    listener = cp.run.Listener(steps.append, cp.run.Step)
+    many = cp.sample(law.oracle(), rule, 3, seed=3, on_event=listener, progress=False)
     seen = [[], [], []]
     for step in steps:
         for k, state in zip(step.sequences, step.states, strict=True):
@@ -695,10 +705,11 @@ class Uneven(Sampler):
 
 
 def test_groups_of_unequal_length_stop_and_step_each_for_itself(forest_law, counted):
-    steps = []
+    steps: list[cp.run.Step] = []
+    listener = cp.run.Listener(steps.append, cp.run.Step)
     oracle = counted(forest_law.oracle())  # without sessions, so that groups move in lockstep
     many = cp.sample(oracle, Uneven(), 12, orders=4, max_submissions=3,
-                     on_step=steps.append, progress=False)  # fmt: skip
+                     on_event=listener, progress=False)  # fmt: skip
     alone = cp.sample(oracle, Uneven(), 12, orders=4, progress=False)
     lengths = [len(result.batches) for result in alone.results]
     assert min(lengths) <= 3 < max(lengths)
@@ -712,16 +723,17 @@ def test_groups_of_unequal_length_stop_and_step_each_for_itself(forest_law, coun
 
 def test_a_log_is_the_same_whoever_waits_for_finished_sequences(tmp_path):
     oracle = cp.families.path(length=6, target_seed=1).oracle().declaring(keeps_work=False)
-    finished: list[cp.SampleBatch] = []
+    finished: list[cp.run.Finished] = []
+    waiting = cp.run.Listener(finished.append, cp.run.Finished)
 
     def some_at_a_time(path, **options):
         return cp.sample(
             oracle.logged(path), "sequential", 5, at_once=2, progress=False, **options
         )
 
-    drawn = some_at_a_time(tmp_path / "run.log", on_finished=finished.append)
-    assert [len(batch) for batch in finished] == [2, 2, 1]
-    again = some_at_a_time(tmp_path / "run.log", on_finished=finished.append)
+    drawn = some_at_a_time(tmp_path / "run.log", on_event=waiting)
+    assert [len(told.batch) for told in finished] == [2, 2, 1]
+    again = some_at_a_time(tmp_path / "run.log", on_event=waiting)
     assert again.sequences.tolist() == drawn.sequences.tolist()
     unheard = some_at_a_time(tmp_path / "run.log")
     assert unheard.sequences.tolist() == drawn.sequences.tolist()

@@ -66,12 +66,12 @@ NEAREST = {
     "run/driver.py": ["tests/run/test_driver.py", "tests/run/test_attention.py"],
     "run/together.py": ["tests/run/test_together.py"],
     "run/transcript.py": [
-        "tests/run/test_transcript.py", "tests/run/test_listening.py", "tests/run/test_whole.py",
+        "tests/run/test_transcript.py", "tests/run/test_events.py", "tests/run/test_whole.py",
     ],
     "run/unmasking.py": [
         "tests/run/test_unmasking.py", "tests/run/test_candidates.py",
         "tests/run/test_verifying.py", "tests/run/test_remasking.py",
-        "tests/run/test_listening.py", "tests/run/test_attention.py",
+        "tests/run/test_events.py", "tests/run/test_attention.py",
     ],
     "targets/inference/components.py": ["tests/targets/inference/test_rows.py"],
     "targets/inference/marked.py": ["tests/targets/inference/test_rows.py"],

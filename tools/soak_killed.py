@@ -135,17 +135,17 @@ def replicated(draw: np.random.Generator, seen: Counter[str]) -> None:
         seed = int(draw.integers(1000))
 
         def run(oracle: Oracle, watch: Any) -> tuple[Any, Any]:
-            filled = cp.infill(oracle, sampler="maskgit", count=6, seed=seed, progress=watch)
+            filled = cp.infill(oracle, sampler="maskgit", count=6, seed=seed, on_event=watch)
             return filled.texts, filled.ledger
     else:
         case = draw_case(draw)
         make = partial(oracle_of, case.law)
 
         def run(oracle: Oracle, watch: Any) -> tuple[Any, Any]:
-            _, result = case.run(oracle, progress=watch)
+            _, result = case.run(oracle, on_event=watch)
             return result.state.tolist(), result.ledger
 
-    expected, ledger = on_engine(InProcess(), make, run, lambda progress: None)
+    expected, ledger = on_engine(InProcess(), make, run, None)
     moments = sorted(map(int, draw.integers(max(1, ledger.total), size=2)))
 
     def watch(progress: cp.run.Progress) -> None:
@@ -156,7 +156,7 @@ def replicated(draw: np.random.Generator, seen: Counter[str]) -> None:
                 victims[int(draw.integers(len(victims)))].kill()
                 seen["replicas killed"] += 1
 
-    found, charged = on_engine(Processes(2), make, run, watch)
+    found, charged = on_engine(Processes(2), make, run, cp.run.Listener(watch, cp.run.Progress))
     require(found == expected, "replicas that were killed gave another result")
     require(charged == ledger, f"with replicas {charged} was charged, without {ledger}")
     require(not multiprocessing.active_children(), "a replica outlived its run")

@@ -37,7 +37,7 @@ def record_law(file: Path) -> Trace:
     law = cp.families.binary_tree(length=LENGTH, target_seed=196)
     about = About(title="compressed on a binary tree", family="binary-tree", true_edges=law.edges)
     with Recorder(file, about) as recorder:
-        cp.sample(law.oracle(), "compressed", seed=1, listener=recorder, progress=False)
+        cp.sample(law.oracle(), "compressed", seed=1, on_event=recorder, progress=False)
     return load_trace(file)
 
 

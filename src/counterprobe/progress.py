@@ -18,7 +18,7 @@ from rich.progress import (
 )
 from rich.progress import Progress as Bar
 
-from counterprobe.run.unmasking import Progress
+from counterprobe.run.events import Listener, Progress
 
 __all__ = ["budget_progress", "counting", "duration", "run_progress", "study_progress"]
 
@@ -51,8 +51,8 @@ def _bar(
 
 
 @contextmanager
-def run_progress(label: str) -> Iterator[Callable[[Progress], None]]:
-    """Show how a run goes: what it yields is called with every :class:`Progress`."""
+def run_progress(label: str) -> Iterator[Listener]:
+    """Show how a run goes: what it yields listens to every :class:`Progress`."""
     columns = (MofNCompleteColumn(), TextColumn("{task.fields[said]}"), TimeElapsedColumn())
     with _bar(label, *columns, said=_submissions(0)) as update:
 
@@ -66,7 +66,7 @@ def run_progress(label: str) -> Iterator[Callable[[Progress], None]]:
                 said=f"{what}, {paid}",
             )
 
-        yield show
+        yield Listener(show, Progress)
 
 
 def _standing(progress: Progress) -> tuple[int, str]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
@@ -28,25 +28,21 @@ from counterprobe.run.batches import SampleBatch
 from counterprobe.run.door import Door
 from counterprobe.run.drawing import ScoredDraw, SequenceDraws, as_temperature, room_for_scores
 from counterprobe.run.driver import Asking, Driver, Shared
+from counterprobe.run.events import Finished, Listener, OnEvent, Progress, Step, Tally, tell_all
 from counterprobe.run.history import History
 from counterprobe.run.ledger import Ledger, Right
-from counterprobe.run.listening import Listener, Step
 from counterprobe.run.record import OracleIdentity, RunRecord
 from counterprobe.run.results import SampleResult
-from counterprobe.run.standing import Tally, Tell
 from counterprobe.run.together import FixedBatches, FixedResults, Together
 from counterprobe.run.transcript import Level, Whole
-from counterprobe.run.unmasking import Progress, Unmasking
+from counterprobe.run.unmasking import Unmasking
 from counterprobe.run.view import View
 from counterprobe.samplers.base import Sampler, fixed_batches, require_complete
 from counterprobe.samplers.registry import Orders, as_groups, as_sampler, default_orders
 from counterprobe.states import MASK, as_contexts
 from counterprobe.streams import Streams, commit_uniforms
 
-__all__ = ["Orders", "Step", "sample", "told"]
-
-OnStep = Callable[[Step], object]
-OnFinished = Callable[[SampleBatch], object]
+__all__ = ["Orders", "sample", "told"]
 
 # Sequences side by side, by default.
 AT_ONCE = 256
@@ -66,11 +62,8 @@ def sample(
     record: Level = Level.LEDGER,
     at_once: int = AT_ONCE,
     log_probs: bool = False,
-    on_step: OnStep | None = None,
-    on_finished: OnFinished | None = None,
-    progress: bool | Tell = True,
-    listener: Listener | None = None,
-    listen_to: int = 0,
+    on_event: OnEvent | None = None,
+    progress: bool = True,
     first: int = 0,
     **settings: Any,
 ) -> SampleBatch:
@@ -113,18 +106,12 @@ def sample(
     log_probs : bool
         Keep how probable every token was in the row it was drawn from, as it was drawn and at
         temperature 1; it costs no submission.
-    on_step : callable, optional
-        Called with a :class:`Step` after every commit round.
-    on_finished : callable, optional
-        Called with a ``SampleBatch`` of sequences that came to their end, complete or not, as
-        soon as they did: each once, in no stated order.
-    progress : bool or callable
-        Show a bar when there is a terminal; or call this with a ``Progress`` of the whole, from
-        one thread at a time.
-    listener : Listener, optional
-        Told of everything that one sequence does, such as a ``trace.Recorder``.
-    listen_to : int
-        The sequence that it hears, from 0; it starts before the others.
+    on_event : callable, optional
+        Told of ``run.Progress`` of the whole, of every ``run.Step`` and of sequences as soon as
+        they are ``run.Finished``; with an attribute ``sequence``, such as a ``trace.Recorder``,
+        also of everything that this sequence does. ``run.Listener`` says who wants what.
+    progress : bool
+        Show a bar when there is a terminal.
     first : int
         Number of the first sequence, for a call that goes on where another ended.
     **settings
@@ -140,8 +127,6 @@ def sample(
     """
     oracle = as_oracle(oracle)
     count = whole_number("count", count, at_least=1)
-    if whole_number("listen_to", listen_to) >= count:
-        raise ValueError(f"listen_to must be below the count of {count}, got {listen_to}")
     structure = sampler if isinstance(sampler, Structure | SoftStructure) else None
     if given is None and structure is not None:
         given = context_for(structure, oracle)
@@ -164,15 +149,13 @@ def sample(
         record=Level(record),
         at_once=whole_number("at_once", at_once, at_least=1),
         log_probs=log_probs,
-        on_step=on_step,
-        on_finished=on_finished,
-        listener=listener,
-        listen_to=listen_to,
+        hears=tell_all(on_event).among(first, count),
         first=whole_number("first", first),
     )
-    with oracle.running(lambda: call.determined_by.terms), told(progress, call.rule.name) as tell:
+    watched = told(progress, rule.name, call.hears)
+    with oracle.running(lambda: call.determined_by.terms), watched as hears:
         checked = Ledger() if structure is None else check_oracle(structure, oracle)
-        drawn = _Drawing(call, tell).all()
+        drawn = _Drawing(replace(call, hears=hears)).all()
     return replace(drawn, ledger=drawn.ledger + checked)
 
 
@@ -194,11 +177,13 @@ class _Call:
     record: Level
     at_once: int
     log_probs: bool
-    on_step: OnStep | None
-    on_finished: OnFinished | None
-    listener: Listener | None
-    listen_to: int
+    hears: Listener
     first: int
+
+    @property
+    def starts_with(self) -> int:
+        """The sequence that starts before the others, from 0: that whose details are heard."""
+        return 0 if self.hears.sequence is None else self.hears.sequence - self.first
 
     @property
     def determined_by(self) -> RunRecord:
@@ -225,8 +210,8 @@ class _Call:
                 "record": self.record,
                 "at_once": self.at_once,
                 "recheck": info.recheck,
-                **({"listen_to": self.listen_to} if self.listen_to else {}),
-                **({"listened": self.listener is not None} if decides else {}),
+                **({"listen_to": self.starts_with} if self.starts_with else {}),
+                **({"listened": self.hears.sequence is not None} if decides else {}),
                 **({"first": self.first} if self.first else {}),
             },
         )
@@ -246,17 +231,15 @@ class _Call:
 
 
 @contextmanager
-def told(progress: bool | Tell, label: str) -> Iterator[Tell | None]:
-    """Yield whom to tell of progress."""
-    if callable(progress):
-        yield progress
-    elif progress and sys.stderr is not None and sys.stderr.isatty():
+def told(progress: bool, label: str, hears: Listener) -> Iterator[Listener]:
+    """Yield whom to tell: who listens, and a bar where there is a terminal."""
+    if progress and sys.stderr is not None and sys.stderr.isatty():
         from counterprobe.progress import run_progress  # rich, which nothing else here needs
 
-        with run_progress(label) as update:
-            yield update
+        with run_progress(label) as bar:
+            yield tell_all(bar, hears)
     else:
-        yield None
+        yield hears
 
 
 # ----- Drawing --------------------------------------------------------------------------------
@@ -273,7 +256,7 @@ def _fixed_batches(call: _Call) -> list[FixedBatches] | None:
     is_common = (call.given == call.given[0]).all() and masked.any()
     info = call.oracle.info
     has_session = info.keeps_work and not info.keeps_many
-    is_watched = call.record != Level.LEDGER or call.listener is not None
+    is_watched = call.record != Level.LEDGER or call.hears.sequence is not None
     if not is_common or has_session or is_watched:
         return None
     if (call.count == 1 or (call.groups == call.count and not info.keeps_many)) and not info.draws:
@@ -295,7 +278,7 @@ def _fixed_batches(call: _Call) -> list[FixedBatches] | None:
 class _Drawing:
     """Draws the sequences of one call; what is charged for all of them is added up."""
 
-    def __init__(self, call: _Call, tell: Tell | None) -> None:
+    def __init__(self, call: _Call) -> None:
         self._call = call
         self._started = time.perf_counter()
         self._states = call.given.copy()
@@ -304,7 +287,7 @@ class _Drawing:
         self._check = ReplyCheck(call.oracle.info)
         self._doors: list[Door] = []
         self._shared = Shared() if call.count > 1 else None
-        self._tally = None if tell is None else Tally(tell, call.given, self._whole)
+        self._tally = Tally(call.hears, call.given, self._whole)
         self._temperature = as_temperature(call.temperature)
         self._log_probs, self._scores = room_for_scores(
             call.given.shape, call.log_probs, call.oracle.info, call.temperature
@@ -316,7 +299,7 @@ class _Drawing:
         fixed = _fixed_batches(call)
         results: Sequence[SampleResult]
         if fixed is None:
-            runs = Driver(self._one, call.count, at_once=call.at_once, first=call.listen_to)
+            runs = Driver(self._one, call.count, at_once=call.at_once, first=call.starts_with)
             results = runs.run(call.oracle)
         else:
             lows = range(0, call.count, call.at_once)
@@ -346,25 +329,25 @@ class _Drawing:
         plans = [fixed[group].batches for group in groups.tolist()]
         run = Together(door, states, plans, group_of, draw, max_submissions=call.max_submissions)
         num_masked = int((states == MASK).sum())
-        tell = None if self._tally is None else self._tally.of(low)
+        hears = self._tally.of(low)
 
         def moved(who: IntArray) -> None:
-            if call.on_step is not None:
-                call.on_step(Step(run.rounds - 1, sequences[who], states[who]))
-            if tell is not None:
+            if hears.wants(Step):
+                hears.tell(Step(run.rounds - 1, sequences[who], states[who]))
+            if hears.wants(Progress):
                 committed = num_masked - int((states == MASK).sum())
-                tell(Progress("commit", committed, num_masked, door.ledger))
+                hears.tell(Progress("commit", committed, num_masked, door.ledger))
 
         reason = None
         try:
-            yield from run.follow(moved, at_once=call.on_step is None)
+            yield from run.follow(moved, at_once=not hears.wants(Step))
         except BudgetExceeded as outcome:
             reason = str(outcome)
         else:
             require_complete(call.rule.name, int((states == MASK).sum()), states.shape[1])
-        if call.on_finished is not None:
+        if hears.wants(Finished):
             results = self._fixed_results(fixed, here, [(run.rounds, reason)])
-            call.on_finished(self._batch(results, here, door.ledger))
+            hears.tell(Finished(self._batch(results, here, door.ledger)))
         return run.rounds, reason
 
     def _fixed_results(
@@ -394,41 +377,33 @@ class _Drawing:
     def _one(self, sequence: int) -> Asking[SampleResult]:
         """Draw one sequence."""
         call = self._call
-        listener = call.listener if sequence == call.listen_to else None
-        door = self._new_door(call.max_submissions, listener)
+        hears = self._tally.of(sequence)
+        door = self._new_door(call.max_submissions, hears, call.first + sequence)
         streams = call.streams_of(int(self._group_of[sequence]))
         draw = None
         if self._log_probs is not None:
             noise = streams.commit_noise(call.given.shape[1], call.first + sequence)
             scores = None if self._scores is None else self._scores[sequence]
             draw = ScoredDraw(noise, self._log_probs[sequence], scores, self._temperature)
-        heard: list[Tell] = [] if self._tally is None else [self._tally.of(sequence)]
-
-        def tell_all(now: Progress) -> None:
-            for hear in heard:
-                hear(now)
-
         run = Unmasking(
             call.oracle,
             given=call.given[sequence],
             rights=call.rights,
             temperature=call.temperature,
-            sequence=call.first + sequence,
-            progress=tell_all if heard or call.on_step else None,
             shared=self._shared,
             door=door,
             draw=draw,
         )
-        if call.on_step is not None:
-            heard.append(_step_teller(call.on_step, run, call.first + sequence))
         result = yield from call.rule.running(run, streams)
         self._states[sequence] = result.state
-        if call.on_finished is not None:
+        if hears.wants(Finished):
             here = slice(sequence, sequence + 1)
-            call.on_finished(self._batch([result], here, result.ledger))
+            hears.tell(Finished(self._batch([result], here, result.ledger)))
         return result
 
-    def _new_door(self, most: int | None = None, listener: Listener | None = None) -> Door:
+    def _new_door(
+        self, most: int | None = None, hears: Listener | None = None, sequence: int = 0
+    ) -> Door:
         call = self._call
         door = Door(
             call.oracle,
@@ -436,7 +411,8 @@ class _Drawing:
             max_submissions=most,
             check=self._check,
             whole=self._whole,
-            listener=listener,
+            on_event=hears,
+            sequence=sequence,
         )
         self._doors.append(door)
         return door
@@ -451,14 +427,3 @@ class _Drawing:
             token_log_probs=None if self._log_probs is None else self._log_probs[here],
             tempered_scores=None if self._scores is None else self._scores[here],
         )
-
-
-def _step_teller(on_step: OnStep, run: Unmasking, sequence: int) -> Tell:
-    """Return what tells of every commit of one run."""
-
-    def tell(progress: Progress) -> None:
-        if progress.operation == "commit":
-            rounds = progress.ledger.commits
-            on_step(Step(rounds - 1, np.array([sequence]), run.state[None, :]))
-
-    return tell

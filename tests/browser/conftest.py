@@ -112,7 +112,7 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str, int], t
         file = tmp_path_factory.mktemp("traces") / "run.json"
         about = trace.About(family="path", true_edges=law.edges)
         with trace.Recorder(file, about) as recorder:
-            cp.sample(law.oracle(), sampler, seed=1, listener=recorder, progress=False)
+            cp.sample(law.oracle(), sampler, seed=1, on_event=recorder, progress=False)
         return trace.load_trace(file)
 
     return recorded

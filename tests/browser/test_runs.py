@@ -94,7 +94,7 @@ def test_page_of_a_discovery_counts_as_the_ledger_does_and_draws_nothing(
     law = cp.families.path(length=40, target_seed=196)
     file = tmp_path / "found.json"
     with trace.Recorder(file, trace.About(true_edges=law.edges)) as recorder:
-        cp.discover(law.oracle(), mode=mode, listener=recorder)
+        cp.discover(law.oracle(), mode=mode, on_event=recorder)
     run = trace.load_trace(file)
     trace.write_page(run, tmp_path / "found.html")
     watched = watch(tmp_path / "found.html")

@@ -173,9 +173,9 @@ def test_discover_traces_the_letters_of_a_model_on_a_page(tmp_path):
 
 
 def test_a_discovery_in_vain_says_where_its_trace_is(tmp_path, monkeypatch):
-    def in_vain(*_: object, listener, **__: object) -> None:
+    def in_vain(*_: object, on_event, **__: object) -> None:
         law = cp.families.path(length=3, target_seed=1)
-        cp.discover(law.oracle(), mode="exact", listener=listener)
+        cp.discover(law.oracle(), mode="exact", on_event=on_event)
         raise cp.Infeasible("nothing was resolved")
 
     monkeypatch.setattr("counterprobe.cli.discover.find_structure", in_vain)

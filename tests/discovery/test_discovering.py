@@ -32,7 +32,7 @@ def lying(law) -> cp.Oracle:
 def told(folder: Path, oracle: cp.Oracle, **options: object):
     """Discover with a recorder; return the trace and what was found."""
     with Recorder(folder / "found.json", About(title="a discovery")) as recorder:
-        found = cp.discover(oracle, STREAMS, listener=recorder, **options)
+        found = cp.discover(oracle, STREAMS, on_event=recorder, **options)
     return load_trace(folder / "found.json"), found
 
 
@@ -151,7 +151,7 @@ def test_a_search_says_its_stage_what_it_has_resolved_and_the_time_left(method):
     law = cp.families.path(200, 196)
     heard: list[cp.run.Progress] = []
     settings = cp.discovery.CompressedSettings(method=method)
-    found = cp.discover(law.oracle(), settings=settings, progress=heard.append)
+    found = cp.discover(law.oracle(), settings=settings, on_event=heard.append)
     standings = [now.standing for now in heard if now.standing is not None]
     assert {"first", "rehearse"} <= {now.stage for now in standings}
     assert standings[0].resolved == 0 and standings[0].seconds_left is None
@@ -159,7 +159,7 @@ def test_a_search_says_its_stage_what_it_has_resolved_and_the_time_left(method):
     assert heard[-1].ledger == found.ledger
     # A sampler that commits afterwards says how much of it is committed.
     heard.clear()
-    run = cp.Unmasking(law.oracle(), progress=heard.append)
+    run = cp.Unmasking(law.oracle(), on_event=cp.run.Listener(heard.append, cp.run.Progress))
     cp.samplers.Compressed(method=method)(run, STREAMS)
     assert heard[-1].standing is None and heard[-1].committed == 200
     assert any(now.standing is not None for now in heard)
@@ -176,7 +176,7 @@ def test_ctrl_c_keeps_what_was_found(mode, probes):
 
     soft = {"probes": 128, "first": 16} if mode == "soft" else {}
     with pytest.raises(KeyboardInterrupt) as raised:
-        cp.discover(law.oracle(), STREAMS, mode=mode, progress=stop, **soft)
+        cp.discover(law.oracle(), STREAMS, mode=mode, on_event=stop, **soft)
     if mode == "soft" and probes == 0:
         assert not isinstance(raised.value, cp.errors.Interrupted)  # nothing was read to its end
         return

@@ -124,7 +124,7 @@ def nodes():
 def screened(oracle, watch=None):
     """Run the packed sampler, whose first screen is one long stage."""
     sampler = cp.samplers.Packed(num_colorings=6, num_colors=4)
-    result = sampler(cp.Unmasking(oracle, progress=watch), cp.Streams(3, 4))
+    result = sampler(cp.Unmasking(oracle, on_event=watch), cp.Streams(3, 4))
     assert result.tokens is not None
     return result
 
@@ -140,7 +140,7 @@ def killed_in_a_stage(nodes):
 
     with RayCluster(nodes.address, workers=2) as engine:
         with ShardedOracle.copies_of(LAW.oracle(), engine, batch_size=8) as oracle:
-            result = screened(oracle, watch)
+            result = screened(oracle, cp.run.Listener(watch, cp.run.Progress))
             assert nodes.second is None
             assert oracle.num_lost >= 1
             assert oracle.num_evaluated == result.ledger.total

@@ -56,7 +56,7 @@ def test_a_step_has_its_texts(forest_law, spelled):
     steps = []
     drawn = cp.infill(
         spelled(forest_law), "XXBXX", sampler="random-balanced", batches=2, count=2,
-        callback_on_step_end=steps.append, progress=False,
+        on_event=cp.run.Listener(steps.append, cp.run.Step), progress=False,
     )  # fmt: skip
     assert [step.round for step in steps] == [0, 1]
     assert steps[0].texts[0].count("X") == 2
@@ -68,7 +68,7 @@ def test_what_a_callback_raises_ends_the_call(forest_law, spelled):
         raise RuntimeError("enough")
 
     with pytest.raises(RuntimeError, match="enough"):
-        cp.infill(spelled(forest_law), "XXBXX", callback_on_step_end=stop, progress=False)
+        cp.infill(spelled(forest_law), "XXBXX", on_event=stop, progress=False)
 
 
 def test_log_probs_of_a_sequential_draw_are_the_laws_own(forest_law, spelled):

@@ -73,7 +73,7 @@ def test_what_was_spent_in_vain_is_saved_elsewhere(monkeypatch, counted):
 
 
 def test_what_a_structure_cost_is_said_to_pay_only_where_it_did():
-    account = choosing._Account(8, 200, None)
+    account = choosing._Account(8, 200, cp.run.tell_all())
     account.measure(cp.Ledger(probes=120))
     law = cp.families.path(8, target_seed=2)
     structure = cp.discover(law.oracle(), mode="soft", probes=64)
@@ -139,7 +139,8 @@ def test_a_budget_that_ends_early_ends_the_question_too(matching):
 
 def test_progress_of_all_parts_is_that_of_the_whole(matching):
     told: list[cp.run.Progress] = []
-    designs = cp.infill(matching, count=MANY, progress=told.append)
+    listener = cp.run.Listener(told.append, cp.run.Progress)
+    designs = cp.infill(matching, count=MANY, on_event=listener)
     assert {now.masked for now in told} == {16 * MANY}
     committed = [now.committed for now in told]
     assert committed[-1] == 16 * MANY and committed == sorted(committed)
@@ -149,10 +150,14 @@ def test_progress_of_all_parts_is_that_of_the_whole(matching):
 
 def test_steps_and_traces_know_the_number_of_a_design(matching, tmp_path):
     seen: set[int] = set()
+
+    def see(step: cp.run.Step) -> None:
+        seen.update(step.sequences.tolist())
+
     cp.infill(
         matching,
         count=MANY,
-        callback_on_step_end=lambda step: seen.update(step.sequences.tolist()),
+        on_event=cp.run.Listener(see, cp.run.Step),
         trace=tmp_path / "run.json",
         trace_sequence=MANY - 10,
         progress=False,
@@ -178,7 +183,7 @@ def test_parts_draw_what_one_call_would():
         cp.sample(law.oracle(), "auto", n, seed=3, log_probs=True, first=first, progress=False)
         for first, n in ((0, 3), (3, 5))
     ]
-    joined = choosing.joined(parts)
+    joined = cp.SampleBatch.joined(parts)
     assert (joined.sequences == whole.sequences).all()
     assert joined.ledger.total == whole.ledger.total
     np.testing.assert_array_equal(joined.token_log_probs, whole.token_log_probs)

@@ -76,5 +76,6 @@ def test_nothing_masked_costs_nothing():
 def test_progress_is_told_all_the_same():
     told: list[cp.run.Progress] = []
     law = cp.families.path(12, target_seed=1)
-    cp.infill(law.oracle(), sampler="sequential", progress=told.append)
+    listener = cp.run.Listener(told.append, cp.run.Progress)
+    cp.infill(law.oracle(), sampler="sequential", on_event=listener)
     assert [now.committed for now in told] == list(range(1, 13))

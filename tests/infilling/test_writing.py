@@ -30,12 +30,11 @@ def designs(task):
 def test_the_price_of_a_structure_of_another_text_is_what_was_measured_here(task):
     found = cp.discover(task.probed, cp.Streams.from_seed(0), mode="soft", probes=32)
     told = []
-    drawn = cp.infill(
-        task, structure=found, batches=1, count=3, on_finished=told.append, progress=False
-    )
+    listener = cp.run.Listener(told.append, cp.run.Finished)
+    drawn = cp.infill(task, structure=found, batches=1, count=3, on_event=listener, progress=False)
     written = [
         one.columns
-        for batch in (drawn, *told)
+        for batch in (drawn, *(finished.batch for finished in told))
         for one in designs_of(batch, task, "mine", temperature=1.0, seed=0)
     ]
     assert len(written) == 6 and drawn.choice.batch_kl > 0
@@ -82,11 +81,12 @@ def test_designs_are_in_the_file_as_soon_as_they_are_made(task, tmp_path):
     file, seen = tmp_path / "d.fasta", []
     with DesignFile(file) as opened:
 
-        def keep(drawn):
-            opened.write(designs_of(drawn, task, "mine", temperature=1.0, seed=0))
+        def keep(told):
+            opened.write(designs_of(told.batch, task, "mine", temperature=1.0, seed=0))
             seen.append(len(read_fasta(file)))
 
-        drawn = cp.infill(task, sampler="threshold", count=4, progress=False, on_finished=keep)
+        listener = cp.run.Listener(keep, cp.run.Finished)
+        drawn = cp.infill(task, sampler="threshold", count=4, progress=False, on_event=listener)
     assert seen == [1, 2, 3, 4]
     by_name = {one.name: one.sequence for one in read_fasta(file)}
     assert [by_name[f"mine_{k}"] for k in range(1, 5)] == list(drawn.texts)

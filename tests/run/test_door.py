@@ -13,6 +13,7 @@ from counterprobe.oracles.checks import ReplyCheck
 from counterprobe.run import Commit, Draft, Keep
 from counterprobe.run.door import Door
 from counterprobe.run.driver import drive
+from counterprobe.run.events import Charged, Noted, Replied
 from counterprobe.run.history import History
 from counterprobe.run.requests import Refusals
 from counterprobe.run.transcript import Event
@@ -183,17 +184,19 @@ class Watching:
 class Listening:
     """Keeps what it hears, in order."""
 
+    sequence = 0
+
     def __init__(self):
         self.heard = []
 
-    def replied(self, states, readouts, rows):
-        self.heard.append(("replied", len(states), len(readouts)))
-
-    def charged(self, event, ledger):
-        self.heard.append(("charged", event.operation, ledger))
-
-    def noted(self, note):
-        self.heard.append(("noted", note.name))
+    def __call__(self, event):
+        match event:
+            case Replied():
+                self.heard.append(("replied", len(event.states), len(event.readouts)))
+            case Charged():
+                self.heard.append(("charged", event.stage.operation, event.ledger))
+            case Noted():
+                self.heard.append(("noted", event.note.name))
 
 
 def test_whoever_watches_hears_of_every_stage_with_its_index(law):
@@ -212,10 +215,10 @@ def test_whoever_watches_hears_of_every_stage_with_its_index(law):
 def test_what_is_taken_over_is_charged_and_kept_here_and_told_once_elsewhere(law):
     source = Door(law.oracle(), record=cp.run.Level.FULL)
     source.probe(masked(law, 2), [0, 1])
-    source.transcript.note("found", edges=3)
+    source.note("found", edges=3)
     source.probe(masked(law), [2])
     watching, listening = Watching(), Listening()
-    taker = Door(law.oracle(), record=cp.run.Level.FULL, whole=watching, listener=listening)
+    taker = Door(law.oracle(), record=cp.run.Level.FULL, whole=watching, on_event=listening)
     taker.probe(masked(law), [0])
     before, taker_ledger = len(listening.heard), taker.ledger
     taker.adopt(source.transcript.entries)

@@ -239,7 +239,7 @@ def test_what_is_computed_once_for_several_runs_must_not_mask_again(law):
 )
 def test_a_trace_replays_to_the_tokens_of_a_run_that_went_back(forest_law, tmp_path, rule):
     with cp.trace.Recorder(tmp_path / "run.json") as recorder:
-        batch = cp.sample(forest_law.oracle(), rule, seed=3, listener=recorder, progress=False)
+        batch = cp.sample(forest_law.oracle(), rule, seed=3, on_event=recorder, progress=False)
     replayed = cp.trace.replay(cp.trace.load_trace(tmp_path / "run.json"))
     assert batch.results[0].undone > 0
     assert replayed.num_events["remask"] > 0

@@ -216,9 +216,11 @@ def test_portions_are_finished_one_after_another(sampler, orders):
     how = {"seed": 5, "orders": orders, "log_probs": True}
     whole = cp.sample(law.oracle(), sampler, 23, progress=False, **how)
     seen, told = [], []
-    parts = cp.sample(
-        law.oracle(), sampler, 23, at_once=5, on_finished=seen.append, progress=told.append, **how
+    listener = cp.run.tell_all(
+        cp.run.Listener(lambda finished: seen.append(finished.batch), cp.run.Finished),
+        cp.run.Listener(told.append, cp.run.Progress),
     )
+    parts = cp.sample(law.oracle(), sampler, 23, at_once=5, on_event=listener, **how)
     assert np.array_equal(whole.sequences, parts.sequences)
     assert np.array_equal(whole.token_log_probs, parts.token_log_probs)
     assert whole.ledger == parts.ledger and whole.ledgers == parts.ledgers

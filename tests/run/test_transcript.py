@@ -8,7 +8,7 @@ import pytest
 import counterprobe as cp
 from counterprobe.run import door as door_module
 from counterprobe.run import transcript as transcript_module
-from counterprobe.run.transcript import Event, Transcript
+from counterprobe.run.transcript import Transcript
 from counterprobe.states import fingerprint
 from selecting import commit_selected
 
@@ -34,7 +34,7 @@ def hand_made_run(oracle: cp.Oracle, level: cp.run.Level) -> cp.Unmasking:
         cp.run.Probe(sources[:2], cp.Readouts.every_masked(sources[:2])),
     ]
     run.stage(iter(requests), lambda request, rows: None)
-    run.transcript.note("votes", edges=[(0, 1)])
+    run.view.note("votes", edges=[(0, 1)])
     run.probe(state, [0])
     run.commit([2, 0])
     commit_selected(run, lambda residual, rows: residual[:1])
@@ -188,35 +188,3 @@ def test_a_copy_is_cut_loose(law):
 
 def test_nothing_replays_to_nothing():
     assert Transcript().replay() == cp.Ledger()
-
-
-NOWHERE, NO_PRINTS = np.empty(0, dtype=np.int64), np.empty(0, dtype=np.uint64)
-
-
-def test_a_listener_hears_notes_details_and_announcements_and_only_notes_are_kept():
-    heard = []
-
-    class Hearing:
-        def noted(self, note):
-            heard.append((note.name, note.content))
-
-        def announced(self, purpose, facts):
-            heard.append((purpose, facts))
-
-        def charged(self, event, ledger):
-            heard.append((event, ledger))
-
-    event, ledger = Event("probe", 1, 1, NOWHERE, NO_PRINTS), cp.Ledger(probes=1)
-    for level in cp.run.Level:
-        for listener in (None, Hearing()):
-            transcript = Transcript(level=level, listener=listener)
-            transcript.note("found", edges=2)
-            transcript.detail("seen", tokens=3)
-            transcript.announce("next", facts=4)
-            transcript.append(event, ledger)
-            notes = [("found", {"edges": 2})] if level >= cp.run.Level.STRUCTURE else []
-            assert [(note.name, note.content) for note in transcript.notes] == notes
-            assert transcript.events == [event] and len(transcript.entries) == len(notes) + 1
-            expected = [*notes, ("seen", {"tokens": 3}), ("next", {"facts": 4}), (event, ledger)]
-            assert heard == (expected if listener else [])
-            heard.clear()

@@ -11,6 +11,7 @@ from counterprobe import Readouts, Right
 from counterprobe.radii import RowRadii
 from counterprobe.run import Commit, Draft, Keep, Once, Probe, Read, Remask
 from counterprobe.run.driver import Shared
+from counterprobe.run.events import Announced, Charged, Drew, Noted
 from counterprobe.samplers import Packed, RandomBalanced, Sequential
 from counterprobe.states import fingerprint
 from selecting import commit_selected
@@ -462,7 +463,7 @@ def test_an_oracle_cannot_change_the_history(law):
 
 def test_progress_is_told_after_every_stage_and_inside_a_long_one(law):
     told: list[cp.run.Progress] = []
-    run = begun(law.oracle(), progress=told.append)
+    run = begun(law.oracle(), on_event=cp.run.Listener(told.append, cp.run.Progress))
     run.preprocess()
     requests = [Probe(run.state[None], Readouts.same(1, [0]))] * 3
     run.stage(requests, lambda request, rows: None)
@@ -578,26 +579,24 @@ def test_results_are_shared_by_name_seed_context_and_history(table_law):
 
 
 class Hearing:
-    """Keeps, in order, what was settled with which rows, charged, announced and noted."""
+    """Keeps, in order, what was drawn from which rows, charged, announced and noted."""
+
+    sequence, kinds = 0, ()
 
     def __init__(self):
         self.heard = []
 
-    def replied(self, states, readouts, rows):
-        pass
-
-    def settled(self, positions, tokens, rows):
-        masses = None if rows is None else np.asarray(rows.dense()).tolist()
-        self.heard.append(("settled", positions.tolist(), tokens.tolist(), masses))
-
-    def charged(self, event, ledger):
-        self.heard.append(("charged", event.operation, event.positions.tolist()))
-
-    def announced(self, purpose, facts):
-        self.heard.append(("announced", purpose, facts))
-
-    def noted(self, note):
-        self.heard.append(("noted", note.name, note.content))
+    def __call__(self, event):
+        match event:
+            case Drew(_, positions, tokens, rows):
+                masses = None if rows is None else np.asarray(rows.dense()).tolist()
+                self.heard.append(("drew", positions.tolist(), tokens.tolist(), masses))
+            case Charged(_, stage):
+                self.heard.append(("charged", stage.operation, stage.positions.tolist()))
+            case Announced(_, purpose, facts):
+                self.heard.append(("announced", purpose, facts))
+            case Noted(_, note):
+                self.heard.append(("noted", note.name, note.content))
 
 
 def rows_at(law, state, positions) -> list:
@@ -627,16 +626,17 @@ def test_every_commit_settles_its_own_values_from_its_own_rows_and_is_charged_af
     law, way, rights
 ):
     hearing, told = Hearing(), []
-    run = begun(law.oracle(), rights=rights, listener=hearing, progress=told.append)
+    watching = cp.run.Listener(told.append, cp.run.Progress)
+    run = begun(law.oracle(), rights=rights, on_event=cp.run.tell_all(hearing, watching))
     run.commit([1])
     before, prints = run.state, fingerprint(run.state)
     del hearing.heard[:], told[:]
     batch = np.array([3, 0])
     tokens = KNOWING[way](run, batch)
     assert run.state[batch].tolist() == tokens.tolist()
-    settled = [heard for heard in hearing.heard if heard[0] == "settled"]
-    assert settled == [("settled", [3, 0], tokens.tolist(), rows_at(law, before, batch))]
-    assert hearing.heard[-2:] == [*settled, ("charged", "commit", [3, 0])]
+    drew = [heard for heard in hearing.heard if heard[0] == "drew"]
+    assert drew == [("drew", [3, 0], tokens.tolist(), rows_at(law, before, batch))]
+    assert hearing.heard[-2:] == [*drew, ("charged", "commit", [3, 0])]
     event = run.transcript.events[-1]
     assert event.operation == "commit" and event.fingerprints.tolist() == prints.tolist()
     is_spared = Right.SELECT_AFTER_REPLY in rights and way in ("known", "candidates", "beside")

@@ -7,7 +7,7 @@ import counterprobe as cp
 from counterprobe import Right
 from counterprobe.run import Draft, Keep, Noise, Remask, Verify
 from counterprobe.run.drawing import promoted_commit
-from counterprobe.run.transcript import Event, Transcript
+from counterprobe.run.transcript import Event, Note, Transcript
 
 MASK = cp.MASK
 STREAMS = cp.Streams(1, 2)
@@ -189,11 +189,11 @@ def test_a_probe_is_open_until_it_becomes_a_commit(seed):
         kind = str(draw.choice(["probe", "wide", "commit", "promoted", "remask", "note"]))
         some, one = prints.astype(np.uint64), prints[:1].astype(np.uint64)
         if kind == "note":
-            transcript.note("between", found=3)
+            transcript.entries.append(Note("between", {"found": 3}))
         elif kind == "wide":  # summed, with the history among them or not
             history = None if draw.random() < 0.5 else one[0]
             event = Event("probe", 9, 9, nowhere, some.sum(keepdims=True), history=history)
-            transcript.append(event, cp.Ledger())
+            transcript.entries.append(event)
             if history is not None:
                 is_open[int(history)] = True
         elif kind == "promoted":
@@ -205,10 +205,10 @@ def test_a_probe_is_open_until_it_becomes_a_commit(seed):
             assert (event.operation, event.submissions, event.rows_read) == ("commit", 0, 0)
             assert event.promoted and not event.selected and event.positions.tolist() == [5]
             assert (event.fingerprints.tolist(), event.fingerprints.dtype) == (one, np.uint64)
-            transcript.append(event, cp.Ledger())
+            transcript.entries.append(event)
             is_open[int(one[0])] = False
         else:
             count = 0 if kind == "remask" else len(some)
-            transcript.append(Event(kind, count, 0, nowhere, some), cp.Ledger())
+            transcript.entries.append(Event(kind, count, 0, nowhere, some))
             if kind == "probe":
                 is_open |= dict.fromkeys(prints.tolist(), True)

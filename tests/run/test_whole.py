@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import counterprobe as cp
-from counterprobe.run.standing import Tally
+from counterprobe.run.events import Listener, Tally
 from counterprobe.run.transcript import Event, Whole
 
 MASK = cp.MASK
@@ -56,7 +56,7 @@ def test_the_whole_is_what_adding_up_the_stages_of_every_run_gives(seed):
 def test_progress_of_many_runs_is_told_as_one_forwards_and_backwards():
     told = []
     whole = Whole()
-    tally = Tally(told.append, np.array([[MASK, 0, MASK], [1, 1, MASK]]), whole)
+    tally = Tally(Listener(told.append), np.array([[MASK, 0, MASK], [1, 1, MASK]]), whole)
     first, second = tally.of(0), tally.of(1)
     alone = cp.Ledger(probes=99)
     first(cp.run.Progress("probe", 0, 2, alone))

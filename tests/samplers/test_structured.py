@@ -61,7 +61,7 @@ def test_a_listener_hears_the_graph_that_is_committed_by(
 ) -> None:
     oracle, structure = case
     with cp.trace.Recorder(tmp_path / "run.json") as recorder:
-        run = cp.Unmasking(oracle, given=structure.given, listener=recorder)
+        run = cp.Unmasking(oracle, given=structure.given, on_event=recorder)
         as_sampler(structure)(run, STREAMS)
     trace = cp.trace.load_trace(tmp_path / "run.json")
     told = next(event for event in trace.events if event["type"] == "graph")

@@ -409,9 +409,8 @@ def output_laws(folder):
 def stepped(folder):
     """Fill in a block from logits that are handed over, round by round."""
     import torch
-    from counterprobe.integrations.stepping import reads_rows_alone
 
-    from counterprobe.integrations.blocks import DrawnIds, SteppedBlock
+    from counterprobe.integrations.blocks import DrawnIds, SteppedBlock, reads_rows_alone
 
     drawn = DrawnIds(VOCAB + 1, VOCAB)
     start = np.full(LENGTH, VOCAB)

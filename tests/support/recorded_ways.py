@@ -213,13 +213,18 @@ def scored(folder):
     return found
 
 
+def steps_to(hear):
+    """Listen to steps alone."""
+    return cp.run.Listener(hear, cp.run.Step)
+
+
 def told_of_steps(folder):
     """Hear of every commit round."""
     found = {}
     for name in SOME_RULES:
         steps = []
         network = Network()
-        batch = draw(oracle_of(network), name, 3, seed=6, on_step=steps.append)
+        batch = draw(oracle_of(network), name, 3, seed=6, on_event=steps_to(steps.append))
         told = sorted((step.round, *step.sequences.tolist()) for step in steps)
         left = sum(int((step.states == cp.MASK).sum()) for step in steps)
         found[name] = outcome(batch, steps=len(steps), told=digest_of(repr((told, left)).encode()))
@@ -278,7 +283,7 @@ def resumed_sessions(folder):
     for name in SOME_RULES:
         rule = rule_for_path(name)
         steps = []
-        draw(path().oracle(), rule, on_step=steps.append, **PLAIN)
+        draw(path().oracle(), rule, on_event=steps_to(steps.append), **PLAIN)
         log = folder / f"{name}.log"
         left = [len(steps) // 2]
 
@@ -288,7 +293,7 @@ def resumed_sessions(folder):
                 raise Interrupted
 
         try:
-            draw(path().oracle(), rule, on_step=die, log=log, **PLAIN)
+            draw(path().oracle(), rule, on_event=steps_to(die), log=log, **PLAIN)
             raise AssertionError("it should have died")
         except Interrupted:
             pass
@@ -604,7 +609,7 @@ def in_commit_order(folder):
                     raise Interrupted
 
             try:
-                draw(oracle, name, count, seed=3, log=log, on_step=die, **settings)
+                draw(oracle, name, count, seed=3, log=log, on_event=steps_to(die), **settings)
                 raise AssertionError("it should have died")
             except Interrupted:
                 pass

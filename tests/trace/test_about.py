@@ -7,13 +7,13 @@ import numpy as np
 import pytest
 
 import counterprobe as cp
-from counterprobe.run.listening import Opening
+from counterprobe.run.events import Opened
 from counterprobe.run.record import OracleIdentity, RunRecord
 from counterprobe.trace import About
 from counterprobe.trace.arrays import unpack
 
 
-def opening(**changed) -> Opening:
+def opening(**changed) -> Opened:
     said = {
         "sampler": "hand",
         "settings": {"epsilon": math.inf, "edges": tuple((k, k + 1) for k in range(100))},
@@ -22,7 +22,7 @@ def opening(**changed) -> Opening:
         "streams": cp.Streams(2**60 + 1, 7),
         "temperature": 0.5,
     }
-    return Opening(RunRecord(**{**said, **changed}), row_error=1e-12, sequence=4)
+    return Opened(4, RunRecord(**{**said, **changed}), row_error=1e-12)
 
 
 def test_a_header_is_plain_json():

@@ -15,6 +15,7 @@ import pytest
 
 import counterprobe as cp
 from counterprobe.run import Commit, Preprocess, Probe, Stream
+from counterprobe.run.events import Charged, Replied
 from counterprobe.samplers import SAMPLERS, Packed, PackedTheory, build_sampler
 from counterprobe.trace import About, Recorder, Trace, load_trace, replay
 from counterprobe.trace.arrays import unpack
@@ -32,7 +33,7 @@ def recorded(
     """Run a sampler with a recorder; return the trace and the result."""
     about = About(family=law.name, true_edges=getattr(law, "edges", None))
     with Recorder(path / "run.json", about, max_bytes=max_bytes) as recorder:
-        run = cp.Unmasking(law.oracle(), listener=recorder, **options)
+        run = cp.Unmasking(law.oracle(), on_event=recorder, **options)
         result = sampler.informed_by(law)(run, streams)
     return load_trace(path / "run.json"), result
 
@@ -135,16 +136,14 @@ class Keeping:
         self.inner = inner
         self.stages: list[list[tuple]] = [[]]
 
-    def replied(self, states, readouts, rows) -> None:
-        self.stages[-1].append((states.copy(), readouts, rows))
-        self.inner.replied(states, readouts, rows)
+    sequence = 0
 
-    def charged(self, event, ledger) -> None:
-        self.inner.charged(event, ledger)
-        self.stages.append([])
-
-    def __getattr__(self, name: str):
-        return getattr(self.inner, name)
+    def __call__(self, event) -> None:
+        self.inner(event)
+        if isinstance(event, Replied):
+            self.stages[-1].append((event.states.copy(), event.readouts, event.rows))
+        elif isinstance(event, Charged):
+            self.stages.append([])
 
 
 def plain_tv(one, other) -> float:
@@ -173,7 +172,7 @@ def test_a_stage_says_what_was_shown_read_and_how_far_rows_moved(tmp_path, table
     path = tmp_path / "run.json"
     with Recorder(path) as recorder:
         kept = Keeping(recorder)
-        Hand()(cp.Unmasking(table_law.oracle(), listener=kept), STREAMS)
+        Hand()(cp.Unmasking(table_law.oracle(), on_event=kept), STREAMS)
     trace = load_trace(path)
     first = dict(zip(range(4), kept.stages[0][0][2].dense(), strict=True))
     partial, whole = events(trace, "probe")
@@ -413,7 +412,7 @@ def test_a_killed_run_leaves_what_it_had_done(tmp_path):
 
         law = cp.families.path(length=6, target_seed=196)
         with cp.trace.Recorder(sys.argv[1]) as recorder:
-            Killed()(cp.Unmasking(law.oracle(), listener=recorder), cp.Streams(1, 2))
+            Killed()(cp.Unmasking(law.oracle(), on_event=recorder), cp.Streams(1, 2))
         """
     )
     file = tmp_path / "run.json"
@@ -438,7 +437,7 @@ def test_a_recorder_follows_one_run(tmp_path, path_law):
     recorder = Recorder(tmp_path / "run.json")
     with pytest.raises(ValueError, match="one run"), recorder:
         for _ in range(2):
-            build_sampler("one-batch")(cp.Unmasking(path_law.oracle(), listener=recorder), STREAMS)
+            build_sampler("one-batch")(cp.Unmasking(path_law.oracle(), on_event=recorder), STREAMS)
 
 
 def test_a_recorder_that_nobody_told_anything_says_so(tmp_path):
@@ -474,7 +473,7 @@ def test_gzipped_traces_hold_the_same(tmp_path, path_law):
     documents = []
     for name in ("run.json", "run.json.gz"):
         with Recorder(tmp_path / name) as recorder:
-            run = cp.Unmasking(path_law.oracle(), listener=recorder)
+            run = cp.Unmasking(path_law.oracle(), on_event=recorder)
             build_sampler("packed", SCREENS)(run, STREAMS)
         document = load_trace(tmp_path / name).document()
         document["events"][-1]["seconds"] = 0
@@ -486,7 +485,7 @@ def test_gzipped_traces_hold_the_same(tmp_path, path_law):
 def test_sequences_that_share_a_screen_let_the_first_be_traced_whole(tmp_path, path_law):
     with Recorder(tmp_path / "run.json") as recorder:
         batch = cp.sample(
-            path_law.oracle(), "compressed", 3, seed=2, progress=False, listener=recorder
+            path_law.oracle(), "compressed", 3, seed=2, progress=False, on_event=recorder
         )
     trace = load_trace(tmp_path / "run.json")
     check_replays(trace, batch.results[0])
@@ -496,8 +495,8 @@ def test_sequences_that_share_a_screen_let_the_first_be_traced_whole(tmp_path, p
 @pytest.mark.parametrize("name", ["compressed", "punt"])
 def test_any_one_of_many_sequences_is_traced_whole(tmp_path, name, path_law):
     options = {"count": 3, "seed": 2, "progress": False}
-    with Recorder(tmp_path / "run.json", About(count=3)) as recorder:
-        batch = cp.sample(path_law.oracle(), name, listener=recorder, listen_to=2, **options)
+    with Recorder(tmp_path / "run.json", About(count=3), sequence=2) as recorder:
+        batch = cp.sample(path_law.oracle(), name, on_event=recorder, **options)
     trace = load_trace(tmp_path / "run.json")
     check_replays(trace, batch.results[2])
     check_accounts(trace)

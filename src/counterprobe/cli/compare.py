@@ -149,7 +149,7 @@ def compare(
             said = f"{what} {k + 1}/{len(rules)}" if what else rule.name
             with output.run_progress(said) as show:
                 yield compare_sampler(
-                    laws, rule, seeds, progress=show, keep=finished.append, **measuring
+                    laws, rule, seeds, on_event=show, keep=finished.append, **measuring
                 )
 
     interrupted = False

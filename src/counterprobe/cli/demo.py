@@ -68,7 +68,7 @@ def demo(
             started = time.perf_counter()
             batch = sample(
                 oracle, sampler, count, seed=seed, orders="fresh", log_probs=True,
-                progress=progress, **settings,
+                on_event=progress, progress=False, **settings,
             )  # fmt: skip
             seconds = time.perf_counter() - started
         told = {"sampler": name, "how": how, "settings": settings, "seconds": seconds}

@@ -25,6 +25,7 @@ from counterprobe.planning import plan_for
 from counterprobe.plots import check_picture, plot_structure
 from counterprobe.report import Note, Table
 from counterprobe.report.drawings import matrix_figure
+from counterprobe.run.events import tell_all
 from counterprobe.samplers.registry import read_settings, settings_of
 from counterprobe.states import MASK
 from counterprobe.streams import Streams
@@ -133,7 +134,7 @@ def discover(
     ):
         try:
             found = find_structure(
-                chain.oracle, streams, progress=progress, listener=recorder, **asking
+                chain.oracle, streams, on_event=tell_all(progress, recorder), **asking
             )
         except Interrupted as stop:
             raise KeyboardInterrupt(_kept(stop, out)) from None

@@ -30,7 +30,7 @@ from counterprobe.infilling.terms import (
 )
 from counterprobe.infilling.writing import KINDS, Design, DesignFile, designs_of
 from counterprobe.models.proteins.backbones import Backbone
-from counterprobe.run.batches import SampleBatch
+from counterprobe.run.events import Finished, Listener, tell_all
 from counterprobe.samplers import Sampler
 from counterprobe.samplers.registry import default_orders, read_settings, structure_settings
 from counterprobe.sampling import AT_ONCE
@@ -195,8 +195,8 @@ def infill(
                 drawn = fill_in(
                     replace(task, oracle=chain.oracle),
                     sampler=sampler,
-                    progress=progress,
-                    on_finished=keep,
+                    on_event=tell_all(progress, Listener(keep, Finished)),
+                    progress=False,
                     trace=trace.trace,
                     trace_bytes=trace.trace_bytes,
                     trace_command=runs.this_command(),
@@ -242,12 +242,12 @@ def _keep(
     name: str,
     temperature: float,
     seed: int,
-    drawn: SampleBatch,
+    told: Finished,
 ) -> None:
     """Write finished sequences, and keep them for the report of a command that is stopped."""
-    if file is None and (drawn.texts is None or not output.is_reported()):
+    if file is None and (told.batch.texts is None or not output.is_reported()):
         return
-    new = designs_of(drawn, task, name, temperature=temperature, seed=seed)
+    new = designs_of(told.batch, task, name, temperature=temperature, seed=seed)
     if file is not None:
         file.write(new)
     if output.is_reported():

@@ -27,7 +27,7 @@ from counterprobe.files import special_kind
 from counterprobe.oracles import Oracle
 from counterprobe.oracles.log import Log
 from counterprobe.oracles.retry import Retry
-from counterprobe.run.unmasking import Progress
+from counterprobe.run.events import Listener, Progress
 from counterprobe.samplers import Packed, Sampler
 from counterprobe.streams import Streams
 from counterprobe.targets.law import ForestLaw
@@ -305,6 +305,7 @@ def warm_up(options: Law, sampler: Sampler) -> None:
             warnings.catch_warnings(),
         ):
             warnings.simplefilter("ignore", CostWarning)  # said by the real run
-            run_trial(small.build(), sampler, Streams.from_seed(0), progress=watch)
+            listener = Listener(watch, Progress)
+            run_trial(small.build(), sampler, Streams.from_seed(0), on_event=listener)
     except (_Enough, ValueError, CounterprobeError):
         pass  # whatever is wrong with it is said by the real run

@@ -10,6 +10,7 @@ from rich.console import Console
 from counterprobe.cli import options, output, runs
 from counterprobe.evaluation import Trial, run_trial
 from counterprobe.evaluation.batch_kl import DEFAULT_DRAWS
+from counterprobe.run.events import tell_all
 from counterprobe.run.results import StopReason
 from counterprobe.samplers.registry import build_sampler, read_settings
 from counterprobe.streams import Streams
@@ -75,8 +76,7 @@ def sample(
             draws=kl_draws if evaluate else None,
             temperature=temperature,
             max_submissions=max_submissions,
-            progress=progress,
-            listener=recorder,
+            on_event=tell_all(progress, recorder),
         )
         if recorder is not None and trial.kl is not None:
             recorder.measured(trial.kl.value, trial.kl.standard_error)

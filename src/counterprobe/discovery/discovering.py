@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
 from dataclasses import asdict, replace
 from typing import Any, Literal, get_args, overload
 
@@ -22,10 +21,10 @@ from counterprobe.discovery.structure.structure import KIND, Structure, no_terms
 from counterprobe.errors import Infeasible, Interrupted
 from counterprobe.oracles import Oracle, as_oracle
 from counterprobe.planning.free import nearness
+from counterprobe.run.events import Listener, OnEvent
 from counterprobe.run.ledger import Ledger
-from counterprobe.run.listening import Listener
 from counterprobe.run.record import OracleIdentity, RunRecord
-from counterprobe.run.unmasking import Progress, Unmasking
+from counterprobe.run.unmasking import Unmasking
 from counterprobe.streams import Streams, versions
 
 __all__ = ["Mode", "discover", "discovery_record", "load_structure", "soft_structure"]
@@ -49,8 +48,7 @@ def discover(
     given: ArrayLike | None = None,
     settings: CompressedSettings | None = None,
     fallback: bool = False,
-    progress: Callable[[Progress], None] | None = None,
-    listener: Listener | None = None,
+    on_event: OnEvent | None = None,
 ) -> Structure: ...
 
 
@@ -62,8 +60,7 @@ def discover(
     mode: Literal["soft"],
     given: ArrayLike | None = None,
     settings: SoftSettings | None = None,
-    progress: Callable[[Progress], None] | None = None,
-    listener: Listener | None = None,
+    on_event: OnEvent | None = None,
     **soft: Any,
 ) -> SoftStructure: ...
 
@@ -77,8 +74,7 @@ def discover(
     given: ArrayLike | None = None,
     settings: CompressedSettings | SoftSettings | None = None,
     fallback: bool = False,
-    progress: Callable[[Progress], None] | None = None,
-    listener: Listener | None = None,
+    on_event: OnEvent | None = None,
     **soft: Any,
 ) -> Structure | SoftStructure: ...
 
@@ -91,8 +87,7 @@ def discover(
     given: ArrayLike | None = None,
     settings: CompressedSettings | SoftSettings | None = None,
     fallback: bool = False,
-    progress: Callable[[Progress], None] | None = None,
-    listener: Listener | None = None,
+    on_event: OnEvent | None = None,
     **soft: Any,
 ) -> Structure | SoftStructure:
     """Find which positions of an oracle depend on each other.
@@ -115,10 +110,9 @@ def discover(
         Of the mode.
     fallback : bool
         Exact mode: return a structure even if nothing was resolved.
-    progress : callable, optional
-        As in ``Unmasking``.
-    listener : Listener, optional
-        Told of everything as it happens, such as a ``trace.Recorder``.
+    on_event : callable, optional
+        Told of ``run.Progress``, and of everything if it follows a sequence, such as a
+        ``trace.Recorder``.
     **soft
         Soft mode: settings by name, such as ``probes=128``. Without a number of ``probes`` or
         whole settings, more are submitted while they make plans cheaper, 512 at most.
@@ -155,11 +149,11 @@ def discover(
         oracle, seeds, mode=mode, given=given, settings=settings, fallback=fallback, **soft
     )
 
-    def new_run(hears: Listener | None) -> Unmasking:
-        return Unmasking(oracle, given=given, progress=progress, listener=hears)
+    def new_run(hears: Listener) -> Unmasking:
+        return Unmasking(oracle, given=given, on_event=hears)
 
     with oracle.running(record.terms):
-        runs = DiscoveryRuns(listener, new_run, seeds, record.settings)
+        runs = DiscoveryRuns(on_event, new_run, seeds, record.settings)
         try:
             return _in_space(_discovered(runs, seeds, mode, settings, fallback, soft), oracle)
         except Interrupted as stop:
@@ -255,7 +249,7 @@ def _exact(
 ) -> Structure:
     """Return what a compressed screen certified, and say that it is over."""
     run = runs.run
-    run.transcript.note("terminal", edges=findings.edges, is_resolved=findings.is_resolved)
+    run.view.note("terminal", edges=findings.edges, is_resolved=findings.is_resolved)
     num_open = len(run.residual) - int(findings.is_resolved[run.residual].sum())
     reason = f"edges certified: {len(findings.edges)}; positions left unresolved: {num_open}"
     runs.close("discovered", reason, *filter(None, [findings.reason, findings.handover]))

@@ -4,30 +4,15 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import replace
 from typing import Any
 
-from counterprobe.arrays import StateArray
-from counterprobe.run.ledger import Ledger, Right
-from counterprobe.run.listening import Listener, Opening
-from counterprobe.run.transcript import Event
+from counterprobe.run.events import Charged, Closed, Ended, Listener, OnEvent, Opened, tell_all
+from counterprobe.run.ledger import Ledger
 from counterprobe.run.unmasking import Unmasking
 from counterprobe.streams import Streams
 
 __all__ = ["DiscoveryRuns"]
-
-
-@dataclass(frozen=True, slots=True)
-class _Ended:
-    """How a discovery ended, as listeners hear it."""
-
-    ledger: Ledger
-    stop: str
-    reason: str
-    seconds: float
-    state: StateArray
-    notes: tuple[str, ...]
-    rights: Right = Right.NONE
 
 
 class DiscoveryRuns:
@@ -46,18 +31,18 @@ class DiscoveryRuns:
 
     def __init__(
         self,
-        listener: Listener | None,
-        new_run: Callable[[Listener | None], Unmasking],
+        on_event: OnEvent | None,
+        new_run: Callable[[Listener], Unmasking],
         streams: Streams,
         settings: Mapping[str, Any],
     ) -> None:
-        self._listener = listener
+        self._hears = tell_all(on_event)
         self._new_run = new_run
         self._started = time.perf_counter()
         self.spent = Ledger()
-        self.run = new_run(listener)
-        if listener is not None:
-            listener.opened(Opening.of(self.run, streams, "discover", settings, "discover"))
+        self.run = new_run(self._hears)
+        if self.run.tell is not None:
+            self.run.tell(Opened.of(self.run, streams, "discover", settings, "discover"))
 
     @property
     def ledger(self) -> Ledger:
@@ -72,31 +57,15 @@ class DiscoveryRuns:
         why : str
             A sentence for people.
         """
-        self.run.transcript.note("message", text=why)
-        self.spent = self.ledger
-        listener = self._listener
-        self.run = self._new_run(None if listener is None else _Continued(listener, self.spent))
+        self.run.view.note("message", text=why)
+        self.spent = spent = self.ledger
+        self.run = self._new_run(
+            self._hears.changing(Charged, lambda told: replace(told, ledger=spent + told.ledger))
+        )
 
     def close(self, stop: str, reason: str, *notes: str) -> None:
         """Say how it ended."""
-        if self._listener is not None:
+        if self.run.tell is not None:
             seconds = time.perf_counter() - self._started
-            self._listener.closed(
-                _Ended(self.ledger, stop, reason, seconds, self.run.state, notes)
-            )
-
-
-class _Continued:
-    """A listener that follows a later screen, whose account is added to what was spent."""
-
-    def __init__(self, listener: Listener, spent: Ledger) -> None:
-        self._listener = listener
-        self._spent = spent
-        # Everything but the account is told as it is.
-        self.opened, self.closed = listener.opened, listener.closed
-        self.announced, self.noted = listener.announced, listener.noted
-        self.replied, self.settled = listener.replied, listener.settled
-
-    def charged(self, event: Event, ledger: Ledger) -> None:
-        """Hear that a stage has closed, after all that was spent before."""
-        self._listener.charged(event, self._spent + ledger)
+            ended = Ended(self.ledger, stop, reason, seconds, self.run.state, notes)
+            self.run.tell(Closed(self.run.sequence, ended))

@@ -18,7 +18,8 @@ from counterprobe.engines import Done, Engine, WorkerPool
 from counterprobe.engines.outcomes import Job
 from counterprobe.errors import CounterprobeError
 from counterprobe.evaluation.batch_kl import DEFAULT_DRAWS
-from counterprobe.evaluation.trial import Law, OnProgress, Trial, run_trial
+from counterprobe.evaluation.trial import Law, Trial, run_trial
+from counterprobe.run.events import OnEvent
 from counterprobe.run.results import StopReason
 from counterprobe.samplers.base import Sampler
 from counterprobe.streams import Streams
@@ -126,7 +127,7 @@ def compare_sampler(
     *,
     draws: int | None = DEFAULT_DRAWS,
     max_submissions: int | None = None,
-    progress: OnProgress | None = None,
+    on_event: OnEvent | None = None,
     keep: Callable[[Trial], None] | None = None,
 ) -> Comparison:
     """Run a sampler on each law with each seed; others on the same laws and seeds compare with it.
@@ -140,7 +141,7 @@ def compare_sampler(
     sampler : Sampler
     seeds : sequence of int
         Each sets the decision and the commit seed of one run.
-    draws, max_submissions, progress
+    draws, max_submissions, on_event
         As in :func:`run_trial`.
     keep : callable, optional
         Given each trial when it is finished: what there is if the rest is interrupted.
@@ -160,7 +161,7 @@ def compare_sampler(
                         streams,
                         draws=draws,
                         max_submissions=max_submissions,
-                        progress=progress,
+                        on_event=on_event,
                     )
                 )
                 if keep is not None:

@@ -9,25 +9,23 @@ those that its store has columns for.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 from counterprobe.digests import token_digest
 from counterprobe.evaluation.batch_kl import DEFAULT_DRAWS, BatchKL, batch_kl
 from counterprobe.oracles import Oracle
-from counterprobe.run.listening import Listener
+from counterprobe.run.events import OnEvent
 from counterprobe.run.results import SampleResult
-from counterprobe.run.unmasking import Progress, Unmasking
+from counterprobe.run.unmasking import Unmasking
 from counterprobe.samplers.base import Sampler
 from counterprobe.streams import Streams
 from counterprobe.targets.law import ForestLaw
 from counterprobe.targets.table import TableLaw
 
-__all__ = ["Law", "OnProgress", "Trial", "run_trial"]
+__all__ = ["Law", "Trial", "run_trial"]
 
 Law = ForestLaw | TableLaw
-OnProgress = Callable[[Progress], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,8 +87,7 @@ def run_trial(
     temperature: float = 1.0,
     max_submissions: int | None = None,
     oracle: Oracle | None = None,
-    progress: OnProgress | None = None,
-    listener: Listener | None = None,
+    on_event: OnEvent | None = None,
 ) -> Trial:
     """Run a sampler once and measure it.
 
@@ -111,7 +108,7 @@ def run_trial(
     oracle : Oracle, optional
         The law's own oracle in another guise, such as one that takes the time: the same rows
         under the same name.
-    progress, listener : optional
+    on_event : callable, optional
         As in ``Unmasking``.
     """
     told = sampler.informed_by(law)
@@ -120,8 +117,7 @@ def run_trial(
         asked,
         temperature=temperature,
         max_submissions=max_submissions,
-        progress=progress,
-        listener=listener,
+        on_event=on_event,
     )
     result = told(run, streams)
     again = run.num_rechecked, run.num_recheck_skipped

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -15,19 +15,19 @@ from counterprobe.discovery import SoftStructure, Structure
 from counterprobe.evaluation.likelihood import log_likelihoods
 from counterprobe.infilling.carrying import Adopted, adopt
 from counterprobe.infilling.choosing import draw_chosen
-from counterprobe.infilling.costs import cost_watched
+from counterprobe.infilling.costs import cost_watch
 from counterprobe.infilling.task import Task, make_task, recorder_for
 from counterprobe.infilling.terms import infill_record, rule_of
 from counterprobe.models import Template
 from counterprobe.models.template import Allowed
 from counterprobe.run.batches import SampleBatch
+from counterprobe.run.events import Finished, Listener, OnEvent, Progress, Step, tell_all
 from counterprobe.run.ledger import Ledger
 from counterprobe.run.results import Choice
-from counterprobe.run.unmasking import Progress
 from counterprobe.samplers.auto import Auto
 from counterprobe.samplers.base import Sampler
 from counterprobe.samplers.registry import default_orders
-from counterprobe.sampling import AT_ONCE, Orders, Step, sample
+from counterprobe.sampling import AT_ONCE, Orders, sample
 from counterprobe.states import MASK
 from counterprobe.streams import Streams
 from counterprobe.trace.document import kind_of
@@ -67,9 +67,8 @@ def infill(
     orders: Orders | int | None = None,
     max_submissions: int | None = None,
     at_once: int = AT_ONCE,
-    callback_on_step_end: Callable[[InfillStep], object] | None = None,
-    on_finished: Callable[[SampleBatch], object] | None = None,
-    progress: bool | Callable[[Progress], None] = True,
+    on_event: OnEvent | None = None,
+    progress: bool = True,
     template_options: Mapping[str, Any] | None = None,
     model_options: Mapping[str, Any] | None = None,
     oracle_options: Mapping[str, Any] | None = None,
@@ -118,15 +117,12 @@ def infill(
         As in ``sample``.
     max_submissions, at_once, progress
         As in ``sample``.
-    callback_on_step_end : callable, optional
-        Called with an :class:`InfillStep` after every commit round: its ``round``, ``sequences``,
-        ``states`` and ``texts``. What it raises ends the call.
+    on_event : callable, optional
+        As in ``sample``: every step is an :class:`InfillStep`, which has ``texts``, and so have
+        finished sequences, told with ``likelihood_orders`` when all of them are scored.
     template_options : mapping, optional
         Which residues are designed, fixed or tied, as ``model.template`` takes it:
         ``{"design": "A10-25"}``.
-    on_finished : callable, optional
-        Called with a ``SampleBatch`` of sequences, texts included, as soon as they are finished;
-        with ``likelihood_orders`` when all of them are scored.
     model_options : mapping, optional
         For loading a model by name: ``device``; ``backbone`` of ProteinMPNN and Frame2seq;
         ``download=True`` for one of the hub.
@@ -170,6 +166,7 @@ def infill(
         kind_of(trace)
     if whole_number("trace_sequence", trace_sequence) >= count:
         raise ValueError(f"trace_sequence must be below the count, {count}; got {trace_sequence}")
+    hears = tell_all(on_event).among(0, count)
     rule = rule_of(sampler, structure, settings)
     task = make_task(
         model,
@@ -195,7 +192,7 @@ def infill(
         structure=structure,
         temperature=temperature,
         likelihood_orders=likelihood_orders,
-        trace_sequence=None if trace is None else trace_sequence,
+        trace_sequence=hears.sequence if trace is None else trace_sequence,
         **terms,
     )
     with task.oracle.running(lambda: record().terms):
@@ -204,16 +201,16 @@ def infill(
         # A finished text has no use for a structure.
         if structure is not None and (task.given == MASK).any():
             used = adopt(task, structure, rule, count=count, streams=streams, at_once=at_once)
-        with recorder_for(trace, task, trace_bytes, trace_command, count, used.beside) as recorder:
+        with recorder_for(
+            trace, task, trace_bytes, trace_command, count, used.beside, trace_sequence
+        ) as recorder:
+            spelled = _spelled(hears, task, used.choice, bool(likelihood_orders))
             how: dict[str, Any] = {
                 **terms,
                 "seed": streams,
                 "log_probs": True,
-                "on_step": _spelled(callback_on_step_end, task),
-                "on_finished": _told(on_finished, task, used.choice, likelihood_orders),
+                "on_event": tell_all(recorder, spelled),
                 "progress": progress,
-                "listener": recorder,
-                "listen_to": trace_sequence,
             }
             if isinstance(rule, Auto):
                 drawn = draw_chosen(task, rule, **how)
@@ -222,11 +219,11 @@ def infill(
                     spent = {"discovery and pricing": choice.ledger.total}
                     recorder.measured(choice.batch_kl, choice.batch_kl_se, spent)
             else:
-                how |= {"given": task.given, "temperature": task.temperature}
                 masked = int((task.given == MASK).sum())
-                watched = cost_watched(used.rule, masked, task.oracle.vocab_size, count, progress)
-                with watched as how["progress"]:
-                    drawn = sample(task.oracle, used.rule, **how)
+                watch = cost_watch(used.rule, masked, task.oracle.vocab_size, count)
+                how |= {"given": task.given, "temperature": task.temperature}
+                how |= {"on_event": tell_all(recorder, spelled, watch)}
+                drawn = sample(task.oracle, used.rule, **how)
                 if used.choice is not None:
                     drawn = replace(drawn, choice=used.choice)
                     if recorder:
@@ -247,32 +244,23 @@ def infill(
         log_likelihoods=scores,
         measuring=measuring,
     )
-    if on_finished is not None and likelihood_orders:
-        on_finished(drawn)
+    if hears.wants(Finished) and likelihood_orders:
+        hears.tell(Finished(drawn))
     return drawn
 
 
-def _told(
-    callback: Callable[[SampleBatch], object] | None,
-    task: Task,
-    choice: Choice | None,
-    likelihood_orders: int,
-) -> Callable[[SampleBatch], object] | None:
-    """Return what hands finished sequences on with their texts, and with what was chosen before.
+def _spelled(hears: Listener, task: Task, choice: Choice | None, is_scored: bool) -> Listener:
+    """Return who hears of steps and finished sequences with their texts.
 
-    None where nobody wants them, or likelihoods are to be measured first.
+    Of finished ones also with what was chosen before; not at all where they are scored first.
     """
-    if callback is None or likelihood_orders:
-        return None
-    return lambda drawn: callback(
-        replace(drawn, texts=task.texts(drawn.sequences), choice=choice or drawn.choice)
-    )
 
+    def spelled(finished: Finished) -> Finished:
+        drawn = finished.batch
+        texts = task.texts(drawn.sequences)
+        return Finished(replace(drawn, texts=texts, choice=choice or drawn.choice))
 
-def _spelled(
-    callback: Callable[[InfillStep], object] | None, task: Task
-) -> Callable[[Step], object] | None:
-    """Return what hands steps on with their texts, where somebody wants them."""
-    if callback is None:
-        return None
-    return lambda step: callback(InfillStep(step.round, step.sequences, step.states, task))
+    if is_scored:
+        hears = replace(hears, kinds=tuple(filter(hears.wants, (Progress, Step))))
+    told = hears.changing(Step, lambda one: InfillStep(one.round, one.sequences, one.states, task))
+    return told.changing(Finished, spelled)

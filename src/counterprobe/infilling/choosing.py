@@ -22,11 +22,9 @@ from counterprobe.infilling.task import Task
 from counterprobe.plain import plain
 from counterprobe.planning import plan_for
 from counterprobe.run.batches import SampleBatch
+from counterprobe.run.events import Listener, OnEvent, Progress, tell_all
 from counterprobe.run.ledger import Ledger
-from counterprobe.run.listening import Listener
 from counterprobe.run.results import Choice, StopReason
-from counterprobe.run.standing import Tell
-from counterprobe.run.unmasking import Progress
 from counterprobe.samplers.auto import FEW, Auto
 from counterprobe.samplers.base import Sampler
 from counterprobe.samplers.planned import Planned
@@ -57,9 +55,8 @@ def draw_chosen(
     count: int,
     *,
     seed: Streams,
-    progress: bool | Tell = True,
-    listener: Listener | None = None,
-    listen_to: int = 0,
+    on_event: OnEvent | None = None,
+    progress: bool = True,
     **how: Any,
 ) -> SampleBatch:
     """Draw designs, look for a structure where one pays, and say what was chosen.
@@ -68,7 +65,7 @@ def draw_chosen(
     ----------
     task : Task
     rule : Auto
-    count, seed, progress, listener, listen_to
+    count, seed, on_event, progress
         As in ``sample``.
     **how
         What else ``sample`` takes.
@@ -76,12 +73,12 @@ def draw_chosen(
     if rule.distances is None and task.distances is not None:
         rule = replace(rule, distances=task.distances)
     masked = int((task.given == MASK).sum())
-    with told(progress, rule.name) as tell:
-        account = _Account(masked, count, tell)
+    with told(progress, rule.name, tell_all(on_event)) as hears:
+        account = _Account(masked, count, hears)
 
         def draw(what: Sampler, number: int, **options: Any) -> SampleBatch:
             first = account.num_drawn
-            hears = first <= listen_to < first + number
+            is_followed = hears.sequence in range(first, first + number)
             drawn = sample(
                 task.oracle,
                 what,
@@ -89,9 +86,8 @@ def draw_chosen(
                 seed=seed,
                 given=task.given,
                 temperature=task.temperature,
-                progress=account.tell,
-                listener=listener if hears else None,
-                listen_to=listen_to - first if hears else 0,
+                on_event=account.hears if is_followed else replace(account.hears, sequence=None),
+                progress=False,
                 first=first,
                 **{**how, **options},
             )
@@ -145,13 +141,13 @@ def _drawn(
 class _Account:
     """What all designs may take, and what was taken."""
 
-    def __init__(self, masked: int, count: int, tell: Tell | None) -> None:
+    def __init__(self, masked: int, count: int, hears: Listener) -> None:
         self.masked = masked
         self.count = count
         self.spent = Ledger()
         self.measured = Ledger()
         self.num_drawn = self.num_found_after = 0
-        self._tell = tell
+        self.hears = hears.changing(Progress, self._of_all)
 
     @property
     def most(self) -> int:
@@ -179,12 +175,10 @@ class _Account:
         self.measured = self.measured + ledger
         self.num_found_after = self.num_drawn
 
-    def tell(self, now: Progress) -> None:
-        """Tell of a part as a part of the whole."""
-        if self._tell is not None:
-            committed = self.num_drawn * self.masked + now.committed
-            ledger = self.spent + now.ledger
-            self._tell(replace(now, committed=committed, masked=self.most, ledger=ledger))
+    def _of_all(self, now: Progress) -> Progress:
+        """Return where a part stands as where the whole does."""
+        committed = self.num_drawn * self.masked + now.committed
+        return replace(now, committed=committed, masked=self.most, ledger=self.spent + now.ledger)
 
     def choice(self, sampler: str, why: str, price: Price | None = None) -> Choice:
         """Return what was chosen."""
@@ -242,7 +236,7 @@ def _find(
         streams,
         mode="soft",
         given=task.given,
-        progress=account.tell,
+        on_event=replace(account.hears, sequence=None),
         probes=_num_probes(account.masked),
     )
     account.measure(structure.ledger)

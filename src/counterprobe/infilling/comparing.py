@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -21,7 +20,7 @@ from counterprobe.errors import CounterprobeError
 from counterprobe.evaluation.quality import Quality, assess, quality_under_parallelism
 from counterprobe.infilling.task import Task
 from counterprobe.run.batches import SampleBatch
-from counterprobe.run.unmasking import Progress
+from counterprobe.run.events import OnEvent
 from counterprobe.samplers import Sampler, Sequential
 from counterprobe.sampling import Orders, sample
 from counterprobe.states import MASK
@@ -35,7 +34,6 @@ QUALITIES = {
     "batch-kl": "exp of minus the batch KL a token",
     "recovery": "masked positions that agree with --truth",
 }
-Watch = Callable[[Progress], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,7 +134,7 @@ class ModelComparison:
         assert self._reference is not None
         return self._reference
 
-    def draw_reference(self, progress: Watch) -> None:
+    def draw_reference(self, on_event: OnEvent) -> None:
         """Draw sequences one position at a time, which the others are compared with."""
         self._reference = sample(
             self.task.oracle,
@@ -145,10 +143,11 @@ class ModelComparison:
             seed=self.task.streams(int(keyed_generator(self.seed, "reference").integers(2**62))),
             given=self.task.given,
             orders="fresh",
-            progress=progress,
+            on_event=on_event,
+            progress=False,
         )
 
-    def run(self, sampler: Sampler, progress: Watch) -> SamplerOnModel:
+    def run(self, sampler: Sampler, on_event: OnEvent) -> SamplerOnModel:
         """Draw with one sampler and measure it; an error of its own ends it and no other."""
         started = time.perf_counter()
         try:
@@ -160,7 +159,8 @@ class ModelComparison:
                 given=self.task.given,
                 orders=self.orders,
                 max_submissions=self.max_submissions,
-                progress=progress,
+                on_event=on_event,
+                progress=False,
             )
             seconds = time.perf_counter() - started
             if not batch.num_completed:

@@ -3,33 +3,24 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator
-from contextlib import contextmanager
 
 from counterprobe.errors import CostWarning
-from counterprobe.run.standing import Tell
-from counterprobe.run.unmasking import Progress
+from counterprobe.run.events import Listener, Progress
 from counterprobe.samplers.base import Sampler
-from counterprobe.sampling import told
 
-__all__ = ["cost_watched"]
+__all__ = ["cost_watch"]
 
 REMEDY = 'sampler="auto" never does'
 
 
-@contextmanager
-def cost_watched(
-    rule: Sampler, masked: int, vocab_size: int, count: int, progress: bool | Tell
-) -> Iterator[Tell]:
-    """Warn of a rule that will take more than one at a time, or does; yield whom runs tell.
+def cost_watch(rule: Sampler, masked: int, vocab_size: int, count: int) -> Listener:
+    """Warn of a rule that will take more than one at a time; return who warns when it does.
 
     Parameters
     ----------
     rule : Sampler
     masked, vocab_size, count : int
         Masks of a sequence, tokens, and sequences.
-    progress : bool or callable
-        As in ``sample``; it is told as well.
     """
     most = masked * count
     is_said = False
@@ -40,21 +31,18 @@ def cost_watched(
             f"{rule.name} will take about {foreseen:,} evaluations or more for {_masks(most)}, "
             f"more than one at a time, {most:,}; {REMEDY}"
         )
-    with told(progress, rule.name) as tell:
 
-        def watch(now: Progress) -> None:
-            nonlocal is_said
-            if not is_said and now.ledger.total > most:
-                is_said = True
-                left = now.masked - now.committed
-                _warn(
-                    f"{rule.name} has taken {now.ledger.total:,} evaluations for {_masks(most)}, "
-                    f"more than one at a time, {most:,}, with {_masks(left)} left; {REMEDY}"
-                )
-            if tell is not None:
-                tell(now)
+    def watch(now: Progress) -> None:
+        nonlocal is_said
+        if not is_said and now.ledger.total > most:
+            is_said = True
+            left = now.masked - now.committed
+            _warn(
+                f"{rule.name} has taken {now.ledger.total:,} evaluations for {_masks(most)}, "
+                f"more than one at a time, {most:,}, with {_masks(left)} left; {REMEDY}"
+            )
 
-        yield watch
+    return Listener(watch, Progress)
 
 
 def _warn(text: str) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -22,7 +22,7 @@ from counterprobe.errors import StructureError
 from counterprobe.infilling.task import Task, as_model, make_task
 from counterprobe.models.proteins.antibody_numbering import imgt_numbers
 from counterprobe.models.template import Template
-from counterprobe.run.unmasking import Progress
+from counterprobe.run.events import OnEvent
 from counterprobe.states import MASK
 from counterprobe.streams import Streams
 
@@ -42,7 +42,7 @@ def discover_over(
     temperature: float = 1.0,
     template_options: Mapping[str, Any] | Sequence[Mapping[str, Any]] | None = None,
     model_options: Mapping[str, Any] | None = None,
-    progress: Callable[[Progress], None] | None = None,
+    on_event: OnEvent | None = None,
 ) -> SoftStructure:
     """Find the soft structure of several texts of one family, and average it.
 
@@ -63,7 +63,7 @@ def discover_over(
         As in ``infill``, for all texts or one for each: ``{"design": "CDR-H3"}``. Letters that are
         to be designed are then known, and show where loops are; a text of which half is masked
         is no longer recognised as an antibody.
-    progress
+    on_event
         As in ``discover``.
 
     Returns
@@ -98,7 +98,7 @@ def discover_over(
             streams.with_fresh_decisions(k),
             mode="soft",
             given=task.given,
-            progress=progress,
+            on_event=on_event,
             probes=probes,
         )
         for k, task in enumerate(tasks)

@@ -423,11 +423,12 @@ def recorder_for(
     command: str | None,
     count: int,
     beside: Mapping[str, int],
+    sequence: int,
 ) -> Iterator[Recorder | None]:
     """Give the recorder of a task; none where no trace is wanted."""
     if file is None:
         yield None
         return
     about = about_task(task, command, count, beside)
-    with Recorder(file, about, max_bytes=max_bytes) as recorder:
+    with Recorder(file, about, sequence=sequence, max_bytes=max_bytes) as recorder:
         yield recorder

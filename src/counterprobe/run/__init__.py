@@ -2,11 +2,18 @@
 
 ``requests.py`` lists what a rule may ask for. An ``Unmasking`` is one run, which answers a rule's
 requests; ``driver.py`` lets any number of runs ask one oracle; ``door.py`` checks replies and
-charges. ``Together`` commits fixed batches of many sequences at once.
+charges; ``events.py`` lists what listeners are told. ``Together`` commits fixed batches of many
+sequences at once.
 """
 
 from counterprobe.run.driver import Driver as Driver
 from counterprobe.run.driver import drive as drive
+from counterprobe.run.events import Finished as Finished
+from counterprobe.run.events import Listener as Listener
+from counterprobe.run.events import Progress as Progress
+from counterprobe.run.events import Standing as Standing
+from counterprobe.run.events import Step as Step
+from counterprobe.run.events import tell_all as tell_all
 from counterprobe.run.requests import Commit as Commit
 from counterprobe.run.requests import CommitAll as CommitAll
 from counterprobe.run.requests import Committed as Committed
@@ -27,6 +34,4 @@ from counterprobe.run.requests import Requests as Requests
 from counterprobe.run.requests import Stream as Stream
 from counterprobe.run.requests import Verify as Verify
 from counterprobe.run.transcript import Level as Level
-from counterprobe.run.unmasking import Progress as Progress
-from counterprobe.run.unmasking import Standing as Standing
 from counterprobe.run.view import View as View

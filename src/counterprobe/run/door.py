@@ -12,20 +12,20 @@ import logging
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from types import TracebackType
-from typing import Self, TypeVar
+from typing import Any, Self, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from counterprobe.arguments import whole_number
 from counterprobe.arrays import IntArray, StateArray
-from counterprobe.errors import BudgetExceeded, ImpossibleState, OracleError
+from counterprobe.errors import ImpossibleState, OracleError
 from counterprobe.oracles import Oracle, Query, Readouts, Reply, as_oracle
 from counterprobe.oracles.checks import ReplyCheck
 from counterprobe.rows import DenseRows, Rows, concatenate
 from counterprobe.run.driver import Asking, drive
-from counterprobe.run.ledger import Ledger
-from counterprobe.run.listening import Listener
+from counterprobe.run.events import Charged, Noted, OnEvent, Replied, tell_all
+from counterprobe.run.ledger import Ledger, check_budget
 from counterprobe.run.recheck import Recheck
 from counterprobe.run.requests import Refusals
 from counterprobe.run.transcript import (
@@ -39,22 +39,13 @@ from counterprobe.run.transcript import (
 )
 from counterprobe.states import MASK, as_states, fingerprint
 
-__all__ = ["Door", "Stage", "check_budget"]
+__all__ = ["Door", "Stage"]
 
 logger = logging.getLogger("counterprobe")
 
 T = TypeVar("T")
 Tell = Callable[[Operation], None]
 NOWHERE: IntArray = np.empty(0, dtype=np.int64)
-
-
-def check_budget(max_submissions: int | None, needed: int) -> None:
-    """Raise ``BudgetExceeded`` if a submission would pass what the caller permits."""
-    if max_submissions is not None and needed > max_submissions:
-        raise BudgetExceeded(
-            f"max_submissions is {max_submissions} and going on would make {needed}; permit more, "
-            "or choose a sampler that needs fewer"
-        )
 
 
 class Door:
@@ -71,8 +62,10 @@ class Door:
         In place of a check of its own.
     whole : Whole, optional
         The accounts of many runs, charged beside this run's own.
-    listener : Listener, optional
-        Told of every reply, event and note; the transcript is then at level ``trace`` at least.
+    on_event : callable, optional
+        Where it hears details of this sequence, the transcript is at level ``trace`` at least.
+    sequence : int
+        Index of the run's sequence among many drawn with the same seeds.
 
     Attributes
     ----------
@@ -80,6 +73,8 @@ class Door:
         Charges so far.
     transcript : Transcript
         What happened so far.
+    hears, tell : Listener, callable or None
+        Who listens, and what takes details of this sequence, where somebody wants them.
     """
 
     def __init__(
@@ -90,15 +85,18 @@ class Door:
         max_submissions: int | None = None,
         check: ReplyCheck | None = None,
         whole: Whole | None = None,
-        listener: Listener | None = None,
+        on_event: OnEvent | None = None,
+        sequence: int = 0,
     ) -> None:
         self.oracle = as_oracle(oracle)
         self.info = info = self.oracle.info
         self.length, self.vocab_size = info.length, info.vocab_size
         self.check = check or ReplyCheck(info)
         self.ledger = Ledger()
-        level = Level(record) if listener is None else max(Level(record), Level.TRACE)
-        self.transcript = Transcript(level=level, listener=listener)
+        self.hears, self.sequence = tell_all(on_event), whole_number("sequence", sequence)
+        self.tell = self.hears.tell if self.hears.sequence == self.sequence else None
+        level = Level(record) if self.tell is None else max(Level(record), Level.TRACE)
+        self.transcript = Transcript(level=level)
         if max_submissions is not None:
             max_submissions = whole_number("max_submissions", max_submissions)
         self.max_submissions = max_submissions
@@ -184,7 +182,7 @@ class Door:
     def record(self, event: Event) -> None:
         """Charge a stage and write it down."""
         self.ledger = event.charge(self.ledger)
-        self.transcript.append(event, self.ledger)
+        self._write(event)
         if self._whole is not None:
             self._whole.charge(event, self.ledger.depth - 1)
         if logger.isEnabledFor(logging.DEBUG):
@@ -203,11 +201,22 @@ class Door:
             if isinstance(entry, Event):
                 self.ledger = entry.charge(self.ledger)
                 self.transcript.rows_kept += sum(len(rows) for rows in entry.rows)
-                self.transcript.append(entry, self.ledger)
-            else:
-                self.transcript.take_over(entry)
+            self._write(entry)
         if self._whole is not None:
             self._whole.reach(self.ledger.depth)
+
+    def note(self, name: str, **content: Any) -> None:
+        """Write down a note, if the transcript keeps notes."""
+        if self.transcript.level >= Level.STRUCTURE:
+            self._write(Note(name, content))
+
+    def _write(self, entry: Event | Note) -> None:
+        self.transcript.entries.append(entry)
+        if self.tell is not None:
+            if isinstance(entry, Note):
+                self.tell(Noted(self.sequence, entry))
+            else:
+                self.tell(Charged(self.sequence, entry, self.ledger))
 
 
 class Stage:
@@ -375,8 +384,8 @@ class Stage:
         if prints is None:
             prints = fingerprint(query.states)
         self._count(len(query.states), len(query.readouts), prints, reply.rows)
-        if door.transcript.listener is not None:
-            door.transcript.listener.replied(query.states, query.readouts, reply.rows)
+        if door.tell is not None:
+            door.tell(Replied(door.sequence, query.states, query.readouts, reply.rows))
         if door.recheck is not None:
             door.recheck.take(query, reply.rows)
         return reply

@@ -9,7 +9,9 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from enum import Flag, auto
 
-__all__ = ["Ledger", "Right"]
+from counterprobe.errors import BudgetExceeded
+
+__all__ = ["Ledger", "Right", "check_budget"]
 
 
 class Right(Flag):
@@ -128,3 +130,12 @@ class Ledger:
             "total": self.total,
             "total_without_rights": self.total_without_rights,
         }
+
+
+def check_budget(max_submissions: int | None, needed: int) -> None:
+    """Raise ``BudgetExceeded`` if a submission would pass what the caller permits."""
+    if max_submissions is not None and needed > max_submissions:
+        raise BudgetExceeded(
+            f"max_submissions is {max_submissions} and going on would make {needed}; permit more, "
+            "or choose a sampler that needs fewer"
+        )

@@ -19,11 +19,11 @@ from counterprobe.arrays import IntArray, StateArray
 from counterprobe.oracles import Query, Readouts
 from counterprobe.oracles.checks import check_drawn
 from counterprobe.rows import Rows
-from counterprobe.run.door import Door, check_budget
+from counterprobe.run.door import Door
 from counterprobe.run.drawing import SequenceDraws
 from counterprobe.run.driver import Asking
 from counterprobe.run.history import Histories
-from counterprobe.run.ledger import Ledger, Right
+from counterprobe.run.ledger import Ledger, Right, check_budget
 from counterprobe.run.results import SampleResult, StopReason
 from counterprobe.run.transcript import Event, Transcript
 from counterprobe.states import MASK, check_batch, fingerprint, fingerprint_change

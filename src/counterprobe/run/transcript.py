@@ -1,9 +1,9 @@
 """The transcript: what a run did, operation by operation.
 
 Levels: ``ledger`` (operation, stage, counts, batch, a fingerprint of each state), ``structure``
-(also what samplers note: votes, edges, peel and layer events), ``trace`` (also tells a listener,
-as it happens, what every state showed, what came back and what was drawn), ``full`` (also keeps
-the rows that came back, bounded). Every level replays to the same ledger.
+(also what samplers note: votes, edges, peel and layer events), ``trace`` (the same, of a run whose
+details somebody hears), ``full`` (also keeps the rows that came back, bounded). Every level
+replays to the same ledger.
 """
 
 from __future__ import annotations
@@ -17,7 +17,6 @@ from numpy.typing import NDArray
 
 from counterprobe.rows import Rows
 from counterprobe.run.ledger import Ledger
-from counterprobe.run.listening import Listener
 
 __all__ = ["Event", "Level", "Note", "Operation", "Transcript", "Whole"]
 
@@ -106,45 +105,15 @@ class Transcript:
     entries : list of Event or Note
     rows_kept : int
         Rows held by the events, at level ``full``.
-    listener : Listener, optional
-        Told of everything from level ``trace``.
     """
 
     level: Level = Level.LEDGER
     entries: list[Event | Note] = field(default_factory=list)
     rows_kept: int = 0
-    listener: Listener | None = None
 
     def copy(self) -> Transcript:
         """Return what happened so far, cut loose from a run that may go on."""
         return Transcript(self.level, list(self.entries), self.rows_kept)
-
-    def append(self, event: Event, ledger: Ledger) -> None:
-        """Record a stage, and what the ledger is after it."""
-        self.entries.append(event)
-        if self.listener is not None:
-            self.listener.charged(event, ledger)
-
-    def note(self, name: str, **content: Any) -> None:
-        """Record a sampler's note, if the level keeps notes."""
-        if self.level >= Level.STRUCTURE:
-            self.take_over(Note(name, content))
-
-    def take_over(self, note: Note) -> None:
-        """Record a note that was made already."""
-        self.entries.append(note)
-        if self.listener is not None:
-            self.listener.noted(note)
-
-    def detail(self, name: str, **content: Any) -> None:
-        """Tell a listener what no transcript keeps."""
-        if self.listener is not None:
-            self.listener.noted(Note(name, content))
-
-    def announce(self, purpose: str, **facts: Any) -> None:
-        """Tell a listener what the next stage is for."""
-        if self.listener is not None:
-            self.listener.announced(purpose, facts)
 
     def keep(self, rows: Rows) -> tuple[Rows, ...]:
         """Return a reply, or nothing when the level or the bound forbids keeping it."""

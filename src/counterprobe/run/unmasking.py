@@ -19,7 +19,6 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from counterprobe.arguments import whole_number
 from counterprobe.arrays import IntArray, StateArray
 from counterprobe.errors import CounterprobeError
 from counterprobe.oracles import Oracle, Query, Readouts
@@ -35,9 +34,9 @@ from counterprobe.run.drawing import (
     promoted_commit,
 )
 from counterprobe.run.driver import Asking, Shared, SharedResult, drive
+from counterprobe.run.events import Announced, Drew, OnEvent, Progress, Standing, Step
 from counterprobe.run.history import History
 from counterprobe.run.ledger import Ledger, Right
-from counterprobe.run.listening import Listener
 from counterprobe.run.requests import (
     Commit,
     CommitAll,
@@ -60,13 +59,12 @@ from counterprobe.run.requests import (
     Stream,
     Verify,
 )
-from counterprobe.run.standing import Progress, Standing
 from counterprobe.run.transcript import Event, Level, Operation, Transcript
 from counterprobe.run.view import View
 from counterprobe.states import MASK, as_states, check_batch
 from counterprobe.streams import CommitNoise, Streams, require_streams
 
-__all__ = ["Progress", "Standing", "Unmasking"]
+__all__ = ["Unmasking"]
 
 T = TypeVar("T")
 P = ParamSpec("P")
@@ -90,8 +88,6 @@ class Unmasking:
         Index of this sequence among many drawn with the same seeds.
     record : Level
         What the transcript keeps.
-    progress : callable, optional
-        Called with a :class:`Progress` after every stage, and now and then inside a long one.
     max_submissions : int, optional
         A submission that would pass it is not made: ``BudgetExceeded``, which samplers turn into
         a result.
@@ -101,9 +97,10 @@ class Unmasking:
         What runs of equal seeds and histories share; by default every run computes for itself.
     door : Door, optional
         What asks, checks and charges; by default a new one for ``oracle``, with ``record``,
-        ``max_submissions`` and ``listener``.
-    listener : Listener, optional
-        Told of everything as it happens, such as a ``trace.Recorder``.
+        ``max_submissions``, ``on_event`` and ``sequence``.
+    on_event : callable, optional
+        Told of ``Progress`` and every ``Step``, and of details if it follows this sequence, such
+        as a ``trace.Recorder`` (``run/events.py``).
     """
 
     def __init__(
@@ -115,22 +112,23 @@ class Unmasking:
         temperature: float = 1.0,
         sequence: int = 0,
         record: Level = Level.LEDGER,
-        progress: Callable[[Progress], None] | None = None,
         max_submissions: int | None = None,
         draw: Draw | None = None,
         shared: Shared | None = None,
         door: Door | None = None,
-        listener: Listener | None = None,
+        on_event: OnEvent | None = None,
     ) -> None:
         self._door = door or Door(
-            oracle, record=record, max_submissions=max_submissions, listener=listener
+            oracle,
+            record=record,
+            max_submissions=max_submissions,
+            on_event=on_event,
+            sequence=sequence,
         )
         self._history = History(self._door.length, self._door.vocab_size, given)
         self._rights = rights
         self._rights_used = Right.NONE
         self._temperature = as_temperature(temperature)
-        self._sequence = whole_number("sequence", sequence)
-        self._progress = progress
         self._standing: Standing | None = None
         self._streams: Streams | None = None
         self._draw = draw
@@ -154,7 +152,7 @@ class Unmasking:
             )
         self._streams, self._declared = streams, declared
         if self._draw is None:
-            noise = streams.commit_noise(self.length, self._sequence)
+            noise = streams.commit_noise(self.length, self.sequence)
             self._draw = NoisyDraw(noise, self._temperature)
 
     @property
@@ -165,7 +163,7 @@ class Unmasking:
             self._history,
             temperature=self._temperature,
             rights=self._rights,
-            sequence=self._sequence,
+            sequence=self.sequence,
             door=self._door,
             stand=self._stand,
         )
@@ -437,7 +435,7 @@ class Unmasking:
                 rows = (yield from stage.ask(*self._asked(residual))).rows
             reading = Reading(self.state, residual, rows)
         drawn = Drafted(reading, self._drawn(draw, residual, reading.rows))
-        self.transcript.detail("candidates", candidates=drawn)
+        self.view.detail("candidates", candidates=drawn)
         self._drafted = drawn
         self._num_drafts += 1
         return drawn
@@ -480,7 +478,7 @@ class Unmasking:
         if self._streams is None:
             raise ValueError("no commit noise yet: call begin(streams) first")
         yield from ()
-        return self._streams.commit_noise(self.length, self._sequence)
+        return self._streams.commit_noise(self.length, self.sequence)
 
     def _verify(self, request: Verify) -> Asking[None]:
         self._door.require_closed()
@@ -616,7 +614,7 @@ class Unmasking:
     @property
     def sequence(self) -> int:
         """Index of this sequence among many drawn with the same seeds."""
-        return self._sequence
+        return self._door.sequence
 
     @property
     def temperature(self) -> float:
@@ -644,6 +642,11 @@ class Unmasking:
         return self._door.transcript
 
     @property
+    def tell(self) -> OnEvent | None:
+        """Takes details of this run, where somebody wants them."""
+        return self._door.tell
+
+    @property
     def rights(self) -> Right:
         """Rights that samplers have on this run."""
         return self._rights
@@ -666,8 +669,8 @@ class Unmasking:
         self._report("probe")
 
     def _announce(self, purpose: str | None, **facts: Any) -> None:
-        if purpose is not None:
-            self.transcript.announce(purpose, **facts)
+        if purpose is not None and self._door.tell is not None:
+            self._door.tell(Announced(self.sequence, purpose, facts))
 
     def _bound_draw(self) -> Draw:
         if self._draw is None:
@@ -686,8 +689,8 @@ class Unmasking:
 
     def _settle(self, positions: IntArray, tokens: IntArray, rows: Rows | None = None) -> None:
         """Move the history, and everything that follows it."""
-        if self.transcript.listener is not None:
-            self.transcript.listener.settled(positions, tokens, rows)
+        if self._door.tell is not None:
+            self._door.tell(Drew(self.sequence, positions, tokens, rows))
         self._history.advance(positions, tokens, self.ledger.commits)
         self._drafted = None
 
@@ -707,18 +710,21 @@ class Unmasking:
         return query, np.array([self._history.fingerprint])
 
     def _stage(self, operation: Operation) -> Stage:
-        """Open a stage of the door whose end is told to the progress."""
-        tell = None if self._progress is None else self._report
+        """Open a stage of the door whose end is reported."""
+        tell = self._report if self._door.hears.kinds else None
         return self._door.stage(operation, tell, self._history.fingerprint)
 
     def _report(self, operation: Operation, open_probes: int = 0) -> None:
         if operation not in ("preprocess", "probe"):
             self._standing = None  # a search ends with the first commit
-        if self._progress is not None:
+        hears = self._door.hears
+        if hears.wants(Progress):
             ledger = self.ledger.charge(probes=open_probes)
             committed = self._history.num_known - self._history.num_given
             masked = self.length - self._history.num_given
-            self._progress(Progress(operation, committed, masked, ledger, self._standing))
+            hears.tell(Progress(operation, committed, masked, ledger, self._standing))
+        if hears.wants(Step) and operation == "commit":
+            hears.tell(Step(self.ledger.commits - 1, np.array([self.sequence]), self.state[None]))
 
 
 _PERFORM: dict[type, Callable[[Unmasking, Any], Asking[Any]]] = {

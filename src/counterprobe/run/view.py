@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 from counterprobe.arrays import IntArray, StateArray
 from counterprobe.oracles import Oracle
 from counterprobe.radii import RowRadii, row_radii
+from counterprobe.run.events import Noted, Standing
 from counterprobe.run.history import History
 from counterprobe.run.ledger import Right
-from counterprobe.run.standing import Standing
-from counterprobe.run.transcript import Level
+from counterprobe.run.transcript import Level, Note
 
 if TYPE_CHECKING:
     from counterprobe.run.door import Door
@@ -121,18 +121,18 @@ class View:
 
     @property
     def has_listener(self) -> bool:
-        """Whether somebody follows the run."""
-        return self._door is not None and self._door.transcript.listener is not None
+        """Whether somebody hears details of the run."""
+        return self._door is not None and self._door.tell is not None
 
     def note(self, name: str, **content: Any) -> None:
         """Put a note into the transcript, if it keeps notes."""
         if self._door is not None:
-            self._door.transcript.note(name, **content)
+            self._door.note(name, **content)
 
     def detail(self, name: str, **content: Any) -> None:
         """Tell a listener what no transcript keeps."""
-        if self._door is not None:
-            self._door.transcript.detail(name, **content)
+        if self._door is not None and self._door.tell is not None:
+            self._door.tell(Noted(self.sequence, Note(name, content)))
 
     def stand(self, standing: Standing) -> None:
         """Report how far a search for structure has come."""

@@ -20,8 +20,8 @@ from counterprobe.arguments import check_settings
 from counterprobe.arrays import StateArray
 from counterprobe.errors import BudgetExceeded, CounterprobeError, Infeasible, InfeasibleWarning
 from counterprobe.run.driver import Asking
+from counterprobe.run.events import Closed, Opened
 from counterprobe.run.ledger import Right
-from counterprobe.run.listening import Opening
 from counterprobe.run.requests import CommitAll, Requests
 from counterprobe.run.results import SampleResult, StopReason
 from counterprobe.run.together import FixedBatches
@@ -136,9 +136,8 @@ class Sampler(ABC):
         started = time.perf_counter()
         given = run.state
         run.begin(streams, self.rights)
-        listener = run.transcript.listener
-        if listener is not None:
-            listener.opened(Opening.of(run, streams, self.name, self.settings))
+        if run.tell is not None:
+            run.tell(Opened.of(run, streams, self.name, self.settings))
         stop, reason, diagnostics = StopReason.COMPLETED, StopReason.COMPLETED.value, None
         try:
             if not run.is_complete:  # given context alone costs nothing
@@ -174,8 +173,8 @@ class Sampler(ABC):
             temperature=run.temperature,
             undone=run.num_undone,
         )
-        if listener is not None:
-            listener.closed(result)
+        if run.tell is not None:
+            run.tell(Closed(run.sequence, result))
         return result
 
     @property

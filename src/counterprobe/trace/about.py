@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from counterprobe.plain import plain
-from counterprobe.run.listening import Opening
+from counterprobe.run.events import Opened
 from counterprobe.states import MASK
 from counterprobe.trace.arrays import pack
 from counterprobe.version import __version__
@@ -61,7 +61,7 @@ class About:
     count: int | None = None
     beside: Mapping[str, int] | None = None
 
-    def header(self, opening: Opening) -> dict[str, Any]:
+    def header(self, opening: Opened) -> dict[str, Any]:
         """Return the header of a trace."""
         record = opening.record
         oracle, given = record.oracle, record.given

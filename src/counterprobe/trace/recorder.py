@@ -21,8 +21,19 @@ from counterprobe.files import GrowingFile
 from counterprobe.oracles import Readouts
 from counterprobe.plain import plain
 from counterprobe.rows import Rows, to_numpy
+from counterprobe.run.events import (
+    Announced,
+    Charged,
+    Closed,
+    Drew,
+    Ended,
+    Noted,
+    Opened,
+    Replied,
+    RunEvent,
+)
 from counterprobe.run.ledger import Ledger
-from counterprobe.run.listening import Ended, Opening
+from counterprobe.run.results import SampleResult
 from counterprobe.run.transcript import Event, Note
 from counterprobe.states import MASK, all_masked
 from counterprobe.trace.about import About
@@ -49,13 +60,15 @@ COMMITS_SHARE = 0.9
 
 
 class Recorder:
-    """Writes the trace of one run; a context manager to pass as ``listener``.
+    """Writes the trace of one run; a context manager to pass as ``on_event``.
 
     Parameters
     ----------
     path : path
         ``.json``, ``.json.gz`` or ``.html``.
     about : About, optional
+    sequence : int
+        Whose run it writes, of many.
     max_bytes : int
         Details are left out where the trace would grow beyond this, and the trace says so.
 
@@ -65,27 +78,31 @@ class Recorder:
     >>> law = cp.families.path(length=40, target_seed=196)
     >>> file = pathlib.Path(tempfile.mkdtemp()) / "run.json"
     >>> with cp.trace.Recorder(file) as recorder:
-    ...     batch = cp.sample(law.oracle(), "compressed", listener=recorder, progress=False)
+    ...     batch = cp.sample(law.oracle(), "compressed", on_event=recorder, progress=False)
     >>> trace = cp.trace.load_trace(file)
     >>> trace.end["ledger"]["total"] == batch.ledger.total
     True
     """
+
+    kinds = ()  # of the whole call it needs nothing
 
     def __init__(
         self,
         path: str | os.PathLike[str],
         about: About | None = None,
         *,
+        sequence: int = 0,
         max_bytes: int = DEFAULT_BYTES,
     ) -> None:
         if max_bytes < 1:
             raise ValueError(f"max_bytes must be at least 1, got {max_bytes!r}")
+        self.sequence = sequence
         self._path = path
         self._kind = kind_of(path)
         self._about = about or About()
         self._max_bytes = max_bytes
         self._file: GrowingFile | None = None
-        self._result: Ended | None = None
+        self._result: SampleResult | Ended | None = None
         self._measured: dict[str, Any] = {"batch_kl": None, "batch_kl_se": None}
         self._left_out: Counter[str] = Counter()
         self._told: Counter[str] = Counter()
@@ -100,7 +117,7 @@ class Recorder:
         self._facts: dict[str, Any] = {}
         self._stage: OpenStage | None = None
         self._history_reply: tuple[Readouts, Rows] | None = None
-        self._drawn: tuple[IntArray, IntArray, Rows | None] | None = None
+        self._drawn: Drew | None = None
 
     def measured(
         self,
@@ -114,7 +131,25 @@ class Recorder:
 
     # ----- Listening -----------------------------------------------------------------------
 
-    def opened(self, opening: Opening) -> None:
+    def __call__(self, event: RunEvent) -> None:
+        """Write an event, or remember it until its stage closes."""
+        match event:
+            case Opened():
+                self._open(event)
+            case Announced():
+                self._purpose, self._facts = event.purpose, event.facts
+            case Replied():
+                self._gather(event.states, event.readouts, event.rows)
+            case Drew():
+                self._drawn = event
+            case Charged():
+                self._write_stage(event.stage, event.ledger)
+            case Noted():
+                self._write_note(event.note)
+            case Closed():
+                self._result = event.result
+
+    def _open(self, opening: Opened) -> None:
         """Write the header."""
         if self._file is not None:
             raise ValueError("a Recorder follows one run; make a new one for another")
@@ -127,11 +162,7 @@ class Recorder:
         self._file = GrowingFile(self._path)
         self._file.write(header)
 
-    def announced(self, purpose: str, facts: dict[str, Any]) -> None:
-        """Remember what the next stage is for."""
-        self._purpose, self._facts = purpose, facts
-
-    def replied(self, states: StateArray, readouts: Readouts, rows: Rows) -> None:
+    def _gather(self, states: StateArray, readouts: Readouts, rows: Rows) -> None:
         """Gather what a probe showed; a reply to the history alone is what others move from."""
         if "book" in self._facts:
             return
@@ -154,11 +185,7 @@ class Recorder:
                 self._stage.add(self._history[None, :], *self._history_reply)
         self._stage.add(states, readouts, rows)
 
-    def settled(self, positions: IntArray, tokens: IntArray, rows: Rows | None) -> None:
-        """Remember what is drawn; the history moves when it is charged."""
-        self._drawn = positions, tokens, rows
-
-    def charged(self, event: Event, ledger: Ledger) -> None:
+    def _write_stage(self, event: Event, ledger: Ledger) -> None:
         """Write a stage."""
         told: dict[str, Any] = {"type": event.operation}
         details: dict[str, Any] = {}
@@ -175,8 +202,9 @@ class Recorder:
             self._history[event.positions] = MASK
         elif self._drawn is not None:
             share = COMMITS_SHARE
-            positions, tokens, drawn_from = self._drawn
+            positions, tokens = self._drawn.positions, self._drawn.tokens
             told |= self._committed(event, positions, tokens)
+            drawn_from = self._drawn.rows
             if drawn_from is not None:
                 probability = np.asarray(to_numpy(drawn_from.prob(tokens)), dtype=np.float64)
                 details = {**summarise(drawn_from), "prob": pack(probability, 1 / 255)}
@@ -188,7 +216,7 @@ class Recorder:
         self._purpose, self._facts = None, {}
         self._stage = self._history_reply = self._drawn = None
 
-    def noted(self, note: Note) -> None:
+    def _write_note(self, note: Note) -> None:
         """Write what was noted, where a trace has a word for it."""
         if note.name == "candidates":
             drawn = note.content["candidates"]
@@ -201,10 +229,6 @@ class Recorder:
                 self._tell(kind, told, PROBES_SHARE, alone=True)
             else:
                 self._tell(told, {}, 1.0)
-
-    def closed(self, result: Ended) -> None:
-        """Remember the result; the end is written when the recorder closes."""
-        self._result = result
 
     # ----- Writing -------------------------------------------------------------------------
 
@@ -266,7 +290,7 @@ class Recorder:
                 return
         self._file.write(compact(told) + ",\n")
 
-    def _ending(self, result: Ended) -> dict[str, Any]:
+    def _ending(self, result: SampleResult | Ended) -> dict[str, Any]:
         return {
             "type": "end",
             "ledger": result.ledger.as_dict(),
@@ -312,7 +336,7 @@ class Recorder:
         """Write the end, and give the file its name; what a dead run did stays beside it."""
         if self._file is None:
             if error is None:
-                raise ValueError("nothing was recorded: pass the recorder to a run as listener=")
+                raise ValueError("nothing was recorded: pass the recorder to a run as on_event=")
             return
         with self._file as file:
             if self._result is None:

@@ -35,7 +35,8 @@ def test_it_holds_the_graph_its_evidence_and_its_cost(
 
 def test_a_sample_costs_only_its_rounds(law: cp.ForestLaw, structure: cp.Structure) -> None:
     seen: list[cp.run.Progress] = []
-    many = cp.sample(law.oracle(), structure, 20, seed=STREAMS, progress=seen.append)
+    listener = cp.run.Listener(seen.append, cp.run.Progress)
+    many = cp.sample(law.oracle(), structure, 20, seed=STREAMS, on_event=listener)
     rounds = len(structure.order.batches)
     assert rounds <= math.ceil(math.log2(256 + 1))
     assert [ledger.total for ledger in many.ledgers] == [rounds] * 20

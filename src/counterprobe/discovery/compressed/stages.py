@@ -24,8 +24,8 @@ from counterprobe.discovery.compressed.neighbourhoods import Neighbourhoods
 from counterprobe.discovery.compressed.readings import Readings
 from counterprobe.oracles import Readouts
 from counterprobe.rows import Rows
+from counterprobe.run.events import Standing
 from counterprobe.run.requests import Probe, Requests, Stream
-from counterprobe.run.standing import Standing
 from counterprobe.run.view import View
 from counterprobe.states import MASK
 from counterprobe.streams import Decisions

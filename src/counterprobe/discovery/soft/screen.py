@@ -36,8 +36,8 @@ from counterprobe.errors import Interrupted
 from counterprobe.oracles import Readouts
 from counterprobe.planning import Halves, Plan, make_plan, price_of_batches
 from counterprobe.rows import Rows
+from counterprobe.run.events import Standing
 from counterprobe.run.requests import Preprocess, Probe, Requests, Stream
-from counterprobe.run.standing import Standing
 from counterprobe.run.view import View
 from counterprobe.states import MASK
 from counterprobe.streams import Decisions
