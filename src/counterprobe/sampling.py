@@ -87,7 +87,7 @@ def sample(
         Whatever only changes how rows come about goes around it: ``oracle.logged("run.log")``
         writes every reply down, so that the same call, made again after an interruption, goes on
         where it was and pays for nothing twice (``docs/faults.md``); ``oracle.retrying(3)``
-        repeats calls that fail, ``oracle.rechecking(0.05)`` submits some states twice.
+        repeats calls that fail, ``oracle.rechecking(0.05)`` asks for some states twice.
     sampler : str, Sampler, Structure or SoftStructure
         A name (``counterprobe samplers`` lists them) with its ``settings``, or a sampler. A
         structure draws by its own rule, once ``discovery.check_oracle`` has made sure that this is
@@ -226,7 +226,6 @@ class _Call:
         in_turn = self.count > 1 and (info.keeps_work or self.count > self.at_once)
         # Then a budget decides who asks next, and whether sequences are drawn side by side and
         # not in lockstep decides the order of questions; so does who starts first.
-        decides = bool(in_turn or info.recheck)
         return RunRecord(
             sampler=self.rule.name,
             settings=self.rule.settings,
@@ -237,14 +236,13 @@ class _Call:
             orders=self.groups,
             temperature=self.temperature,
             rights=self.rights,
-            max_submissions=self.max_submissions if decides else None,
+            max_submissions=self.max_submissions if in_turn else None,
             more={
                 **({} if self.structure is None else {"structure": self.structure.digest}),
                 "record": self.record,
                 "at_once": self.at_once,
-                "recheck": info.recheck,
                 **({"listen_to": self.listen_to} if self.listen_to else {}),
-                **({"listened": self.listener is not None} if decides else {}),
+                **({"listened": self.listener is not None} if in_turn else {}),
                 **({"first": self.first} if self.first else {}),
                 **({"portions": True} if self.in_portions else {}),
             },
@@ -368,7 +366,6 @@ class _Runs:
         self._call = call
         self._whole = Whole()
         self._check = ReplyCheck(call.oracle.info)
-        self._doors: list[Door] = []
         self._shared = Shared() if call.count > 1 else None
         self._tally = None if tell is None else Tally(tell, call.given, self._whole)
         self._log_probs, self._scores = room_for_scores(
@@ -386,7 +383,6 @@ class _Runs:
             whole=self._whole,
             listener=call.listener if sequence == call.listen_to else None,
         )
-        self._doors.append(door)
         streams = call.streams_of_group(call.group_of(sequence))
         draw = None
         if self._log_probs is not None:
@@ -420,11 +416,7 @@ class _Runs:
 
     def joined(self, results: list[SampleResult]) -> SampleBatch:
         """Return all sequences, with the ledger of the whole."""
-        return replace(
-            self._batch(results, np.arange(len(results)), self._whole.ledger),
-            num_rechecked=sum(door.num_rechecked for door in self._doors),
-            num_recheck_skipped=sum(door.num_recheck_skipped for door in self._doors),
-        )
+        return self._batch(results, np.arange(len(results)), self._whole.ledger)
 
     def _batch(self, results: list[SampleResult], chosen: IntArray, ledger: Ledger) -> SampleBatch:
         """Return some sequences with what is known of their tokens."""

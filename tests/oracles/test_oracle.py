@@ -309,12 +309,12 @@ class Ordered(Wrapper):
 def test_an_oracle_declares_what_it_is_told_to(uniform_oracle):
     oracle = uniform_oracle(name="mine")
     other = oracle.declaring(trusted=True, row_error=0.25).rechecking(0.5)
-    assert other.info == OracleInfo("mine", 3, 4, 0.25, trusted=True, recheck=0.5)
+    assert other.info == OracleInfo("mine", 3, 4, 0.25, trusted=True)
     assert other.name == "mine" and other.function is oracle.function
     with pytest.raises(TypeError, match="colour"):
         oracle.declaring(colour=3)
     for share in (-0.1, 1.1, float("nan")):
-        with pytest.raises(ValueError, match="share must be one of the submissions, 0 to 1"):
+        with pytest.raises(ValueError, match="share must be above 0 and at most 1"):
             oracle.rechecking(share)
     with pytest.raises(AttributeError):
         other.nothing  # noqa: B018

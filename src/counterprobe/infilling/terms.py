@@ -23,7 +23,7 @@ __all__ = ["DEFAULT_SAMPLER", "design_terms", "infill_record", "rule_of"]
 
 DEFAULT_SAMPLER = "auto"
 # What decides which questions are asked and when, but not which letters a design has.
-OF_QUESTIONS = ("at_once", "recheck", "traced", "traced_sequence", "portions")
+OF_QUESTIONS = ("at_once", "traced", "traced_sequence", "portions")
 # What becomes one short text together.
 TOGETHER = ("frame", "slots", "vocabulary", "allowed", "bias", "tied", "shares")
 # Characters of a value that is written as it is.
@@ -72,22 +72,19 @@ def infill_record(
     trace_sequence : int or None
         The sequence that is followed, from 0, and so starts before the others; None if none is.
         Where one is, sequences are drawn side by side and not in lockstep: another order of
-        questions only where a sequence has a session of its own or waits for its turn, and where
-        some states are submitted twice.
+        questions only where a sequence has a session of its own or waits for its turn.
     is_waited_for : bool
         Whether somebody is handed designs as they are finished, and so some at a time.
     """
     info = task.oracle.info
     in_turn = count > 1 and (count > at_once or info.keeps_work)
-    decides = in_turn or info.recheck or likelihood_orders
     more = {
         **_text(task),
         "structure": None if structure is None else structure.digest,
         "at_once": at_once,
-        "recheck": info.recheck,
         "likelihood_orders": likelihood_orders,
     }
-    if in_turn or (count > 1 and info.recheck):
+    if in_turn:
         more["traced"] = trace_sequence is not None
     if task.occurrence:
         more["occurrence"] = task.occurrence
@@ -104,8 +101,8 @@ def infill_record(
         count=count,
         orders=orders,
         temperature=temperature,
-        # A budget decides what is asked a second time, who asks next, and what is scored.
-        max_submissions=max_submissions if decides else None,
+        # A budget decides who asks next, and what is scored.
+        max_submissions=max_submissions if in_turn or likelihood_orders else None,
         more=more,
     )
 

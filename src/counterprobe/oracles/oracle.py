@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     import os
 
     from counterprobe.oracles.log import Log
+    from counterprobe.oracles.rechecking import Rechecking
     from counterprobe.oracles.retry import Retry
 
 __all__ = [
@@ -82,8 +83,6 @@ class OracleInfo:
     ahead : int
         How many queries may wait for their replies at once; more than one where replicas share
         the work.
-    recheck : float
-        Share of the submitted states that a run is to submit a second time and compare.
     temperature : float
         What the logits of its law were divided by. Where it is not 1, rows hold those of
         temperature 1 beside them (``rows.own``), by which tokens are scored.
@@ -102,7 +101,6 @@ class OracleInfo:
     offers_attention: bool = False
     draws: bool = False
     ahead: int = 1
-    recheck: float = 0.0
     temperature: float = 1.0
 
     def __post_init__(self) -> None:
@@ -217,15 +215,11 @@ class Oracle(ABC):
 
         return Log(self, path, **options)
 
-    def rechecking(self, share: float) -> Oracle:
-        """Have runs submit a share of their states twice, to find out whether it is frozen.
+    def rechecking(self, share: float) -> Rechecking:
+        """Ask a second time for a share of the states, to find out whether rows are frozen."""
+        from counterprobe.oracles.rechecking import Rechecking
 
-        They are charged as probes; a row that moved by more than the declared row error raises
-        ``OracleError``.
-        """
-        if not 0 <= share <= 1:
-            raise ValueError(f"share must be one of the submissions, 0 to 1; got {share!r}")
-        return self.declaring(recheck=float(share))
+        return Rechecking(self, share)
 
     def declaring(self, **changes: Any) -> Oracle:
         """Let it say something else of itself, such as ``trusted=True`` or a ``row_error``."""

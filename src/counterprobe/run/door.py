@@ -26,7 +26,6 @@ from counterprobe.rows import DenseRows, Rows, concatenate
 from counterprobe.run.driver import Asking, drive
 from counterprobe.run.ledger import Ledger
 from counterprobe.run.listening import Listener
-from counterprobe.run.recheck import Recheck
 from counterprobe.run.requests import Refusals
 from counterprobe.run.transcript import (
     MAX_FINGERPRINTS,
@@ -102,7 +101,6 @@ class Door:
         if max_submissions is not None:
             max_submissions = whole_number("max_submissions", max_submissions)
         self.max_submissions = max_submissions
-        self.recheck = Recheck(info.recheck) if info.recheck else None
         self.is_open = False
         self._whole = whole
 
@@ -156,32 +154,6 @@ class Door:
     def draw(self, query: Query) -> Drawn:
         """Have an oracle draw rounds that are fixed, and check the tokens; charging is apart."""
         return check_drawn(self.oracle.ask(query), query, self.vocab_size, self.check.name)
-
-    def ask_again(self) -> None:
-        """Submit once more what is to be compared: a stage of probes, charged like any other.
-
-        What does not fit the budget is left out: a check must not end the run that it checks.
-        """
-        asked = None if self.recheck is None else self.recheck.due()
-        if self.recheck is None or asked is None:
-            return
-        most = self.max_submissions
-        if most is not None and self.ledger.total + len(asked.states) > most:
-            self.recheck.skip()
-        else:
-            with self.stage("probe") as stage:
-                rows = stage.ask_now(asked).rows
-                self.recheck.compare(rows, self.info.row_error, self.check.name)
-
-    @property
-    def num_rechecked(self) -> int:
-        """Submissions so far that only repeated an earlier one, to compare the replies."""
-        return 0 if self.recheck is None else self.recheck.num_states
-
-    @property
-    def num_recheck_skipped(self) -> int:
-        """States so far that were to be compared, and were not for want of budget."""
-        return 0 if self.recheck is None else self.recheck.num_skipped
 
     # ----- Charging ------------------------------------------------------------------------
 
@@ -267,8 +239,6 @@ class Stage:
             self._door.record(event)
             if self._tell is not None:
                 self._tell(self._operation)
-            if kind is None:
-                self._door.ask_again()
 
     def commit(self, positions: IntArray, *, selected: bool = False) -> None:
         """Be charged as the commit of a batch; without this, rows that were read were probed."""
@@ -381,8 +351,6 @@ class Stage:
         self._count(len(query.states), len(query.readouts), prints, reply.rows)
         if door.transcript.listener is not None:
             door.transcript.listener.replied(query.states, query.readouts, reply.rows)
-        if door.recheck is not None:
-            door.recheck.take(query, reply.rows)
         return reply
 
     def _ask_possible(

@@ -149,6 +149,4 @@ def joined(parts: Sequence[SampleBatch]) -> SampleBatch:
         sum((part.ledger for part in parts), Ledger()),
         token_log_probs=together("token_log_probs"),
         tempered_scores=together("tempered_scores"),
-        num_rechecked=sum(part.num_rechecked for part in parts),
-        num_recheck_skipped=sum(part.num_recheck_skipped for part in parts),
     )

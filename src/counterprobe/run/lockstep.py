@@ -214,7 +214,7 @@ class Lockstep:
         moves = np.array([[batch is not None for batch in one] for one in rounds])
         most = int((self._commits + moves.sum(axis=0)).max(initial=0))
         is_over = self._max_rounds is not None and most > self._max_rounds
-        if not info.draws or info.recheck or self._temperature == 0 or is_over or not len(rounds):
+        if not info.draws or self._temperature == 0 or is_over or not len(rounds):
             return False
         checked, round_of = self._checked(rounds)
         mine = round_of[self.group_of]
@@ -282,7 +282,6 @@ class Lockstep:
             self.ledger,
             token_log_probs=None if self._log_probs is None else self._log_probs.copy(),
             tempered_scores=None if self._scores is None else self._scores.copy(),
-            num_rechecked=self.door.num_rechecked,
         )
 
     # ----- Inside --------------------------------------------------------------------------

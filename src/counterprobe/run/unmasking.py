@@ -627,16 +627,6 @@ class Unmasking:
         return self._door.ledger
 
     @property
-    def num_rechecked(self) -> int:
-        """Submissions that only repeated an earlier one, to compare the replies."""
-        return self._door.num_rechecked
-
-    @property
-    def num_recheck_skipped(self) -> int:
-        """States that were to be compared, and were not for want of budget."""
-        return self._door.num_recheck_skipped
-
-    @property
     def transcript(self) -> Transcript:
         """What happened so far."""
         return self._door.transcript
