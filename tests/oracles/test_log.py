@@ -16,7 +16,7 @@ import counterprobe as cp
 from attentive import AttentiveLaw
 from counterprobe import Query, Readouts, samplers, testing
 from counterprobe.digests import DIGEST_SIZE
-from counterprobe.oracles import NUMERICAL_FLOOR, reply_file
+from counterprobe.oracles import NUMERICAL_FLOOR, AttentionQuery, reply_file
 from counterprobe.oracles.codec import encode_classes, pack, unpack
 from counterprobe.oracles.reply_file import Kind
 from counterprobe.rows import DenseRows
@@ -90,9 +90,9 @@ def write_records(path, records):
     )
 
 
-def asked(law, position: int, **options) -> Query:
+def asked(law, position: int, kind=Query) -> Query:
     states = np.full((1, law.length), MASK, dtype=np.int32)
-    return Query(states, Readouts.same(1, [position]), **options)
+    return kind(states, Readouts.same(1, [position]))
 
 
 # ----- Lives ----------------------------------------------------------------------------------
@@ -559,7 +559,7 @@ def test_a_logged_reply_that_is_no_rows_or_has_other_attention_is_named_by_its_n
     def both(file):
         with AttentiveLaw(forest_law.oracle(), weights).logged(file).running() as oracle:
             oracle.ask(asked(forest_law, 1))
-            return oracle.ask(asked(forest_law, 1, attention_layers=1)).attention
+            return oracle.ask(asked(forest_law, 1, AttentionQuery)).attention
 
     both(path)
     assert np.array_equal(both(path), weights[None])

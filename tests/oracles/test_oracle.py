@@ -11,6 +11,7 @@ import counterprobe as cp
 from counterprobe import Query, Readouts, testing
 from counterprobe.oracles import (
     NUMERICAL_FLOOR,
+    Attends,
     KeptWork,
     Oracle,
     OracleInfo,
@@ -170,7 +171,7 @@ def test_the_library_oracles_say_what_they_are(table_law, forest_law, uniform_or
         assert (info.length, info.vocab_size) == (law.length, law.vocab_size)
         assert info.name == f"exact {law.name}" and law.oracle().digest == law.content_digest
         assert (info.row_hellinger_radius, info.row_kl_radius) == (0.0, 0.0)
-        assert not (info.offers_attention or info.depends_on_order)
+        assert law.oracle().ability(Attends) is None and not info.depends_on_order
     assert forest_law.oracle().info.keeps_work and not table_law.oracle().info.keeps_work
     plain = uniform_oracle().info
     assert plain == OracleInfo("callable", 3, 4, NUMERICAL_FLOOR)

@@ -5,7 +5,7 @@ import pytest
 
 import counterprobe as cp
 from counterprobe import Query, Readouts, Reply
-from counterprobe.oracles import RunKey, Runs, join
+from counterprobe.oracles import AttentionQuery, RunKey, Runs, join
 from counterprobe.oracles.query import MOST_EXAMPLE_ROWS
 
 MASK = cp.MASK
@@ -120,8 +120,8 @@ def test_digests_differ_when_anything_asked_differs_and_not_by_who_asks():
         Query(shown, Readouts.same(1, [1, 2])),
         Query(shown, Readouts.same(1, [1]), ranks),
         Query(shown, Readouts.same(1, [1]), ranks - 1),
-        Query(shown, Readouts.same(1, [1]), attention_layers=1),
-        Query(shown, Readouts.same(1, [1]), attention_layers=2),
+        AttentionQuery(shown, Readouts.same(1, [1]), layers=1),
+        AttentionQuery(shown, Readouts.same(1, [1]), layers=2),
         Query(np.repeat(shown, 2, axis=0), Readouts.pairs([1], [1])),
     ]
     assert len({query.digest for query in queries}) == len(queries)

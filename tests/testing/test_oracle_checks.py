@@ -7,6 +7,7 @@ import pytest
 
 import counterprobe as cp
 from counterprobe import testing
+from counterprobe.oracles import Attends, AttentionQuery
 from counterprobe.testing import ConformanceError
 
 LAWS = {
@@ -36,16 +37,18 @@ class Attending(testing.CountingOracle):
 
     spoil = staticmethod(lambda states, rows, weights: (rows, weights))
 
-    @property
-    def info(self):
-        return replace(super().info, offers_attention=True)
+    def ability(self, kind):
+        return self if kind is Attends else super().ability(kind)
 
     def ask(self, query):
-        reply = super().ask(query)
-        if query.attention_layers is None:
-            return reply
-        weights = np.full((len(query.states), self.length, self.length), 1 / self.length)
-        return cp.Reply(*self.spoil(query.states, reply.rows, weights))
+        if isinstance(query, AttentionQuery):
+            return query.put_to(self)
+        return super().ask(query)
+
+    def attend(self, states, readouts, layers):
+        rows = self.inner.rows(states, readouts)
+        weights = np.full((len(states), self.length, self.length), 1 / self.length)
+        return self.spoil(states, rows, weights)
 
 
 def test_attention_conforms_and_what_is_wrong_with_it_is_noticed():

@@ -172,12 +172,12 @@ class TiedOracle(Wrapper):
             runs = Runs(runs.key, runs.members, runs.serial, fresh)
         index, residues = self._spread(readouts)
         reply = self.inner.ask(
-            Query(
-                states[:, self._tied],
-                Readouts.pairs(index, residues),
-                None if query.ranks is None else query.ranks[:, self._tied],
-                runs,
-                query.attention_layers,
+            replace(
+                query,
+                states=states[:, self._tied],
+                readouts=Readouts.pairs(index, residues),
+                ranks=None if query.ranks is None else query.ranks[:, self._tied],
+                runs=runs,
             )
         )
         attention = None if reply.attention is None else self._combined(reply.attention)

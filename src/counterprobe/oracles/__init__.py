@@ -1,5 +1,7 @@
 """Oracles: the interface, functions as oracles, and wrappers that compose."""
 
+from counterprobe.oracles.abilities import Attends as Attends
+from counterprobe.oracles.abilities import AttentionQuery as AttentionQuery
 from counterprobe.oracles.callable import CallableOracle as CallableOracle
 from counterprobe.oracles.oracle import NUMERICAL_FLOOR as NUMERICAL_FLOOR
 from counterprobe.oracles.oracle import KeptWork as KeptWork

@@ -15,6 +15,7 @@ import numpy as np
 
 from counterprobe.arrays import FloatArray
 from counterprobe.errors import OracleError, ZeroProbabilityWarning
+from counterprobe.oracles.abilities import AttentionQuery
 from counterprobe.oracles.query import Drawn, Query, Readouts, Reply
 from counterprobe.rows import ClassedRows, DenseRows, Rows, to_numpy, widened
 
@@ -220,7 +221,7 @@ class ReplyCheck:
             raise OracleError(
                 f"oracle {self.name!r} must return a Reply, got {type(reply).__name__}"
             )
-        if query.attention_layers is not None:
+        if isinstance(query, AttentionQuery):
             check_attention(reply.attention, len(query.states), self._length, self.name)
         if self._is_trusted:
             return reply

@@ -29,6 +29,7 @@ from counterprobe.errors import (
     OracleError,
     StructureError,
 )
+from counterprobe.oracles.abilities import AttentionQuery
 from counterprobe.oracles.checks import check_attention, check_rows
 from counterprobe.oracles.codec import (
     decode_classes,
@@ -294,7 +295,7 @@ class Log(Wrapper):
 
     def _is_sound(self, query: Query, reply: Reply) -> bool:
         """Whether a reply is what the query asks for, by a run's own checks."""
-        if (reply.attention is None) != (query.attention_layers is None):
+        if (reply.attention is not None) != isinstance(query, AttentionQuery):
             return False
         try:
             check_rows(reply.rows, query.readouts, self.vocab_size, self.name, warn_on_zero=False)

@@ -76,8 +76,6 @@ class OracleInfo:
     depends_on_order : bool
         Whether rows depend on the ranks of a query. Probes of such an oracle, which have none,
         are answered as if positions had been committed by index.
-    offers_attention : bool
-        Whether attention can be asked for together with rows.
     draws : bool
         Whether it draws rounds that were fixed beforehand by itself, where a query asks for that.
     ahead : int
@@ -98,7 +96,6 @@ class OracleInfo:
     keeps_work: bool = False
     keeps_many: bool = False
     depends_on_order: bool = False
-    offers_attention: bool = False
     draws: bool = False
     ahead: int = 1
     temperature: float = 1.0
@@ -141,6 +138,16 @@ class Oracle(ABC):
         """
         apart: FloatArray | None = getattr(getattr(self, "template", None), "distances", None)
         return apart
+
+    def ability(self, kind: type[T]) -> T | None:
+        """Return what answers queries that only some oracles answer; None where nothing does.
+
+        Parameters
+        ----------
+        kind : Protocol
+            One of :mod:`counterprobe.oracles.abilities`.
+        """
+        return self if isinstance(self, kind) else None
 
     @contextmanager
     def running(self, about: About = None) -> Iterator[Self]:
@@ -231,7 +238,7 @@ class Oracle(ABC):
 
 
 class RowOracle(Oracle):
-    """An oracle whose rows are a function of the state alone: subclasses have ``rows``."""
+    """An oracle with a method for each kind of query: subclasses have ``rows``, at least."""
 
     __slots__ = ()
 
@@ -240,8 +247,8 @@ class RowOracle(Oracle):
         """Return one row per readout, in order; ``states`` must be left as they are."""
 
     def ask(self, query: Query) -> Reply:
-        """Answer whoever asks."""
-        return Reply(self.rows(query.states, query.readouts))
+        """Answer by the method that the query asks for."""
+        return query.put_to(self)
 
 
 class LawOracle(RowOracle):
@@ -327,6 +334,10 @@ class Wrapper(Oracle):
         """What tells the inner oracle from others."""
         return self.inner.digest
 
+    def ability(self, kind: type[T]) -> T | None:
+        """Return what the inner oracle answers beside plain queries."""
+        return self.inner.ability(kind)
+
     def ask(self, query: Query) -> Reply:
         """Hand a query on."""
         return self.inner.ask(query)
@@ -397,6 +408,9 @@ class _RowsOnly(Wrapper):
     def digest(self) -> str | None:
         found: str | None = getattr(self.inner, "digest", None)
         return found
+
+    def ability(self, kind: type[T]) -> T | None:
+        return None
 
     def rows(self, states: StateArray, readouts: Readouts) -> Rows:
         return self.inner.rows(states, readouts)

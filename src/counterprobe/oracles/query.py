@@ -10,7 +10,8 @@ whoever asks. A :class:`Reply` holds one row per readout, and may still be on it
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -209,9 +210,6 @@ class Query:
         the one given whatever was committed before them. Probes belong to no run and have none.
     runs : Runs, optional
         Who asks, for oracles that keep work; no row depends on it.
-    attention_layers : int, optional
-        Return attention beside the rows: weights averaged over all heads of the last so many
-        layers, for oracles whose ``info.offers_attention`` holds.
     drawing : Drawing, optional
         Draw these rounds and return tokens in place of rows, for oracles whose ``info.draws``
         holds; ``readouts`` are then of no account.
@@ -221,15 +219,22 @@ class Query:
     readouts: Readouts
     ranks: IntArray | None = None
     runs: Runs | None = None
-    attention_layers: int | None = None
     drawing: Drawing | None = None
 
     @property
     def digest(self) -> bytes:
         """Sixteen bytes that determine its rows, and so tell it from other queries."""
-        layers = b"-" if self.attention_layers is None else str(self.attention_layers).encode()
         asked = self.readouts.state_index, self.readouts.position
-        return digest_of(self.states, asked, self.ranks, layers)
+        return digest_of(self.states, asked, *self.beside)
+
+    @property
+    def beside(self) -> tuple[Any, ...]:
+        """What determines the reply beside states and readouts."""
+        return (self.ranks,)
+
+    def put_to(self, oracle: Any) -> Reply:
+        """Ask an oracle that has a method for queries of this kind."""
+        return Reply(oracle.rows(self.states, self.readouts))
 
     def example(self) -> Query:
         """Return the first state that is read alone, with a few of its rows and without its run.
@@ -249,7 +254,7 @@ class Query:
 
 
 def join(queries: Sequence[Query]) -> Query:
-    """Return several queries as one, their rows in order; whose runs they were is left out."""
+    """Return queries of one kind as one, rows in order; whose runs they were is left out."""
     num_states = [len(one.states) for one in queries]
     states = np.concatenate([one.states for one in queries])
     ranks = None
@@ -258,7 +263,7 @@ def join(queries: Sequence[Query]) -> Query:
             [np.full(one.states.shape, -1) if one.ranks is None else one.ranks for one in queries]
         )
     readouts = _joined([one.readouts for one in queries], num_states)
-    return Query(states, readouts, ranks, attention_layers=queries[0].attention_layers)
+    return replace(queries[0], states=states, readouts=readouts, ranks=ranks, runs=None)
 
 
 def _joined(parts: Sequence[Readouts], num_states: Sequence[int]) -> Readouts:

@@ -13,7 +13,7 @@ import numpy as np
 
 from counterprobe.arrays import StateArray
 from counterprobe.errors import OracleError
-from counterprobe.oracles import Oracle, Query, Readouts, as_oracle
+from counterprobe.oracles import Attends, AttentionQuery, Oracle, Query, Readouts, as_oracle
 from counterprobe.oracles.checks import check_attention, check_rows
 from counterprobe.radii import row_radii
 from counterprobe.rows import Rows, to_numpy
@@ -172,11 +172,11 @@ def check_kept_work(oracle: Oracle) -> None:
 
 def check_attention_beside_rows(oracle: Oracle) -> None:
     """Require of attention, if there is any, weights of each state alone beside its usual rows."""
-    if not oracle.info.offers_attention:
+    if oracle.ability(Attends) is None:
         return
     states = _states(oracle)
     readouts = Readouts.every_masked(states)
-    reply = oracle.ask(Query(states, readouts, attention_layers=2))
+    reply = oracle.ask(AttentionQuery(states, readouts, layers=2))
     rows = reply.rows
     try:
         together = check_attention(reply.attention, len(states), oracle.length, _name(oracle))
@@ -188,7 +188,7 @@ def check_attention_beside_rows(oracle: Oracle) -> None:
     require(total <= 1 + TOLERANCE, _name(oracle), f"attention sums to {total:.6g}, above 1")
     for k in range(len(states)):
         masked = np.flatnonzero(states[k] == MASK)
-        query = Query(states[k : k + 1], Readouts.same(1, masked), attention_layers=2)
+        query = AttentionQuery(states[k : k + 1], Readouts.same(1, masked), layers=2)
         alone = oracle.ask(query).attention
         gap = math.inf if alone is None else float(np.abs(alone[0] - together[k]).max())
         require(gap <= TOLERANCE, _name(oracle), f"attention moved by {gap:.3g} when asked alone")
