@@ -21,7 +21,7 @@ from counterprobe.arguments import whole_number
 from counterprobe.arrays import IntArray, StateArray
 from counterprobe.discovery import SoftStructure, Structure, check_oracle, context_for
 from counterprobe.errors import BudgetExceeded, Infeasible
-from counterprobe.oracles import Oracle, as_oracle
+from counterprobe.oracles import DrawsPlans, Oracle, as_oracle
 from counterprobe.oracles.checks import ReplyCheck
 from counterprobe.run.batches import SampleBatch
 from counterprobe.run.door import Door
@@ -292,7 +292,8 @@ def _schedules(call: _Call) -> list[FixedBatches] | None:
     is_watched = call.record != Level.LEDGER or call.listener is not None
     if not is_common or has_session or is_watched:
         return None
-    if (call.count == 1 or (call.groups == call.count and not info.keeps_many)) and not info.draws:
+    is_alone = call.count == 1 or (call.groups == call.count and not info.keeps_many)
+    if is_alone and call.oracle.ability(DrawsPlans) is None:
         return None
     history = History(info.length, info.vocab_size, call.given[0])
     view = View(call.oracle, history, temperature=float(call.temperature), rights=call.rights)
@@ -327,7 +328,7 @@ def _in_lockstep(call: _Call, schedules: list[FixedBatches], tell: Tell | None) 
     told = [schedule.diagnostics for schedule in schedules]
     batches_of = [schedule.batches for schedule in schedules]
     is_drawn = False
-    if call.oracle.info.draws and call.on_step is None:
+    if call.oracle.ability(DrawsPlans) is not None and call.on_step is None:
         batches_of = [tuple(batches) for batches in batches_of]
         is_drawn = run.commit_rounds(list(itertools.zip_longest(*batches_of)))
         if tell is not None and is_drawn:

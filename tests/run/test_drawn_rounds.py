@@ -8,9 +8,18 @@ import pytest
 import counterprobe as cp
 from counterprobe import MASK
 from counterprobe.errors import OracleError
-from counterprobe.oracles import Drawn, OracleInfo, Query, Readouts, Reply, RunKey, Runs
+from counterprobe.oracles import (
+    Drawing,
+    Drawn,
+    DrawsPlans,
+    OracleInfo,
+    Query,
+    Readouts,
+    RunKey,
+    Runs,
+)
 from counterprobe.oracles.oracle import Wrapper
-from counterprobe.rows import DenseRows, to_numpy
+from counterprobe.rows import to_numpy
 from counterprobe.run.lockstep import Lockstep
 
 N = 12
@@ -23,17 +32,17 @@ class DrawsItself(Wrapper):
 
     @property
     def info(self) -> OracleInfo:
-        return replace(self.inner.info, draws=True, trusted=True, keeps_work=False)
+        return replace(self.inner.info, trusted=True, keeps_work=False)
 
-    def ask(self, query: Query) -> Reply:
-        drawing = query.drawing
-        if drawing is None:
-            return self.inner.ask(query)
+    def ability(self, kind):
+        return self if kind is DrawsPlans else super().ability(kind)
+
+    def draw(self, states, drawing: Drawing) -> Drawn:
         self.num_drawn += 1
-        states = query.states.copy()
+        states = states.copy()
         tokens = np.full(states.shape, MASK)
         log_probs, scores = (np.full(states.shape, np.nan) for _ in range(2))
-        ranks = query.ranks
+        ranks = np.where(states == MASK, -2, -1)
         for number in range(int(drawing.rounds.max()) + 1):
             where = np.nonzero(drawing.rounds == number)
             whose = Runs(RunKey(), np.arange(len(states)), 0, Readouts.pairs([], []))
@@ -43,9 +52,7 @@ class DrawsItself(Wrapper):
             tokens[where] = states[where] = cold.draw(drawing.uniforms[where])
             log_probs[where] = to_numpy(cold.log_prob(tokens[where]))
             scores[where] = -to_numpy(rows.log_prob(tokens[where]))
-        return Reply(
-            DenseRows(np.empty((0, self.vocab_size))), drawn=Drawn(tokens, log_probs, scores)
-        )
+        return Drawn(tokens, log_probs, scores)
 
 
 @pytest.fixture
@@ -146,11 +153,10 @@ def test_sample_uses_it_unless_somebody_stands_between(law, tmp_path):
 
 def test_what_is_no_token_is_refused(law):
     class Wrong(DrawsItself):
-        def ask(self, query: Query) -> Reply:
-            reply = super().ask(query)
-            assert reply.drawn is not None
-            reply.drawn.tokens[0, 0] = self.vocab_size
-            return reply
+        def draw(self, states, drawing: Drawing) -> Drawn:
+            drawn = super().draw(states, drawing)
+            drawn.tokens[0, 0] = self.vocab_size
+            return drawn
 
     with pytest.raises(OracleError, match="no token"):
         cp.sample(Wrong(law.oracle()), "random-balanced", 3, batches=4)

@@ -157,7 +157,6 @@ class ShardedOracle(Closing, Oracle):
             row_error=error,
             keeps_work=False,
             keeps_many=False,
-            draws=False,
             # Whatever the number of queries, so many micro-batches wait for each replica.
             ahead=1 if len(self._open) >= AHEAD * self._pool.size else 1 + len(self._open),
         )

@@ -120,7 +120,7 @@ class TiedOracle(Wrapper):
     @property
     def info(self) -> OracleInfo:
         """What it is: the inner oracle, with a group where that has several residues."""
-        inner = self.inner_info
+        inner = self.inner.info
         return replace(
             inner,
             length=self.template.length,

@@ -2,6 +2,9 @@
 
 from counterprobe.oracles.abilities import Attends as Attends
 from counterprobe.oracles.abilities import AttentionQuery as AttentionQuery
+from counterprobe.oracles.abilities import Drawing as Drawing
+from counterprobe.oracles.abilities import Drawn as Drawn
+from counterprobe.oracles.abilities import DrawsPlans as DrawsPlans
 from counterprobe.oracles.callable import CallableOracle as CallableOracle
 from counterprobe.oracles.oracle import NUMERICAL_FLOOR as NUMERICAL_FLOOR
 from counterprobe.oracles.oracle import KeptWork as KeptWork
@@ -11,8 +14,6 @@ from counterprobe.oracles.oracle import OracleInfo as OracleInfo
 from counterprobe.oracles.oracle import RowOracle as RowOracle
 from counterprobe.oracles.oracle import Wrapper as Wrapper
 from counterprobe.oracles.oracle import as_oracle as as_oracle
-from counterprobe.oracles.query import Drawing as Drawing
-from counterprobe.oracles.query import Drawn as Drawn
 from counterprobe.oracles.query import Query as Query
 from counterprobe.oracles.query import Readouts as Readouts
 from counterprobe.oracles.query import Reply as Reply

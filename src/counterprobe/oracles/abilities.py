@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
-from counterprobe.arrays import FloatArray, StateArray
+from counterprobe.arrays import FloatArray, IntArray, StateArray
 from counterprobe.oracles.query import Query, Readouts, Reply
 from counterprobe.rows import Rows
 
@@ -62,3 +62,61 @@ class AttentionQuery(Query):
     def put_to(self, oracle: Any) -> Reply:
         """Return rows and attention."""
         return Reply(*oracle.attend(self.states, self.readouts, self.layers))
+
+
+# ----- Whole plans ----------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Drawing:
+    """Rounds that an oracle is to draw by itself: all of them are fixed before any reply.
+
+    Attributes
+    ----------
+    rounds : ndarray of int, shape (B, N)
+        The round in which each position is to be committed, from 0 on without a gap; below 0 for
+        what is not.
+    uniforms : ndarray of float, shape (B, N)
+        One per token: the inverse of the distribution function, in token order, turns it into one.
+    temperature : float
+        Above 0; tokens are drawn from rows proportional to ``p ** (1 / temperature)``.
+    """
+
+    rounds: IntArray
+    uniforms: FloatArray
+    temperature: float = 1.0
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Drawn:
+    """What an oracle drew.
+
+    Attributes
+    ----------
+    tokens : ndarray of int, shape (B, N)
+        ``MASK`` where nothing was drawn.
+    log_probs : ndarray of float, shape (B, N)
+        Of each token in the row that it was drawn from.
+    scores : ndarray of float, shape (B, N)
+        Minus that at temperature 1, whatever it was drawn at.
+    """
+
+    tokens: IntArray
+    log_probs: FloatArray
+    scores: FloatArray
+
+
+@runtime_checkable
+class DrawsPlans(Protocol):
+    """Draws all rounds of a plan by itself; whatever must see each reply hides this ability."""
+
+    def draw(self, states: StateArray, drawing: Drawing) -> Drawn:
+        """Return the tokens that committing round by round would have drawn.
+
+        Parameters
+        ----------
+        states : ndarray of int, shape (B, N)
+            Given context, ``MASK`` elsewhere.
+        drawing : Drawing
+        """
+        ...

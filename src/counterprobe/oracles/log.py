@@ -113,7 +113,7 @@ class Log(Wrapper):
         A model measures its own row error, never quite the same. What is replayed is asked for
         one by one.
         """
-        info = self.inner_info
+        info = self.inner.info
         if self._file is None:
             return info
         ahead = 1 if self._is_replaying else info.ahead

@@ -23,6 +23,7 @@ from weakref import WeakKeyDictionary
 
 from counterprobe.arguments import whole_number
 from counterprobe.arrays import FloatArray, StateArray
+from counterprobe.oracles.abilities import DrawsPlans
 from counterprobe.oracles.query import Query, Readouts, Reply, RunKey, Runs
 from counterprobe.rows import Rows
 from counterprobe.states import MASK
@@ -76,8 +77,6 @@ class OracleInfo:
     depends_on_order : bool
         Whether rows depend on the ranks of a query. Probes of such an oracle, which have none,
         are answered as if positions had been committed by index.
-    draws : bool
-        Whether it draws rounds that were fixed beforehand by itself, where a query asks for that.
     ahead : int
         How many queries may wait for their replies at once; more than one where replicas share
         the work.
@@ -96,7 +95,6 @@ class OracleInfo:
     keeps_work: bool = False
     keeps_many: bool = False
     depends_on_order: bool = False
-    draws: bool = False
     ahead: int = 1
     temperature: float = 1.0
 
@@ -315,13 +313,7 @@ class Wrapper(Oracle):
     @property
     def info(self) -> OracleInfo:
         """What the inner oracle is."""
-        return self.inner_info
-
-    @property
-    def inner_info(self) -> OracleInfo:
-        """What the inner oracle is, to whoever sees each of its replies."""
-        info = self.inner.info
-        return replace(info, draws=False) if info.draws else info
+        return self.inner.info
 
     @property
     def distances(self) -> FloatArray | None:
@@ -335,8 +327,8 @@ class Wrapper(Oracle):
         return self.inner.digest
 
     def ability(self, kind: type[T]) -> T | None:
-        """Return what the inner oracle answers beside plain queries."""
-        return self.inner.ability(kind)
+        """Return what the inner oracle can do, to whoever sees each of its replies."""
+        return None if kind is DrawsPlans else self.inner.ability(kind)
 
     def ask(self, query: Query) -> Reply:
         """Hand a query on."""
@@ -361,11 +353,11 @@ class _Declaring(Wrapper):
     def __init__(self, oracle: Oracle, changes: dict[str, Any]) -> None:
         super().__init__(oracle)
         self._changes = changes
-        replace(self.inner_info, **changes)  # an unknown word is refused here
+        replace(self.inner.info, **changes)  # an unknown word is refused here
 
     @property
     def info(self) -> OracleInfo:
-        return replace(self.inner_info, **self._changes)
+        return replace(self.inner.info, **self._changes)
 
 
 class _ByIndex(Wrapper):
@@ -373,7 +365,7 @@ class _ByIndex(Wrapper):
 
     @property
     def info(self) -> OracleInfo:
-        info = self.inner_info
+        info = self.inner.info
         return replace(info, depends_on_order=False, keeps_work=False, keeps_many=False)
 
     @property

@@ -22,7 +22,7 @@ from counterprobe.digests import digest_of
 from counterprobe.rows import Rows
 from counterprobe.states import MASK
 
-__all__ = ["Drawing", "Drawn", "Query", "Readouts", "Reply", "RunKey", "Runs", "join"]
+__all__ = ["Query", "Readouts", "Reply", "RunKey", "Runs", "join"]
 
 # Rows of an example, at most: a state may have very many, and few tell oracles apart.
 MOST_EXAMPLE_ROWS = 64
@@ -155,45 +155,6 @@ class Runs:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Drawing:
-    """Rounds that an oracle is to draw by itself: all of them are fixed before any reply.
-
-    Attributes
-    ----------
-    rounds : ndarray of int, shape (B, N)
-        The round in which each position is to be committed, from 0 on without a gap; below 0 for
-        what is not.
-    uniforms : ndarray of float, shape (B, N)
-        One per token: the inverse of the distribution function, in token order, turns it into one.
-    temperature : float
-        Above 0; tokens are drawn from rows proportional to ``p ** (1 / temperature)``.
-    """
-
-    rounds: IntArray
-    uniforms: FloatArray
-    temperature: float = 1.0
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Drawn:
-    """What an oracle drew.
-
-    Attributes
-    ----------
-    tokens : ndarray of int, shape (B, N)
-        ``MASK`` where nothing was drawn.
-    log_probs : ndarray of float, shape (B, N)
-        Of each token in the row that it was drawn from.
-    scores : ndarray of float, shape (B, N)
-        Minus that at temperature 1, whatever it was drawn at.
-    """
-
-    tokens: IntArray
-    log_probs: FloatArray
-    scores: FloatArray
-
-
-@dataclass(frozen=True, slots=True, eq=False)
 class Query:
     """What an oracle is asked.
 
@@ -210,16 +171,12 @@ class Query:
         the one given whatever was committed before them. Probes belong to no run and have none.
     runs : Runs, optional
         Who asks, for oracles that keep work; no row depends on it.
-    drawing : Drawing, optional
-        Draw these rounds and return tokens in place of rows, for oracles whose ``info.draws``
-        holds; ``readouts`` are then of no account.
     """
 
     states: StateArray
     readouts: Readouts
     ranks: IntArray | None = None
     runs: Runs | None = None
-    drawing: Drawing | None = None
 
     @property
     def digest(self) -> bytes:
@@ -301,12 +258,10 @@ class Reply:
         Tokens, where the query asked for them.
     """
 
-    __slots__ = ("_attention", "_drop", "_rows", "_wait", "drawn")
+    __slots__ = ("_attention", "_drop", "_rows", "_wait")
 
-    def __init__(
-        self, rows: Rows, attention: FloatArray | None = None, drawn: Drawn | None = None
-    ) -> None:
-        self._rows, self._attention, self.drawn = rows, attention, drawn
+    def __init__(self, rows: Rows, attention: FloatArray | None = None) -> None:
+        self._rows, self._attention = rows, attention
         self._wait: Callable[[], Reply] | None = None
         self._drop: Callable[[], None] | None = None
 
@@ -322,7 +277,7 @@ class Reply:
             Called instead if nobody is going to look.
         """
         reply = cls.__new__(cls)
-        reply._wait, reply._drop, reply.drawn = wait, drop, None
+        reply._wait, reply._drop = wait, drop
         return reply
 
     @classmethod

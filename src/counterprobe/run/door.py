@@ -20,7 +20,16 @@ from numpy.typing import ArrayLike, NDArray
 from counterprobe.arguments import whole_number
 from counterprobe.arrays import IntArray, StateArray
 from counterprobe.errors import BudgetExceeded, ImpossibleState, OracleError
-from counterprobe.oracles import Drawn, Oracle, Query, Readouts, Reply, as_oracle
+from counterprobe.oracles import (
+    Drawing,
+    Drawn,
+    DrawsPlans,
+    Oracle,
+    Query,
+    Readouts,
+    Reply,
+    as_oracle,
+)
 from counterprobe.oracles.checks import ReplyCheck, check_drawn
 from counterprobe.rows import DenseRows, Rows, concatenate
 from counterprobe.run.driver import Asking, drive
@@ -151,9 +160,10 @@ class Door:
             reply = yield from stage.ask(query, prints)
         return reply
 
-    def draw(self, query: Query) -> Drawn:
+    def draw(self, drawer: DrawsPlans, states: StateArray, drawing: Drawing) -> Drawn:
         """Have an oracle draw rounds that are fixed, and check the tokens; charging is apart."""
-        return check_drawn(self.oracle.ask(query), query, self.vocab_size, self.check.name)
+        drawn = drawer.draw(states, drawing)
+        return check_drawn(drawn, drawing, self.vocab_size, self.check.name)
 
     # ----- Charging ------------------------------------------------------------------------
 

@@ -18,7 +18,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from counterprobe.arguments import whole_number
 from counterprobe.arrays import IntArray, StateArray
-from counterprobe.oracles import Drawing, Oracle, Query, Readouts
+from counterprobe.oracles import Drawing, DrawsPlans, Oracle, Readouts
 from counterprobe.rows import Rows, to_numpy
 from counterprobe.run.batches import SampleBatch
 from counterprobe.run.door import Door, Stage, check_budget
@@ -210,11 +210,11 @@ class Lockstep:
         bool
             False, and nothing done, where it has to be done round by round.
         """
-        info = self.door.info
+        drawer = self.door.oracle.ability(DrawsPlans)
         moves = np.array([[batch is not None for batch in one] for one in rounds])
         most = int((self._commits + moves.sum(axis=0)).max(initial=0))
         is_over = self._max_rounds is not None and most > self._max_rounds
-        if not info.draws or self._temperature == 0 or is_over or not len(rounds):
+        if drawer is None or self._temperature == 0 or is_over or not len(rounds):
             return False
         checked, round_of = self._checked(rounds)
         mine = round_of[self.group_of]
@@ -223,9 +223,7 @@ class Lockstep:
             here = slice(low, low + self._at_once)
             drawing = Drawing(mine[here], self._uniforms[here], self._temperature)
             states = self._states[here]
-            nothing = Readouts.same(0, [])
-            query = Query(states, nothing, np.where(states == MASK, -2, -1), drawing=drawing)
-            drawn = self.door.draw(query)
+            drawn = self.door.draw(drawer, states, drawing)
             tokens[here] = drawn.tokens
             if self._log_probs is not None:
                 self._log_probs[here] = drawn.log_probs

@@ -44,7 +44,7 @@ class _Plain(Wrapper):
     def info(self) -> OracleInfo:
         """What the inner oracle is, under a name that says what stands around it."""
         return replace(
-            self.inner_info,
+            self.inner.info,
             name=f"{type(self).__name__} of {self.inner.name}",
             trusted=self._is_trusted,
             keeps_work=False,

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
@@ -26,6 +26,8 @@ from counterprobe.models.rows import Softmax
 from counterprobe.models.template import Template
 from counterprobe.oracles import (
     Drawing,
+    Drawn,
+    DrawsPlans,
     KeptWork,
     Oracle,
     OracleInfo,
@@ -33,7 +35,7 @@ from counterprobe.oracles import (
     Readouts,
     Reply,
 )
-from counterprobe.rows import DenseRows, Rows
+from counterprobe.rows import Rows
 from counterprobe.states import MASK, as_states
 
 if TYPE_CHECKING:
@@ -45,6 +47,8 @@ else:
     torch = load_extra("torch", "torch", "a torch model", package="PyTorch")
 
 __all__ = ["CommitOrderOracle", "CommitOrderSessions"]
+
+T = TypeVar("T")
 
 
 class CommitOrderOracle(Oracle):
@@ -93,7 +97,6 @@ class CommitOrderOracle(Oracle):
             keeps_many=True,
             depends_on_order=True,
             temperature=self.temperature,
-            draws=self._decoder.fused is not None,
         )
 
     @cached_property
@@ -101,6 +104,11 @@ class CommitOrderOracle(Oracle):
         """What tells it from others of its name and size: weights, backbone, temperature."""
         tied = () if self._probed.index is None else (self._probed.index,)
         return self._decoder.content_digest(self.template, self.temperature, "by commit", *tied)
+
+    def ability(self, kind: type[T]) -> T | None:
+        """Return what it does beside rows; it draws plans where its decoder is fused."""
+        is_slow = kind is DrawsPlans and self._decoder.fused is None
+        return None if is_slow else super().ability(kind)
 
     def by_index(self) -> Oracle:
         """Return the oracle of the same network that decodes by index."""
@@ -116,8 +124,6 @@ class CommitOrderOracle(Oracle):
         if query.ranks is None:
             return self._probed.ask(query)
         states = as_states(query.states, self.length, self.vocab_size)
-        if query.drawing is not None:
-            return self._drawn(states, query.drawing)
         readouts, runs = query.readouts, query.runs
         if (states[readouts.state_index, readouts.position] != MASK).any():
             return Reply(self._rows_in_order(states, query.ranks, readouts))
@@ -144,15 +150,16 @@ class CommitOrderOracle(Oracle):
             self._kept.put(runs, (sessions, place))
         return Reply(rows)
 
-    def _drawn(self, states: StateArray, drawing: Drawing) -> Reply:
+    def draw(self, states: StateArray, drawing: Drawing) -> Drawn:
         """Draw rounds on the device."""
+        states = as_states(states, self.length, self.vocab_size)
         if self._draws is None:
             from counterprobe.models.proteins.device_draws import DeviceDraws
 
             self._draws = DeviceDraws(self._decoder, self.template, self.temperature, self._name)
         drawn = self._draws.draw(states, drawing)
         self._count(int((drawing.rounds.max(axis=1) + 1).sum()))
-        return Reply(DenseRows(np.empty((0, self.vocab_size))), drawn=drawn)
+        return drawn
 
     def _sessions(self, states: StateArray, ranks: IntArray) -> CommitOrderSessions:
         """Decode what was committed, round by round, as if it had been followed."""
