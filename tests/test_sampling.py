@@ -711,7 +711,7 @@ def test_groups_of_unequal_length_stop_and_step_each_for_itself(forest_law, coun
 
 
 def test_a_log_says_that_sequences_are_finished_some_at_a_time(tmp_path):
-    oracle = cp.families.path(length=6, target_seed=1).oracle().declaring(keeps_work=False)
+    oracle = cp.testing.CountingOracle(cp.families.path(length=6, target_seed=1).oracle())
     finished: list[cp.SampleBatch] = []
 
     def some_at_a_time(path, **options):

@@ -21,7 +21,7 @@ from counterprobe.arguments import whole_number
 from counterprobe.arrays import IntArray, StateArray
 from counterprobe.discovery import SoftStructure, Structure, check_oracle, context_for
 from counterprobe.errors import BudgetExceeded, Infeasible
-from counterprobe.oracles import DrawsPlans, Oracle, as_oracle
+from counterprobe.oracles import DrawsPlans, FollowsRuns, Oracle, as_oracle
 from counterprobe.oracles.checks import ReplyCheck
 from counterprobe.run.batches import SampleBatch
 from counterprobe.run.door import Door
@@ -221,9 +221,9 @@ class _Call:
     @property
     def determined_by(self) -> RunRecord:
         """What determines the run, and so every question that it asks."""
-        info = self.oracle.info
+        is_followed = self.oracle.ability(FollowsRuns) is not None
         # A sequence asks only when another is done: the oracle keeps work of each, or it waits.
-        in_turn = self.count > 1 and (info.keeps_work or self.count > self.at_once)
+        in_turn = self.count > 1 and (is_followed or self.count > self.at_once)
         # Then a budget decides who asks next, and whether sequences are drawn side by side and
         # not in lockstep decides the order of questions; so does who starts first.
         return RunRecord(
@@ -288,11 +288,12 @@ def _schedules(call: _Call) -> list[FixedBatches] | None:
     masked = call.given == MASK
     is_common = (call.given == call.given[0]).all() and masked.any()
     info = call.oracle.info
-    has_session = info.keeps_work and not info.keeps_many
+    follower = call.oracle.ability(FollowsRuns)
+    has_session = follower is not None and not follower.follows_many
     is_watched = call.record != Level.LEDGER or call.listener is not None
     if not is_common or has_session or is_watched:
         return None
-    is_alone = call.count == 1 or (call.groups == call.count and not info.keeps_many)
+    is_alone = call.count == 1 or (call.groups == call.count and follower is None)
     if is_alone and call.oracle.ability(DrawsPlans) is None:
         return None
     history = History(info.length, info.vocab_size, call.given[0])

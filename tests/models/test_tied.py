@@ -9,7 +9,7 @@ from counterprobe import MASK, models, testing
 from counterprobe.infilling.task import make_task
 from counterprobe.models import Backbone
 from counterprobe.models.tied import TiedOracle
-from counterprobe.oracles import AttentionQuery, Query, Readouts
+from counterprobe.oracles import AttentionQuery, HistoryQuery, Readouts
 from counterprobe.rows import to_numpy
 from followed import Followed, cold
 from proteinmpnn_package import Package
@@ -109,7 +109,9 @@ def test_in_contact_copies_do_not_see_each_other_in_any_order(near):
         )
         run.push(np.array([position]), tokens[[position]])
     ranks = np.argsort([*np.flatnonzero(template.given != MASK), *order])[None]
-    finished = oracle.ask(Query(tokens[None].astype(np.int32), Readouts.same(1, order), ranks))
+    finished = oracle.ask(
+        HistoryQuery(tokens[None].astype(np.int32), Readouts.same(1, order), ranks)
+    )
     np.testing.assert_allclose(dense(finished.rows), alone[order], atol=2e-5)
 
 

@@ -40,6 +40,13 @@ class Anonymous(testing.CountingOracle):
         return dataclasses.replace(super().info, name="anonymous")
 
 
+class AnonymousKeeping(Anonymous):
+    """The same, with work kept of runs."""
+
+    def ability(self, kind):
+        return self.inner.ability(kind)
+
+
 class Mortal(testing.CountingOracle):
     """Dies after a number of calls; it keeps work of runs if the inner oracle does."""
 
@@ -57,9 +64,8 @@ class Mortal(testing.CountingOracle):
 class MortalKeeping(Mortal):
     """The same, around an oracle that keeps work of runs."""
 
-    @property
-    def info(self):
-        return self.inner.info
+    def ability(self, kind):
+        return self.inner.ability(kind)
 
 
 def same(one: cp.SampleBatch, other: cp.SampleBatch) -> bool:
@@ -90,9 +96,9 @@ def write_records(path, records):
     )
 
 
-def asked(law, position: int, kind=Query) -> Query:
+def asked(law, position: int, kind=Query, *more) -> Query:
     states = np.full((1, law.length), MASK, dtype=np.int32)
-    return kind(states, Readouts.same(1, [position]))
+    return kind(states, Readouts.same(1, [position]), *more)
 
 
 # ----- Lives ----------------------------------------------------------------------------------
@@ -323,8 +329,8 @@ def test_replies_of_another_oracle_are_refused_after_one_submission(
     options = {"seed": 3, "progress": False}
 
     def anonymous(law):
-        oracle = Anonymous(law.oracle())
-        return oracle, oracle.declaring(keeps_work=keeping).logged(path)
+        oracle = (AnonymousKeeping if keeping else Anonymous)(law.oracle())
+        return oracle, oracle.logged(path)
 
     first = cp.sample(anonymous(one)[1], rule, count, **options)
     other, logged = anonymous(two)
@@ -559,7 +565,7 @@ def test_a_logged_reply_that_is_no_rows_or_has_other_attention_is_named_by_its_n
     def both(file):
         with AttentiveLaw(forest_law.oracle(), weights).logged(file).running() as oracle:
             oracle.ask(asked(forest_law, 1))
-            return oracle.ask(asked(forest_law, 1, AttentionQuery)).attention
+            return oracle.ask(asked(forest_law, 1, AttentionQuery, 1)).attention
 
     both(path)
     assert np.array_equal(both(path), weights[None])

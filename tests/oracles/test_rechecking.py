@@ -5,7 +5,7 @@ import pytest
 
 import counterprobe as cp
 from counterprobe import Query, Readouts, samplers, testing
-from counterprobe.oracles import NUMERICAL_FLOOR, OracleInfo, Reply, RowOracle
+from counterprobe.oracles import NUMERICAL_FLOOR, OracleInfo, RowOracle
 from counterprobe.oracles.rechecking import MOST_STATES
 from counterprobe.run.door import Door
 from counterprobe.states import fingerprint
@@ -85,14 +85,18 @@ def test_a_late_reply_is_checked_when_it_has_come(law):
         assert len(late[1].rows) == 2 and oracle.num_repeated == 2
 
 
-class OfTheOrder(cp.Oracle):
+class OfTheOrder(RowOracle):
     """Rows tell in which round their first position was committed."""
 
-    info = OracleInfo("of the order", 3, 2, depends_on_order=True)
+    info = OracleInfo("of the order", 3, 2)
+    follows_many = depends_on_order = True
 
-    def ask(self, query):
+    def rows(self, states, readouts):
+        raise AssertionError("never probed")
+
+    def follow(self, query):
         share = 0.1 * (3 + query.ranks[query.readouts.state_index, 0])
-        return Reply(cp.rows.DenseRows(np.stack([share, 1 - share], axis=1)))
+        return cp.rows.DenseRows(np.stack([share, 1 - share], axis=1))
 
 
 def test_states_are_asked_again_with_the_order_in_which_they_were_committed():

@@ -12,8 +12,8 @@ from counterprobe.oracles import (
     Drawing,
     Drawn,
     DrawsPlans,
+    HistoryQuery,
     OracleInfo,
-    Query,
     Readouts,
     RunKey,
     Runs,
@@ -32,10 +32,10 @@ class DrawsItself(Wrapper):
 
     @property
     def info(self) -> OracleInfo:
-        return replace(self.inner.info, trusted=True, keeps_work=False)
+        return replace(self.inner.info, trusted=True)
 
     def ability(self, kind):
-        return self if kind is DrawsPlans else super().ability(kind)
+        return self if kind is DrawsPlans else None
 
     def draw(self, states, drawing: Drawing) -> Drawn:
         self.num_drawn += 1
@@ -46,7 +46,7 @@ class DrawsItself(Wrapper):
         for number in range(int(drawing.rounds.max()) + 1):
             where = np.nonzero(drawing.rounds == number)
             whose = Runs(RunKey(), np.arange(len(states)), 0, Readouts.pairs([], []))
-            asked = Query(states.copy(), Readouts.pairs(*where), ranks, whose)
+            asked = HistoryQuery(states.copy(), Readouts.pairs(*where), ranks, whose)
             rows = self.inner.ask(asked).rows
             cold = rows if drawing.temperature == 1 else rows.tempered(drawing.temperature)
             tokens[where] = states[where] = cold.draw(drawing.uniforms[where])

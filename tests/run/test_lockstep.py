@@ -1,13 +1,11 @@
 """Many sequences at once: each is the one it would have been alone."""
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 
 import counterprobe as cp
 from counterprobe import Query, testing
-from counterprobe.oracles import KeptWork
+from counterprobe.oracles import FollowsRuns, KeptWork
 from counterprobe.samplers import RandomBalanced, Sequential
 from fixed import batches_of
 
@@ -159,9 +157,10 @@ class Following(testing.CountingOracle):
         super().__init__(inner)
         self.kept = KeptWork()
 
-    @property
-    def info(self):
-        return replace(self.inner.info, keeps_work=True, keeps_many=True)
+    follows_many, depends_on_order, follow = True, False, None
+
+    def ability(self, kind):
+        return self if kind is FollowsRuns else None
 
     def ask(self, query):
         runs = query.runs

@@ -21,7 +21,7 @@ class AttentiveLaw(Wrapper):
     def __init__(self, inner: Oracle, weights: np.ndarray, *, attends=True, **declared) -> None:
         super().__init__(inner)
         self.weights = weights
-        self.declared = {"trusted": False, "keeps_work": False, **declared}
+        self.declared = {"trusted": False, **declared}
         self.attends = attends
         self.states = 0
         self.calls: list[int] = []

@@ -1,13 +1,11 @@
 """Every oracle keeps the contract, and the checks notice one that does not."""
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 
 import counterprobe as cp
 from counterprobe import testing
-from counterprobe.oracles import Attends, AttentionQuery
+from counterprobe.oracles import Attends, AttentionQuery, FollowsRuns
 from counterprobe.testing import ConformanceError
 
 LAWS = {
@@ -140,12 +138,13 @@ def test_kept_work_that_forgets_is_caught(is_ordered):
 
         first = None
 
-        @property
-        def info(self):
-            return replace(self.inner.info, keeps_work=True, depends_on_order=is_ordered)
+        follows_many, depends_on_order, follow = False, is_ordered, None
+
+        def ability(self, kind):
+            return self if kind is FollowsRuns else None
 
         def ask(self, query):
-            if query.runs is None:
+            if getattr(query, "runs", None) is None:
                 return super().ask(query)
             self.first = query.states.copy() if self.first is None else self.first
             return super().ask(cp.Query(self.first, query.readouts))

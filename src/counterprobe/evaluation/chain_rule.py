@@ -43,7 +43,7 @@ from counterprobe.evaluation.chains import (
 )
 from counterprobe.evaluation.ordered_runs import finished_terms, ordered_terms
 from counterprobe.evaluation.plan_runs import PlanRun, as_plans
-from counterprobe.oracles import Oracle, Readouts, as_oracle
+from counterprobe.oracles import Oracle, Readouts, as_oracle, depends_on_order
 from counterprobe.oracles.checks import ReplyCheck
 from counterprobe.planning import Plan
 from counterprobe.rows import Rows
@@ -131,7 +131,7 @@ def plan_kl(
     whole = Whole()
     limits = Limits.of(whole_number("at_once", at_once, at_least=1), oracle.vocab_size)
     found = np.zeros((samples, run.num_rounds))
-    is_ordered = oracle.info.depends_on_order
+    is_ordered = depends_on_order(oracle)
     sizes = [oracle.length] * samples if is_ordered else run.largest_batches
     for group in in_groups(sizes, limits):
         door = Door(oracle, check=check, whole=whole)
@@ -198,7 +198,7 @@ def run_kl(
         plan_of = np.arange(len(runs))
     limits = Limits.of(whole_number("at_once", at_once, at_least=1), oracle.vocab_size)
     whole = Whole()
-    if oracle.info.depends_on_order:
+    if depends_on_order(oracle):
         found, largest = finished_terms(oracle, runs, check, whole, limits, seed)
         most = oracle.length * max(math.log(oracle.vocab_size), largest)
         return ChainRuleKL.of(found, "product", whole.ledger, plan_of, most)

@@ -26,7 +26,7 @@ from numpy.typing import ArrayLike
 
 from counterprobe.arguments import whole_number
 from counterprobe.arrays import FloatArray, IntArray, StateArray
-from counterprobe.oracles import Oracle, Query, Readouts, as_oracle
+from counterprobe.oracles import HistoryQuery, Oracle, Readouts, as_oracle, depends_on_order
 from counterprobe.rows import to_numpy
 from counterprobe.run.door import Door
 from counterprobe.run.ledger import Ledger
@@ -158,7 +158,7 @@ def log_likelihoods(
     ranks = _ranks(contexts, orders, seed)
     ranks[~is_complete] = -1
     num_tokens = (contexts == MASK).sum(axis=1).astype(np.int64)
-    if oracle.info.depends_on_order:
+    if depends_on_order(oracle):
         _score_in_one_pass(door, tokens, ranks, values, at_once)
         return LogLikelihoods(values, num_tokens, door.ledger)
     # Order after order of sequence after sequence, each from its first position on.
@@ -199,7 +199,7 @@ def _score_in_one_pass(
             # One after another, context first and by index.
             turns = np.argsort(np.argsort(mine, axis=1, kind="stable"), axis=1)
             index, position = np.nonzero(mine >= 0)
-            query = Query(tokens[s], Readouts.pairs(index, position), turns)
+            query = HistoryQuery(tokens[s], Readouts.pairs(index, position), turns)
             rows = stage.ask_now(query).rows
             log_prob = to_numpy(rows.own.log_prob(tokens[s[index], position].astype(np.int64)))
             np.add.at(values, (s[index], k[index]), log_prob.astype(np.float64))

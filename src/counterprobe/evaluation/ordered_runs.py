@@ -26,7 +26,7 @@ import numpy as np
 from counterprobe.arrays import FloatArray, IntArray, StateArray
 from counterprobe.evaluation.chains import Limits, in_groups
 from counterprobe.evaluation.plan_runs import PlanRun, Round
-from counterprobe.oracles import Oracle, Query, Readouts
+from counterprobe.oracles import HistoryQuery, Oracle, Readouts
 from counterprobe.oracles.checks import ReplyCheck
 from counterprobe.rows import Rows, kl_divergence, to_numpy
 from counterprobe.run.door import Door
@@ -205,7 +205,7 @@ def _in_one_pass(
     if len(member):
         readouts = Readouts.pairs(member, position)
         with door.stage("probe") as stage:
-            rows = stage.ask_now(Query(states, readouts, ranks)).rows
+            rows = stage.ask_now(HistoryQuery(states, readouts, ranks)).rows
         found[member, position] = _in_double(rows)
     return found
 

@@ -12,6 +12,7 @@ from counterprobe.digests import digest_of
 from counterprobe.discovery import SoftStructure, Structure
 from counterprobe.infilling.task import Task
 from counterprobe.models import Template
+from counterprobe.oracles import FollowsRuns
 from counterprobe.plain import plain
 from counterprobe.run.record import OracleIdentity, RunRecord
 from counterprobe.samplers.base import Sampler
@@ -76,8 +77,7 @@ def infill_record(
     is_waited_for : bool
         Whether somebody is handed designs as they are finished, and so some at a time.
     """
-    info = task.oracle.info
-    in_turn = count > 1 and (count > at_once or info.keeps_work)
+    in_turn = count > 1 and (count > at_once or task.oracle.ability(FollowsRuns) is not None)
     more = {
         **_text(task),
         "structure": None if structure is None else structure.digest,

@@ -29,7 +29,7 @@ from counterprobe.errors import (
     OracleError,
     StructureError,
 )
-from counterprobe.oracles.abilities import AttentionQuery
+from counterprobe.oracles.abilities import AttentionQuery, HistoryQuery
 from counterprobe.oracles.checks import check_attention, check_rows
 from counterprobe.oracles.codec import (
     decode_classes,
@@ -169,7 +169,7 @@ class Log(Wrapper):
                 f"{self.path} is not open: hand the oracle to sample, infill or discover, or ask "
                 "inside 'with oracle.running(about):'"
             )
-        if query.ranks is not None:  # of histories: a commit, or what begins a run
+        if isinstance(query, (HistoryQuery, AttentionQuery)):  # a commit, or what begins a run
             self._num_bytes = 0
         self._asker = threading.get_ident()
         # A record stays the next one until its query was answered: whoever retries asks again.

@@ -18,13 +18,17 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
-from weakref import WeakKeyDictionary
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from counterprobe.arguments import whole_number
 from counterprobe.arrays import FloatArray, StateArray
-from counterprobe.oracles.abilities import DrawsPlans
-from counterprobe.oracles.query import Query, Readouts, Reply, RunKey, Runs
+from counterprobe.oracles.abilities import (
+    DrawsPlans,
+    FollowsRuns,
+    HistoryQuery,
+    depends_on_order,
+)
+from counterprobe.oracles.query import Query, Readouts, Reply
 from counterprobe.rows import Rows
 from counterprobe.states import MASK
 
@@ -37,7 +41,6 @@ if TYPE_CHECKING:
 
 __all__ = [
     "NUMERICAL_FLOOR",
-    "KeptWork",
     "LawOracle",
     "Oracle",
     "OracleInfo",
@@ -70,13 +73,6 @@ class OracleInfo:
         Whether a run may skip checking what it returns.
     row_hellinger_radius, row_kl_radius : float or None
         Uniform bounds on the squared Hellinger distance and the forward KL of its rows.
-    keeps_work : bool
-        Whether it answers the histories of one run at less cost when queries say which run asks.
-    keeps_many : bool
-        Whether it does so for many runs in one query.
-    depends_on_order : bool
-        Whether rows depend on the ranks of a query. Probes of such an oracle, which have none,
-        are answered as if positions had been committed by index.
     ahead : int
         How many queries may wait for their replies at once; more than one where replicas share
         the work.
@@ -92,9 +88,6 @@ class OracleInfo:
     trusted: bool = False
     row_hellinger_radius: float | None = None
     row_kl_radius: float | None = None
-    keeps_work: bool = False
-    keeps_many: bool = False
-    depends_on_order: bool = False
     ahead: int = 1
     temperature: float = 1.0
 
@@ -176,7 +169,7 @@ class Oracle(ABC):
             f"{info.vocab_size:,} tokens",
             f"rows are within {info.row_error:.2g} of themselves in total variation",
         ]
-        if info.depends_on_order:
+        if depends_on_order(self):
             lines.append("rows depend on the order of commits; by_index() can be probed")
         if info.temperature != 1:
             lines.append(f"logits are divided by a temperature of {info.temperature:g}")
@@ -232,7 +225,7 @@ class Oracle(ABC):
 
     def by_index(self) -> Oracle:
         """Return it as it is probed: by index, where its rows depend on the order of commits."""
-        return _ByIndex(self) if self.info.depends_on_order else self
+        return _ByIndex(self) if depends_on_order(self) else self
 
 
 class RowOracle(Oracle):
@@ -274,26 +267,6 @@ class LawOracle(RowOracle):
         """What tells the law from others of its name and size."""
         digest: str = self.law.content_digest
         return digest
-
-
-class KeptWork(Generic[T]):
-    """What an oracle keeps of runs between their queries, until they end.
-
-    Work is taken out while it is used and put back when that went well: an attempt that failed
-    half way, or that goes on after somebody stopped waiting for it, has seen nobody knows what.
-    """
-
-    def __init__(self) -> None:
-        self._kept: WeakKeyDictionary[RunKey, tuple[int, T]] = WeakKeyDictionary()
-
-    def take(self, runs: Runs) -> T | None:
-        """Return what was put back after the last query of these runs; None if it is not here."""
-        serial, work = self._kept.pop(runs.key, (-1, None))
-        return work if serial == runs.serial else None
-
-    def put(self, runs: Runs, work: T) -> None:
-        """Keep work until the next query of these runs."""
-        self._kept[runs.key] = runs.serial + 1, work
 
 
 # ----- Around others ------------------------------------------------------------------------
@@ -364,17 +337,17 @@ class _ByIndex(Wrapper):
     """An oracle whose rows depend on the order of commits, as it is probed."""
 
     @property
-    def info(self) -> OracleInfo:
-        info = self.inner.info
-        return replace(info, depends_on_order=False, keeps_work=False, keeps_many=False)
-
-    @property
     def digest(self) -> str | None:
         around = self.inner
         return around.inner.by_index().digest if isinstance(around, Wrapper) else around.digest
 
+    def ability(self, kind: type[T]) -> T | None:
+        return None if kind is FollowsRuns else super().ability(kind)
+
     def ask(self, query: Query) -> Reply:
-        return self.inner.ask(replace(query, ranks=None, runs=None))
+        if isinstance(query, HistoryQuery):
+            query = Query(query.states, query.readouts)
+        return self.inner.ask(query)
 
 
 class _RowsOnly(Wrapper):

@@ -14,9 +14,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from counterprobe.errors import OracleError
+from counterprobe.oracles.abilities import join
 from counterprobe.oracles.checks import check_rows, own_rows
 from counterprobe.oracles.oracle import NUMERICAL_FLOOR, Oracle, Wrapper
-from counterprobe.oracles.query import Query, Readouts, Reply, join
+from counterprobe.oracles.query import Query, Reply
 from counterprobe.rows import Rows, concatenate, to_numpy
 from counterprobe.states import fingerprint, mix64
 
@@ -88,7 +89,10 @@ class Rechecking(Wrapper):
         self._check(reply.rows, query)
         attention = None if reply.attention is None else np.array(reply.attention)
         reply = Reply(own_rows(reply.rows), attention)  # the oracle may write over its rows
-        again = [_once(query, reply.rows, k, int(numbers[k])) for k in chosen[::-1].tolist()]
+        again = []
+        for k in chosen[::-1].tolist():
+            mine = np.flatnonzero(query.readouts.state_index == k)
+            again.append(_Once(int(numbers[k]), query.alone(k, mine), reply.rows.take(mine)))
         self._first = self._first or again[-1]
         if again[-1] is not self._first:
             again.append(self._first)
@@ -119,11 +123,3 @@ class Rechecking(Wrapper):
     def _check(self, rows: Rows, query: Query) -> None:
         if not self.info.trusted:
             check_rows(rows, query.readouts, self.vocab_size, self.name, warn_on_zero=False)
-
-
-def _once(query: Query, rows: Rows, k: int, number: int) -> _Once:
-    """Return one state of a query, alone, with what came back of it."""
-    mine = np.flatnonzero(query.readouts.state_index == k)
-    ranks = None if query.ranks is None else query.ranks[k : k + 1].copy()
-    readouts = Readouts.same(1, query.readouts.position[mine])
-    return _Once(number, Query(query.states[k : k + 1].copy(), readouts, ranks), rows.take(mine))

@@ -24,6 +24,8 @@ from counterprobe.oracles import (
     Drawing,
     Drawn,
     DrawsPlans,
+    FollowsRuns,
+    HistoryQuery,
     Oracle,
     Query,
     Readouts,
@@ -102,6 +104,7 @@ class Door:
     ) -> None:
         self.oracle = as_oracle(oracle)
         self.info = info = self.oracle.info
+        self.follower = self.oracle.ability(FollowsRuns)
         self.length, self.vocab_size = info.length, info.vocab_size
         self.check = check or ReplyCheck(info)
         self.ledger = Ledger()
@@ -339,8 +342,9 @@ class Stage:
 
     def _require_order(self, query: Query) -> None:
         """Refuse to probe an oracle whose rows depend on the order of commits."""
-        if self._door.info.depends_on_order and query.ranks is None:
-            if (query.states != MASK).any():
+        follower = self._door.follower
+        if follower is not None and follower.depends_on_order:
+            if not isinstance(query, HistoryQuery) and (query.states != MASK).any():
                 raise OracleError(
                     f"oracle {self._door.check.name!r} cannot be probed: its rows depend on the "
                     "order of commits, not only on the state. Probe and discover with "

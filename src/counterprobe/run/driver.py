@@ -19,7 +19,15 @@ from typing import Any, Generic, TypeAlias, TypeVar
 import numpy as np
 
 from counterprobe.errors import CounterprobeError, ImpossibleState
-from counterprobe.oracles import AttentionQuery, Oracle, Query, Reply, as_oracle, join
+from counterprobe.oracles import (
+    AttentionQuery,
+    HistoryQuery,
+    Oracle,
+    Query,
+    Reply,
+    as_oracle,
+    join,
+)
 from counterprobe.oracles.checks import check_count, own_rows
 from counterprobe.rows import Rows
 from counterprobe.run.transcript import Event, Note
@@ -185,7 +193,7 @@ class Driver(Generic[T]):
         try:
             while True:
                 wanted = live.advance()
-                if isinstance(wanted, SharedResult) or wanted.runs is None:
+                if not isinstance(wanted, HistoryQuery) or wanted.runs is None:
                     return wanted
                 # What an oracle keeps of a run, it is asked for alone.
                 try:

@@ -22,7 +22,7 @@ from numpy.typing import ArrayLike, NDArray
 from counterprobe.arguments import whole_number
 from counterprobe.arrays import IntArray, StateArray
 from counterprobe.errors import CounterprobeError
-from counterprobe.oracles import Attends, AttentionQuery, Oracle, Query, Readouts
+from counterprobe.oracles import Attends, AttentionQuery, HistoryQuery, Oracle, Query, Readouts
 from counterprobe.radii import RowRadii, row_radii
 from counterprobe.rows import Rows
 from counterprobe.run.door import Door, Stage
@@ -684,10 +684,10 @@ class Unmasking:
         history, info = self._history, self._door.info
         states = history.state[None, :] if info.trusted else history.state[None, :].copy()
         readouts = Readouts.of_one(positions)
-        runs = history.next_runs() if info.keeps_work else None
         if attention is not None:
-            return AttentionQuery(states, readouts, history.ranks[None, :], layers=attention)
-        return Query(states, readouts, history.ranks[None, :], runs)
+            return AttentionQuery(states, readouts, attention)
+        runs = None if self._door.follower is None else history.next_runs()
+        return HistoryQuery(states, readouts, history.ranks[None, :], runs)
 
     def _asked(
         self, positions: IntArray, attention: int | None = None

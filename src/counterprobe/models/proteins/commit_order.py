@@ -28,12 +28,12 @@ from counterprobe.oracles import (
     Drawing,
     Drawn,
     DrawsPlans,
+    HistoryQuery,
     KeptWork,
     Oracle,
     OracleInfo,
-    Query,
     Readouts,
-    Reply,
+    RowOracle,
 )
 from counterprobe.rows import Rows
 from counterprobe.states import MASK, as_states
@@ -51,7 +51,7 @@ __all__ = ["CommitOrderOracle", "CommitOrderSessions"]
 T = TypeVar("T")
 
 
-class CommitOrderOracle(Oracle):
+class CommitOrderOracle(RowOracle):
     """An oracle that follows runs; probes are answered by index.
 
     Parameters
@@ -63,6 +63,8 @@ class CommitOrderOracle(Oracle):
     probed : Oracle
         The oracle of the same network and template that decodes by index.
     """
+
+    follows_many = depends_on_order = True
 
     def __init__(
         self,
@@ -93,9 +95,6 @@ class CommitOrderOracle(Oracle):
             self.template.vocab_size,
             self._probed.row_error,
             trusted=True,
-            keeps_work=True,
-            keeps_many=True,
-            depends_on_order=True,
             temperature=self.temperature,
         )
 
@@ -119,14 +118,16 @@ class CommitOrderOracle(Oracle):
         """States decoded so far, measuring included: a run asks for one per commit."""
         return self._probed.num_evaluated + self._num_followed
 
-    def ask(self, query: Query) -> Reply:
-        """Answer a run from the decoder states that are kept of it, a probe by index."""
-        if query.ranks is None:
-            return self._probed.ask(query)
+    def rows(self, states: StateArray, readouts: Readouts) -> Rows:
+        """Answer a probe, by index."""
+        return self._probed.rows(states, readouts)
+
+    def follow(self, query: HistoryQuery) -> Rows:
+        """Answer runs from the decoder states that are kept of them."""
         states = as_states(query.states, self.length, self.vocab_size)
         readouts, runs = query.readouts, query.runs
         if (states[readouts.state_index, readouts.position] != MASK).any():
-            return Reply(self._rows_in_order(states, query.ranks, readouts))
+            return self._rows_in_order(states, query.ranks, readouts)
         found = None if runs is None else self._kept.take(runs)
         members = np.arange(len(states)) if runs is None else runs.members
         if found is not None and not _holds(found[1], members):
@@ -148,7 +149,7 @@ class CommitOrderOracle(Oracle):
         rows = sessions.rows(Readouts.pairs(mine, readouts.position))
         if runs is not None:
             self._kept.put(runs, (sessions, place))
-        return Reply(rows)
+        return rows
 
     def draw(self, states: StateArray, drawing: Drawing) -> Drawn:
         """Draw rounds on the device."""
