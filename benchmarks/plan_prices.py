@@ -87,7 +87,7 @@ def priced(
             "held_out_se": np.mean([price.error for price in by_pairs]),
             "uncovered": np.mean([structure.coverage.uncovered(plan.batches) for plan in plans]),
         }
-    terms = None if oracle.info.depends_on_order else TERMS
+    terms = None if cp.oracles.depends_on_order(oracle) else TERMS
     true = plan_kl(
         oracle, plans, samples=settings.samples, terms=terms, seed=settings.seed + 1, at_once=64
     )

@@ -309,7 +309,7 @@ def moved_by_tf32(model: InverseFolding, count: int = 64) -> dict[str, Any]:
     drawn = cp.sample(exact, cp.samplers.Sequential("random"), count, orders=count, progress=False)
     ranks = np.stack([result.round_of_position for result in drawn.results])
     everywhere = cp.Readouts.same(count, np.arange(exact.length))
-    query = cp.Query(drawn.sequences.astype(np.int32), everywhere, ranks)
+    query = cp.oracles.HistoryQuery(drawn.sequences.astype(np.int32), everywhere, ranks)
     p, q = exact.ask(query).rows, kept.ask(query).rows
     apart = to_numpy(p.total_variation(q))
     return {

@@ -722,7 +722,7 @@ def test_groups_of_unequal_length_stop_and_step_each_for_itself(forest_law, coun
 
 
 def test_a_log_is_the_same_whoever_waits_for_finished_sequences(tmp_path):
-    oracle = cp.families.path(length=6, target_seed=1).oracle().declaring(keeps_work=False)
+    oracle = cp.testing.CountingOracle(cp.families.path(length=6, target_seed=1).oracle())
     finished: list[cp.run.Finished] = []
     waiting = cp.run.Listener(finished.append, cp.run.Finished)
 

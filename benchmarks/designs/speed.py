@@ -237,7 +237,9 @@ def agreement(model: InverseFolding, rival: ColabDesign, count: int = 4) -> dict
     tokens, theirs, orders = rival.in_full(count, seed=0)
     oracle = model.oracle(order="commit", row_error=0.0)
     everywhere = cp.Readouts.same(count, np.arange(oracle.length))
-    query = cp.Query(tokens.astype(np.int32), everywhere, np.argsort(orders, axis=1))
+    query = cp.oracles.HistoryQuery(
+        tokens.astype(np.int32), everywhere, np.argsort(orders, axis=1)
+    )
     ours = to_numpy(oracle.ask(query).rows.dense()).reshape(theirs.shape)
     apart = np.abs(ours - theirs).sum(axis=-1) / 2
     return {"designs": count, "row_tv_max": float(apart.max()), "device": rival.device}

@@ -22,7 +22,7 @@ from counterprobe.arguments import whole_number
 from counterprobe.arrays import IntArray, StateArray
 from counterprobe.discovery import SoftStructure, Structure, check_oracle, context_for
 from counterprobe.errors import BudgetExceeded, Infeasible
-from counterprobe.oracles import Oracle, as_oracle
+from counterprobe.oracles import DrawsPlans, FollowsRuns, Oracle, as_oracle
 from counterprobe.oracles.checks import ReplyCheck
 from counterprobe.run.batches import SampleBatch
 from counterprobe.run.door import Door
@@ -80,7 +80,7 @@ def sample(
         Whatever only changes how rows come about goes around it: ``oracle.logged("run.log")``
         writes every reply down, so that the same call, made again after an interruption, goes on
         where it was and pays for nothing twice (``docs/faults.md``); ``oracle.retrying(3)``
-        repeats calls that fail, ``oracle.rechecking(0.05)`` submits some states twice.
+        repeats calls that fail, ``oracle.rechecking(0.05)`` asks for some states twice.
     sampler : str, Sampler, Structure or SoftStructure
         A name (``counterprobe samplers`` lists them) with its ``settings``, or a sampler. A
         structure draws by its own rule, once ``discovery.check_oracle`` has made sure that this is
@@ -188,12 +188,11 @@ class _Call:
     @property
     def determined_by(self) -> RunRecord:
         """What determines the run, and so every question that it asks."""
-        info = self.oracle.info
+        is_followed = self.oracle.ability(FollowsRuns) is not None
         # A sequence asks only when another is done: the oracle keeps work of each, or it waits.
-        in_turn = self.count > 1 and (info.keeps_work or self.count > self.at_once)
+        in_turn = self.count > 1 and (is_followed or self.count > self.at_once)
         # Then a budget decides who asks next, and whether sequences are drawn side by side and
         # not in lockstep decides the order of questions; so does who starts first.
-        decides = bool(in_turn or info.recheck)
         return RunRecord(
             sampler=self.rule.name,
             settings=self.rule.settings,
@@ -204,14 +203,13 @@ class _Call:
             orders=self.groups,
             temperature=self.temperature,
             rights=self.rights,
-            max_submissions=self.max_submissions if decides else None,
+            max_submissions=self.max_submissions if in_turn else None,
             more={
                 **({} if self.structure is None else {"structure": self.structure.digest}),
                 "record": self.record,
                 "at_once": self.at_once,
-                "recheck": info.recheck,
                 **({"listen_to": self.starts_with} if self.starts_with else {}),
-                **({"listened": self.hears.sequence is not None} if decides else {}),
+                **({"listened": self.hears.sequence is not None} if in_turn else {}),
                 **({"first": self.first} if self.first else {}),
             },
         )
@@ -255,11 +253,13 @@ def _fixed_batches(call: _Call) -> list[FixedBatches] | None:
     masked = call.given == MASK
     is_common = (call.given == call.given[0]).all() and masked.any()
     info = call.oracle.info
-    has_session = info.keeps_work and not info.keeps_many
+    follower = call.oracle.ability(FollowsRuns)
+    has_session = follower is not None and not follower.follows_many
     is_watched = call.record != Level.LEDGER or call.hears.sequence is not None
     if not is_common or has_session or is_watched:
         return None
-    if (call.count == 1 or (call.groups == call.count and not info.keeps_many)) and not info.draws:
+    is_alone = call.count == 1 or (call.groups == call.count and follower is None)
+    if is_alone and call.oracle.ability(DrawsPlans) is None:
         return None
     history = History(info.length, info.vocab_size, call.given[0])
     view = View(call.oracle, history, temperature=float(call.temperature), rights=call.rights)
@@ -285,7 +285,6 @@ class _Drawing:
         self._group_of = call.group_of
         self._whole = Whole()
         self._check = ReplyCheck(call.oracle.info)
-        self._doors: list[Door] = []
         self._shared = Shared() if call.count > 1 else None
         self._tally = Tally(call.hears, call.given, self._whole)
         self._temperature = as_temperature(call.temperature)
@@ -305,11 +304,7 @@ class _Drawing:
             lows = range(0, call.count, call.at_once)
             parts = Driver(lambda k: self._portion(fixed, lows[k]), len(lows), each="portion")
             results = self._fixed_results(fixed, slice(None), parts.run(call.oracle))
-        return replace(
-            self._batch(results, slice(None), self._whole.ledger),
-            num_rechecked=sum(door.num_rechecked for door in self._doors),
-            num_recheck_skipped=sum(door.num_recheck_skipped for door in self._doors),
-        )
+        return self._batch(results, slice(None), self._whole.ledger)
 
     # ----- Batches that are fixed ----------------------------------------------------------
 
@@ -405,7 +400,7 @@ class _Drawing:
         self, most: int | None = None, hears: Listener | None = None, sequence: int = 0
     ) -> Door:
         call = self._call
-        door = Door(
+        return Door(
             call.oracle,
             record=call.record,
             max_submissions=most,
@@ -414,8 +409,6 @@ class _Drawing:
             on_event=hears,
             sequence=sequence,
         )
-        self._doors.append(door)
-        return door
 
     def _batch(self, results: Sequence[SampleResult], here: slice, ledger: Ledger) -> SampleBatch:
         """Return some sequences with what is known of their tokens."""

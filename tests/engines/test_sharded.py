@@ -1,7 +1,6 @@
 """A sharded oracle gives the rows of one process, bit for bit, and the same ledgers."""
 
 import multiprocessing
-from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -12,6 +11,7 @@ import engine_jobs
 from counterprobe import testing
 from counterprobe.engines import EngineError, InProcess, Processes, ShardedOracle
 from counterprobe.engines.messages import Batch, RowReader, make_replica, split
+from counterprobe.oracles import FollowsRuns
 from counterprobe.run.door import Door
 from counterprobe.run.driver import drive
 
@@ -131,7 +131,8 @@ def test_replies_that_nobody_waits_for_do_not_disturb_the_next(sharded):
 
 
 def test_it_is_an_oracle_that_keeps_the_contract(sharded):
-    assert sharded.info == replace(LAW.oracle().info, keeps_work=False)
+    assert sharded.info == LAW.oracle().info
+    assert sharded.ability(FollowsRuns) is None
     assert (sharded.row_error, sharded.template) == (LAW.oracle().row_error, None)
     testing.check_oracle(sharded, LAW)
 

@@ -16,7 +16,7 @@ from counterprobe.evaluation.ordered_runs import ordered_terms
 from counterprobe.evaluation.plan_runs import PlanRun
 from counterprobe.models import Backbone
 from counterprobe.models.proteins.proteinmpnn import InverseFolding
-from counterprobe.oracles import Readouts
+from counterprobe.oracles import Readouts, depends_on_order
 from counterprobe.rows import to_numpy
 from counterprobe.run.measuring import measure
 from followed import Followed
@@ -198,7 +198,7 @@ def test_rules_that_choose_among_drawn_values_have_no_price(tiny):
 
 def test_a_commit_order_oracle_reads_finished_sequences_also_through_what_is_around_it(tiny):
     around = tiny.retrying(2).declaring(row_error=1e-6)
-    assert around.info.depends_on_order and not around.by_index().info.depends_on_order
+    assert depends_on_order(around) and not depends_on_order(around.by_index())
     given = tiny.template.given
     plain = plan_kl(tiny, PLAN, samples=4, given=given)
     again = plan_kl(around, PLAN, samples=4, given=given)

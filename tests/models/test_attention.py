@@ -10,15 +10,19 @@ from counterprobe import testing
 from counterprobe.models.proteins.antiberty import load_antiberty
 from counterprobe.models.proteins.sapiens import load_sapiens
 from counterprobe.models.torch import TorchOracle
-from counterprobe.oracles import Query, Readouts, Reply
+from counterprobe.oracles import Attends, AttentionQuery, Readouts, Reply
 from counterprobe.rows import to_numpy
 from counterprobe.samplers import DAPD
 
 LENGTH, VOCAB, MASK_ID = 6, 7, 7
 
 
+def attends(oracle) -> bool:
+    return oracle.ability(Attends) is not None
+
+
 def attended(oracle, states, readouts, num_layers) -> Reply:
-    return oracle.ask(Query(states, readouts, attention_layers=num_layers))
+    return oracle.ask(AttentionQuery(states, readouts, layers=num_layers))
 
 
 @pytest.fixture(scope="module")
@@ -118,12 +122,12 @@ def test_special_tokens_are_left_out_and_shifted_models_are_asked_where_they_pre
 
 
 def test_who_offers_attention(bert, denoiser):
-    assert TorchOracle(bert, length=LENGTH, mask_id=MASK_ID, row_error=0.1).info.offers_attention
+    assert attends(TorchOracle(bert, length=LENGTH, mask_id=MASK_ID, row_error=0.1))
     plain = TorchOracle(denoiser(), length=12, mask_id=7, row_error=0.1)
-    assert not plain.info.offers_attention
+    assert not attends(plain)
     declined = TorchOracle(bert, length=LENGTH, mask_id=MASK_ID, row_error=0.1, attention=False)
-    assert not declined.info.offers_attention
-    assert not cp.families.path(4, target_seed=1).oracle().info.offers_attention
+    assert not attends(declined)
+    assert not attends(cp.families.path(4, target_seed=1).oracle())
 
 
 def test_a_model_that_returns_none_after_all_says_what_to_do(denoiser):
@@ -133,7 +137,7 @@ def test_a_model_that_returns_none_after_all_says_what_to_do(denoiser):
         return network(ids)
 
     oracle = TorchOracle(model, length=12, mask_id=7, row_error=0.1)
-    assert oracle.info.offers_attention
+    assert attends(oracle)
     with pytest.raises(cp.OracleError, match=r"no attention of shape.*attention=False"):
         attended(oracle, np.full((1, 12), cp.MASK), Readouts.same(1, [0]), 1)
 

@@ -10,7 +10,7 @@ import counterprobe as cp
 from counterprobe import MASK, models, testing
 from counterprobe.models.rows import TorchRows
 from counterprobe.models.torch import TorchOracle
-from counterprobe.oracles import Readouts
+from counterprobe.oracles import DrawsPlans, Readouts
 from counterprobe.rows import DenseRows, to_numpy
 
 pytestmark = pytest.mark.gpu
@@ -64,8 +64,8 @@ def test_designs_drawn_on_the_gpu_are_those_of_the_plain_decoder():
     model = models.load("proteinmpnn", backbone="1ubi", tf32=False)
     fast, drawn = designs(model, 20, orders=3)
     slow, expected = designs(model.exact(), 20, orders=3)
-    assert fast.info.draws
-    assert not slow.info.draws
+    assert fast.ability(DrawsPlans) is not None
+    assert slow.ability(DrawsPlans) is None
     np.testing.assert_array_equal(drawn.sequences, expected.sequences)
     np.testing.assert_allclose(drawn.log_probs, expected.log_probs, atol=1e-2)
     np.testing.assert_allclose(drawn.scores, expected.scores, atol=1e-3)
@@ -122,7 +122,7 @@ def test_tied_rows_on_the_gpu_agree_with_the_host_s_within_their_row_error(order
     assert 1e-5 < moved.max() < other.row_error < 0.04
     assert np.abs(near - known).sum(axis=1).max() / 2 < max(2e-4, exact.row_error)
     assert exact.row_error < other.row_error
-    assert not other.info.draws  # rows are combined before anything is drawn
+    assert other.ability(DrawsPlans) is None  # rows are combined before anything is drawn
     testing.check_oracle(other)
 
 

@@ -9,7 +9,7 @@ from counterprobe import MASK, models, testing
 from counterprobe.infilling.task import make_task
 from counterprobe.models import Backbone
 from counterprobe.models.tied import TiedOracle
-from counterprobe.oracles import Query, Readouts
+from counterprobe.oracles import AttentionQuery, HistoryQuery, Readouts
 from counterprobe.rows import to_numpy
 from followed import Followed, cold
 from proteinmpnn_package import Package
@@ -109,7 +109,9 @@ def test_in_contact_copies_do_not_see_each_other_in_any_order(near):
         )
         run.push(np.array([position]), tokens[[position]])
     ranks = np.argsort([*np.flatnonzero(template.given != MASK), *order])[None]
-    finished = oracle.ask(Query(tokens[None].astype(np.int32), Readouts.same(1, order), ranks))
+    finished = oracle.ask(
+        HistoryQuery(tokens[None].astype(np.int32), Readouts.same(1, order), ranks)
+    )
     np.testing.assert_allclose(dense(finished.rows), alone[order], atol=2e-5)
 
 
@@ -269,8 +271,8 @@ def test_attention_between_groups_is_what_members_give_on_average(heavy):
     template = heavy.template("EVQXXXXX", tied="4=6")
     oracle, apart = heavy.oracle(template), heavy.oracle(template.untied())
     given, whole = template.given[None], template.given[template.tied][None]
-    mine = oracle.ask(Query(given, Readouts.same(1, [3]), attention_layers=2)).attention[0]
-    theirs = apart.ask(Query(whole, Readouts.same(1, [3]), attention_layers=2)).attention[0]
+    mine = oracle.ask(AttentionQuery(given, Readouts.same(1, [3]), layers=2)).attention[0]
+    theirs = apart.ask(AttentionQuery(whole, Readouts.same(1, [3]), layers=2)).attention[0]
     assert mine.shape == (7, 7)
     assert mine[3, 3] == pytest.approx(theirs[np.ix_([3, 5], [3, 5])].sum() / 2)
     assert mine[0, 3] == pytest.approx(theirs[0, [3, 5]].sum())

@@ -16,7 +16,7 @@ import counterprobe as cp
 from attentive import AttentiveLaw
 from counterprobe import Query, Readouts, samplers, testing
 from counterprobe.digests import DIGEST_SIZE
-from counterprobe.oracles import NUMERICAL_FLOOR, reply_file
+from counterprobe.oracles import NUMERICAL_FLOOR, AttentionQuery, reply_file
 from counterprobe.oracles.codec import encode_classes, pack, unpack
 from counterprobe.oracles.reply_file import Kind
 from counterprobe.rows import DenseRows
@@ -40,6 +40,13 @@ class Anonymous(testing.CountingOracle):
         return dataclasses.replace(super().info, name="anonymous")
 
 
+class AnonymousKeeping(Anonymous):
+    """The same, with work kept of runs."""
+
+    def ability(self, kind):
+        return self.inner.ability(kind)
+
+
 class Mortal(testing.CountingOracle):
     """Dies after a number of calls; it keeps work of runs if the inner oracle does."""
 
@@ -57,9 +64,8 @@ class Mortal(testing.CountingOracle):
 class MortalKeeping(Mortal):
     """The same, around an oracle that keeps work of runs."""
 
-    @property
-    def info(self):
-        return self.inner.info
+    def ability(self, kind):
+        return self.inner.ability(kind)
 
 
 def same(one: cp.SampleBatch, other: cp.SampleBatch) -> bool:
@@ -90,9 +96,9 @@ def write_records(path, records):
     )
 
 
-def asked(law, position: int, **options) -> Query:
+def asked(law, position: int, kind=Query, *more) -> Query:
     states = np.full((1, law.length), MASK, dtype=np.int32)
-    return Query(states, Readouts.same(1, [position]), **options)
+    return kind(states, Readouts.same(1, [position]), *more)
 
 
 # ----- Lives ----------------------------------------------------------------------------------
@@ -265,7 +271,6 @@ def test_only_replies_that_were_waited_for_are_written_once(table_law, tmp_path)
         ({"count": 2}, "its count is 1, this run's is 2"),
         ({"temperature": 0.5}, "its temperature is 1.0, this run's is 0.5"),
         ({"given": [0, MASK, MASK, MASK]}, "its given is null, this run's is"),
-        ({"share": 0.5}, "its recheck is 0.0, this run's is 0.5"),
     ],
 )
 def test_the_log_of_another_run_is_refused(table_law, tmp_path, change, message):
@@ -273,7 +278,7 @@ def test_the_log_of_another_run_is_refused(table_law, tmp_path, change, message)
     options = {"sampler": "sequential", "seed": cp.Streams(1, 2), "progress": False}
     cp.sample(table_law.oracle().logged(path), **options)
     before = path.read_bytes()
-    oracle = table_law.oracle().logged(path).rechecking(change.pop("share", 0.0))
+    oracle = table_law.oracle().logged(path)
     with pytest.raises(cp.CheckpointError, match=message):
         cp.sample(oracle, **{**options, **change})
     assert path.read_bytes() == before
@@ -324,8 +329,8 @@ def test_replies_of_another_oracle_are_refused_after_one_submission(
     options = {"seed": 3, "progress": False}
 
     def anonymous(law):
-        oracle = Anonymous(law.oracle())
-        return oracle, oracle.declaring(keeps_work=keeping).logged(path)
+        oracle = (AnonymousKeeping if keeping else Anonymous)(law.oracle())
+        return oracle, oracle.logged(path)
 
     first = cp.sample(anonymous(one)[1], rule, count, **options)
     other, logged = anonymous(two)
@@ -560,7 +565,7 @@ def test_a_logged_reply_that_is_no_rows_or_has_other_attention_is_named_by_its_n
     def both(file):
         with AttentiveLaw(forest_law.oracle(), weights).logged(file).running() as oracle:
             oracle.ask(asked(forest_law, 1))
-            return oracle.ask(asked(forest_law, 1, attention_layers=1)).attention
+            return oracle.ask(asked(forest_law, 1, AttentionQuery, 1)).attention
 
     both(path)
     assert np.array_equal(both(path), weights[None])

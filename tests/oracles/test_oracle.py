@@ -11,6 +11,9 @@ import counterprobe as cp
 from counterprobe import Query, Readouts, testing
 from counterprobe.oracles import (
     NUMERICAL_FLOOR,
+    Attends,
+    FollowsRuns,
+    HistoryQuery,
     KeptWork,
     Oracle,
     OracleInfo,
@@ -18,6 +21,7 @@ from counterprobe.oracles import (
     Runs,
     Wrapper,
     as_oracle,
+    depends_on_order,
 )
 from counterprobe.rows import to_numpy
 from counterprobe.run import Commit
@@ -161,7 +165,7 @@ def test_no_states_are_asked_for_in_one_call(batch_size):
 def followed(history: History, positions) -> Query:
     """The query that a run makes of its history."""
     state, ranks = history.state[None].copy(), history.ranks[None].copy()
-    return Query(state, Readouts.same(1, positions), ranks, history.next_runs())
+    return HistoryQuery(state, Readouts.same(1, positions), ranks, history.next_runs())
 
 
 def test_the_library_oracles_say_what_they_are(table_law, forest_law, uniform_oracle):
@@ -170,8 +174,10 @@ def test_the_library_oracles_say_what_they_are(table_law, forest_law, uniform_or
         assert (info.length, info.vocab_size) == (law.length, law.vocab_size)
         assert info.name == f"exact {law.name}" and law.oracle().digest == law.content_digest
         assert (info.row_hellinger_radius, info.row_kl_radius) == (0.0, 0.0)
-        assert not (info.offers_attention or info.depends_on_order)
-    assert forest_law.oracle().info.keeps_work and not table_law.oracle().info.keeps_work
+        assert law.oracle().ability(Attends) is None and not depends_on_order(law.oracle())
+    forest = forest_law.oracle()
+    assert forest.ability(FollowsRuns) is forest
+    assert table_law.oracle().ability(FollowsRuns) is None
     plain = uniform_oracle().info
     assert plain == OracleInfo("callable", 3, 4, NUMERICAL_FLOOR)
     assert uniform_oracle().digest is None
@@ -257,7 +263,7 @@ def test_one_query_has_the_same_rows_whoever_asks(forest_law, seed):
         asked = draw.permutation(history.residual)[: draw.integers(1, 4)]
         query = followed(history, asked)
         expected = plain.rows(query.states, query.readouts).masses
-        bare = Query(query.states, query.readouts, query.ranks)
+        bare = HistoryQuery(query.states, query.readouts, query.ranks)
         answers = [oracle.ask(query), oracle.ask(query), oracle.ask(bare), plain.ask(query)]
         for reply in answers[: 1 + draw.integers(4)]:  # sometimes the work is there, sometimes not
             assert np.array_equal(reply.rows.masses, expected)
@@ -298,10 +304,16 @@ class Ordered(Wrapper):
 
     @property
     def info(self):
-        return OracleInfo("ordered", 3, 2, depends_on_order=True)
+        return OracleInfo("ordered", 3, 2)
+
+    follows_many = depends_on_order = True
+    follow = None  # asked at once
+
+    def ability(self, kind):
+        return self if kind is FollowsRuns else None
 
     def ask(self, query):
-        lean = 0.0 if query.ranks is None else 0.1 * (1 + query.ranks.max())
+        lean = 0.1 * (1 + query.ranks.max()) if isinstance(query, HistoryQuery) else 0.0
         rows = np.tile([0.5 + lean, 0.5 - lean], (len(query.readouts), 1))
         return cp.Reply(cp.rows.DenseRows(rows))
 
@@ -309,12 +321,12 @@ class Ordered(Wrapper):
 def test_an_oracle_declares_what_it_is_told_to(uniform_oracle):
     oracle = uniform_oracle(name="mine")
     other = oracle.declaring(trusted=True, row_error=0.25).rechecking(0.5)
-    assert other.info == OracleInfo("mine", 3, 4, 0.25, trusted=True, recheck=0.5)
+    assert other.info == OracleInfo("mine", 3, 4, 0.25, trusted=True)
     assert other.name == "mine" and other.function is oracle.function
     with pytest.raises(TypeError, match="colour"):
         oracle.declaring(colour=3)
     for share in (-0.1, 1.1, float("nan")):
-        with pytest.raises(ValueError, match="share must be one of the submissions, 0 to 1"):
+        with pytest.raises(ValueError, match="share must be above 0 and at most 1"):
             oracle.rechecking(share)
     with pytest.raises(AttributeError):
         other.nothing  # noqa: B018
@@ -323,7 +335,7 @@ def test_an_oracle_declares_what_it_is_told_to(uniform_oracle):
 def test_an_oracle_of_ordered_rows_can_be_probed_by_index(uniform_oracle):
     ordered = Ordered(uniform_oracle())
     by_index = ordered.by_index()
-    assert not (by_index.info.depends_on_order or by_index.info.keeps_work)
+    assert by_index.ability(FollowsRuns) is None
     assert by_index.by_index() is by_index
     run = cp.Unmasking(by_index)
     assert run.probe([[1, MASK, MASK]], [2]).dense().tolist() == [[0.5, 0.5]]
@@ -345,7 +357,7 @@ def test_wrappers_pass_on_what_the_inner_oracle_is_and_a_run(forest_law):
 
     oracle = Told(forest_law.oracle()).retrying(2).declaring(row_error=0.5)
     assert oracle.law is forest_law and oracle.digest == forest_law.content_digest
-    assert oracle.info.keeps_work and isinstance(oracle, Oracle)
+    assert oracle.ability(FollowsRuns) is not None and isinstance(oracle, Oracle)
     with oracle.running({"seed": 1}) as running:
         assert running is oracle
     assert told == [{"seed": 1}]

@@ -5,7 +5,7 @@ import pytest
 
 import counterprobe as cp
 from counterprobe import Query, Readouts, Reply
-from counterprobe.oracles import RunKey, Runs, join
+from counterprobe.oracles import AttentionQuery, HistoryQuery, RunKey, Runs, join
 from counterprobe.oracles.query import MOST_EXAMPLE_ROWS
 
 MASK = cp.MASK
@@ -88,7 +88,7 @@ def random_query(draw, *, shared: bool = False, ranks: bool = False) -> Query:
         every = Readouts.every_masked(states)
         chosen = draw.permutation(len(every))[: draw.integers(0, len(every) + 1)]
         readouts = Readouts.pairs(every.state_index[chosen], every.position[chosen])
-    return Query(states, readouts, rounds if ranks else None)
+    return HistoryQuery(states, readouts, rounds) if ranks else Query(states, readouts)
 
 
 @pytest.mark.parametrize("shared", [True, False])
@@ -105,7 +105,7 @@ def test_queries_joined_are_the_rows_of_each_in_order(table_law, shared, seed):
     low, high = len(parts[0].states), len(parts[0].states) + len(parts[1].states)
     assert np.array_equal(whole.ranks[low:high], parts[1].ranks)
     assert (np.delete(whole.ranks, np.s_[low:high], axis=0) == -1).all()
-    assert join([parts[0], parts[2]]).ranks is None
+    assert type(join([parts[0], parts[2]])) is Query
 
 
 def test_digests_differ_when_anything_asked_differs_and_not_by_who_asks():
@@ -118,20 +118,20 @@ def test_digests_differ_when_anything_asked_differs_and_not_by_who_asks():
         Query(shown, Readouts.same(1, [2])),
         Query(shown, Readouts.same(1, [2, 1])),
         Query(shown, Readouts.same(1, [1, 2])),
-        Query(shown, Readouts.same(1, [1]), ranks),
-        Query(shown, Readouts.same(1, [1]), ranks - 1),
-        Query(shown, Readouts.same(1, [1]), attention_layers=1),
-        Query(shown, Readouts.same(1, [1]), attention_layers=2),
+        HistoryQuery(shown, Readouts.same(1, [1]), ranks),
+        HistoryQuery(shown, Readouts.same(1, [1]), ranks - 1),
+        AttentionQuery(shown, Readouts.same(1, [1]), layers=1),
+        AttentionQuery(shown, Readouts.same(1, [1]), layers=2),
         Query(np.repeat(shown, 2, axis=0), Readouts.pairs([1], [1])),
     ]
     assert len({query.digest for query in queries}) == len(queries)
     runs = Runs(RunKey(), np.zeros(1, dtype=int), 3, Readouts.same(1, [0]))
-    assert Query(shown, Readouts.same(1, [1]), ranks, runs).digest == queries[5].digest
+    assert HistoryQuery(shown, Readouts.same(1, [1]), ranks, runs).digest == queries[5].digest
 
 
 def test_an_example_is_the_first_state_that_is_read_with_a_few_of_its_rows(table_law):
     states = np.array([[0, MASK, MASK, MASK], [1, MASK, MASK, 2]], dtype=np.int32)
-    query = Query(states, Readouts.pairs([1, 0, 1], [2, 3, 1]), states * 2)
+    query = HistoryQuery(states, Readouts.pairs([1, 0, 1], [2, 3, 1]), states * 2)
     example = query.example()
     assert example.states.tolist() == states[1:].tolist() and example.runs is None
     assert example.ranks.tolist() == (states[1:] * 2).tolist()

@@ -97,9 +97,8 @@ class Keeping(testing.CountingOracle):
         self.go_on = threading.Event()
         self.in_full = 0
 
-    @property
-    def info(self):
-        return self.inner.info
+    def ability(self, kind):
+        return self.inner.ability(kind)
 
     def ask(self, query):
         step = next(self.plan, "answer")

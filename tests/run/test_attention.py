@@ -6,6 +6,7 @@ import pytest
 import counterprobe as cp
 from attentive import AttentiveLaw
 from counterprobe import Query
+from counterprobe.oracles import AttentionQuery
 from counterprobe.run import Driver, driver
 from selecting import commit_selected
 
@@ -68,7 +69,7 @@ def test_without_the_right_to_select_it_is_a_probe_and_a_commit(law):
 @pytest.mark.parametrize("offers", [True, False])
 def test_an_oracle_without_attention_is_refused_before_it_is_asked(law, counted, offers):
     inner = counted(law.oracle())
-    oracle = AttentiveLaw(inner, weights(law.length), offers_attention=False) if offers else inner
+    oracle = AttentiveLaw(inner, weights(law.length), attends=False) if offers else inner
     run = begun(oracle)
     assert not run.offers_attention
     with pytest.raises(ValueError, match=r"attention needs a model that returns it.*probes"):
@@ -120,7 +121,7 @@ def test_runs_side_by_side_ask_once_and_each_gets_its_own_attention(law):
 
     def work(index):
         readouts = cp.Readouts.same(len(asked[index]), [1, 2])
-        return (yield Query(asked[index], readouts, attention_layers=5))
+        return (yield AttentionQuery(asked[index], readouts, layers=5))
 
     replies = Driver(work, 3, at_once=8).run(oracle)
     assert oracle.calls == [5] and oracle.states == 4
@@ -138,7 +139,10 @@ def test_what_is_asked_otherwise_goes_in_another_call_and_no_call_is_too_large(l
     oracle = AttentiveLaw(law.oracle(), weights(law.length))
 
     def work(index):
-        return (yield Query(free, readouts, attention_layers=layers[index])).attention
+        kind = layers[index]
+        query = Query(free, readouts)
+        asked = query if kind is None else AttentionQuery(free, readouts, layers=kind)
+        return (yield asked).attention
 
     found = Driver(work, 6, at_once=8).run(oracle)
     assert oracle.calls == [2, 3] and oracle.states == 6

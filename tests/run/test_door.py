@@ -250,30 +250,6 @@ def test_the_end_of_a_stage_is_told_when_it_has_been_charged(law):
     assert told == [("probe", 2), ("commit", 3)]
 
 
-@pytest.mark.parametrize(("budget", "again", "skipped"), [(3, 1, 0), (2, 0, 1), (None, 1, 0)])
-def test_second_submissions_are_a_stage_of_probes_or_are_left_out(law, budget, again, skipped):
-    oracle = CountingOracle(law.oracle())
-    door = Door(oracle.rechecking(1e-12), max_submissions=budget)
-    told = []
-    with door.stage("probe", told.append) as stage:
-        stage.rows(masked(law, 2), cp.Readouts.same(2, [0]))
-    assert (door.num_rechecked, door.num_recheck_skipped) == (again, skipped)
-    assert door.ledger.probes == oracle.states == 2 + again
-    assert [event.operation for event in door.transcript.events] == ["probe"] * (1 + again)
-    assert told == ["probe"]
-    plain = Door(law.oracle())
-    assert (plain.num_rechecked, plain.num_recheck_skipped) == (0, 0)
-
-
-def test_a_stage_that_failed_is_not_checked_a_second_time(law):
-    oracle = CountingOracle(law.oracle())
-    door = Door(oracle.rechecking(1.0))
-    with pytest.raises(RuntimeError), door.stage("probe") as stage:
-        stage.rows(masked(law), cp.Readouts.same(1, [0]))
-        raise RuntimeError
-    assert (oracle.states, door.num_rechecked) == (1, 0)
-
-
 def test_stages_are_logged_only_for_those_who_want_to_know(law, caplog):
     door = Door(law.oracle())
     with caplog.at_level(logging.INFO, logger="counterprobe"):

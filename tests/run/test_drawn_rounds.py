@@ -8,7 +8,7 @@ import pytest
 import counterprobe as cp
 from counterprobe import MASK
 from counterprobe.errors import OracleError
-from counterprobe.oracles import Query, Reply
+from counterprobe.oracles import Drawing, Drawn
 from counterprobe.run import CommitAll
 from counterprobe.samplers import Sampler
 from drawing_itself import DrawsItself
@@ -86,11 +86,10 @@ def test_sample_uses_it_unless_somebody_stands_between(law, tmp_path):
 
 def test_what_is_no_token_is_refused(law):
     class Wrong(DrawsItself):
-        def ask(self, query: Query) -> Reply:
-            reply = super().ask(query)
-            assert reply.drawn is not None
-            reply.drawn.tokens[0, 0] = self.vocab_size
-            return reply
+        def draw(self, states, drawing: Drawing) -> Drawn:
+            drawn = super().draw(states, drawing)
+            drawn.tokens[0, 0] = self.vocab_size
+            return drawn
 
     with pytest.raises(OracleError, match="no token"):
         cp.sample(Wrong(law.oracle()), "random-balanced", 3, batches=4)

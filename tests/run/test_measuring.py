@@ -7,7 +7,7 @@ import pytest
 
 import counterprobe as cp
 from counterprobe.errors import BudgetExceeded, OracleError, ZeroProbabilityWarning
-from counterprobe.oracles import OracleInfo, Readouts
+from counterprobe.oracles import FollowsRuns, Query, Readouts
 from counterprobe.run import Probe, Stream
 from counterprobe.run.measuring import measure
 from counterprobe.testing import CountingOracle
@@ -72,14 +72,15 @@ def test_errors_are_raised_in_the_part_that_asked(table_law):
 
 def test_revealed_positions_are_read_with_ranks_and_not_without(table_law):
     class Ordered(CountingOracle):
-        @property
-        def info(self):
-            return OracleInfo("ordered", 4, 3, depends_on_order=True)
+        follows_many, depends_on_order, follow = True, True, None
+
+        def ability(self, kind):
+            return self if kind is FollowsRuns else None
 
         def ask(self, query):
             assert query.ranks.tolist() == [[0, 1, 2, 3]]
             masked = np.full_like(query.states, cp.MASK)
-            return self.inner.ask(type(query)(masked, query.readouts))
+            return self.inner.ask(Query(masked, query.readouts))
 
     readouts = Readouts.same(1, [1, 2])
 

@@ -4,7 +4,7 @@ import re
 from pathlib import Path
 
 from counterprobe.oracles.log import MOST_BYTES
-from counterprobe.run.recheck import MOST_STATES
+from counterprobe.oracles.rechecking import MOST_STATES
 
 PAGE = (Path(__file__).parents[2] / "docs" / "faults.md").read_text(encoding="utf-8")
 

@@ -1,14 +1,12 @@
 """Many sequences at once: each is the one it would have been alone."""
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 
 import counterprobe as cp
 from counterprobe import Query, testing
 from counterprobe.errors import BudgetExceeded
-from counterprobe.oracles import KeptWork
+from counterprobe.oracles import FollowsRuns, KeptWork
 from counterprobe.run.door import Door
 from counterprobe.run.drawing import SequenceDraws
 from counterprobe.run.driver import drive
@@ -52,7 +50,7 @@ class Portion:
 
 def unwatched(law) -> cp.Oracle:
     """The law's oracle without work of single runs, so that sequences are drawn together."""
-    return law.oracle().declaring(keeps_work=False)
+    return testing.CountingOracle(law.oracle())
 
 
 def test_the_whole_adds_up_submissions_and_shares_stages(law, counted):
@@ -77,7 +75,7 @@ def test_results_are_those_of_the_runs_alone(law):
             assert getattr(result, name).tolist() == getattr(single, name).tolist()
         for name in ("ledger", "rights", "stop", "reason", "sampler", "settings", "streams"):
             assert getattr(result, name) == getattr(single, name)
-        assert (result.sequence, result.oracle_name) == (k, single.oracle_name)
+        assert result.sequence == k
         assert result.transcript.replay() == result.ledger
         for mine, other in zip(result.transcript.events, single.transcript.events, strict=True):
             assert mine.positions.tolist() == other.positions.tolist()
@@ -118,9 +116,10 @@ class Following(testing.CountingOracle):
         super().__init__(inner)
         self.kept = KeptWork()
 
-    @property
-    def info(self):
-        return replace(self.inner.info, keeps_work=True, keeps_many=True)
+    follows_many, depends_on_order, follow = True, False, None
+
+    def ability(self, kind):
+        return self if kind is FollowsRuns else None
 
     def ask(self, query):
         runs = query.runs

@@ -125,7 +125,7 @@ def test_with_a_true_graph_no_pair_meets_in_a_batch(with_attention):
     law = cp.families.matching(32, target_seed=2)
     joined = np.zeros((32, 32))
     joined[law.edges[:, 0], law.edges[:, 1]] = 0.5
-    oracle = AttentiveLaw(law.oracle(), joined + joined.T, offers_attention=with_attention)
+    oracle = AttentiveLaw(law.oracle(), joined + joined.T, attends=with_attention)
     rule = DAWN(0.0, 2.0, 2.0, edge_threshold=1e-9)  # no row is sure: the graph decides alone
     result = rule(cp.Unmasking(oracle), STREAMS)
     assert len(result.batches) == 2 and batch_kl(law, result).value == 0

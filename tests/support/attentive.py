@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from counterprobe.oracles import Oracle, Query, Reply, Wrapper
+from counterprobe.oracles import Attends, AttentionQuery, Oracle, Query, Reply, Wrapper
 
 
 class AttentiveLaw(Wrapper):
@@ -18,12 +18,11 @@ class AttentiveLaw(Wrapper):
         The layers of each call with attention.
     """
 
-    def __init__(self, inner: Oracle, weights: np.ndarray, **declared) -> None:
+    def __init__(self, inner: Oracle, weights: np.ndarray, *, attends=True, **declared) -> None:
         super().__init__(inner)
         self.weights = weights
-        self.declared = {
-            "offers_attention": True, "trusted": False, "keeps_work": False, **declared
-        }  # fmt: skip
+        self.declared = {"trusted": False, **declared}
+        self.attends = attends
         self.states = 0
         self.calls: list[int] = []
 
@@ -31,13 +30,16 @@ class AttentiveLaw(Wrapper):
     def info(self):
         return replace(self.inner.info, **self.declared)
 
+    def ability(self, kind):
+        return self if kind is Attends and self.attends else None
+
+    def attend(self, states, readouts, layers):
+        self.calls.append(layers)
+        return self.inner.rows(states, readouts), self.attention_of(states)
+
     def attention_of(self, states: np.ndarray) -> np.ndarray:
         return np.tile(self.weights, (len(states), 1, 1))
 
     def ask(self, query: Query) -> Reply:
         self.states += len(query.states)
-        rows = self.inner.ask(query).rows
-        if query.attention_layers is None:
-            return Reply(rows)
-        self.calls.append(query.attention_layers)
-        return Reply(rows, self.attention_of(query.states))
+        return query.put_to(self) if isinstance(query, AttentionQuery) else self.inner.ask(query)

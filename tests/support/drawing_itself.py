@@ -5,38 +5,45 @@ from dataclasses import replace
 import numpy as np
 
 from counterprobe import MASK
-from counterprobe.oracles import Drawn, OracleInfo, Query, Readouts, Reply, RunKey, Runs
+from counterprobe.oracles import (
+    Drawing,
+    Drawn,
+    DrawsPlans,
+    HistoryQuery,
+    OracleInfo,
+    Readouts,
+    RunKey,
+    Runs,
+)
 from counterprobe.oracles.oracle import Wrapper
-from counterprobe.rows import DenseRows, to_numpy
+from counterprobe.rows import to_numpy
 
 
 class DrawsItself(Wrapper):
-    """An oracle whose ``info.draws`` holds, around one that is asked round by round."""
+    """An oracle that draws fixed rounds: the plain twin of what a GPU does."""
 
     num_drawn = 0
 
     @property
     def info(self) -> OracleInfo:
-        return replace(self.inner.info, draws=True, trusted=True, keeps_work=False)
+        return replace(self.inner.info, trusted=True)
 
-    def ask(self, query: Query) -> Reply:
-        drawing = query.drawing
-        if drawing is None:
-            return self.inner.ask(query)
+    def ability(self, kind):
+        return self if kind is DrawsPlans else None
+
+    def draw(self, states, drawing: Drawing) -> Drawn:
         self.num_drawn += 1
-        states = query.states.copy()
+        states = states.copy()
         tokens = np.full(states.shape, MASK)
         log_probs, scores = (np.full(states.shape, np.nan) for _ in range(2))
-        ranks = query.ranks
+        ranks = np.where(states == MASK, -2, -1)
         for number in range(int(drawing.rounds.max()) + 1):
             where = np.nonzero(drawing.rounds == number)
             whose = Runs(RunKey(), np.arange(len(states)), 0, Readouts.pairs([], []))
-            asked = Query(states.copy(), Readouts.pairs(*where), ranks, whose)
+            asked = HistoryQuery(states.copy(), Readouts.pairs(*where), ranks, whose)
             rows = self.inner.ask(asked).rows
             cold = rows if drawing.temperature == 1 else rows.tempered(drawing.temperature)
             tokens[where] = states[where] = cold.draw(drawing.uniforms[where])
             log_probs[where] = to_numpy(cold.log_prob(tokens[where]))
             scores[where] = -to_numpy(rows.log_prob(tokens[where]))
-        return Reply(
-            DenseRows(np.empty((0, self.vocab_size))), drawn=Drawn(tokens, log_probs, scores)
-        )
+        return Drawn(tokens, log_probs, scores)

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from counterprobe.oracles import Oracle, Query, Readouts
+from counterprobe.oracles import HistoryQuery, Oracle, Readouts
 from counterprobe.rows import Rows
 from counterprobe.run.history import Histories
 
@@ -16,7 +16,9 @@ class Followed:
         self.everyone = np.arange(len(self.many.states))
         self.round = 0
 
-    def query(self, where: Readouts | np.ndarray, members: np.ndarray | None = None) -> Query:
+    def query(
+        self, where: Readouts | np.ndarray, members: np.ndarray | None = None
+    ) -> HistoryQuery:
         """The next query; readouts count as in ``members``, by default everybody."""
         members = self.everyone if members is None else members
         where = where if isinstance(where, Readouts) else Readouts.same(len(members), where)
@@ -33,6 +35,6 @@ class Followed:
         self.round += 1
 
 
-def cold(query: Query) -> Query:
+def cold(query: HistoryQuery) -> HistoryQuery:
     """The same question of somebody whom the oracle does not know."""
-    return Query(query.states, query.readouts, query.ranks)
+    return HistoryQuery(query.states, query.readouts, query.ranks)

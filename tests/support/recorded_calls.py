@@ -39,9 +39,9 @@ def around(oracle, log, attempts, recheck):
     oracle = cp.oracles.as_oracle(oracle)
     if attempts is not None:
         oracle = oracle.retrying(attempts, backoff=0.0)
-    if log is not None:
-        oracle = oracle.logged(log)
-    return oracle.rechecking(recheck)
+    if recheck:
+        oracle = oracle.rechecking(recheck)
+    return oracle if log is None else oracle.logged(log)
 
 
 def draw_by(structure, oracle, count, seed, **request):

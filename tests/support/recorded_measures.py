@@ -630,10 +630,11 @@ def traces(folder):
             if count > 1 and name not in SOME_RULES:
                 continue
             file = folder / f"{name} {count}.json"
-            with Recorder(file, About(family="path", true_edges=path().edges)) as recorder:
+            about = About(family="path", true_edges=path().edges)
+            with Recorder(file, about, sequence=listen_to) as recorder:
                 draw(
                     path().oracle(), rule_for_path(name), count, seed=3,
-                    listener=recorder, listen_to=listen_to,
+                    on_event=recorder,
                 )  # fmt: skip
             found[f"{name}, {count}"] = trace_outcome(file)
     for mode, oracle in {"exact": path().oracle(), "soft": oracle_of(Network())}.items():
@@ -643,7 +644,7 @@ def traces(folder):
                 oracle,
                 1,
                 mode=mode,
-                listener=recorder,
+                on_event=recorder,
                 **({"probes": 64} if mode == "soft" else {}),
             )
         found[f"discover, {mode}"] = trace_outcome(file)

@@ -137,8 +137,6 @@ def outcome(batch, **beside):
         "each": [ledger.total for ledger in batch.ledgers],
         "ledgers": digest_of_array([astuple(ledger) for ledger in batch.ledgers]),
     }
-    if batch.num_rechecked or batch.num_recheck_skipped:
-        kept["rechecked"] = [batch.num_rechecked, batch.num_recheck_skipped]
     undone = [result.undone for result in batch.results]
     return kept | ({"undone": undone} if any(undone) else {}) | beside
 

@@ -5,6 +5,7 @@ import pytest
 
 import counterprobe as cp
 from counterprobe import testing
+from counterprobe.oracles import FollowsRuns
 from counterprobe.radii import row_radii
 from counterprobe.rows import to_numpy
 from counterprobe.targets.noise import FrozenNoise
@@ -449,7 +450,7 @@ def test_it_is_an_oracle_and_wraps_itself():
     twice = FrozenNoise(once, radius=1e-4, direction="fake", seed=2)
     assert isinstance(twice, cp.Oracle)
     # Kept work would have to hash the whole state at every commit.
-    assert not twice.info.keeps_work
+    assert twice.ability(FollowsRuns) is None
     assert (twice.length, twice.vocab_size, twice.info.trusted) == (12, 2048, True)
     assert twice.name == "exact path with random noise with fake noise"
     assert twice.row_error == pytest.approx(oracle.row_error + 2 * once.total_variation_radius)

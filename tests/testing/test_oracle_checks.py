@@ -1,12 +1,11 @@
 """Every oracle keeps the contract, and the checks notice one that does not."""
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 
 import counterprobe as cp
 from counterprobe import testing
+from counterprobe.oracles import Attends, AttentionQuery, FollowsRuns
 from counterprobe.testing import ConformanceError
 
 LAWS = {
@@ -36,16 +35,18 @@ class Attending(testing.CountingOracle):
 
     spoil = staticmethod(lambda states, rows, weights: (rows, weights))
 
-    @property
-    def info(self):
-        return replace(super().info, offers_attention=True)
+    def ability(self, kind):
+        return self if kind is Attends else super().ability(kind)
 
     def ask(self, query):
-        reply = super().ask(query)
-        if query.attention_layers is None:
-            return reply
-        weights = np.full((len(query.states), self.length, self.length), 1 / self.length)
-        return cp.Reply(*self.spoil(query.states, reply.rows, weights))
+        if isinstance(query, AttentionQuery):
+            return query.put_to(self)
+        return super().ask(query)
+
+    def attend(self, states, readouts, layers):
+        rows = self.inner.rows(states, readouts)
+        weights = np.full((len(states), self.length, self.length), 1 / self.length)
+        return self.spoil(states, rows, weights)
 
 
 def test_attention_conforms_and_what_is_wrong_with_it_is_noticed():
@@ -137,12 +138,13 @@ def test_kept_work_that_forgets_is_caught(is_ordered):
 
         first = None
 
-        @property
-        def info(self):
-            return replace(self.inner.info, keeps_work=True, depends_on_order=is_ordered)
+        follows_many, depends_on_order, follow = False, is_ordered, None
+
+        def ability(self, kind):
+            return self if kind is FollowsRuns else None
 
         def ask(self, query):
-            if query.runs is None:
+            if getattr(query, "runs", None) is None:
                 return super().ask(query)
             self.first = query.states.copy() if self.first is None else self.first
             return super().ask(cp.Query(self.first, query.readouts))

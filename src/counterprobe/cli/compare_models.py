@@ -131,7 +131,7 @@ def compare_models(
         rows = [_cells(entry, is_swept=sweep) for entry in entries]
         title = f"{model}, {shared.num_masked} of {len(task.given)} positions masked, {count} "
         title += "sequences each"
-        output.print_table(console, title, COLUMNS, rows, _notes(shared, entries, faults.recheck))
+        output.print_table(console, title, COLUMNS, rows, _notes(shared, entries, chain))
     if any(not math.isnan(entry.batch_kl) for entry in entries):
         points = lines if sweep else {one.sampler.label(): [one] for one in entries}
         draw = partial(draw_quality, points, width=6.6)
@@ -171,7 +171,7 @@ def _masking(text: options.Text, length: int | None) -> options.Text:
 # ----- What people see ------------------------------------------------------------------------
 
 
-def _notes(shared: ModelComparison, entries: list[SamplerOnModel], recheck: float) -> list[str]:
+def _notes(shared: ModelComparison, entries: list[SamplerOnModel], chain: runs.Chain) -> list[str]:
     measured = shared.task.num_measured
     measured += sum(e.quality.ledger.total for e in entries if e.quality is not None)
     notes = [
@@ -181,8 +181,8 @@ def _notes(shared: ModelComparison, entries: list[SamplerOnModel], recheck: floa
         f"Beside the evaluations shown, the reference took {shared.reference.ledger.total:,} and "
         f"measuring {measured:,}.",
     ]
-    if recheck:
-        again = sum(e.batch.num_rechecked for e in entries if e.batch is not None)
+    if chain.rechecking is not None:
+        again = chain.rechecking.num_repeated
         notes.append(f"{again:,} evaluations repeated earlier ones, to compare.")
     said: dict[str, list[str]] = {}
     for entry in entries:

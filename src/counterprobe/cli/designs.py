@@ -92,8 +92,6 @@ def _show(console: Console, model: str, made: Drawn) -> None:
         "tokens per evaluation": number(drawn.tokens_per_forward, ".3g", "none"),
         "sequential stages": drawn.ledger.depth,
         "evaluations for measuring": drawn.measuring.total,
-        **({"repeated to compare": drawn.num_rechecked} if drawn.num_rechecked else {}),
-        **({"not repeated": drawn.num_recheck_skipped} if drawn.num_recheck_skipped else {}),
         **made.chain.rows(),
         "seconds": f"{made.seconds:.1f}",
     }
@@ -199,8 +197,6 @@ def record(model: str, made: Sequence[Drawn], is_many: bool) -> dict[str, Any]:
             "name": one.name,
             **one.batch.summary(),
             "measuring": one.batch.measuring.total,
-            "rechecked": one.batch.num_rechecked,
-            "recheck_skipped": one.batch.num_recheck_skipped,
             "seconds": one.seconds,
             "texts": one.batch.texts,
             "scores": one.batch.scores,

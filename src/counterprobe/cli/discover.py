@@ -125,7 +125,7 @@ def discover(
     streams = Streams.from_seed(seed)
     asking: dict[str, Any] = {"mode": mode or ("auto" if model is None else "soft"), **chosen}
     asking["given"] = task.given
-    determined = discovery_record(task.oracle.rechecking(faults.recheck), streams, **asking)
+    determined = discovery_record(task.oracle, streams, **asking)
     with (
         _saying_written(console, trace.trace),
         output.run_progress("discover") as progress,
@@ -148,10 +148,7 @@ def discover(
     else:
         _show_exact(console, name, found, seconds)
     _report_found(found, _spelled(task))
-    beside = chain.rows()
-    if faults.recheck:
-        beside["submissions repeated to compare"] = found.about["rechecked"]
-    if beside:
+    if beside := chain.rows():
         output.print_facts(console, "faults", beside)
     measured = {"measuring": task.num_measured, "seconds": seconds}
     output.write_result(json, {"target": name, **found.summary(), **measured, **chain.record()})

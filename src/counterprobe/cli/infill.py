@@ -178,7 +178,7 @@ def infill(
                 _check_all(task, inputs)
             keep = partial(_keep, file, finished, task, called, text.temperature, seed)
             determined = infill_record(
-                replace(task, oracle=task.oracle.rechecking(faults.recheck)),
+                task,
                 rule,
                 temperature=text.temperature,
                 **{

@@ -26,6 +26,7 @@ from counterprobe.evaluation import Trial, run_trial
 from counterprobe.files import special_kind
 from counterprobe.oracles import Oracle
 from counterprobe.oracles.log import Log
+from counterprobe.oracles.rechecking import Rechecking
 from counterprobe.oracles.retry import Retry
 from counterprobe.run.events import Listener, Progress
 from counterprobe.samplers import Packed, Sampler
@@ -48,6 +49,10 @@ LOGGED = {
     "asked": ("num_asked", "submissions of this process"),
     "asked_again": ("num_again", "of these paid again"),
     "asked_to_recognise": ("num_recognising", "and to recognise the oracle"),
+}
+SAID = {name: said for name, (_, said) in LOGGED.items()} | {
+    "failed_attempts": "failed attempts",
+    "repeated": "evaluations repeated to compare",
 }
 
 
@@ -82,8 +87,8 @@ class Faults:
         float,
         in_faults(
             metavar="SHARE",
-            help="Submit this share of the states, such as 0.1, a second time, charged, to see "
-            "whether the oracle is frozen.",
+            help="Ask for this share of the states, such as 0.1, a second time, in no ledger, to "
+            "see whether the oracle is frozen.",
         ),
     ] = 0.0
 
@@ -108,11 +113,13 @@ class Chain:
     oracle : Oracle
         What a run is to ask.
     retrying : Retry or None
+    rechecking : Rechecking or None
     logged : Log or None
     """
 
     oracle: Oracle
     retrying: Retry | None = None
+    rechecking: Rechecking | None = None
     logged: Log | None = None
 
     def report(self) -> dict[str, int]:
@@ -122,12 +129,13 @@ class Chain:
             counts = {name: getattr(self.logged, place) for name, (place, _) in LOGGED.items()}
         if self.retrying is not None:
             counts["failed_attempts"] = len(self.retrying.failures)
+        if self.rechecking is not None:
+            counts["repeated"] = self.rechecking.num_repeated
         return counts
 
     def rows(self) -> dict[str, int]:
         """Return the same under names for people."""
-        names = {name: said for name, (_, said) in LOGGED.items()}
-        return {names.get(name, "failed attempts"): n for name, n in self.report().items()}
+        return {SAID[name]: number for name, number in self.report().items()}
 
     def record(self) -> dict[str, Any]:
         """Return the report as a field of JSON; none where nothing was put around."""
@@ -153,20 +161,20 @@ def oracle_chain(
         Where it is answered, if not here: workers keep to the time limit themselves.
     """
     limit = faults.timeout if engine is None else None
-    retrying = None
+    retrying = rechecking = None
     if faults.retries or limit is not None:
         oracle = retrying = oracle.retrying(faults.retries + 1, timeout=limit)
     if faults.recheck:
-        oracle = oracle.rechecking(faults.recheck)
+        oracle = rechecking = oracle.rechecking(faults.recheck)
     if faults.checkpoint is None:
-        yield Chain(oracle, retrying)
+        yield Chain(oracle, retrying, rechecking)
         return
     with ExitStack() as stack:
         stack.enter_context(_ended_by_request())
         logged = stack.enter_context(oracle.logged(faults.checkpoint).running(about))
         kept = kept_in(faults)
         try:
-            yield Chain(logged, retrying, logged)
+            yield Chain(logged, retrying, rechecking, logged)
         except KeyboardInterrupt as stop:
             done = logged.num_replayed + logged.num_asked
             said = str(stop) or f"interrupted after {done:,} submissions"

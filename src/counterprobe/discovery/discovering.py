@@ -193,7 +193,7 @@ def discovery_record(
         oracle=OracleIdentity.of(oracle),
         streams=Streams(streams.decision_seed, 0),  # nothing is drawn
         given=None if given is None else np.asarray(given),
-        more={"fallback": fallback, "recheck": oracle.info.recheck},
+        more={"fallback": fallback},
     )
 
 
@@ -313,7 +313,6 @@ def _about(
         "settings": asdict(settings),
         "decision_seed": seeds.decision_seed,
         "versions": versions(),
-        **({"rechecked": run.num_rechecked} if run.num_rechecked else {}),
     }
 
 

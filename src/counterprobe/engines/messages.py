@@ -20,7 +20,7 @@ from counterprobe.classes import TokenClasses
 from counterprobe.digests import digest_of
 from counterprobe.engines.outcomes import Job
 from counterprobe.errors import OracleError
-from counterprobe.oracles import Oracle, OracleInfo, Readouts, Reply, as_oracle
+from counterprobe.oracles import Oracle, OracleInfo, Readouts, Reply, as_oracle, depends_on_order
 from counterprobe.oracles.codec import decode_reply, encode_reply
 from counterprobe.rows import ClassedRows, Rows
 from counterprobe.tempered import TemperedRows
@@ -75,7 +75,7 @@ class Declared:
     def of(cls, oracle: Oracle) -> Declared:
         """Read an oracle's declarations."""
         info = oracle.info
-        if info.depends_on_order:
+        if depends_on_order(oracle):
             raise OracleError(
                 f"oracle {info.name!r} depends on the order of commits, which replicas do not "
                 "share; shard its by_index() instead"

@@ -36,7 +36,6 @@ from counterprobe.engines.pool import Done, WorkerPool
 from counterprobe.errors import OracleError
 from counterprobe.oracles import Oracle, OracleInfo, Query, Readouts, Reply
 from counterprobe.rows import Rows, concatenate
-from counterprobe.states import MASK
 
 __all__ = ["BATCH_SIZE", "ShardedOracle"]
 
@@ -155,10 +154,6 @@ class ShardedOracle(Closing, Oracle):
         return replace(
             self._declared[0].info,
             row_error=error,
-            keeps_work=False,
-            keeps_many=False,
-            offers_attention=False,
-            draws=False,
             # Whatever the number of queries, so many micro-batches wait for each replica.
             ahead=1 if len(self._open) >= AHEAD * self._pool.size else 1 + len(self._open),
         )
@@ -170,12 +165,6 @@ class ShardedOracle(Closing, Oracle):
 
     def ask(self, query: Query) -> Reply:
         """Send a query to the replicas; the reply is waited for when its rows are looked at."""
-        info = self._declared[0].info
-        if info.depends_on_order and query.ranks is not None and (query.states != MASK).any():
-            raise OracleError(
-                f"oracle {info.name!r} cannot be shared out: its rows depend on the order of "
-                "commits, which replicas are not told"
-            )
         asked = self._ask(query.states, query.readouts)
 
         def wait() -> Reply:

@@ -43,7 +43,7 @@ from counterprobe.evaluation.chains import (
 )
 from counterprobe.evaluation.ordered_runs import finished_terms, ordered_terms
 from counterprobe.evaluation.plan_runs import PlanRun, as_plans
-from counterprobe.oracles import Oracle, as_oracle
+from counterprobe.oracles import Oracle, as_oracle, depends_on_order
 from counterprobe.planning import Plan
 from counterprobe.run.batches import SampleBatch
 from counterprobe.run.ledger import Ledger, Right
@@ -126,7 +126,7 @@ def plan_kl(
     contexts = as_contexts(given, oracle.length, oracle.vocab_size, samples)
     run = PlanRun(as_plans(plans, contexts), contexts, seed)
     limits = Limits.of(whole_number("at_once", at_once, at_least=1), oracle.vocab_size)
-    is_ordered = oracle.info.depends_on_order
+    is_ordered = depends_on_order(oracle)
 
     def terms_of(group: slice) -> Requests[tuple[FloatArray, float]]:
         if is_ordered:
@@ -192,7 +192,7 @@ def run_kl(
     if len(np.unique(plan_of)) == 1:  # one plan for all is given
         plan_of = np.arange(len(runs))
     limits = Limits.of(whole_number("at_once", at_once, at_least=1), oracle.vocab_size)
-    if oracle.info.depends_on_order:
+    if depends_on_order(oracle):
         groups = in_groups([oracle.length] * len(runs), limits)
         parts, ledger = measure(oracle, finished_terms(runs, groups, seed))
         found, moving = np.concatenate([part[0] for part in parts]), oracle.length

@@ -27,7 +27,7 @@ from numpy.typing import ArrayLike
 
 from counterprobe.arguments import whole_number
 from counterprobe.arrays import FloatArray, IntArray, StateArray
-from counterprobe.oracles import Oracle, Readouts, as_oracle
+from counterprobe.oracles import Oracle, Readouts, as_oracle, depends_on_order
 from counterprobe.rows import Rows, to_numpy
 from counterprobe.run.ledger import Ledger
 from counterprobe.run.measuring import measure
@@ -148,7 +148,7 @@ def log_likelihoods(
     ([[0.5, 0.5], [0.1, 0.1]], 8)
     """
     oracle = as_oracle(oracle)
-    probes = _in_one_pass if oracle.info.depends_on_order else _step_by_step
+    probes = _in_one_pass if depends_on_order(oracle) else _step_by_step
     return _score(oracle, sequences, given, orders, seed, at_once, probes)
 
 

@@ -41,18 +41,12 @@ class Trial:
         Monte Carlo draws it was measured with.
     kl_seconds : float
         What measuring took.
-    num_rechecked : int
-        Submissions of the run that only repeated an earlier one, to compare the replies.
-    num_recheck_skipped : int
-        States that were to be compared so, and were not for want of budget.
     """
 
     result: SampleResult
     kl: BatchKL | None
     draws: int | None = None
     kl_seconds: float = 0.0
-    num_rechecked: int = 0
-    num_recheck_skipped: int = 0
 
     def record(self, asked: Sampler) -> dict[str, Any]:
         """Return the run as plain values, its tokens as a digest.
@@ -120,10 +114,9 @@ def run_trial(
         on_event=on_event,
     )
     result = told(run, streams)
-    again = run.num_rechecked, run.num_recheck_skipped
     if draws is None:
-        return Trial(result, None, None, 0.0, *again)
+        return Trial(result, None)
     started = time.perf_counter()
     kl = batch_kl(law, result, draws=draws, seed=seed)
     seconds = time.perf_counter() - started
-    return Trial(result, kl, draws, seconds, *again)
+    return Trial(result, kl, draws, seconds)

@@ -19,6 +19,7 @@ import numpy as np
 from counterprobe.discovery import SoftStructure, discover
 from counterprobe.evaluation.prices import Price, Pricing
 from counterprobe.infilling.task import Task
+from counterprobe.oracles import depends_on_order
 from counterprobe.plain import plain
 from counterprobe.planning import plan_for
 from counterprobe.run.batches import SampleBatch
@@ -259,7 +260,7 @@ def _find(
 
 def _cost_of_sample(task: Task, masked: int, batches: int) -> int:
     """Return what a price of so many batches takes on one sample, at most."""
-    if task.oracle.info.depends_on_order:
+    if depends_on_order(task.oracle):
         return batches + 1
     return min(masked, (1 + TERMS) * batches)
 

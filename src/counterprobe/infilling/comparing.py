@@ -232,7 +232,6 @@ class ModelComparison:
     def record(self, entries: list[SamplerOnModel]) -> dict[str, Any]:
         """Return everything as plain values."""
         task = self.task
-        batches = [entry.batch for entry in entries if entry.batch is not None]
         return {
             "oracle": getattr(task.oracle, "name", None),
             "text": None if task.template is None else task.template.text(task.given),
@@ -243,7 +242,6 @@ class ModelComparison:
             "seed": self.seed,
             "orders": self.orders,
             "measuring": task.num_measured,
-            "rechecked": sum(batch.num_rechecked for batch in batches),
             "reference": {
                 **self.reference.summary(),
                 "texts": task.texts(self.reference.sequences),

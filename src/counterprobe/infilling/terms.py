@@ -12,6 +12,7 @@ from counterprobe.digests import digest_of
 from counterprobe.discovery import SoftStructure, Structure
 from counterprobe.infilling.task import Task
 from counterprobe.models import Template
+from counterprobe.oracles import FollowsRuns
 from counterprobe.plain import plain
 from counterprobe.run.record import OracleIdentity, RunRecord
 from counterprobe.samplers.base import Sampler
@@ -23,7 +24,7 @@ __all__ = ["DEFAULT_SAMPLER", "design_terms", "infill_record", "rule_of"]
 
 DEFAULT_SAMPLER = "auto"
 # What decides which questions are asked and when, but not which letters a design has.
-OF_QUESTIONS = ("at_once", "recheck", "traced", "traced_sequence")
+OF_QUESTIONS = ("at_once", "traced", "traced_sequence")
 # What becomes one short text together.
 TOGETHER = ("frame", "slots", "vocabulary", "allowed", "bias", "tied", "shares")
 # Characters of a value that is written as it is.
@@ -71,20 +72,16 @@ def infill_record(
     trace_sequence : int or None
         The sequence that is followed, from 0, and so starts before the others; None if none is.
         Where one is, sequences are drawn side by side and not in lockstep: another order of
-        questions only where a sequence has a session of its own or waits for its turn, and where
-        some states are submitted twice.
+        questions only where a sequence has a session of its own or waits for its turn.
     """
-    info = task.oracle.info
-    in_turn = count > 1 and (count > at_once or info.keeps_work)
-    decides = in_turn or info.recheck or likelihood_orders
+    in_turn = count > 1 and (count > at_once or task.oracle.ability(FollowsRuns) is not None)
     more = {
         **_text(task),
         "structure": None if structure is None else structure.digest,
         "at_once": at_once,
-        "recheck": info.recheck,
         "likelihood_orders": likelihood_orders,
     }
-    if in_turn or (count > 1 and info.recheck):
+    if in_turn:
         more["traced"] = trace_sequence is not None
     if task.occurrence:
         more["occurrence"] = task.occurrence
@@ -99,8 +96,8 @@ def infill_record(
         count=count,
         orders=orders,
         temperature=temperature,
-        # A budget decides what is asked a second time, who asks next, and what is scored.
-        max_submissions=max_submissions if decides else None,
+        # A budget decides who asks next, and what is scored.
+        max_submissions=max_submissions if in_turn or likelihood_orders else None,
         more=more,
     )
 

@@ -25,7 +25,15 @@ from counterprobe.extras import load_extra
 from counterprobe.models.repeatability import Repeatability, measure_repeatability
 from counterprobe.models.rows import Softmax
 from counterprobe.models.template import Template
-from counterprobe.oracles import Oracle, OracleInfo, Query, Readouts, Reply, Runs
+from counterprobe.oracles import (
+    HistoryQuery,
+    Oracle,
+    OracleInfo,
+    Query,
+    Readouts,
+    Reply,
+    depends_on_order,
+)
 from counterprobe.oracles.oracle import Wrapper
 from counterprobe.rows import Rows
 from counterprobe.states import as_states
@@ -120,7 +128,7 @@ class TiedOracle(Wrapper):
     @property
     def info(self) -> OracleInfo:
         """What it is: the inner oracle, with a group where that has several residues."""
-        inner = self.inner_info
+        inner = self.inner.info
         return replace(
             inner,
             length=self.template.length,
@@ -155,7 +163,7 @@ class TiedOracle(Wrapper):
 
     def by_index(self) -> Oracle:
         """Return it as it is probed."""
-        if not self.info.depends_on_order:
+        if not depends_on_order(self):
             return self
         apart = self.inner.by_index()
         return TiedOracle(
@@ -165,21 +173,18 @@ class TiedOracle(Wrapper):
     def ask(self, query: Query) -> Reply:
         """Ask about every residue of the groups that are read, and combine their rows."""
         states = as_states(query.states, self.length, self.vocab_size)
-        readouts, runs = query.readouts, query.runs
-        if runs is not None:
-            index, residues = self._spread(runs.fresh)
-            fresh = Readouts.pairs(index, residues)
-            runs = Runs(runs.key, runs.members, runs.serial, fresh)
+        readouts = query.readouts
         index, residues = self._spread(readouts)
-        reply = self.inner.ask(
-            Query(
-                states[:, self._tied],
-                Readouts.pairs(index, residues),
-                None if query.ranks is None else query.ranks[:, self._tied],
-                runs,
-                query.attention_layers,
-            )
+        asked = replace(
+            query, states=states[:, self._tied], readouts=Readouts.pairs(index, residues)
         )
+        if isinstance(query, HistoryQuery):
+            runs = query.runs
+            if runs is not None:
+                runs = replace(runs, fresh=Readouts.pairs(*self._spread(runs.fresh)))
+            ranks = query.ranks[:, self._tied]
+            asked = HistoryQuery(asked.states, asked.readouts, ranks, runs)
+        reply = self.inner.ask(asked)
         attention = None if reply.attention is None else self._combined(reply.attention)
         return Reply(self._rows(reply.rows.dense(), readouts, residues), attention)
 

@@ -9,7 +9,7 @@ round differently in another batch, and memory that runs out.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
@@ -22,7 +22,7 @@ from counterprobe.models.memory import BatchSize, is_out_of_memory
 from counterprobe.models.repeatability import Repeatability, measure_repeatability
 from counterprobe.models.rows import Softmax
 from counterprobe.models.template import Allowed, Template, names_tokens
-from counterprobe.oracles import Oracle, OracleInfo, Query, Readouts, Reply
+from counterprobe.oracles import Attends, OracleInfo, Readouts, RowOracle
 from counterprobe.rows import Rows
 from counterprobe.states import as_states
 
@@ -33,6 +33,7 @@ else:
 
 __all__ = ["TorchOracle"]
 
+T = TypeVar("T")
 
 # Bytes of logits in one call when nothing is said: on the host, and at most on a device.
 HOST_BYTES = 1 << 27
@@ -43,7 +44,7 @@ HEAD_WEIGHTS = 1 << 20
 HOST_TOKENS = 1 << 13
 
 
-class TorchOracle(Oracle):
+class TorchOracle(RowOracle):
     """A torch model as an oracle.
 
     Parameters
@@ -198,7 +199,6 @@ class TorchOracle(Oracle):
             self.vocab_size,
             self.row_error,
             trusted=True,
-            offers_attention=self._call.offers_attention,
             temperature=self.temperature,
         )
 
@@ -211,11 +211,11 @@ class TorchOracle(Oracle):
 
     # ----- Rows ----------------------------------------------------------------------------
 
-    def ask(self, query: Query) -> Reply:
-        """Call the model on every state; once, also where attention is wanted beside the rows."""
-        if query.attention_layers is None:
-            return Reply(self.rows(query.states, query.readouts))
-        return Reply(*self._attended_rows(query.states, query.readouts, query.attention_layers))
+    def ability(self, kind: type[T]) -> T | None:
+        """Return what it does beside rows; not every model says where it attends."""
+        return (
+            None if kind is Attends and not self._call.offers_attention else super().ability(kind)
+        )
 
     def rows(self, states: StateArray, readouts: Readouts) -> Rows:
         """Call the model on every state and return one row per readout, in order."""
@@ -228,8 +228,8 @@ class TorchOracle(Oracle):
             states, readouts, logits_of, self._batch, by_place=self._call.takes_places
         )
 
-    def _attended_rows(
-        self, states: StateArray, readouts: Readouts, num_layers: int
+    def attend(
+        self, states: StateArray, readouts: Readouts, layers: int
     ) -> tuple[Rows, FloatArray]:
         """Call the model once on every state; return rows and attention between positions.
 
@@ -237,7 +237,7 @@ class TorchOracle(Oracle):
         ----------
         states, readouts
             At least one readout.
-        num_layers : int
+        layers : int
             The last layers that are averaged, with all their heads; more than there are means all.
 
         Returns
@@ -251,7 +251,7 @@ class TorchOracle(Oracle):
 
         def logits_of(low: int, high: int, _: IntArray | None) -> torch.Tensor:
             ids = self.template.fill(states[low:high])
-            logits, weights = self._call.attended(ids, num_layers)
+            logits, weights = self._call.attended(ids, layers)
             every = weights.cpu().numpy()
             attention[low:high] = every[:, self._read_at[:, None], self.template.slots]
             return logits

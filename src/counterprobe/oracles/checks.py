@@ -15,7 +15,8 @@ import numpy as np
 
 from counterprobe.arrays import FloatArray
 from counterprobe.errors import OracleError, ZeroProbabilityWarning
-from counterprobe.oracles.query import Drawn, Query, Readouts, Reply
+from counterprobe.oracles.abilities import AttentionQuery, Drawing, Drawn
+from counterprobe.oracles.query import Query, Readouts, Reply
 from counterprobe.rows import ClassedRows, DenseRows, Rows, to_numpy, widened
 
 if TYPE_CHECKING:
@@ -185,12 +186,9 @@ def own_rows(rows: Rows) -> Rows:
     return rows
 
 
-def check_drawn(reply: Reply, query: Query, vocab_size: int, name: str) -> Drawn:
+def check_drawn(drawn: Drawn, drawing: Drawing, vocab_size: int, name: str) -> Drawn:
     """Return what an oracle drew by itself: a token, of some probability, wherever it was to."""
-    drawn = reply.drawn
-    if drawn is None or query.drawing is None:
-        raise OracleError(f"oracle {name!r} was to draw tokens, and returned none")
-    is_due = query.drawing.rounds >= 0
+    is_due = drawing.rounds >= 0
     is_token = (drawn.tokens >= 0) & (drawn.tokens < vocab_size)
     if ((is_token != is_due) | (~np.isfinite(drawn.log_probs) & is_due)).any():
         raise OracleError(
@@ -220,7 +218,7 @@ class ReplyCheck:
             raise OracleError(
                 f"oracle {self.name!r} must return a Reply, got {type(reply).__name__}"
             )
-        if query.attention_layers is not None:
+        if isinstance(query, AttentionQuery):
             check_attention(reply.attention, len(query.states), self._length, self.name)
         if self._is_trusted:
             return reply

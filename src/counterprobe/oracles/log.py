@@ -29,6 +29,7 @@ from counterprobe.errors import (
     OracleError,
     StructureError,
 )
+from counterprobe.oracles.abilities import AttentionQuery, HistoryQuery
 from counterprobe.oracles.checks import check_attention, check_rows
 from counterprobe.oracles.codec import (
     decode_classes,
@@ -112,7 +113,7 @@ class Log(Wrapper):
         A model measures its own row error, never quite the same. What is replayed is asked for
         one by one.
         """
-        info = self.inner_info
+        info = self.inner.info
         if self._file is None:
             return info
         ahead = 1 if self._is_replaying else info.ahead
@@ -168,7 +169,7 @@ class Log(Wrapper):
                 f"{self.path} is not open: hand the oracle to sample, infill or discover, or ask "
                 "inside 'with oracle.running(about):'"
             )
-        if query.ranks is not None:  # of histories: a commit, or what begins a run
+        if isinstance(query, (HistoryQuery, AttentionQuery)):  # a commit, or what begins a run
             self._num_bytes = 0
         self._asker = threading.get_ident()
         # A record stays the next one until its query was answered: whoever retries asks again.
@@ -294,7 +295,7 @@ class Log(Wrapper):
 
     def _is_sound(self, query: Query, reply: Reply) -> bool:
         """Whether a reply is what the query asks for, by a run's own checks."""
-        if (reply.attention is None) != (query.attention_layers is None):
+        if (reply.attention is not None) != isinstance(query, AttentionQuery):
             return False
         try:
             check_rows(reply.rows, query.readouts, self.vocab_size, self.name, warn_on_zero=False)

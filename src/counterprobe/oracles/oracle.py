@@ -18,12 +18,17 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
-from weakref import WeakKeyDictionary
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from counterprobe.arguments import whole_number
 from counterprobe.arrays import FloatArray, StateArray
-from counterprobe.oracles.query import Query, Readouts, Reply, RunKey, Runs
+from counterprobe.oracles.abilities import (
+    DrawsPlans,
+    FollowsRuns,
+    HistoryQuery,
+    depends_on_order,
+)
+from counterprobe.oracles.query import Query, Readouts, Reply
 from counterprobe.rows import Rows
 from counterprobe.states import MASK
 
@@ -31,11 +36,11 @@ if TYPE_CHECKING:
     import os
 
     from counterprobe.oracles.log import Log
+    from counterprobe.oracles.rechecking import Rechecking
     from counterprobe.oracles.retry import Retry
 
 __all__ = [
     "NUMERICAL_FLOOR",
-    "KeptWork",
     "LawOracle",
     "Oracle",
     "OracleInfo",
@@ -68,22 +73,9 @@ class OracleInfo:
         Whether a run may skip checking what it returns.
     row_hellinger_radius, row_kl_radius : float or None
         Uniform bounds on the squared Hellinger distance and the forward KL of its rows.
-    keeps_work : bool
-        Whether it answers the histories of one run at less cost when queries say which run asks.
-    keeps_many : bool
-        Whether it does so for many runs in one query.
-    depends_on_order : bool
-        Whether rows depend on the ranks of a query. Probes of such an oracle, which have none,
-        are answered as if positions had been committed by index.
-    offers_attention : bool
-        Whether attention can be asked for together with rows.
-    draws : bool
-        Whether it draws rounds that were fixed beforehand by itself, where a query asks for that.
     ahead : int
         How many queries may wait for their replies at once; more than one where replicas share
         the work.
-    recheck : float
-        Share of the submitted states that a run is to submit a second time and compare.
     temperature : float
         What the logits of its law were divided by. Where it is not 1, rows hold those of
         temperature 1 beside them (``rows.own``), by which tokens are scored.
@@ -96,13 +88,7 @@ class OracleInfo:
     trusted: bool = False
     row_hellinger_radius: float | None = None
     row_kl_radius: float | None = None
-    keeps_work: bool = False
-    keeps_many: bool = False
-    depends_on_order: bool = False
-    offers_attention: bool = False
-    draws: bool = False
     ahead: int = 1
-    recheck: float = 0.0
     temperature: float = 1.0
 
     def __post_init__(self) -> None:
@@ -144,6 +130,16 @@ class Oracle(ABC):
         apart: FloatArray | None = getattr(getattr(self, "template", None), "distances", None)
         return apart
 
+    def ability(self, kind: type[T]) -> T | None:
+        """Return what answers queries that only some oracles answer; None where nothing does.
+
+        Parameters
+        ----------
+        kind : Protocol
+            One of :mod:`counterprobe.oracles.abilities`.
+        """
+        return self if isinstance(self, kind) else None
+
     @contextmanager
     def running(self, about: About = None) -> Iterator[Self]:
         """Be told of a run: what determines it, when it begins and when it is over.
@@ -173,7 +169,7 @@ class Oracle(ABC):
             f"{info.vocab_size:,} tokens",
             f"rows are within {info.row_error:.2g} of themselves in total variation",
         ]
-        if info.depends_on_order:
+        if depends_on_order(self):
             lines.append("rows depend on the order of commits; by_index() can be probed")
         if info.temperature != 1:
             lines.append(f"logits are divided by a temperature of {info.temperature:g}")
@@ -217,15 +213,11 @@ class Oracle(ABC):
 
         return Log(self, path, **options)
 
-    def rechecking(self, share: float) -> Oracle:
-        """Have runs submit a share of their states twice, to find out whether it is frozen.
+    def rechecking(self, share: float) -> Rechecking:
+        """Ask a second time for a share of the states, to find out whether rows are frozen."""
+        from counterprobe.oracles.rechecking import Rechecking
 
-        They are charged as probes; a row that moved by more than the declared row error raises
-        ``OracleError``.
-        """
-        if not 0 <= share <= 1:
-            raise ValueError(f"share must be one of the submissions, 0 to 1; got {share!r}")
-        return self.declaring(recheck=float(share))
+        return Rechecking(self, share)
 
     def declaring(self, **changes: Any) -> Oracle:
         """Let it say something else of itself, such as ``trusted=True`` or a ``row_error``."""
@@ -233,11 +225,11 @@ class Oracle(ABC):
 
     def by_index(self) -> Oracle:
         """Return it as it is probed: by index, where its rows depend on the order of commits."""
-        return _ByIndex(self) if self.info.depends_on_order else self
+        return _ByIndex(self) if depends_on_order(self) else self
 
 
 class RowOracle(Oracle):
-    """An oracle whose rows are a function of the state alone: subclasses have ``rows``."""
+    """An oracle with a method for each kind of query: subclasses have ``rows``, at least."""
 
     __slots__ = ()
 
@@ -246,8 +238,8 @@ class RowOracle(Oracle):
         """Return one row per readout, in order; ``states`` must be left as they are."""
 
     def ask(self, query: Query) -> Reply:
-        """Answer whoever asks."""
-        return Reply(self.rows(query.states, query.readouts))
+        """Answer by the method that the query asks for."""
+        return query.put_to(self)
 
 
 class LawOracle(RowOracle):
@@ -277,26 +269,6 @@ class LawOracle(RowOracle):
         return digest
 
 
-class KeptWork(Generic[T]):
-    """What an oracle keeps of runs between their queries, until they end.
-
-    Work is taken out while it is used and put back when that went well: an attempt that failed
-    half way, or that goes on after somebody stopped waiting for it, has seen nobody knows what.
-    """
-
-    def __init__(self) -> None:
-        self._kept: WeakKeyDictionary[RunKey, tuple[int, T]] = WeakKeyDictionary()
-
-    def take(self, runs: Runs) -> T | None:
-        """Return what was put back after the last query of these runs; None if it is not here."""
-        serial, work = self._kept.pop(runs.key, (-1, None))
-        return work if serial == runs.serial else None
-
-    def put(self, runs: Runs, work: T) -> None:
-        """Keep work until the next query of these runs."""
-        self._kept[runs.key] = runs.serial + 1, work
-
-
 # ----- Around others ------------------------------------------------------------------------
 
 
@@ -314,13 +286,7 @@ class Wrapper(Oracle):
     @property
     def info(self) -> OracleInfo:
         """What the inner oracle is."""
-        return self.inner_info
-
-    @property
-    def inner_info(self) -> OracleInfo:
-        """What the inner oracle is, to whoever sees each of its replies."""
-        info = self.inner.info
-        return replace(info, draws=False) if info.draws else info
+        return self.inner.info
 
     @property
     def distances(self) -> FloatArray | None:
@@ -332,6 +298,10 @@ class Wrapper(Oracle):
     def digest(self) -> str | None:
         """What tells the inner oracle from others."""
         return self.inner.digest
+
+    def ability(self, kind: type[T]) -> T | None:
+        """Return what the inner oracle can do, to whoever sees each of its replies."""
+        return None if kind is DrawsPlans else self.inner.ability(kind)
 
     def ask(self, query: Query) -> Reply:
         """Hand a query on."""
@@ -356,28 +326,28 @@ class _Declaring(Wrapper):
     def __init__(self, oracle: Oracle, changes: dict[str, Any]) -> None:
         super().__init__(oracle)
         self._changes = changes
-        replace(self.inner_info, **changes)  # an unknown word is refused here
+        replace(self.inner.info, **changes)  # an unknown word is refused here
 
     @property
     def info(self) -> OracleInfo:
-        return replace(self.inner_info, **self._changes)
+        return replace(self.inner.info, **self._changes)
 
 
 class _ByIndex(Wrapper):
     """An oracle whose rows depend on the order of commits, as it is probed."""
 
     @property
-    def info(self) -> OracleInfo:
-        info = self.inner_info
-        return replace(info, depends_on_order=False, keeps_work=False, keeps_many=False)
-
-    @property
     def digest(self) -> str | None:
         around = self.inner
         return around.inner.by_index().digest if isinstance(around, Wrapper) else around.digest
 
+    def ability(self, kind: type[T]) -> T | None:
+        return None if kind is FollowsRuns else super().ability(kind)
+
     def ask(self, query: Query) -> Reply:
-        return self.inner.ask(replace(query, ranks=None, runs=None))
+        if isinstance(query, HistoryQuery):
+            query = Query(query.states, query.readouts)
+        return self.inner.ask(query)
 
 
 class _RowsOnly(Wrapper):
@@ -403,6 +373,9 @@ class _RowsOnly(Wrapper):
     def digest(self) -> str | None:
         found: str | None = getattr(self.inner, "digest", None)
         return found
+
+    def ability(self, kind: type[T]) -> T | None:
+        return None
 
     def rows(self, states: StateArray, readouts: Readouts) -> Rows:
         return self.inner.rows(states, readouts)

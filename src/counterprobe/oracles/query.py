@@ -1,16 +1,16 @@
 """What an oracle is asked, and what it answers.
 
 A :class:`Query` holds a batch of states and what to read from them: one readout set shared by all
-of them, or flat (state index, position) pairs when each state masks its own set. Where states are
-histories of runs it says in which round each revealed position was committed and what is new, so
-that an oracle may keep work from one query to the next, and the same query has the same rows
-whoever asks. A :class:`Reply` holds one row per readout, and may still be on its way.
+of them, or flat (state index, position) pairs when each state masks its own set. A :class:`Reply`
+holds one row per readout, and may still be on its way. What only some oracles are asked for, and
+what follows runs, is in ``abilities.py``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -21,7 +21,7 @@ from counterprobe.digests import digest_of
 from counterprobe.rows import Rows
 from counterprobe.states import MASK
 
-__all__ = ["Drawing", "Drawn", "Query", "Readouts", "Reply", "RunKey", "Runs", "join"]
+__all__ = ["Query", "Readouts", "Reply"]
 
 # Rows of an example, at most: a state may have very many, and few tell oracles apart.
 MOST_EXAMPLE_ROWS = 64
@@ -122,76 +122,6 @@ def _has_bad_readout(states: StateArray, state_index: IntArray, position: IntArr
     return False
 
 
-class RunKey:
-    """Who asks: a run, or runs that always ask together. It keys what an oracle keeps of them.
-
-    Whoever runs holds the only lasting reference, so that a run's end is the end of its key, and
-    of everything that was kept under it.
-    """
-
-    __slots__ = ("__weakref__",)
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Runs:
-    """Whose histories the states of a query are: a hint for oracles that keep work.
-
-    Attributes
-    ----------
-    key : RunKey
-    members : ndarray of int, shape (B,)
-        Which of the runs under that key each state belongs to.
-    serial : int
-        How many queries were asked under that key before.
-    fresh : Readouts
-        What was revealed since the last of them; the tokens are in the states.
-    """
-
-    key: RunKey
-    members: IntArray
-    serial: int
-    fresh: Readouts
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Drawing:
-    """Rounds that an oracle is to draw by itself: all of them are fixed before any reply.
-
-    Attributes
-    ----------
-    rounds : ndarray of int, shape (B, N)
-        The round in which each position is to be committed, from 0 on without a gap; below 0 for
-        what is not.
-    uniforms : ndarray of float, shape (B, N)
-        One per token: the inverse of the distribution function, in token order, turns it into one.
-    temperature : float
-        Above 0; tokens are drawn from rows proportional to ``p ** (1 / temperature)``.
-    """
-
-    rounds: IntArray
-    uniforms: FloatArray
-    temperature: float = 1.0
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Drawn:
-    """What an oracle drew.
-
-    Attributes
-    ----------
-    tokens : ndarray of int, shape (B, N)
-        ``MASK`` where nothing was drawn.
-    log_probs : ndarray of float, shape (B, N)
-        Of each token in the row that it was drawn from.
-    scores : ndarray of float, shape (B, N)
-        Minus that at temperature 1, whatever it was drawn at.
-    """
-
-    tokens: IntArray
-    log_probs: FloatArray
-    scores: FloatArray
-
-
 @dataclass(frozen=True, slots=True, eq=False)
 class Query:
     """What an oracle is asked.
@@ -202,77 +132,43 @@ class Query:
         ``MASK`` where masked; for reading only.
     readouts : Readouts
         Which rows; they come back in this order.
-    ranks : ndarray of int, shape (B, N), optional
-        Where states are histories of runs: the round in which each revealed position was
-        committed, below 0 for given context. Rows of an oracle whose ``info.depends_on_order``
-        holds depend on it; such an oracle may also be asked for *revealed* positions, whose row is
-        the one given whatever was committed before them. Probes belong to no run and have none.
-    runs : Runs, optional
-        Who asks, for oracles that keep work; no row depends on it.
-    attention_layers : int, optional
-        Return attention beside the rows: weights averaged over all heads of the last so many
-        layers, for oracles whose ``info.offers_attention`` holds.
-    drawing : Drawing, optional
-        Draw these rounds and return tokens in place of rows, for oracles whose ``info.draws``
-        holds; ``readouts`` are then of no account.
     """
 
     states: StateArray
     readouts: Readouts
-    ranks: IntArray | None = None
-    runs: Runs | None = None
-    attention_layers: int | None = None
-    drawing: Drawing | None = None
 
     @property
     def digest(self) -> bytes:
         """Sixteen bytes that determine its rows, and so tell it from other queries."""
-        layers = b"-" if self.attention_layers is None else str(self.attention_layers).encode()
         asked = self.readouts.state_index, self.readouts.position
-        return digest_of(self.states, asked, self.ranks, layers)
+        return digest_of(self.states, asked, *self.beside)
+
+    @property
+    def beside(self) -> tuple[Any, ...]:
+        """What determines the reply beside states and readouts."""
+        return ()
+
+    def put_to(self, oracle: Any) -> Reply:
+        """Ask an oracle that has a method for queries of this kind."""
+        return Reply(oracle.rows(self.states, self.readouts))
+
+    def alone(self, which: int, rows: IntArray) -> Query:
+        """Return one state, with those of its rows, as somebody else would ask for them."""
+        readouts = Readouts.same(1, self.readouts.position[rows])
+        return Query(self.states[which : which + 1].copy(), readouts)
 
     def example(self) -> Query:
-        """Return the first state that is read alone, with a few of its rows and without its run.
+        """Return the first state that is read alone, with a few of its rows.
 
         The reply holds the rows ``example_rows`` of the whole reply.
         """
-        which, chosen = int(self.readouts.state_index[0]), self.example_rows
-        ranks = None if self.ranks is None else self.ranks[which : which + 1].copy()
-        readouts = Readouts.same(1, self.readouts.position[chosen])
-        return Query(self.states[which : which + 1].copy(), readouts, ranks)
+        return self.alone(int(self.readouts.state_index[0]), self.example_rows)
 
     @property
     def example_rows(self) -> IntArray:
         """Which rows of the whole reply are those of :meth:`example`."""
         first = self.readouts.state_index[0]
         return np.flatnonzero(self.readouts.state_index == first)[:MOST_EXAMPLE_ROWS]
-
-
-def join(queries: Sequence[Query]) -> Query:
-    """Return several queries as one, their rows in order; whose runs they were is left out."""
-    num_states = [len(one.states) for one in queries]
-    states = np.concatenate([one.states for one in queries])
-    ranks = None
-    if any(one.ranks is not None for one in queries):
-        ranks = np.concatenate(
-            [np.full(one.states.shape, -1) if one.ranks is None else one.ranks for one in queries]
-        )
-    readouts = _joined([one.readouts for one in queries], num_states)
-    return Query(states, readouts, ranks, attention_layers=queries[0].attention_layers)
-
-
-def _joined(parts: Sequence[Readouts], num_states: Sequence[int]) -> Readouts:
-    """Read from several batches of states as from one."""
-    shared = parts[0].shared
-    if shared is not None and all(
-        part.shared is not None and np.array_equal(part.shared, shared) for part in parts
-    ):
-        return Readouts.same(sum(num_states), shared)
-    starts = np.cumsum([0, *num_states[:-1]])
-    return Readouts.pairs(
-        np.concatenate([p.state_index + low for p, low in zip(parts, starts, strict=True)]),
-        np.concatenate([part.position for part in parts]),
-    )
 
 
 # ----- What comes back ----------------------------------------------------------------------
@@ -296,12 +192,10 @@ class Reply:
         Tokens, where the query asked for them.
     """
 
-    __slots__ = ("_attention", "_drop", "_rows", "_wait", "drawn")
+    __slots__ = ("_attention", "_drop", "_rows", "_wait")
 
-    def __init__(
-        self, rows: Rows, attention: FloatArray | None = None, drawn: Drawn | None = None
-    ) -> None:
-        self._rows, self._attention, self.drawn = rows, attention, drawn
+    def __init__(self, rows: Rows, attention: FloatArray | None = None) -> None:
+        self._rows, self._attention = rows, attention
         self._wait: Callable[[], Reply] | None = None
         self._drop: Callable[[], None] | None = None
 
@@ -317,7 +211,7 @@ class Reply:
             Called instead if nobody is going to look.
         """
         reply = cls.__new__(cls)
-        reply._wait, reply._drop, reply.drawn = wait, drop, None
+        reply._wait, reply._drop = wait, drop
         return reply
 
     @classmethod

@@ -108,7 +108,7 @@ class Retry(Wrapper):
     @property
     def info(self) -> OracleInfo:
         """What the inner oracle is; with a timeout queries go one by one."""
-        info = self.inner_info
+        info = self.inner.info
         return info if self._timeout is None else replace(info, ahead=1)
 
     def ask(self, query: Query) -> Reply:

@@ -64,10 +64,6 @@ class SampleBatch(Shown):
         Log-probability of each finished sequence by the chain rule in random orders.
     measuring : Ledger
         What was evaluated for measuring, apart from ``ledger``.
-    num_rechecked : int
-        Submissions in ``ledger`` that only repeated an earlier one, to compare the replies.
-    num_recheck_skipped : int
-        States that were to be compared so, and were not for want of budget.
     choice : Choice, optional
         What ``sampler="auto"`` of ``infill`` chose, and why.
     """
@@ -81,8 +77,6 @@ class SampleBatch(Shown):
     texts: tuple[str, ...] | None = None
     log_likelihoods: FloatArray | None = None
     measuring: Ledger = field(default_factory=Ledger)
-    num_rechecked: int = 0
-    num_recheck_skipped: int = 0
     choice: Choice | None = None
 
     def __post_init__(self) -> None:
@@ -243,8 +237,6 @@ class SampleBatch(Shown):
             sum((part.ledger for part in parts), Ledger()),
             token_log_probs=together("token_log_probs"),
             tempered_scores=together("tempered_scores"),
-            num_rechecked=sum(part.num_rechecked for part in parts),
-            num_recheck_skipped=sum(part.num_recheck_skipped for part in parts),
         )
 
     # ----- Files ---------------------------------------------------------------------------

@@ -20,13 +20,20 @@ from numpy.typing import ArrayLike, NDArray
 from counterprobe.arguments import whole_number
 from counterprobe.arrays import IntArray, StateArray
 from counterprobe.errors import ImpossibleState, OracleError
-from counterprobe.oracles import Oracle, Query, Readouts, Reply, as_oracle
+from counterprobe.oracles import (
+    FollowsRuns,
+    HistoryQuery,
+    Oracle,
+    Query,
+    Readouts,
+    Reply,
+    as_oracle,
+)
 from counterprobe.oracles.checks import ReplyCheck
 from counterprobe.rows import DenseRows, Rows, concatenate
 from counterprobe.run.driver import Asking, drive
 from counterprobe.run.events import Charged, Noted, OnEvent, Replied, tell_all
 from counterprobe.run.ledger import Ledger, check_budget
-from counterprobe.run.recheck import Recheck
 from counterprobe.run.requests import Refusals
 from counterprobe.run.transcript import (
     MAX_FINGERPRINTS,
@@ -90,6 +97,7 @@ class Door:
     ) -> None:
         self.oracle = as_oracle(oracle)
         self.info = info = self.oracle.info
+        self.follower = self.oracle.ability(FollowsRuns)
         self.length, self.vocab_size = info.length, info.vocab_size
         self.check = check or ReplyCheck(info)
         self.ledger = Ledger()
@@ -100,7 +108,6 @@ class Door:
         if max_submissions is not None:
             max_submissions = whole_number("max_submissions", max_submissions)
         self.max_submissions = max_submissions
-        self.recheck = Recheck(info.recheck) if info.recheck else None
         self.is_open = False
         self._whole = whole
 
@@ -150,32 +157,6 @@ class Door:
         with self.stage("probe") as stage:
             reply = yield from stage.ask(query, prints)
         return reply
-
-    def ask_again(self) -> None:
-        """Submit once more what is to be compared: a stage of probes, charged like any other.
-
-        What does not fit the budget is left out: a check must not end the run that it checks.
-        """
-        asked = None if self.recheck is None else self.recheck.due()
-        if self.recheck is None or asked is None:
-            return
-        most = self.max_submissions
-        if most is not None and self.ledger.total + len(asked.states) > most:
-            self.recheck.skip()
-        else:
-            with self.stage("probe") as stage:
-                rows = stage.ask_now(asked).rows
-                self.recheck.compare(rows, self.info.row_error, self.check.name)
-
-    @property
-    def num_rechecked(self) -> int:
-        """Submissions so far that only repeated an earlier one, to compare the replies."""
-        return 0 if self.recheck is None else self.recheck.num_states
-
-    @property
-    def num_recheck_skipped(self) -> int:
-        """States so far that were to be compared, and were not for want of budget."""
-        return 0 if self.recheck is None else self.recheck.num_skipped
 
     # ----- Charging ------------------------------------------------------------------------
 
@@ -272,8 +253,6 @@ class Stage:
             self._door.record(event)
             if self._tell is not None:
                 self._tell(self._operation)
-            if kind is None:
-                self._door.ask_again()
 
     def commit(self, positions: IntArray, *, selected: bool = False) -> None:
         """Be charged as the commit of a batch; without this, rows that were read were probed."""
@@ -364,8 +343,9 @@ class Stage:
 
     def _require_order(self, query: Query) -> None:
         """Refuse to probe an oracle whose rows depend on the order of commits."""
-        if self._door.info.depends_on_order and query.ranks is None:
-            if (query.states != MASK).any():
+        follower = self._door.follower
+        if follower is not None and follower.depends_on_order:
+            if not isinstance(query, HistoryQuery) and (query.states != MASK).any():
                 raise OracleError(
                     f"oracle {self._door.check.name!r} cannot be probed: its rows depend on the "
                     "order of commits, not only on the state. Probe and discover with "
@@ -386,8 +366,6 @@ class Stage:
         self._count(len(query.states), len(query.readouts), prints, reply.rows)
         if door.tell is not None:
             door.tell(Replied(door.sequence, query.states, query.readouts, reply.rows))
-        if door.recheck is not None:
-            door.recheck.take(query, reply.rows)
         return reply
 
     def _ask_possible(

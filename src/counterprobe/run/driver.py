@@ -19,7 +19,15 @@ from typing import Any, Generic, TypeAlias, TypeVar
 import numpy as np
 
 from counterprobe.errors import CounterprobeError, ImpossibleState
-from counterprobe.oracles import Oracle, Query, Reply, as_oracle, join
+from counterprobe.oracles import (
+    AttentionQuery,
+    HistoryQuery,
+    Oracle,
+    Query,
+    Reply,
+    as_oracle,
+    join,
+)
 from counterprobe.oracles.checks import check_count, own_rows
 from counterprobe.rows import Rows
 from counterprobe.run.transcript import Event, Note
@@ -196,10 +204,10 @@ class Driver(Generic[T]):
         try:
             while True:
                 wanted = live.advance()
-                # What an oracle keeps of runs, or draws for them, it is asked for alone.
+                # What an oracle keeps of runs, it is asked for alone.
                 if self._oracle is None or isinstance(wanted, SharedResult):
                     break
-                if wanted.runs is None and wanted.drawing is None:
+                if not isinstance(wanted, HistoryQuery) or wanted.runs is None:
                     break
                 try:
                     live.reply = self._oracle.ask(wanted)
@@ -249,15 +257,16 @@ def drive(oracle: Oracle, asking: Asking[T]) -> T:
 def _parts(queries: Sequence[Query]) -> Iterator[list[Query]]:
     """Cut queries into parts that one call can answer: alike, and small enough."""
     part: list[Query] = []
-    size = 0
+    size, layers_before = 0, None
     for one in queries:
-        layers = one.attention_layers
+        layers = one.layers if isinstance(one, AttentionQuery) else None
         width = one.states.size * (1 if layers is None else one.states.shape[1])
-        if part and (size + width > MOST_NUMBERS or layers != part[-1].attention_layers):
+        if part and (size + width > MOST_NUMBERS or layers != layers_before):
             yield part
             part, size = [], 0
         part.append(one)
         size += width
+        layers_before = layers
     yield part
 
 

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from counterprobe.arrays import IntArray, StateArray
-from counterprobe.oracles import Query, Readouts, RunKey, Runs
+from counterprobe.oracles import HistoryQuery, Readouts, RunKey, Runs
 from counterprobe.states import (
     MASK,
     as_context,
@@ -140,13 +140,13 @@ class Histories:
         self._is_new = np.zeros(states.shape, dtype=np.bool_)
         self._key, self._serial = RunKey(), 0
 
-    def query(self, members: IntArray, readouts: Readouts) -> Query:
+    def query(self, members: IntArray, readouts: Readouts) -> HistoryQuery:
         """Return the query for rows of some of them, counted as in ``members``."""
         index, position = np.nonzero(self._is_new[members])
         self._is_new[members] = False
         runs = Runs(self._key, members, self._serial, Readouts.pairs(index, position))
         self._serial += 1
-        return Query(self.states[members], readouts, self._ranks[members], runs)
+        return HistoryQuery(self.states[members], readouts, self._ranks[members], runs)
 
     def commit(self, members: IntArray, positions: IntArray, round_index: int) -> None:
         """Note what was committed, pair by pair."""

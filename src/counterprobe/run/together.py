@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from counterprobe.arrays import IntArray, StateArray
-from counterprobe.oracles import Query, Readouts
+from counterprobe.oracles import DrawsPlans, Readouts
 from counterprobe.oracles.checks import check_drawn
 from counterprobe.rows import Rows
 from counterprobe.run.door import Door
@@ -116,7 +116,7 @@ class Together:
             Before a round that would pass ``max_submissions``.
         """
         if at_once and self._can_be_drawn:
-            yield from self._draw_plans()
+            self._draw_plans()
             if moved is not None:
                 moved(np.arange(len(self._states)))
             return
@@ -158,25 +158,25 @@ class Together:
     @property
     def _can_be_drawn(self) -> bool:
         """Whether the oracle can draw all rounds, with nothing to be done between them."""
-        info, draw = self._door.info, self._draw
+        drawer, draw = self._door.oracle.ability(DrawsPlans), self._draw
         is_over = self._most is not None and self.num_rounds > self._most
-        if not info.draws or info.recheck or is_over or not self.num_rounds:
+        if drawer is None or is_over or not self.num_rounds:
             return False
         return isinstance(draw, SequenceDraws) and draw.temperature > 0
 
-    def _draw_plans(self) -> Asking[None]:
+    def _draw_plans(self) -> None:
         """Have the oracle draw all rounds, and charge them as if they were made one by one."""
         draw, door, states = self._draw, self._door, self._states
-        assert isinstance(draw, SequenceDraws)
+        drawer = door.oracle.ability(DrawsPlans)
+        assert isinstance(draw, SequenceDraws) and drawer is not None
         round_of = np.full((len(self._plans), states.shape[1]), -1, dtype=np.int64)
         for group, plan in enumerate(self._plans):
             for number, batch in enumerate(plan):
                 round_of[group, batch] = number
         mine = round_of[self._group_of]
-        ranks = np.where(states == MASK, -2, -1)
-        query = Query(states, Readouts.same(0, []), ranks, drawing=draw.drawing(mine))
-        reply = yield query
-        drawn = check_drawn(reply, query, door.vocab_size, door.check.name)
+        drawing = draw.drawing(mine)
+        drawn = drawer.draw(states, drawing)
+        drawn = check_drawn(drawn, drawing, door.vocab_size, door.check.name)
         is_drawn = mine >= 0
         states[is_drawn] = drawn.tokens[is_drawn]
         draw.take(drawn)

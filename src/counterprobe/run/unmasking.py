@@ -21,7 +21,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from counterprobe.arrays import IntArray, StateArray
 from counterprobe.errors import CounterprobeError
-from counterprobe.oracles import Oracle, Query, Readouts
+from counterprobe.oracles import Attends, AttentionQuery, HistoryQuery, Oracle, Query, Readouts
 from counterprobe.radii import RowRadii, row_radii
 from counterprobe.rows import Rows
 from counterprobe.run.door import Door, Stage
@@ -302,7 +302,9 @@ class Unmasking:
         self._check_kept(states)
         if probe.ranks is None:
             readouts.check(states)
-        query = Query(states, readouts, probe.ranks, probe.runs)
+        query = Query(states, readouts)
+        if probe.ranks is not None:
+            query = HistoryQuery(states, readouts, probe.ranks, probe.runs)
         return probe, query, probe.refusals
 
     def _check_kept(self, states: StateArray) -> None:
@@ -584,7 +586,7 @@ class Unmasking:
     @property
     def offers_attention(self) -> bool:
         """Whether the oracle can say, with its rows, how positions attend to each other."""
-        return self._door.info.offers_attention
+        return self._door.oracle.ability(Attends) is not None
 
     @property
     def state(self) -> StateArray:
@@ -625,16 +627,6 @@ class Unmasking:
     def ledger(self) -> Ledger:
         """Charges so far."""
         return self._door.ledger
-
-    @property
-    def num_rechecked(self) -> int:
-        """Submissions that only repeated an earlier one, to compare the replies."""
-        return self._door.num_rechecked
-
-    @property
-    def num_recheck_skipped(self) -> int:
-        """States that were to be compared, and were not for want of budget."""
-        return self._door.num_recheck_skipped
 
     @property
     def transcript(self) -> Transcript:
@@ -694,19 +686,21 @@ class Unmasking:
         self._history.advance(positions, tokens, self.ledger.commits)
         self._drafted = None
 
-    def _query(self, positions: IntArray, attention_layers: int | None = None) -> Query:
+    def _query(self, positions: IntArray, attention: int | None = None) -> Query:
         """Return the query for some rows of the history, with everything else masked."""
         history, info = self._history, self._door.info
         states = history.state[None, :] if info.trusted else history.state[None, :].copy()
         readouts = Readouts.of_one(positions)
-        runs = history.next_runs() if info.keeps_work else None
-        return Query(states, readouts, history.ranks[None, :], runs, attention_layers)
+        if attention is not None:
+            return AttentionQuery(states, readouts, attention)
+        runs = None if self._door.follower is None else history.next_runs()
+        return HistoryQuery(states, readouts, history.ranks[None, :], runs)
 
     def _asked(
-        self, positions: IntArray, attention_layers: int | None = None
+        self, positions: IntArray, attention: int | None = None
     ) -> tuple[Query, NDArray[np.uint64]]:
         """Return such a query, and the fingerprint of its state."""
-        query = self._query(positions, attention_layers)
+        query = self._query(positions, attention)
         return query, np.array([self._history.fingerprint])
 
     def _stage(self, operation: Operation) -> Stage:

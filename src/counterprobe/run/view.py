@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from counterprobe.arrays import IntArray, StateArray
-from counterprobe.oracles import Oracle
+from counterprobe.oracles import Attends, Oracle
 from counterprobe.radii import RowRadii, row_radii
 from counterprobe.run.events import Noted, Standing
 from counterprobe.run.history import History
@@ -83,7 +83,7 @@ class View:
     @property
     def offers_attention(self) -> bool:
         """Whether attention can be read together with rows."""
-        return self._info.offers_attention
+        return self._oracle.ability(Attends) is not None
 
     # ----- The history -----------------------------------------------------------------------
 

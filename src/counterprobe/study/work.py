@@ -18,7 +18,7 @@ import numpy as np
 
 from counterprobe.evaluation import BatchKL, BatchKLMeter, Trial, reference_kl, run_trial
 from counterprobe.evaluation.pieces import ENUMERATED_ARITY
-from counterprobe.oracles import Query, Reply, Wrapper
+from counterprobe.oracles import HistoryQuery, Query, Reply, Wrapper
 from counterprobe.run.ledger import Ledger
 from counterprobe.run.unmasking import Unmasking
 from counterprobe.samplers import Sampler, build_sampler
@@ -233,7 +233,7 @@ class TimedOracle(Wrapper):
         """Pass on, and take the time; what is kept of a run costs little beside a screen."""
         started = time.perf_counter()
         reply = self.inner.ask(query)
-        if query.runs is None:
+        if not isinstance(query, HistoryQuery):
             self.seconds += time.perf_counter() - started
         return reply
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import threading
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -21,7 +21,12 @@ from counterprobe.arrays import FloatArray, IntArray, StateArray
 from counterprobe.classes import TokenClasses
 from counterprobe.digests import content_digest
 from counterprobe.graph import RootedForest, check_edges, root_forest
-from counterprobe.oracles import KeptWork, LawOracle, OracleInfo, Query, Readouts, Reply
+from counterprobe.oracles import (
+    HistoryQuery,
+    KeptWork,
+    LawOracle,
+    Readouts,
+)
 from counterprobe.rows import ClassedRows, Rows
 from counterprobe.states import MASK, as_states
 from counterprobe.targets import inference
@@ -257,20 +262,17 @@ class ForestLaw:
 class ForestOracle(LawOracle):
     """The exact oracle of a forest law."""
 
+    follows_many: ClassVar[bool] = False
+    depends_on_order: ClassVar[bool] = False
     law: ForestLaw
     _local: threading.local = field(default_factory=threading.local, repr=False, compare=False)
     _kept: KeptWork[ForestSession] = field(default_factory=KeptWork, repr=False, compare=False)
 
-    @property
-    def info(self) -> OracleInfo:
-        """What it is; along one history it keeps the rows that a commit leaves as they were."""
-        return self.info_with(keeps_work=True)
-
-    def ask(self, query: Query) -> Reply:
-        """Answer; the history of one run from what is kept of it."""
+    def follow(self, query: HistoryQuery) -> Rows:
+        """Answer; the history of one run by the rows that commits have left as they were."""
         runs = query.runs
         if runs is None or len(query.states) != 1:
-            return Reply(self.rows(query.states, query.readouts))
+            return self.rows(query.states, query.readouts)
         session = self._kept.take(runs)
         state = query.states[0]
         if session is None:
@@ -280,7 +282,7 @@ class ForestOracle(LawOracle):
             session.push(new, state[new])
         rows = session.rows(query.readouts.position)
         self._kept.put(runs, session)
-        return Reply(rows)
+        return rows
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle without the scratch memory of this process's threads."""

@@ -13,7 +13,16 @@ import numpy as np
 
 from counterprobe.arrays import StateArray
 from counterprobe.errors import OracleError
-from counterprobe.oracles import Oracle, Query, Readouts, as_oracle
+from counterprobe.oracles import (
+    Attends,
+    AttentionQuery,
+    FollowsRuns,
+    HistoryQuery,
+    Oracle,
+    Readouts,
+    as_oracle,
+    depends_on_order,
+)
 from counterprobe.oracles.checks import check_attention, check_rows
 from counterprobe.radii import row_radii
 from counterprobe.rows import Rows, to_numpy
@@ -152,8 +161,7 @@ def check_batches(oracle: Oracle) -> None:
 
 def check_kept_work(oracle: Oracle) -> None:
     """Require of an oracle that keeps work of a run the rows that it gives to anybody."""
-    info = oracle.info
-    if not info.keeps_work:
+    if oracle.ability(FollowsRuns) is None:
         return
     draw = np.random.default_rng(7)
     history = History(oracle.length, oracle.vocab_size)
@@ -161,10 +169,10 @@ def check_kept_work(oracle: Oracle) -> None:
     for t, batch in enumerate(np.array_split(order, min(4, oracle.length))):
         readouts = Readouts.same(1, history.residual)
         state, ranks = history.state[None, :].copy(), history.ranks[None, :].copy()
-        followed = oracle.ask(Query(state, readouts, ranks, history.next_runs())).rows
-        gap = _gap(followed, oracle.ask(Query(state, readouts, ranks)).rows)
+        followed = oracle.ask(HistoryQuery(state, readouts, ranks, history.next_runs())).rows
+        gap = _gap(followed, oracle.ask(HistoryQuery(state, readouts, ranks)).rows)
         require(gap <= TOLERANCE, _name(oracle), f"rows along a run are {gap:.3g} off")
-        if not info.depends_on_order:
+        if not depends_on_order(oracle):
             gap = _gap(followed, oracle.rows(state, readouts))
             require(gap <= TOLERANCE, _name(oracle), f"rows of a run are {gap:.3g} off a probe's")
         history.advance(batch, draw.integers(0, oracle.vocab_size, size=len(batch)), t)
@@ -172,11 +180,11 @@ def check_kept_work(oracle: Oracle) -> None:
 
 def check_attention_beside_rows(oracle: Oracle) -> None:
     """Require of attention, if there is any, weights of each state alone beside its usual rows."""
-    if not oracle.info.offers_attention:
+    if oracle.ability(Attends) is None:
         return
     states = _states(oracle)
     readouts = Readouts.every_masked(states)
-    reply = oracle.ask(Query(states, readouts, attention_layers=2))
+    reply = oracle.ask(AttentionQuery(states, readouts, layers=2))
     rows = reply.rows
     try:
         together = check_attention(reply.attention, len(states), oracle.length, _name(oracle))
@@ -188,7 +196,7 @@ def check_attention_beside_rows(oracle: Oracle) -> None:
     require(total <= 1 + TOLERANCE, _name(oracle), f"attention sums to {total:.6g}, above 1")
     for k in range(len(states)):
         masked = np.flatnonzero(states[k] == MASK)
-        query = Query(states[k : k + 1], Readouts.same(1, masked), attention_layers=2)
+        query = AttentionQuery(states[k : k + 1], Readouts.same(1, masked), layers=2)
         alone = oracle.ask(query).attention
         gap = math.inf if alone is None else float(np.abs(alone[0] - together[k]).max())
         require(gap <= TOLERANCE, _name(oracle), f"attention moved by {gap:.3g} when asked alone")

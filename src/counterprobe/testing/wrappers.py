@@ -4,12 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
 from counterprobe.arrays import StateArray
-from counterprobe.oracles import Oracle, OracleInfo, Query, Readouts, Reply, Wrapper
+from counterprobe.oracles import (
+    FollowsRuns,
+    Oracle,
+    OracleInfo,
+    Query,
+    Readouts,
+    Reply,
+    Wrapper,
+    depends_on_order,
+)
 from counterprobe.rows import concatenate
 from counterprobe.run.driver import Asking
 from counterprobe.run.ledger import Right
@@ -38,6 +47,8 @@ __all__ = [
     "first_other_stage",
 ]
 
+T = TypeVar("T")
+
 
 class _Plain(Wrapper):
     """Another oracle, of which no work is kept; by default its replies are checked.
@@ -57,12 +68,15 @@ class _Plain(Wrapper):
     def info(self) -> OracleInfo:
         """What the inner oracle is, under a name that says what stands around it."""
         return replace(
-            self.inner_info,
+            self.inner.info,
             name=f"{type(self).__name__} of {self.inner.name}",
             trusted=self._is_trusted,
-            keeps_work=False,
-            keeps_many=False,
         )
+
+    def ability(self, kind: type[T]) -> T | None:
+        """Return what the inner oracle can do, but for keeping work that no row depends on."""
+        is_hidden = kind is FollowsRuns and not depends_on_order(self.inner)
+        return None if is_hidden else super().ability(kind)
 
 
 class CountingOracle(_Plain):

@@ -15,7 +15,7 @@ from counterprobe.models.letters import AMINO_ACIDS
 from counterprobe.models.proteins import frame2seq, point_attention
 from counterprobe.models.proteins.backbones import Backbone
 from counterprobe.models.proteins.frame2seq import MaskedFolding, load_frame2seq
-from counterprobe.oracles import Query, Readouts
+from counterprobe.oracles import AttentionQuery, Readouts
 from counterprobe.rows import to_numpy
 from frame2seq_package import Package
 
@@ -159,7 +159,7 @@ def test_attention_of_all_networks_comes_with_the_same_logits(folding):
         np.testing.assert_allclose(one.sum(-1), 1.0, atol=1e-5)
     oracle = folding.oracle(row_error=1e-5)
     state = np.full((1, LENGTH), MASK, dtype=np.int32)
-    reply = oracle.ask(Query(state, Readouts.every_masked(state), attention_layers=2))
+    reply = oracle.ask(AttentionQuery(state, Readouts.every_masked(state), layers=2))
     with torch.no_grad():
         _, attention = folding.network(torch.full((1, LENGTH), 20), output_attentions=True)
     np.testing.assert_allclose(

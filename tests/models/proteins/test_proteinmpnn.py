@@ -12,7 +12,7 @@ from counterprobe.extras import MissingExtra
 from counterprobe.models import weights
 from counterprobe.models.proteins.backbones import Backbone
 from counterprobe.models.proteins.proteinmpnn import WEIGHTS, InverseFolding, load_proteinmpnn
-from counterprobe.oracles import Query, Readouts
+from counterprobe.oracles import HistoryQuery, Readouts, depends_on_order
 from counterprobe.rows import to_numpy
 from followed import Followed, cold
 from proteinmpnn_package import Package
@@ -303,7 +303,7 @@ def test_finished_sequences_are_read_in_one_pass_as_the_package_decodes_them(fol
     oracle = folding.oracle(order="commit", row_error=1e-6)
     before = oracle.num_evaluated
     ranks = np.argsort(orders, axis=1)
-    rows = oracle.ask(Query(tokens, Readouts.same(2, range(76)), ranks)).rows
+    rows = oracle.ask(HistoryQuery(tokens, Readouts.same(2, range(76)), ranks)).rows
     assert oracle.num_evaluated - before == 2
     for k, order in enumerate(orders):
         logits = Package(folding).forward(tokens[k], order)[:, :20]
@@ -314,7 +314,7 @@ def test_finished_sequences_are_read_in_one_pass_as_the_package_decodes_them(fol
             alone = to_numpy(run.rows(np.array([position])).dense())[0]
             np.testing.assert_allclose(mine[position], alone, atol=2e-5)
             run.push(np.array([position]), tokens[k, [position]])
-    other = oracle.ask(Query(tokens, Readouts.same(2, [40]), ranks[::-1])).rows
+    other = oracle.ask(HistoryQuery(tokens, Readouts.same(2, [40]), ranks[::-1])).rows
     assert np.abs(to_numpy(other.dense()) - to_numpy(rows.dense())[[40, 116]]).max() > 1e-4
 
 
@@ -386,7 +386,7 @@ def test_one_query_has_the_same_rows_whoever_asks(folding, seed):
 
 def test_it_refuses_probes_and_says_why(folding):
     oracle = folding.oracle(order="commit", row_error=1e-6)
-    assert oracle.info.keeps_many and oracle.info.depends_on_order
+    assert oracle.follows_many and depends_on_order(oracle)
     state = np.full(76, MASK)
     run = cp.Unmasking(oracle)
     assert len(run.probe(state, [4, 5])) == 2  # no order to depend on

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
@@ -26,14 +26,16 @@ from counterprobe.models.rows import Softmax
 from counterprobe.models.template import Template
 from counterprobe.oracles import (
     Drawing,
+    Drawn,
+    DrawsPlans,
+    HistoryQuery,
     KeptWork,
     Oracle,
     OracleInfo,
-    Query,
     Readouts,
-    Reply,
+    RowOracle,
 )
-from counterprobe.rows import DenseRows, Rows
+from counterprobe.rows import Rows
 from counterprobe.states import MASK, as_states
 
 if TYPE_CHECKING:
@@ -46,8 +48,10 @@ else:
 
 __all__ = ["CommitOrderOracle", "CommitOrderSessions"]
 
+T = TypeVar("T")
 
-class CommitOrderOracle(Oracle):
+
+class CommitOrderOracle(RowOracle):
     """An oracle that follows runs; probes are answered by index.
 
     Parameters
@@ -59,6 +63,8 @@ class CommitOrderOracle(Oracle):
     probed : Oracle
         The oracle of the same network and template that decodes by index.
     """
+
+    follows_many = depends_on_order = True
 
     def __init__(
         self,
@@ -89,11 +95,7 @@ class CommitOrderOracle(Oracle):
             self.template.vocab_size,
             self._probed.row_error,
             trusted=True,
-            keeps_work=True,
-            keeps_many=True,
-            depends_on_order=True,
             temperature=self.temperature,
-            draws=self._decoder.fused is not None,
         )
 
     @cached_property
@@ -101,6 +103,11 @@ class CommitOrderOracle(Oracle):
         """What tells it from others of its name and size: weights, backbone, temperature."""
         tied = () if self._probed.index is None else (self._probed.index,)
         return self._decoder.content_digest(self.template, self.temperature, "by commit", *tied)
+
+    def ability(self, kind: type[T]) -> T | None:
+        """Return what it does beside rows; it draws plans where its decoder is fused."""
+        is_slow = kind is DrawsPlans and self._decoder.fused is None
+        return None if is_slow else super().ability(kind)
 
     def by_index(self) -> Oracle:
         """Return the oracle of the same network that decodes by index."""
@@ -111,16 +118,16 @@ class CommitOrderOracle(Oracle):
         """States decoded so far, measuring included: a run asks for one per commit."""
         return self._probed.num_evaluated + self._num_followed
 
-    def ask(self, query: Query) -> Reply:
-        """Answer a run from the decoder states that are kept of it, a probe by index."""
-        if query.ranks is None:
-            return self._probed.ask(query)
+    def rows(self, states: StateArray, readouts: Readouts) -> Rows:
+        """Answer a probe, by index."""
+        return self._probed.rows(states, readouts)
+
+    def follow(self, query: HistoryQuery) -> Rows:
+        """Answer runs from the decoder states that are kept of them."""
         states = as_states(query.states, self.length, self.vocab_size)
-        if query.drawing is not None:
-            return self._drawn(states, query.drawing)
         readouts, runs = query.readouts, query.runs
         if (states[readouts.state_index, readouts.position] != MASK).any():
-            return Reply(self._rows_in_order(states, query.ranks, readouts))
+            return self._rows_in_order(states, query.ranks, readouts)
         found = None if runs is None else self._kept.take(runs)
         members = np.arange(len(states)) if runs is None else runs.members
         if found is not None and not _holds(found[1], members):
@@ -142,17 +149,18 @@ class CommitOrderOracle(Oracle):
         rows = sessions.rows(Readouts.pairs(mine, readouts.position))
         if runs is not None:
             self._kept.put(runs, (sessions, place))
-        return Reply(rows)
+        return rows
 
-    def _drawn(self, states: StateArray, drawing: Drawing) -> Reply:
+    def draw(self, states: StateArray, drawing: Drawing) -> Drawn:
         """Draw rounds on the device."""
+        states = as_states(states, self.length, self.vocab_size)
         if self._draws is None:
             from counterprobe.models.proteins.device_draws import DeviceDraws
 
             self._draws = DeviceDraws(self._decoder, self.template, self.temperature, self._name)
         drawn = self._draws.draw(states, drawing)
         self._count(int((drawing.rounds.max(axis=1) + 1).sum()))
-        return Reply(DenseRows(np.empty((0, self.vocab_size))), drawn=drawn)
+        return drawn
 
     def _sessions(self, states: StateArray, ranks: IntArray) -> CommitOrderSessions:
         """Decode what was committed, round by round, as if it had been followed."""
