@@ -131,6 +131,23 @@ def test_a_file_that_is_open_for_writing_is_refused_until_it_is_closed(tmp_path)
     assert link.is_symlink()
 
 
+def test_a_file_that_is_open_for_writing_is_not_replaced(tmp_path):
+    file, link = tmp_path / "a.txt", tmp_path / "link.txt"
+    link.symlink_to(file)
+    with LockedFile(file) as first:
+        first.append(b"one")
+        for name in (file, link):
+            with pytest.raises(BlockingIOError, match=r"a\.txt is in use by another run"):
+                with whole_file(name) as stream:
+                    stream.write(b"other")
+        first.append(b"two")
+    assert file.read_bytes() == b"onetwo"
+    assert {one.name for one in tmp_path.iterdir()} == {"a.txt", "link.txt"}
+    with whole_file(link) as stream:
+        stream.write(b"other")
+    assert file.read_bytes() == b"other"
+
+
 def test_a_new_file_that_stays_empty_goes_and_an_old_one_stays(tmp_path):
     old = tmp_path / "old.txt"
     old.touch()

@@ -98,7 +98,8 @@ def whole_file(file: str | os.PathLike[str]) -> Iterator[BinaryIO]:
     """Give a stream whose content takes the file's place only when all went well.
 
     The new content is on disk before it takes that place. A link is followed and stays a link. A
-    special file, such as a pipe, is written to directly.
+    special file, such as a pipe, is written to directly. A file that somebody writes as a
+    :class:`LockedFile` stays.
 
     Parameters
     ----------
@@ -124,6 +125,7 @@ def whole_file(file: str | os.PathLike[str]) -> Iterator[BinaryIO]:
             yield stream
             stream.flush()
             os.fsync(handle)
+        _refuse_in_use(target)
         os.replace(partial, target)
     finally:
         partial.unlink(missing_ok=True)
@@ -344,13 +346,29 @@ def _lock(handle: int, path: Path) -> None:
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
-        raise BlockingIOError(
-            f"{path} is in use by another run; wait for it, or name another file"
-        ) from None
+        raise _in_use(path) from None
     except OSError as problem:
         raise OSError(
             f"{path} cannot be locked ({problem.strerror}); name a file on a local disk"
         ) from None
+
+
+def _in_use(path: Path) -> BlockingIOError:
+    return BlockingIOError(f"{path} is in use by another run; wait for it, or name another file")
+
+
+def _refuse_in_use(path: Path) -> None:
+    """Raise if somebody writes a file as :class:`LockedFile`; where nothing tells, say nothing."""
+    if fcntl is None:
+        return
+    with suppress(FileNotFoundError, PermissionError), open(path, "rb") as file:
+        try:
+            # Shared: others that look at the same time are not in the way.
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise _in_use(path) from None
+        except OSError:
+            return
 
 
 def _is_at(handle: int, path: Path) -> bool:

@@ -250,6 +250,16 @@ def test_a_file_that_is_there_stays_unless_force_is_given(tmp_path):
     assert "--append goes with --out FILE" in refused(*BASE, "--append")
 
 
+@pytest.mark.parametrize("other", ["--json", "--checkpoint"])
+def test_one_file_is_not_written_for_two_purposes(tmp_path, other):
+    file, link = tmp_path / "designs.jsonl", tmp_path / "link.jsonl"
+    link.symlink_to(file)
+    for name in (file, link):
+        line = refused(*BASE, "--out", file, other, name)
+        assert "is named for two outputs; give each a file of its own" in line
+    assert not file.exists()
+
+
 OTHERS = {
     "six more masks": (("--sequence", "EVXXXXXXGGXX"), "text 4_of_12_masked_"),
     "another letter": (("--sequence", "EVQLVXXSGAXX"), "text 4_of_12_masked_"),

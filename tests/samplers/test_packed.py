@@ -1071,3 +1071,10 @@ def test_beside_a_noisy_oracle_the_cap_on_rounds_has_room_for_repairs(noise):
     assert cp.evaluation.batch_kl(law, result, oracle=oracle).value < 0.01
     exact = rule.setup(1024, law.vocab_size, law.oracle().row_error)
     assert result.diagnostics.setup.round_cap == exact.round_cap
+
+
+def test_beside_a_noisy_oracle_few_positions_are_decoded_one_at_a_time():
+    oracle = cp.FrozenNoise(cp.families.path(length=24, target_seed=1).oracle(), radius=1e-4)
+    with pytest.warns(cp.errors.CostWarning, match="more than one at a time"):
+        result = Packed()(cp.Unmasking(oracle), cp.Streams.from_seed(1))
+    assert result.ledger.total == 24 and result.diagnostics.foreseen > 24

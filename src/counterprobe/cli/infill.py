@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import os
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -144,6 +145,7 @@ def infill(
     whole_number("--likelihood-orders", likelihood_orders)
     _check_traced(trace.trace, trace_sequence, count)
     _check_files(len(inputs), json, out, append)
+    _check_distinct(json, out, report, trace.trace, faults.checkpoint)
     known = None if structure is None else load_structure(structure)
     named = _checked_settings(known, read_settings(settings), batches)
     rule = rule_of(sampler, known, named)
@@ -351,6 +353,14 @@ def _check_files(num_inputs: int, json: str | None, out: str | None, append: boo
     single = [f"--{name}" for name in ("trace", "checkpoint", "engine") if name in changed]
     if num_inputs > 1 and single:
         raise ValueError(f"{single[0]} must come with one input, got {num_inputs}")
+
+
+def _check_distinct(*files: str | None) -> None:
+    """Refuse one file for two purposes: what is written last would take the place of the first."""
+    named = [file for file in files if file is not None and file != "-"]
+    for k, file in enumerate(named):
+        if os.path.realpath(file) in map(os.path.realpath, named[:k]):
+            raise ValueError(f"{file} is named for two outputs; give each a file of its own")
 
 
 # ----- Completions ------------------------------------------------------------------------------

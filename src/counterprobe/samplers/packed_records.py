@@ -20,7 +20,7 @@ class PackedSetup:
     Attributes
     ----------
     mode : {"theory", "tuned"}
-    screen : Screen
+    screen : ScreenSettings
         Colors, colorings, cutoff, chunk size, cut, majority.
     bank_threshold, row_error : float
         Banks keep tokens of mass at least ``bank_threshold - row_error``.

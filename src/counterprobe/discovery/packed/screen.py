@@ -182,7 +182,7 @@ def packed_screen(
     Parameters
     ----------
     view : View
-    screen : Screen
+    screen : ScreenSettings
     columns : ndarray of int, shape (K, N)
         Source columns; none means that no row can be learned, and nothing is submitted.
     filler : ndarray of int, shape (N,)
