@@ -14,6 +14,7 @@ from _timing import alternate, arguments, report
 
 import counterprobe as cp
 from counterprobe.oracles import Readouts
+from counterprobe.run import Probe
 from counterprobe.targets import forests, inference
 
 LENGTH, CLASSES, STATES = 16_384, 3, 64
@@ -103,7 +104,7 @@ def main() -> None:
     single = {}
     for name, (states, readouts) in cases.items():
         mine = readouts.position[readouts.state_index == 0]
-        single[name] = lambda s=states[0], p=mine: run.probe(s, p)
+        single[name] = lambda s=states[0], p=mine: run.do(Probe(s, p)).rows
     for name, seconds in alternate(single, repeats=repeats).items():
         figures[f"{name}.single_state_through_the_door_us"] = 1e6 * seconds
 

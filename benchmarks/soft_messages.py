@@ -41,6 +41,7 @@ from counterprobe.discovery.soft.readings import Readings
 from counterprobe.discovery.soft.screen import SoftScreen
 from counterprobe.discovery.soft.selection import indicators
 from counterprobe.planning import make_plan, price_of_batches
+from counterprobe.run import Preprocess
 from counterprobe.streams import Decisions
 
 LAWS = ("path", "tree", "stars", "grid")
@@ -65,7 +66,7 @@ class Screen(SoftScreen):
     """
 
     def __init__(self, run: cp.Unmasking, rng: Decisions, settings: SoftSettings) -> None:
-        super().__init__(run.view, rng, settings, run.preprocess())
+        super().__init__(run.view, rng, settings, run.do(Preprocess()))
         self._run = run
 
     def submit(self, readings: Readings, probes: int) -> None:

@@ -115,7 +115,7 @@ def draw_probe(law: cp.ForestLaw, rows: Any) -> None:
     states = np.stack([given, given])
     states[:, [readout, far]] = cp.MASK
     states[:, hub] = (2, 3)
-    probe = cp.Unmasking(law.oracle()).probe(states, [readout, far])
+    probe = cp.Unmasking(law.oracle()).do(cp.run.Probe(states, [readout, far])).rows
     shown = np.asarray(probe.dense()).reshape(2, 2, -1)
     for row, axes in enumerate(rows):
         words = ["?" if value == cp.MASK else str(value) for value in states[row]]

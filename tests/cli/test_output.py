@@ -19,6 +19,7 @@ from command_line import invoke, refused
 from counterprobe import progress
 from counterprobe.cli import output
 from counterprobe.cli.output import Column, print_table
+from counterprobe.run import Commit
 
 
 def exit_code_of(problem: BaseException) -> int:
@@ -153,7 +154,7 @@ def progress_of(committed: int) -> cp.run.Progress:
     run = cp.Unmasking(cp.families.path(4, 1).oracle())
     run.begin(cp.Streams(1, 2))
     for position in range(committed):
-        run.commit([position])
+        run.do(Commit([position]))
     return cp.run.Progress("commit", committed, 4, run.ledger)
 
 

@@ -209,7 +209,7 @@ def test_an_exception_inside_an_actor_has_the_oracles_own_message(whole):
     states[:, 0] = 1
     with RayCluster(whole, workers=1) as engine, ShardedOracle(engine, make) as oracle:
         with pytest.raises(cp.OracleError, match="has no answer for token 1"):
-            cp.Unmasking(oracle).probe(states, [4])
+            cp.Unmasking(oracle).do(cp.run.Probe(states, [4]))
     with RayCluster(whole, workers=1) as engine:
         with pytest.raises(ValueError, match="there is no such model, got 'nothing'"):
             ShardedOracle(engine, engine_jobs.make_nothing)

@@ -12,6 +12,7 @@ from counterprobe import testing
 from counterprobe.engines import EngineError, InProcess, Processes, ShardedOracle
 from counterprobe.engines.messages import Batch, RowReader, make_replica, split
 from counterprobe.oracles import FollowsRuns
+from counterprobe.run import Probe
 from counterprobe.run.door import Door
 from counterprobe.run.driver import drive
 
@@ -194,7 +195,7 @@ def probing_run(oracle, mark=None):
     if mark is not None:
         states[13, 0] = mark
     run = cp.Unmasking(oracle)
-    rows = run.probe(states, np.arange(5, 9))
+    rows = run.do(Probe(states, np.arange(5, 9))).rows
     return rows, run.ledger
 
 

@@ -20,6 +20,7 @@ from counterprobe.oracles import NUMERICAL_FLOOR, AttentionQuery, reply_file
 from counterprobe.oracles.codec import encode_classes, pack, unpack
 from counterprobe.oracles.reply_file import Kind
 from counterprobe.rows import DenseRows
+from counterprobe.run import Commit, Stream
 from counterprobe.states import fingerprint
 from reading_ahead import ReadsAhead
 
@@ -208,7 +209,7 @@ def test_an_oracle_that_reads_ahead_goes_on_doing_so_where_the_log_ends(forest_l
     def run(oracle):
         seen = []
         unmasking = cp.Unmasking(oracle)
-        unmasking.stage(iter(requests), lambda _, rows: seen.append(rows.masses.copy()))
+        unmasking.do(Stream(iter(requests), lambda _, rows: seen.append(rows.masses.copy())))
         return np.concatenate(seen), unmasking.ledger
 
     alone, ledger = run(forest_law.oracle())
@@ -601,8 +602,8 @@ def test_replies_too_large_to_log_are_asked_again_and_said(kind, forest_law, tmp
         requests = [
             cp.run.Probe(states[k : k + 2], Readouts.same(2, [1, 2, 3])) for k in (0, 2, 4)
         ]
-        unmasking.stage(requests, lambda _, rows: seen.append(rows.masses.copy()))
-        unmasking.commit([4])
+        unmasking.do(Stream(requests, lambda _, rows: seen.append(rows.masses.copy())))
+        unmasking.do(Commit([4]))
         return np.concatenate(seen), unmasking.ledger
 
     alone, ledger = run(forest_law.oracle())

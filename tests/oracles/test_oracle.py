@@ -24,7 +24,7 @@ from counterprobe.oracles import (
     depends_on_order,
 )
 from counterprobe.rows import to_numpy
-from counterprobe.run import Commit
+from counterprobe.run import Commit, Probe
 from counterprobe.run.history import Histories, History
 
 MASK = cp.MASK
@@ -88,7 +88,7 @@ def test_a_function_may_write_its_own_mask_token_over_its_states():
     assert (states == MASK).all()
     run = cp.Unmasking(cp.CallableOracle(function, 4, 3))
     run.begin(cp.Streams(1, 2))
-    run.commit([1])
+    run.do(Commit([1]))
     assert run.residual.tolist() == [0, 2, 3]
 
 
@@ -338,9 +338,9 @@ def test_an_oracle_of_ordered_rows_can_be_probed_by_index(uniform_oracle):
     assert by_index.ability(FollowsRuns) is None
     assert by_index.by_index() is by_index
     run = cp.Unmasking(by_index)
-    assert run.probe([[1, MASK, MASK]], [2]).dense().tolist() == [[0.5, 0.5]]
+    assert run.do(Probe([[1, MASK, MASK]], [2])).rows.dense().tolist() == [[0.5, 0.5]]
     with pytest.raises(cp.OracleError, match=r"'ordered' cannot be probed.*order of commits"):
-        cp.Unmasking(ordered).probe([[1, MASK, MASK]], [2])
+        cp.Unmasking(ordered).do(Probe([[1, MASK, MASK]], [2]))
     run = cp.Unmasking(ordered)
     run.begin(cp.Streams(1, 2))
     seen = [run.do(Commit([k])).rows.dense()[0, 0] for k in range(3)]

@@ -7,8 +7,10 @@ import counterprobe as cp
 from counterprobe import Query, Readouts, samplers, testing
 from counterprobe.oracles import NUMERICAL_FLOOR, OracleInfo, RowOracle
 from counterprobe.oracles.rechecking import MOST_STATES
+from counterprobe.run import Probe
 from counterprobe.run.door import Door
 from counterprobe.states import fingerprint
+from doors import probe
 
 MASK = cp.MASK
 STREAMS = cp.Streams(1, 2)
@@ -189,9 +191,9 @@ def test_the_row_that_moved_most_is_named_by_state_and_position(worst, number, p
 def test_states_from_which_nothing_was_read_need_no_comparing(law):
     oracle = law.oracle().rechecking(1.0)
     run = cp.Unmasking(oracle)
-    run.probe(run.state, [])
+    run.do(Probe(run.state, []))
     assert oracle.num_repeated == 0
-    run.probe(run.state, [0])
+    run.do(Probe(run.state, [0]))
     assert (run.ledger.probes, oracle.num_repeated) == (2, 1)
 
 
@@ -199,8 +201,8 @@ def test_the_bound_on_repeated_states_holds_for_every_query_by_itself(uniform_or
     oracle = uniform_oracle(3).rechecking(1.0)
     door = Door(oracle)
     states = np.full((1400, 3), MASK)
-    door.probe(states, [0])
+    probe(door, states, [0])
     assert oracle.num_repeated == MOST_STATES
-    door.probe(states[:700], [0])
+    probe(door, states[:700], [0])
     assert oracle.num_repeated == MOST_STATES + 700 + 1
     assert door.ledger.probes == 2100

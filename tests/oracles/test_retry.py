@@ -9,6 +9,7 @@ import counterprobe as cp
 from counterprobe import testing
 from counterprobe.oracles import Runs
 from counterprobe.oracles.retry import Retry
+from counterprobe.run import Stream
 from reading_ahead import ReadsAhead
 
 MASK = cp.MASK
@@ -151,7 +152,7 @@ def one_stage(oracle, law):
     ]
     seen = []
     run = cp.Unmasking(oracle)
-    run.stage(iter(requests), lambda _, rows: seen.append(rows.masses.copy()))
+    run.do(Stream(iter(requests), lambda _, rows: seen.append(rows.masses.copy())))
     return np.concatenate(seen), run.ledger
 
 

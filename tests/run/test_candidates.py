@@ -8,7 +8,7 @@ import pytest
 
 import counterprobe as cp
 from counterprobe import Right
-from counterprobe.run import Commit, Draft, Keep, Once, Probe, Read, Remask
+from counterprobe.run import Commit, Draft, Keep, Once, Preprocess, Probe, Read, Remask
 
 MASK = cp.MASK
 STREAMS = cp.Streams(1, 2)
@@ -54,7 +54,7 @@ def test_candidates_come_from_the_rows_and_every_draft_has_fresh_noise(law):
     run = begun(law.oracle())
     everywhere = np.arange(law.length)
     noise = STREAMS.commit_noise(law.length)
-    rows = cp.Unmasking(law.oracle()).preprocess()
+    rows = cp.Unmasking(law.oracle()).do(cp.run.Preprocess())
     drawn = None
     for draw in range(3):
         # A second draft from the same reading submits nothing.
@@ -66,7 +66,7 @@ def test_candidates_come_from_the_rows_and_every_draft_has_fresh_noise(law):
     exact = law.oracle().rows(run.state[None], cp.Readouts.same(1, left))
     assert run.do(Draft()).tokens.tolist() == exact.draw(noise.uniforms(left, 3)).tolist()
     # A commit after drafts has noise that no candidate had.
-    now = run.commit(left)
+    now = run.do(Commit(left)).tokens
     assert now.tolist() == exact.draw(noise.uniforms(left, 4)).tolist()
 
 
@@ -122,7 +122,7 @@ def test_rows_of_another_state_or_spent_ones_are_refused(law):
 
 def test_rows_belong_to_their_positions_in_whatever_order_they_were_read(law):
     run = begun(law.oracle())
-    run.commit([0])
+    run.do(Commit([0]))
     probed = run.do(Probe(run.state, [3, 1, 2]))
     reading = probed.at(0)
     assert reading.positions.tolist() == [1, 2, 3]
@@ -134,7 +134,7 @@ def test_rows_belong_to_their_positions_in_whatever_order_they_were_read(law):
 
 def test_only_what_was_charged_as_a_probe_becomes_a_commit(law):
     run = begun(law.oracle())
-    rows = run.preprocess()
+    rows = run.do(Preprocess())
     own = cp.run.Reading(run.state, run.residual, rows)
     with pytest.raises(ValueError, match="the current state was not probed"):
         run.do(Commit([0], own))
@@ -176,7 +176,7 @@ def test_probes_may_come_between_a_draft_and_its_commit(law, counted):
     oracle = counted(law.oracle())
     run = begun(oracle)
     draft = run.do(Draft())
-    run.probe(draft.place(np.array([0])), [1])
+    run.do(Probe(draft.place(np.array([0])), [1]))
     run.do(Keep([0]))
     assert (run.ledger.probes, run.ledger.commits, run.ledger.depth) == (1, 1, 2)
     assert run.ledger.total == oracle.states

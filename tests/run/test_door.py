@@ -10,7 +10,7 @@ import pytest
 import counterprobe as cp
 from counterprobe import Query, Reply
 from counterprobe.oracles.checks import ReplyCheck
-from counterprobe.run import Commit, Draft, Keep
+from counterprobe.run import Commit, Draft, Keep, Probe, Stream
 from counterprobe.run.door import Door
 from counterprobe.run.driver import drive
 from counterprobe.run.events import Charged, Noted, Replied
@@ -19,6 +19,7 @@ from counterprobe.run.requests import Refusals
 from counterprobe.run.transcript import Event
 from counterprobe.states import fingerprint
 from counterprobe.testing import CountingOracle
+from doors import probe, rows
 from reading_ahead import ReadsAhead
 
 MASK = cp.MASK
@@ -34,14 +35,14 @@ def test_a_probe_is_asked_checked_and_charged(law, counted):
     door = Door(oracle)
     states = np.full((3, law.length), MASK)
     states[:, 0] = [0, 1, 0]
-    rows = door.probe(states, [1, 2])
+    rows = probe(door, states, [1, 2])
     expected = law.oracle().rows(states.astype(np.int32), cp.Readouts.same(3, [1, 2]))
     assert np.array_equal(rows.masses, expected.masses)
     assert door.ledger == cp.Ledger(probes=3, depth=1, rows_read=6, widest_stage=3)
     assert door.ledger.total == oracle.states
     assert door.transcript.replay() == door.ledger
     pairs = cp.Readouts.pairs([2, 0], [3, 1])
-    assert len(door.probe(states, pairs)) == 2
+    assert len(probe(door, states, pairs)) == 2
     assert door.ledger.depth == 2
 
 
@@ -60,7 +61,7 @@ def test_a_bad_probe_is_refused_before_it_is_asked(
     oracle = counted(uniform_oracle())
     door = Door(oracle)
     with pytest.raises(ValueError, match=message):
-        door.probe(states, readouts)
+        probe(door, states, readouts)
     assert oracle.calls == door.ledger.total == 0
 
 
@@ -68,9 +69,9 @@ def test_a_bad_reply_is_an_error_and_not_charged():
     oracle = cp.CallableOracle(lambda states: np.full((*states.shape, 2), 0.7), 3, 2)
     door = Door(oracle)
     with pytest.raises(cp.OracleError, match=r"state 0, position 1 sums to 1\.4"):
-        door.probe([[MASK] * 3], [1])
+        probe(door, [[MASK] * 3], [1])
     assert door.ledger == cp.Ledger()
-    Door(oracle.declaring(trusted=True)).probe([[MASK] * 3], [1])
+    probe(Door(oracle.declaring(trusted=True)), [[MASK] * 3], [1])
 
 
 def test_a_stage_charges_what_was_asked_when_it_closes_and_when_it_fails(law):
@@ -78,14 +79,14 @@ def test_a_stage_charges_what_was_asked_when_it_closes_and_when_it_fails(law):
     states = np.full((2, law.length), MASK, dtype=np.int32)
     readouts = cp.Readouts.same(2, [0])
     with door.stage("probe") as stage:
-        stage.rows(states, readouts)
-        stage.rows(states, readouts)
+        rows(stage, states, readouts)
+        rows(stage, states, readouts)
         assert door.ledger == cp.Ledger()
         with pytest.raises(ValueError, match="inside an open stage"):
-            door.probe(states, [0])
+            probe(door, states, [0])
     assert door.ledger == cp.Ledger(probes=4, depth=1, rows_read=4, widest_stage=4)
     with pytest.raises(RuntimeError), door.stage("probe") as stage:
-        stage.rows(states, readouts)
+        rows(stage, states, readouts)
         raise RuntimeError
     assert door.ledger.probes == 6
     with door.stage("probe"):
@@ -100,7 +101,7 @@ def test_a_draw_that_fails_leaves_its_submission_charged(law, counted):
     oracle = counted(law.oracle())
     run = cp.Unmasking(oracle, draw=broken)
     with pytest.raises(RuntimeError, match="no noise today"):
-        run.commit([0])
+        run.do(Commit([0]))
     assert run.ledger.total == run.ledger.probes == oracle.states == 1
     assert (run.state == MASK).all()
 
@@ -109,15 +110,15 @@ def test_a_budget_is_checked_before_the_oracle_is_asked(law, counted):
     oracle = counted(law.oracle())
     door = Door(oracle, max_submissions=4)
     states = np.full((3, law.length), MASK, dtype=np.int32)
-    door.probe(states, [0])
+    probe(door, states, [0])
     with pytest.raises(
         cp.errors.BudgetExceeded, match="max_submissions is 4 and going on would make 6"
     ):
-        door.probe(states, [0])
+        probe(door, states, [0])
     readouts = cp.Readouts.same(1, [0])
     with pytest.raises(cp.errors.BudgetExceeded), door.stage("probe") as stage:
-        stage.rows(states[:1], readouts)
-        stage.rows(states[:1], readouts)  # an open stage counts
+        rows(stage, states[:1], readouts)
+        rows(stage, states[:1], readouts)  # an open stage counts
     assert oracle.states == door.ledger.total == 4
     with pytest.raises(ValueError, match=r"max_submissions must be a whole number, got 1\.5"):
         Door(oracle, max_submissions=1.5)
@@ -127,8 +128,8 @@ def test_a_run_may_be_handed_its_door(law):
     door = Door(law.oracle(), record=cp.run.Level.FULL)
     run = cp.Unmasking(law.oracle(), door=door)
     run.begin(STREAMS)
-    door.probe(run.state, [0])
-    run.commit([0])
+    probe(door, run.state, [0])
+    run.do(Commit([0]))
     assert run.ledger is door.ledger
     assert (run.ledger.probes, run.ledger.commits) == (1, 1)
     assert run.transcript.rows_kept == 2
@@ -138,9 +139,9 @@ def test_a_commit_returns_the_rows_that_were_drawn_from(law):
     run, plain = cp.Unmasking(law.oracle()), cp.Unmasking(law.oracle())
     for one in (run, plain):
         one.begin(STREAMS)
-        one.commit([1])
+        one.do(Commit([1]))
     state = run.state
-    plain.commit([3, 0])
+    plain.do(Commit([3, 0]))
     drawn = run.do(Commit([3, 0]))
     assert drawn.tokens.tolist() == plain.state[[3, 0]].tolist() == run.state[[3, 0]].tolist()
     expected = law.oracle().rows(state[None], cp.Readouts.same(1, [3, 0]))
@@ -158,7 +159,7 @@ def test_a_drawing_of_ones_own_replaces_the_noise(law):
     run = cp.Unmasking(law.oracle(), draw=first_token)
     run.do(Draft())
     run.do(Keep([0]))
-    run.commit([2, 1])
+    run.do(Commit([2, 1]))
     assert run.state[:3].tolist() == [0, 0, 0]
     everything = list(range(law.length))
     assert asked[0] == ([MASK] * law.length, everything, law.length, 0)
@@ -202,11 +203,11 @@ class Listening:
 def test_whoever_watches_hears_of_every_stage_with_its_index(law):
     watching = Watching()
     door = Door(law.oracle(), whole=watching)
-    door.probe(masked(law, 2), [0])
+    probe(door, masked(law, 2), [0])
     with door.stage("preprocess") as stage:
-        stage.rows(masked(law), cp.Readouts.same(1, [0]))
+        rows(stage, masked(law), cp.Readouts.same(1, [0]))
     door.record(Event("commit", 0, 0, np.array([1]), np.zeros(1, np.uint64), promoted=True))
-    door.probe(masked(law, 3), [1])
+    probe(door, masked(law, 3), [1])
     assert watching.told == [
         ("probe", 2, 0), ("preprocess", 1, 1), ("commit", 0, 1), ("probe", 3, 2),
     ]  # fmt: skip
@@ -214,12 +215,12 @@ def test_whoever_watches_hears_of_every_stage_with_its_index(law):
 
 def test_what_is_taken_over_is_charged_and_kept_here_and_told_once_elsewhere(law):
     source = Door(law.oracle(), record=cp.run.Level.FULL)
-    source.probe(masked(law, 2), [0, 1])
+    probe(source, masked(law, 2), [0, 1])
     source.note("found", edges=3)
-    source.probe(masked(law), [2])
+    probe(source, masked(law), [2])
     watching, listening = Watching(), Listening()
     taker = Door(law.oracle(), record=cp.run.Level.FULL, whole=watching, on_event=listening)
-    taker.probe(masked(law), [0])
+    probe(taker, masked(law), [0])
     before, taker_ledger = len(listening.heard), taker.ledger
     taker.adopt(source.transcript.entries)
     assert taker.ledger == taker_ledger + source.ledger == taker.transcript.replay()
@@ -240,10 +241,10 @@ def test_the_end_of_a_stage_is_told_when_it_has_been_charged(law):
         told.append((operation, door.ledger.total))
 
     with door.stage("probe", tell) as stage:
-        stage.rows(masked(law, 2), cp.Readouts.same(2, [0]))
+        rows(stage, masked(law, 2), cp.Readouts.same(2, [0]))
         assert told == []
     with door.stage("probe", tell) as stage:
-        stage.rows(masked(law), cp.Readouts.same(1, [0]))
+        rows(stage, masked(law), cp.Readouts.same(1, [0]))
         stage.commit(np.array([0]))
     with door.stage("probe", tell):
         pass  # nothing was submitted: nothing is told
@@ -253,10 +254,10 @@ def test_the_end_of_a_stage_is_told_when_it_has_been_charged(law):
 def test_stages_are_logged_only_for_those_who_want_to_know(law, caplog):
     door = Door(law.oracle())
     with caplog.at_level(logging.INFO, logger="counterprobe"):
-        door.probe(masked(law), [0])
+        probe(door, masked(law), [0])
     assert caplog.messages == []
     with caplog.at_level(logging.DEBUG, logger="counterprobe"), door.stage("probe") as stage:
-        stage.rows(masked(law, 2), cp.Readouts.same(2, [0, 1]))
+        rows(stage, masked(law, 2), cp.Readouts.same(2, [0, 1]))
         stage.commit(np.array([0, 1, 2]))
     assert caplog.messages == ["commit: 2 submissions, 4 rows, batch of 3; total 3"]
 
@@ -268,9 +269,9 @@ def test_an_event_holds_what_its_stage_was_about(law):
     shown[:, 1] = [0, 1]
     known = np.array([7], dtype=np.uint64)
     with door.stage("probe") as stage:
-        first = stage.rows(shown, cp.Readouts.same(2, [0]))
+        first = rows(stage, shown, cp.Readouts.same(2, [0]))
         query = Query(history.state[None], cp.Readouts.same(1, [2, 1]))
-        second = stage.ask_now(query, known).rows
+        second = drive(door.oracle, stage.ask(query, known)).rows
         stage.commit(np.array([2, 1]), selected=True)
     (event,) = door.transcript.events
     assert (event.operation, event.submissions, event.rows_read) == ("commit", 3, 4)
@@ -347,8 +348,8 @@ def test_every_label_comes_with_its_own_rows_and_every_state_is_charged_once(law
         found = []
         drive(oracle, stage.ask_all(labelled(law), lambda *one: found.append(one)))
     assert [label for label, _ in found] == ["request 1", "request 2", "request 3"]
-    for (_, rows), (_, query, _) in zip(found, labelled(law), strict=True):
-        assert np.array_equal(rows.dense(), law.oracle().ask(query).rows.dense())
+    for (_, read), (_, query, _) in zip(found, labelled(law), strict=True):
+        assert np.array_equal(read.dense(), law.oracle().ask(query).rows.dense())
     assert door.ledger == cp.Ledger(probes=6, depth=1, rows_read=6, widest_stage=6)
     assert oracle.states == 6
 
@@ -438,7 +439,7 @@ def test_possible_states_are_answered_in_any_order_and_the_others_noted(copies, 
         is_refused = (states[:, 0] != MASK) & (states[:, 0] != states[:, 1])
         expected.append(np.flatnonzero(is_refused))
     run, rows = cp.Unmasking(kind(copies.oracle())), []
-    run.stage(requests, lambda _, answer: rows.append(answer))
+    run.do(Stream(requests, lambda _, answer: rows.append(answer)))
     num_read = 0
     for request, refused, answer in zip(requests, expected, rows, strict=True):
         index = request.readouts.state_index
@@ -472,7 +473,7 @@ def test_a_refusal_that_nobody_notes_is_an_error_in_its_turn(copies, kind):
 def test_only_a_refused_state_that_is_reached_is_an_error(copies):
     oracle = CountingOracle(copies.oracle())
     run, refusals = cp.Unmasking(oracle), Refusals()
-    rows = run.probe(every_pair()[[1, 2, 3, 5]], [2], refusals)
+    rows = run.do(Probe(every_pair()[[1, 2, 3, 5]], [2], refusals=refusals)).rows
     assert np.allclose(rows.dense(), 1 / 3), "for nobody to look at"
     assert refusals.states == [0, 1, 2, 3] and "x0=0, x1=1" in str(refusals.reason)
     assert (run.ledger.probes, run.ledger.rows_read, run.ledger.depth) == (4, 0, 1)
@@ -482,5 +483,5 @@ def test_only_a_refused_state_that_is_reached_is_an_error(copies):
         refusals.require_answered(1)
     Refusals().require_answered(9)
     possible = Refusals()
-    run.probe(every_pair()[[0, 4, 8]], [2], possible)
+    run.do(Probe(every_pair()[[0, 4, 8]], [2], refusals=possible))
     assert oracle.read[-1].shared.tolist() == [2] and possible == Refusals([], None)

@@ -135,7 +135,7 @@ def test_sample_lets_a_listener_hear_the_first_sequence_alone(law, count):
 def test_what_was_shared_is_heard_as_it_was_charged(forest_law):
     hearing = Hearing()
     source = cp.Unmasking(forest_law.oracle(), record=cp.run.Level.STRUCTURE)
-    source.preprocess()
+    source.do(cp.run.Preprocess())
     source.view.note("found", edges=np.empty((0, 2)))
     taker = cp.Unmasking(forest_law.oracle(), on_event=hearing)
     taker._door.adopt(source.transcript.entries)

@@ -28,7 +28,7 @@ def plain_rows(law, state, positions):
 def test_masking_again_submits_nothing_and_what_was_paid_stays_paid(law):
     oracle = CountingOracle(law.oracle())
     run = begun(oracle)
-    run.commit([0, 2])
+    run.do(Commit([0, 2]))
     paid, asked = run.ledger, oracle.states
     kept = run.state[0]
     run.do(Remask([2]))
@@ -52,7 +52,7 @@ def test_rows_after_masking_again_are_those_of_the_state(law, keeping):
         assert (run.do(Commit(batch)).rows.masses == expected.masses).all()
         known = np.flatnonzero(run.state != MASK)
         run.do(Remask(generator.permutation(known)[: generator.integers(1, len(known) + 1)]))
-        rows = run.probe(run.state, run.residual)
+        rows = run.do(Probe(run.state, run.residual)).rows
         assert (rows.masses == plain_rows(law, run.state, run.residual).masses).all()
 
 
@@ -63,7 +63,8 @@ def test_a_position_is_drawn_again_with_fresh_noise(law):
     for draw in range(6):
         rows = plain_rows(law, run.state, everywhere)
         assert (
-            run.commit(everywhere).tolist() == rows.draw(noise.uniforms(everywhere, draw)).tolist()
+            run.do(Commit(everywhere)).tokens.tolist()
+            == rows.draw(noise.uniforms(everywhere, draw)).tolist()
         )
         run.do(Remask(everywhere))
     drawn = [noise.uniforms(everywhere, k) for k in range(6)]
@@ -72,7 +73,7 @@ def test_a_position_is_drawn_again_with_fresh_noise(law):
 
 def test_candidates_end_when_the_history_goes_back(law):
     run = begun(law.oracle())
-    run.commit([0])
+    run.do(Commit([0]))
     first = run.do(Draft())
     run.do(Remask([0]))
     with pytest.raises(ValueError, match="needs candidates of the current state"):
@@ -87,7 +88,7 @@ def test_what_may_not_be_masked_again_is_refused(law):
     given = np.full(law.length, MASK)
     given[1] = 0
     run = begun(law.oracle(), given=given)
-    run.commit([0, 2])
+    run.do(Commit([0, 2]))
     before = run.ledger
     with pytest.raises(ValueError, match=r"Remask needs .* 1 is given context"):
         run.do(Remask([0, 1]))
@@ -100,7 +101,7 @@ def test_what_may_not_be_masked_again_is_refused(law):
     with pytest.raises(ValueError, match=r"must lie in 0\.\."):
         run.do(Remask([law.length]))
     bare = begun(law.oracle(), rights=~Right.REMASK)
-    bare.commit([0])
+    bare.do(Commit([0]))
     with pytest.raises(ValueError, match="Remask needs the right REMASK"):
         bare.do(Remask([0]))
     assert run.ledger == before
@@ -110,11 +111,11 @@ def test_what_may_not_be_masked_again_is_refused(law):
 def test_only_rules_that_mask_again_may_probe_with_committed_positions_masked(law):
     oracle = CountingOracle(law.oracle())
     run = begun(oracle)
-    run.commit([0, 1, 3])
+    run.do(Commit([0, 1, 3]))
     paid = run.ledger
     states = np.repeat(run.state[None], 2, axis=0)
     states[[0, 1], [3, 0]] = MASK
-    rows = run.probe(states, Readouts.pairs([0, 1], [3, 0]))
+    rows = run.do(Probe(states, Readouts.pairs([0, 1], [3, 0]))).rows
     for k, position in enumerate([3, 0]):
         plain = plain_rows(law, states[k], [position])
         assert (rows.take(np.array([k])).masses == plain.masses).all()
@@ -122,20 +123,20 @@ def test_only_rules_that_mask_again_may_probe_with_committed_positions_masked(la
     assert run.ledger.total == oracle.states
     assert run.rights_used == Right.REMASK
     bare = begun(law.oracle(), rights=~Right.REMASK)
-    bare.commit([0, 1, 3])
+    bare.do(Commit([0, 1, 3]))
     with pytest.raises(ValueError, match="must keep the history"):
-        bare.probe(states, [3])
+        bare.do(Probe(states, [3]))
     changed = states.copy()
     changed[0, 0] = (changed[0, 0] + 1) % law.vocab_size
     with pytest.raises(ValueError, match="must keep the history"):
-        run.probe(changed, Readouts.pairs([0], [3]))
+        run.do(Probe(changed, Readouts.pairs([0], [3])))
 
 
 @pytest.mark.parametrize("rights", [~Right.NONE, ~Right.SELECT_AFTER_REPLY])
 def test_the_state_read_beside_others_is_not_submitted_again(law, rights):
     run, plain = begun(law.oracle(), rights=rights), begun(law.oracle())
     for one in (run, plain):
-        one.commit([0, 1])
+        one.do(Commit([0, 1]))
     paid, left = run.ledger, run.residual
     states = np.repeat(run.state[None], 2, axis=0)
     states[0, 1] = MASK
@@ -144,7 +145,7 @@ def test_the_state_read_beside_others_is_not_submitted_again(law, rights):
     reading = probed.at(1)
     assert (reading.rows.masses == plain_rows(law, plain.state, left).masses).all()
     tokens = run.do(Commit(left[:2], reading)).tokens
-    assert tokens.tolist() == plain.commit(left[:2]).tolist()
+    assert tokens.tolist() == plain.do(Commit(left[:2])).tokens.tolist()
     wave = paid.charge(probes=2, depth=1, rows_read=1 + len(left), stage_width=2)
     if Right.SELECT_AFTER_REPLY in rights:
         assert run.ledger == wave.charge(probes=-1, commits=1, selected_commits=1)
@@ -220,7 +221,7 @@ def test_scores_are_those_of_the_draw_that_stands(law):
 
 def test_what_is_computed_once_for_several_runs_must_not_mask_again(law):
     run = begun(law.oracle(), shared=Shared())
-    run.commit([0])
+    run.do(Commit([0]))
 
     def mask():
         yield Remask([0])

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import counterprobe as cp
-from counterprobe.run import Commit, Remask
+from counterprobe.run import Commit, Probe, Remask
 from counterprobe.run.transcript import Transcript
 from counterprobe.samplers import RandomBalanced, Sequential
 
@@ -59,7 +59,7 @@ def test_a_result_can_be_drawn_again_from_what_it_records(result, law):
 def test_a_result_does_not_change_when_its_run_goes_on(law):
     run = cp.Unmasking(law.oracle())
     result = Sequential()(run, STREAMS)
-    run.probe(run.state, [])
+    run.do(Probe(run.state, []))
     assert run.ledger.probes == 1
     assert result.ledger.probes == 0
     assert result.transcript.replay() == result.ledger

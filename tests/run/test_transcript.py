@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import counterprobe as cp
+from counterprobe.run import Commit, Preprocess, Probe, Stream
 from counterprobe.run import door as door_module
 from counterprobe.run import transcript as transcript_module
 from counterprobe.run.transcript import Transcript
@@ -24,7 +25,7 @@ def hand_made_run(oracle: cp.Oracle, level: cp.run.Level) -> cp.Unmasking:
     """Preprocess, a stage of three requests, a probe, commits of both kinds, a failed stage."""
     run = cp.Unmasking(oracle, record=level)
     run.begin(STREAMS)
-    run.preprocess()
+    run.do(Preprocess())
     state = run.state
     sources = np.repeat(state[None], 4, axis=0)
     sources[:, 0] = [0, 1, 2, 0]
@@ -33,18 +34,18 @@ def hand_made_run(oracle: cp.Oracle, level: cp.run.Level) -> cp.Unmasking:
         cp.run.Probe(sources[3:], cp.Readouts.pairs([0], [3])),
         cp.run.Probe(sources[:2], cp.Readouts.every_masked(sources[:2])),
     ]
-    run.stage(iter(requests), lambda request, rows: None)
+    run.do(Stream(iter(requests), lambda request, rows: None))
     run.view.note("votes", edges=[(0, 1)])
-    run.probe(state, [0])
-    run.commit([2, 0])
+    run.do(Probe(state, [0]))
+    run.do(Commit([2, 0]))
     commit_selected(run, lambda residual, rows: residual[:1])
 
     def fail(request: cp.run.Request, rows: cp.rows.Rows) -> None:
         raise RuntimeError
 
     with pytest.raises(RuntimeError):
-        run.stage([cp.run.Probe(run.state[None], cp.Readouts.same(1, run.residual))], fail)
-    run.commit(run.residual)
+        run.do(Stream([cp.run.Probe(run.state[None], cp.Readouts.same(1, run.residual))], fail))
+    run.do(Commit(run.residual))
     return run
 
 
@@ -109,9 +110,9 @@ def test_events_fingerprint_the_states_that_were_submitted(law, counted):
 def test_full_level_keeps_the_rows_that_came_back(law):
     run = cp.Unmasking(law.oracle(), record=cp.run.Level.FULL)
     run.begin(STREAMS)
-    first = run.preprocess()
-    second = run.probe(run.state, [1, 0])
-    run.commit([0])
+    first = run.do(Preprocess())
+    second = run.do(Probe(run.state, [1, 0])).rows
+    run.do(Commit([0]))
     events = run.transcript.events
     assert events[0].rows == (first,)
     assert events[1].rows == (second,)
@@ -149,7 +150,7 @@ def test_kept_rows_are_bounded_while_a_stage_is_still_open(monkeypatch, uniform_
     monkeypatch.setattr(transcript_module, "MAX_ROWS", 6)
     run = cp.Unmasking(Watched(), record=cp.run.Level.FULL)
     readouts = cp.Readouts.same(1, [0, 1])
-    run.stage((cp.run.Probe(run.state[None], readouts) for _ in range(20)), consume)
+    run.do(Stream((cp.run.Probe(run.state[None], readouts) for _ in range(20)), consume))
     assert most == 3 + 1  # three replies of two rows kept, and the one being reduced
     assert run.ledger.rows_read == 40
 
@@ -162,9 +163,11 @@ def test_too_many_fingerprints_become_their_sum(monkeypatch, uniform_oracle):
     def stage(count: int) -> np.ndarray:
         run = cp.Unmasking(uniform_oracle())
         pieces = np.split(states[:count], range(1, count))
-        run.stage(
-            (cp.run.Probe(piece, cp.Readouts.same(len(piece), [2])) for piece in pieces),
-            lambda request, rows: None,
+        run.do(
+            Stream(
+                (cp.run.Probe(piece, cp.Readouts.same(len(piece), [2])) for piece in pieces),
+                lambda request, rows: None,
+            )
         )
         assert run.ledger.probes == count
         return run.transcript.events[0].fingerprints
@@ -176,9 +179,9 @@ def test_too_many_fingerprints_become_their_sum(monkeypatch, uniform_oracle):
 
 def test_a_copy_is_cut_loose(law):
     run = cp.Unmasking(law.oracle())
-    run.preprocess()
+    run.do(Preprocess())
     copy = run.transcript.copy()
-    run.probe(run.state, [0])
+    run.do(Probe(run.state, [0]))
     assert len(copy.events) == 1
     assert len(run.transcript.events) == 2
     assert copy.replay() == cp.Ledger(

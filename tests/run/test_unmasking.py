@@ -9,7 +9,7 @@ import pytest
 import counterprobe as cp
 from counterprobe import Readouts, Right
 from counterprobe.radii import RowRadii
-from counterprobe.run import Commit, Draft, Keep, Once, Probe, Read, Remask
+from counterprobe.run import Commit, Draft, Keep, Once, Preprocess, Probe, Read, Remask, Stream
 from counterprobe.run.driver import Shared
 from counterprobe.run.events import Announced, Charged, Drew, Noted
 from counterprobe.samplers import Packed, RandomBalanced, Sequential
@@ -51,12 +51,12 @@ class ScriptedOracle:
 def test_the_counting_example_of_the_paper(law):
     # One preprocessing readout, two probes of the same state, one commit of all N positions.
     run = begun(law.oracle())
-    run.preprocess()
+    run.do(Preprocess())
     probe = run.state
     probe[0] = 1
-    run.probe(probe, [1, 2])
-    run.probe(probe, [1, 2])
-    run.commit(np.arange(law.length))
+    run.do(Probe(probe, [1, 2]))
+    run.do(Probe(probe, [1, 2]))
+    run.do(Commit(np.arange(law.length)))
     assert run.ledger.preprocessing == 1
     assert run.ledger.probes == 2
     assert run.ledger.commits == 1
@@ -69,11 +69,11 @@ def test_the_counting_example_of_the_paper(law):
 
 def test_a_second_all_mask_readout_is_a_probe(law):
     run = begun(law.oracle())
-    run.probe(run.state, run.residual)
+    run.do(Probe(run.state, run.residual))
     assert run.ledger.preprocessing == 0
     assert run.ledger.probes == 1
-    first = run.preprocess()
-    again = run.probe(run.state, run.residual)
+    first = run.do(Preprocess())
+    again = run.do(Probe(run.state, run.residual)).rows
     assert (first.masses == again.masses).all()
     assert (run.ledger.preprocessing, run.ledger.probes) == (1, 2)
 
@@ -108,7 +108,7 @@ def test_a_commit_draws_from_the_rows_of_the_history(law):
     for batch in ([2], [0, 3], [1]):
         rows = law.oracle().rows(run.state[None], Readouts.same(1, batch))
         expected = rows.draw(uniforms.uniforms(np.array(batch)))
-        tokens = run.commit(batch)
+        tokens = run.do(Commit(batch)).tokens
         assert tokens.tolist() == expected.tolist()
         assert run.state[batch].tolist() == expected.tolist()
     assert run.round_of_position[:4].tolist() == [1, 2, 0, 1]
@@ -119,7 +119,7 @@ def test_committed_tokens_never_change(law):
     run = begun(law.oracle())
     known: dict[int, int] = {}
     for position in np.random.default_rng(0).permutation(law.length):
-        known[int(position)] = int(run.commit([position])[0])
+        known[int(position)] = int(run.do(Commit([position])).tokens[0])
         assert {i: int(t) for i, t in enumerate(run.state) if t != MASK} == known
     assert run.is_complete
     assert len(run.residual) == 0
@@ -159,11 +159,11 @@ def test_work_kept_beside_probes_and_context_gives_the_same_bits(counted):
     given[[3, 17]] = [0, 5]
     runs = [begun(oracle, given=given) for oracle in (target.oracle(), counted(target.oracle()))]
     for run in runs:
-        run.preprocess()
-        run.commit([0, 8])
-        run.probe(run.state, [1])
+        run.do(Preprocess())
+        run.do(Commit([0, 8]))
+        run.do(Probe(run.state, [1]))
         commit_selected(run, lambda residual, rows: residual[::3])
-        run.commit(run.residual)
+        run.do(Commit(run.residual))
     assert runs[0].state.tolist() == runs[1].state.tolist()
     assert runs[0].state[[3, 17]].tolist() == [0, 5]
 
@@ -193,7 +193,7 @@ def test_a_stage_streams_and_is_one_unit_of_depth(uniform_oracle):
         assert run.ledger == cp.Ledger()  # charged when the stage closes
 
     run = cp.Unmasking(cp.CallableOracle(function, 3, 4))
-    run.stage(requests(), consume)
+    run.do(Stream(requests(), consume))
     assert log == [(step, k) for k in range(4) for step in ("make", "ask", "reduce")]
     assert run.ledger == cp.Ledger(probes=10, depth=1, rows_read=20, widest_stage=10)
 
@@ -213,12 +213,12 @@ def test_a_consumer_that_fails_leaves_what_was_submitted_charged(law, counted):
             raise RuntimeError("the consumer failed")
 
     with pytest.raises(RuntimeError, match="the consumer failed"):
-        run.stage(requests(), consume)
+        run.do(Stream(requests(), consume))
     assert made == [0, 1, 2]
     assert run.ledger == cp.Ledger(probes=6, depth=1, rows_read=6, widest_stage=6)
     assert run.ledger.total == oracle.states
     assert run.transcript.replay() == run.ledger
-    run.commit([0])  # and the run can go on
+    run.do(Commit([0]))  # and the run can go on
 
 
 @pytest.mark.parametrize("broken", ["generator", "request", "reply"])
@@ -238,7 +238,7 @@ def test_a_stage_that_breaks_half_way_keeps_its_earlier_charges(broken):
 
     errors = {"generator": RuntimeError, "request": ValueError, "reply": cp.OracleError}
     with pytest.raises(errors[broken]):
-        run.stage(requests(), lambda request, rows: None)
+        run.do(Stream(requests(), lambda request, rows: None))
     assert run.ledger.probes == 2
     assert run.ledger.depth == 1
     assert run.transcript.replay() == run.ledger
@@ -247,9 +247,9 @@ def test_a_stage_that_breaks_half_way_keeps_its_earlier_charges(broken):
 @pytest.mark.parametrize(
     "submit",
     [
-        lambda run: run.preprocess(),
-        lambda run: run.probe(run.state, [0]),
-        lambda run: run.commit([0]),
+        lambda run: run.do(Preprocess()),
+        lambda run: run.do(Probe(run.state, [0])).rows,
+        lambda run: run.do(Commit([0])).tokens,
         lambda run: commit_selected(run, lambda residual, rows: residual),
     ],
     ids=["preprocess", "probe", "commit", "commit_selected"],
@@ -263,10 +263,10 @@ def test_nothing_can_be_submitted_while_a_stage_is_open(law, submit):
             yield good(run)
             submit(run)
 
-        run.stage(requests(), lambda request, rows: None)
+        run.do(Stream(requests(), lambda request, rows: None))
 
     def from_consumer(run: cp.Unmasking) -> None:
-        run.stage([good(run)], lambda request, rows: submit(run))
+        run.do(Stream([good(run)], lambda request, rows: submit(run)))
 
     for inside in (from_requests, from_consumer):
         run = begun(law.oracle())
@@ -274,13 +274,13 @@ def test_nothing_can_be_submitted_while_a_stage_is_open(law, submit):
             inside(run)
         assert run.ledger.total == run.ledger.probes == 1
         assert len(run.residual) == law.length
-        run.commit(run.residual)  # closed again
+        run.do(Commit(run.residual))  # closed again
 
 
 def test_a_selection_that_fails_was_a_probe(law, counted):
     oracle = counted(law.oracle())
     run = begun(oracle)
-    run.commit([0])
+    run.do(Commit([0]))
 
     def reads(then):
         reading = yield Read()
@@ -307,15 +307,15 @@ def test_a_selection_that_fails_was_a_probe(law, counted):
 
 def test_preprocessing_happens_once_and_first(law):
     run = begun(law.oracle())
-    run.preprocess()
+    run.do(Preprocess())
     with pytest.raises(
         ValueError, match=r"already preprocessed; .* use Probe\(view.state, view.residual"
     ):
-        run.preprocess()
+        run.do(Preprocess())
     late = begun(law.oracle())
-    late.commit([0])
+    late.do(Commit([0]))
     with pytest.raises(ValueError, match="must come before the first commit"):
-        late.preprocess()
+        late.do(Preprocess())
     assert run.ledger.preprocessing == 1
     assert late.ledger.preprocessing == 0
 
@@ -323,15 +323,15 @@ def test_preprocessing_happens_once_and_first(law):
 @pytest.mark.parametrize("value", [MASK, 0])
 def test_a_probe_must_keep_the_history(law, value):
     run = begun(law.oracle(), given=[1] + [MASK] * (law.length - 1))
-    token = int(run.commit([2])[0])
+    token = int(run.do(Commit([2])).tokens[0])
     changed = np.repeat(run.state[None], 2, axis=0)
     changed[1, 0] = value
     with pytest.raises(ValueError, match=f"position 0 is committed to 1 but state 1 has {value}"):
-        run.probe(changed, [3])
+        run.do(Probe(changed, [3]))
     changed = run.state
     changed[2] = (token + 1) % law.vocab_size
     with pytest.raises(ValueError, match=f"position 2 is committed to {token} but state 0 has"):
-        run.probe(changed, [3])
+        run.do(Probe(changed, [3]))
     assert run.ledger.probes == 0
 
 
@@ -355,7 +355,7 @@ def test_a_bad_probe_is_refused_before_it_is_submitted(
     oracle = counted(uniform_oracle())
     run = begun(oracle)
     with pytest.raises(ValueError, match=message):
-        run.probe(state, readouts)
+        run.do(Probe(state, readouts))
     assert oracle.calls == 0
     assert run.ledger == cp.Ledger()
 
@@ -365,7 +365,7 @@ def test_a_bad_batch_is_refused_before_it_is_submitted(uniform_oracle, counted, 
     oracle = counted(uniform_oracle())
     run = begun(oracle, given=[MASK, 2, MASK])
     with pytest.raises(ValueError, match=r"batch|position 1 is committed already"):
-        run.commit(batch)
+        run.do(Commit(batch))
     assert oracle.calls == 0
     assert run.state.tolist() == [MASK, 2, MASK]
 
@@ -399,14 +399,14 @@ BAD_REPLIES: dict[str, tuple[Callable[[np.ndarray], object], str]] = {
 def test_a_bad_reply_is_an_error_and_loses_nothing(reply, message):
     run = begun(ScriptedOracle({1: reply, 2: reply, 3: reply, 4: reply}))
     undisturbed = begun(ScriptedOracle())
-    first = run.commit([3, 0])
-    assert first.tolist() == undisturbed.commit([3, 0]).tolist()
+    first = run.do(Commit([3, 0])).tokens
+    assert first.tolist() == undisturbed.do(Commit([3, 0])).tokens.tolist()
     before = run.state, run.ledger
     for ask in (
-        lambda: run.commit([1, 2]),
-        lambda: run.probe(run.state, [1, 2]),
-        lambda: run.stage(
-            [Probe(run.state[None], Readouts.same(1, [1, 2]))], lambda request, rows: None
+        lambda: run.do(Commit([1, 2])).tokens,
+        lambda: run.do(Probe(run.state, [1, 2])).rows,
+        lambda: run.do(
+            Stream([Probe(run.state[None], Readouts.same(1, [1, 2]))], lambda request, rows: None)
         ),
         lambda: commit_selected(run, lambda residual, rows: residual),
     ):
@@ -416,7 +416,7 @@ def test_a_bad_reply_is_an_error_and_loses_nothing(reply, message):
         assert run.state.tolist() == before[0].tolist()
         assert run.ledger.commits == before[1].commits
     # The oracle is well again: the run goes on as if nothing had happened.
-    assert run.commit([1, 2]).tolist() == undisturbed.commit([1, 2]).tolist()
+    assert run.do(Commit([1, 2])).tokens.tolist() == undisturbed.do(Commit([1, 2])).tokens.tolist()
     assert run.round_of_position.tolist() == undisturbed.round_of_position.tolist()
     assert run.transcript.replay() == run.ledger
 
@@ -433,12 +433,12 @@ def test_an_oracle_that_raises_loses_nothing(law):
             return law.oracle().rows(states, readouts)
 
     run, undisturbed = begun(Breaking()), begun(law.oracle())
-    run.commit([0])
+    run.do(Commit([0]))
     with pytest.raises(ConnectionError, match="the model is away"):
-        run.commit([1])
-    run.commit([1])
-    undisturbed.commit([0])
-    undisturbed.commit([1])
+        run.do(Commit([1]))
+    run.do(Commit([1]))
+    undisturbed.do(Commit([0]))
+    undisturbed.do(Commit([1]))
     assert run.state.tolist() == undisturbed.state.tolist()
 
 
@@ -452,8 +452,8 @@ def test_an_oracle_cannot_change_the_history(law):
             return reply
 
     run = begun(Scribbling())
-    run.preprocess()
-    run.commit([1])
+    run.do(Preprocess())
+    run.do(Commit([1]))
     commit_selected(run, lambda residual, rows: residual[:1])
     assert run.residual.tolist() == list(range(2, law.length))
 
@@ -464,10 +464,10 @@ def test_an_oracle_cannot_change_the_history(law):
 def test_progress_is_told_after_every_stage_and_inside_a_long_one(law):
     told: list[cp.run.Progress] = []
     run = begun(law.oracle(), on_event=cp.run.Listener(told.append, cp.run.Progress))
-    run.preprocess()
+    run.do(Preprocess())
     requests = [Probe(run.state[None], Readouts.same(1, [0]))] * 3
-    run.stage(requests, lambda request, rows: None)
-    run.commit([0, 1])
+    run.do(Stream(requests, lambda request, rows: None))
+    run.do(Commit([0, 1]))
     assert [p.operation for p in told] == ["preprocess", *["probe"] * 4, "commit"]
     assert [p.ledger.total for p in told] == [1, 2, 3, 4, 4, 5]
     assert [p.committed for p in told] == [0] * 5 + [2]
@@ -500,8 +500,8 @@ def test_what_stands_follows_every_commit_and_every_step_back():
     assert not run.is_complete
     assert run.residual.tolist() == [0, 2]
     assert run.round_of_position.tolist() == [-2, -1, -2]
-    run.commit([2])
-    run.commit([0])
+    run.do(Commit([2]))
+    run.do(Commit([0]))
     assert run.is_complete and len(run.residual) == 0
     assert run.round_of_position.tolist() == [1, -1, 0]
     assert (run.num_undone, run.ledger.commits) == (0, 2)
@@ -521,7 +521,7 @@ def test_values_are_drawn_with_the_noise_of_the_sequence_at_the_temperature(
     if temperature != 1:
         rows = rows.tempered(temperature)
     uniforms = STREAMS.commit_noise(law.length, sequence).uniforms(where)
-    assert run.commit(where).tolist() == rows.draw(uniforms).tolist()
+    assert run.do(Commit(where)).tokens.tolist() == rows.draw(uniforms).tolist()
 
 
 def test_streams_are_bound_once_and_must_be_streams(law):
@@ -549,7 +549,7 @@ def test_results_are_shared_by_name_seed_context_and_history(table_law):
         )
         one.begin(seeds)
         for position in batch:
-            one.commit([position])
+            one.do(Commit([position]))
         return one
 
     def once(one: cp.Unmasking, value, name="edges"):
@@ -612,7 +612,7 @@ def beside(run: cp.Unmasking) -> cp.run.Reading:
 
 
 KNOWING = {
-    "commit": lambda run, batch: run.commit(batch),
+    "commit": lambda run, batch: run.do(Commit(batch)).tokens,
     "selected": lambda run, batch: commit_selected(run, lambda residual, rows: batch)[1],
     "known": lambda run, batch: run.do(Commit(batch, run.do(Draft()).reading)).tokens,
     "candidates": lambda run, batch: (run.do(Draft()), run.do(Keep(batch)))[1],
@@ -628,7 +628,7 @@ def test_every_commit_settles_its_own_values_from_its_own_rows_and_is_charged_af
     hearing, told = Hearing(), []
     watching = cp.run.Listener(told.append, cp.run.Progress)
     run = begun(law.oracle(), rights=rights, on_event=cp.run.tell_all(hearing, watching))
-    run.commit([1])
+    run.do(Commit([1]))
     before, prints = run.state, fingerprint(run.state)
     del hearing.heard[:], told[:]
     batch = np.array([3, 0])
@@ -656,7 +656,7 @@ def test_every_commit_settles_its_own_values_from_its_own_rows_and_is_charged_af
 @pytest.mark.parametrize("rights", [~Right.NONE, ~Right.SELECT_AFTER_REPLY])
 def test_a_selection_from_known_rows_is_checked_like_any_other(law, rights):
     run = begun(law.oracle(), rights=rights)
-    run.commit([1])
+    run.do(Commit([1]))
     run.do(Draft())
     for batch, message in (([1], "position 1 is committed already"), ([], "non-empty list")):
         with pytest.raises(ValueError, match=message):
@@ -677,7 +677,7 @@ def test_a_selection_from_known_rows_is_checked_like_any_other(law, rights):
 )
 def test_what_needs_an_uncommitted_position_says_so_by_its_name(law, operation, act):
     run = begun(law.oracle())
-    run.commit(run.residual)
+    run.do(Commit(run.residual))
     said = f"{operation} needs an uncommitted position; the run is complete"
     with pytest.raises(ValueError, match=said):
         act(run)
@@ -687,7 +687,7 @@ def test_nothing_is_drawn_before_the_noise_is_bound(law, counted):
     oracle = counted(law.oracle())
     run = cp.Unmasking(oracle)
     for act in (
-        lambda: run.commit([0]),
+        lambda: run.do(Commit([0])).tokens,
         lambda: commit_selected(run, lambda residual, rows: residual),
         lambda: run.do(Draft()),
     ):

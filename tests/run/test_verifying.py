@@ -5,7 +5,7 @@ import pytest
 
 import counterprobe as cp
 from counterprobe import Right
-from counterprobe.run import Draft, Keep, Noise, Remask, Verify
+from counterprobe.run import Draft, Keep, Noise, Probe, Remask, Stream, Verify
 from counterprobe.run.drawing import promoted_commit
 from counterprobe.run.transcript import Event, Note, Transcript
 
@@ -23,10 +23,10 @@ def begun(oracle: cp.Oracle, **options) -> cp.Unmasking:
 def test_the_guess_becomes_the_commit_and_the_wave_stays_probes(law, counted):
     oracle = counted(law.oracle())
     run = begun(oracle)
-    run.probe(run.state, [0, 1])
+    run.do(Probe(run.state, [0, 1]))
     ahead = run.state
     ahead[0] = 1
-    run.probe(ahead, [1])
+    run.do(Probe(ahead, [1]))
     run.do(Verify([0, 1], [1, 0], [-0.5, -0.7]))
     assert run.state[:2].tolist() == [1, 0]
     assert run.round_of_position[:2].tolist() == [0, 0]
@@ -39,10 +39,10 @@ def test_the_guess_becomes_the_commit_and_the_wave_stays_probes(law, counted):
 def test_a_state_of_the_wave_that_is_the_next_history_is_the_next_guess(law, counted):
     oracle = counted(law.oracle())
     run = begun(oracle)
-    run.probe(run.state, [0])
+    run.do(Probe(run.state, [0]))
     ahead = run.state
     ahead[0] = 1
-    run.probe(ahead, [1])
+    run.do(Probe(ahead, [1]))
     run.do(Verify([0], [1], UNSCORED))
     run.do(Verify([1], [0], UNSCORED))
     assert run.ledger == cp.Ledger(commits=2, depth=2, rows_read=2, widest_stage=1)
@@ -57,10 +57,10 @@ def test_without_a_probe_of_the_history_there_is_nothing_to_become_the_commit(la
         run.do(Verify([0], [1], UNSCORED))
     ahead = run.state
     ahead[0] = 1
-    run.probe(ahead, [1])
+    run.do(Probe(ahead, [1]))
     with pytest.raises(ValueError, match="the current state was not probed"):
         run.do(Verify([0], [1], UNSCORED))
-    run.probe(run.state, [0])
+    run.do(Probe(run.state, [0]))
     run.do(Verify([0], [0], UNSCORED))  # corrected: the wave looked at another value
     with pytest.raises(ValueError, match="the current state was not probed"):
         run.do(Verify([1], [1], UNSCORED))
@@ -99,7 +99,7 @@ def test_verified_values_need_the_right(law, counted):
 )
 def test_verified_values_must_be_tokens(law, tokens, message):
     run = begun(law.oracle())
-    run.probe(run.state, [0])
+    run.do(Probe(run.state, [0]))
     with pytest.raises(ValueError, match=message):
         run.do(Verify([0], tokens, UNSCORED))
     assert (run.state == MASK).all()
@@ -109,7 +109,7 @@ def test_given_context_and_committed_values_cannot_be_verified_again(law):
     given = np.full(law.length, MASK)
     given[1] = 0
     run = begun(law.oracle(), given=given)
-    run.probe(run.state, [0])
+    run.do(Probe(run.state, [0]))
     with pytest.raises(ValueError, match="position 1 is committed already"):
         run.do(Verify([0, 1], [0, 0], UNSCORED))
 
@@ -118,7 +118,7 @@ def test_scored_runs_keep_the_log_probability_that_decided(law):
     scores = np.full(law.length, np.nan)
     noise = STREAMS.commit_noise(law.length)
     run = begun(law.oracle(), draw=cp.run.drawing.ScoredDraw(noise, scores))
-    run.probe(run.state, [0, 2])
+    run.do(Probe(run.state, [0, 2]))
     run.do(Verify([2, 0], [1, 0], [-0.25, -0.5]))
     assert scores[[2, 0]].tolist() == [-0.25, -0.5]
     assert np.isnan(np.delete(scores, [0, 2])).all()
@@ -127,7 +127,7 @@ def test_scored_runs_keep_the_log_probability_that_decided(law):
 def test_a_stage_too_wide_to_keep_its_fingerprints_may_hold_the_guess(law, monkeypatch):
     monkeypatch.setattr(cp.run.door, "MAX_FINGERPRINTS", 1)
     run = begun(law.oracle())
-    run.probe(np.stack([run.state, run.state]), [0])
+    run.do(Probe(np.stack([run.state, run.state]), [0]))
     assert len(run.transcript.events[0].fingerprints) == 1
     run.do(Verify([0], [1], UNSCORED))
     assert (run.ledger.probes, run.ledger.commits) == (1, 1)
@@ -143,7 +143,7 @@ def test_a_stage_too_wide_to_keep_its_fingerprints_vouches_for_no_other_state(
     others[:, 1] = np.arange(5) % law.vocab_size
     pieces = [others[low : low + at_once] for low in range(0, 5, at_once)]
     requests = [cp.run.Probe(piece, cp.Readouts.same(len(piece), [0])) for piece in pieces]
-    run.stage(requests, lambda request, rows: None)
+    run.do(Stream(requests, lambda request, rows: None))
     before = run.ledger
     with pytest.raises(ValueError, match="the current state was not probed"):
         run.do(Verify([0], [1], UNSCORED))
@@ -156,7 +156,7 @@ def test_the_guess_in_a_wide_stage_is_spent_once(law, monkeypatch):
     ahead = run.state
     ahead[1] = 0
     requests = [cp.run.Probe(s[None, :], cp.Readouts.same(1, [0])) for s in (ahead, run.state)]
-    run.stage([*requests, *requests], lambda request, rows: None)
+    run.do(Stream([*requests, *requests], lambda request, rows: None))
     run.do(Verify([0], [1], UNSCORED))
     with pytest.raises(ValueError, match="the current state was not probed"):
         run.do(Verify([1], [0], UNSCORED))
@@ -170,7 +170,7 @@ def test_the_guess_in_a_wide_stage_is_spent_once(law, monkeypatch):
 def test_what_another_run_probed_in_a_wide_stage_is_taken_over_with_its_history(law, monkeypatch):
     monkeypatch.setattr(cp.run.door, "MAX_FINGERPRINTS", 1)
     first, second = begun(law.oracle()), begun(law.oracle())
-    first.probe(np.stack([first.state, first.state]), [0])
+    first.do(Probe(np.stack([first.state, first.state]), [0]))
     second._door.adopt(first.transcript.entries)
     second.do(Verify([0], [1], UNSCORED))
     assert (second.ledger.probes, second.ledger.commits) == (1, 1)

@@ -94,7 +94,7 @@ def test_the_parallel_variant_drops_at_least_as_many_in_the_first_step():
 @pytest.mark.parametrize("rank_by", ["confidence", "entropy"])
 def test_the_best_ranked_position_is_always_committed(rank_by):
     law = cp.families.path(32, target_seed=6)
-    rows = cp.Unmasking(law.oracle()).preprocess()
+    rows = cp.Unmasking(law.oracle()).do(cp.run.Preprocess())
     score = rows.top()[1] if rank_by == "confidence" else -rows.entropy()
     result = PUNT(1e-9, rank_by=rank_by)(cp.Unmasking(law.oracle()), STREAMS)
     assert int(np.argmax(score)) in result.batches[0]

@@ -7,6 +7,7 @@ import pytest
 
 import counterprobe as cp
 from counterprobe import samplers as s
+from counterprobe.run import Probe
 from counterprobe.samplers.rules.stepwise import Reply, best_first, prefix, score_rows
 
 STREAMS = cp.Streams(81, 82)
@@ -31,7 +32,7 @@ def choose(sampler, *replies: Reply) -> list[list[int]]:
 
 def test_scores_agree_between_dense_and_classed_rows(forest_law):
     run = cp.Unmasking(forest_law.oracle())
-    classed = run.probe(run.state, run.residual)
+    classed = run.do(Probe(run.state, run.residual)).rows
     for score in ("confidence", "margin", "entropy"):
         dense = score_rows(cp.rows.DenseRows(classed.dense()), score)
         assert score_rows(classed, score) == pytest.approx(dense, abs=1e-12)

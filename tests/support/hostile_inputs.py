@@ -25,6 +25,7 @@ from counterprobe.models.proteins.structures import read_backbone
 from counterprobe.models.residues import choose_in_text
 from counterprobe.oracles import reply_file as replies
 from counterprobe.plain import differences
+from counterprobe.run import Probe
 from counterprobe.study import Store, read_config
 from counterprobe.study.config import config_from_dict
 from counterprobe.study.export import COLUMNS, read_rows, write_rows
@@ -177,7 +178,7 @@ def _logged_run(file: Path) -> cp.SampleResult:
     mixed = _Mixed(law.oracle(), np.full((3, 3), 0.25))
     with mixed.logged(file, most_bytes=119).running({"seed": 1}) as oracle:
         run = cp.Unmasking(oracle)
-        run.probe([[0, cp.MASK, cp.MASK]], [1, 2])
+        run.do(Probe([[0, cp.MASK, cp.MASK]], [1, 2]))
         return cp.samplers.DAPD()(run, cp.Streams(1, 2))
 
 

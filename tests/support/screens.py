@@ -6,6 +6,7 @@ from typing import Any, TypeVar
 import counterprobe as cp
 from counterprobe.discovery.compressed import CompressedSettings
 from counterprobe.discovery.compressed.screen import _CompressedScreen
+from counterprobe.run import Preprocess
 
 T = TypeVar("T")
 
@@ -14,7 +15,7 @@ class Screen(_CompressedScreen):
     """A screen that has read the all-mask rows and nothing else, with the run that it asks."""
 
     def __init__(self, run: cp.Unmasking, **settings: object) -> None:
-        rng, rows = cp.Streams.from_seed(1).decisions, run.preprocess()
+        rng, rows = cp.Streams.from_seed(1).decisions, run.do(Preprocess())
         super().__init__(run.view, rng, CompressedSettings(**settings), rows)
         self.asks = run
 

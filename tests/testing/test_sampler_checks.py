@@ -269,7 +269,7 @@ class Greedy(Base):
     """Charges for an input that is complete already."""
 
     def __call__(self, run, streams):
-        run.probe(run.state, run.residual)
+        run.do(Probe(run.state, run.residual))
         return super().__call__(run, streams)
 
 

@@ -5,7 +5,7 @@ import numpy as np
 import counterprobe as cp
 from counterprobe import testing
 from counterprobe.oracles import Readouts
-from counterprobe.run import Probe
+from counterprobe.run import Commit, Probe, Stream
 from counterprobe.testing.wrappers import (
     ListingUnmasking,
     asked_by_stage,
@@ -24,7 +24,7 @@ def test_requests_are_listed_before_anything_is_asked(counted, table_law):
             yield Probe(np.array([[token, -1, -1, -1]]), Readouts.same(1, [1]), token)
 
     labels = []
-    run.stage(requests(), lambda request, rows: labels.append(request.label))
+    run.do(Stream(requests(), lambda request, rows: labels.append(request.label)))
     assert calls_at_yield == [0, 0, 0]
     assert labels == [0, 1, 2]
     assert [int(states[0, 0]) for states in oracle.seen] == [0, 1, 2]
@@ -50,7 +50,7 @@ def test_the_first_stage_that_differs_is_named(counted):
         run = cp.Unmasking(oracle)
         run.begin(cp.Streams(1, 2))
         for batch in batches:
-            run.commit(batch)
+            run.do(Commit(batch))
         return asked_by_stage(oracle, run.transcript)
 
     one = asked([[0], [1], [2, 3]])

@@ -5,7 +5,7 @@ import pytest
 
 import counterprobe as cp
 from counterprobe import samplers, testing
-from counterprobe.run import driver
+from counterprobe.run import Probe, driver
 from counterprobe.testing import SEEN_BY, bad_oracles
 
 STREAMS = cp.Streams(1, 2)
@@ -78,9 +78,9 @@ def test_a_buffer_that_is_written_over_changes_nothing(rule, most, monkeypatch):
         assert np.array_equal(batch.sequences, cp.sample(good(), rule, count).sequences)
     oracle = ZOO["reused buffer"]()
     run = cp.Unmasking(oracle, record=cp.run.Level.FULL)
-    first = run.probe(run.state, [0, 1])
+    first = run.do(Probe(run.state, [0, 1])).rows
     before = first.masses.copy()
-    run.probe(np.array([1, -1, -1, -1, -1, -1]), [2, 3])
+    run.do(Probe(np.array([1, -1, -1, -1, -1, -1]), [2, 3]))
     assert np.array_equal(first.masses, before)
     (kept,) = run.transcript.events[0].rows
     assert np.array_equal(kept.masses, before)

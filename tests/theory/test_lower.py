@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import counterprobe as cp
+from counterprobe.run import Probe
 from counterprobe.theory import bounds
 from counterprobe.theory.collisions import (
     collision_loss,
@@ -195,7 +196,7 @@ def test_several_batches_and_permitted_probes_err_at_least_as_the_bound_says(
     for candidate in range(probes):
         state = np.full(length, candidate)
         state[odd] = cp.MASK
-        rows = run.probe(state[None, :], odd).class_masses
+        rows = run.do(Probe(state[None, :], odd)).rows.class_masses
         answered[odd] |= rows[:, 0] != rho
         operations.append(("probe", dict.fromkeys(range(0, length, 2), candidate)))
     others = np.flatnonzero(~answered)

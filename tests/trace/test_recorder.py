@@ -344,7 +344,7 @@ def test_drafts_that_were_verified_are_told(tmp_path, path_law, name):
     run = cp.Unmasking(path_law.oracle())
     state = run.state
     for position, said in zip(order, probability, strict=True):
-        row = run.probe(state, [position])
+        row = run.do(Probe(state, [position])).rows
         assert said == pytest.approx(float(row.prob(result.state[[position]])[0]), abs=1e-4)
         state[position] = result.state[position]
 
@@ -367,7 +367,7 @@ def test_values_that_were_taken_back_are_told(tmp_path):
 def test_commits_say_how_probable_their_tokens_were(tmp_path, forest_law):
     trace, result = recorded(tmp_path, build_sampler("one-batch"), forest_law)
     (commit,) = events(trace, "commit")
-    marginals = cp.Unmasking(forest_law.oracle()).preprocess()
+    marginals = cp.Unmasking(forest_law.oracle()).do(cp.run.Preprocess())
     expected = marginals.prob(result.tokens)
     assert np.abs(np.array(commit["prob"]) - expected).max() < 1e-4
     assert np.abs(np.array(commit["entropy"]) - marginals.entropy()).max() < 1e-4

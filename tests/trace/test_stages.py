@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import counterprobe as cp
+from counterprobe.run import Preprocess
 from counterprobe.trace import stages
 from counterprobe.trace.arrays import unpack
 from counterprobe.trace.stages import Reference, likeliest, response_levels, summarise
@@ -32,7 +33,7 @@ def test_likeliest_tokens_are_those_of_a_sort(monkeypatch, vocab_size):
 
 def test_classed_rows_have_the_likeliest_tokens_of_their_dense_form(forest_law):
     run = cp.Unmasking(forest_law.oracle())
-    rows = run.preprocess()
+    rows = run.do(Preprocess())
     tokens, masses = likeliest(rows, 4)
     other, dense = likeliest(cp.rows.DenseRows(rows.dense()), 4)
     assert (tokens == other).all()

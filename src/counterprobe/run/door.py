@@ -15,10 +15,10 @@ from types import TracebackType
 from typing import Any, Self, TypeVar
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from counterprobe.arguments import whole_number
-from counterprobe.arrays import IntArray, StateArray
+from counterprobe.arrays import IntArray
 from counterprobe.errors import ImpossibleState, OracleError
 from counterprobe.oracles import (
     FollowsRuns,
@@ -31,7 +31,7 @@ from counterprobe.oracles import (
 )
 from counterprobe.oracles.checks import ReplyCheck
 from counterprobe.rows import DenseRows, Rows, concatenate
-from counterprobe.run.driver import Asking, drive
+from counterprobe.run.driver import Asking
 from counterprobe.run.events import Charged, Noted, OnEvent, Replied, tell_all
 from counterprobe.run.ledger import Ledger, check_budget
 from counterprobe.run.requests import Refusals
@@ -44,7 +44,7 @@ from counterprobe.run.transcript import (
     Transcript,
     Whole,
 )
-from counterprobe.states import MASK, as_states, fingerprint
+from counterprobe.states import MASK, fingerprint
 
 __all__ = ["Door", "Stage"]
 
@@ -136,27 +136,6 @@ class Door:
             Fingerprint of the history: noted if it is among states too many to keep each.
         """
         return Stage(self, operation, tell, history)
-
-    def probe(self, states: ArrayLike, readouts: Readouts | ArrayLike) -> Rows:
-        """Submit a batch of states as one stage of probes and return their rows.
-
-        Parameters
-        ----------
-        states : array_like of int, shape (B, N) or (N,)
-        readouts : Readouts or array_like of int
-            What to read; an array means the same positions from every state.
-        """
-        batch = as_states(states, self.length, self.vocab_size)
-        if not isinstance(readouts, Readouts):
-            readouts = Readouts.same(len(batch), readouts)
-        readouts.check(batch)
-        return drive(self.oracle, self.reading(Query(batch, readouts))).rows
-
-    def reading(self, query: Query, prints: NDArray[np.uint64] | None = None) -> Asking[Reply]:
-        """Submit states as one stage of probes, and return the reply."""
-        with self.stage("probe") as stage:
-            reply = yield from stage.ask(query, prints)
-        return reply
 
     # ----- Charging ------------------------------------------------------------------------
 
@@ -271,14 +250,6 @@ class Stage:
         self._require_order(query)
         reply = yield query
         return self._receive(reply, query, prints)
-
-    def ask_now(self, query: Query, prints: NDArray[np.uint64] | None = None) -> Reply:
-        """Submit states at once, and return the reply."""
-        return drive(self._door.oracle, self.ask(query, prints))
-
-    def rows(self, states: StateArray, readouts: Readouts) -> Rows:
-        """Submit probes at once, and return their rows."""
-        return self.ask_now(Query(states, readouts)).rows
 
     def count_drawn(self, num_states: int, num_rows: int, prints: NDArray[np.uint64]) -> None:
         """Count submissions whose tokens the oracle drew itself."""

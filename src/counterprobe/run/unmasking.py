@@ -12,7 +12,7 @@ beside others (:mod:`counterprobe.run.driver`).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterable
+from collections.abc import Callable, Generator
 from dataclasses import replace
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
@@ -41,7 +41,6 @@ from counterprobe.run.requests import (
     Commit,
     CommitAll,
     Committed,
-    Consume,
     Draft,
     Drafted,
     Keep,
@@ -227,32 +226,6 @@ class Unmasking:
     def do(self, request: Request) -> Any:
         """Answer one request alone."""
         return self.alone(self.perform(request))
-
-    # ----- At once: what rules yield, for whoever holds a run of his own ---------------------
-
-    def preprocess(self) -> Rows:
-        """Answer ``Preprocess()`` at once."""
-        rows: Rows = self.do(Preprocess())
-        return rows
-
-    def stage(self, requests: Iterable[Probe], consume: Consume) -> None:
-        """Answer ``Stream(requests, consume)`` at once."""
-        self.do(Stream(requests, consume))
-
-    def probe(
-        self,
-        states: ArrayLike,
-        readouts: Readouts | ArrayLike,
-        refusals: Refusals | None = None,
-    ) -> Rows:
-        """Answer ``Probe(states, readouts)`` at once."""
-        probed: Probed = self.do(Probe(states, readouts, refusals=refusals))
-        return probed.rows
-
-    def commit(self, batch: ArrayLike) -> IntArray:
-        """Answer ``Commit(batch)`` at once."""
-        committed: Committed = self.do(Commit(batch))
-        return committed.tokens
 
     # ----- Noncommit evaluations -----------------------------------------------------------
 

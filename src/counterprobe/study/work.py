@@ -19,6 +19,7 @@ import numpy as np
 from counterprobe.evaluation import BatchKL, BatchKLMeter, Trial, reference_kl, run_trial
 from counterprobe.evaluation.pieces import ENUMERATED_ARITY
 from counterprobe.oracles import HistoryQuery, Query, Reply, Wrapper
+from counterprobe.run import Commit
 from counterprobe.run.ledger import Ledger
 from counterprobe.run.unmasking import Unmasking
 from counterprobe.samplers import Sampler, build_sampler
@@ -204,7 +205,7 @@ def try_budget(
         meter.add(run.state, part)
         if can_stop and meter.value > 2 * threshold:
             return BudgetTrial(meter.total(), False, True)
-        run.commit(part)
+        run.do(Commit(part))
     kl = meter.total()
     return BudgetTrial(kl, kl.passes(threshold), False)
 

@@ -163,10 +163,11 @@ def bad_oracles() -> dict[str, Callable[..., BadOracle]]:
     Examples
     --------
     >>> import counterprobe as cp
+    from counterprobe.run import Probe
     >>> from counterprobe.testing import bad_oracles
     >>> run = cp.Unmasking(bad_oracles()["unnormalised"]())
     >>> try:
-    ...     run.probe(run.state, [0, 3])
+    ...     run.do(Probe(run.state, [0, 3])).rows
     ... except cp.OracleError as problem:
     ...     print(str(problem)[:74])
     oracle 'unnormalised': the row at state 0, position 3 sums to 2 instead of

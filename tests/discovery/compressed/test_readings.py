@@ -17,6 +17,7 @@ from counterprobe.discovery.compressed.readings import (
     Readings,
 )
 from counterprobe.oracles import Readouts
+from counterprobe.run import Preprocess
 
 # A star with hub 2, a path that hangs on it, a pair, and an isolated position.
 EDGES = [[2, 0], [2, 1], [3, 2], [3, 4], [6, 5]]
@@ -136,7 +137,7 @@ def test_given_positions_have_no_rows(classed_law):
     given[[2, 7]] = 1, 3
     run = cp.Unmasking(law.oracle(), given=given)
     residual = run.residual
-    rows = run.preprocess()
+    rows = run.do(Preprocess())
     start, tokens = rows.above(0.0)
     banks = banks_from_lists(run.state, residual, rows, start, tokens, 0.0)
     columns = Columns.of(banks, residual, rows)

@@ -41,7 +41,7 @@ def test_rows_of_any_precision_are_added_up_in_double() -> None:
 
 def test_classed_rows_are_kept_by_class() -> None:
     law = cp.families.path(length=4, target_seed=1)
-    rows = cp.Unmasking(law.oracle()).preprocess()
+    rows = cp.Unmasking(law.oracle()).do(cp.run.Preprocess())
     coordinates = Coordinates(rows, np.arange(4), 4)
     np.testing.assert_allclose(coordinates.reduce(rows, np.arange(4)), rows.masses)
 
@@ -159,7 +159,7 @@ def test_a_large_vocabulary_is_ranked_as_a_small_one(monkeypatch: pytest.MonkeyP
 
 def test_classed_rows_show_one_token_of_each_class() -> None:
     law = cp.families.path(length=6, target_seed=1)
-    rows = cp.Unmasking(law.oracle()).preprocess()
+    rows = cp.Unmasking(law.oracle()).do(cp.run.Preprocess())
     got = shown_tokens(rows, 3, 0.15)
     shown = law.classes.token_class[law.classes.kind[:, None], got.tokens]
     assert np.sort(shown, axis=1).tolist() == [[0, 1, 2]] * 6

@@ -14,6 +14,7 @@ from counterprobe.models.proteins.backbones import Backbone
 from counterprobe.models.proteins.proteinmpnn import WEIGHTS, InverseFolding, load_proteinmpnn
 from counterprobe.oracles import HistoryQuery, Readouts, depends_on_order
 from counterprobe.rows import to_numpy
+from counterprobe.run import Probe
 from followed import Followed, cold
 from proteinmpnn_package import Package
 from rounded_products import in_tf32
@@ -389,11 +390,11 @@ def test_it_refuses_probes_and_says_why(folding):
     assert oracle.follows_many and depends_on_order(oracle)
     state = np.full(76, MASK)
     run = cp.Unmasking(oracle)
-    assert len(run.probe(state, [4, 5])) == 2  # no order to depend on
+    assert len(run.do(Probe(state, [4, 5])).rows) == 2  # no order to depend on
     state[3] = 1
     with pytest.raises(cp.OracleError, match=r"cannot be probed: its rows depend on the order"):
-        run.probe(state, [4])
-    by_index = cp.Unmasking(oracle.by_index()).probe(state, [4])
+        run.do(Probe(state, [4]))
+    by_index = cp.Unmasking(oracle.by_index()).do(Probe(state, [4])).rows
     alone = folding.oracle(row_error=1e-6).rows(state[None], Readouts.same(1, [4]))
     assert np.array_equal(to_numpy(by_index.dense()), to_numpy(alone.dense()))
     with pytest.raises(cp.OracleError, match="order='index'"):

@@ -19,6 +19,7 @@ from counterprobe.discovery.structure.watch import CommitWatch
 from counterprobe.errors import StructureError
 from counterprobe.oracles import Oracle, Readouts, as_oracle
 from counterprobe.rows import to_numpy
+from counterprobe.run import Preprocess, Probe
 from counterprobe.run.ledger import Ledger
 from counterprobe.run.unmasking import Unmasking
 from counterprobe.states import MASK
@@ -78,7 +79,7 @@ def recognise(structure: Structure | SoftStructure, oracle: Oracle) -> Ledger:
         return Ledger()
     readouts = Readouts.pairs(structure.sample_index, structure.sample_position)
     run = Unmasking(oracle, given=structure.given)
-    rows = run.probe(structure.sample_states, readouts)
+    rows = run.do(Probe(structure.sample_states, readouts)).rows
     masses = np.asarray(to_numpy(rows.masses), dtype=np.float64)
     if masses.shape[1] != structure.row_width:
         raise StructureError(
@@ -112,7 +113,7 @@ def rehearsed(structure: Structure, oracle: Oracle) -> Ledger:
     run = Unmasking(oracle, given=structure.given)
     # Another state for another structure, the same one for the same.
     rng = keyed_generator(len(structure.edges), "rehearsal", len(structure.residual))
-    rows = run.preprocess()
+    rows = run.do(Preprocess())
     drawn = rows.draw(rng.random(len(structure.residual)))
     state = np.array(structure.given, dtype=np.int32)
     state[structure.residual] = drawn
